@@ -1,0 +1,89 @@
+# The one entry point. `make` lists what there is.
+#
+# Python packages come through uv, which keeps them in .venv and rebuilds the Rust extension when its sources change.
+# Without uv on the PATH, or with one too old for pyproject.toml, a pinned one is put into .tools; nothing outside this
+# folder is changed.
+
+UV_VERSION := 0.13.8
+PYTHON_NEEDED := 3.11
+
+PYTHON ?= python3
+UV := $(if $(shell uv python dir 2>/dev/null),uv,.tools/bin/uv)
+RUN := $(UV) run
+CARGO := $(UV) run cargo
+
+# Peers of the benchmarks beyond those in the bench group. `make bench PEERS=` does without them.
+PEERS ?= gigabpe==0.1.0 gigatoken==0.10.0 toktok-rs==0.3.0
+# Options for encode.py and train.py, for example BENCH="--megabytes 10 --repeat 3".
+BENCH ?=
+
+# An environment that is active in the shell is not the project's.
+unexport VIRTUAL_ENV
+# Where rustup puts cargo, for shells that have not read its profile yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+MAKEFLAGS += --no-print-directory
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: demo
+demo: python ## Train a tokenizer and see what it does, in ./quickstart
+	$(RUN) --no-dev bytemill quickstart
+
+.PHONY: test
+test: python cargo ## Run the tests of the Rust core and of the Python package
+	$(CARGO) test --workspace --locked
+	$(RUN) pytest
+
+.PHONY: lint
+lint: python cargo ## Check style, types and warnings in Python and Rust
+	$(RUN) ruff check
+	$(RUN) ruff format --check
+	$(RUN) pyright
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+.PHONY: format
+format: python cargo ## Rewrite Python and Rust in the project's style
+	$(RUN) ruff check --fix
+	$(RUN) ruff format
+	$(CARGO) fmt --all
+
+.PHONY: bench
+bench: python ## Time training and encoding side by side with the peers (about an hour; BENCH="--megabytes 5" is quick)
+	$(RUN) python benchmarks/corpus.py
+	$(RUN) --group bench $(PEERS:%=--with %) python benchmarks/encode.py $(BENCH)
+	$(RUN) --group bench $(PEERS:%=--with %) python benchmarks/train.py $(BENCH)
+
+.PHONY: clean
+clean: ## Remove what the other targets made, except benchmark results
+	rm -rf .venv .tools .cache target dist quickstart uv.lock .hypothesis .pytest_cache .ruff_cache
+	find python tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find python -name '_core*.so' -delete
+
+# What the targets above need; each says in one line what is missing.
+
+.PHONY: python
+python: $(filter .tools/%,$(UV))
+	@test -x .venv/bin/python || $(UV) python find '>=$(PYTHON_NEEDED)' >/dev/null 2>&1 \
+		|| $(UV) python install --quiet '$(PYTHON_NEEDED)' 2>/dev/null \
+		|| { echo 'error: Python $(PYTHON_NEEDED) or newer is needed, and none could be found or fetched: install it first' >&2; exit 1; }
+
+.PHONY: cargo
+cargo:
+	@cargo --version >/dev/null 2>&1 \
+		|| { echo 'error: cargo is needed: install Rust with rustup (the stable toolchain)' >&2; exit 1; }
+	@{ cargo clippy --version && cargo fmt --version; } >/dev/null 2>&1 \
+		|| { echo 'error: clippy and rustfmt are needed: rustup component add clippy rustfmt' >&2; exit 1; }
+
+.tools/bin/uv:
+	@command -v $(PYTHON) >/dev/null \
+		|| { echo 'error: python3 is needed: install Python $(PYTHON_NEEDED) or newer, or uv' >&2; exit 1; }
+	@$(PYTHON) -m venv --clear .tools >/dev/null 2>&1 \
+		|| { rm -rf .tools; echo 'error: $(PYTHON) cannot make virtual environments: install python3-venv (Debian, Ubuntu) or uv' >&2; exit 1; }
+	@echo 'fetching uv $(UV_VERSION) into .tools'
+	@.tools/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION) \
+		|| { rm -rf .tools; echo 'error: uv could not be fetched: see above, or install uv $(UV_VERSION) yourself' >&2; exit 1; }

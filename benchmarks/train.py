@@ -1,0 +1,220 @@
+"""Times BPE training side by side with the peers, from a text file, with GPT-2's pattern.
+
+    uv run --group bench python benchmarks/train.py [--text FILE]... [--vocab-sizes 10000,32000] [--repeat 5]
+
+Every figure is a process of its own. Before a time counts, the merges are compared with Hugging Face's: bytemill with
+`ties="huggingface"` has to give the same ones in the same order, or its row shows no time. Other tools, and bytemill's
+own rule, break ties otherwise, so for them the table says how many tokens of the vocabulary are the same. gigabpe and
+gigatoken read the file line by line or by their own rule; a smaller agreement there is another reading of line ends,
+not an error.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import corpus
+import harness
+from encode import standing_texts
+from harness import Outcome, Stopwatch
+from trainers import TRAINERS
+
+REFERENCE = "huggingface"
+EXACT = "bytemill, HF ties"
+
+
+def work(request: dict[str, Any]) -> dict[str, Any]:
+    """One process: one training; what was learned goes into a file for the comparison."""
+    train = TRAINERS[request["tool"]]
+    with Stopwatch() as training:
+        trained = train(Path(request["text"]), request["vocab_size"], request["threads"])
+    peak = harness.peak_memory_bytes()
+    learned = {
+        "tokens": [token.hex() for token in trained.tokens],
+        "merges": trained.merges and [[left.hex(), right.hex()] for left, right in trained.merges],
+    }
+    Path(request["learned"]).write_text(json.dumps(learned), encoding="ascii")
+    return {
+        "version": trained.version,
+        "n_merges": len(trained.tokens),
+        "wall_seconds": training.wall,
+        "cpu_seconds": training.cpu,
+        "peak_bytes": peak,
+    }
+
+
+def agreement(learned: dict[str, Any], reference: dict[str, Any]) -> str:
+    """In words, how far two trainings agree.
+
+    >>> agreement({"tokens": ["6162"], "merges": [["61", "62"]]}, {"tokens": ["6162"], "merges": [["61", "62"]]})
+    'same merges'
+    >>> agreement({"tokens": ["61", "62"], "merges": None}, {"tokens": ["62", "61"], "merges": []})
+    'same tokens, other order'
+    >>> agreement({"tokens": ["61", "63"], "merges": None}, {"tokens": ["61", "62"], "merges": []})
+    '1 of 2 tokens'
+    """
+    if learned["merges"] == reference["merges"]:
+        return "same merges"
+    if learned["merges"] is None and learned["tokens"] == reference["tokens"]:
+        return "same tokens, same order"
+    shared = len(set(learned["tokens"]) & set(reference["tokens"]))
+    if shared == len(reference["tokens"]) == len(learned["tokens"]):
+        return "same tokens, other order"
+    return f"{shared:,} of {len(reference['tokens']):,} tokens"
+
+
+def measure(arguments: argparse.Namespace, text: Path, folder: Path) -> list[dict[str, Any]]:
+    """All measurements of one text; the tools take turns, so that a slow minute of the machine hits all of them."""
+    rows: list[dict[str, Any]] = []
+    text = _cut(text, arguments.megabytes, folder)
+    for vocab_size in arguments.vocab_sizes:
+        reference = _learned_by(REFERENCE, text, vocab_size, folder)
+        for threads in arguments.threads:
+            runs: dict[str, list[Outcome]] = {tool: [] for tool in arguments.tools}
+            failed: dict[str, str] = {}
+            agreements: dict[str, str] = {}
+            for _ in range(arguments.repeat):
+                for tool in arguments.tools:
+                    if tool in failed:
+                        continue
+                    outcome, learned = _run(tool, text, vocab_size, threads, folder)
+                    if learned is None:
+                        failed[tool] = outcome.reason or "gave no merges"
+                        continue
+                    agreements[tool] = agreement(learned, reference) if reference is not None else "not compared"
+                    if tool == EXACT and reference is not None and agreements[tool] != "same merges":
+                        failed[tool] = f"other merges than {REFERENCE} ({agreements[tool]}): no time counts"
+                    else:
+                        runs[tool].append(outcome)
+            shape = [vocab_size, threads]
+            new = [_row(text, shape, tool, runs[tool], failed.get(tool), agreements) for tool in arguments.tools]
+            _print_table(text, vocab_size, threads, new)
+            rows += new
+    return rows
+
+
+def _cut(text: Path, megabytes: float | None, folder: Path) -> Path:
+    if not megabytes:
+        return text
+    part = folder / f"{text.stem}-first-{megabytes:g}MB.txt"
+    part.write_bytes(harness.read_text(text, int(megabytes * 1e6)).encode("utf-8"))
+    return part
+
+
+def _run(tool: str, text: Path, vocab_size: int, threads: int, folder: Path) -> tuple[Outcome, dict[str, Any] | None]:
+    file = folder / "learned.json"
+    file.unlink(missing_ok=True)
+    request = {
+        "tool": tool,
+        "text": str(text),
+        "vocab_size": vocab_size,
+        "threads": threads,
+        "learned": str(file),
+    }
+    outcome = harness.measure_in_process(__file__, request, threads=threads)
+    if outcome.reason is not None or not file.is_file():
+        return outcome, None
+    return outcome, json.loads(file.read_text(encoding="ascii"))
+
+
+def _learned_by(tool: str, text: Path, vocab_size: int, folder: Path) -> dict[str, Any] | None:
+    outcome, learned = _run(tool, text, vocab_size, 2, folder)
+    if learned is None:
+        print(f"Nothing is compared: {tool} {outcome.reason}.", file=sys.stderr)
+    return learned
+
+
+def _row(
+    text: Path,
+    shape: list[int],
+    tool: str,
+    runs: Sequence[Outcome],
+    reason: str | None,
+    agreements: dict[str, str],
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"text": text.name, "shape": shape, "tool": tool, "reason": reason}
+    if reason is not None:
+        return row
+    return row | {
+        "version": runs[0].values["version"],
+        "n_merges": runs[0].values["n_merges"],
+        "agreement": agreements[tool],
+        "wall_seconds": harness.median_of(runs, "wall_seconds"),
+        "cpu_seconds": harness.median_of(runs, "cpu_seconds"),
+        "peak_mb": harness.median_of(runs, "peak_bytes") / 1e6,
+        "spread": harness.spread_of(runs, "wall_seconds"),
+        "runs": [outcome.values for outcome in runs],
+    }
+
+
+def _print_table(text: Path, vocab_size: int, threads: int, rows: list[dict[str, Any]]) -> None:
+    ours = next((row for row in rows if row["tool"] == "bytemill" and row["reason"] is None), None)
+    header = ["tool", "version", "wall s", "× ours", "CPU s", "peak MB", "±", "merges", "against Hugging Face"]
+    cells: list[list[str]] = []
+    for row in sorted(rows, key=lambda row: row.get("wall_seconds", float("inf"))):
+        if row["reason"] is not None:
+            cells.append([row["tool"], *[""] * 7, row["reason"]])
+            continue
+        cells.append(
+            [
+                row["tool"],
+                row["version"],
+                f"{row['wall_seconds']:.2f}",
+                f"{row['wall_seconds'] / ours['wall_seconds']:.2f}" if ours is not None else "",
+                f"{row['cpu_seconds']:.2f}",
+                f"{row['peak_mb']:.0f}",
+                f"{row['spread']:.0%}",
+                f"{row['n_merges']:,}",
+                row["agreement"],
+            ]
+        )
+    print(f"\n{text.name}, vocabulary of {vocab_size:,}, {threads} thread{'s' * (threads > 1)}\n")
+    print(harness.format_table(header, cells), flush=True)
+
+
+def _numbers(value: str) -> list[int]:
+    return [int(number) for number in value.split(",")]
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["worker"]:
+        return harness.worker_main(work, sys.argv[2])
+    parser = argparse.ArgumentParser(description="Time BPE training side by side with the peers.")
+    parser.add_argument("--text", type=Path, action="append", help="text to train on, repeatable (those of corpus.py)")
+    parser.add_argument("--megabytes", type=float, help="use only the first so many 10^6 bytes of each text")
+    parser.add_argument("--vocab-sizes", type=_numbers, default=[10_000, 32_000], help="default 10000,32000")
+    parser.add_argument("--threads", type=_numbers, default=[1, 2], help="default 1,2")
+    parser.add_argument("--tools", type=_tools, default=list(TRAINERS), help=f"comma-separated: {_SHORT}")
+    parser.add_argument("--repeat", type=int, default=5, help="processes a figure, of which the median counts (5)")
+    arguments = parser.parse_args()
+    texts: list[Path] = arguments.text or standing_texts()
+    if not texts:
+        parser.error("there is no text: run benchmarks/corpus.py first, or give --text")
+    print(harness.machine())
+    corpus.cache_folder().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=corpus.cache_folder()) as folder:
+        rows = [row for text in texts for row in measure(arguments, text, Path(folder))]
+    path = harness.save("train", {"rows": rows})
+    print(f"\nSaved to {path.relative_to(harness.REPOSITORY)}")
+    return 0
+
+
+_SHORT = ", ".join(name for name in TRAINERS if name != EXACT)
+
+
+def _tools(value: str) -> list[str]:
+    """Names of tools; bytemill stands for both of its tie rules."""
+    names: list[str] = []
+    for name in value.split(","):
+        if name not in TRAINERS or name == EXACT:
+            raise argparse.ArgumentTypeError(f"{name!r} is none of {_SHORT}")
+        names += [name, EXACT] if name == "bytemill" else [name]
+    return names
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+//! Texts, ids and options from Python, ids to Python.
+
+use crate::signals::{SpecialTokenError, to_python};
+use bytemill::encode::{Allowed, Encoder};
+use bytemill::special::SpecialTokens;
+use bytemill::stream::StreamAllowed;
+use bytemill::utf8::Malformed;
+use numpy::PyReadonlyArray1;
+use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// The text of a `str`. Halves of a surrogate pair are joined and lone ones become U+FFFD, as in tiktoken.
+pub fn text<'a>(text: &'a Bound<'_, PyString>) -> PyResult<Cow<'a, str>> {
+    if let Ok(text) = text.to_str() {
+        return Ok(Cow::Borrowed(text));
+    }
+    let repaired = text
+        .call_method1("encode", ("utf-16-le", "surrogatepass"))?
+        .call_method1("decode", ("utf-16-le", "replace"))?
+        .cast_into::<PyString>()?;
+    Ok(Cow::Owned(repaired.to_str()?.to_owned()))
+}
+
+/// The number of threads to use: all that the machine runs at once where the caller does not say.
+pub fn threads(num_threads: Option<usize>) -> PyResult<usize> {
+    match num_threads {
+        Some(0) => Err(PyValueError::new_err("num_threads must be at least 1")),
+        Some(n) => Ok(n),
+        None => Ok(bytemill::parallel::available_threads()),
+    }
+}
+
+/// `errors="strict"` or `"replace"`.
+pub fn malformed(errors: &str) -> PyResult<Malformed> {
+    match errors {
+        "strict" => Ok(Malformed::Refuse),
+        "replace" => Ok(Malformed::Replace),
+        _ => Err(PyValueError::new_err(format!("errors must be 'strict' or 'replace', not {errors:?}"))),
+    }
+}
+
+/// `"all"`, `"none"`, `"none_raise"` or a collection of special tokens.
+pub fn allowed(encoder: &Encoder, allowed: &Bound<'_, PyAny>) -> PyResult<StreamAllowed> {
+    if let Ok(mode) = allowed.cast::<PyString>() {
+        return match mode.to_str()? {
+            "all" => Ok(StreamAllowed::All),
+            "none" => Ok(StreamAllowed::None),
+            "none_raise" => Ok(StreamAllowed::Refused),
+            other => Err(PyValueError::new_err(format!(
+                "allowed_special must be 'all', 'none', 'none_raise' or a set of special tokens, not {other:?}"
+            ))),
+        };
+    }
+    let mut chosen: Vec<(String, u32)> = Vec::new();
+    for token in allowed.try_iter()? {
+        let token: String = token?.extract()?;
+        let Some(known) = encoder.special().tokens().iter().find(|(known, _)| *known == token) else {
+            return Err(SpecialTokenError::new_err(format!("{token:?} is not a special token of this tokenizer")));
+        };
+        if !chosen.contains(known) {
+            chosen.push(known.clone());
+        }
+    }
+    Ok(StreamAllowed::These(Arc::new(SpecialTokens::new(chosen).map_err(to_python)?)))
+}
+
+/// Runs `work` with the special tokens that the caller allows. The default, the string `"all"`, costs nothing.
+pub fn with_allowed<R>(
+    encoder: &Encoder,
+    option: &Bound<'_, PyAny>,
+    work: impl FnOnce(Allowed<'_>) -> PyResult<R>,
+) -> PyResult<R> {
+    work(allowed(encoder, option)?.as_allowed())
+}
+
+/// Ids from a list, an array of integers, or any iterable of integers.
+pub fn ids(ids: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
+    if let Ok(list) = ids.cast::<PyList>() {
+        return list.iter().map(|id| one_id(&id)).collect();
+    }
+    if let Some(ids) = array_ids::<u16>(ids).or_else(|| array_ids::<u32>(ids)).or_else(|| array_ids::<i64>(ids)) {
+        return ids;
+    }
+    if ids.is_instance_of::<PyString>() {
+        return Err(PyTypeError::new_err("ids must be integers, not a str"));
+    }
+    ids.try_iter()?.map(|id| one_id(&id?)).collect()
+}
+
+/// One id; KeyError for a number that no id can be.
+pub fn one_id(id: &Bound<'_, PyAny>) -> PyResult<u32> {
+    if let Ok(id) = id.extract::<u32>() {
+        return Ok(id);
+    }
+    // An integer of any size, or something with __index__; anything else is a TypeError.
+    match id.extract::<i128>() {
+        Ok(id) => Err(PyKeyError::new_err(id)),
+        Err(error) => Err(error),
+    }
+}
+
+fn array_ids<T>(ids: &Bound<'_, PyAny>) -> Option<PyResult<Vec<u32>>>
+where
+    T: numpy::Element + Copy + TryInto<u32> + Into<i128>,
+{
+    let array: PyReadonlyArray1<'_, T> = ids.extract().ok()?;
+    let convert = |id: T| id.try_into().map_err(|_| PyKeyError::new_err(Into::<i128>::into(id)));
+    Some(array.as_array().iter().map(|&id| convert(id)).collect())
+}

@@ -1,0 +1,298 @@
+//! `Encoder`.
+
+use crate::convert;
+use crate::signals::{Pulse, to_python};
+use crate::stream::{PyStreamEncoder, PyTokenIterator};
+use bytemill::encode::{Allowed, Encoder, no_pulse};
+use bytemill::pretokenize::Pattern;
+use bytemill::vocab::Vocab;
+use numpy::PyArray1;
+use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyMapping, PyString};
+use std::sync::Arc;
+
+/// Below this many bytes the work is done before another thread could take the GIL over.
+const SHORT_TEXT: usize = 1 << 12;
+
+/// A vocabulary ready to encode and decode. Immutable; several threads may use one.
+#[pyclass(frozen, name = "Encoder", module = "bytemill._core")]
+pub struct PyEncoder {
+    encoder: Arc<Encoder>,
+}
+
+fn id_of(id: &Bound<'_, PyAny>, token: &Bound<'_, PyAny>) -> PyResult<u32> {
+    id.extract::<u32>().map_err(|_| match (id.repr(), token.repr()) {
+        (Ok(id), Ok(token)) => PyValueError::new_err(format!("the id of {token} is {id}: ids are integers from 0 on")),
+        _ => PyTypeError::new_err("ids are integers from 0 on"),
+    })
+}
+
+fn specials(special_tokens: &Bound<'_, PyMapping>) -> PyResult<Vec<(String, u32)>> {
+    let mut all = Vec::new();
+    for item in special_tokens.items()? {
+        let (token, id): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item.extract()?;
+        all.push((token.extract()?, id_of(&id, &token)?));
+    }
+    Ok(all)
+}
+
+impl PyEncoder {
+    fn build(vocab: Vocab, pattern: Option<&str>) -> PyResult<Self> {
+        let pattern = Pattern::new(pattern).map_err(to_python)?;
+        Ok(Self { encoder: Arc::new(Encoder::new(vocab, pattern).map_err(to_python)?) })
+    }
+
+    fn encode_ids(&self, py: Python<'_>, text: &str, allowed: Allowed<'_>) -> PyResult<Vec<u32>> {
+        let mut ids = Vec::with_capacity(text.len() / 3 + 1);
+        if text.len() <= SHORT_TEXT {
+            self.encoder.encode(text, allowed, &mut ids, &no_pulse).map_err(to_python)?;
+        } else {
+            let pulse = Pulse::new(None);
+            py.detach(|| self.encoder.encode(text, allowed, &mut ids, &|| pulse.beat(0)))
+                .map_err(|error| pulse.raise(error))?;
+        }
+        Ok(ids)
+    }
+
+    fn narrow(&self) -> bool {
+        self.encoder.vocab().n_ids() <= 1 << 16
+    }
+}
+
+#[pymethods]
+impl PyEncoder {
+    #[staticmethod]
+    fn from_merges(
+        py: Python<'_>,
+        vocab: &Bound<'_, PyMapping>,
+        merges: Vec<(Bound<'_, PyBytes>, Bound<'_, PyBytes>)>,
+        special_tokens: &Bound<'_, PyMapping>,
+        pattern: Option<&str>,
+        whole_pretoken_lookup: bool,
+    ) -> PyResult<Self> {
+        let mut tokens = Vec::with_capacity(vocab.len()?);
+        for item in vocab.items()? {
+            let (id, token): (Bound<'_, PyAny>, Bound<'_, PyBytes>) = item.extract()?;
+            tokens.push((id_of(&id, token.as_any())?, token.as_bytes().to_vec()));
+        }
+        let merges: Vec<_> =
+            merges.iter().map(|(left, right)| (left.as_bytes().to_vec(), right.as_bytes().to_vec())).collect();
+        let special = specials(special_tokens)?;
+        py.detach(|| {
+            let vocab = Vocab::from_merges(tokens, &merges, special).map_err(to_python)?;
+            Self::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern)
+        })
+    }
+
+    #[staticmethod]
+    fn from_ranks(
+        py: Python<'_>,
+        ranks: &Bound<'_, PyMapping>,
+        special_tokens: &Bound<'_, PyMapping>,
+        pattern: Option<&str>,
+    ) -> PyResult<Self> {
+        let mut tokens = Vec::with_capacity(ranks.len()?);
+        for item in ranks.items()? {
+            let (token, rank): (Bound<'_, PyBytes>, Bound<'_, PyAny>) = item.extract()?;
+            tokens.push((token.as_bytes().to_vec(), id_of(&rank, token.as_any())?));
+        }
+        let special = specials(special_tokens)?;
+        py.detach(|| Self::build(Vocab::from_ranks(tokens, special).map_err(to_python)?, pattern))
+    }
+
+    #[getter]
+    fn n_vocab(&self) -> usize {
+        self.encoder.vocab().n_ids()
+    }
+
+    #[getter]
+    fn dtype(&self) -> &'static str {
+        if self.narrow() { "uint16" } else { "uint32" }
+    }
+
+    #[getter]
+    fn pattern(&self) -> Option<&str> {
+        self.encoder.pattern().expression()
+    }
+
+    #[getter]
+    fn whole_pretoken_lookup(&self) -> bool {
+        self.encoder.vocab().whole_pretoken_lookup()
+    }
+
+    #[getter]
+    fn special_tokens<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let all = PyDict::new(py);
+        for (token, id) in self.encoder.vocab().special() {
+            all.set_item(token, id)?;
+        }
+        Ok(all)
+    }
+
+    fn vocab<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let mut tokens: Vec<_> = self.encoder.vocab().tokens().collect();
+        tokens.sort_unstable_by_key(|(_, id)| *id);
+        let all = PyDict::new(py);
+        for (token, id) in tokens {
+            all.set_item(id, PyBytes::new(py, token))?;
+        }
+        Ok(all)
+    }
+
+    fn merges<'py>(&self, py: Python<'py>) -> Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let vocab = self.encoder.vocab();
+        let bytes = |symbol| PyBytes::new(py, vocab.symbol(symbol));
+        vocab.merges().iter().map(|&(left, right)| (bytes(left), bytes(right))).collect()
+    }
+
+    fn token_bytes<'py>(&self, py: Python<'py>, token_id: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let id = convert::one_id(token_id)?;
+        match self.encoder.vocab().token(id) {
+            Some(token) => Ok(PyBytes::new(py, token)),
+            None => Err(PyKeyError::new_err(id)),
+        }
+    }
+
+    fn bytes_to_id(&self, token: &[u8]) -> Option<u32> {
+        self.encoder.vocab().id(token)
+    }
+
+    fn merge_steps(&self, pretoken: &[u8]) -> Vec<(u32, u32, u32, usize)> {
+        let vocab = self.encoder.vocab();
+        let ids = vocab.symbol_ids();
+        let mut starts: Vec<usize> = (0..pretoken.len()).collect();
+        bytemill::bpe::steps(self.encoder.pairs(), pretoken)
+            .into_iter()
+            .map(|step| {
+                let index = starts.partition_point(|&start| start < step.offset);
+                starts.remove(index + 1);
+                (step.symbol - 256, ids[step.left as usize], ids[step.right as usize], index)
+            })
+            .collect()
+    }
+
+    fn merge_of(&self, token_id: &Bound<'_, PyAny>) -> PyResult<Option<(u32, u32, u32)>> {
+        let id = convert::one_id(token_id)?;
+        let vocab = self.encoder.vocab();
+        let ids = vocab.symbol_ids();
+        let rank = ids[256..].iter().position(|&made| made == id);
+        Ok(rank.and_then(|rank| {
+            let &(left, right) = vocab.merges().get(rank)?;
+            Some((u32::try_from(rank).ok()?, ids[left as usize], ids[right as usize]))
+        }))
+    }
+
+    fn encode<'py>(
+        &self,
+        py: Python<'py>,
+        text: &Bound<'py, PyString>,
+        allowed_special: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let text = convert::text(text)?;
+        let ids = convert::with_allowed(&self.encoder, allowed_special, |allowed| self.encode_ids(py, &text, allowed))?;
+        PyList::new(py, ids)
+    }
+
+    fn encode_bytes<'py>(&self, py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyList>> {
+        let pulse = Pulse::new(None);
+        let mut ids = Vec::new();
+        py.detach(|| self.encoder.encode_bytes(data, &mut ids, &|| pulse.beat(0)))
+            .map_err(|error| pulse.raise(error))?;
+        PyList::new(py, ids)
+    }
+
+    fn encode_batch<'py>(
+        &self,
+        py: Python<'py>,
+        texts: Vec<Bound<'py, PyString>>,
+        allowed_special: &Bound<'py, PyAny>,
+        num_threads: Option<usize>,
+    ) -> PyResult<Vec<Bound<'py, PyList>>> {
+        let n_threads = convert::threads(num_threads)?;
+        let texts = texts.iter().map(convert::text).collect::<PyResult<Vec<_>>>()?;
+        let texts: Vec<&str> = texts.iter().map(|text| &**text).collect();
+        let pulse = Pulse::new(None);
+        let batch: Vec<Vec<u32>> = convert::with_allowed(&self.encoder, allowed_special, |allowed| {
+            py.detach(|| self.encoder.encode_batch(&texts, allowed, n_threads, &|| pulse.beat(0)))
+                .map_err(|error| pulse.raise(error))
+        })?;
+        batch.into_iter().map(|ids| PyList::new(py, ids)).collect()
+    }
+
+    fn encode_to_numpy<'py>(
+        &self,
+        py: Python<'py>,
+        text: &Bound<'py, PyString>,
+        allowed_special: &Bound<'py, PyAny>,
+        num_threads: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let n_threads = convert::threads(num_threads)?;
+        let text = convert::text(text)?;
+        let pulse = Pulse::new(None);
+        let beat = || pulse.beat(0);
+        convert::with_allowed(&self.encoder, allowed_special, |allowed| {
+            if self.narrow() {
+                let ids = py.detach(|| self.encoder.encode_parallel::<u16>(&text, allowed, n_threads, &beat));
+                Ok(PyArray1::from_vec(py, ids.map_err(|error| pulse.raise(error))?).into_any())
+            } else {
+                let ids = py.detach(|| self.encoder.encode_parallel::<u32>(&text, allowed, n_threads, &beat));
+                Ok(PyArray1::from_vec(py, ids.map_err(|error| pulse.raise(error))?).into_any())
+            }
+        })
+    }
+
+    fn count(
+        &self,
+        py: Python<'_>,
+        text: &Bound<'_, PyString>,
+        allowed_special: &Bound<'_, PyAny>,
+    ) -> PyResult<usize> {
+        let text = convert::text(text)?;
+        convert::with_allowed(&self.encoder, allowed_special, |allowed| {
+            Ok(self.encode_ids(py, &text, allowed)?.len())
+        })
+    }
+
+    fn encode_iterable(
+        &self,
+        pieces: &Bound<'_, PyAny>,
+        allowed_special: &Bound<'_, PyAny>,
+    ) -> PyResult<PyTokenIterator> {
+        if pieces.is_instance_of::<PyString>() {
+            return Err(PyTypeError::new_err("encode_iterable takes an iterable of str, such as an open file; for one str use encode"));
+        }
+        let allowed = convert::allowed(&self.encoder, allowed_special)?;
+        Ok(PyTokenIterator::new(Arc::clone(&self.encoder), allowed, PyIterator::from_object(pieces)?.unbind()))
+    }
+
+    fn stream(
+        &self,
+        allowed_special: &Bound<'_, PyAny>,
+        errors: &str,
+        num_threads: Option<usize>,
+    ) -> PyResult<PyStreamEncoder> {
+        let allowed = convert::allowed(&self.encoder, allowed_special)?;
+        let (malformed, n_threads) = (convert::malformed(errors)?, convert::threads(num_threads)?);
+        Ok(PyStreamEncoder::new(Arc::clone(&self.encoder), allowed, malformed, n_threads, self.narrow()))
+    }
+
+    fn decode_bytes<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let ids = convert::ids(ids)?;
+        let mut bytes = Vec::with_capacity(4 * ids.len());
+        if ids.len() <= SHORT_TEXT {
+            self.encoder.vocab().decode(ids, &mut bytes).map_err(to_python)?;
+        } else {
+            py.detach(|| self.encoder.vocab().decode(ids, &mut bytes)).map_err(to_python)?;
+        }
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    fn decode_batch_bytes<'py>(
+        &self,
+        py: Python<'py>,
+        batch: Vec<Bound<'py, PyAny>>,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        batch.iter().map(|ids| self.decode_bytes(py, ids)).collect()
+    }
+}

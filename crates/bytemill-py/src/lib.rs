@@ -1,0 +1,58 @@
+//! Python bindings of the core: conversions, the GIL, errors, progress and Ctrl-C. No logic.
+
+mod convert;
+mod encoder;
+mod signals;
+mod stream;
+mod training;
+
+use bytemill::pretokenize::{NAMED, Pattern};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// Byte offsets (start, end) of the pre-tokens of `text`, which tile it.
+#[pyfunction]
+fn pretoken_spans(text: &Bound<'_, pyo3::types::PyString>, pattern: Option<&str>) -> PyResult<Vec<(usize, usize)>> {
+    let text = convert::text(text)?;
+    let pattern = Pattern::new(pattern).map_err(signals::to_python)?;
+    let mut spans = Vec::new();
+    let mut start = 0;
+    pattern
+        .for_each(&text, |pretoken| {
+            spans.push((start, start + pretoken.len()));
+            start += pretoken.len();
+        })
+        .map_err(signals::to_python)?;
+    Ok(spans)
+}
+
+/// The name of the hand-written splitter that serves `pattern`, else None.
+#[pyfunction]
+fn named_pattern(pattern: &str) -> Option<&'static str> {
+    Pattern::name_for(pattern)
+}
+
+/// Raises ValueError where `pattern` is neither a known name nor an expression that compiles.
+#[pyfunction]
+fn check_pattern(pattern: Option<&str>) -> PyResult<()> {
+    Pattern::new(pattern).map(drop).map_err(signals::to_python)
+}
+
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("UNICODE_VERSION", bytemill::unicode::UNICODE_VERSION)?;
+    let named = PyDict::new(module.py());
+    for (name, expression) in NAMED {
+        named.set_item(name, expression)?;
+    }
+    module.add("NAMED_PATTERNS", named)?;
+    module.add_function(wrap_pyfunction!(pretoken_spans, module)?)?;
+    module.add_function(wrap_pyfunction!(named_pattern, module)?)?;
+    module.add_function(wrap_pyfunction!(check_pattern, module)?)?;
+    module.add_class::<encoder::PyEncoder>()?;
+    module.add_class::<stream::PyStreamEncoder>()?;
+    module.add_class::<training::PyPretokenCounter>()?;
+    module.add_class::<training::PyPretokenCounts>()?;
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! Ctrl-C, progress and errors on the way between Rust and Python.
+
+use bytemill::Error;
+use pyo3::exceptions::{PyKeyError, PyKeyboardInterrupt, PyUnicodeDecodeError};
+use pyo3::import_exception;
+use pyo3::prelude::*;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+import_exception!(bytemill.errors, SpecialTokenError);
+import_exception!(bytemill.errors, TokenizerError);
+
+/// How often Python is asked whether to go on, at most: asking takes the GIL.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// The Python exception for an error of the core.
+pub fn to_python(error: Error) -> PyErr {
+    match error {
+        Error::Interrupted => PyKeyboardInterrupt::new_err(()),
+        Error::Pattern(_) | Error::Invalid(_) => TokenizerError::new_err(error.to_string()),
+        Error::SpecialToken { .. } => SpecialTokenError::new_err(error.to_string()),
+        // The exception wants the bytes that it talks about; only the malformed ones are known, so the offsets of
+        // the whole follow once it is made.
+        Error::Utf8 { start, end, bytes } => Python::attach(|py| {
+            let n_bytes = bytes.len();
+            let exception =
+                PyUnicodeDecodeError::new_err(("utf-8", bytes, 0_usize, n_bytes, "malformed or cut-off sequence"));
+            let value = exception.value(py);
+            match value.setattr("start", start).and_then(|()| value.setattr("end", end)) {
+                Ok(()) => exception,
+                Err(failure) => failure,
+            }
+        }),
+        Error::UnknownId(id) => PyKeyError::new_err(id),
+        Error::Io(error) => PyErr::from(error),
+    }
+}
+
+/// Lets Python in now and then while Rust works without the GIL.
+pub struct Pulse<'p> {
+    last: Mutex<Instant>,
+    raised: Mutex<Option<PyErr>>,
+    progress: Option<&'p Py<PyAny>>,
+}
+
+impl<'p> Pulse<'p> {
+    /// A pulse that calls `progress` too, where there is one.
+    pub fn new(progress: Option<&'p Py<PyAny>>) -> Self {
+        Self { last: Mutex::new(Instant::now()), raised: Mutex::new(None), progress }
+    }
+
+    /// Checks for signals, and reports `done`, if it is time again.
+    pub fn beat(&self, done: u64) -> bytemill::Result<()> {
+        let Ok(mut last) = self.last.try_lock() else { return Ok(()) };
+        if last.elapsed() < INTERVAL {
+            return Ok(());
+        }
+        let asked = Python::attach(|py| {
+            py.check_signals()?;
+            match self.progress {
+                Some(progress) => progress.call1(py, (done,)).map(drop),
+                None => Ok(()),
+            }
+        });
+        *last = Instant::now();
+        drop(last);
+        asked.map_err(|raised| {
+            if let Ok(mut kept) = self.raised.lock() {
+                *kept = Some(raised);
+            }
+            Error::Interrupted
+        })
+    }
+
+    /// The exception for an error: the one that Python raised during a beat if that was the reason.
+    pub fn raise(&self, error: Error) -> PyErr {
+        let raised = self.raised.lock().ok().and_then(|mut raised| raised.take());
+        match (error, raised) {
+            (Error::Interrupted, Some(raised)) => raised,
+            (error, _) => to_python(error),
+        }
+    }
+}

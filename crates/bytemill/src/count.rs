@@ -1,0 +1,605 @@
+//! Counting the pre-tokens of a corpus, on several threads.
+//!
+//! The calling thread collects text into chunks and cuts them where it is harmless; every other thread counts whole
+//! chunks into a table of its own; at the end the tables are added up by parts of the hash. Nothing is shared or
+//! locked while counting, and since counts are sums the result depends on neither threads nor chunks.
+
+use crate::cutter::Cutter;
+use crate::encode::Pulse;
+use crate::error::{Error, Result};
+use crate::hash::{PACKED_BYTES, Packed, pack};
+use crate::prefetch::prefetch;
+use crate::pretokenize::Pattern;
+use crate::special::{Segment, SpecialTokens};
+use crate::utf8::{Malformed, Utf8Stream};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Bytes of a chunk where the caller does not say: some tens of milliseconds of counting.
+pub const CHUNK_BYTES: usize = 2 << 20;
+
+/// Bytes asked of the operating system at once.
+const READ_BYTES: usize = 1 << 18;
+
+/// Texts that a thread counts at a time.
+#[derive(Default)]
+struct Chunk {
+    text: String,
+    /// Where each text ends.
+    ends: Vec<usize>,
+}
+
+/// What all threads see.
+struct Shared {
+    pattern: Pattern,
+    special: SpecialTokens,
+    stop: AtomicBool,
+    failure: Mutex<Option<Error>>,
+    n_pretokens: AtomicU64,
+    n_special: AtomicU64,
+}
+
+/// Counts the pre-tokens of texts as they come.
+pub struct Counter {
+    shared: Arc<Shared>,
+    chunk_bytes: usize,
+    chunks: Option<Sender<Chunk>>,
+    used: Receiver<Chunk>,
+    workers: Vec<JoinHandle<Table>>,
+    chunk: Chunk,
+    n_bytes: u64,
+    n_replaced: u64,
+    reading: Duration,
+}
+
+impl Counter {
+    /// A counter with `n_threads` threads of its own.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for empty or repeated special tokens, [`Error::Io`] where no thread can be started.
+    pub fn new(pattern: Pattern, special: &[String], n_threads: usize, chunk_bytes: usize) -> Result<Self> {
+        let special = SpecialTokens::new(special.iter().cloned().zip(0..).collect())?;
+        let shared = Arc::new(Shared {
+            pattern,
+            special,
+            stop: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            n_pretokens: AtomicU64::new(0),
+            n_special: AtomicU64::new(0),
+        });
+        let n_threads = n_threads.max(1);
+        let (chunks, incoming) = bounded::<Chunk>(n_threads);
+        let (recycle, used) = unbounded();
+        let mut workers = Vec::with_capacity(n_threads);
+        for _ in 0..n_threads {
+            let (shared, incoming, recycle) = (Arc::clone(&shared), incoming.clone(), recycle.clone());
+            let worker = std::thread::Builder::new().name("bytemill-count".to_owned());
+            workers.push(worker.spawn(move || count_chunks(&shared, &incoming, &recycle))?);
+        }
+        Ok(Self {
+            shared,
+            chunk_bytes: chunk_bytes.max(1),
+            chunks: Some(chunks),
+            used,
+            workers,
+            chunk: Chunk::default(),
+            n_bytes: 0,
+            n_replaced: 0,
+            reading: Duration::ZERO,
+        })
+    }
+
+    /// Counts one text.
+    ///
+    /// # Errors
+    /// What a counting thread met with earlier, and what `pulse` gives.
+    pub fn add_text(&mut self, text: &str, pulse: Pulse) -> Result<()> {
+        self.n_bytes += text.len() as u64;
+        if text.len() <= self.chunk_bytes {
+            self.push(text, pulse)?;
+        } else {
+            let ends = {
+                let Shared { pattern, special, .. } = &*self.shared;
+                Cutter { pattern, special }.cut_whole(text, self.chunk_bytes)
+            };
+            let mut start = 0;
+            for end in ends {
+                self.push(&text[start..end], pulse)?;
+                start = end;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts what a reader gives, as one text, and says how many bytes that was.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Utf8`] with the offset in this text, and as [`Counter::add_text`].
+    pub fn add_reader(
+        &mut self,
+        mut reader: impl Read,
+        malformed: Malformed,
+        mut progress: impl FnMut(u64),
+        pulse: Pulse,
+    ) -> Result<u64> {
+        let mut utf8 = Utf8Stream::new(malformed);
+        let mut block = vec![0; READ_BYTES];
+        let mut text = self.empty_chunk().text;
+        let mut enough = self.chunk_bytes;
+        let mut n_read = 0u64;
+        loop {
+            let started = Instant::now();
+            let n = match reader.read(&mut block) {
+                Ok(n) => n,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {
+                    pulse()?;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let taken = if n == 0 { utf8.finish(&mut text) } else { utf8.push(&block[..n], &mut text) };
+            self.reading += started.elapsed();
+            taken?;
+            if n == 0 {
+                break;
+            }
+            n_read += n as u64;
+            progress(n_read);
+            if text.len() >= enough {
+                let Shared { pattern, special, .. } = &*self.shared;
+                match (Cutter { pattern, special }).cut_stream(&text) {
+                    Some(cut) => {
+                        let mut chunk = self.empty_chunk();
+                        chunk.text.push_str(&text[cut..]);
+                        text.truncate(cut);
+                        let rest = std::mem::replace(&mut text, chunk.text);
+                        self.send(Chunk { ends: vec![rest.len()], text: rest }, pulse)?;
+                        enough = self.chunk_bytes.max(2 * text.len());
+                    }
+                    None => enough = 2 * text.len(),
+                }
+            } else {
+                pulse()?;
+            }
+        }
+        if !text.is_empty() {
+            self.send(Chunk { ends: vec![text.len()], text }, pulse)?;
+        }
+        self.n_bytes += n_read;
+        self.n_replaced += utf8.n_replaced();
+        Ok(n_read)
+    }
+
+    /// Waits for the counting threads and adds up what they counted.
+    ///
+    /// # Errors
+    /// As [`Counter::add_text`].
+    pub fn finish(mut self, pulse: Pulse) -> Result<Counts> {
+        let chunk = std::mem::take(&mut self.chunk);
+        if !chunk.text.is_empty() {
+            self.send(chunk, pulse)?;
+        }
+        self.chunks = None;
+        while !self.workers.iter().all(JoinHandle::is_finished) {
+            pulse()?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut tables = Vec::with_capacity(self.workers.len());
+        for worker in std::mem::take(&mut self.workers) {
+            match worker.join() {
+                Ok(table) => tables.push(table),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        self.check()?;
+        let mut counts = Counts::add_up(tables);
+        counts.n_bytes = self.n_bytes;
+        counts.n_pretokens = self.shared.n_pretokens.load(Ordering::Relaxed);
+        counts.n_special = self.shared.n_special.load(Ordering::Relaxed);
+        counts.n_replaced = self.n_replaced;
+        counts.reading = self.reading;
+        Ok(counts)
+    }
+
+    /// Adds a text to the chunk that is being filled.
+    fn push(&mut self, text: &str, pulse: Pulse) -> Result<()> {
+        if self.chunk.text.len() + text.len() > self.chunk_bytes && !self.chunk.text.is_empty() {
+            let next = self.empty_chunk();
+            let full = std::mem::replace(&mut self.chunk, next);
+            self.send(full, pulse)?;
+        }
+        self.chunk.text.push_str(text);
+        self.chunk.ends.push(self.chunk.text.len());
+        Ok(())
+    }
+
+    /// A chunk to fill, in memory that a counted one used where there is one.
+    fn empty_chunk(&self) -> Chunk {
+        let mut chunk = self.used.try_recv().unwrap_or_default();
+        chunk.text.clear();
+        chunk.ends.clear();
+        chunk.text.reserve(self.chunk_bytes + READ_BYTES);
+        chunk
+    }
+
+    fn send(&self, mut chunk: Chunk, pulse: Pulse) -> Result<()> {
+        let Some(chunks) = &self.chunks else { return Ok(()) };
+        loop {
+            self.check()?;
+            pulse()?;
+            match chunks.send_timeout(chunk, Duration::from_millis(50)) {
+                Ok(()) => return Ok(()),
+                Err(crossbeam_channel::SendTimeoutError::Timeout(back)) => chunk = back,
+                Err(crossbeam_channel::SendTimeoutError::Disconnected(_)) => return self.check(),
+            }
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.shared.failure.lock().ok().and_then(|mut failure| failure.take()) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Counter {
+    /// Ends the threads, also where the counting was given up.
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.chunks = None;
+        for worker in self.workers.drain(..) {
+            let _ = worker.join();
+        }
+    }
+}
+
+/// A counting thread: chunks in, one table out.
+fn count_chunks(shared: &Shared, chunks: &Receiver<Chunk>, recycle: &Sender<Chunk>) -> Table {
+    let mut table = Table::new();
+    let mut workspace = Workspace::default();
+    let (mut n_pretokens, mut n_special) = (0, 0);
+    for chunk in chunks {
+        let mut start = 0;
+        for &end in &chunk.ends {
+            let counted = shared.special.segments(&chunk.text[start..end], |segment| match segment {
+                Segment::Text(text) => {
+                    n_pretokens += count_text(shared, text, &mut table, &mut workspace)?;
+                    Ok(())
+                }
+                Segment::Special(_) => {
+                    n_special += 1;
+                    Ok(())
+                }
+            });
+            start = end;
+            if let Err(error) = counted {
+                if let Ok(mut failure) = shared.failure.lock() {
+                    failure.get_or_insert(error);
+                }
+                shared.stop.store(true, Ordering::Relaxed);
+                return table;
+            }
+        }
+        let _ = recycle.send(chunk);
+    }
+    shared.n_pretokens.fetch_add(n_pretokens, Ordering::Relaxed);
+    shared.n_special.fetch_add(n_special, Ordering::Relaxed);
+    table
+}
+
+#[derive(Default)]
+struct Workspace {
+    ends: Vec<usize>,
+    keys: Vec<(Packed, u64)>,
+}
+
+/// Counts the pre-tokens of a text without special tokens; gives their number.
+fn count_text(shared: &Shared, text: &str, table: &mut Table, workspace: &mut Workspace) -> Result<u64> {
+    let Workspace { ends, keys } = workspace;
+    let bytes = text.as_bytes();
+    let mut n_pretokens = 0;
+    let mut at = 0;
+    while at < bytes.len() {
+        if shared.stop.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
+        let mut start = at;
+        ends.clear();
+        keys.clear();
+        at = shared.pattern.split(text, at, ends)?;
+        for &end in ends.iter() {
+            if end - start <= PACKED_BYTES {
+                let key = pack(bytes, start, end);
+                let hash = key.hash();
+                prefetch(&table.slots, table.place(hash));
+                keys.push((key, hash));
+            } else {
+                table.add_long(&bytes[start..end], 1);
+            }
+            start = end;
+        }
+        for &(key, hash) in keys.iter() {
+            table.add(key, hash, 1);
+        }
+        n_pretokens += ends.len() as u64;
+    }
+    Ok(n_pretokens)
+}
+
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    key: Packed,
+    count: u64,
+}
+
+/// Counts of the pre-tokens one thread has seen: short ones by their packed bytes with linear probing, long ones in a
+/// map of their own (0.5 % of English pre-tokens, 6 % of multilingual ones).
+struct Table {
+    slots: Vec<Slot>,
+    shift: u32,
+    n_used: usize,
+    long: HashMap<Box<[u8]>, u64>,
+}
+
+impl Table {
+    fn new() -> Self {
+        Self::with_slots(1 << 12)
+    }
+
+    fn with_slots(n_slots: usize) -> Self {
+        let shift = 64 - n_slots.trailing_zeros();
+        Self { slots: vec![Slot::default(); n_slots], shift, n_used: 0, long: HashMap::new() }
+    }
+
+    #[inline]
+    fn place(&self, hash: u64) -> usize {
+        (hash >> self.shift) as usize
+    }
+
+    #[inline]
+    fn add(&mut self, key: Packed, hash: u64, count: u64) {
+        let mask = self.slots.len() - 1;
+        let mut at = self.place(hash);
+        loop {
+            let slot = &mut self.slots[at & mask];
+            if slot.key == key {
+                slot.count += count;
+                return;
+            }
+            if slot.count == 0 {
+                *slot = Slot { key, count };
+                self.n_used += 1;
+                if 3 * self.n_used > 2 * self.slots.len() {
+                    self.grow();
+                }
+                return;
+            }
+            at += 1;
+        }
+    }
+
+    fn add_long(&mut self, pretoken: &[u8], count: u64) {
+        if let Some(known) = self.long.get_mut(pretoken) {
+            *known += count;
+        } else {
+            self.long.insert(pretoken.into(), count);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let mut larger = Self::with_slots(2 * self.slots.len());
+        for slot in self.slots.drain(..).filter(|slot| slot.count > 0) {
+            larger.add(slot.key, slot.key.hash(), slot.count);
+        }
+        larger.long = std::mem::take(&mut self.long);
+        *self = larger;
+    }
+}
+
+/// Unique pre-tokens with their counts, the most frequent first.
+#[derive(Default)]
+pub struct Counts {
+    /// The pre-tokens' bytes.
+    bytes: Vec<u8>,
+    words: Vec<Word>,
+    /// Bytes of text counted.
+    pub n_bytes: u64,
+    /// Pre-tokens counted.
+    pub n_pretokens: u64,
+    /// Special tokens met with.
+    pub n_special: u64,
+    /// Malformed sequences replaced by U+FFFD.
+    pub n_replaced: u64,
+    /// Time spent reading and in checking UTF-8, while others counted.
+    pub reading: Duration,
+}
+
+#[derive(Clone, Copy)]
+struct Word {
+    count: u64,
+    start: usize,
+    n_bytes: usize,
+}
+
+impl Counts {
+    /// Counts given by the caller; equal pre-tokens are added up, empty ones and counts of zero left out.
+    #[must_use]
+    pub fn from_items(items: impl Iterator<Item = (Vec<u8>, u64)>) -> Self {
+        let mut table = Table::new();
+        let mut n_pretokens = 0u64;
+        for (pretoken, count) in items.filter(|(pretoken, count)| !pretoken.is_empty() && *count > 0) {
+            n_pretokens = n_pretokens.saturating_add(count);
+            if pretoken.len() <= PACKED_BYTES {
+                let key = pack(&pretoken, 0, pretoken.len());
+                table.add(key, key.hash(), count);
+            } else {
+                table.add_long(&pretoken, count);
+            }
+        }
+        let mut counts = Self::add_up(vec![table]);
+        counts.n_pretokens = n_pretokens;
+        counts.n_bytes = counts.iter().map(|(pretoken, count)| pretoken.len() as u64 * count).sum();
+        counts
+    }
+
+    /// The tables of all threads in one.
+    fn add_up(tables: Vec<Table>) -> Self {
+        let mut tables = tables.into_iter();
+        let mut all = tables.next().unwrap_or_else(Table::new);
+        for table in tables {
+            for slot in table.slots.iter().filter(|slot| slot.count > 0) {
+                all.add(slot.key, slot.key.hash(), slot.count);
+            }
+            for (pretoken, count) in table.long {
+                all.add_long(&pretoken, count);
+            }
+        }
+        let mut counts = Self::default();
+        counts.words.reserve(all.n_used + all.long.len());
+        let mut push = |pretoken: &[u8], count| {
+            counts.words.push(Word { count, start: counts.bytes.len(), n_bytes: pretoken.len() });
+            counts.bytes.extend_from_slice(pretoken);
+        };
+        for slot in all.slots.iter().filter(|slot| slot.count > 0) {
+            push(&slot.key.bytes()[..slot.key.n_bytes()], slot.count);
+        }
+        for (pretoken, count) in &all.long {
+            push(pretoken, *count);
+        }
+        counts.words.sort_unstable_by(|a, b| b.count.cmp(&a.count));
+        counts
+    }
+
+    /// Number of unique pre-tokens.
+    #[must_use]
+    pub fn n_unique(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Bytes of all unique pre-tokens.
+    #[must_use]
+    pub fn n_unique_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The pre-tokens and their counts, the most frequent first; of equally frequent ones the order is arbitrary.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        self.words.iter().map(|word| (&self.bytes[word.start..word.start + word.n_bytes], word.count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::no_pulse;
+    use proptest::prelude::*;
+
+    fn plainly(pattern: &Pattern, special: &[String], texts: &[String]) -> HashMap<Vec<u8>, u64> {
+        let special = SpecialTokens::new(special.iter().cloned().zip(0..).collect()).unwrap();
+        let mut counts = HashMap::new();
+        for text in texts {
+            special
+                .segments(text, |segment| match segment {
+                    Segment::Text(text) => pattern.for_each(text, |pretoken| {
+                        *counts.entry(pretoken.as_bytes().to_vec()).or_insert(0) += 1;
+                    }),
+                    Segment::Special(_) => Ok(()),
+                })
+                .unwrap();
+        }
+        counts
+    }
+
+    fn as_map(counts: &Counts) -> HashMap<Vec<u8>, u64> {
+        let map: HashMap<Vec<u8>, u64> = counts.iter().map(|(pretoken, count)| (pretoken.to_vec(), count)).collect();
+        assert_eq!(map.len(), counts.n_unique());
+        map
+    }
+
+    fn texts() -> impl Strategy<Value = Vec<String>> {
+        let piece = prop::sample::select(vec![
+            "low", " lower", " newest", "'s", " 12", "\n", "  ", "<s>", "<s><e>", "<", "é一", "!!", " supercalifragilistic",
+        ]);
+        let text = prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat());
+        prop::collection::vec(text, 1..4)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
+        #[test]
+        fn counts_depend_on_neither_threads_nor_chunks(
+            texts in texts(),
+            chunk_bytes in 1usize..64,
+            n_threads in 1usize..4,
+            pattern in prop::sample::select(vec![Some("gpt2"), Some("cl100k"), Some("o200k"), Some(r"\S+"), None]),
+        ) {
+            let pattern = Pattern::new(pattern).unwrap();
+            let special = ["<s>".to_owned(), "<s><e>".to_owned()];
+            let expected = plainly(&pattern, &special, &texts);
+
+            let mut by_text = Counter::new(pattern.clone(), &special, n_threads, chunk_bytes).unwrap();
+            let mut by_reader = Counter::new(pattern, &special, n_threads, chunk_bytes).unwrap();
+            for text in &texts {
+                by_text.add_text(text, &no_pulse).unwrap();
+                // One byte at a time, so that chunks end wherever they may.
+                let reader = OneByte(text.as_bytes());
+                by_reader.add_reader(reader, Malformed::Refuse, |_| {}, &no_pulse).unwrap();
+            }
+            for counter in [by_text, by_reader] {
+                let counts = counter.finish(&no_pulse).unwrap();
+                prop_assert_eq!(&as_map(&counts), &expected);
+                prop_assert_eq!(counts.n_pretokens, expected.values().sum::<u64>());
+                prop_assert_eq!(counts.n_bytes, texts.iter().map(|text| text.len() as u64).sum::<u64>());
+            }
+        }
+    }
+
+    struct OneByte<'b>(&'b [u8]);
+
+    impl Read for OneByte<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let n = self.0.len().min(1);
+            buffer[..n].copy_from_slice(&self.0[..n]);
+            self.0 = &self.0[n..];
+            Ok(n)
+        }
+    }
+
+    #[test]
+    fn tables_grow_without_losing_counts() {
+        let items = (0..50_000u32).map(|n| (n.to_string().into_bytes(), u64::from(n) + 1));
+        let counts = Counts::from_items(items.clone().chain(items));
+        assert_eq!(counts.n_unique(), 50_000);
+        assert_eq!(as_map(&counts)[&b"49999"[..]], 100_000);
+        let in_order: Vec<u64> = counts.iter().map(|(_, count)| count).collect();
+        assert!(in_order.is_sorted_by(|a, b| a >= b));
+    }
+
+    #[test]
+    fn an_interrupt_ends_counting() {
+        let mut counter = Counter::new(Pattern::Gpt2, &[], 2, 1 << 10).unwrap();
+        let text = "some words ".repeat(100_000);
+        let error = counter.add_text(&text, &|| Err(Error::Interrupted)).unwrap_err();
+        assert!(matches!(error, Error::Interrupted));
+    }
+
+    #[test]
+    fn malformed_bytes_are_named_or_replaced() {
+        let bytes = b"ok \xFF more \xE4\xB8";
+        let count = |malformed| {
+            let mut counter = Counter::new(Pattern::Gpt2, &[], 1, 1 << 10).unwrap();
+            counter.add_reader(&bytes[..], malformed, |_| {}, &no_pulse)?;
+            counter.finish(&no_pulse)
+        };
+        assert!(matches!(count(Malformed::Refuse), Err(Error::Utf8 { start: 3, end: 4, .. })));
+        assert_eq!(count(Malformed::Replace).unwrap().n_replaced, 2);
+    }
+}

@@ -1,0 +1,118 @@
+//! Short keys packed into a register, and their hash.
+
+/// Most bytes that [`pack`] takes.
+pub const PACKED_BYTES: usize = 15;
+
+/// Up to 15 bytes and their number, in two words: equal keys are equal byte strings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Packed {
+    /// The first 8 bytes, little-endian.
+    pub low: u64,
+    /// The other 7 bytes, and the number of bytes in the highest byte.
+    pub high: u64,
+}
+
+/// Packs `text[start..end]`, at most [`PACKED_BYTES`] of them.
+///
+/// One load of 16 bytes and a mask where the text goes on that far, which it does for all but its last pre-tokens.
+#[inline]
+#[must_use]
+pub fn pack(text: &[u8], start: usize, end: usize) -> Packed {
+    let n_bytes = end - start;
+    debug_assert!(n_bytes <= PACKED_BYTES);
+    let word = if let Some(sixteen) = text.get(start..start + 16) {
+        let sixteen: [u8; 16] = sixteen.try_into().unwrap_or_default();
+        u128::from_le_bytes(sixteen) & ((1u128 << (8 * n_bytes)) - 1)
+    } else {
+        let mut sixteen = [0; 16];
+        sixteen[..n_bytes].copy_from_slice(&text[start..end]);
+        u128::from_le_bytes(sixteen)
+    };
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves of a word")]
+    Packed { low: word as u64, high: (word >> 64) as u64 | (n_bytes as u64) << 56 }
+}
+
+impl Packed {
+    /// The bytes, in the first [`Packed::n_bytes`] places.
+    #[must_use]
+    pub fn bytes(self) -> [u8; 16] {
+        (u128::from(self.low) | u128::from(self.high) << 64).to_le_bytes()
+    }
+
+    /// How many bytes were packed.
+    #[must_use]
+    pub fn n_bytes(self) -> usize {
+        (self.high >> 56) as usize
+    }
+
+    /// A hash whose high bits depend on every byte: the two halves of a 128-bit product, folded.
+    #[inline]
+    #[must_use]
+    pub fn hash(self) -> u64 {
+        fold(self.low ^ 0x9E37_79B9_7F4A_7C15, self.high ^ 0xD6E8_FEB8_6659_FD93)
+    }
+}
+
+/// Multiplies to 128 bits and folds the halves together.
+#[inline]
+#[must_use]
+pub fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves of a word")]
+    {
+        product as u64 ^ (product >> 64) as u64
+    }
+}
+
+/// Hash of a pair of numbers.
+#[inline]
+#[must_use]
+pub fn hash_pair(left: u32, right: u32) -> u64 {
+    (u64::from(left) << 32 | u64::from(right)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// A hasher for keys that are one `u64`: enough for tables that no adversary fills.
+#[derive(Default, Clone, Copy, Debug)]
+pub struct PairHasher(u64);
+
+impl std::hash::Hasher for PairHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = fold(self.0 ^ value ^ 0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93);
+    }
+}
+
+/// Builds [`PairHasher`]s.
+pub type PairBuild = std::hash::BuildHasherDefault<PairHasher>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packing_is_the_same_at_the_end_of_a_text_and_inside_it() {
+        let text: Vec<u8> = (1..=64).collect();
+        for start in 0..20 {
+            for n_bytes in 0..=PACKED_BYTES {
+                let inside = pack(&text, start, start + n_bytes);
+                let at_end = pack(&text[..start + n_bytes], start, start + n_bytes);
+                assert_eq!(inside, at_end);
+                assert_eq!(inside.bytes()[..inside.n_bytes()], text[start..start + n_bytes]);
+            }
+        }
+    }
+
+    #[test]
+    fn zero_bytes_and_lengths_make_different_keys() {
+        let zeros = [0; 32];
+        let keys: std::collections::HashSet<u64> = (0..=15).map(|n_bytes| pack(&zeros, 0, n_bytes).hash()).collect();
+        assert_eq!(keys.len(), 16);
+    }
+}

@@ -1,0 +1,26 @@
+//! Byte-level BPE: exact pre-tokenization, training, encoding and decoding.
+//!
+//! From the ground up: [`unicode`] classes and [`hash`]es; [`pretokenize`], [`special`] tokens and [`vocab`]; the
+//! [`pairs`] table, [`bpe`] merging, the [`cache`]; and what users ask for, [`encode`], [`stream`], [`decode`],
+//! [`count`] and [`merges`].
+
+pub mod bpe;
+pub mod cache;
+pub mod count;
+pub mod cutter;
+pub mod decode;
+pub mod encode;
+pub mod error;
+pub mod hash;
+pub mod merges;
+pub mod pairs;
+pub mod parallel;
+pub mod prefetch;
+pub mod pretokenize;
+pub mod special;
+pub mod stream;
+pub mod unicode;
+pub mod utf8;
+pub mod vocab;
+
+pub use error::{Error, Result};

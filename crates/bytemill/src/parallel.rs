@@ -1,0 +1,170 @@
+//! Encoding on several threads.
+
+use crate::cutter::Cutter;
+use crate::encode::{Allowed, Encoder, Id, Pulse, no_pulse};
+use crate::error::{Error, Result};
+use crate::special::SpecialTokens;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Bytes of text that a thread takes at a time: small enough that all threads end together, large enough (some
+/// milliseconds of work) that taking one costs nothing.
+const PART_BYTES: usize = 1 << 20;
+
+/// Number of threads that the machine runs at once.
+#[must_use]
+pub fn available_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Runs `work(index)` for every index below `n`, on up to `n_threads` threads, and gives the results in order.
+///
+/// `pulse` is asked on the calling thread alone; once it or any work fails, the rest is not begun. Every piece of work
+/// gets a pulse to ask now and then.
+///
+/// # Errors
+/// The first error, whichever thread it came from.
+pub fn map<R: Send>(
+    n: usize,
+    n_threads: usize,
+    pulse: Pulse,
+    work: impl Fn(usize, Pulse) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    if n_threads <= 1 || n <= 1 {
+        return (0..n).map(|index| work(index, pulse)).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let stop = AtomicBool::new(false);
+    let failure: Mutex<Option<Error>> = Mutex::new(None);
+    let stopped = || if stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) };
+    let run = |pulse: Pulse| {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= n {
+                return done;
+            }
+            match pulse().and_then(|()| work(index, pulse)) {
+                Ok(result) => done.push((index, result)),
+                Err(error) => {
+                    stop.store(true, Ordering::Relaxed);
+                    if let Ok(mut failure) = failure.lock() {
+                        // A thread that was told to stop has nothing to add.
+                        failure.get_or_insert(error);
+                    }
+                    return done;
+                }
+            }
+        }
+    };
+    let here = || {
+        stopped()?;
+        pulse()
+    };
+    let mut results: Vec<Option<R>> = Vec::new();
+    results.resize_with(n, || None);
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> = (1..n_threads.min(n)).map(|_| scope.spawn(|| run(&stopped))).collect();
+        let mut done = run(&here);
+        for helper in helpers {
+            match helper.join() {
+                Ok(more) => done.extend(more),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        for (index, result) in done {
+            results[index] = Some(result);
+        }
+    });
+    match failure.into_inner() {
+        Ok(Some(error)) => Err(error),
+        _ => Ok(results.into_iter().flatten().collect()),
+    }
+}
+
+impl Encoder {
+    /// The ids of `text`, by up to `n_threads` threads.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub fn encode_parallel<T: Id>(
+        &self,
+        text: &str,
+        allowed: Allowed,
+        n_threads: usize,
+        pulse: Pulse,
+    ) -> Result<Vec<T>> {
+        if n_threads <= 1 || text.len() <= PART_BYTES {
+            let mut ids = Vec::with_capacity(text.len() / 4);
+            self.encode(text, allowed, &mut ids, pulse)?;
+            return Ok(ids);
+        }
+        let none = SpecialTokens::default();
+        let (special, allowed) = match allowed {
+            Allowed::All => (self.special(), allowed),
+            Allowed::These(special) => (special, allowed),
+            Allowed::None => (&none, allowed),
+            Allowed::Refused => {
+                self.refuse_special(text)?;
+                (&none, Allowed::None)
+            }
+        };
+        let ends = Cutter { pattern: self.pattern(), special }.cut_whole(text, PART_BYTES);
+        let parts = map(ends.len(), n_threads, pulse, |part, pulse| {
+            let start = if part == 0 { 0 } else { ends[part - 1] };
+            let mut ids: Vec<T> = Vec::with_capacity((ends[part] - start) / 4);
+            self.encode(&text[start..ends[part]], allowed, &mut ids, pulse)?;
+            Ok(ids)
+        })?;
+        let mut ids = Vec::with_capacity(parts.iter().map(Vec::len).sum());
+        for part in parts {
+            ids.extend_from_slice(&part);
+        }
+        Ok(ids)
+    }
+
+    /// The ids of each text, by up to `n_threads` threads.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub fn encode_batch<T: Id>(
+        &self,
+        texts: &[&str],
+        allowed: Allowed,
+        n_threads: usize,
+        pulse: Pulse,
+    ) -> Result<Vec<Vec<T>>> {
+        // Texts that follow each other go to one thread until they make a part.
+        let mut groups = Vec::new();
+        let (mut start, mut n_bytes) = (0, 0);
+        let part_bytes = (texts.iter().map(|text| text.len()).sum::<usize>() / (8 * n_threads.max(1))).min(PART_BYTES);
+        for (index, text) in texts.iter().enumerate() {
+            n_bytes += text.len();
+            if n_bytes >= part_bytes || index + 1 == texts.len() {
+                groups.push(start..index + 1);
+                (start, n_bytes) = (index + 1, 0);
+            }
+        }
+        let encoded = map(groups.len(), n_threads, pulse, |group, pulse| {
+            texts[groups[group].clone()]
+                .iter()
+                .map(|text| {
+                    let mut ids = Vec::with_capacity(text.len() / 4 + 1);
+                    self.encode(text, allowed, &mut ids, pulse)?;
+                    Ok(ids)
+                })
+                .collect::<Result<Vec<Vec<T>>>>()
+        })?;
+        Ok(encoded.into_iter().flatten().collect())
+    }
+
+    /// How many ids `text` has.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub fn count(&self, text: &str, allowed: Allowed) -> Result<usize> {
+        let mut ids: Vec<u32> = Vec::new();
+        self.encode(text, allowed, &mut ids, &no_pulse)?;
+        Ok(ids.len())
+    }
+}

@@ -1,0 +1,56 @@
+//! Any other pattern, by a regex engine with look-around and backtracking.
+
+use super::BLOCK;
+use crate::error::{Error, Result};
+
+/// A compiled expression.
+#[derive(Clone, Debug)]
+pub struct CustomPattern {
+    expression: String,
+    regex: fancy_regex::Regex,
+}
+
+/// Backtracking steps that one match may take. The engine's own default, a million, is reached by lazy patterns on
+/// single "words" of a few hundred kilobytes; a hundred million still ends within seconds.
+const BACKTRACK_LIMIT: usize = 100_000_000;
+
+impl CustomPattern {
+    pub fn new(expression: &str) -> Result<Self> {
+        let regex = fancy_regex::RegexBuilder::new(expression)
+            .backtrack_limit(BACKTRACK_LIMIT)
+            .build()
+            .map_err(|error| Error::Pattern(format!("the pattern {expression:?} does not compile: {error}")))?;
+        Ok(Self { expression: expression.to_owned(), regex })
+    }
+
+    pub fn expression(&self) -> &str {
+        &self.expression
+    }
+
+    /// As [`super::Pattern::split`]: the matches, and what lies between them. Empty matches count for nothing.
+    pub fn split(&self, text: &str, at: usize, ends: &mut Vec<usize>) -> Result<usize> {
+        let (mut done, mut search) = (at, at);
+        while ends.len() < BLOCK && done < text.len() {
+            let found = self.regex.find_from_pos(text, search).map_err(|error| {
+                Error::Pattern(format!("the pattern {:?} failed at byte {search} of a text: {error}", self.expression))
+            })?;
+            match found {
+                Some(found) if found.end() > found.start() => {
+                    if found.start() > done {
+                        ends.push(found.start());
+                    }
+                    ends.push(found.end());
+                    (done, search) = (found.end(), found.end());
+                }
+                Some(empty) if empty.end() < text.len() => {
+                    search = empty.end() + text[empty.end()..].chars().next().map_or(1, char::len_utf8);
+                }
+                _ => {
+                    ends.push(text.len());
+                    done = text.len();
+                }
+            }
+        }
+        Ok(done)
+    }
+}

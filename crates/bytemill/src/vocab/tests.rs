@@ -1,0 +1,91 @@
+use super::*;
+
+fn bytes_vocab() -> Vec<(u32, Vec<u8>)> {
+    (0..=255u8).map(|byte| (u32::from(byte), vec![byte])).collect()
+}
+
+fn with(more: &[(u32, &str)]) -> Vec<(u32, Vec<u8>)> {
+    let mut tokens = bytes_vocab();
+    tokens.extend(more.iter().map(|(id, token)| (*id, token.as_bytes().to_vec())));
+    tokens
+}
+
+fn merges(pairs: &[(&str, &str)]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pairs.iter().map(|(left, right)| (left.as_bytes().to_vec(), right.as_bytes().to_vec())).collect()
+}
+
+fn refused(tokens: Vec<(u32, Vec<u8>)>, pairs: &[(&str, &str)], special: &[(&str, u32)]) -> String {
+    let special = special.iter().map(|(token, id)| ((*token).to_owned(), *id)).collect();
+    Vocab::from_merges(tokens, &merges(pairs), special).unwrap_err().to_string()
+}
+
+#[test]
+fn ids_need_not_follow_merges() {
+    let tokens = with(&[(700, "abc"), (600, "ab"), (5_000, "<s>")]);
+    let vocab =
+        Vocab::from_merges(tokens, &merges(&[("a", "b"), ("ab", "c")]), vec![("<s>".to_owned(), 5_000)]).unwrap();
+    assert_eq!(vocab.n_ids(), 5_001);
+    assert_eq!(vocab.symbol_ids()[256..], [600, 700]);
+    assert_eq!(vocab.token(600), Some(&b"ab"[..]));
+    assert_eq!(vocab.token(5_000), Some(&b"<s>"[..]));
+    assert_eq!(vocab.token(601), None);
+    assert_eq!(vocab.token(5_001), None);
+    assert_eq!(vocab.id(b"abc"), Some(700));
+    assert_eq!(vocab.id(b"<s>"), Some(5_000));
+}
+
+#[test]
+fn contradictions_are_named() {
+    assert!(refused(with(&[]), &[("a", "b")], &[]).contains("no token b\"ab\""));
+    assert!(refused(with(&[(256, "abc")]), &[("a", "bc")], &[]).contains("b\"bc\" is neither a byte nor"));
+    assert!(refused(with(&[(256, "ab"), (257, "ab")]), &[("a", "b")], &[]).contains("twice"));
+    assert!(refused(with(&[(256, "ab")]), &[("a", "b"), ("a", "b")], &[]).contains("an earlier merge makes"));
+    assert!(refused(with(&[(255, "ab")]), &[("a", "b")], &[]).contains("the id 255 belongs to two"));
+    assert!(refused(with(&[(256, "<s>")]), &[], &[("<t>", 256)]).contains("the id 256 belongs to two"));
+    assert!(refused(with(&[]), &[], &[("<s>", 97)]).contains("the id 97 belongs to two"));
+    assert!(refused(with(&[(256, "")]), &[], &[]).contains("empty"));
+    assert!(refused(bytes_vocab()[1..].to_vec(), &[], &[]).contains("the byte b\"\\x00\" is no token"));
+    assert!(refused(with(&[(u32::MAX - 1, "ab")]), &[("a", "b")], &[]).contains("out of all proportion"));
+}
+
+#[test]
+fn a_special_token_may_also_be_an_ordinary_one_with_another_id() {
+    let vocab =
+        Vocab::from_merges(with(&[(256, "ab")]), &merges(&[("a", "b")]), vec![("ab".to_owned(), 300)]).unwrap();
+    assert_eq!(vocab.id(b"ab"), Some(256));
+    assert_eq!(vocab.token(300), Some(&b"ab"[..]));
+}
+
+fn ranks(more: &[&str]) -> Vec<(Vec<u8>, u32)> {
+    let mut all: Vec<_> = bytes_vocab().into_iter().map(|(id, token)| (token, id)).collect();
+    all.extend(more.iter().zip(256..).map(|(token, rank)| (token.as_bytes().to_vec(), rank)));
+    all
+}
+
+#[test]
+fn merges_are_recovered_from_ranks() {
+    let vocab = Vocab::from_ranks(ranks(&["ab", "cd", "abcd", "abc"]), vec![]).unwrap();
+    let (a, b, c, d) = (97, 98, 99, 100);
+    assert_eq!(vocab.merges(), [(a, b), (c, d), (256, 257), (256, c)]);
+    assert!(!vocab.whole_pretoken_lookup());
+}
+
+#[test]
+fn ranks_that_no_merges_make_are_kept_with_all_their_splits() {
+    let vocab = Vocab::from_ranks(ranks(&["bc", "abcd", "ab", "cd"]), vec![]).unwrap();
+    assert!(vocab.whole_pretoken_lookup());
+    assert!(vocab.merges().is_empty());
+    let (ab, abcd, cd) = (258, 257, 259);
+    assert!(vocab.other_splits().contains(&(ab, cd, abcd)));
+}
+
+#[test]
+fn ranks_that_contradict_each_other_are_refused() {
+    let mut twice = ranks(&["ab"]);
+    twice.push((b"ab".to_vec(), 300));
+    assert!(Vocab::from_ranks(twice, vec![]).unwrap_err().to_string().contains("twice"));
+    let mut same_rank = ranks(&["ab"]);
+    same_rank.push((b"cd".to_vec(), 256));
+    assert!(Vocab::from_ranks(same_rank, vec![]).unwrap_err().to_string().contains("rank 256"));
+    assert!(Vocab::from_ranks(ranks(&[])[1..].to_vec(), vec![]).unwrap_err().to_string().contains("\\x00"));
+}

@@ -1,0 +1,161 @@
+"""Types of the Rust module. `tests/test_core_types.py` checks them against the compiled module."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, Literal, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+_TokenArray: TypeAlias = NDArray[np.uint16] | NDArray[np.uint32]
+_Allowed: TypeAlias = Literal["all", "none", "none_raise"] | Collection[str]
+
+__version__: str
+NAMED_PATTERNS: dict[str, str]
+"""Name -> regular expression of the patterns with a hand-written splitter (gpt2, cl100k, o200k, llama3)."""
+
+UNICODE_VERSION: str
+"""Version of the Unicode character database behind the letter, number and white-space classes."""
+
+def pretoken_spans(text: str, pattern: str | None) -> list[tuple[int, int]]:
+    """Byte offsets (start, end) of the pre-tokens of `text`, which tile it. `pattern`: a name, an expression, or None."""
+
+def named_pattern(pattern: str) -> str | None:
+    """The name of the hand-written splitter that serves `pattern` (a name or an expression), else None."""
+
+def check_pattern(pattern: str | None) -> None:
+    """Raise ValueError where `pattern` is neither a known name nor an expression that compiles."""
+
+@final
+class Encoder:
+    """A vocabulary ready to encode and decode. Immutable; several threads may use one."""
+
+    @staticmethod
+    def from_merges(
+        vocab: Mapping[int, bytes],
+        merges: Sequence[tuple[bytes, bytes]],
+        special_tokens: Mapping[str, int],
+        pattern: str | None,
+        whole_pretoken_lookup: bool,
+    ) -> Encoder:
+        """BPE by an ordered list of merges (the rank of a merge is its place in the list).
+
+        `vocab` holds every ordinary token and may hold the special tokens too. Raises ValueError where
+        vocabulary, merges and special tokens contradict each other, naming the first contradiction.
+        """
+
+    @staticmethod
+    def from_ranks(ranks: Mapping[bytes, int], special_tokens: Mapping[str, int], pattern: str | None) -> Encoder:
+        """BPE by token ranks, as in .tiktoken files: the rank is the id and the priority."""
+
+    n_vocab: int
+    """Highest id + 1."""
+    dtype: Literal["uint16", "uint32"]
+    pattern: str | None
+    """The expression (never the name), None for no pre-tokenization."""
+    special_tokens: dict[str, int]
+    whole_pretoken_lookup: bool
+    """True where a pre-token that is itself a token is that token even if its merges do not lead there."""
+
+    def vocab(self) -> dict[int, bytes]:
+        """Tokens by id, as given: ordinary ones, and special ones where the vocabulary listed them."""
+    def merges(self) -> list[tuple[bytes, bytes]]: ...
+    def token_bytes(self, token_id: int) -> bytes:
+        """Raises KeyError for an id that no token has."""
+    def bytes_to_id(self, token: bytes) -> int | None: ...
+    def merge_steps(self, pretoken: bytes) -> list[tuple[int, int, int, int]]:
+        """Merges of one pre-token in the order they happen: (rank, left id, right id, index of the left part)."""
+    def merge_of(self, token_id: int) -> tuple[int, int, int] | None:
+        """(rank, left id, right id) of the merge that makes the token, None for bytes and special tokens."""
+    def encode(self, text: str, allowed_special: _Allowed) -> list[int]: ...
+    def encode_bytes(self, data: bytes) -> list[int]:
+        """Ids of arbitrary bytes without special tokens; what is not UTF-8 forms pre-tokens of its own."""
+    def encode_batch(
+        self, texts: Sequence[str], allowed_special: _Allowed, num_threads: int | None
+    ) -> list[list[int]]: ...
+    def encode_to_numpy(self, text: str, allowed_special: _Allowed, num_threads: int | None) -> _TokenArray: ...
+    def count(self, text: str, allowed_special: _Allowed) -> int: ...
+    def encode_iterable(self, pieces: Iterable[str], allowed_special: _Allowed) -> Iterator[int]: ...
+    def stream(
+        self,
+        allowed_special: _Allowed,
+        errors: Literal["strict", "replace"],
+        num_threads: int | None,
+    ) -> StreamEncoder: ...
+    def decode_bytes(self, ids: Sequence[int] | NDArray[Any]) -> bytes:
+        """Raises KeyError naming the first id that no token has."""
+    def decode_batch_bytes(self, batch: Sequence[Sequence[int] | NDArray[Any]]) -> list[bytes]: ...
+
+@final
+class StreamEncoder:
+    """Encodes one document that arrives in pieces, in constant memory, to what `encode` gives for the whole."""
+
+    def feed(self, data: str | bytes | bytearray | memoryview) -> _TokenArray:
+        """Takes the next piece and gives the ids that are certain by now (possibly none).
+
+        Bytes may be cut inside a character. Raises UnicodeDecodeError (with `errors="strict"`), whose
+        `start` counts from the beginning of the stream.
+        """
+    def finish(self) -> _TokenArray:
+        """The remaining ids; afterwards the stream is ready for the next document."""
+    n_bytes: int
+    """Bytes taken since construction."""
+    n_replaced: int
+    """Malformed sequences replaced by U+FFFD since construction."""
+
+@final
+class PretokenCounter:
+    """Counts the pre-tokens of a corpus in parallel."""
+
+    def __init__(
+        self,
+        pattern: str | None,
+        special_tokens: Sequence[str],
+        num_threads: int | None,
+        chunk_bytes: int | None,
+    ) -> None: ...
+    def add_file(
+        self,
+        path: str,
+        errors: Literal["strict", "replace"],
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        """Counts one file (a document of its own). `progress(bytes of this file so far)` about ten times a second.
+
+        Raises OSError, UnicodeDecodeError (`start` is the byte offset in the file), KeyboardInterrupt.
+        """
+    def add_stream(
+        self,
+        stream: BinaryIO,
+        errors: Literal["strict", "replace"],
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        """As `add_file`, for a binary stream: standard input, a pipe, a file that is decompressed on the way."""
+    def add_texts(self, texts: Sequence[str]) -> None:
+        """Counts texts, each a document of its own."""
+    def finish(self) -> PretokenCounts:
+        """Waits for the threads; the counter is empty afterwards."""
+
+@final
+class PretokenCounts:
+    n_bytes: int
+    n_pretokens: int
+    n_unique: int
+    n_special: int
+    n_replaced: int
+    read_seconds: float
+    """Time the reading thread spent in read(2) and in checking UTF-8; it overlaps with counting."""
+    @staticmethod
+    def from_items(items: Iterable[tuple[bytes, int]]) -> PretokenCounts: ...
+    def items(self) -> list[tuple[bytes, int]]: ...
+    def learn_merges(
+        self,
+        n_merges: int,
+        ties: Literal["bytes", "huggingface"],
+        min_frequency: int,
+        num_threads: int | None,
+        progress: Callable[[int], None] | None,
+    ) -> tuple[list[tuple[bytes, bytes]], list[int]]:
+        """Up to `n_merges` merges in order, and the count of each pair when it was merged.
+
+        Fewer where no pair is left with at least `min_frequency` occurrences. Raises KeyboardInterrupt.
+        """

@@ -1,0 +1,36 @@
+"""Exceptions that name the offending thing and say what to do about it."""
+
+
+class BytemillError(Exception):
+    """Base of the errors that bytemill raises on its own account.
+
+    `hint` is one sentence that says what to do; the command line prints it on a line of its own.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class CorpusError(BytemillError, ValueError):
+    """A corpus cannot be read: a folder where a file is needed, nothing matches, not UTF-8, nothing in it."""
+
+
+class TokenizerFileError(BytemillError, ValueError):
+    """A tokenizer file is damaged, of no known format, or asks for what bytemill cannot do exactly."""
+
+
+class TokenizerError(BytemillError, ValueError):
+    """Vocabulary, merges, special tokens or options contradict each other."""
+
+
+class SpecialTokenError(BytemillError, ValueError):
+    """A text holds a special token where none is allowed, or an unknown special token was named."""
+
+
+class ShardError(BytemillError, ValueError):
+    """A folder of token shards is damaged, incomplete, or belongs to another tokenizer or other settings."""
+
+
+class OutputError(BytemillError, OSError):
+    """A result cannot be written: no permission, no space, or something of that name is there already."""

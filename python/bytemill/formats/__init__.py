@@ -1,0 +1,1 @@
+"""Tokenizer files: one module a format."""

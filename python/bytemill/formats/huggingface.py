@@ -1,0 +1,255 @@
+"""Hugging Face's `tokenizer.json`: bytemill's own file format, and the one that most tools open.
+
+What is written loads unchanged in `tokenizers` and gives the same ids there. What bytemill alone knows (how ties were
+broken, how often each merge's pair stood in the corpus) lies in `model.bytemill`: `tokenizers` refuses unknown fields
+at the top of the file and passes over them inside the model.
+
+What is read gives the ids that `tokenizers` gives with `encode(text, add_special_tokens=False)`. Post-processors, which
+only put tokens around a text and move offsets, are therefore passed over; so are decoders. Every added token, special
+or not, becomes a special token. What cannot be followed exactly is refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from bytemill import _core
+from bytemill.errors import TokenizerError, TokenizerFileError
+from bytemill.formats.bytes_to_unicode import bytes_to_text, text_to_bytes
+from bytemill.formats.files import decode_utf8, is_array, is_object, parse_json, read_bytes, shown
+from bytemill.formats.huggingface_model import read_added_tokens, read_model
+from bytemill.formats.pre_tokenizer import from_pre_tokenizer, to_pre_tokenizer
+from bytemill.formats.ranks import merges_of_ranks
+from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.vocabulary import check_merges, check_special_tokens, ordinary_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+RECORD_FORMAT = 1
+"""Version of `model.bytemill`."""
+
+_COUNTS_PER_LINE = 16
+
+
+def write(spec: TokenizerSpec) -> str:
+    """The text of a tokenizer.json that is `spec`: the same text for the same spec, one token or merge a line.
+
+    Raises TokenizerError where `spec` contradicts itself or Hugging Face's library could not give the same ids.
+    """
+    tokens = ordinary_tokens(spec)
+    check_special_tokens(spec, tokens)
+    if spec.merges is None:
+        merges = merges_of_ranks(spec.ranks or {})
+    else:
+        merges = spec.merges
+        check_merges(merges, tokens.values())
+    if spec.merge_counts is not None and len(spec.merge_counts) != len(merges):
+        raise TokenizerError(f"{len(merges)} merges have {len(spec.merge_counts)} counts")
+    # Ranks are looked up by whole pre-tokens first, as tiktoken does.
+    whole_pretoken_lookup = spec.whole_pretoken_lookup or spec.ranks is not None
+    vocab = _vocab_with_special_tokens(spec, tokens, whole_pretoken_lookup=whole_pretoken_lookup)
+
+    head = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {
+                "id": token_id,
+                "content": text,
+                "single_word": False,
+                "lstrip": False,
+                "rstrip": False,
+                "normalized": False,
+                "special": True,
+            }
+            for text, token_id in sorted(spec.special_tokens.items(), key=lambda item: item[1])
+        ],
+        "normalizer": None,
+        "pre_tokenizer": to_pre_tokenizer(spec.pattern),
+        # With trim_offsets false a token's offsets take in its space, as in GPT-2's own file.
+        "post_processor": {
+            "type": "ByteLevel",
+            "add_prefix_space": True,
+            "trim_offsets": False,
+            "use_regex": True,
+        },
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+    }
+    model_head = {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": None,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "ignore_merges": whole_pretoken_lookup,
+    }
+    model_fields = [
+        *(f'"{key}": {json.dumps(value)}' for key, value in model_head.items()),
+        f'"bytemill": {_record(spec)}',
+        # A separator with a line break keeps CPython's fast encoder, which `indent` would turn off.
+        '"vocab": {\n      '
+        + json.dumps(vocab, ensure_ascii=False, separators=(",\n      ", ": "))[1:-1]
+        + "\n    }",
+        f'"merges": {_array(_merge_lines(merges), depth=2)}',
+    ]
+    model = "{\n    " + ",\n    ".join(model_fields) + "\n  }"
+    return json.dumps(head, ensure_ascii=False, indent=2)[:-2] + f',\n  "model": {model}\n}}\n'
+
+
+def read(source: str | os.PathLike[str]) -> TokenizerSpec:
+    """The tokenizer in a tokenizer.json, given by its path or as its text (a string that starts with `{`).
+
+    Raises TokenizerFileError naming the place, where the file is damaged or asks for what bytemill cannot do exactly.
+    """
+    if isinstance(source, str) and source.lstrip().startswith("{"):
+        where, text = "tokenizer.json", source
+    else:
+        where = os.fspath(source)
+        text = decode_utf8(read_bytes(source), where)
+    return from_document(parse_json(text, where), where)
+
+
+def from_document(document: Any, where: str) -> TokenizerSpec:
+    """The tokenizer in the parsed JSON of a tokenizer.json. Raises TokenizerFileError with places starting at `where`."""
+    if not is_object(document) or not is_object(document.get("model")):
+        raise TokenizerFileError(f"{where}: not a tokenizer.json: it has no 'model' object")
+    _refuse_unsupported(document, where)
+    model: dict[str, Any] = document["model"]
+    special_tokens = read_added_tokens(document.get("added_tokens", []), model, where)
+    vocab, merges = read_model(model, special_tokens, where)
+    pre_tokenizer = document.get("pre_tokenizer")
+    place = f"{where}: pre_tokenizer"
+    record = _read_record(model.get("bytemill"), n_merges=len(merges), where=f"{where}: model.bytemill")
+    if "pattern" in record and _splits_like(pre_tokenizer, record["pattern"]):
+        pattern = record["pattern"]
+    else:
+        pattern = from_pre_tokenizer(pre_tokenizer, place)
+    return TokenizerSpec(
+        pattern=pattern,
+        special_tokens=special_tokens,
+        vocab=vocab,
+        merges=merges,
+        whole_pretoken_lookup=bool(model.get("ignore_merges")),
+        ties=record.get("ties"),
+        merge_counts=record.get("merge_counts"),
+    )
+
+
+def _vocab_with_special_tokens(
+    spec: TokenizerSpec, tokens: dict[int, bytes], *, whole_pretoken_lookup: bool
+) -> dict[str, int]:
+    """The model's vocabulary by spelling, in the order of the ids.
+
+    Special tokens are in it too: `tokenizers` gives an added token that is not in the model's vocabulary the next
+    free id, whatever id the file says.
+    """
+    vocab = {bytes_to_text(token): token_id for token_id, token in tokens.items()}
+    for text, token_id in spec.special_tokens.items():
+        if vocab.setdefault(text, token_id) != token_id:
+            raise TokenizerError(
+                f"special token {text!r} (id {token_id}) is spelled like the ordinary token with id {vocab[text]}, "
+                "and a tokenizer.json can hold only one of the two"
+            )
+        if whole_pretoken_lookup and _spells_other_bytes(text):
+            raise TokenizerError(
+                f"special token {text!r} is how a tokenizer.json spells the bytes {text_to_bytes(text)!r}, "
+                "which would become this token as a whole pre-token"
+            )
+    return dict(sorted(vocab.items(), key=lambda item: item[1]))
+
+
+def _spells_other_bytes(text: str) -> bool:
+    try:
+        return text_to_bytes(text) != text.encode()
+    except ValueError:
+        return False
+
+
+def _record(spec: TokenizerSpec) -> str:
+    """`model.bytemill` as text."""
+    name = None if spec.pattern is None else _core.named_pattern(spec.pattern)
+    fields = {"format": RECORD_FORMAT, "pattern": name or spec.pattern, "ties": spec.ties}
+    lines = [f'"{key}": {json.dumps(value, ensure_ascii=False)}' for key, value in fields.items()]
+    if spec.merge_counts is not None:
+        counts = [str(count) for count in spec.merge_counts]
+        rows = [", ".join(counts[i : i + _COUNTS_PER_LINE]) for i in range(0, len(counts), _COUNTS_PER_LINE)]
+        lines.append(f'"merge_counts": {_array(rows, depth=3)}')
+    return "{\n      " + ",\n      ".join(lines) + "\n    }"
+
+
+def _merge_lines(merges: Sequence[tuple[bytes, bytes]]) -> Iterable[str]:
+    """One JSON array a merge. Only two of the 256 characters need a backslash in JSON."""
+    text = {
+        part: bytes_to_text(part).replace("\\", "\\\\").replace('"', '\\"') for merge in merges for part in merge
+    }
+    return [f'["{text[left]}", "{text[right]}"]' for left, right in merges]
+
+
+def _array(rows: Iterable[str], *, depth: int) -> str:
+    indent = "\n" + "  " * depth
+    body = f",{indent}  ".join(rows)
+    return f"[{indent}  {body}{indent}]" if body else "[]"
+
+
+def _refuse_unsupported(document: dict[str, Any], where: str) -> None:
+    version = document.get("version", "1.0")
+    if version != "1.0":
+        raise TokenizerFileError(f"{where}: version: is {shown(version)}, and only '1.0' is known")
+    for field in ("truncation", "padding"):
+        if document.get(field) is not None:
+            raise TokenizerFileError(
+                f"{where}: {field}: is set, and bytemill encodes a text to its own length",
+                hint=f"Set {field!r} to null and do it where the ids are used.",
+            )
+    normalizer = document.get("normalizer")
+    is_empty_sequence = is_object(normalizer) and normalizer == {"type": "Sequence", "normalizers": []}
+    if normalizer is not None and not is_empty_sequence:
+        kind = shown(normalizer.get("type")) if is_object(normalizer) else shown(normalizer)
+        raise TokenizerFileError(
+            f"{where}: normalizer: is {kind}, and bytemill encodes a text as it is",
+            hint="Normalize texts before you encode them, and set 'normalizer' to null.",
+        )
+
+
+def _read_record(record: Any, *, n_merges: int, where: str) -> dict[str, Any]:
+    """The checked fields of `model.bytemill`; empty where the file was written by another tool."""
+    if record is None:
+        return {}
+    if not is_object(record):
+        raise TokenizerFileError(f"{where}: is {shown(record)}, not an object")
+    version = record.get("format")
+    if not isinstance(version, int) or version < 1:
+        raise TokenizerFileError(f"{where}.format: is {shown(version)}, not a version number")
+    if version > RECORD_FORMAT:
+        raise TokenizerFileError(
+            f"{where}.format: is {version}, and this bytemill knows {RECORD_FORMAT}",
+            hint="The file was written by a newer bytemill: upgrade.",
+        )
+    ties = record.get("ties")
+    if ties not in (None, "bytes", "huggingface"):
+        raise TokenizerFileError(f"{where}.ties: is {shown(ties)}, neither 'bytes' nor 'huggingface'")
+    counts = record.get("merge_counts")
+    if counts is not None:
+        if not is_array(counts) or not {type(count) for count in counts} <= {int}:
+            raise TokenizerFileError(f"{where}.merge_counts: is not an array of whole numbers")
+        if len(counts) != n_merges:
+            raise TokenizerFileError(f"{where}.merge_counts: has {len(counts)} counts for {n_merges} merges")
+    fields: dict[str, Any] = {"ties": ties, "merge_counts": counts}
+    pattern = record.get("pattern")
+    if pattern is None or isinstance(pattern, str):
+        fields["pattern"] = None if pattern is None else _core.NAMED_PATTERNS.get(pattern, pattern)
+    return fields
+
+
+def _splits_like(pre_tokenizer: Any, pattern: str | None) -> bool:
+    """Whether `pre_tokenizer` is what bytemill writes for `pattern`: if not, someone has changed the file since."""
+    try:
+        return to_pre_tokenizer(pattern) == pre_tokenizer
+    except TokenizerError:
+        return False

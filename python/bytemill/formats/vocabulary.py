@@ -1,0 +1,106 @@
+"""What a vocabulary must be to be written: one token an id, all 256 bytes, merges among known tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bytemill.errors import TokenizerError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from bytemill.formats.spec import TokenizerSpec
+
+MAX_ID = 2**32 - 1
+"""Ids are unsigned 32-bit numbers in every tool of the field."""
+
+SINGLE_BYTES: frozenset[bytes] = frozenset(bytes([byte]) for byte in range(256))
+
+
+def ordinary_tokens(spec: TokenizerSpec) -> dict[int, bytes]:
+    """Every token of `spec` that is not special, by id, in the order of the ids.
+
+    Raises TokenizerError where merges and ranks are both there or both missing, where two ids mean the same token,
+    and where a single byte has no token.
+    """
+    if (spec.merges is None) == (spec.ranks is None):
+        raise TokenizerError("a tokenizer needs either merges or ranks, and not both")
+    if spec.ranks is not None:
+        tokens = {token_id: token for token, token_id in spec.ranks.items()}
+        if len(tokens) != len(spec.ranks):
+            raise TokenizerError("two tokens have the same rank")
+    else:
+        tokens = spec.vocab
+    tokens = dict(sorted(tokens.items()))
+    if len(set(tokens.values())) != len(tokens):
+        seen: dict[bytes, int] = {}
+        for token_id, token in tokens.items():
+            if token in seen:
+                raise TokenizerError(f"ids {seen[token]} and {token_id} are the same token {token!r}")
+            seen[token] = token_id
+    missing = missing_bytes(tokens.values())
+    if missing is not None:
+        raise TokenizerError(f"the vocabulary lacks {missing}", hint="Byte-level BPE needs all 256 bytes.")
+    check_ids(tokens)
+    return tokens
+
+
+def check_ids(ids: Collection[int]) -> None:
+    """Raise TokenizerError where an id does not fit 32 bits."""
+    if ids and not (0 <= min(ids) and max(ids) <= MAX_ID):
+        wrong = min(ids) if min(ids) < 0 else max(ids)
+        raise TokenizerError(f"token id {wrong} is not between 0 and {MAX_ID}")
+
+
+def check_special_tokens(spec: TokenizerSpec, tokens: dict[int, bytes]) -> None:
+    """Raise TokenizerError where a special token is empty, not text, or shares its id with another token."""
+    check_ids(list(spec.special_tokens.values()))
+    by_id: dict[int, str] = {}
+    for text, token_id in spec.special_tokens.items():
+        if not text:
+            raise TokenizerError("a special token is empty")
+        if not is_text(text):
+            raise TokenizerError(f"special token {text!r} holds a lone surrogate, which UTF-8 cannot express")
+        if token_id in by_id:
+            raise TokenizerError(f"special tokens {by_id[token_id]!r} and {text!r} have the same id {token_id}")
+        by_id[token_id] = text
+        if tokens.get(token_id, text.encode()) != text.encode():
+            raise TokenizerError(
+                f"special token {text!r} and ordinary token {tokens[token_id]!r} have the same id {token_id}"
+            )
+
+
+def check_merges(merges: list[tuple[bytes, bytes]], tokens: Collection[bytes]) -> None:
+    """Raise TokenizerError where a merge is there twice or a part or a product of one is no token."""
+    known = set(tokens)
+    for index, (left, right) in enumerate(merges):
+        for token in (left, right, left + right):
+            if token not in known:
+                raise TokenizerError(f"merge {index} ({left!r}, {right!r}): {token!r} is not in the vocabulary")
+    if len(set(merges)) != len(merges):
+        first_seen: dict[tuple[bytes, bytes], int] = {}
+        for index, merge in enumerate(merges):
+            if first_seen.setdefault(merge, index) != index:
+                raise TokenizerError(f"merges {first_seen[merge]} and {index} are the same: {merge!r}")
+
+
+def missing_bytes(tokens: Collection[bytes]) -> str | None:
+    """Names the bytes that have no token of their own, None where all 256 have one.
+
+    >>> missing_bytes([bytes([byte]) for byte in range(255)])
+    '1 of the 256 bytes (0xff)'
+    """
+    missing = sorted(SINGLE_BYTES.difference(tokens))
+    if not missing:
+        return None
+    named = ", ".join(f"0x{byte.hex()}" for byte in missing[:3]) + (", …" if len(missing) > 3 else "")
+    return f"{len(missing)} of the 256 bytes ({named})"
+
+
+def is_text(text: str) -> bool:
+    """Whether `text` can be UTF-8: that it holds no lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

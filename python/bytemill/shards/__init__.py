@@ -1,0 +1,19 @@
+"""Where tokens go: shards of ids that any reader of `.npy` files opens, and the manifest beside them."""
+
+from bytemill.shards.encode import EncodeProgress, encode_to_shards
+from bytemill.shards.manifest import Manifest, ShardInfo, ShardSettings, SourceInfo, read_manifest
+from bytemill.shards.reader import TokenShards, open_shards
+from bytemill.shards.verify import verify
+
+__all__ = [
+    "EncodeProgress",
+    "Manifest",
+    "ShardInfo",
+    "ShardSettings",
+    "SourceInfo",
+    "TokenShards",
+    "encode_to_shards",
+    "open_shards",
+    "read_manifest",
+    "verify",
+]

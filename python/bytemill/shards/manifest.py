@@ -1,0 +1,236 @@
+"""The manifest of a folder of token shards: what they hold, and from which text and tokenizer they come."""
+
+import json
+import os
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast
+
+from bytemill.atomic import write_json
+from bytemill.errors import ShardError
+
+FORMAT = "bytemill-shards"
+VERSION = 1
+MANIFEST_NAME = "manifest.json"
+UNFINISHED_NAME = "UNFINISHED.txt"
+"""Stands in a folder whose encoding is under way or was interrupted, instead of the manifest."""
+
+_SHARD_NAME = re.compile(r"shard_\d{5,}\.npy")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class ShardInfo:
+    """One shard: a one-dimensional `.npy` array of token ids."""
+
+    file: str
+    """Name of the file in the folder."""
+    n_tokens: int
+    n_bytes: int
+    """Size of the file, the `.npy` header included."""
+    sha256: str
+    """Of the whole file, in hexadecimal."""
+
+
+@dataclass(frozen=True)
+class SourceInfo:
+    """One source of text, as it was named when it was encoded."""
+
+    name: str
+    n_bytes: int
+
+
+@dataclass(frozen=True)
+class ShardSettings:
+    """The options that decide which tokens a corpus gives and how they are laid out."""
+
+    shard_tokens: int
+    """Tokens in every shard but the last."""
+    allowed_special: str | tuple[str, ...]
+    """"all", "none", "none_raise", or the sorted special tokens that were recognised in the text."""
+    errors: Literal["strict", "replace"]
+    document_separator: str | None
+    append_separator: bool
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a folder of token shards holds."""
+
+    bytemill_version: str
+    fingerprint: str
+    """Fingerprint of the tokenizer."""
+    n_vocab: int
+    """Highest id of the tokenizer + 1."""
+    dtype: Literal["uint16", "uint32"]
+    n_tokens: int
+    n_bytes: int
+    """Bytes of text that were encoded."""
+    n_documents: int
+    """Occurrences of the document separator if the settings name one, else the number of files or texts."""
+    n_replaced: int
+    """Malformed byte sequences that were read as U+FFFD."""
+    shards: tuple[ShardInfo, ...]
+    """In the order of the text."""
+    sources: tuple[SourceInfo, ...]
+    settings: ShardSettings
+
+
+def shard_name(index: int) -> str:
+    """Name of the shard with this index, counted from 0.
+
+    >>> shard_name(7)
+    'shard_00007.npy'
+    """
+    return f"shard_{index:05d}.npy"
+
+
+def shard_files(folder: Path) -> list[str]:
+    """Names of the files in `folder` that are named like shards, sorted."""
+    return sorted(path.name for path in folder.glob("shard_*.npy") if _SHARD_NAME.fullmatch(path.name))
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write `manifest` into `folder`, atomically. Raises `OutputError`."""
+    write_json(folder / MANIFEST_NAME, {"format": FORMAT, "version": VERSION, **asdict(manifest)})
+
+
+def read_manifest(folder: str | os.PathLike[str]) -> Manifest:
+    """The manifest of `folder`. The shards themselves are not looked at; `verify` does that.
+
+    Raises `ShardError` where there is none, where it is damaged, contradicts itself or is of a later format
+    version.
+    """
+    path = Path(folder) / MANIFEST_NAME
+    try:
+        document = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise _no_manifest(path.parent) from error
+    except OSError as error:
+        raise ShardError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:  # JSON that does not parse, bytes that are not UTF-8
+        raise _damaged(path, str(error)) from error
+    if not isinstance(document, dict):
+        raise _damaged(path, "it is no JSON object")
+    return _Fields(path, cast("dict[str, Any]", document)).manifest()
+
+
+class _Fields:
+    """Takes typed fields out of one JSON object of the manifest; errors name the field and the file."""
+
+    def __init__(self, path: Path, document: dict[str, Any], within: str = "") -> None:
+        self.path = path
+        self.document = document
+        self.within = within
+
+    def take(self, name: str, kind: type[_T]) -> _T:
+        if name not in self.document:
+            raise _damaged(self.path, f"field '{self.within}{name}' is missing")
+        value = self.document[name]
+        # A bool is an int to isinstance, but true is no number of tokens.
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise _damaged(
+                self.path, f"field '{self.within}{name}' is {value!r}, not of type {kind.__name__}"
+            )
+        return value
+
+    def count(self, name: str) -> int:
+        value = self.take(name, int)
+        if value < 0:
+            raise _damaged(self.path, f"field '{self.within}{name}' is {value}, below 0")
+        return value
+
+    def one_of(self, name: str, choices: tuple[_T, ...]) -> _T:
+        value = self.take(name, object)
+        if value not in choices:
+            raise _damaged(self.path, f"field '{self.within}{name}' is {value!r}, none of {choices}")
+        return cast("_T", value)
+
+    def objects(self, name: str) -> "list[_Fields]":
+        items = cast("list[object]", self.take(name, list))
+        fields: list[_Fields] = []
+        for index, item in enumerate(items):
+            within = f"{self.within}{name}[{index}]"
+            if not isinstance(item, dict):
+                raise _damaged(self.path, f"'{within}' is no JSON object")
+            fields.append(_Fields(self.path, cast("dict[str, Any]", item), f"{within}."))
+        return fields
+
+    def object(self, name: str) -> "_Fields":
+        value = cast("dict[str, Any]", self.take(name, dict))
+        return _Fields(self.path, value, f"{self.within}{name}.")
+
+    def manifest(self) -> Manifest:
+        self.one_of("format", (FORMAT,))
+        version = self.take("version", int)
+        if version > VERSION:
+            raise ShardError(
+                f"{self.path} has format version {version}; this bytemill reads up to {VERSION}",
+                hint="update bytemill",
+            )
+        manifest = Manifest(
+            bytemill_version=self.take("bytemill_version", str),
+            fingerprint=self.take("fingerprint", str),
+            n_vocab=self.count("n_vocab"),
+            dtype=self.one_of("dtype", ("uint16", "uint32")),
+            n_tokens=self.count("n_tokens"),
+            n_bytes=self.count("n_bytes"),
+            n_documents=self.count("n_documents"),
+            n_replaced=self.count("n_replaced"),
+            shards=tuple(shard.shard() for shard in self.objects("shards")),
+            sources=tuple(
+                SourceInfo(name=source.take("name", str), n_bytes=source.count("n_bytes"))
+                for source in self.objects("sources")
+            ),
+            settings=self.object("settings").settings(),
+        )
+        total = sum(shard.n_tokens for shard in manifest.shards)
+        if total != manifest.n_tokens:
+            raise _damaged(
+                self.path, f"its shards sum up to {total} tokens, but n_tokens is {manifest.n_tokens}"
+            )
+        return manifest
+
+    def shard(self) -> ShardInfo:
+        file = self.take("file", str)
+        # Names with folders in them would lead a reader out of the folder.
+        if not _SHARD_NAME.fullmatch(file):
+            raise _damaged(self.path, f"field '{self.within}file' is {file!r}, no name of a shard")
+        return ShardInfo(
+            file=file,
+            n_tokens=self.count("n_tokens"),
+            n_bytes=self.count("n_bytes"),
+            sha256=self.take("sha256", str),
+        )
+
+    def settings(self) -> ShardSettings:
+        allowed: object = self.take("allowed_special", object)
+        if isinstance(allowed, list):
+            allowed = tuple(str(token) for token in cast("list[object]", allowed))
+        elif not isinstance(allowed, str):
+            raise _damaged(self.path, f"field '{self.within}allowed_special' is {allowed!r}")
+        separator = self.take("document_separator", object)
+        return ShardSettings(
+            shard_tokens=self.count("shard_tokens"),
+            allowed_special=allowed,
+            errors=self.one_of("errors", ("strict", "replace")),
+            document_separator=None if separator is None else self.take("document_separator", str),
+            append_separator=self.take("append_separator", bool),
+        )
+
+
+def _no_manifest(folder: Path) -> ShardError:
+    if not folder.is_dir():
+        return ShardError(f"there is no folder {folder}", hint="check the path")
+    if (folder / UNFINISHED_NAME).exists():
+        return ShardError(
+            f"the shards in {folder} are unfinished: their encoding was interrupted or is still under way",
+            hint="run the encoding again with the same folder",
+        )
+    return ShardError(f"{folder} holds no {MANIFEST_NAME}", hint="give a folder that shards were written to")
+
+
+def _damaged(path: Path, what: str) -> ShardError:
+    hint = "restore it from a copy, or encode the corpus again with overwrite=True (--overwrite)"
+    return ShardError(f"{path} is damaged: {what}", hint=hint)

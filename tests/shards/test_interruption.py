@@ -1,0 +1,288 @@
+"""Whatever ends a run early, no half shard and no manifest is left, and the next run starts clean."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bytemill.errors import OutputError, ShardError
+from bytemill.shards import EncodeProgress, encode_to_shards, open_shards, read_manifest, verify
+
+END = "<|endoftext|>"
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def interrupt_at(n_shards: int) -> Callable[[EncodeProgress], None]:
+    def progress(step: EncodeProgress) -> None:
+        if step.n_shards >= n_shards:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+@pytest.fixture
+def texts() -> Callable[[], Any]:
+    """Makes an iterator of texts of 10 tokens each that ends in an interrupt after four of them."""
+
+    def make() -> Any:
+        yield from ["0123456789"] * 4
+        raise KeyboardInterrupt
+
+    return make
+
+
+def test_ctrl_c_keeps_finished_shards_and_no_manifest(
+    tmp_path: Path, byte_tokenizer: Any, texts: Callable[[], Any]
+) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        encode_to_shards(byte_tokenizer, texts(), out, shard_tokens=16)
+    assert names(out) == ["UNFINISHED.txt", "shard_00000.npy", "shard_00001.npy"]
+    with pytest.raises(ShardError, match="are unfinished") as caught:
+        read_manifest(out)
+    assert caught.value.hint is not None
+    assert "again" in caught.value.hint
+
+
+def test_ctrl_c_before_the_first_shard_leaves_no_trace(
+    tmp_path: Path, corpus: Path, byte_tokenizer: Any
+) -> None:
+    out = tmp_path / "out"
+    for folder_existed in (False, True):
+        if folder_existed:
+            out.mkdir()
+        with pytest.raises(KeyboardInterrupt):
+            encode_to_shards(byte_tokenizer, corpus / "a.txt", out, progress=interrupt_at(0))
+        assert out.exists() == folder_existed
+        assert not folder_existed or names(out) == []
+
+
+def test_the_next_run_leaves_no_shard_of_the_interrupted_one(
+    tmp_path: Path, corpus: Path, byte_tokenizer: Any, texts: Callable[[], Any]
+) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        encode_to_shards(byte_tokenizer, texts(), out, shard_tokens=3)
+    assert "shard_00012.npy" in names(out)
+    manifest = encode_to_shards(byte_tokenizer, corpus / "b.txt", out, shard_tokens=30)
+    assert names(out) == ["manifest.json", *(shard.file for shard in manifest.shards)]
+    assert verify(out) == []
+
+
+def test_what_a_killed_run_left_is_cleared_away(tmp_path: Path, corpus: Path, byte_tokenizer: Any) -> None:
+    out = tmp_path / "out"
+    script = textwrap.dedent(
+        """
+        import os, sys
+        from pathlib import Path
+        import numpy as np
+        from bytemill.shards.claim import claim_folder
+        from bytemill.shards.npy import ShardWriter
+        folder = Path(sys.argv[1])
+        with claim_folder(folder, overwrite=False), ShardWriter(folder, "uint16", 100) as writer:
+            writer.append(np.zeros(550))
+            os.kill(os.getpid(), 9)
+        """
+    )
+    killed = subprocess.run([sys.executable, "-c", script, str(out)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert len(names(out)) == 7  # the mark, five shards and half of one under a temporary name
+    assert sum(name.endswith(".tmp") for name in names(out)) == 1
+    encode_to_shards(byte_tokenizer, corpus / "a.txt", out)
+    assert names(out) == ["manifest.json", "shard_00000.npy"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "left"), [(300, []), (1000, ["UNFINISHED.txt", *(f"shard_0000{i}.npy" for i in range(5))])]
+)
+def test_a_full_disk_leaves_no_half_shard_and_says_what_to_do(
+    tmp_path: Path, limit: int, left: list[str]
+) -> None:
+    """The limit on file sizes stands in for the disk: at 300 bytes no shard fits, at 1000 no manifest."""
+    script = textwrap.dedent(
+        """
+        import resource, sys
+        from pathlib import Path
+        import numpy as np
+        from bytemill.errors import OutputError
+        from bytemill.shards import encode_to_shards
+
+        class Stream:
+            n_replaced = 0
+            def feed(self, data):
+                return np.frombuffer(data, np.uint8).astype(np.uint16)
+            def finish(self):
+                return np.empty(0, np.uint16)
+        class Core:
+            dtype, n_vocab = "uint16", 256
+            def stream(self, *_):
+                return Stream()
+        class Tokenizer:
+            core, fingerprint, special_tokens = Core(), "bytes", {}
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+        try:
+            encode_to_shards(Tokenizer(), iter(["x" * 2000]), sys.argv[1], shard_tokens=400)
+        except OutputError as error:
+            print(error.errno, error, error.hint, sep="|")
+        """
+    )
+    out = tmp_path / "out"
+    out.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script, str(out), str(limit)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    code, message, hint = done.stdout.strip().split("|")
+    assert int(code) == errno.EFBIG
+    assert str(out) in message
+    assert "run it again" in hint
+    assert names(out) == left
+
+
+def test_no_space_at_the_last_sync_is_an_output_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, corpus: Path, byte_tokenizer: Any
+) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(OutputError, match="no space is left") as caught:
+            encode_to_shards(byte_tokenizer, corpus / "a.txt", tmp_path / "out")
+    assert caught.value.errno == errno.ENOSPC
+    assert str(tmp_path / "out") in str(caught.value)
+    assert not (tmp_path / "out").exists()
+    encode_to_shards(byte_tokenizer, corpus / "a.txt", tmp_path / "out")
+    assert verify(tmp_path / "out") == []
+
+
+def test_a_folder_that_cannot_be_made_is_an_output_error(
+    tmp_path: Path, corpus: Path, byte_tokenizer: Any
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for place in ("file", "file/out"):
+        with pytest.raises(OutputError, match="file is a file, not a folder"):
+            encode_to_shards(byte_tokenizer, corpus / "a.txt", tmp_path / place)
+
+
+def test_two_runs_into_one_folder_do_not_mix(tmp_path: Path, corpus: Path, byte_tokenizer: Any) -> None:
+    out = tmp_path / "out"
+    refused: list[str] = []
+
+    def run_a_second(_step: EncodeProgress) -> None:
+        with pytest.raises(ShardError, match="another run is writing shards") as caught:
+            encode_to_shards(byte_tokenizer, corpus / "b.txt", out, overwrite=True)
+        refused.append(str(caught.value))
+
+    encode_to_shards(byte_tokenizer, corpus / "a.txt", out, progress=run_a_second)
+    assert refused
+    assert names(out) == ["manifest.json", "shard_00000.npy"]
+    assert verify(out) == []
+
+
+def test_the_same_work_again_is_already_complete(tmp_path: Path, corpus: Path, byte_tokenizer: Any) -> None:
+    out = tmp_path / "out"
+    inputs = str(corpus / "*.txt")
+    first = encode_to_shards(byte_tokenizer, inputs, out, shard_tokens=30)
+    written = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
+    seen: list[EncodeProgress] = []
+    again = encode_to_shards(byte_tokenizer, inputs, out, shard_tokens=30, progress=seen.append)
+    assert again == first
+    assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == written
+    assert [(step.already_complete, step.n_tokens) for step in seen] == [(True, first.n_tokens)]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"shard_tokens": 31}, "shard_tokens was 30, now it is 31"),
+        ({"errors": "replace"}, "errors was 'strict'"),
+        ({"allowed_special": "none"}, "allowed_special was 'all'"),
+        ({"document_separator": END}, "document_separator was None"),
+        ({"fingerprint": "bytes-2"}, "made with the tokenizer bytes-1, this one is bytes-2"),
+        ({"inputs": ["a.txt"]}, "n_sources was 2, now it is 1"),
+        ({"inputs": ["b.txt", "a.txt"]}, "a.txt, not from"),
+        ({"inputs": None}, "cannot be known"),
+        ({"append": "b.txt"}, "b.txt has changed since"),
+        ({"touch": "b.txt"}, "b.txt has changed since"),
+    ],
+)
+def test_other_work_is_refused_unless_it_shall_overwrite(
+    tmp_path: Path, corpus: Path, make_tokenizer: Callable[..., Any], change: dict[str, Any], says: str
+) -> None:
+    out = tmp_path / "out"
+    options: dict[str, Any] = {"shard_tokens": 30}
+    inputs: list[str] | None = ["a.txt", "b.txt"]
+    encode_to_shards(make_tokenizer(), [corpus / name for name in inputs], out, **options)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+
+    tokenizer = make_tokenizer(fingerprint=change.pop("fingerprint", "bytes-1"))
+    inputs = change.pop("inputs", inputs)
+    if name := change.pop("append", None):
+        (corpus / name).write_bytes((corpus / name).read_bytes() + b"more")
+    if name := change.pop("touch", None):
+        later = (out / "manifest.json").stat().st_mtime + 5
+        os.utime(corpus / name, (later, later))
+
+    def corpus_again() -> Any:
+        return iter(["a text"]) if inputs is None else [corpus / name for name in inputs]
+
+    with pytest.raises(ShardError) as caught:
+        encode_to_shards(tokenizer, corpus_again(), out, **options | change)
+    assert says in str(caught.value)
+    assert caught.value.hint is not None
+    assert "overwrite" in caught.value.hint
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+    manifest = encode_to_shards(tokenizer, corpus_again(), out, **options | change, overwrite=True)
+    assert names(out) == ["manifest.json", *(shard.file for shard in manifest.shards)]
+    assert read_manifest(out) == manifest
+    assert verify(out) == []
+
+
+def test_shards_that_are_gone_are_not_called_complete(
+    tmp_path: Path, corpus: Path, byte_tokenizer: Any
+) -> None:
+    out = tmp_path / "out"
+    encode_to_shards(byte_tokenizer, corpus / "a.txt", out, shard_tokens=10)
+    (out / "shard_00001.npy").unlink()
+    with pytest.raises(ShardError, match=r"shard_00001\.npy is missing"):
+        encode_to_shards(byte_tokenizer, corpus / "a.txt", out, shard_tokens=10)
+    encode_to_shards(byte_tokenizer, corpus / "a.txt", out, shard_tokens=10, overwrite=True)
+    assert verify(out) == []
+
+
+def test_shards_of_unknown_origin_are_not_removed(tmp_path: Path, corpus: Path, byte_tokenizer: Any) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "shard_00000.npy").write_bytes(b"precious")
+    with pytest.raises(ShardError, match=r"holds shard_00000\.npy but no manifest\.json"):
+        encode_to_shards(byte_tokenizer, corpus / "a.txt", out)
+    assert names(out) == ["shard_00000.npy"]
+    assert (out / "shard_00000.npy").read_bytes() == b"precious"
+    encode_to_shards(byte_tokenizer, corpus / "a.txt", out, overwrite=True)
+    assert len(open_shards(out)) == 1
+
+
+def test_other_files_in_the_folder_stay(tmp_path: Path, corpus: Path, byte_tokenizer: Any) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "README.md").write_bytes(b"mine")
+    for overwrite in (False, True):
+        encode_to_shards(byte_tokenizer, corpus / "a.txt", out, overwrite=overwrite)
+    assert names(out) == ["README.md", "manifest.json", "shard_00000.npy"]
+    assert verify(out) == []

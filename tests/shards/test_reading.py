@@ -1,0 +1,229 @@
+"""Reading shards: as one array, and never silently from a folder that is damaged."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bytemill.errors import ShardError
+from bytemill.shards import TokenShards, encode_to_shards, open_shards, read_manifest, verify
+
+TEXT = "".join(chr(33 + i % 90) for i in range(100))
+
+
+@pytest.fixture
+def shards(tmp_path: Path, byte_tokenizer: Any) -> Path:
+    """A folder of seven shards, 100 tokens in all."""
+    folder = tmp_path / "shards"
+    encode_to_shards(byte_tokenizer, iter([TEXT]), folder, shard_tokens=16)
+    return folder
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(start=st.integers(-120, 120), stop=st.integers(-120, 120) | st.none())
+def test_slices_are_those_of_one_array(
+    tmp_path_factory: pytest.TempPathFactory, byte_tokenizer: Any, start: int, stop: int | None
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "slices"
+    encoded = folder.exists()
+    if not encoded:
+        encode_to_shards(byte_tokenizer, iter([TEXT]), folder, shard_tokens=16)
+    tokens = TokenShards(folder)
+    whole = np.frombuffer(TEXT.encode(), np.uint8).astype(np.uint16)
+    piece = tokens[start:stop]
+    assert piece.dtype == np.uint16
+    assert piece.tolist() == whole[start:stop].tolist()
+    if -100 <= start < 100:
+        assert tokens[start] == whole[start]
+    else:
+        with pytest.raises(IndexError, match=f"token {start} of 100"):
+            tokens[start]
+
+
+def test_tokens_are_read_across_shards_as_copies(shards: Path) -> None:
+    tokens = TokenShards(shards)
+    assert (len(tokens), tokens.n_tokens, tokens.dtype) == (100, 100, np.dtype("uint16"))
+    assert tokens.read(10, 60).tolist() == list(TEXT.encode()[10:60])
+    assert tokens.read(0, 100).tolist() == list(TEXT.encode())
+    assert tokens.read(100, 100).tolist() == []
+    piece = tokens.read(0, 5)
+    piece[:] = 0
+    assert tokens.read(0, 5).tolist() == list(TEXT.encode()[:5])
+    assert tokens.manifest == read_manifest(shards)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(-1, 5), (0, 101), (6, 5), (101, 101)])
+def test_ranges_outside_the_tokens_are_refused(shards: Path, start: int, stop: int) -> None:
+    with pytest.raises(IndexError, match=f"tokens {start} to {stop} of 100"):
+        TokenShards(shards).read(start, stop)
+
+
+def test_slices_with_a_step_are_refused(shards: Path) -> None:
+    with pytest.raises(ValueError, match="step 1, not 2"):
+        TokenShards(shards)[::2]
+
+
+@pytest.mark.parametrize("n_tokens", [1, 7, 16, 99, 100, 1000])
+def test_blocks_joined_are_all_tokens(shards: Path, n_tokens: int) -> None:
+    blocks = list(TokenShards(shards).blocks(n_tokens))
+    assert np.concatenate(blocks).tolist() == list(TEXT.encode())
+    assert all(len(block) == n_tokens for block in blocks[:-1])
+
+
+def test_shards_are_mapped_read_only(shards: Path) -> None:
+    arrays = open_shards(shards)
+    assert [len(array) for array in arrays] == [16] * 6 + [4]
+    assert all(isinstance(array, np.memmap) for array in arrays)
+    with pytest.raises(ValueError, match="read-only"):
+        arrays[0][0] = 1
+
+
+def damage(path: Path, offset: int, data: bytes) -> None:
+    content = bytearray(path.read_bytes())
+    content[offset : offset + len(data)] = data
+    path.write_bytes(content)
+
+
+def shorten(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-2])
+
+
+def resave(path: Path, array: Any) -> None:
+    np.save(path, array)
+
+
+@pytest.mark.parametrize(
+    ("break_it", "problems", "opens"),
+    [
+        (Path.unlink, [r"shard_00002.npy is missing"], False),
+        (shorten, ["has 158 bytes, the manifest says 160", "has sha256", "is no readable"], False),
+        (lambda path: damage(path, 130, b"\0"), ["has sha256 .*, the manifest says"], True),
+        (lambda path: damage(path, 0, b"X"), ["has sha256", "is no readable .npy file"], False),
+        (lambda path: resave(path, np.zeros(16, np.int16)), ["has sha256", "holds int16"], False),
+        (
+            lambda path: resave(path, np.zeros((4, 4), np.uint16)),
+            ["has sha256", r"has shape \(4, 4\), the manifest says 16 tokens"],
+            False,
+        ),
+    ],
+)
+def test_a_damaged_shard_is_found(
+    shards: Path, break_it: Callable[[Path], None], problems: list[str], opens: bool
+) -> None:
+    assert verify(shards) == []
+    break_it(shards / "shard_00002.npy")
+    found = verify(shards)
+    assert len(found) == len(problems)
+    for sentence, pattern in zip(found, problems, strict=True):
+        assert re.search(pattern, sentence)
+        assert sentence.startswith("shard_00002.npy")
+    if opens:
+        open_shards(shards)
+    else:
+        with pytest.raises(ShardError, match=r"are damaged: shard_00002\.npy"):
+            open_shards(shards)
+        with pytest.raises(ShardError, match=r"are damaged: shard_00002\.npy"):
+            TokenShards(shards)
+
+
+def test_a_shard_that_the_manifest_does_not_know_is_found(shards: Path) -> None:
+    (shards / "shard_00007.npy").write_bytes((shards / "shard_00000.npy").read_bytes())
+    assert verify(shards) == ["shard_00007.npy is not in the manifest"]
+
+
+def test_folders_without_a_manifest_say_so(tmp_path: Path) -> None:
+    with pytest.raises(ShardError, match=r"holds no manifest\.json"):
+        read_manifest(tmp_path)
+    (tmp_path / "file").write_bytes(b"")
+    for name in ("absent", "file"):
+        with pytest.raises(ShardError, match="there is no folder"):
+            read_manifest(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (["format"], "other", "field 'format' is 'other'"),
+        (["version"], "1", "field 'version' is '1', not of type int"),
+        (["n_tokens"], ..., "field 'n_tokens' is missing"),
+        (["n_tokens"], 99, "its shards sum up to 100 tokens, but n_tokens is 99"),
+        (["n_bytes"], -1, "field 'n_bytes' is -1, below 0"),
+        (["n_documents"], True, "field 'n_documents' is True, not of type int"),
+        (["n_vocab"], 257.0, "field 'n_vocab' is 257.0"),
+        (["dtype"], "int64", "field 'dtype' is 'int64'"),
+        (["fingerprint"], None, "field 'fingerprint' is None"),
+        (["shards"], {}, "field 'shards' is {}"),
+        (["shards", 1], "x", "'shards[1]' is no JSON object"),
+        (["shards", 1, "sha256"], ..., "field 'shards[1].sha256' is missing"),
+        (["shards", 0, "file"], "../shard_00000.npy", "field 'shards[0].file' is '../shard_00000.npy'"),
+        (["shards", 0, "n_tokens"], "16", "field 'shards[0].n_tokens' is '16'"),
+        (["sources", 0, "name"], ..., "field 'sources[0].name' is missing"),
+        (["settings"], ..., "field 'settings' is missing"),
+        (["settings", "errors"], "ignore", "field 'settings.errors' is 'ignore'"),
+        (["settings", "allowed_special"], 5, "field 'settings.allowed_special' is 5"),
+        (["settings", "document_separator"], 5, "field 'settings.document_separator' is 5"),
+        (["settings", "append_separator"], 0, "field 'settings.append_separator' is 0"),
+    ],
+)
+def test_a_damaged_manifest_is_named_by_its_field(
+    shards: Path, path: list[Any], value: object, says: str
+) -> None:
+    manifest = shards / "manifest.json"
+    document = json.loads(manifest.read_text("utf-8"))
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    if value is ...:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    manifest.write_text(json.dumps(document), "utf-8")
+    for read in (read_manifest, verify, open_shards, TokenShards):
+        with pytest.raises(ShardError) as caught:
+            read(shards)
+        assert says in str(caught.value)
+        assert str(manifest) in str(caught.value)
+        assert caught.value.hint
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"format": "bytemill-shards"'])
+def test_what_is_no_json_object_is_a_damaged_manifest(
+    shards: Path, corpus: Path, byte_tokenizer: Any, data: bytes
+) -> None:
+    (shards / "manifest.json").write_bytes(data)
+    with pytest.raises(ShardError, match=r"manifest\.json is damaged"):
+        read_manifest(shards)
+    with pytest.raises(ShardError, match=r"manifest\.json is damaged"):
+        encode_to_shards(byte_tokenizer, corpus / "a.txt", shards)
+    encode_to_shards(byte_tokenizer, corpus / "a.txt", shards, overwrite=True)
+    assert verify(shards) == []
+
+
+def test_a_manifest_of_a_later_version_asks_for_an_update(shards: Path) -> None:
+    manifest = shards / "manifest.json"
+    manifest.write_text(manifest.read_text("utf-8").replace('"version": 1', '"version": 2'), "utf-8")
+    with pytest.raises(ShardError, match="format version 2; this bytemill reads up to 1") as caught:
+        read_manifest(shards)
+    assert caught.value.hint == "update bytemill"
+
+
+def test_separators_and_special_tokens_come_back_from_the_manifest(
+    tmp_path: Path, byte_tokenizer: Any
+) -> None:
+    end = "<|endoftext|>"
+    written = encode_to_shards(
+        byte_tokenizer,
+        iter(["a", "b"]),
+        tmp_path / "out",
+        allowed_special={end},
+        document_separator=end,
+        append_separator=True,
+    )
+    assert read_manifest(tmp_path / "out") == written
+    assert written.settings.allowed_special == (end,)
