@@ -30,16 +30,16 @@ help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: python ## Train a tokenizer and see what it does, in ./quickstart
+demo: _python ## Train a tokenizer and see what it does, in ./quickstart
 	$(RUN) --no-dev bytemill quickstart
 
 .PHONY: test
-test: python cargo ## Run the tests of the Rust core and of the Python package
+test: _python _cargo ## Run the tests of the Rust core and of the Python package
 	$(CARGO) test --workspace --locked
 	$(RUN) pytest
 
 .PHONY: lint
-lint: python cargo ## Check style, types and warnings in Python and Rust
+lint: _python _cargo ## Check style, types and warnings in Python and Rust
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) pyright
@@ -47,13 +47,13 @@ lint: python cargo ## Check style, types and warnings in Python and Rust
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 .PHONY: format
-format: python cargo ## Rewrite Python and Rust in the project's style
+format: _python _cargo ## Rewrite Python and Rust in the project's style
 	$(RUN) ruff check --fix
 	$(RUN) ruff format
 	$(CARGO) fmt --all
 
 .PHONY: bench
-bench: python ## Time training and encoding side by side with the peers (about an hour; BENCH="--megabytes 5" is quick)
+bench: _python ## Time training and encoding side by side with the peers (about an hour; BENCH="--megabytes 5" is quick)
 	$(RUN) python benchmarks/corpus.py
 	$(RUN) --group bench $(PEERS:%=--with %) python benchmarks/encode.py $(BENCH)
 	$(RUN) --group bench $(PEERS:%=--with %) python benchmarks/train.py $(BENCH)
@@ -61,19 +61,19 @@ bench: python ## Time training and encoding side by side with the peers (about a
 .PHONY: clean
 clean: ## Remove what the other targets made, except benchmark results
 	rm -rf .venv .tools .cache target dist quickstart uv.lock .hypothesis .pytest_cache .ruff_cache
-	find python tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find python -name '_core*.so' -delete
 
 # What the targets above need; each says in one line what is missing.
 
-.PHONY: python
-python: $(filter .tools/%,$(UV))
+.PHONY: _python
+_python: $(filter .tools/%,$(UV))
 	@test -x .venv/bin/python || $(UV) python find '>=$(PYTHON_NEEDED)' >/dev/null 2>&1 \
 		|| $(UV) python install --quiet '$(PYTHON_NEEDED)' 2>/dev/null \
 		|| { echo 'error: Python $(PYTHON_NEEDED) or newer is needed, and none could be found or fetched: install it first' >&2; exit 1; }
 
-.PHONY: cargo
-cargo:
+.PHONY: _cargo
+_cargo:
 	@cargo --version >/dev/null 2>&1 \
 		|| { echo 'error: cargo is needed: install Rust with rustup (the stable toolchain)' >&2; exit 1; }
 	@{ cargo clippy --version && cargo fmt --version; } >/dev/null 2>&1 \

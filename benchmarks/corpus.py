@@ -2,10 +2,11 @@
 
     uv run python benchmarks/corpus.py [english] [code] [multilingual] [--megabytes N] [--source local]
 
-The texts come from Debian packages (documentation, manual pages, dictionaries, sources), so they can be built again
-anywhere apt is. Where it is not, CPython's own sources and documentation give smaller ones. Each text is a mix: every
-source gives an equal share as long as it has text, and pieces of at most 64 KiB of all sources stand in an order given
-by a hash, so that any stretch of the text stands for the whole. Nothing is repeated to fill up a size.
+The texts come from Debian packages (documentation, manual pages, dictionaries, sources), so they can be built
+again anywhere apt is. Where it is not, CPython's own sources and documentation give smaller ones. Each text
+is a mix: every source gives an equal share as long as it has text, and pieces of at most 64 KiB of all
+sources stand in an order given by a hash, so that any stretch of the text stands for the whole. Nothing is
+repeated to fill up a size.
 """
 
 import argparse
@@ -30,7 +31,7 @@ PIECE_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class SourceReport:
-    """What one source gave: its packages with their versions, bytes it had, and bytes of it that are in the text."""
+    """What one source gave: packages with their versions, bytes it had, bytes of it that are in the text."""
 
     source: str
     packages: str
@@ -58,7 +59,7 @@ def cache_folder() -> Path:
 
 
 def pieces_of(text: str, max_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
-    """The text's UTF-8 in pieces of whole lines, at most `max_bytes` each (one longer line is a piece of its own).
+    """The text's UTF-8 in pieces of whole lines, at most `max_bytes` each (a longer line is one piece).
 
     >>> list(pieces_of("ab\\ncd\\nef\\n", max_bytes=6))
     [b'ab\\ncd\\n', b'ef\\n']
@@ -106,8 +107,8 @@ class Piece:
 def collect(documents: Iterable[tuple[str, Document]], *, long_lines_once: bool) -> list[Piece]:
     """The pieces of all documents, each text only once however many packages hold it.
 
-    With `long_lines_once` a line of 40 characters or more stays only where it stands first: what translators left in
-    English is in the packages of every language.
+    With `long_lines_once` a line of 40 characters or more stays only where it stands first: what translators
+    left in English is in the packages of every language.
     """
     pieces: list[Piece] = []
     seen: set[bytes] = set()
@@ -119,7 +120,9 @@ def collect(documents: Iterable[tuple[str, Document]], *, long_lines_once: bool)
         seen.add(digest)
         text = document.text
         if long_lines_once:
-            lines = [line for line in text.splitlines(keepends=True) if len(line) < 40 or line not in lines_seen]
+            lines = [
+                line for line in text.splitlines(keepends=True) if len(line) < 40 or line not in lines_seen
+            ]
             lines_seen.update(line for line in lines if len(line) >= 40)
             text = "".join(lines)
         for number, content in enumerate(pieces_of(text)):
@@ -177,7 +180,9 @@ def build(name: str, megabytes: float, cache: Path, origin: str) -> TextReport:
     partial.replace(path)
     n_bytes = sum(len(piece.content) for piece in chosen)
     report = TextReport(name, str(path), n_bytes, wanted, digest.hexdigest(), RECIPE, origin, reports)
-    path.with_suffix(".json").write_text(json.dumps(asdict(report), indent=1, ensure_ascii=False), encoding="utf-8")
+    path.with_suffix(".json").write_text(
+        json.dumps(asdict(report), indent=1, ensure_ascii=False), encoding="utf-8"
+    )
     return report
 
 
@@ -203,21 +208,27 @@ def print_report(report: TextReport) -> None:
     """One table a text: where its bytes come from; then what is missing, if anything is."""
     print(f"\n{report.text}: {report.n_bytes:,} bytes, sha256 {report.sha256}\n{report.path}\n")
     rows = [
-        [row.source, f"{row.n_bytes_available:,}", f"{row.n_bytes_used:,}", row.packages] for row in report.sources
+        [row.source, f"{row.n_bytes_available:,}", f"{row.n_bytes_used:,}", row.packages]
+        for row in report.sources
     ]
     print(format_table(["source", "bytes there", "bytes used", "packages"], rows))
     if report.n_bytes < 0.99 * report.n_bytes_wanted:
-        print(
-            f"\nThere is no more text: {report.n_bytes / 1e6:.1f} MB of the {report.n_bytes_wanted / 1e6:g} MB asked for."
-        )
+        there, wanted = report.n_bytes / 1e6, report.n_bytes_wanted / 1e6
+        print(f"\nThere is no more text: {there:.1f} MB of the {wanted:g} MB asked for.")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build the texts of the benchmarks.")
-    parser.add_argument("texts", nargs="*", metavar="TEXT", help=f"which of {', '.join(DEFAULT_MEGABYTES)} (all)")
+    parser.add_argument(
+        "texts", nargs="*", metavar="TEXT", help=f"which of {', '.join(DEFAULT_MEGABYTES)} (all)"
+    )
     parser.add_argument("--megabytes", type=float, help="size of each text in 10^6 bytes (100, code 75)")
-    parser.add_argument("--cache", type=Path, default=cache_folder(), help="folder for packages and texts (%(default)s)")
-    parser.add_argument("--source", choices=("debian", "local"), help="packages, or what Python itself has on this machine")
+    parser.add_argument(
+        "--cache", type=Path, default=cache_folder(), help="folder for packages and texts (%(default)s)"
+    )
+    parser.add_argument(
+        "--source", choices=("debian", "local"), help="packages, or what Python itself has on this machine"
+    )
     parser.add_argument("--rebuild", action="store_true", help="build texts that stand already")
     arguments = parser.parse_args()
     names: list[str] = arguments.texts or list(DEFAULT_MEGABYTES)

@@ -1,8 +1,9 @@
-"""What the benchmark texts are made of: which files of which Debian packages, and what Python has where apt is not."""
+"""What the benchmark texts are made of: files of Debian packages, or what Python has where apt is not."""
 
 import ast
 import gettext
 import re
+import struct
 import sys
 import sysconfig
 import zlib
@@ -37,9 +38,11 @@ class Source:
 
 _DOC_HTML = r"/doc/(?!.*/(?:_modules/|genindex|search|py-modindex)).*\.html?$"
 _MANUAL = r"/man/man\d"
+_LINUX_DOC = "linux-doc-6.1|linux-doc-6.12"
+_DEVELOPERS_REFERENCE = r"/developers-reference/[\w-]+\.html$"  # the other languages are in folders
 
 _ENGLISH = (
-    Source("linux-doc", (("linux-doc-6.1|linux-doc-6.12", r"Documentation/(?!translations/).*\.(rst|txt)\.gz$"),)),
+    Source("linux-doc", ((_LINUX_DOC, r"Documentation/(?!translations/).*\.(rst|txt)\.gz$"),)),
     Source("python-doc", (("python3.11-doc|python3.13-doc", r"_sources/.*\.txt$"),)),
     Source("git-doc", (("git-doc", r"\.txt$"),)),
     Source("postgresql-doc", (("postgresql-doc-15|postgresql-doc-17", _DOC_HTML),)),
@@ -52,7 +55,7 @@ _ENGLISH = (
     Source("sqlite3-doc", (("sqlite3-doc", _DOC_HTML),)),
     Source("django-doc", (("python-django-doc", _DOC_HTML),)),
     Source("sqlalchemy-doc", (("python-sqlalchemy-doc", _DOC_HTML),)),
-    Source("debian-policy", (("debian-policy", _DOC_HTML), ("developers-reference", r"/developers-reference/[\w-]+\.html$"))),
+    Source("debian-policy", (("debian-policy", _DOC_HTML), ("developers-reference", _DEVELOPERS_REFERENCE))),
     Source("vim-doc", (("vim-runtime", r"/doc/.*\.txt$"),)),
     Source("libreoffice-help", (("libreoffice-help-en-us", r"\.html$"),)),
 )  # fmt: skip
@@ -105,13 +108,18 @@ _CODE = (
     ),
     Source(
         "Python: applications",
-        tuple((package, _PYTHON_FILES) for package in ("mercurial-common", "gramps", "calibre", "ansible-core")),
+        tuple(
+            (package, _PYTHON_FILES) for package in ("mercurial-common", "gramps", "calibre", "ansible-core")
+        ),
     ),
     Source(
         "Python: libraries",
         tuple(
             (f"python3-{name}", _PYTHON_FILES)
-            for name in "sympy django scipy numpy pandas matplotlib sklearn networkx twisted sqlalchemy astropy".split()
+            for name in (
+                *("sympy", "django", "scipy", "numpy", "pandas", "matplotlib"),
+                *("sklearn", "networkx", "twisted", "sqlalchemy", "astropy"),
+            )
         ),
         one_in=2,
     ),
@@ -139,7 +147,10 @@ def sources_of(text: str, origin: str) -> list[Source]:
 
 
 def documents_of(source: Source, cache: Path, packages_used: dict[str, str]) -> Iterator[Document]:
-    """The documents of a source; `packages_used` learns where they came from. Packages not to be had are named."""
+    """The documents of a source; `packages_used` learns where they came from.
+
+    A package that cannot be had is left out and named on stderr.
+    """
     if not source.origins:
         yield from _LOCAL_READERS[source.name]()
         return
@@ -200,8 +211,9 @@ def _docstrings() -> Iterator[Document]:
             continue
         found = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, documented)]
         text = "\n\n".join(docstring for docstring in found if docstring)
-        # Some of the standard library's tests hold lone surrogates on purpose: no UTF-8 writes them.
-        if text and text.isprintable() | text.isascii():
+        # A docstring with an escaped lone surrogate has no UTF-8 to be written in.
+        text = text.encode("utf-8", "ignore").decode("utf-8")
+        if text.strip():
             yield Document(module.path, text + "\n")
 
 
@@ -223,7 +235,7 @@ def _catalogues() -> Iterator[Document]:
         try:
             with path.open("rb") as file:
                 catalogue: dict[object, str] = vars(gettext.GNUTranslations(file))["_catalog"]
-        except (OSError, UnicodeDecodeError, ValueError):
+        except (OSError, ValueError, LookupError, struct.error):  # a damaged catalogue
             continue
         messages = [message for original, message in catalogue.items() if original and message]
         if messages:

@@ -1,4 +1,4 @@
-"""Files of Debian packages, fetched with apt into a private folder: nothing on the machine is installed or changed."""
+"""Files of Debian packages, fetched with apt into a private folder; nothing on the machine is installed."""
 
 import lzma
 import re
@@ -22,9 +22,16 @@ def _apt(folder: Path, *arguments: str, cwd: Path | None = None) -> subprocess.C
     lists, archives = folder / "lists", folder / "archives"
     for private in (lists / "partial", archives / "partial"):
         private.mkdir(parents=True, exist_ok=True)
-    options = (f"Dir::State::Lists={lists}", f"Dir::Cache={archives}", "APT::Sandbox::User=", "Acquire::Languages=none")
+    options = (
+        f"Dir::State::Lists={lists}",
+        f"Dir::Cache={archives}",
+        "APT::Sandbox::User=",
+        "Acquire::Languages=none",
+    )
     command = ["apt-get", "-q", *(word for option in options for word in ("-o", option)), *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
 
 
 def _archive_of(package: str, folder: Path) -> Path | None:
@@ -33,7 +40,7 @@ def _archive_of(package: str, folder: Path) -> Path | None:
 
 
 def fetch(packages: list[str], folder: Path) -> dict[str, Path | PackageError]:
-    """The archive of each package, fetched into `folder`/packages unless it is there, or why there is none."""
+    """The archive of each package, fetched into `folder`/packages unless it is there - or why not."""
     archives = folder / "packages"
     archives.mkdir(parents=True, exist_ok=True)
     results: dict[str, Path | PackageError] = {}
@@ -60,7 +67,7 @@ def version_of(archive: Path) -> str:
 
 
 def files_of(archive: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    """(path, content) of the regular files that `wanted` accepts, looking into a source tree packed as .tar.xz too.
+    """(path, content) of the regular files that `wanted` accepts, those of a source tree in a .tar.xz too.
 
     Raises PackageError for an archive that cannot be read to its end.
     """

@@ -1,14 +1,16 @@
 """Times encoding side by side with the peers, after checking that all give the same ids as tiktoken.
 
-    uv run --group bench python benchmarks/encode.py [--text FILE]... [--vocab RANKS] [--tools a,b] [--repeat 5]
+    uv run --group bench python benchmarks/encode.py [--text FILE]... [--vocab RANKS] [--tools a,b] [--repeat
+    5]
 
-Every figure is a process of its own. "load" reads the vocabulary and encodes three words, for the tools that prepare
-themselves at the first call. "new" is the first pass over the text in that process: each byte is seen once. "again" is
-a second pass over the same text. MB are 10^6 bytes of UTF-8; figures are medians. The interfaces:
+Every figure is a process of its own. "load" reads the vocabulary and encodes three words, for the tools that
+prepare themselves at the first call. "new" is the first pass over the text in that process: each byte is seen
+once. "again" is a second pass over the same text. MB are 10^6 bytes of UTF-8; figures are medians. The
+interfaces:
 
-    array   one text to a numpy array (bytemill's own call; tools without threads for one text show no figure at two)
-    list    one text to a Python list of ints
-    batch   the text as documents of about 4 KB to a list of lists (toktok: slices of one array)
+    array   one text to a numpy array (bytemill's own call; tools without threads for one text show no figure
+    at two) list    one text to a Python list of ints batch   the text as documents of about 4 KB to a list of
+    lists (toktok: slices of one array)
 """
 
 import argparse
@@ -20,12 +22,13 @@ from typing import Any
 
 import corpus
 import harness
-from encoders import ENCODERS, PATTERN_OF_FILE, SLOW_ENCODERS, Vocabulary
-from harness import NotPossible, Outcome, Stopwatch
+from encoders import ENCODERS, PATTERN_OF_FILE, SLOW_ENCODER_BYTES, SLOW_ENCODERS, Vocabulary
+from harness import Outcome, Stopwatch, UnavailableError
 
 INTERFACES = ("array", "list", "batch")
 REFERENCE = "tiktoken"
 DOCUMENT_CHARACTERS = 4000
+NOT_OFFERED = "not offered"
 
 
 def documents_of(text: str) -> list[str]:
@@ -63,7 +66,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         encoder = ENCODERS[request["tool"]](vocabulary, request["threads"])
     encode = {"array": encoder.to_array, "list": encoder.to_list, "batch": encoder.batch}[interface]
     if encode is None:
-        raise NotPossible("–")
+        raise UnavailableError(NOT_OFFERED)
     with Stopwatch() as starting:
         encode(["A few words."] if interface == "batch" else "A few words.")
     given: Any = documents_of(text) if interface == "batch" else text
@@ -73,7 +76,12 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     peak = harness.peak_memory_bytes()
     n_tokens, digest = fingerprint(ids, batch=interface == "batch")
     del ids
-    values: dict[str, Any] = {"version": encoder.version, "n_bytes": n_bytes, "n_tokens": n_tokens, "ids": digest}
+    values: dict[str, Any] = {
+        "version": encoder.version,
+        "n_bytes": n_bytes,
+        "n_tokens": n_tokens,
+        "ids": digest,
+    }
     values |= {"load_seconds": loading.wall + starting.wall, "new_seconds": new.wall, "peak_bytes": peak}
     if request["again"]:
         with Stopwatch() as again:
@@ -85,70 +93,73 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure(arguments: argparse.Namespace, vocabulary: Vocabulary, text: Path) -> list[dict[str, Any]]:
-    """All measurements of one text: the tools take turns, so that a slow minute of the machine hits all of them."""
-    n_bytes = int(arguments.megabytes * 1e6) if arguments.megabytes else text.stat().st_size
-    n_bytes = min(n_bytes, text.stat().st_size)
-    shape = [(interface, threads) for threads in arguments.threads for interface in arguments.interfaces]
+    """All measurements of one text, a table for each interface and number of threads."""
     rows: list[dict[str, Any]] = []
-    for interface, threads in shape:
-        runs: dict[str, list[Outcome]] = {tool: [] for tool in arguments.tools}
-        failed: dict[str, str] = {}
-        sizes = {tool: min(n_bytes, 10_000_000) if tool in SLOW_ENCODERS else n_bytes for tool in arguments.tools}
-        request: dict[str, Any] = {
-            "vocab": str(vocabulary.path),
-            "pattern": vocabulary.pattern,
-            "text": str(text),
-            "interface": interface,
-            "again": True,
-        }
-        expected = {size: _reference_ids(request | {"n_bytes": size}) for size in sorted(set(sizes.values()))}
-        for _ in range(arguments.repeat):
-            for tool in arguments.tools:
-                if tool in failed:
-                    continue
-                asked = request | {"tool": tool, "threads": threads, "n_bytes": sizes[tool]}
-                outcome = harness.measure_in_process(__file__, asked, threads=threads)
-                if outcome.reason is not None:
-                    failed[tool] = outcome.reason
-                elif outcome.values["ids"] != expected[sizes[tool]]:
-                    failed[tool] = f"other ids than {REFERENCE}: no time counts"
-                else:
-                    runs[tool].append(outcome)
-        rows += [_row(text, interface, threads, tool, runs[tool], failed.get(tool)) for tool in arguments.tools]
-        _print_table(text, interface, threads, [row for row in rows if row["shape"] == [interface, threads]])
+    for threads in arguments.threads:
+        for interface in arguments.interfaces:
+            what = {"text": text.name, "interface": interface, "threads": threads}
+            new = _compare(arguments, vocabulary, text, what)
+            _print_table(what, new)
+            rows += new
     return rows
+
+
+def _compare(
+    arguments: argparse.Namespace, vocabulary: Vocabulary, text: Path, what: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """One row a tool. The tools take turns, so that a slow minute of the machine hits all of them."""
+    request = {"vocab": str(vocabulary.path), "pattern": vocabulary.pattern, "text": str(text), "again": True}
+    request |= {"interface": what["interface"], "threads": what["threads"]}
+    runs: dict[str, list[Outcome]] = {tool: [] for tool in arguments.tools}
+    reasons: dict[str, str] = {}
+    for _ in range(arguments.repeat):
+        for tool in arguments.tools:
+            if tool in reasons:
+                continue
+            asked = request | {"tool": tool, "n_bytes": _n_bytes(tool, text, arguments.megabytes)}
+            outcome = harness.measure_in_process(__file__, asked, threads=what["threads"])
+            if outcome.reason is not None:
+                reasons[tool] = outcome.reason
+            elif outcome.values["ids"] != _reference_ids(asked):
+                reasons[tool] = f"other ids than {REFERENCE}: no time counts"
+            else:
+                runs[tool].append(outcome)
+    return [_row(what | {"tool": tool}, runs[tool], reasons.get(tool)) for tool in arguments.tools]
+
+
+def _n_bytes(tool: str, text: Path, megabytes: float | None) -> int:
+    n_bytes = text.stat().st_size if megabytes is None else min(int(megabytes * 1e6), text.stat().st_size)
+    return min(n_bytes, SLOW_ENCODER_BYTES) if tool in SLOW_ENCODERS else n_bytes
 
 
 _known_references: dict[str, str] = {}
 
 
 def _reference_ids(request: dict[str, Any]) -> str:
-    """The fingerprint of tiktoken's ids, once for each text, size and shape of result."""
+    """The fingerprint of tiktoken's ids for a request, computed once for each text, size and shape."""
     asked = request | {"tool": REFERENCE, "threads": 1, "again": False}
     asked["interface"] = "batch" if request["interface"] == "batch" else "array"
     key = repr(sorted(asked.items()))
     if key not in _known_references:
         outcome = harness.measure_in_process(__file__, asked, threads=1)
         if outcome.reason is not None:
-            raise SystemExit(f"error: {REFERENCE}, with which all ids are compared, gave none: {outcome.reason}")
+            raise SystemExit(f"error: {REFERENCE}, with which ids are compared, gave none: {outcome.reason}")
         _known_references[key] = outcome.values["ids"]
     return _known_references[key]
 
 
-def _row(
-    text: Path, interface: str, threads: int, tool: str, runs: Sequence[Outcome], reason: str | None
-) -> dict[str, Any]:
-    row: dict[str, Any] = {"text": text.name, "shape": [interface, threads], "tool": tool, "reason": reason}
+def _row(what: dict[str, Any], runs: Sequence[Outcome], reason: str | None) -> dict[str, Any]:
     if reason is not None:
-        return row
+        return what | {"reason": reason}
     first = runs[0].values
-    n_bytes = first["n_bytes"]
-    return row | {
+    megabytes = first["n_bytes"] / 1e6
+    return what | {
+        "reason": None,
         "version": first["version"],
-        "n_bytes": n_bytes,
+        "megabytes": megabytes,
         "n_tokens": first["n_tokens"],
-        "new_mb_per_s": n_bytes / 1e6 / harness.median_of(runs, "new_seconds"),
-        "again_mb_per_s": n_bytes / 1e6 / harness.median_of(runs, "again_seconds"),
+        "new_mb_per_s": megabytes / harness.median_of(runs, "new_seconds"),
+        "again_mb_per_s": megabytes / harness.median_of(runs, "again_seconds"),
         "load_seconds": harness.median_of(runs, "load_seconds"),
         "peak_mb": harness.median_of(runs, "peak_bytes") / 1e6,
         "spread": harness.spread_of(runs, "new_seconds"),
@@ -156,40 +167,40 @@ def _row(
     }
 
 
-def _print_table(text: Path, interface: str, threads: int, rows: list[dict[str, Any]]) -> None:
+def _print_table(what: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     ours = next((row for row in rows if row["tool"] == "bytemill" and row["reason"] is None), None)
-    header = ["tool", "version", "MB", "new MB/s", "× ours", "again MB/s", "× ours", "load s", "peak MB", "±", "note"]
+    header = [
+        "tool",
+        "version",
+        "MB",
+        "new MB/s",
+        "× ours",
+        "again MB/s",
+        "× ours",
+        "load s",
+        "peak MB",
+        "±",
+        "note",
+    ]
     cells: list[list[str]] = []
     for row in sorted(rows, key=lambda row: -row.get("new_mb_per_s", 0)):
         if row["reason"] is not None:
-            if row["reason"] != "–":
+            if row["reason"] != NOT_OFFERED:
                 cells.append([row["tool"], *[""] * 9, row["reason"]])
             continue
-        ratios = [
-            f"{row[key] / ours[key]:.2f}" if ours is not None else "" for key in ("new_mb_per_s", "again_mb_per_s")
-        ]
-        cells.append(
-            [
-                row["tool"],
-                row["version"],
-                f"{row['n_bytes'] / 1e6:.1f}",
-                f"{row['new_mb_per_s']:.1f}",
-                ratios[0],
-                f"{row['again_mb_per_s']:.1f}",
-                ratios[1],
-                f"{row['load_seconds']:.2f}",
-                f"{row['peak_mb']:.0f}",
-                f"{row['spread']:.0%}",
-                "",
-            ]
+        new, again = (
+            [f"{row[key]:.1f}", f"{row[key] / ours[key]:.2f}" if ours is not None else ""]
+            for key in ("new_mb_per_s", "again_mb_per_s")
         )
+        memory = [f"{row['load_seconds']:.2f}", f"{row['peak_mb']:.0f}", f"{row['spread']:.0%}", ""]
+        cells.append([row["tool"], row["version"], f"{row['megabytes']:.1f}", *new, *again, *memory])
     if cells:
-        print(f"\n{text.name}, {interface}, {threads} thread{'s' * (threads > 1)}\n")
+        print(f"\n{what['text']}, {what['interface']}, threads: {what['threads']}\n")
         print(harness.format_table(header, cells), flush=True)
 
 
 def vocabulary_of(path: Path | None, pattern: str | None, texts: Sequence[Path]) -> Vocabulary:
-    """The vocabulary to measure with: the file given, cl100k where it is at hand, else one trained on the first text."""
+    """The file given, cl100k where it is at hand, else a vocabulary trained on the first text."""
     data = harness.shared_data()
     if path is None and data is not None and (data / "cl100k_base.tiktoken").is_file():
         path = data / "cl100k_base.tiktoken"
@@ -197,12 +208,14 @@ def vocabulary_of(path: Path | None, pattern: str | None, texts: Sequence[Path])
         return _trained_vocabulary(texts[0])
     known = pattern or PATTERN_OF_FILE.get(path.name.removesuffix(".tiktoken"))
     if known is None:
-        raise SystemExit(f"error: {path.name} does not say its pattern\nhint: add --pattern gpt2, cl100k or o200k")
+        raise SystemExit(
+            f"error: {path.name} does not say its pattern\nhint: add --pattern gpt2, cl100k or o200k"
+        )
     return Vocabulary(path, known)
 
 
 def _trained_vocabulary(text: Path) -> Vocabulary:
-    """A vocabulary of 32,000 trained by bytemill on the first 20 MB of the text, as a rank file in the cache."""
+    """32,000 tokens trained by bytemill on the first 20 MB of the text, as a rank file in the cache."""
     import base64
 
     import bytemill
@@ -211,7 +224,7 @@ def _trained_vocabulary(text: Path) -> Vocabulary:
     if not path.is_file():
         part = harness.read_text(text, 20_000_000)
         print(f"No rank file is at hand: training one on the first {len(part):,} characters of {text.name}.")
-        tokenizer = bytemill.train([part], vocab_size=32_000, pattern="cl100k")
+        tokenizer = bytemill.train(iter([part]), vocab_size=32_000, pattern="cl100k")
         tokens = (tokenizer.decode_single_token_bytes(token_id) for token_id in range(tokenizer.n_vocab))
         lines = [f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(tokens)]
         path.write_text("".join(lines), encoding="ascii")
@@ -220,7 +233,9 @@ def _trained_vocabulary(text: Path) -> Vocabulary:
 
 def standing_texts() -> list[Path]:
     """The texts that corpus.py has built."""
-    found = [corpus.text_path(corpus.cache_folder(), name, size) for name, size in corpus.DEFAULT_MEGABYTES.items()]
+    found = [
+        corpus.text_path(corpus.cache_folder(), name, size) for name, size in corpus.DEFAULT_MEGABYTES.items()
+    ]
     return [path for path in found if path.is_file()]
 
 
@@ -239,16 +254,30 @@ def main() -> int:
     if sys.argv[1:2] == ["worker"]:
         return harness.worker_main(work, sys.argv[2])
     parser = argparse.ArgumentParser(description="Time encoding side by side with the peers.")
-    parser.add_argument("--text", type=Path, action="append", help="text to encode, repeatable (those of corpus.py)")
+    parser.add_argument(
+        "--text", type=Path, action="append", help="text to encode, repeatable (those of corpus.py)"
+    )
     parser.add_argument("--megabytes", type=float, help="use only the first so many 10^6 bytes of each text")
     parser.add_argument("--vocab", type=Path, help="rank file (cl100k where it is at hand)")
     parser.add_argument("--pattern", choices=sorted(set(PATTERN_OF_FILE.values())), help="pattern of --vocab")
-    parser.add_argument("--tools", type=_names(list(ENCODERS)), default=list(ENCODERS), help="comma-separated (all)")
-    parser.add_argument("--interfaces", type=_names(INTERFACES), default=list(INTERFACES), help="comma-separated (all)")
     parser.add_argument(
-        "--threads", type=lambda value: [int(number) for number in value.split(",")], default=[1, 2], help="default 1,2"
+        "--tools", type=_names(list(ENCODERS)), default=list(ENCODERS), help="comma-separated (all)"
     )
-    parser.add_argument("--repeat", type=int, default=5, help="processes a figure, of which the median counts (5)")
+    parser.add_argument(
+        "--interfaces", type=_names(INTERFACES), default=list(INTERFACES), help="comma-separated (all)"
+    )
+    parser.add_argument(
+        "--threads",
+        type=lambda value: [int(number) for number in value.split(",")],
+        default=[1, 2],
+        help="default 1,2",
+    )
+    parser.add_argument(
+        "--repeat", type=int, default=5, help="processes a figure, of which the median counts (5)"
+    )
+    parser.add_argument(
+        "--results", type=Path, default=harness.RESULTS, help="folder for the saved table (%(default)s)"
+    )
     arguments = parser.parse_args()
     texts: list[Path] = arguments.text or standing_texts()
     if not texts:
@@ -256,8 +285,8 @@ def main() -> int:
     vocabulary = vocabulary_of(arguments.vocab, arguments.pattern, texts)
     print(f"vocabulary {vocabulary.path.name}, pattern {vocabulary.pattern}; {harness.machine()}")
     rows = [row for text in texts for row in measure(arguments, vocabulary, text)]
-    path = harness.save("encode", {"vocabulary": vocabulary.path.name, "rows": rows})
-    print(f"\nSaved to {path.relative_to(harness.REPOSITORY)}")
+    path = harness.save(arguments.results, "encode", {"vocabulary": vocabulary.path.name, "rows": rows})
+    print(f"\nSaved to {path}")
     return 0
 
 

@@ -1,7 +1,7 @@
 """The encoders that `encode.py` compares, each behind the same three calls.
 
-An encoder is made from a rank file and the name of its pattern, so that all have the same vocabulary. What a tool does
-not offer is None; what it cannot do with this vocabulary raises NotPossible with the reason.
+An encoder is made from a rank file and the name of its pattern, so that all have the same vocabulary. What a
+tool does not offer is None; what it cannot do with this vocabulary raises UnavailableError with the reason.
 """
 
 import base64
@@ -10,10 +10,11 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from harness import NotPossible, require
+from harness import UnavailableError, require
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,15 @@ _BUILTIN_NAME = {"gpt2": "r50k_base", "cl100k": "cl100k_base", "o200k": "o200k_b
 def expression_of(pattern: str) -> str:
     """The regular expression of a named pattern as tiktoken writes it.
 
-    tiktoken's own functions give it together with ranks fetched from the network; here the ranks are in a file.
+    tiktoken's own functions give it together with ranks fetched from the network; here the ranks are in a
+    file.
     """
     module = require("tiktoken_ext.openai_public")
     module.load_tiktoken_bpe = lambda *_arguments, **_options: {}
     return module.ENCODING_CONSTRUCTORS[_BUILTIN_NAME[pattern]]()["pat_str"]
 
 
-# Oniguruma, behind Hugging Face's Split, reads "{1,3}+" and "$" otherwise: the same patterns without possessive repeats.
+# Without possessive repeats: Oniguruma, behind Hugging Face's Split, reads "{1,3}+" and "$" otherwise.
 _EXPRESSION_FOR_ONIGURUMA = {
     "gpt2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
     "cl100k": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
@@ -68,9 +70,10 @@ _EXPRESSION_FOR_ONIGURUMA = {
 
 def _bytemill(vocabulary: Vocabulary, threads: int) -> Encoder:
     bytemill = require("bytemill")
-    tokenizer = bytemill.Tokenizer.load(vocabulary.path, pattern=vocabulary.pattern)
+    spec = require("bytemill.formats.tiktoken").read(vocabulary.path, vocabulary.pattern, {})
+    tokenizer = bytemill.Tokenizer.from_spec(spec)
     return Encoder(
-        version=metadata.version("bytemill"),
+        version=bytemill.__version__,
         to_array=(lambda text: tokenizer.encode_to_numpy(text, num_threads=threads)),
         to_list=tokenizer.encode_ordinary if threads == 1 else None,
         batch=(lambda texts: tokenizer.encode_ordinary_batch(texts, num_threads=threads)),
@@ -94,12 +97,12 @@ def _tiktoken(vocabulary: Vocabulary, threads: int) -> Encoder:
 
 
 def merges_of_ranks(ranks: dict[bytes, int]) -> list[tuple[bytes, bytes]]:
-    """The merge behind each token of two bytes or more, in order of rank: the last step when the token is alone."""
+    """The merge behind each token of two bytes or more, by rank: the last step if the token stands alone."""
     merges: list[tuple[bytes, bytes]] = []
     for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
         parts = [bytes([byte]) for byte in token]
         while len(parts) > 2:
-            pair_ranks = [ranks.get(left + right, rank) for left, right in zip(parts, parts[1:], strict=False)]
+            pair_ranks = [ranks.get(left + right, rank) for left, right in pairwise(parts)]
             best = min(pair_ranks)
             if best >= rank:
                 break
@@ -179,7 +182,9 @@ def _gigatoken(vocabulary: Vocabulary, threads: int) -> Encoder:
     return Encoder(
         version=metadata.version("gigatoken"),
         to_array=tokenizer.encode if threads == 1 else None,
-        to_list=(lambda text: tokenizer.encode_batch_list([text], parallel=False)[0]) if threads == 1 else None,
+        to_list=(lambda text: tokenizer.encode_batch_list([text], parallel=False)[0])
+        if threads == 1
+        else None,
         batch=(lambda texts: tokenizer.encode_batch_list(texts, parallel=threads > 1)),
     )
 
@@ -188,13 +193,13 @@ def _toktok(vocabulary: Vocabulary, threads: int) -> Encoder:
     toktok = require("toktok")
     name = vocabulary.path.name.removesuffix(".tiktoken")
     if name not in {"cl100k_base", "o200k_base"}:
-        raise NotPossible("has only its built-in vocabularies")
+        raise UnavailableError("has only its built-in vocabularies")
     encoding = toktok._encoding(name)
     return Encoder(
         version=metadata.version("toktok-rs"),
         to_array=encoding.encode_to_numpy if threads == 1 else None,
         to_list=encoding.encode_ordinary if threads == 1 else None,
-        # Lists cannot be had from its batches: it gives all ids in one array, and the place where each text's end.
+        # Its batches give no lists: all ids are in one array, beside the places where those of each text end.
         batch=(lambda texts: _arrays_of(encoding.encode_batch_to_numpy(texts, threads))),
     )
 
@@ -202,7 +207,7 @@ def _toktok(vocabulary: Vocabulary, threads: int) -> Encoder:
 def _arrays_of(ids_and_offsets: tuple[Any, Any]) -> list[Any]:
     ids, offsets = ids_and_offsets
     places = offsets.tolist()
-    return [ids[start:end] for start, end in zip(places, places[1:], strict=False)]
+    return [ids[start:end] for start, end in pairwise(places)]
 
 
 ENCODERS: dict[str, Callable[[Vocabulary, int], Encoder]] = {
@@ -216,3 +221,4 @@ ENCODERS: dict[str, Callable[[Vocabulary, int], Encoder]] = {
 
 SLOW_ENCODERS = frozenset({"huggingface"})
 """Encoders at 1-2 MB/s, which get only the first part of a text."""
+SLOW_ENCODER_BYTES = 10_000_000

@@ -1,10 +1,11 @@
 """What the benchmark programs share: one process a measurement, medians, peak memory, tables, saved results.
 
-A program that measures calls `measure_in_process`, which starts the program again with the arguments
-`worker JSON`. The worker prints one JSON object as its last line on stdout; a tool that is not installed, or cannot do
-what was asked, raises `NotPossible` there, and the caller gets that one line instead of a time.
+A program that measures calls `measure_in_process`, which starts the program again with the arguments `worker
+JSON`. The worker prints one JSON object as its last line on stdout; a tool that is not installed, or cannot
+do what was asked, raises `UnavailableError` there, and the caller gets that one line instead of a time.
 """
 
+import codecs
 import json
 import os
 import platform
@@ -22,7 +23,7 @@ RESULTS = Path(__file__).parent / "results"
 REPOSITORY = Path(__file__).parent.parent
 
 
-class NotPossible(Exception):
+class UnavailableError(Exception):
     """This tool cannot be measured here; the message is the reason in a few words."""
 
 
@@ -35,15 +36,18 @@ class Outcome:
 
 
 def shared_data() -> Path | None:
-    """The folder of real texts and vocabularies: $BYTEMILL_TEST_DATA, else ../shared/data, None where it is absent."""
+    """The folder of real texts and vocabularies: $BYTEMILL_TEST_DATA, else ../shared/data; None if absent."""
     folder = Path(os.environ.get("BYTEMILL_TEST_DATA", REPOSITORY.parent / "shared" / "data"))
     return folder if folder.is_dir() else None
 
 
-def measure_in_process(program: str, request: dict[str, Any], *, threads: int, timeout: float = 3600) -> Outcome:
+def measure_in_process(
+    program: str, request: dict[str, Any], *, threads: int, timeout: float = 3600
+) -> Outcome:
     """Runs `program worker REQUEST` in a fresh interpreter and gives what it printed.
 
-    The pools of the tools that have no argument for it are told the number of threads by their environment variables.
+    The pools of the tools that have no argument for it are told the number of threads by their environment
+    variables.
     """
     environment = os.environ | {
         "RAYON_NUM_THREADS": str(threads),
@@ -66,7 +70,7 @@ def measure_in_process(program: str, request: dict[str, Any], *, threads: int, t
     lines = answer.stdout.strip().splitlines()
     if answer.returncode == 0 and lines:
         values: dict[str, Any] = json.loads(lines[-1])
-        return Outcome(values, values.get("not_possible"))
+        return Outcome(values, values.get("unavailable"))
     complaint = answer.stderr.strip().splitlines()
     return Outcome({}, f"failed ({answer.returncode}): {complaint[-1] if complaint else 'no message'}")
 
@@ -75,14 +79,14 @@ def worker_main(work: Callable[[dict[str, Any]], dict[str, Any]], request: str) 
     """The whole of a worker process: does `work` and prints what it gives."""
     try:
         values = work(json.loads(request))
-    except NotPossible as reason:
-        values = {"not_possible": str(reason)}
+    except UnavailableError as reason:
+        values = {"unavailable": str(reason)}
     print(json.dumps(values))
     return 0
 
 
 def require(module: str) -> Any:
-    """The module, or NotPossible where it is not installed."""
+    """The module, or UnavailableError where it is not installed."""
     import importlib
 
     try:
@@ -90,14 +94,17 @@ def require(module: str) -> Any:
     except ModuleNotFoundError as error:
         missing = error.name or module
         if missing == module or missing.startswith(f"{module}."):
-            raise NotPossible("not installed" if missing == module else f"not built: {missing} is missing") from error
+            raise UnavailableError(
+                "not installed" if missing == module else f"not built: {missing} is missing"
+            ) from error
         raise
 
 
 def peak_memory_bytes() -> int:
     """The most memory this process has had in RAM.
 
-    Linux counts `ru_maxrss` across exec, so a small program started by a large one shows the large one's; VmHWM does not.
+    Linux counts `ru_maxrss` across exec, so a small program started by a large one shows the large one's;
+    VmHWM does not.
     """
     try:
         for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
@@ -140,15 +147,12 @@ def read_text(path: str | Path, n_bytes: int | None) -> str:
     """The file's text, the first `n_bytes` of it cut back to whole characters."""
     with Path(path).open("rb") as file:
         data = file.read(n_bytes if n_bytes is not None else -1)
-    while data and data[-1] & 0xC0 == 0x80:
-        data = data[:-1]
-    if data and data[-1] >= 0xC0:
-        data = data[:-1]
-    return data.decode("utf-8")
+    # A character that is not there to its end stays in the decoder.
+    return codecs.getincrementaldecoder("utf-8")().decode(data)
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Rows under a header: the first and last columns of words to the left, numbers to the right.
+    """Rows under a header: columns of words to the left, columns of numbers to the right.
 
     >>> print(format_table(["tool", "MB/s"], [["a", "9.5"], ["bcd", "120"]]))
     tool  MB/s
@@ -177,7 +181,11 @@ def machine() -> dict[str, str | int]:
     """What the times were taken on."""
     model = platform.processor() or platform.machine()
     try:
-        names = [line for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if "model name" in line]
+        names = [
+            line
+            for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+            if "model name" in line
+        ]
         model = names[0].split(":", 1)[1].strip() if names else model
     except OSError:
         pass
@@ -189,10 +197,10 @@ def machine() -> dict[str, str | int]:
     }
 
 
-def save(name: str, results: dict[str, Any]) -> Path:
-    """Writes results, with machine and time, into benchmarks/results/ and gives the file's path."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}.json"
+def save(folder: Path, name: str, results: dict[str, Any]) -> Path:
+    """Writes results, with machine and time, into a folder and gives the file's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}.json"
     path.write_text(
         json.dumps({"machine": machine(), **results}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
     )

@@ -1,7 +1,7 @@
 """Plain UTF-8 text from the files of documentation packages: HTML, manual pages, compressed and plain text.
 
-Every function is deterministic and crude on purpose: the result has to read like the prose it came from, with the
-markup and the navigation that repeats on each page gone, and nothing more.
+Every function is deterministic and crude on purpose: the result has to read like the prose it came from, with
+the markup and the navigation that repeats on each page gone, and nothing more.
 """
 
 import gzip
@@ -11,10 +11,15 @@ from html.parser import HTMLParser
 from pathlib import PurePosixPath
 
 _BLOCKS = frozenset(
-    "address article blockquote br caption dd details div dl dt figcaption figure form h1 h2 h3 h4 h5 h6 hr li main"
-    " ol p pre section summary table tbody td th thead tr ul".split()
+    {
+        *("address", "article", "blockquote", "br", "caption", "dd", "details", "div", "dl", "dt", "figure"),
+        *("figcaption", "form", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "main", "ol", "p", "pre"),
+        *("section", "summary", "table", "tbody", "td", "th", "thead", "tr", "ul"),
+    }
 )
-_DROPPED = frozenset("aside button footer head header nav noscript script style svg template".split())
+_DROPPED = frozenset(
+    {"aside", "button", "footer", "head", "header", "nav", "noscript", "script", "style", "svg", "template"}
+)
 _MANUAL_PAGE = re.compile(r"/man\d\w*/[^/]+\.\d\w*$")
 _MANY_BLANK_LINES = re.compile(r"\n\s*\n\s*\n+")
 
@@ -62,7 +67,7 @@ class _TextOfHtml(HTMLParser):
 def text_of_html(html: str) -> str:
     """The readable text of a page.
 
-    >>> text_of_html("<head><title>x</title></head><nav>up</nav><p>Tom &amp;\\n <b>Jerry</b></p><pre>a  b</pre>")
+    >>> text_of_html("<head><title>x</title></head><p>Tom &amp;\\n <b>Jerry</b></p><pre>a  b</pre>")
     'Tom & Jerry\\n\\na  b\\n'
     """
     parser = _TextOfHtml()
@@ -71,10 +76,11 @@ def text_of_html(html: str) -> str:
     return _tidied("".join(parser.parts))
 
 
-_ROFF_NAMED = {
-    "aq": "'", "dq": '"', "lq": "“", "rq": "”", "oq": "‘", "cq": "’", "em": "—", "en": "–", "bu": "•", "co": "©",
-    "ha": "^", "ti": "~", "rs": "\\", "hy": "‐", "Bq": "„", "Fo": "«", "Fc": "»", "mu": "×", "->": "→", "<-": "←",
-}  # fmt: skip
+_ROFF_NAMED = (
+    {"aq": "'", "dq": '"', "lq": "“", "rq": "”", "oq": "‘", "cq": "’", "Bq": "„", "Fo": "«", "Fc": "»"}
+    | {"em": "—", "en": "–", "hy": "‐", "bu": "•", "co": "©", "mu": "×", "->": "→", "<-": "←"}
+    | {"ha": "^", "ti": "~", "rs": "\\"}
+)
 _ROFF_ESCAPE = re.compile(
     r"""\\(?:
         f(?:\(..|\[[^\]]*\]|.)          # font
@@ -86,7 +92,12 @@ _ROFF_ESCAPE = re.compile(
     )""",
     re.VERBOSE,
 )
-_ROFF_TEXT_REQUESTS = frozenset("B I R BR RB BI IB IR RI SM SB SH SS IP TP UR MT Nm Nd Fl Ar Pa Xr Sh Ss It Op".split())
+_ROFF_TEXT_REQUESTS = frozenset(
+    {
+        *("B", "I", "R", "BR", "RB", "BI", "IB", "IR", "RI", "SM", "SB", "SH", "SS", "IP", "TP", "UR", "MT"),
+        *("Nm", "Nd", "Fl", "Ar", "Pa", "Xr", "Sh", "Ss", "It", "Op"),
+    }
+)
 _ROFF_ARGUMENT = re.compile(r'"((?:[^"]|"")*)"|(\S+)')
 
 
@@ -130,7 +141,7 @@ def _tidied(text: str) -> str:
 
 
 def text_of_file(path: str, data: bytes) -> str | None:
-    """The text of a packaged file, told apart by its path; None where it is not UTF-8 or holds nothing to read.
+    """The text of a packaged file, told apart by its path; None where it is not UTF-8 or has nothing to read.
 
     Bytes that are not UTF-8 are left out as long as they are fewer than one in a thousand.
 

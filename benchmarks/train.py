@@ -2,11 +2,11 @@
 
     uv run --group bench python benchmarks/train.py [--text FILE]... [--vocab-sizes 10000,32000] [--repeat 5]
 
-Every figure is a process of its own. Before a time counts, the merges are compared with Hugging Face's: bytemill with
-`ties="huggingface"` has to give the same ones in the same order, or its row shows no time. Other tools, and bytemill's
-own rule, break ties otherwise, so for them the table says how many tokens of the vocabulary are the same. gigabpe and
-gigatoken read the file line by line or by their own rule; a smaller agreement there is another reading of line ends,
-not an error.
+Every figure is a process of its own. Before a time counts, the merges are compared with Hugging Face's:
+bytemill with `ties="huggingface"` has to give the same ones in the same order, or its row shows no time.
+Other tools, and bytemill's own rule, break ties otherwise, so for them the table says how many tokens of the
+vocabulary are the same. gigabpe and gigatoken read the file line by line or by their own rule; a smaller
+agreement there is another reading of line ends, not an error.
 """
 
 import argparse
@@ -32,7 +32,8 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     train = TRAINERS[request["tool"]]
     with Stopwatch() as training:
         trained = train(Path(request["text"]), request["vocab_size"], request["threads"])
-    peak = harness.peak_memory_bytes()
+    # A tool that measures the memory of its phases has reset the kernel's mark, and tells its own peak.
+    peak = max(harness.peak_memory_bytes(), trained.peak_memory_bytes)
     learned = {
         "tokens": [token.hex() for token in trained.tokens],
         "merges": trained.merges and [[left.hex(), right.hex()] for left, right in trained.merges],
@@ -50,7 +51,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
 def agreement(learned: dict[str, Any], reference: dict[str, Any]) -> str:
     """In words, how far two trainings agree.
 
-    >>> agreement({"tokens": ["6162"], "merges": [["61", "62"]]}, {"tokens": ["6162"], "merges": [["61", "62"]]})
+    >>> agreement({"merges": [["61", "62"]]}, {"merges": [["61", "62"]]})
     'same merges'
     >>> agreement({"tokens": ["61", "62"], "merges": None}, {"tokens": ["62", "61"], "merges": []})
     'same tokens, other order'
@@ -68,33 +69,48 @@ def agreement(learned: dict[str, Any], reference: dict[str, Any]) -> str:
 
 
 def measure(arguments: argparse.Namespace, text: Path, folder: Path) -> list[dict[str, Any]]:
-    """All measurements of one text; the tools take turns, so that a slow minute of the machine hits all of them."""
+    """All measurements of one text, a table for each size of the vocabulary and number of threads."""
     rows: list[dict[str, Any]] = []
     text = _cut(text, arguments.megabytes, folder)
     for vocab_size in arguments.vocab_sizes:
-        reference = _learned_by(REFERENCE, text, vocab_size, folder)
+        reference = _reference(text, vocab_size, folder)
         for threads in arguments.threads:
-            runs: dict[str, list[Outcome]] = {tool: [] for tool in arguments.tools}
-            failed: dict[str, str] = {}
-            agreements: dict[str, str] = {}
-            for _ in range(arguments.repeat):
-                for tool in arguments.tools:
-                    if tool in failed:
-                        continue
-                    outcome, learned = _run(tool, text, vocab_size, threads, folder)
-                    if learned is None:
-                        failed[tool] = outcome.reason or "gave no merges"
-                        continue
-                    agreements[tool] = agreement(learned, reference) if reference is not None else "not compared"
-                    if tool == EXACT and reference is not None and agreements[tool] != "same merges":
-                        failed[tool] = f"other merges than {REFERENCE} ({agreements[tool]}): no time counts"
-                    else:
-                        runs[tool].append(outcome)
-            shape = [vocab_size, threads]
-            new = [_row(text, shape, tool, runs[tool], failed.get(tool), agreements) for tool in arguments.tools]
-            _print_table(text, vocab_size, threads, new)
+            what = {"text": text.name, "vocab_size": vocab_size, "threads": threads}
+            new = _compare(arguments, text, what, folder, reference)
+            _print_table(what, new)
             rows += new
     return rows
+
+
+def _compare(
+    arguments: argparse.Namespace,
+    text: Path,
+    what: dict[str, Any],
+    folder: Path,
+    reference: dict[str, Any] | None,
+) -> list[dict[str, Any]]:
+    """One row a tool. The tools take turns, so that a slow minute of the machine hits all of them."""
+    runs: dict[str, list[Outcome]] = {tool: [] for tool in arguments.tools}
+    reasons: dict[str, str] = {}
+    agreements: dict[str, str] = {}
+    for _ in range(arguments.repeat):
+        for tool in arguments.tools:
+            if tool in reasons:
+                continue
+            asked = {"tool": tool, "vocab_size": what["vocab_size"], "threads": what["threads"]}
+            outcome, learned = _run(asked, text, folder)
+            if learned is None:
+                reasons[tool] = outcome.reason or "gave no merges"
+                continue
+            agreements[tool] = agreement(learned, reference) if reference is not None else "not compared"
+            if tool == EXACT and reference is not None and agreements[tool] != "same merges":
+                reasons[tool] = f"other merges than {REFERENCE} ({agreements[tool]}): no time counts"
+            else:
+                runs[tool].append(outcome)
+    return [
+        _row(what | {"tool": tool, "agreement": agreements.get(tool)}, runs[tool], reasons.get(tool))
+        for tool in arguments.tools
+    ]
 
 
 def _cut(text: Path, megabytes: float | None, folder: Path) -> Path:
@@ -105,44 +121,30 @@ def _cut(text: Path, megabytes: float | None, folder: Path) -> Path:
     return part
 
 
-def _run(tool: str, text: Path, vocab_size: int, threads: int, folder: Path) -> tuple[Outcome, dict[str, Any] | None]:
+def _run(asked: dict[str, Any], text: Path, folder: Path) -> tuple[Outcome, dict[str, Any] | None]:
     file = folder / "learned.json"
     file.unlink(missing_ok=True)
-    request = {
-        "tool": tool,
-        "text": str(text),
-        "vocab_size": vocab_size,
-        "threads": threads,
-        "learned": str(file),
-    }
-    outcome = harness.measure_in_process(__file__, request, threads=threads)
+    request = asked | {"text": str(text), "learned": str(file)}
+    outcome = harness.measure_in_process(__file__, request, threads=asked["threads"])
     if outcome.reason is not None or not file.is_file():
         return outcome, None
     return outcome, json.loads(file.read_text(encoding="ascii"))
 
 
-def _learned_by(tool: str, text: Path, vocab_size: int, folder: Path) -> dict[str, Any] | None:
-    outcome, learned = _run(tool, text, vocab_size, 2, folder)
+def _reference(text: Path, vocab_size: int, folder: Path) -> dict[str, Any] | None:
+    outcome, learned = _run({"tool": REFERENCE, "vocab_size": vocab_size, "threads": 2}, text, folder)
     if learned is None:
-        print(f"Nothing is compared: {tool} {outcome.reason}.", file=sys.stderr)
+        print(f"Nothing is compared: {REFERENCE}: {outcome.reason}.", file=sys.stderr)
     return learned
 
 
-def _row(
-    text: Path,
-    shape: list[int],
-    tool: str,
-    runs: Sequence[Outcome],
-    reason: str | None,
-    agreements: dict[str, str],
-) -> dict[str, Any]:
-    row: dict[str, Any] = {"text": text.name, "shape": shape, "tool": tool, "reason": reason}
+def _row(what: dict[str, Any], runs: Sequence[Outcome], reason: str | None) -> dict[str, Any]:
     if reason is not None:
-        return row
-    return row | {
+        return what | {"reason": reason}
+    return what | {
+        "reason": None,
         "version": runs[0].values["version"],
         "n_merges": runs[0].values["n_merges"],
-        "agreement": agreements[tool],
         "wall_seconds": harness.median_of(runs, "wall_seconds"),
         "cpu_seconds": harness.median_of(runs, "cpu_seconds"),
         "peak_mb": harness.median_of(runs, "peak_bytes") / 1e6,
@@ -151,28 +153,29 @@ def _row(
     }
 
 
-def _print_table(text: Path, vocab_size: int, threads: int, rows: list[dict[str, Any]]) -> None:
+def _print_table(what: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     ours = next((row for row in rows if row["tool"] == "bytemill" and row["reason"] is None), None)
-    header = ["tool", "version", "wall s", "× ours", "CPU s", "peak MB", "±", "merges", "against Hugging Face"]
+    header = [
+        "tool",
+        "version",
+        "wall s",
+        "× ours",
+        "CPU s",
+        "peak MB",
+        "±",
+        "merges",
+        "against Hugging Face",
+    ]
     cells: list[list[str]] = []
     for row in sorted(rows, key=lambda row: row.get("wall_seconds", float("inf"))):
         if row["reason"] is not None:
             cells.append([row["tool"], *[""] * 7, row["reason"]])
             continue
-        cells.append(
-            [
-                row["tool"],
-                row["version"],
-                f"{row['wall_seconds']:.2f}",
-                f"{row['wall_seconds'] / ours['wall_seconds']:.2f}" if ours is not None else "",
-                f"{row['cpu_seconds']:.2f}",
-                f"{row['peak_mb']:.0f}",
-                f"{row['spread']:.0%}",
-                f"{row['n_merges']:,}",
-                row["agreement"],
-            ]
-        )
-    print(f"\n{text.name}, vocabulary of {vocab_size:,}, {threads} thread{'s' * (threads > 1)}\n")
+        ratio = f"{row['wall_seconds'] / ours['wall_seconds']:.2f}" if ours is not None else ""
+        cost = [f"{row['cpu_seconds']:.2f}", f"{row['peak_mb']:.0f}", f"{row['spread']:.0%}"]
+        result = [f"{row['n_merges']:,}", row["agreement"]]
+        cells.append([row["tool"], row["version"], f"{row['wall_seconds']:.2f}", ratio, *cost, *result])
+    print(f"\n{what['text']}, vocabulary of {what['vocab_size']:,}, threads: {what['threads']}\n")
     print(harness.format_table(header, cells), flush=True)
 
 
@@ -184,12 +187,19 @@ def main() -> int:
     if sys.argv[1:2] == ["worker"]:
         return harness.worker_main(work, sys.argv[2])
     parser = argparse.ArgumentParser(description="Time BPE training side by side with the peers.")
-    parser.add_argument("--text", type=Path, action="append", help="text to train on, repeatable (those of corpus.py)")
+    parser.add_argument(
+        "--text", type=Path, action="append", help="text to train on, repeatable (those of corpus.py)"
+    )
     parser.add_argument("--megabytes", type=float, help="use only the first so many 10^6 bytes of each text")
     parser.add_argument("--vocab-sizes", type=_numbers, default=[10_000, 32_000], help="default 10000,32000")
     parser.add_argument("--threads", type=_numbers, default=[1, 2], help="default 1,2")
     parser.add_argument("--tools", type=_tools, default=list(TRAINERS), help=f"comma-separated: {_SHORT}")
-    parser.add_argument("--repeat", type=int, default=5, help="processes a figure, of which the median counts (5)")
+    parser.add_argument(
+        "--repeat", type=int, default=5, help="processes a figure, of which the median counts (5)"
+    )
+    parser.add_argument(
+        "--results", type=Path, default=harness.RESULTS, help="folder for the saved table (%(default)s)"
+    )
     arguments = parser.parse_args()
     texts: list[Path] = arguments.text or standing_texts()
     if not texts:
@@ -198,8 +208,8 @@ def main() -> int:
     corpus.cache_folder().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=corpus.cache_folder()) as folder:
         rows = [row for text in texts for row in measure(arguments, text, Path(folder))]
-    path = harness.save("train", {"rows": rows})
-    print(f"\nSaved to {path.relative_to(harness.REPOSITORY)}")
+    path = harness.save(arguments.results, "train", {"rows": rows})
+    print(f"\nSaved to {path}")
     return 0
 
 

@@ -1,55 +1,75 @@
-"""The BPE trainers that `train.py` compares, each from a file to merges with GPT-2's pattern and the 256 bytes first."""
+"""The trainers that `train.py` compares: from a file to merges, with GPT-2's pattern over all 256 bytes."""
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from harness import NotPossible, require
+from harness import UnavailableError, require
 
 PIECE_CHARACTERS = 1 << 18
-_SAFE_CUT = re.compile(r"(?<=\S\n)(?=\S)")
-_EXPRESSION = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+EXPRESSION = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What training gave: the tokens made by merges, in order, and the merges themselves where the tool tells them."""
+    """The tokens that merges made, in order, and the merges themselves where the tool tells them."""
 
     version: str
     tokens: list[bytes]
     merges: list[tuple[bytes, bytes]] | None
+    peak_memory_bytes: int = 0
+
+
+def _after_last_safe_cut(text: str) -> int:
+    """The last place behind a line end that stands alone between two characters of no white space, else 0."""
+    end = len(text) - 1
+    while (place := text.rfind("\n", 1, end)) > 0:
+        if not text[place - 1].isspace() and not text[place + 1].isspace():
+            return place + 1
+        end = place
+    return 0
+
+
+def pieces_of(parts: Iterable[str]) -> Iterator[str]:
+    """The text that `parts` join to, in pieces that no pre-token of GPT-2's pattern crosses.
+
+    A single line end between two characters that are no white space is a pre-token by itself, so a cut behind it
+    leaves every pre-token whole. Cut anywhere else, runs of blanks would split otherwise and the merges would
+    differ.
+    """
+    left = ""
+    for part in parts:
+        left += part
+        cut = _after_last_safe_cut(left)
+        if cut:
+            yield left[:cut]
+            left = left[cut:]
+    if left:
+        yield left
 
 
 def pieces_of_file(path: Path) -> Iterator[str]:
-    """The text of a file in pieces that no pre-token of GPT-2's pattern crosses, for the tools that take an iterator.
-
-    A single line end between two characters that are no white space is a pre-token by itself, so a cut behind it
-    leaves every pre-token whole. Cut anywhere else, runs of blanks would split otherwise and the merges would differ.
-    """
-    left = ""
+    """The text of a file as `pieces_of` cuts it, for the tools that take an iterator."""
     with path.open(encoding="utf-8", newline="") as file:
-        while part := file.read(PIECE_CHARACTERS):
-            left += part
-            # Neither end of what is in hand tells on which side of it a cut would be safe.
-            cuts = [match.end() for match in _SAFE_CUT.finditer(left, max(0, len(left) - PIECE_CHARACTERS))]
-            if cuts:
-                yield left[: cuts[-1]]
-                left = left[cuts[-1] :]
-    if left:
-        yield left
+        yield from pieces_of(iter(lambda: file.read(PIECE_CHARACTERS), ""))
 
 
 def _bytemill(ties: str) -> Callable[[Path, int, int], Trained]:
     def train(path: Path, vocab_size: int, threads: int) -> Trained:
         bytemill = require("bytemill")
         tokenizer = bytemill.train(
-            str(path), vocab_size=vocab_size, special_tokens=[], pattern="gpt2", ties=ties, num_threads=threads
+            str(path),
+            vocab_size=vocab_size,
+            special_tokens=[],
+            pattern="gpt2",
+            ties=ties,
+            num_threads=threads,
         )
         merges: list[tuple[bytes, bytes]] = list(tokenizer.merges)
-        return Trained(metadata.version("bytemill"), [left + right for left, right in merges], merges)
+        tokens = [left + right for left, right in merges]
+        return Trained(bytemill.__version__, tokens, merges, tokenizer.training_report.peak_memory_bytes)
 
     return train
 
@@ -92,7 +112,7 @@ def _rustbpe(path: Path, vocab_size: int, threads: int) -> Trained:
     del threads  # from the environment
     rustbpe = require("rustbpe")
     tokenizer = rustbpe.Tokenizer()
-    tokenizer.train_from_iterator(pieces_of_file(path), vocab_size, pattern=_EXPRESSION)
+    tokenizer.train_from_iterator(pieces_of_file(path), vocab_size, pattern=EXPRESSION)
     ranks: list[tuple[bytes, int]] = tokenizer.get_mergeable_ranks()
     tokens = [bytes(token) for token, rank in sorted(ranks, key=lambda item: item[1]) if rank >= 256]
     return Trained(metadata.version("rustbpe"), tokens, None)
@@ -112,7 +132,7 @@ def _gigabpe(path: Path, vocab_size: int, threads: int) -> Trained:
         [str(path)], vocab_size, pretokenizer="bytelevel", threads=threads
     )
     if not result[1]:
-        raise NotPossible("gave no merges")
+        raise UnavailableError("gave no merges")
     return _from_spelled(metadata.version("gigabpe"), result[1])
 
 

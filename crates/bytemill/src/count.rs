@@ -304,15 +304,13 @@ fn count_text(shared: &Shared, text: &str, table: &mut Table, workspace: &mut Wo
     let Workspace { ends, keys } = workspace;
     let bytes = text.as_bytes();
     let mut n_pretokens = 0;
-    let mut at = 0;
-    while at < bytes.len() {
+    let mut splits = shared.pattern.splits(text);
+    let mut start = 0;
+    while splits.fill(ends)? {
         if shared.stop.load(Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }
-        let mut start = at;
-        ends.clear();
         keys.clear();
-        at = shared.pattern.split(text, at, ends)?;
         for &end in ends.iter() {
             if end - start <= PACKED_BYTES {
                 let key = pack(bytes, start, end);

@@ -221,11 +221,11 @@ impl Encoder {
     ) -> Result<()> {
         let Workspace { cache, ends, keys, ids: block, symbols } = workspace;
         let bytes = text.as_bytes();
+        let mut splits = self.pattern.splits(text);
         let (mut at, mut next_pulse) = (0, PULSE_BYTES);
-        while at < bytes.len() {
+        while splits.fill(ends)? {
             let block_start = at;
-            ends.clear();
-            at = self.pattern.split(text, at, ends)?;
+            at = ends.last().copied().unwrap_or(at);
 
             keys.clear();
             let mut start = block_start;
@@ -249,10 +249,10 @@ impl Encoder {
                     continue;
                 }
                 self.encode_pretoken(symbols, &bytes[pretoken]);
-                if symbols.len() <= INLINE_IDS && key != Packed::default() {
-                    cache.insert(key, hash, symbols);
-                }
-                if filled + symbols.len() + INLINE_IDS <= block.len() {
+                if symbols.len() <= INLINE_IDS {
+                    if key != Packed::default() {
+                        cache.insert(key, hash, symbols);
+                    }
                     block[filled..filled + symbols.len()].copy_from_slice(symbols);
                     filled += symbols.len();
                 } else {

@@ -65,7 +65,8 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
 
 
 def shown(value: object, n_characters: int = 60) -> str:
-    """`value` as it may stand in an error message: its repr cut to `n_characters`; of containers only the kind.
+    """`value` as it may stand in an error message: its repr cut to `n_characters`; of containers only the
+    kind.
 
     >>> shown("x" * 100, 10)
     "'xxxxxxxx…"

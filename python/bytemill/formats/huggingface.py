@@ -1,12 +1,13 @@
 """Hugging Face's `tokenizer.json`: bytemill's own file format, and the one that most tools open.
 
-What is written loads unchanged in `tokenizers` and gives the same ids there. What bytemill alone knows (how ties were
-broken, how often each merge's pair stood in the corpus) lies in `model.bytemill`: `tokenizers` refuses unknown fields
-at the top of the file and passes over them inside the model.
+What is written loads unchanged in `tokenizers` and gives the same ids there. What bytemill alone knows (how
+ties were broken, how often each merge's pair stood in the corpus) lies in `model.bytemill`: `tokenizers`
+refuses unknown fields at the top of the file and passes over them inside the model.
 
-What is read gives the ids that `tokenizers` gives with `encode(text, add_special_tokens=False)`. Post-processors, which
-only put tokens around a text and move offsets, are therefore passed over; so are decoders. Every added token, special
-or not, becomes a special token. What cannot be followed exactly is refused by name.
+What is read gives the ids that `tokenizers` gives with `encode(text, add_special_tokens=False)`.
+Post-processors, which only put tokens around a text and move offsets, are therefore passed over; so are
+decoders. Every added token, special or not, becomes a special token. What cannot be followed exactly is
+refused by name.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill import _core
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats.bytes_to_unicode import bytes_to_text, text_to_bytes
+from bytemill.formats.bytes_to_unicode import bytes_to_text
 from bytemill.formats.files import decode_utf8, is_array, is_object, parse_json, read_bytes, shown
 from bytemill.formats.huggingface_model import read_added_tokens, read_model
 from bytemill.formats.pre_tokenizer import from_pre_tokenizer, to_pre_tokenizer
 from bytemill.formats.ranks import merges_of_ranks
 from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.spelling import spelled_vocab
 from bytemill.formats.vocabulary import check_merges, check_special_tokens, ordinary_tokens
 
 if TYPE_CHECKING:
@@ -35,9 +37,11 @@ _COUNTS_PER_LINE = 16
 
 
 def write(spec: TokenizerSpec) -> str:
-    """The text of a tokenizer.json that is `spec`: the same text for the same spec, one token or merge a line.
+    """The text of a tokenizer.json that is `spec`: the same text for the same spec, one token or merge a
+    line.
 
-    Raises TokenizerError where `spec` contradicts itself or Hugging Face's library could not give the same ids.
+    Raises TokenizerError where `spec` contradicts itself or Hugging Face's library could not give the same
+    ids.
     """
     tokens = ordinary_tokens(spec)
     check_special_tokens(spec, tokens)
@@ -50,7 +54,9 @@ def write(spec: TokenizerSpec) -> str:
         raise TokenizerError(f"{len(merges)} merges have {len(spec.merge_counts)} counts")
     # Ranks are looked up by whole pre-tokens first, as tiktoken does.
     whole_pretoken_lookup = spec.whole_pretoken_lookup or spec.ranks is not None
-    vocab = _vocab_with_special_tokens(spec, tokens, whole_pretoken_lookup=whole_pretoken_lookup)
+    # Special tokens are in the vocabulary too: an added token that is not gets the next free id from
+    # `tokenizers`, whatever id the file says.
+    vocab = spelled_vocab(spec, tokens, whole_pretoken_lookup=whole_pretoken_lookup)
 
     head = {
         "version": "1.0",
@@ -105,7 +111,8 @@ def write(spec: TokenizerSpec) -> str:
 def read(source: str | os.PathLike[str]) -> TokenizerSpec:
     """The tokenizer in a tokenizer.json, given by its path or as its text (a string that starts with `{`).
 
-    Raises TokenizerFileError naming the place, where the file is damaged or asks for what bytemill cannot do exactly.
+    Raises TokenizerFileError naming the place, where the file is damaged or asks for what bytemill cannot do
+    exactly.
     """
     if isinstance(source, str) and source.lstrip().startswith("{"):
         where, text = "tokenizer.json", source
@@ -116,7 +123,8 @@ def read(source: str | os.PathLike[str]) -> TokenizerSpec:
 
 
 def from_document(document: Any, where: str) -> TokenizerSpec:
-    """The tokenizer in the parsed JSON of a tokenizer.json. Raises TokenizerFileError with places starting at `where`."""
+    """The tokenizer in the parsed JSON of a tokenizer.json. Raises TokenizerFileError with places starting at
+    `where`."""
     if not is_object(document) or not is_object(document.get("model")):
         raise TokenizerFileError(f"{where}: not a tokenizer.json: it has no 'model' object")
     _refuse_unsupported(document, where)
@@ -124,12 +132,11 @@ def from_document(document: Any, where: str) -> TokenizerSpec:
     special_tokens = read_added_tokens(document.get("added_tokens", []), model, where)
     vocab, merges = read_model(model, special_tokens, where)
     pre_tokenizer = document.get("pre_tokenizer")
-    place = f"{where}: pre_tokenizer"
     record = _read_record(model.get("bytemill"), n_merges=len(merges), where=f"{where}: model.bytemill")
     if "pattern" in record and _splits_like(pre_tokenizer, record["pattern"]):
         pattern = record["pattern"]
     else:
-        pattern = from_pre_tokenizer(pre_tokenizer, place)
+        pattern = from_pre_tokenizer(pre_tokenizer, f"{where}: pre_tokenizer")
     return TokenizerSpec(
         pattern=pattern,
         special_tokens=special_tokens,
@@ -139,36 +146,6 @@ def from_document(document: Any, where: str) -> TokenizerSpec:
         ties=record.get("ties"),
         merge_counts=record.get("merge_counts"),
     )
-
-
-def _vocab_with_special_tokens(
-    spec: TokenizerSpec, tokens: dict[int, bytes], *, whole_pretoken_lookup: bool
-) -> dict[str, int]:
-    """The model's vocabulary by spelling, in the order of the ids.
-
-    Special tokens are in it too: `tokenizers` gives an added token that is not in the model's vocabulary the next
-    free id, whatever id the file says.
-    """
-    vocab = {bytes_to_text(token): token_id for token_id, token in tokens.items()}
-    for text, token_id in spec.special_tokens.items():
-        if vocab.setdefault(text, token_id) != token_id:
-            raise TokenizerError(
-                f"special token {text!r} (id {token_id}) is spelled like the ordinary token with id {vocab[text]}, "
-                "and a tokenizer.json can hold only one of the two"
-            )
-        if whole_pretoken_lookup and _spells_other_bytes(text):
-            raise TokenizerError(
-                f"special token {text!r} is how a tokenizer.json spells the bytes {text_to_bytes(text)!r}, "
-                "which would become this token as a whole pre-token"
-            )
-    return dict(sorted(vocab.items(), key=lambda item: item[1]))
-
-
-def _spells_other_bytes(text: str) -> bool:
-    try:
-        return text_to_bytes(text) != text.encode()
-    except ValueError:
-        return False
 
 
 def _record(spec: TokenizerSpec) -> str:
@@ -186,7 +163,9 @@ def _record(spec: TokenizerSpec) -> str:
 def _merge_lines(merges: Sequence[tuple[bytes, bytes]]) -> Iterable[str]:
     """One JSON array a merge. Only two of the 256 characters need a backslash in JSON."""
     text = {
-        part: bytes_to_text(part).replace("\\", "\\\\").replace('"', '\\"') for merge in merges for part in merge
+        part: bytes_to_text(part).replace("\\", "\\\\").replace('"', '\\"')
+        for merge in merges
+        for part in merge
     }
     return [f'["{text[left]}", "{text[right]}"]' for left, right in merges]
 
@@ -248,8 +227,10 @@ def _read_record(record: Any, *, n_merges: int, where: str) -> dict[str, Any]:
 
 
 def _splits_like(pre_tokenizer: Any, pattern: str | None) -> bool:
-    """Whether `pre_tokenizer` is what bytemill writes for `pattern`: if not, someone has changed the file since."""
+    """Whether `pre_tokenizer` is what bytemill writes for `pattern`: if not, someone has changed the file
+    since."""
     try:
+        _core.check_pattern(pattern)
         return to_pre_tokenizer(pattern) == pre_tokenizer
-    except TokenizerError:
+    except ValueError:
         return False

@@ -1,10 +1,10 @@
 """Regular expressions between Rust's syntax and Oniguruma's, which Hugging Face's pre-tokenizers use.
 
-The two read most expressions alike and some differently: `$` is the end of the text or of a line, `x{1,3}+` is
-possessive or repeats the repetition, and `\\w`, POSIX classes and case folding take in other characters. An
-expression is taken apart and written again in the other syntax; what has no exact counterpart is refused by name.
-Both sides must know the same letters: Oniguruma's Unicode tables are those of 2020 (a character assigned later is no
-letter there), which no rewriting can change.
+The two read most expressions alike and some differently: `$` is the end of the text or of a line, `x{1,3}+`
+is possessive or repeats the repetition, and `\\w`, POSIX classes and case folding take in other characters.
+An expression is taken apart and written again in the other syntax; what has no exact counterpart is refused
+by name. Both sides must know the same letters: Oniguruma's Unicode tables are those of 2020 (a character
+assigned later is no letter there), which no rewriting can change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,24 @@ _PUNCTUATION = frozenset(r"\.+*?()|[]{}^$#&-~/'`!%,:;=@_ " + '"')
 _META = frozenset(r"\.+*?()|[]{}^$")
 _CLASS_META = frozenset(r"\[]^-&~")
 # POSIX names, which Oniguruma gives meanings of its own in \p{...}.
-_POSIX = frozenset("alnum alpha ascii blank cntrl digit graph lower print punct space upper word xdigit".split())
+_POSIX = frozenset(
+    [
+        "alnum",
+        "alpha",
+        "ascii",
+        "blank",
+        "cntrl",
+        "digit",
+        "graph",
+        "lower",
+        "print",
+        "punct",
+        "space",
+        "upper",
+        "word",
+        "xdigit",
+    ]
+)
 # Two characters that are equal to one under full case folding (ß, ﬁ, ﬆ), which only Oniguruma applies.
 _FOLDED_TOGETHER = frozenset({"ss", "st", "ff", "fi", "fl"})
 _MAX_DEPTH = 50
@@ -47,7 +64,8 @@ def to_oniguruma(expression: str) -> str:
 
 
 def from_oniguruma(expression: str) -> str:
-    """An expression with which Rust's engine finds what Oniguruma finds with `expression`. Raises ExpressionError.
+    """An expression with which Rust's engine finds what Oniguruma finds with `expression`. Raises
+    ExpressionError.
 
     >>> from_oniguruma(r"\\p{N}{1,3}+|\\s+$")
     '(?:\\\\p{N}{1,3})+|\\\\s+(?=\\\\n|\\\\z)'
@@ -56,7 +74,8 @@ def from_oniguruma(expression: str) -> str:
 
 
 class _Translation:
-    """One pass of recursive descent; each method gives the translated part and whether it can match nothing."""
+    """One pass of recursive descent; each method gives the translated part and whether it can match
+    nothing."""
 
     def __init__(self, expression: str, source: Syntax) -> None:
         self.expression = expression

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # cl100k in the words that Hugging Face's own conversions use, which also other readers of tokenizer.json know
-# (JavaScript's has neither possessive quantifiers nor \z). The alternative with (?![\s\S]), the end of the text,
-# sets it apart from Llama 3's pattern: white space at the end stays in one piece even if it holds a line break.
+# (JavaScript's has neither possessive quantifiers nor \z). The alternative with (?![\s\S]), the end of the
+# text, sets it apart from Llama 3's pattern: white space at the end stays in one piece even if it holds a
+# line break.
 CL100K_FOR_ONIGURUMA = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s+(?![\s\S])|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -40,7 +41,7 @@ def to_pre_tokenizer(pattern: str | None) -> dict[str, Any]:
         except ExpressionError as error:
             raise TokenizerError(
                 f"pattern {shown(pattern)} cannot be written for Hugging Face tokenizers exactly: {error}",
-                hint="Write that part in terms of \\p{...}, \\s, \\d and plain classes, which both engines read alike.",
+                hint="Use \\p{...}, \\s, \\d and plain classes, which both engines read alike.",
             ) from error
     split = {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
     return {"type": "Sequence", "pretokenizers": [split, _byte_level(use_regex=False)]}
@@ -62,13 +63,15 @@ def from_pre_tokenizer(value: Any, where: str) -> str | None:
     if byte_level.get("add_prefix_space", True):
         raise TokenizerFileError(
             f"{place}.add_prefix_space: is true",
-            hint="bytemill does not change the text: put the space in front of it yourself and set this to false.",
+            hint="bytemill does not change the text: put the space there yourself and set this to false.",
         )
     use_regex = byte_level.get("use_regex", True)
     if not splits:
         return _core.NAMED_PATTERNS["gpt2"] if use_regex else None
     if use_regex or len(splits) > 1:
-        raise TokenizerFileError(f"{where}: splits more than once ({_kinds(steps)}), which bytemill cannot do")
+        raise TokenizerFileError(
+            f"{where}: splits more than once ({_kinds(steps)}), which bytemill cannot do"
+        )
     return _split_pattern(*splits[0])
 
 
@@ -107,15 +110,16 @@ def _split_pattern(split: dict[str, Any], place: str) -> str:
         raise TokenizerFileError(f"{place}.pattern: is no {{'Regex': …}}")
     name, found = _recognised(expression, f"{place}.pattern.Regex")
     behaviour, invert = split.get("behavior"), split.get("invert", False)
-    # Isolated keeps matches and what lies between them, inverted or not. Removed and inverted throws away what lies
-    # between: nothing where the expression matches every character, which the named patterns do.
+    # Isolated keeps matches and what lies between them, inverted or not. Removed and inverted throws away
+    # what lies between: nothing where the expression matches every character, which the named patterns do.
     if behaviour == "Isolated" or (behaviour == "Removed" and invert is True and name is not None):
         return found
     raise TokenizerFileError(f"{place}: a Split of behaviour {shown(behaviour)} with invert {shown(invert)}")
 
 
 def _recognised(expression: str, place: str) -> tuple[str | None, str]:
-    """The name of the pattern that `expression` (in Oniguruma's syntax) is, if any, and the expression for Rust."""
+    """The name of the pattern that `expression` (in Oniguruma's syntax) is, if any, and the expression for
+    Rust."""
     if expression == CL100K_FOR_ONIGURUMA:
         return "cl100k", _core.NAMED_PATTERNS["cl100k"]
     try:

@@ -1,16 +1,18 @@
 """From ranks to merges and back: when a rank file and a list of merges are the same tokenizer.
 
-A rank file (tiktoken's) merges the neighbouring parts whose concatenation has the lowest rank, wherever it was cut;
-a list of merges names the two parts. Both walk the same way through a text. Take a moment at which two neighbours
-l, r with l + r = t are merged by ranks. Nothing has crossed the two ends of this stretch of text so far, so what
-happened inside it depends on nothing outside: each merge inside was the lowest of the whole text, hence of the
-stretch. The same merges in the same order happen when t stands alone. So t always arises from the two parts that
-t alone falls into before its last merge, and the list of these pairs in the order of the ranks is an equivalent list
-of merges. A token that does not arise from itself never arises; only the look-up of whole pre-tokens gives it.
+A rank file (tiktoken's) merges the neighbouring parts whose concatenation has the lowest rank, wherever it
+was cut; a list of merges names the two parts. Both walk the same way through a text. Take a moment at which
+two neighbours l, r with l + r = t are merged by ranks. Nothing has crossed the two ends of this stretch of
+text so far, so what happened inside it depends on nothing outside: each merge inside was the lowest of the
+whole text, hence of the stretch. The same merges in the same order happen when t stands alone. So t always
+arises from the two parts that t alone falls into before its last merge, and the list of these pairs in the
+order of the ranks is an equivalent list of merges. A token that does not arise from itself never arises; only
+the look-up of whole pre-tokens gives it.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,7 +23,8 @@ _NEVER = 2**32
 
 
 def last_two_parts(token: bytes, ranks: Mapping[bytes, int]) -> tuple[bytes, bytes] | None:
-    """The two parts whose merge makes `token` when it is merged alone by ranks; None where it never becomes one.
+    """The two parts whose merge makes `token` when it is merged alone by ranks; None where it never becomes
+    one.
 
     >>> ranks = {b"a": 0, b"b": 1, b"c": 2, b"bc": 3, b"abc": 4}
     >>> last_two_parts(b"abc", ranks)
@@ -68,7 +71,7 @@ def unreachable_token(merges: Sequence[tuple[bytes, bytes]], tokens: Sequence[by
     for token in tokens:
         parts = [token[i : i + 1] for i in range(len(token))]
         while len(parts) > 1:
-            candidates = [order.get(pair, never) for pair in zip(parts, parts[1:], strict=False)]
+            candidates = [order.get(pair, never) for pair in pairwise(parts)]
             index = min(candidates)
             if index == never:
                 return token

@@ -20,8 +20,8 @@ SINGLE_BYTES: frozenset[bytes] = frozenset(bytes([byte]) for byte in range(256))
 def ordinary_tokens(spec: TokenizerSpec) -> dict[int, bytes]:
     """Every token of `spec` that is not special, by id, in the order of the ids.
 
-    Raises TokenizerError where merges and ranks are both there or both missing, where two ids mean the same token,
-    and where a single byte has no token.
+    Raises TokenizerError where merges and ranks are both there or both missing, where two ids mean the same
+    token, and where a single byte has no token.
     """
     if (spec.merges is None) == (spec.ranks is None):
         raise TokenizerError("a tokenizer needs either merges or ranks, and not both")
@@ -38,6 +38,7 @@ def ordinary_tokens(spec: TokenizerSpec) -> dict[int, bytes]:
             if token in seen:
                 raise TokenizerError(f"ids {seen[token]} and {token_id} are the same token {token!r}")
             seen[token] = token_id
+    tokens = _with_ordinary_special_tokens(spec, tokens)
     missing = missing_bytes(tokens.values())
     if missing is not None:
         raise TokenizerError(f"the vocabulary lacks {missing}", hint="Byte-level BPE needs all 256 bytes.")
@@ -45,9 +46,26 @@ def ordinary_tokens(spec: TokenizerSpec) -> dict[int, bytes]:
     return tokens
 
 
+def _with_ordinary_special_tokens(spec: TokenizerSpec, tokens: dict[int, bytes]) -> dict[int, bytes]:
+    """`tokens` and those special tokens that are also a single byte or take part in a merge.
+
+    A tokenizer that has listed a token's text as special leaves it out of its vocabulary, but merges still
+    need it.
+    """
+    needed = {
+        part for left, right in spec.merges or () for part in (left, right, left + right)
+    } | SINGLE_BYTES
+    needed.difference_update(tokens.values())
+    also_ordinary = {
+        token_id: text.encode() for text, token_id in spec.special_tokens.items() if is_text(text)
+    }
+    more = {token_id: token for token_id, token in also_ordinary.items() if token in needed}
+    return dict(sorted((more | tokens).items())) if more else tokens
+
+
 def check_ids(ids: Collection[int]) -> None:
     """Raise TokenizerError where an id does not fit 32 bits."""
-    if ids and not (0 <= min(ids) and max(ids) <= MAX_ID):
+    if ids and not (min(ids) >= 0 and max(ids) <= MAX_ID):
         wrong = min(ids) if min(ids) < 0 else max(ids)
         raise TokenizerError(f"token id {wrong} is not between 0 and {MAX_ID}")
 
@@ -62,7 +80,9 @@ def check_special_tokens(spec: TokenizerSpec, tokens: dict[int, bytes]) -> None:
         if not is_text(text):
             raise TokenizerError(f"special token {text!r} holds a lone surrogate, which UTF-8 cannot express")
         if token_id in by_id:
-            raise TokenizerError(f"special tokens {by_id[token_id]!r} and {text!r} have the same id {token_id}")
+            raise TokenizerError(
+                f"special tokens {by_id[token_id]!r} and {text!r} have the same id {token_id}"
+            )
         by_id[token_id] = text
         if tokens.get(token_id, text.encode()) != text.encode():
             raise TokenizerError(
@@ -76,7 +96,9 @@ def check_merges(merges: list[tuple[bytes, bytes]], tokens: Collection[bytes]) -
     for index, (left, right) in enumerate(merges):
         for token in (left, right, left + right):
             if token not in known:
-                raise TokenizerError(f"merge {index} ({left!r}, {right!r}): {token!r} is not in the vocabulary")
+                raise TokenizerError(
+                    f"merge {index} ({left!r}, {right!r}): {token!r} is not in the vocabulary"
+                )
     if len(set(merges)) != len(merges):
         first_seen: dict[tuple[bytes, bytes], int] = {}
         for index, merge in enumerate(merges):

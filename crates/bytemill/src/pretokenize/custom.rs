@@ -27,7 +27,7 @@ impl CustomPattern {
         &self.expression
     }
 
-    /// As [`super::Pattern::split`]: the matches, and what lies between them. Empty matches count for nothing.
+    /// As [`super::Splits::fill`], from `at` on: the matches, and what lies between them. Empty matches count for nothing.
     pub fn split(&self, text: &str, at: usize, ends: &mut Vec<usize>) -> Result<usize> {
         let (mut done, mut search) = (at, at);
         while ends.len() < BLOCK && done < text.len() {

@@ -1,10 +1,12 @@
 //! Pre-tokenization: cutting a text into the pieces inside which merges happen.
 //!
 //! The pre-tokens of a text tile it: what a custom pattern leaves out between two matches is a pre-token too, so
-//! that no byte is ever lost. The four patterns of the field are matched by hand, from left to right and without
-//! backtracking; each matcher's file derives it from its expression.
+//! that no byte is ever lost. The four patterns of the field are matched by hand: by [`blocks`] of 64 bytes, and where
+//! those do not serve, character by character; each scalar matcher's file derives it from its expression.
 
+mod blocks;
 mod cl100k;
+pub mod classify;
 mod custom;
 mod cut;
 mod gpt2;
@@ -12,10 +14,11 @@ mod o200k;
 mod scan;
 
 use crate::error::Result;
+use blocks::{Blocks, Rules};
 use custom::CustomPattern;
 
-/// Most pre-tokens that one call of [`Pattern::split`] gives.
-pub const BLOCK: usize = 256;
+/// Most pre-tokens that one call of [`Splits::fill`] gives.
+pub const BLOCK: usize = blocks::MOST_ENDS;
 
 /// Name and expression of the patterns with a matcher of their own, the form tiktoken uses where it has one.
 pub const NAMED: [(&str, &str); 4] = [
@@ -103,40 +106,30 @@ impl Pattern {
         }
     }
 
-    /// Appends to `ends` where the next pre-tokens end, up to [`BLOCK`] of them, and gives the last of these ends.
-    ///
-    /// `at` is 0 or an end given earlier, and less than `text.len()`. The whole `text` decides: white space at its
-    /// end is matched as the end of a text.
-    ///
-    /// # Errors
-    /// [`crate::Error::Pattern`] where a custom pattern ran out of its backtracking allowance.
-    #[inline]
-    pub fn split(&self, text: &str, at: usize, ends: &mut Vec<usize>) -> Result<usize> {
-        let bytes = text.as_bytes();
-        Ok(match self {
-            Self::Whole => {
-                ends.push(text.len());
-                text.len()
-            }
-            Self::Gpt2 => fill(bytes, at, ends, gpt2::end),
-            Self::Cl100k => fill(bytes, at, ends, cl100k::end::<true>),
-            Self::Llama3 => fill(bytes, at, ends, cl100k::end::<false>),
-            Self::O200k => fill(bytes, at, ends, o200k::end),
-            Self::Custom(custom) => custom.split(text, at, ends)?,
-        })
+    /// The pre-tokens of `text`, to be asked for in blocks.
+    #[must_use]
+    pub fn splits<'t>(&'t self, text: &'t str) -> Splits<'t> {
+        let blocks = |rules| Way::Blocks(Blocks::new(text.as_bytes(), rules));
+        let way = match self {
+            Self::Whole => Way::Whole,
+            Self::Gpt2 => blocks(Rules::Gpt2),
+            Self::Cl100k => blocks(Rules::Cl100k),
+            Self::Llama3 => blocks(Rules::Llama3),
+            Self::O200k => blocks(Rules::O200k),
+            Self::Custom(custom) => Way::Custom(custom),
+        };
+        Splits { text, done: 0, way }
     }
 
     /// Calls `each` with every pre-token of `text` in order.
     ///
     /// # Errors
-    /// As [`Pattern::split`].
+    /// As [`Splits::fill`].
     pub fn for_each<'t>(&self, text: &'t str, mut each: impl FnMut(&'t str)) -> Result<()> {
         let mut ends = Vec::with_capacity(BLOCK);
-        let mut at = 0;
-        while at < text.len() {
-            ends.clear();
-            let mut start = at;
-            at = self.split(text, at, &mut ends)?;
+        let mut splits = self.splits(text);
+        let mut start = 0;
+        while splits.fill(&mut ends)? {
             for &end in &ends {
                 each(&text[start..end]);
                 start = end;
@@ -146,16 +139,44 @@ impl Pattern {
     }
 }
 
-#[inline]
-fn fill(text: &[u8], mut at: usize, ends: &mut Vec<usize>, end: impl Fn(&[u8], usize) -> usize) -> usize {
-    for _ in 0..BLOCK {
-        if at >= text.len() {
-            break;
+/// A text on its way to pre-tokens.
+pub struct Splits<'t> {
+    text: &'t str,
+    /// End of the last pre-token given.
+    done: usize,
+    way: Way<'t>,
+}
+
+enum Way<'t> {
+    Whole,
+    Blocks(Blocks<'t>),
+    Custom(&'t CustomPattern),
+}
+
+impl Splits<'_> {
+    /// Puts into `ends` where the next pre-tokens end, at most [`BLOCK`] of them; false where there are no more.
+    ///
+    /// True does not mean that there are any this time: a long pre-token may take several calls.
+    ///
+    /// # Errors
+    /// [`crate::Error::Pattern`] where a custom pattern ran out of its backtracking allowance.
+    #[inline]
+    pub fn fill(&mut self, ends: &mut Vec<usize>) -> Result<bool> {
+        ends.clear();
+        match &mut self.way {
+            Way::Blocks(blocks) => Ok(blocks.fill(ends)),
+            _ if self.done == self.text.len() => Ok(false),
+            Way::Whole => {
+                ends.push(self.text.len());
+                self.done = self.text.len();
+                Ok(true)
+            }
+            Way::Custom(custom) => {
+                self.done = custom.split(self.text, self.done, ends)?;
+                Ok(true)
+            }
         }
-        at = end(text, at);
-        ends.push(at);
     }
-    at
 }
 
 #[cfg(test)]

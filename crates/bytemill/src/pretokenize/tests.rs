@@ -2,16 +2,53 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::cell::RefCell;
+use std::collections::HashMap;
 
 /// The pre-tokens by the regex engine alone.
 fn by_regex<'t>(expression: &str, text: &'t str) -> Vec<&'t str> {
-    let pattern = Pattern::Custom(Box::new(CustomPattern::new(expression).unwrap()));
-    pretokens(&pattern, text)
+    thread_local! {
+        static COMPILED: RefCell<HashMap<String, Pattern>> = RefCell::default();
+    }
+    COMPILED.with_borrow_mut(|compiled| {
+        let pattern = compiled
+            .entry(expression.to_owned())
+            .or_insert_with(|| Pattern::Custom(Box::new(CustomPattern::new(expression).unwrap())));
+        pretokens(pattern, text)
+    })
 }
 
 fn pretokens<'t>(pattern: &Pattern, text: &'t str) -> Vec<&'t str> {
     let mut all = Vec::new();
     pattern.for_each(text, |pretoken| all.push(pretoken)).unwrap();
+    all
+}
+
+const RULES: [(&str, Rules); 4] =
+    [("gpt2", Rules::Gpt2), ("cl100k", Rules::Cl100k), ("llama3", Rules::Llama3), ("o200k", Rules::O200k)];
+
+/// The pre-tokens by a scalar matcher alone.
+fn by_scalar(rules: Rules, text: &str) -> Vec<&str> {
+    let (mut all, mut at) = (Vec::new(), 0);
+    while at < text.len() {
+        let end = rules.scalar_end(text.as_bytes(), at);
+        all.push(&text[at..end]);
+        at = end;
+    }
+    all
+}
+
+/// The pre-tokens by blocks, with one classifier.
+fn by_blocks(rules: Rules, text: &str, classify: classify::Classify) -> Vec<&str> {
+    let mut blocks = Blocks::with_classifier(text.as_bytes(), rules, classify);
+    let (mut all, mut ends, mut start) = (Vec::new(), Vec::new(), 0);
+    while blocks.fill(&mut ends) {
+        assert!(ends.len() <= BLOCK);
+        for end in ends.drain(..) {
+            all.push(&text[start..end]);
+            start = end;
+        }
+    }
     all
 }
 
@@ -28,8 +65,28 @@ fn text() -> impl Strategy<Value = String> {
     prop::collection::vec(character(), 0..40).prop_map(|characters| characters.into_iter().collect())
 }
 
+/// Texts of several blocks: runs of one character or of a few, so that runs cross the borders of blocks, in mixtures
+/// with and without characters that the blocks leave to the scalar matcher.
+fn long_text() -> impl Strategy<Value = String> {
+    let quick: Vec<char> = "aZesStTmMdDlLvVrReE' \t\r\n019.,-/!éКж一ü’。".chars().collect();
+    let ascii: Vec<char> = "aBsStlLe' \t\r\n01.!/".chars().collect();
+    let run = |characters: BoxedStrategy<char>| {
+        prop_oneof![
+            3 => (characters.clone(), 1usize..4),
+            1 => (characters, 1usize..90),
+        ]
+        .prop_map(|(character, n)| character.to_string().repeat(n))
+    };
+    prop_oneof![
+        prop::collection::vec(run(prop::sample::select(ascii).boxed()), 0..120),
+        prop::collection::vec(run(prop::sample::select(quick).boxed()), 0..120),
+        prop::collection::vec(run(character().boxed()), 0..120),
+    ]
+    .prop_map(|runs| runs.concat())
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4000))]
+    #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
     fn named_patterns_split_as_their_expressions_do(text in text()) {
@@ -37,6 +94,24 @@ proptest! {
             let pattern = Pattern::new(Some(expression)).unwrap();
             prop_assert!(!matches!(pattern, Pattern::Custom(_)), "{name}");
             prop_assert_eq!(pretokens(&pattern, &text), by_regex(expression, &text), "{}", name);
+        }
+    }
+
+    #[test]
+    fn blocks_split_as_the_scalar_matchers_do(text in long_text()) {
+        for (name, rules) in RULES {
+            let expected = by_scalar(rules, &text);
+            for (classifier, classify) in classify::available() {
+                prop_assert_eq!(by_blocks(rules, &text, classify), expected.clone(), "{} by {}", name, classifier);
+            }
+        }
+    }
+
+    #[test]
+    fn scalar_matchers_split_as_their_expressions_do(text in text()) {
+        for (name, rules) in RULES {
+            let (_, expression) = NAMED.iter().find(|(known, _)| *known == name).unwrap();
+            prop_assert_eq!(by_scalar(rules, &text), by_regex(expression, &text), "{}", name);
         }
     }
 

@@ -1,0 +1,49 @@
+//! Eight bytes at a time in a plain 64-bit register.
+
+use super::{Ascii, LANES};
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGH: u64 = 0x80 * ONES;
+
+/// High bit of each byte that is at least `least`; the high bits of `word` are clear, `least` is 1 to 128.
+#[inline]
+fn at_least(word: u64, least: u64) -> u64 {
+    // No byte overflows into the next: 127 + (128 - least) is below 256.
+    (word + (0x80 - least) * ONES) & HIGH
+}
+
+/// High bit of each byte in `first..=last`; the high bits of `word` are clear.
+#[inline]
+fn within(word: u64, first: u64, last: u64) -> u64 {
+    at_least(word, first) & !at_least(word, last + 1)
+}
+
+/// The high bits of the eight bytes, gathered in the lowest eight bits.
+#[inline]
+fn gather(flags: u64) -> u64 {
+    // The factor moves the bit of byte k to bit 56 + k; no two land on one place.
+    (flags >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
+}
+
+/// See [`super::Classify`].
+pub fn classify(bytes: &[u8; LANES]) -> Ascii {
+    let mut all = Ascii::default();
+    for (k, eight) in bytes.chunks_exact(8).enumerate() {
+        let word = u64::from_le_bytes(eight.try_into().unwrap_or_default());
+        let (high, low) = (word & HIGH, word & !HIGH);
+        let ascii = !high;
+        let put = |mask: &mut u64, flags: u64| *mask |= gather(flags) << (8 * k);
+        put(&mut all.letter, within(low | 0x20 * ONES, b'a'.into(), b'z'.into()) & ascii);
+        put(&mut all.upper, within(low, b'A'.into(), b'Z'.into()) & ascii);
+        put(&mut all.digit, within(low, b'0'.into(), b'9'.into()) & ascii);
+        put(&mut all.blank, within(low, b' '.into(), b' '.into()) & ascii);
+        put(&mut all.apostrophe, within(low, b'\''.into(), b'\''.into()) & ascii);
+        put(&mut all.slash, within(low, b'/'.into(), b'/'.into()) & ascii);
+        let newline = (within(low, 0x0A, 0x0A) | within(low, 0x0D, 0x0D)) & ascii;
+        put(&mut all.newline, newline);
+        put(&mut all.tab, within(low, 0x09, 0x0D) & ascii & !newline);
+        put(&mut all.high, high);
+        put(&mut all.continuation, high & !(word << 1));
+    }
+    all
+}

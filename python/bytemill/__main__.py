@@ -1,0 +1,8 @@
+"""`python -m bytemill` is the command line."""
+
+import sys
+
+from bytemill.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

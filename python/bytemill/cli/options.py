@@ -1,0 +1,65 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+from cyclopts import Group, Parameter
+from cyclopts.validators import Number
+
+OUTPUT = Group("Output", sort_key=1)
+
+Quiet: TypeAlias = Annotated[
+    bool,
+    Parameter(
+        name=["--quiet", "-q"],
+        group=OUTPUT,
+        show_default=False,
+        help="Say nothing but errors: no progress, no notes, no summary.",
+    ),
+]
+Json: TypeAlias = Annotated[
+    bool,
+    Parameter(name="--json", group=OUTPUT, show_default=False, help="Print the result as JSON, for scripts."),
+]
+Overwrite: TypeAlias = Annotated[
+    bool, Parameter(name="--overwrite", show_default=False, help="Replace what is there already.")
+]
+
+TokenizerFile: TypeAlias = Annotated[
+    Path,
+    Parameter(
+        name="TOKENIZER",
+        help="A tokenizer.json, a .tiktoken file, or a folder with a tokenizer.json or with GPT-2's two files.",
+    ),
+]
+Inputs: TypeAlias = Annotated[
+    str,
+    Parameter(
+        name="INPUTS",
+        required=True,
+        help="Text files, globs in quotes ('data/**/*.txt'), or - for standard input.",
+    ),
+]
+Text: TypeAlias = Annotated[
+    str | None,
+    Parameter(name="TEXT", help="The text. Put -- before one that begins with a hyphen."),
+]
+TextFile: TypeAlias = Annotated[
+    str | None, Parameter(name=["--file", "-f"], help="Take the text from this file; - is standard input.")
+]
+Threads: TypeAlias = Annotated[
+    int | None,
+    Parameter(
+        validator=Number(gte=1), help="Threads to use. By default as many as the machine runs at once."
+    ),
+]
+Errors: TypeAlias = Annotated[
+    Literal["strict", "replace"],
+    Parameter(help="What to do about bytes that are not UTF-8: fail, or read them as U+FFFD."),
+]
+AllowedSpecial: TypeAlias = Annotated[
+    Literal["all", "none", "none_raise"],
+    Parameter(
+        help="Special tokens in the text: recognise all of them, take them as plain text, or fail.",
+    ),
+]

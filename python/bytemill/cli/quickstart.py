@@ -1,0 +1,5 @@
+"""`bytemill quickstart`."""
+
+
+def quickstart():
+    """Run."""

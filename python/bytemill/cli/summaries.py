@@ -1,0 +1,119 @@
+"""What training and encoding have done, as people and scripts read it."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+from bytemill.cli import output
+from bytemill.facts import training_to_dict
+from bytemill.inspection import visible
+from bytemill.shards import Manifest
+from bytemill.tokenizer import Tokenizer
+from bytemill.training import TrainingReport
+from bytemill.units import format_bytes, format_count, format_rate, format_ratio, format_seconds, plural
+
+_N_LONGEST = 10
+_PHASES = {"read": "read (beside counting)", "count": "count", "merge": "merge", "build": "build"}
+
+
+def write_training(tokenizer: Tokenizer, file: Path, *, as_json: bool, quiet: bool) -> None:
+    """What training took and what came of it."""
+    report = tokenizer.training_report
+    if report is None:
+        raise ValueError("the tokenizer was not trained in this process")
+    if as_json:
+        output.write_json(
+            {
+                "output": str(file),
+                "n_vocab": tokenizer.n_vocab,
+                "fingerprint": tokenizer.fingerprint,
+                **training_to_dict(report),
+            }
+        )
+    elif not quiet:
+        output.write_line(f"{output.styled(str(file), '1')}: {_vocabulary(tokenizer)}")
+        output.write_line()
+        output.write_facts(_corpus_facts(report))
+        output.write_line()
+        output.write_table(
+            ("phase", "time", "peak memory"),
+            [
+                (_PHASES[phase.name], format_seconds(phase.seconds), format_bytes(phase.peak_memory_bytes))
+                for phase in report.phases
+            ],
+            right=(1, 2),
+        )
+        output.write_line()
+        longest = " ".join(f"'{visible(token)}'" for token in report.longest_tokens[:_N_LONGEST])
+        output.write_line(f"  longest tokens: {longest or 'none'}")
+        output.write_line(f'\nSee it: bytemill tokenizer inspect {file} "Some text"')
+
+
+def write_manifest(manifest: Manifest, folder: Path) -> None:
+    """What a folder of shards holds."""
+    output.write_line(f"{output.styled(str(folder), '1')}: {plural(manifest.n_tokens, 'token')}")
+    output.write_line()
+    output.write_facts(_shard_facts(manifest))
+    output.write_line()
+    output.write_table(
+        ("shard", "tokens", "size"),
+        [
+            (shard.file, format_count(shard.n_tokens), format_bytes(shard.n_bytes))
+            for shard in manifest.shards
+        ],
+        right=(1, 2),
+    )
+
+
+def manifest_to_json(manifest: Manifest, folder: Path, problems: list[str] | None = None) -> None:
+    """A manifest as JSON, with the problems where somebody has looked for them."""
+    found = {} if problems is None else {"problems": problems}
+    output.write_json({"folder": str(folder), **dataclasses.asdict(manifest), **found})
+
+
+def _vocabulary(tokenizer: Tokenizer) -> str:
+    n_special = len(tokenizer.special_tokens)
+    n_merges = tokenizer.n_vocab - 256 - n_special
+    parts = ["256 bytes", plural(n_merges, "merge")] + (
+        [plural(n_special, "special token")] if n_special else []
+    )
+    return f"{plural(tokenizer.n_vocab, 'token')} ({', '.join(parts)})"
+
+
+def _corpus_facts(report: TrainingReport) -> list[tuple[str, str]]:
+    seconds = report.seconds
+    facts = [
+        ("text", format_bytes(report.n_bytes)),
+        ("pre-tokens", f"{report.n_pretokens:,}, {report.n_unique_pretokens:,} of them different"),
+        ("special tokens", f"{report.n_special_tokens:,} in the text"),
+    ]
+    if report.n_replaced:
+        facts.append(("not UTF-8", f"{plural(report.n_replaced, 'sequence')} read as U+FFFD"))
+    facts.append(
+        ("time", f"{format_seconds(seconds)} ({format_rate(report.n_bytes, seconds, 'bytes')} in all)")
+    )
+    return facts
+
+
+def _shard_facts(manifest: Manifest) -> list[tuple[str, str]]:
+    settings = manifest.settings
+    facts = [
+        ("text", f"{format_bytes(manifest.n_bytes)} from {plural(len(manifest.sources), 'source')}"),
+        ("documents", format_count(manifest.n_documents)),
+        (
+            "bytes per token",
+            format_ratio(manifest.n_bytes / manifest.n_tokens) if manifest.n_tokens else "none",
+        ),
+        ("dtype", manifest.dtype),
+        ("tokenizer", f"{manifest.fingerprint[:12]}…, {plural(manifest.n_vocab, 'token')}"),
+        ("separator", _separator(settings.document_separator, append=settings.append_separator)),
+    ]
+    if manifest.n_replaced:
+        facts.append(("not UTF-8", f"{plural(manifest.n_replaced, 'sequence')} read as U+FFFD"))
+    return facts
+
+
+def _separator(separator: str | None, *, append: bool) -> str:
+    if separator is None:
+        return "none: every source is a document"
+    return json.dumps(separator) + (", appended to every source" if append else "")

@@ -1,0 +1,230 @@
+"""`bytemill tokenizer`: train, encode, decode, show, inspect."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+from cyclopts.validators import Number
+
+from bytemill.cli import options, output
+from bytemill.cli.failures import on_interrupt
+from bytemill._core import check_pattern, named_pattern
+from bytemill.tokenizer import Tokenizer
+
+app = App(name="tokenizer", help="Train tokenizers and use them.")
+
+
+@app.command(
+    help_epilogue="""Examples:
+  bytemill tokenizer train corpus.txt --vocab-size 8192
+  bytemill tokenizer train 'data/**/*.txt' --vocab-size 32000 --pattern cl100k --output web.json
+  zstd -dc corpus.zst | bytemill tokenizer train - --vocab-size 50257
+  bytemill tokenizer train chat.txt --vocab-size 8192 --special-token '<|user|>' --special-token '<|bot|>'"""
+)
+def train(
+    *inputs: options.Inputs,
+    vocab_size: Annotated[
+        int,
+        Parameter(
+            name=["--vocab-size", "-n"], help="Tokens in all: 256 bytes, the merges, the special tokens."
+        ),
+    ],
+    special_tokens: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--special-token",
+            negative="--no-special-tokens",
+            show_default=" ".join,
+            help="A token that ends documents or marks something and is never split; give it once for each.",
+        ),
+    ] = ("<|endoftext|>",),
+    pattern: Annotated[
+        str,
+        Parameter(
+            help="What cuts text into pre-tokens: gpt2, cl100k, o200k, llama3, a regular expression, or none."
+        ),
+    ] = "gpt2",
+    ties: Annotated[
+        Literal["bytes", "huggingface"],
+        Parameter(
+            help="Which of equally frequent pairs is merged first: the greatest by bytes, or Hugging Face's."
+        ),
+    ] = "bytes",
+    min_frequency: Annotated[
+        int, Parameter(validator=Number(gte=1), help="Pairs that occur less often are not merged.")
+    ] = 1,
+    special_ids: Annotated[
+        Literal["last", "first"], Parameter(help="Special tokens get the last ids, or those from 0 on.")
+    ] = "last",
+    errors: options.Errors = "strict",
+    threads: options.Threads = None,
+    output_file: Annotated[
+        Path, Parameter(name=["--output", "-o"], help="The file to write, which must not exist yet.")
+    ] = Path("tokenizer.json"),
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Train a tokenizer and write it as a tokenizer.json, which Hugging Face tokenizers opens too.
+
+    Every input is a document of its own; special tokens in a text separate documents.
+    """
+    from bytemill.cli.progress import ProgressDisplay, training_progress
+    from bytemill.cli.summaries import write_training
+    from bytemill.output_file import check_output_file
+    from bytemill.training import train
+
+    check_output_file(output_file, overwrite=overwrite)
+    expression = None if pattern == "none" else pattern
+    check_pattern(expression)
+    if expression is not None and named_pattern(expression) is None:
+        output.note("this pattern runs on a regex engine, which is slower than the named ones", quiet=quiet)
+    with (
+        on_interrupt("nothing is written: run the same command again to start afresh"),
+        ProgressDisplay(quiet=quiet) as display,
+    ):
+        tokenizer = train(
+            list(inputs),
+            vocab_size,
+            special_tokens,
+            pattern=expression,
+            ties=ties,
+            min_frequency=min_frequency,
+            special_ids=special_ids,
+            errors=errors,
+            num_threads=threads,
+            progress=None if quiet else training_progress(display),
+        )
+    tokenizer.save(output_file)
+    write_training(tokenizer, output_file, as_json=as_json, quiet=quiet)
+
+
+@app.command(
+    help_epilogue="""Examples:
+  bytemill tokenizer encode tokenizer.json "Hello, world"
+  bytemill tokenizer encode tokenizer.json --file corpus.txt > ids.txt
+  cat corpus.txt | bytemill tokenizer encode tokenizer.json --count"""
+)
+def encode(
+    tokenizer_file: options.TokenizerFile,
+    text: options.Text = None,
+    /,
+    *,
+    file: options.TextFile = None,
+    allowed_special: options.AllowedSpecial = "all",
+    count: Annotated[
+        bool,
+        Parameter(name="--count", show_default=False, help="Print how many ids there are, and not the ids."),
+    ] = False,
+    errors: options.Errors = "strict",
+    threads: options.Threads = None,
+    as_json: options.Json = False,
+) -> None:
+    """Print the ids of a text: the one given, a file's, or standard input's. Memory does not grow with it.
+
+    Ids stand on one line with blanks between them; with --json they are a list.
+    """
+    from bytemill.cli.texts import text_input
+    from bytemill.id_streams import encode_text, ids_as_text
+
+    tokenizer = Tokenizer.load(tokenizer_file)
+    arrays = encode_text(
+        tokenizer,
+        text_input(text, file),
+        allowed_special=allowed_special,
+        errors=errors,
+        num_threads=threads,
+    )
+    if count:
+        n_tokens = sum(len(ids) for ids in arrays)
+        output.write_json({"n_tokens": n_tokens}) if as_json else output.write_line(str(n_tokens))
+        return
+    for piece in ids_as_text(arrays, as_json=as_json):
+        output.write(piece)
+
+
+@app.command(
+    help_epilogue="""Examples:
+  bytemill tokenizer decode tokenizer.json 15496 11 995
+  bytemill tokenizer encode tokenizer.json "Hello" | bytemill tokenizer decode tokenizer.json"""
+)
+def decode(tokenizer_file: options.TokenizerFile, /, *ids: Annotated[str, Parameter(name="IDS")]) -> None:
+    """Write the bytes of ids, exactly as they are: of those given, or of those on standard input.
+
+    Blanks, commas and brackets may stand between ids.
+    """
+    from bytemill.cli.texts import id_blocks
+    from bytemill.id_streams import decode_stream, read_ids
+
+    tokenizer = Tokenizer.load(tokenizer_file)
+    blocks, name = id_blocks(ids)
+    for data in decode_stream(tokenizer, read_ids(blocks, name)):
+        output.write_bytes(data)
+
+
+@app.command(
+    help_epilogue="""Examples:
+  bytemill tokenizer show tokenizer.json
+  bytemill tokenizer show tokenizer.json --token 262 --token 300
+  bytemill tokenizer show tokenizer.json --tokens --json"""
+)
+def show(
+    tokenizer_file: options.TokenizerFile,
+    /,
+    *,
+    token: Annotated[
+        tuple[int, ...], Parameter(name="--token", show_default=False, help="Show the token with this id.")
+    ] = (),
+    tokens: Annotated[
+        bool, Parameter(name="--tokens", show_default=False, help="List all tokens, one a line.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Show what a tokenizer is: its sizes, settings and longest tokens; or single tokens of it."""
+    from bytemill.cli import views
+    from bytemill.facts import describe, token_infos
+
+    tokenizer = Tokenizer.load(tokenizer_file)
+    if token:
+        views.write_tokens(tokenizer, token_infos(tokenizer, token), as_json=as_json)
+    elif tokens:
+        views.write_token_list(token_infos(tokenizer), as_json=as_json)
+    else:
+        views.write_tokenizer(describe(tokenizer), tokenizer_file, as_json=as_json)
+
+
+@app.command(
+    help_epilogue="""Examples:
+  bytemill tokenizer inspect tokenizer.json "It's naïve, isn't it?"
+  bytemill tokenizer inspect tokenizer.json --file chapter.txt --ids
+  bytemill tokenizer inspect tokenizer.json "unbelievable" --explain"""
+)
+def inspect(
+    tokenizer_file: options.TokenizerFile,
+    text: options.Text = None,
+    /,
+    *,
+    file: options.TextFile = None,
+    ids: Annotated[
+        bool, Parameter(name="--ids", show_default=False, help="Show the ids below the tokens.")
+    ] = False,
+    explain: Annotated[
+        bool,
+        Parameter(name="--explain", show_default=False, help="Show the merges of each pre-token in order."),
+    ] = False,
+    allowed_special: options.AllowedSpecial = "all",
+    as_json: options.Json = False,
+) -> None:
+    """Show how a text splits into tokens: in colours on a terminal, else with │ between the tokens.
+
+    Control characters are made visible, and a token that is part of a character is shown as its bytes: ⟨e2 80⟩.
+    """
+    from bytemill.cli import views
+    from bytemill.cli.texts import text_input
+    from bytemill.inspection import inspect
+
+    tokenizer = Tokenizer.load(tokenizer_file)
+    content = text_input(text, file).read()
+    inspection = inspect(tokenizer, content, allowed_special=allowed_special)
+    explanations = tokenizer.explain(content, allowed_special=allowed_special) if explain else None
+    views.write_inspection(inspection, explanations, ids=ids, as_json=as_json)

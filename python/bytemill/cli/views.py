@@ -1,0 +1,135 @@
+"""Tokenizers, tokens and inspected texts, as people and scripts read them."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from bytemill.cli import output
+from bytemill.explanation import Explanation, TokenInfo
+from bytemill.facts import TokenizerFacts, size_buckets, token_info_to_dict
+from bytemill.inspection import Inspection, explanation_to_dict, visible
+from bytemill.inspection_text import explanation_lines, running_text, totals, with_ids
+from bytemill.tokenizer import Tokenizer
+from bytemill.units import format_count, plural
+
+_BAR_CELLS = 32
+_TIES = {"bytes": "greatest pair of byte strings", "huggingface": "as Hugging Face's trainer"}
+
+
+def write_tokenizer(facts: TokenizerFacts, file: Path, *, as_json: bool) -> None:
+    """A tokenizer at a glance."""
+    if as_json:
+        output.write_json({"file": str(file), **facts.to_dict()})
+        return
+    output.write_line(f"{output.styled(str(file), '1')}: {plural(facts.n_tokens, 'token')}")
+    output.write_line()
+    output.write_facts(_facts(facts))
+    output.write_line()
+    _write_sizes(facts)
+    output.write_line()
+    output.write_table(
+        ("id", "bytes", "longest tokens"),
+        [(str(token_id), str(len(token)), f"'{visible(token)}'") for token_id, token in facts.longest_tokens],
+        right=(0, 1),
+    )
+
+
+def write_token_list(infos: Iterable[TokenInfo], *, as_json: bool) -> None:
+    """One token a line."""
+    if not as_json:
+        output.write_line(f"{'id':>7}  {'rank':>7}  {'count':>12}  token")
+    for info in infos:
+        if as_json:
+            output.write_json(token_info_to_dict(info), indent=None)
+            continue
+        rank = "special" if info.special else "" if info.rank is None else str(info.rank)
+        count = "" if info.count is None else format_count(info.count)
+        output.write_line(f"{info.id:>7}  {rank:>7}  {count:>12}  '{visible(info.bytes)}'")
+
+
+def write_tokens(tokenizer: Tokenizer, infos: Iterable[TokenInfo], *, as_json: bool) -> None:
+    """Single tokens, and what each is merged from."""
+    for place, info in enumerate(infos):
+        if as_json:
+            output.write_json(token_info_to_dict(info), indent=None)
+            continue
+        if place:
+            output.write_line()
+        output.write_line(output.styled(f"{info.id}  '{visible(info.bytes)}'", "1"))
+        output.write_facts(_token_facts(info))
+        if info.parts:
+            output.write_line("  merged from")
+            _write_parts(tokenizer, info, depth=2)
+
+
+def write_inspection(
+    inspection: Inspection, explanations: list[Explanation] | None, *, ids: bool, as_json: bool
+) -> None:
+    """A text with its tokens set apart, and the sums below it."""
+    if as_json:
+        explained = (
+            {} if explanations is None else {"explanations": [explanation_to_dict(e) for e in explanations]}
+        )
+        output.write_json({**inspection.to_dict(), **explained})
+        return
+    colour = output.colour_allowed(sys.stdout)
+    if explanations is not None:
+        for line in explanation_lines(explanations):
+            output.write_line(line)
+    elif ids:
+        for line in with_ids(inspection.pieces, colour=colour, width=output.width()):
+            output.write_line(line)
+    else:
+        for stretch in running_text(inspection.pieces, colour=colour):
+            output.write(stretch)
+        if not inspection.pieces[-1].bytes.endswith(b"\n"):
+            output.write_line()
+    output.write_line()
+    output.write_line(output.styled(totals(inspection), "2"))
+
+
+def _facts(facts: TokenizerFacts) -> list[tuple[str, str]]:
+    special = ", ".join(f"{visible(token.encode())} = {i}" for token, i in facts.special_tokens.items())
+    gaps = "" if facts.n_vocab == facts.n_tokens else f" (ids go up to {facts.n_vocab - 1})"
+    pattern = "none" if facts.pattern is None else facts.pattern_name or visible(facts.pattern.encode())
+    return [
+        ("tokens", format_count(facts.n_tokens) + gaps),
+        ("merges", format_count(facts.n_merges)),
+        ("special tokens", special or "none"),
+        ("pattern", pattern),
+        ("ties", _TIES.get(facts.ties or "", "not recorded")),
+        ("counts", "of each merge in training" if facts.has_counts else "not recorded"),
+        ("array type", facts.dtype),
+        ("fingerprint", facts.fingerprint),
+    ]
+
+
+def _write_sizes(facts: TokenizerFacts) -> None:
+    buckets = size_buckets(facts.token_sizes)
+    most = max(n for _, n in buckets)
+    rows: list[tuple[str, str, str]] = []
+    for size, n in buckets:
+        cells = n / most * _BAR_CELLS
+        bar = "█" * int(cells) + ("▌" if cells % 1 >= 0.5 or (n and cells < 0.5) else "")
+        rows.append((size, format_count(n), bar))
+    output.write_table(("bytes", "tokens", ""), rows, right=(0, 1))
+
+
+def _token_facts(info: TokenInfo) -> list[tuple[str, str]]:
+    facts = [("bytes", f"{info.bytes.hex(' ')} ({plural(len(info.bytes), 'byte')})")]
+    if info.special:
+        facts.append(("kind", "special token"))
+    elif info.rank is None:
+        facts.append(("kind", "no merge makes it" if len(info.bytes) > 1 else "single byte"))
+    else:
+        facts.append(("rank", f"{info.rank:,} (merges before it)"))
+    if info.count is not None:
+        facts.append(("count", f"{plural(info.count, 'time')} in the training corpus when it was merged"))
+    return facts
+
+
+def _write_parts(tokenizer: Tokenizer, info: TokenInfo, depth: int) -> None:
+    for part in info.parts or ():
+        made_of = tokenizer.token(part)
+        output.write_line(f"{'  ' * depth}{part}  '{visible(made_of.bytes)}'")
+        _write_parts(tokenizer, made_of, depth + 1)

@@ -1,0 +1,112 @@
+"""Opens a tokenizer file of any known format, recognised by its content."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bytemill.errors import TokenizerFileError
+from bytemill.formats import gpt2, huggingface, tiktoken
+from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE
+from bytemill.formats.files import decode_utf8, is_object, parse_json, read_bytes
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+    from types import EllipsisType
+
+    from bytemill.formats.spec import TokenizerSpec
+
+_UNDERSTOOD = (
+    "bytemill reads a tokenizer.json, a .tiktoken rank file, and a folder with a tokenizer.json or with "
+    "vocab.json and merges.txt."
+)
+_PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    pattern: str | EllipsisType | None = ...,
+    special_tokens: Mapping[str, int] | None = None,
+) -> TokenizerSpec:
+    """The tokenizer at `path`: a tokenizer.json, a rank file, or a folder that holds one.
+
+    `pattern` and `special_tokens` are for rank files, which hold neither; left out, they are those of the
+    published file with the same content. Raises TokenizerFileError where there is none, of no known format,
+    or damaged.
+    """
+    place = Path(path)
+    try:
+        is_folder = place.is_dir()
+    except (OSError, ValueError) as error:
+        raise TokenizerFileError(f"{place}: cannot be read: {error}") from error
+    if not is_folder:
+        return _load_file(place, pattern, special_tokens)
+    if (place / "tokenizer.json").is_file():
+        return _load_file(place / "tokenizer.json", pattern, special_tokens)
+    for vocab_name, merges_name in _PAIRS:
+        vocab, merges = place / vocab_name, place / merges_name
+        if vocab.is_file() and merges.is_file():
+            _refuse_arguments(pattern, special_tokens, str(place))
+            return gpt2.read(vocab, merges)
+        if vocab.is_file() or merges.is_file():
+            there, missing = (vocab_name, merges_name) if vocab.is_file() else (merges_name, vocab_name)
+            raise TokenizerFileError(
+                f"{place}: holds {there} but not {missing}", hint="Put both into the folder."
+            )
+    raise TokenizerFileError(f"{place}: no tokenizer in this folder", hint=_UNDERSTOOD)
+
+
+def _load_file(
+    path: Path, pattern: str | EllipsisType | None, special_tokens: Mapping[str, int] | None
+) -> TokenizerSpec:
+    where = str(path)
+    data = read_bytes(path)
+    if tiktoken.looks_like_ranks(data):
+        return tiktoken.from_bytes(data, where, pattern, special_tokens)
+    text = decode_utf8(data, where)
+    if text.lstrip().startswith("{"):
+        document = parse_json(text, where)
+        if _is_vocabulary(document):
+            raise TokenizerFileError(
+                f"{where}: a vocabulary without its merges",
+                hint="Give the folder that holds both vocab.json and merges.txt, or use from_files.",
+            )
+        if is_object(document) and "model" in document:
+            _refuse_arguments(pattern, special_tokens, where)
+            return huggingface.from_document(document, where)
+    elif _is_merges(text):
+        raise TokenizerFileError(
+            f"{where}: merges without their vocabulary",
+            hint="Give the folder that holds both vocab.json and merges.txt, or use from_files.",
+        )
+    raise TokenizerFileError(f"{where}: of no known format", hint=_UNDERSTOOD)
+
+
+def _refuse_arguments(
+    pattern: str | EllipsisType | None, special_tokens: Mapping[str, int] | None, where: str
+) -> None:
+    if pattern is not ... or special_tokens is not None:
+        raise TokenizerFileError(
+            f"{where}: names its pattern and special tokens; only for a rank file can they be given"
+        )
+
+
+def _is_vocabulary(document: Any) -> bool:
+    return (
+        is_object(document)
+        and bool(document)
+        and all(type(token_id) is int for token_id in document.values())
+    )
+
+
+def _is_merges(text: str) -> bool:
+    """Whether the first line is the header of merges.txt or two spelled tokens of which one is a single
+    byte."""
+    first = next((line for line in text[:4096].split("\n") if line.strip()), "").removesuffix("\r")
+    if re.fullmatch(r"#version: [0-9.]+", first):
+        return True
+    parts = first.split(" ")
+    return len(parts) == 2 and all(part in CHARACTER_TO_BYTE for part in parts)

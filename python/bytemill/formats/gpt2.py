@@ -1,0 +1,140 @@
+"""GPT-2's pair of files: `vocab.json` (token -> id) and `merges.txt` (one merge a line, most frequent first).
+
+Neither names a pattern: both mean GPT-2's. Neither says which tokens are special. A token that is neither a
+single byte nor the product of a merge can only be one; it is taken for special where it is named by the
+caller or looks it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+from bytemill import _core
+from bytemill.errors import TokenizerError, TokenizerFileError
+from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE, bytes_to_text
+from bytemill.formats.files import decode_utf8, parse_json, read_bytes, shown
+from bytemill.formats.ranks import merges_of_ranks, unreachable_token
+from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.spelling import checked_vocab, spelled_vocab, tokens_and_merges
+from bytemill.formats.vocabulary import MAX_ID, check_merges, check_special_tokens, is_text, ordinary_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_HEADER = "#version"
+
+
+def read(
+    vocab_path: str | os.PathLike[str],
+    merges_path: str | os.PathLike[str],
+    special_tokens: Iterable[str] | None = None,
+) -> TokenizerSpec:
+    """The tokenizer in a vocabulary file and a merges file.
+
+    `special_tokens` that the vocabulary holds keep their ids; others get the next ids after the highest one.
+    A token that no merge makes is special without being named if it is written `<like this>` or `[like this]`
+    or has a character that stands for no byte. Raises TokenizerFileError, naming the token or the line, where
+    a file is damaged or the two do not belong together.
+    """
+    where, merges_where = os.fspath(vocab_path), os.fspath(merges_path)
+    vocab = checked_vocab(parse_json(decode_utf8(read_bytes(vocab_path), where), where), where)
+    pairs, line_numbers = _read_pairs(decode_utf8(read_bytes(merges_path), merges_where), merges_where)
+    special = _special_tokens(vocab, pairs, special_tokens or (), where)
+    tokens, merges = tokens_and_merges(
+        vocab,
+        pairs,
+        special,
+        vocab_place=where,
+        merge_place=lambda index: f"{merges_where}:{line_numbers[index]}",
+    )
+    return TokenizerSpec(
+        pattern=_core.NAMED_PATTERNS["gpt2"], special_tokens=special, vocab=tokens, merges=merges
+    )
+
+
+def write(spec: TokenizerSpec) -> tuple[str, str]:
+    """The texts of vocab.json and merges.txt for `spec`.
+
+    Raises TokenizerError where the two files could not say what `spec` says: another pattern than GPT-2's, or
+    tokens that no merge makes. A special token that does not look like one (see `read`) must be named again
+    on reading.
+    """
+    if spec.pattern is None or _core.named_pattern(spec.pattern) != "gpt2":
+        raise TokenizerError(
+            f"vocab.json and merges.txt mean GPT-2's pattern, and this tokenizer's is {shown(spec.pattern)}",
+            hint="Write a tokenizer.json: it names the pattern.",
+        )
+    tokens = ordinary_tokens(spec)
+    check_special_tokens(spec, tokens)
+    merges = spec.merges if spec.merges is not None else merges_of_ranks(spec.ranks or {})
+    check_merges(merges, tokens.values())
+    products = {left + right for left, right in merges}
+    orphan = next((token for token in tokens.values() if len(token) > 1 and token not in products), None)
+    if orphan is None and (spec.whole_pretoken_lookup or spec.ranks is not None):
+        orphan = unreachable_token(merges, list(tokens.values()))
+    if orphan is not None:
+        raise TokenizerError(
+            f"no sequence of merges makes token {orphan!r}, and these two files have no other way to it",
+            hint="Write a tokenizer.json.",
+        )
+    vocab = spelled_vocab(spec, tokens, whole_pretoken_lookup=False)
+    text = {part: bytes_to_text(part) for merge in merges for part in merge}
+    lines = [f"{_HEADER}: 0.2", *(f"{text[left]} {text[right]}" for left, right in merges)]
+    vocab_json = "{\n" + json.dumps(vocab, ensure_ascii=False, separators=(",\n", ": "))[1:-1] + "\n}\n"
+    return vocab_json, "\n".join(lines) + "\n"
+
+
+def _read_pairs(text: str, where: str) -> tuple[list[tuple[str, str]], list[int]]:
+    """The merges by spelling, and the line number of each. Blank lines and the header are passed over."""
+    pairs: list[tuple[str, str]] = []
+    line_numbers: list[int] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        match line.removesuffix("\r").split(" "):
+            case [left, right] if left and right and (number > 1 or not left.startswith(_HEADER)):
+                pairs.append((left, right))
+                line_numbers.append(number)
+            case [""]:
+                pass
+            case _ if number == 1 and line.startswith(_HEADER):
+                pass
+            case _:
+                raise TokenizerFileError(
+                    f"{where}:{number}: {shown(line)} is not two tokens with a space between them"
+                )
+    return pairs, line_numbers
+
+
+def _special_tokens(
+    vocab: Mapping[str, int], pairs: Iterable[tuple[str, str]], named: Iterable[str], where: str
+) -> dict[str, int]:
+    """The special tokens by text: those named, and those that look it."""
+    special: dict[str, int] = {}
+    next_id = max(vocab.values()) + 1
+    for text in dict.fromkeys(named):
+        if not text or not is_text(text):
+            raise TokenizerError(f"special token {text!r} is not a text")
+        special[text] = vocab.get(text, next_id)
+        next_id += special[text] == next_id
+    if next_id > MAX_ID + 1:
+        raise TokenizerFileError(f"{where}: no ids are left for the special tokens")
+    made = {left + right for left, right in pairs}
+    for text, token_id in vocab.items():
+        if text in made or text in CHARACTER_TO_BYTE or text in special:
+            continue
+        if not _looks_special(text):
+            raise TokenizerFileError(
+                f"{where}: token {shown(text)} (id {token_id}) is neither a single byte nor made by a merge",
+                hint="Name it among the special tokens if it is one; if not, the merges are cut short or "
+                "those of another vocabulary.",
+            )
+        special[text] = token_id
+    return special
+
+
+def _looks_special(text: str) -> bool:
+    if not is_text(text):
+        return False
+    bracketed = len(text) > 2 and (text[0], text[-1]) in {("<", ">"), ("[", "]")}
+    return bracketed or not CHARACTER_TO_BYTE.keys() >= set(text)

@@ -1,0 +1,228 @@
+"""tiktoken's rank files: a token in base64 and its rank on each line; the rank is id and priority at once.
+
+The file has neither pattern nor special tokens. For OpenAI's published files both are known; for any other
+the caller gives them.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bytemill import _core
+from bytemill.errors import TokenizerError, TokenizerFileError
+from bytemill.formats.files import read_bytes, shown
+from bytemill.formats.ranks import merges_of_ranks
+from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.vocabulary import MAX_ID, missing_bytes, ordinary_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import EllipsisType
+
+
+@dataclass(frozen=True)
+class KnownFile:
+    """What a published rank file does not say itself."""
+
+    name: str
+    n_ranks: int
+    sha256: str
+    pattern: str
+    """Name of the pattern."""
+    special_tokens: dict[str, int]
+
+
+KNOWN_FILES = (
+    KnownFile(
+        "r50k_base",
+        50_256,
+        "306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930",
+        "gpt2",
+        {"<|endoftext|>": 50256},
+    ),
+    KnownFile(
+        "p50k_base",
+        50_280,
+        "94b5ca7dff4d00767bc256fdd1b27e5b17361d7b8a5f968547f9f23eb70d2069",
+        "gpt2",
+        {"<|endoftext|>": 50256},
+    ),
+    KnownFile(
+        "cl100k_base",
+        100_256,
+        "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+        "cl100k",
+        {
+            "<|endoftext|>": 100257,
+            "<|fim_prefix|>": 100258,
+            "<|fim_middle|>": 100259,
+            "<|fim_suffix|>": 100260,
+            "<|endofprompt|>": 100276,
+        },
+    ),
+    KnownFile(
+        "o200k_base",
+        199_998,
+        "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+        "o200k",
+        {"<|endoftext|>": 199999, "<|endofprompt|>": 200018},
+    ),
+)
+
+
+def read(
+    path: str | os.PathLike[str],
+    pattern: str | EllipsisType | None = ...,
+    special_tokens: Mapping[str, int] | None = None,
+) -> TokenizerSpec:
+    """The tokenizer in a rank file.
+
+    `pattern` is a name, an expression, or None for no splitting; left out, it is that of the published file
+    with the same content, and so are the special tokens. Raises TokenizerFileError naming the line that is
+    wrong, or where the content is not that of a published file and no pattern is given.
+    """
+    return from_bytes(read_bytes(path), os.fspath(path), pattern, special_tokens)
+
+
+def from_bytes(
+    data: bytes,
+    where: str,
+    pattern: str | EllipsisType | None = ...,
+    special_tokens: Mapping[str, int] | None = None,
+) -> TokenizerSpec:
+    """As `read`, of a file's content; `where` names it in errors."""
+    ranks = _parse(data, where)
+    known = _known_file(data, len(ranks))
+    if pattern is ...:
+        if known is None:
+            raise TokenizerFileError(
+                f"{where}: a rank file of {len(ranks)} tokens that is none of the published ones, and a rank "
+                "file does not name its pattern",
+                hint=f"Give the pattern: an expression or one of {', '.join(sorted(_core.NAMED_PATTERNS))}.",
+            )
+        pattern = known.pattern
+    if pattern is not None:
+        try:
+            _core.check_pattern(pattern)
+        except ValueError as error:
+            raise TokenizerError(f"pattern {shown(pattern)}: {error}") from error
+        pattern = _core.NAMED_PATTERNS.get(pattern, pattern)
+    if special_tokens is None:
+        special_tokens = known.special_tokens if known is not None else {}
+    ids = set(ranks.values())
+    for text, token_id in special_tokens.items():
+        if token_id in ids and ranks.get(text.encode()) != token_id:
+            raise TokenizerError(
+                f"special token {text!r} has id {token_id}, which is another token's in {where}"
+            )
+    return TokenizerSpec(
+        pattern=pattern, special_tokens=dict(special_tokens), ranks=ranks, whole_pretoken_lookup=True
+    )
+
+
+def looks_like_ranks(data: bytes) -> bool:
+    """Whether the first line with something in it is a token in base64 and a number."""
+    for line in data[:4096].splitlines():
+        if line.strip():
+            return _parse_line(line) is not None
+    return False
+
+
+def write(spec: TokenizerSpec) -> str:
+    """The text of a rank file for the ordinary tokens of `spec`. It holds neither pattern nor special tokens.
+
+    Raises TokenizerError where encoding by ranks would give other ids than `spec` does: where ids do not
+    follow the order of the merges, or where tiktoken would put a token together from other parts.
+    """
+    tokens = ordinary_tokens(spec)
+    ranks = {token: token_id for token_id, token in tokens.items()}
+    if spec.merges is not None:
+        _check_same_merges(spec.merges, ranks, whole_pretoken_lookup=spec.whole_pretoken_lookup)
+    return "".join(
+        f"{binascii.b2a_base64(token, newline=False).decode()} {rank}\n" for rank, token in tokens.items()
+    )
+
+
+def _check_same_merges(
+    merges: list[tuple[bytes, bytes]], ranks: Mapping[bytes, int], *, whole_pretoken_lookup: bool
+) -> None:
+    highest = -1
+    for index, (left, right) in enumerate(merges):
+        rank = ranks.get(left + right)
+        if rank is None:
+            raise TokenizerError(
+                f"merge {index} ({left!r}, {right!r}): {left + right!r} is not in the vocabulary"
+            )
+        if rank <= highest:
+            raise TokenizerError(
+                f"ids do not follow the order of the merges: merge {index} makes token {rank}, "
+                f"an earlier one token {highest}; a rank file has one number for both",
+                hint="Write a tokenizer.json.",
+            )
+        highest = rank
+    by_ranks = {left + right: (left, right) for left, right in merges_of_ranks(ranks)}
+    for left, right in merges:
+        parts = by_ranks.pop(left + right, None)
+        if parts != (left, right):
+            raise TokenizerError(
+                f"by ranks token {left + right!r} is made of {parts or 'nothing'}, not of {(left, right)}",
+                hint="Write a tokenizer.json.",
+            )
+    orphans = [token for token in ranks if len(token) > 1 and token not in {a + b for a, b in merges}]
+    if by_ranks or (orphans and not whole_pretoken_lookup):
+        token = next(iter(by_ranks), None) or orphans[0]
+        raise TokenizerError(
+            f"token {token!r} is made by no merge, but a rank file makes every token that it holds",
+            hint="Write a tokenizer.json.",
+        )
+
+
+def _known_file(data: bytes, n_ranks: int) -> KnownFile | None:
+    candidates = [known for known in KNOWN_FILES if known.n_ranks == n_ranks]
+    if not candidates:
+        return None
+    digest = hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
+    return next((known for known in candidates if known.sha256 == digest), None)
+
+
+def _parse_line(line: bytes) -> tuple[bytes, int] | None:
+    parts = line.split()
+    if len(parts) != 2 or not parts[1].isdigit() or len(parts[1]) > 10:
+        return None
+    try:
+        token = binascii.a2b_base64(parts[0], strict_mode=True)
+    except ValueError:
+        return None
+    rank = int(parts[1])
+    return (token, rank) if token and rank <= MAX_ID else None
+
+
+def _parse(data: bytes, where: str) -> dict[bytes, int]:
+    ranks: dict[bytes, int] = {}
+    n_lines = 0
+    for number, line in enumerate(data.splitlines(), start=1):
+        if not line:
+            continue
+        n_lines += 1
+        entry = _parse_line(line)
+        if entry is None:
+            raise TokenizerFileError(f"{where}:{number}: {shown(line)} is not a token in base64 and its rank")
+        ranks[entry[0]] = entry[1]
+        if len(ranks) != n_lines:
+            raise TokenizerFileError(f"{where}:{number}: token {shown(entry[0])} is there twice")
+    if len(set(ranks.values())) != len(ranks):
+        seen: dict[int, bytes] = {}
+        for token, rank in ranks.items():
+            if rank in seen:
+                raise TokenizerFileError(
+                    f"{where}: tokens {shown(seen[rank])} and {shown(token)} have the same rank {rank}"
+                )
+            seen[rank] = token
+    missing = missing_bytes(ranks)
+    if missing is not None:
+        raise TokenizerFileError(f"{where}: lacks {missing}", hint="The file may be cut short.")
+    return ranks

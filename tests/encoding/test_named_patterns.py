@@ -1,0 +1,176 @@
+"""The hand-written matchers, pre-token for pre-token, against Python's `regex` and the expressions they stand for."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+import regex
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bytemill import reference
+from bytemill._core import NAMED_PATTERNS, UNICODE_VERSION, named_pattern, pretoken_spans
+
+NAMES = sorted(NAMED_PATTERNS)
+
+# In Python `$` also matches before a line feed at the end of the text; the core's engine means the very end.
+BY_REGEX = {name: regex.compile(expression.replace("$", r"\Z")) for name, expression in NAMED_PATTERNS.items()}
+
+LETTERS = "aZsSſtTmMdDlLvVrReEkK\u212aéßẞİıµǅǲǈʰªº一한アﾊرאशกΑωЖԱა\U0001f150𝒜𞤀𐐨"
+MARKS = "\u0301\u0300\u0345\u0903\u094d\u20dd\ufe0f\U0001f3fb\U000e0100"
+NUMBERS = "0159²½٣Ⅷ〇五௰𝟘"
+SPACES = " \t\v\f\x1c\x1f\x85\xa0\u1680\u2000\u2003\u200a\u2028\u2029\u202f\u205f\u3000"
+NOT_SPACES = "\u180e\u200b\u2060\ufeff\x00\x08\x0e\x1b\x7f"
+OTHERS = "'’.,;-_/\\!$€(〈。😀👩\u200d❤\U000e0041\ue000\uffff\U0010ffff"
+ALPHABET = LETTERS + MARKS + NUMBERS + SPACES + "\r\n" + NOT_SPACES + OTHERS
+
+SENTENCE = (
+    "It's  HE'LL we've I'd'S 'ſ 123456 ½٣4\u00a0\u3000wide\r\n\r\n  \n\t x\n e\u0301te\u0301 Straße ǅungla ʰa "
+    "कि\u094dन्दी 今日は、世界。 한국어 👩\u200d👩\u200d👧'll camelCase HTTPServer2 //\n/ !?\r\n…'' ' \u180ea \x85 \u2028z   "
+)
+
+
+def assert_same_pretokens(text: str, name: str) -> None:
+    """The expressions leave nothing out, so equal pre-tokens lie at equal places."""
+    data = text.encode()
+    spans = pretoken_spans(text, name)
+    ours = [data[start:end].decode() for start, end in spans]
+    assert ours == BY_REGEX[name].findall(text)
+    assert [start for start, _ in spans] == [0, *(end for _, end in spans)][: len(spans)]
+    assert not spans or spans[-1][1] == len(data)
+
+
+def test_regex_knows_the_unicode_version_of_the_core() -> None:
+    assert UNICODE_VERSION == "16.0.0"
+    letter = regex.compile(r"\p{L}")
+    assert letter.fullmatch("\U000105c0"), "Todhri letters came with Unicode 16"
+    assert not letter.fullmatch("\U00010940"), "Sidetic letters came with Unicode 17"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_name_and_expression_mean_the_same(name: str) -> None:
+    assert named_pattern(name) == named_pattern(NAMED_PATTERNS[name]) == name
+    assert pretoken_spans(SENTENCE, name) == pretoken_spans(SENTENCE, NAMED_PATTERNS[name])
+    assert NAMED_PATTERNS[name].replace("$", r"\Z") == reference.PATTERNS[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("text", "gpt2", "cl100k", "llama3", "o200k"),
+    [
+        ("It's I'M", "It|'s| I|'|M", "It|'s| I|'M", "It|'s| I|'M", "It's| I'M"),
+        ("x'ſ", "x|'|ſ", "x|'ſ", "x|'ſ", "x'ſ"),
+        ("12345", "12345", "123|45", "123|45", "123|45"),
+        ("a\n  ", "a|\n  ", "a|\n  ", "a|\n|  ", "a|\n|  "),
+        ("a  b", "a| | b", "a| | b", "a| | b", "a| | b"),
+        ("a \n\n b", "a| \n\n| b", "a| \n\n| b", "a| \n\n| b", "a| \n\n| b"),
+        ("camelCase", "camelCase", "camelCase", "camelCase", "camel|Case"),
+        ("e\u0301t", "e|\u0301|t", "e|\u0301t", "e|\u0301t", "e\u0301t"),
+        ("!!\r\n/x", "!!|\r|\n|/|x", "!!\r\n|/x", "!!\r\n|/x", "!!\r\n/|x"),
+        ("a\u180eb", "a|\u180e|b", "a|\u180eb", "a|\u180eb", "a|\u180eb"),
+        ("", "", "", "", ""),
+    ],
+)
+def test_what_tells_the_patterns_apart(
+    text: str, gpt2: str, cl100k: str, llama3: str, o200k: str, name: str
+) -> None:
+    expected = {"gpt2": gpt2, "cl100k": cl100k, "llama3": llama3, "o200k": o200k}[name]
+    data = text.encode()
+    assert "|".join(data[start:end].decode() for start, end in pretoken_spans(text, name)) == expected
+
+
+@settings(max_examples=600)
+@given(text=st.text(st.sampled_from(ALPHABET) | st.sampled_from("'' \n sSlL"), max_size=30))
+def test_texts_of_chosen_characters_split_as_the_expression_says(text: str) -> None:
+    for name in NAMES:
+        assert_same_pretokens(text, name)
+
+
+@settings(max_examples=300)
+@given(text=st.text(max_size=50))
+def test_any_text_splits_as_the_expression_says(text: str) -> None:
+    for name in NAMES:
+        assert_same_pretokens(text, name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_long_random_texts_split_as_the_expression_says(name: str) -> None:
+    chance = random.Random(1)
+    alphabets = [ALPHABET, LETTERS + " ", SPACES + "\r\na", "'sSlLdD ", NUMBERS + "a", MARKS + "aA-", OTHERS + "\r\n/ "]
+    for alphabet in alphabets:
+        assert_same_pretokens("".join(chance.choices(alphabet, k=20_000)), name)
+
+
+def context_texts(code_points: list[int]) -> Iterator[str]:
+    """Texts with every code point after and before a letter, a blank, an apostrophe, itself, and a number."""
+    for context in ("a{}b", " {}", "'{}", "{0}{0} 1", "A{}"):
+        for start in range(0, len(code_points), 1 << 15):
+            yield "".join(context.format(chr(c)) for c in code_points[start : start + (1 << 15)])
+
+
+def is_bulk(code_point: int) -> bool:
+    """Inside the large blocks of characters that are all of one class."""
+    return (
+        0x3410 < code_point < 0x4DB0
+        or 0x4E10 < code_point < 0x9FF0
+        or 0xAC10 < code_point < 0xD790
+        or 0xD800 <= code_point < 0xE000
+        or 0xE010 < code_point < 0xF8F0
+        or 0x17010 < code_point < 0x187F0
+        or (0x20010 < code_point < 0xE0000 and code_point & 0xFF not in (0, 0xFF))
+        or (code_point > 0xE0200 and code_point & 0xFF not in (0, 0xFF))
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_code_points_have_the_classes_of_the_expression(name: str) -> None:
+    for text in context_texts([c for c in range(0x110000) if not is_bulk(c)]):
+        assert_same_pretokens(text, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_all_code_points_have_the_classes_of_the_expression(name: str) -> None:
+    for text in context_texts([c for c in range(0x110000) if not 0xD800 <= c < 0xE000]):
+        assert_same_pretokens(text, name)
+
+
+# Vectors of bytes are 16, 32 or 64 wide: what changes at, before and behind such a border must change nothing.
+
+REPRESENTATIVES = ["a", "Z", "é", "ǅ", "一", "𝒜", "\u0301", "7", "½", " ", "\u00a0", "\u3000", "\n", "'", "!", "/", "😀"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_change_of_class_may_fall_on_any_byte(name: str) -> None:
+    for left in REPRESENTATIVES:
+        for right in REPRESENTATIVES:
+            runs = [left * n + right * 3 + left for n in (*range(13, 19), *range(30, 35), *range(61, 67))]
+            # With a line break between them every text is found at its own place in a block too.
+            assert_same_pretokens("\n".join(runs), name)
+            for text in runs[-6:]:
+                assert_same_pretokens(text, name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("filler", ["x", " ", "é", "1", "!", "\n", "字", "😀"])
+def test_a_sentence_may_begin_on_any_byte(filler: str, name: str) -> None:
+    for n in range(132):
+        assert_same_pretokens(filler * n + SENTENCE, name)
+        assert_same_pretokens("." * (n % 4) + filler * n + SENTENCE, name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_text_may_end_after_any_character(name: str) -> None:
+    text = SENTENCE + "y" * 60 + SENTENCE
+    for n in range(len(text)):
+        assert_same_pretokens(text[:n], name)
+        assert_same_pretokens(text[n:], name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("character", REPRESENTATIVES)
+def test_runs_of_any_length_are_one_affair(character: str, name: str) -> None:
+    for n in (1, 2, 3, 255, 256, 257, 1023, 65_537):
+        assert_same_pretokens(character * n, name)
+        assert_same_pretokens(character * n + "a", name)
+        assert_same_pretokens("a" + character * n + " b", name)

@@ -1,0 +1,211 @@
+"""The benchmark programs run, refuse what would make their figures wrong, and mix their texts as they say."""
+
+import argparse
+import doctest
+import gzip
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import regex
+from hypothesis import given
+from hypothesis import strategies as st
+
+BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def _benchmarks_are_importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+
+
+def module(name: str) -> Any:
+    return importlib.import_module(name)
+
+
+@pytest.mark.parametrize("name", ["corpus", "harness", "plain_text", "train"])
+def test_examples_in_docstrings_hold(name: str) -> None:
+    results = doctest.testmod(module(name))
+    assert results.failed == 0
+    assert results.attempted > 0
+
+
+class TestPlainText:
+    def test_navigation_and_scripts_go_and_nested_ones_with_them(self) -> None:
+        page = "<nav>a<nav>b</nav>c</nav><div role='navigation'><div>d</div>e</div><script>f</script><p>g</p>"
+        assert module("plain_text").text_of_html(page) == "g\n"
+
+    def test_blanks_collapse_except_in_pre(self) -> None:
+        assert module("plain_text").text_of_html("<p>a\n  b</p><pre>  c\n  d</pre>") == "a b\n\n  c\n  d\n"
+
+    def test_a_manual_page_is_known_by_its_folder_and_unpacked(self) -> None:
+        page = gzip.compress(b".SH NAME\nls \\- \\fIlist\\fR \\(lqit\\(rq\n.IP \\(bu 4\nitem\n")
+        text = module("plain_text").text_of_file("usr/share/man/man1/ls.1.gz", page)
+        assert text == "NAME\nls - list “it”\n•\nitem\n"
+
+    @pytest.mark.parametrize("data", [b"", b" \n", b"\x00\x01", "é".encode("latin-1") * 10])
+    def test_what_holds_no_text_is_none(self, data: bytes) -> None:
+        assert module("plain_text").text_of_file("a.txt", data) is None
+
+    def test_a_damaged_archive_is_none(self) -> None:
+        assert module("plain_text").text_of_file("a.txt.gz", gzip.compress(b"text" * 100)[:-9]) is None
+
+
+class TestMix:
+    @given(
+        st.dictionaries(st.text(min_size=1, max_size=3), st.integers(0, 1000), min_size=1),
+        st.integers(0, 3000),
+    )
+    def test_shares_are_equal_up_to_what_each_source_has(
+        self, available: dict[str, int], wanted: int
+    ) -> None:
+        shares: dict[str, int] = module("corpus").equal_shares(available, wanted)
+        assert sum(shares.values()) <= min(wanted, sum(available.values()))
+        assert sum(shares.values()) > min(wanted, sum(available.values())) - len(available)
+        largest = max(shares.values())
+        assert all(shares[name] == available[name] or shares[name] >= largest - 1 for name in available)
+
+    def test_a_text_keeps_its_size_whole_lines_and_order_whatever_the_order_of_its_documents(self) -> None:
+        corpus, sources = module("corpus"), module("corpus_sources")
+        documents = [(f"s{n % 3}", sources.Document(f"d{n}", f"document {n}\n" * (n + 1))) for n in range(40)]
+        texts = []
+        for order in (documents, documents[::-1]):
+            pieces = corpus.mix(corpus.collect(order, long_lines_once=False), 3000)
+            texts.append(b"".join(piece.content for piece in pieces))
+        assert texts[0] == texts[1]
+        assert 2900 < len(texts[0]) <= 3000
+        assert {line.split()[0] for line in texts[0].splitlines()} == {b"document"}
+        assert texts[0].endswith(b"\n")
+
+    def test_no_document_and_no_untranslated_line_is_counted_twice(self) -> None:
+        corpus, sources = module("corpus"), module("corpus_sources")
+        english = "This sentence was left as it is in all languages.\n"
+        texts = ["eins\n" + english, "deux\n" + english, "eins\n" + english]
+        documents = [("s", sources.Document(f"d{n}", text)) for n, text in enumerate(texts)]
+        pieces = corpus.collect(documents, long_lines_once=True)
+        assert [piece.content.decode() for piece in pieces] == ["eins\n" + english, "deux\n"]
+
+
+@given(st.lists(st.text(alphabet="aé'\n ’\t1本", max_size=30), max_size=12))
+def test_pieces_for_the_trainers_join_to_the_text_and_cut_no_pretoken(parts: list[str]) -> None:
+    trainers = module("trainers")
+    pieces = list(trainers.pieces_of(parts))
+    whole = "".join(parts)
+    assert "".join(pieces) == whole
+    words = [word for piece in pieces for word in regex.findall(trainers.EXPRESSION, piece)]
+    assert words == regex.findall(trainers.EXPRESSION, whole)
+
+
+def test_pieces_for_the_trainers_are_many_where_they_can_be() -> None:
+    assert list(module("trainers").pieces_of(["ab\ncd", "\nef\n\ngh"])) == ["ab\n", "cd\n", "ef\n\ngh"]
+
+
+def test_text_is_read_up_to_a_whole_character(tmp_path: Path) -> None:
+    file = tmp_path / "text"
+    file.write_text("aé本😀", encoding="utf-8")
+    read = module("harness").read_text
+    assert [read(file, n) for n in range(11)] == ["", "a", "a", *["aé"] * 3, *["aé本"] * 4, "aé本😀"]
+    assert read(file, None) == "aé本😀"
+
+
+def test_merges_of_ranks_are_those_that_made_them() -> None:
+    merges = [(b"a", b"b"), (b"ab", b"a"), (b"ab", b"ab"), (b"aba", b"ab")]
+    ranks = {bytes([byte]): byte for byte in range(256)}
+    ranks |= {left + right: 256 + place for place, (left, right) in enumerate(merges)}
+    assert module("encoders").merges_of_ranks(ranks) == merges
+
+
+def test_a_worker_that_fails_or_has_nothing_to_measure_gives_its_reason(tmp_path: Path) -> None:
+    harness = module("harness")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys; print('{}' if '1' in sys.argv[2] else ''); sys.exit('no luck')", encoding="utf-8"
+    )
+    assert harness.measure_in_process(str(program), {"n": 1}, threads=1).reason == "failed (1): no luck"
+    program.write_text(
+        "import sys\n"
+        f"sys.path.insert(0, {str(BENCHMARKS)!r})\n"
+        "import harness\n"
+        "sys.exit(harness.worker_main(lambda request: harness.require(request['module']), sys.argv[2]))\n",
+        encoding="utf-8",
+    )
+    request = {"module": "no_such_tool"}
+    assert harness.measure_in_process(str(program), request, threads=1).reason == "not installed"
+
+
+def run(program: str, *arguments: str | Path, folder: Path) -> dict[str, Any]:
+    """Runs a program with its cache and results in `folder` and gives what it saved."""
+    answer = subprocess.run(
+        [sys.executable, BENCHMARKS / program, *arguments, "--results", folder / "results"],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env=os.environ | {"BYTEMILL_BENCH_CACHE": str(folder), "BYTEMILL_TEST_DATA": str(folder / "none")},
+    )
+    assert answer.returncode == 0, answer.stderr
+    (saved,) = (folder / "results").iterdir()
+    return json.loads(saved.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    from pydoc_data.topics import topics
+
+    file = tmp_path / "topics.txt"
+    file.write_text("".join(topics.values()), encoding="utf-8", newline="")
+    return file
+
+
+def test_encoding_is_timed_once_the_ids_are_those_of_tiktoken(text: Path, tmp_path: Path) -> None:
+    options = (
+        "--text",
+        text,
+        "--megabytes",
+        "0.1",
+        "--repeat",
+        "1",
+        "--threads",
+        "1",
+        "--interfaces",
+        "array,batch",
+    )
+    rows = run("encode.py", *options, "--tools", "bytemill,tiktoken", folder=tmp_path)["rows"]
+    assert [(row["tool"], row["interface"], row["reason"]) for row in rows] == [
+        (tool, interface, None) for interface in ("array", "batch") for tool in ("bytemill", "tiktoken")
+    ]
+    assert all(row["new_mb_per_s"] > 0 and row["again_mb_per_s"] > 0 and row["peak_mb"] > 1 for row in rows)
+
+
+def test_other_ids_get_no_time(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encode, harness = module("encode"), module("harness")
+
+    def measure(_program: str, request: dict[str, Any], *, threads: int) -> Any:
+        assert threads == 1
+        return harness.Outcome({"ids": request["tool"], "new_seconds": 1.0})
+
+    monkeypatch.setattr(harness, "measure_in_process", measure)
+    arguments = argparse.Namespace(
+        tools=["bytemill"], threads=[1], interfaces=["list"], repeat=3, megabytes=None
+    )
+    vocabulary = module("encoders").Vocabulary(text, "gpt2")
+    (row,) = encode.measure(arguments, vocabulary, text)
+    assert row["reason"] == "other ids than tiktoken: no time counts"
+    assert "new_mb_per_s" not in row
+
+
+def test_training_is_timed_once_the_merges_are_those_of_hugging_face(text: Path, tmp_path: Path) -> None:
+    options = ("--text", text, "--vocab-sizes", "1000", "--repeat", "1", "--threads", "1")
+    rows = run("train.py", *options, "--tools", "bytemill,huggingface", folder=tmp_path)["rows"]
+    assert [(row["tool"], row["reason"]) for row in rows] == [
+        ("bytemill", None),
+        ("bytemill, HF ties", None),
+        ("huggingface", None),
+    ]
+    assert rows[1]["agreement"] == rows[2]["agreement"] == "same merges"
+    assert all(row["n_merges"] == 744 and row["wall_seconds"] > 0 and row["peak_mb"] > 1 for row in rows)
