@@ -4,9 +4,9 @@
 
 Every figure is a process of its own. Before a time counts, the merges are compared with Hugging Face's:
 bytemill with `ties="huggingface"` has to give the same ones in the same order, or its row shows no time.
-Other tools, and bytemill's own rule, break ties otherwise, so for them the table says how many tokens of the
-vocabulary are the same. gigabpe and gigatoken read the file line by line or by their own rule; a smaller
-agreement there is another reading of line ends, not an error.
+rustbpe and bytemill's own rule break ties otherwise, so for them the table says how many tokens of the
+vocabulary are the same. gigabpe does what Hugging Face does with a file: it reads line by line, which splits
+runs of line ends, and knows only the bytes that occur; so it has more merges, and some others.
 """
 
 import argparse

@@ -35,9 +35,9 @@ def _after_last_safe_cut(text: str) -> int:
 def pieces_of(parts: Iterable[str]) -> Iterator[str]:
     """The text that `parts` join to, in pieces that no pre-token of GPT-2's pattern crosses.
 
-    A single line end between two characters that are no white space is a pre-token by itself, so a cut behind it
-    leaves every pre-token whole. Cut anywhere else, runs of blanks would split otherwise and the merges would
-    differ.
+    A single line end between two characters that are no white space is a pre-token by itself, so a cut behind
+    it leaves every pre-token whole. Cut anywhere else, runs of blanks would split otherwise and the merges
+    would differ.
     """
     left = ""
     for part in parts:

@@ -92,6 +92,23 @@ def describe(tokenizer: Tokenizer, n_longest: int = 20) -> TokenizerFacts:
     )
 
 
+def longest_words(tokenizer: Tokenizer, n_longest: int = 20) -> list[tuple[int, bytes]]:
+    """The longest of the tokens that are letters and at most a space before them: (id, bytes), then by id.
+
+    >>> from bytemill import Tokenizer
+    >>> vocab = {i: bytes([i]) for i in range(256)} | {256: b" a", 257: b"--"}
+    >>> longest_words(Tokenizer(vocab, [(b" ", b"a"), (b"-", b"-")]), 1)
+    [(256, b' a')]
+    """
+    special_ids = set(tokenizer.special_tokens.values())
+    words = [
+        (token_id, token)
+        for token_id, token in tokenizer.vocab.items()
+        if token_id not in special_ids and token.decode("utf-8", "replace").removeprefix(" ").isalpha()
+    ]
+    return sorted(words, key=lambda item: (-len(item[1]), item[0]))[:n_longest]
+
+
 def token_infos(tokenizer: Tokenizer, ids: Iterable[int] | None = None) -> Iterator[TokenInfo]:
     """What is known of tokens: of those with these ids, by default of all, by id.
 

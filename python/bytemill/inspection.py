@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -109,12 +110,13 @@ def inspect(tokenizer: Tokenizer, text: str, *, allowed_special: AllowedSpecial 
     return Inspection(pieces, n_bytes=start, n_characters=len(text))
 
 
-def visible_parts(token: bytes) -> list[VisiblePart]:
+@lru_cache(maxsize=1 << 16)
+def visible_parts(token: bytes) -> tuple[VisiblePart, ...]:
     """What a token is made of: text, line ends, other controls, bytes that are part of a character.
 
     >>> visible_parts("a\\n€".encode()[:-1])  # doctest: +NORMALIZE_WHITESPACE
-    [VisiblePart(kind='text', shown='a'), VisiblePart(kind='line end', shown='↵'),
-     VisiblePart(kind='bytes', shown='⟨e2 82⟩')]
+    (VisiblePart(kind='text', shown='a'), VisiblePart(kind='line end', shown='↵'),
+     VisiblePart(kind='bytes', shown='⟨e2 82⟩'))
     """
     parts: list[VisiblePart] = []
     # Each byte that is part of no character becomes a character of its own (U+DC80 and up) here.
@@ -131,7 +133,7 @@ def visible_parts(token: bytes) -> list[VisiblePart]:
                 parts.extend(VisiblePart("line end", LINE_END) for _ in stretch)
             case "control":
                 parts.append(VisiblePart("control", "".join(map(_control, stretch))))
-    return parts
+    return tuple(parts)
 
 
 def visible(token: bytes) -> str:

@@ -1,12 +1,27 @@
-"""Whether a result can be written, asked before the work that makes it."""
+"""Whether a result can be written: asked before the work that makes it."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bytemill.atomic import AtomicFile
 from bytemill.errors import OutputError
+from bytemill.formats import huggingface
+from bytemill.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+
+def check_can_be_saved(pattern: str | None, special_tokens: Sequence[str]) -> None:
+    """Raises `TokenizerError` where no tokenizer.json can say this pattern and these special tokens.
+
+    Asked before training: what cannot be saved after it would be lost.
+    """
+    single_bytes = {byte: bytes([byte]) for byte in range(256)}
+    huggingface.write(Tokenizer(single_bytes, [], special_tokens, pattern=pattern).to_spec())
 
 
 def check_output_file(path: str | os.PathLike[str], *, overwrite: bool) -> None:

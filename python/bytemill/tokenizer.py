@@ -64,7 +64,9 @@ class Tokenizer:
         Raises `TokenizerError` where the parts contradict each other, naming the first contradiction.
         """
         special = _with_ids(vocab, special_tokens)
-        self._set(TokenizerSpec(pattern=pattern, special_tokens=special, vocab=dict(vocab), merges=list(merges)))
+        self._set(
+            TokenizerSpec(pattern=pattern, special_tokens=special, vocab=dict(vocab), merges=list(merges))
+        )
 
     def _set(self, spec: TokenizerSpec) -> None:
         if spec.ranks is not None:
@@ -287,7 +289,9 @@ class Tokenizer:
         """The ids of each text, on `num_threads` threads (default: as many as the machine runs at once)."""
         return self.core.encode_batch(texts, allowed_special, num_threads)
 
-    def encode_ordinary_batch(self, texts: Sequence[str], *, num_threads: int | None = None) -> list[list[int]]:
+    def encode_ordinary_batch(
+        self, texts: Sequence[str], *, num_threads: int | None = None
+    ) -> list[list[int]]:
         """As `encode_batch`, with special tokens as plain text."""
         return self.core.encode_batch(texts, "none", num_threads)
 

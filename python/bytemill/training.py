@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
+import operator
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from bytemill import memory
-from bytemill._core import PretokenCounter, PretokenCounts, check_pattern
-from bytemill.corpus import CorpusInputs, Source, is_texts, not_utf8, resolve_inputs
-from bytemill.corpus.sources import empty_corpus, unreadable
-from bytemill.errors import CorpusError, TokenizerError
+from bytemill._core import check_pattern
+from bytemill.counting import count_pretokens
+from bytemill.errors import TokenizerError
 from bytemill.formats.spec import Ties, TokenizerSpec
 from bytemill.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     import os
 
-Phase: TypeAlias = Literal["count", "merge"]
+    from bytemill.corpus import CorpusInputs
 
-_BATCH_CHARACTERS = 1 << 20
-"""Texts of an iterable that go to the counting threads together: a call for each would cost more than its work."""
+Phase: TypeAlias = Literal["count", "merge"]
 
 _N_LONGEST = 20
 
+_MAX_TOKENS = 1 << 21
+"""Ordinary tokens that a vocabulary of the core can hold."""
+_MAX_THREADS = 1024
+_MAX_CHUNK_BYTES = 1 << 30
+"""Chunks are allocated whole, a few for every thread."""
 
-class TrainingStoppedEarly(UserWarning):  # noqa: N818 (a warning, and not an error, is what it is)
+
+class TrainingStoppedEarly(UserWarning):
     """No pair was left to merge before the vocabulary was full."""
 
 
@@ -38,9 +44,9 @@ class TrainingProgress:
 
     phase: Phase
     done: int
-    """Bytes read ("count") or merges learnt ("merge")."""
+    """Bytes read ("count"; of an iterable of texts: characters) or merges learnt ("merge")."""
     total: int | None
-    """What `done` goes up to; None where nobody knows, as for standard input."""
+    """What `done` goes up to; None where nobody knows, as for standard input. Merging may end before."""
 
 
 @dataclass(frozen=True)
@@ -105,24 +111,30 @@ def train(
 ) -> Tokenizer:
     """Trains a byte-level BPE tokenizer; `Tokenizer.training_report` says what it took.
 
-    `inputs` are files, globs and "-" for standard input (see `bytemill.corpus.resolve_inputs`), or an iterable of
-    texts that is no list, such as a generator; each file and each text is a document, and no pre-token reaches across
-    its end. The vocabulary has at most `vocab_size` tokens: the 256 bytes, the merges, the special tokens. Special
-    tokens in the corpus separate documents and are not counted. `special_ids="first"` gives them the ids from 0 on.
+    `inputs` are files, globs and "-" for standard input (see `bytemill.corpus.resolve_inputs`), or an
+    iterable of texts that is no list, such as a generator; each file and each text is a document, and no
+    pre-token reaches across its end. The vocabulary has at most `vocab_size` tokens: the 256 bytes, the
+    merges, the special tokens. Special tokens in the corpus separate documents and are not counted.
+    `special_ids="first"` gives them the ids from 0 on.
 
-    `pattern` is a name (`gpt2`, `cl100k`, `o200k`, `llama3`), any regular expression, or None: then all text between
-    special tokens is one pre-token. Of equally frequent pairs the lexicographically greatest (as two byte strings) is
-    merged first; `ties="huggingface"` takes the one that Hugging Face's trainer takes. Pairs that occur less often than
-    `min_frequency` are not merged; where none is left, training ends early with the warning `TrainingStoppedEarly`.
+    `pattern` is a name (`gpt2`, `cl100k`, `o200k`, `llama3`), any regular expression, or None: then all text
+    between special tokens is one pre-token. Of equally frequent pairs the lexicographically greatest (as two
+    byte strings) is merged first; `ties="huggingface"` takes the one that Hugging Face's trainer takes. Pairs
+    that occur less often than `min_frequency` are not merged; where none is left, training ends early with
+    the warning `TrainingStoppedEarly`.
 
-    The result depends on neither `num_threads` (default: as many as the machine runs at once) nor `chunk_bytes`.
-    `progress` is called about ten times a second, in this thread; an exception that it raises ends training.
+    The result depends on neither `num_threads` (default: as many as the machine runs at once) nor
+    `chunk_bytes` (text that a thread counts at a time; at most 1 GiB). `progress` is called about ten times a
+    second, in this thread; an exception that it raises ends training. Lone surrogates in a text are read as
+    U+FFFD.
 
-    Raises `CorpusError` for a corpus that cannot be read, is empty, or is not UTF-8 (`errors="replace"` reads such
-    bytes as U+FFFD), and `TokenizerError` for options that cannot be.
+    Raises `CorpusError` for a corpus that cannot be read, is empty, or is not UTF-8 (`errors="replace"` reads
+    such bytes as U+FFFD), `TokenizerError` for options that cannot be, and TypeError for those of a wrong
+    type.
 
-    Source of the algorithm: Sennrich, Haddow & Birch, "Neural machine translation of rare words with subword units"
-    (2016), on bytes as in Radford et al., "Language models are unsupervised multitask learners" (2019).
+    Source of the algorithm: Sennrich, Haddow & Birch, "Neural machine translation of rare words with subword
+    units" (2016), on bytes as in Radford et al., "Language models are unsupervised multitask learners"
+    (2019).
 
     >>> tok = train(iter(["low low low low low lower lower"]), vocab_size=258)
     >>> tok.merges
@@ -130,17 +142,36 @@ def train(
     """
     special = _checked_special(special_tokens)
     n_merges = _n_merges(vocab_size, special)
+    if pattern is not None and not isinstance(cast("object", pattern), str):
+        raise TypeError(f"pattern must be a str or None, not {type(pattern).__name__} ({pattern!r:.40})")
     check_pattern(pattern)
+    _check_one_of("ties", ties, ("bytes", "huggingface"))
+    _check_one_of("special_ids", special_ids, ("last", "first"))
+    _check_one_of("errors", errors, ("strict", "replace"))
+    _check_int("min_frequency", min_frequency, 1, (1 << 64) - 1)
+    if num_threads is not None:
+        _check_int("num_threads", num_threads, 1, _MAX_THREADS)
+    if chunk_bytes is not None:
+        _check_int("chunk_bytes", chunk_bytes, 1, _MAX_CHUNK_BYTES)
     clock = _Clock()
     with clock.phase("count"):
-        counter = PretokenCounter(pattern, special, num_threads, chunk_bytes)
-        counts = _count(counter, inputs, errors, progress)
+        counts = count_pretokens(
+            inputs,
+            special,
+            pattern=pattern,
+            errors=errors,
+            num_threads=num_threads,
+            chunk_bytes=chunk_bytes,
+            report=_count_reporter(progress),
+        )
         clock.add_read(counts.read_seconds)
     with clock.phase("merge"):
-        report_merges = _reporter(progress, n_merges)
+        report_merges = _merge_reporter(progress, n_merges)
         merges, merge_counts = counts.learn_merges(n_merges, ties, min_frequency, num_threads, report_merges)
+        if report_merges:
+            report_merges(len(merges))
     with clock.phase("build"):
-        spec = _spec(merges, special, special_ids, pattern, ties, merge_counts)
+        spec = _spec(merges, special, pattern, special_ids=special_ids, ties=ties, merge_counts=merge_counts)
         tokenizer = Tokenizer.from_spec(spec)
     tokenizer.training_report = TrainingReport(
         n_bytes=counts.n_bytes,
@@ -155,9 +186,10 @@ def train(
         num_threads=num_threads,
     )
     if tokenizer.training_report.stopped_early:
+        often_enough = "any more" if min_frequency <= 1 else f"{min_frequency} times"
         warnings.warn(
-            f"training ended after {len(merges)} of {n_merges} merges: no pair of tokens occurs "
-            f"{'any more' if min_frequency <= 1 else f'{min_frequency} times'}; the vocabulary has {tokenizer.n_vocab} tokens",
+            f"training ended after {len(merges)} of {n_merges} merges: "
+            f"no pair of tokens occurs {often_enough}; the vocabulary has {tokenizer.n_vocab} tokens",
             TrainingStoppedEarly,
             stacklevel=2,
         )
@@ -172,7 +204,7 @@ def train_bpe(
     pattern: str | None = "gpt2",
     num_threads: int | None = None,
 ) -> tuple[dict[int, bytes], list[tuple[bytes, bytes]]]:
-    """`train` on one file, as Stanford's CS336 names it: gives the vocabulary (id -> bytes) and the merges in order."""
+    """`train` on one file, as Stanford's CS336 names it: vocabulary (id -> bytes) and merges in order."""
     tokenizer = train(input_path, vocab_size, special_tokens, pattern=pattern, num_threads=num_threads)
     return tokenizer.vocab, tokenizer.merges
 
@@ -181,11 +213,11 @@ def train_bpe(
 class _Clock:
     """Time and peak memory of each phase."""
 
-    phases: list[PhaseReport] = field(default_factory=lambda: [])
+    phases: list[PhaseReport] = field(default_factory=list[PhaseReport])
     read_seconds: float = 0.0
 
     @contextmanager
-    def phase(self, name: Literal["count", "merge", "build"]) -> Iterator[None]:
+    def phase(self, name: Literal["count", "merge", "build"]) -> Generator[None]:
         memory.reset_peak()
         started = time.perf_counter()
         yield
@@ -199,117 +231,87 @@ class _Clock:
         self.read_seconds = seconds
 
 
-def _checked_special(special_tokens: Sequence[str]) -> list[str]:
+def _checked_special(special_tokens: Any) -> list[str]:
     if isinstance(special_tokens, str):
         raise TokenizerError(
             "special_tokens is a str; give a list of them", hint=f"special_tokens=[{special_tokens!r}]"
         )
-    special = list(special_tokens)
-    if "" in special:
-        raise TokenizerError("a special token is empty", hint="remove it: every text would hold it everywhere")
-    repeated = next((token for place, token in enumerate(special) if token in special[:place]), None)
-    if repeated is not None:
-        raise TokenizerError(f"special token {repeated!r} is there twice", hint="name each special token once")
+    given = (
+        cast("Iterable[Any]", special_tokens) if isinstance(special_tokens, Iterable) else [special_tokens]
+    )
+    special = list(given)
+    if not all(isinstance(token, str) for token in special):
+        raise TypeError(f"special_tokens must be a list of str, not {special_tokens!r:.80}")
+    for token, n_times in Counter(special).items():
+        if not token:
+            raise TokenizerError("a special token is empty", hint="remove it: it would be everywhere")
+        if n_times > 1:
+            raise TokenizerError(f"special token {token!r} is there twice", hint="name it once")
+        if any("\ud800" <= character <= "\udfff" for character in token):
+            raise TokenizerError(f"special token {token!r} holds a surrogate, which is no character")
     return special
 
 
 def _n_merges(vocab_size: int, special: list[str]) -> int:
     smallest = 256 + len(special)
+    vocab_size = _as_int("vocab_size", vocab_size)
     if vocab_size < smallest:
         raise TokenizerError(
-            f"vocab_size {vocab_size} is too small: 256 bytes and {len(special)} special tokens make {smallest}",
+            f"vocab_size {vocab_size} is too small: "
+            f"256 bytes and {len(special)} special tokens make {smallest}",
             hint=f"give a vocab_size of at least {smallest}",
+        )
+    largest = _MAX_TOKENS + len(special)
+    if vocab_size > largest:
+        raise TokenizerError(
+            f"vocab_size {vocab_size} is too large: "
+            f"at most {_MAX_TOKENS} tokens beside the special ones are supported",
+            hint=f"give a vocab_size of at most {largest}",
         )
     return vocab_size - smallest
 
 
-def _count(
-    counter: PretokenCounter,
-    inputs: CorpusInputs,
-    errors: Literal["strict", "replace"],
-    progress: Callable[[TrainingProgress], None] | None,
-) -> PretokenCounts:
-    if is_texts(inputs):
-        for batch, n_characters in _batches(inputs):
-            counter.add_texts(batch)
-            if progress:
-                progress(TrainingProgress("count", n_characters, None))
-        counts = counter.finish()
-        if not counts.n_bytes:
-            raise CorpusError("the corpus is empty: its texts hold no character", hint="give texts to train on")
-        return counts
-    sources = resolve_inputs(inputs)
-    sizes = [source.n_bytes for source in sources]
-    total = sum(size or 0 for size in sizes) if None not in sizes else None
-    done = 0
-    for source in sources:
-        done += _count_source(counter, source, errors, _reporter_of_bytes(progress, done, total))
-    counts = counter.finish()
-    if not counts.n_bytes:
-        raise empty_corpus([source.name for source in sources])
-    return counts
-
-
-def _count_source(
-    counter: PretokenCounter,
-    source: Source,
-    errors: Literal["strict", "replace"],
-    report: Callable[[int], None] | None,
-) -> int:
-    """Counts one source; gives its size in bytes as far as it was known beforehand."""
+def _as_int(name: str, value: Any) -> int:
     try:
-        if source.path is not None:
-            counter.add_file(str(source.path), errors, report)
-        else:
-            with source.open() as stream:
-                counter.add_stream(stream, errors, report)
-    except UnicodeDecodeError as error:
-        raise not_utf8(source, error) from error
-    except OSError as error:
-        raise unreadable(source.name, error) from error
-    if report:
-        report(source.n_bytes or 0)
-    return source.n_bytes or 0
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, not {type(value).__name__} ({value!r:.40})") from None
 
 
-def _reporter_of_bytes(
-    progress: Callable[[TrainingProgress], None] | None, before: int, total: int | None
-) -> Callable[[int], None] | None:
+def _check_int(name: str, value: Any, smallest: int, largest: int) -> None:
+    number = _as_int(name, value)
+    if not smallest <= number <= largest:
+        bound = f"at least {smallest}" if number < smallest else f"at most {largest}"
+        raise TokenizerError(f"{name} is {number}", hint=f"give a {name} of {bound}")
+
+
+def _check_one_of(name: str, value: object, choices: tuple[str, str]) -> None:
+    if value not in choices:
+        raise TokenizerError(f"{name} is {value!r}", hint=f"use {choices[0]!r} or {choices[1]!r}")
+
+
+def _count_reporter(
+    progress: Callable[[TrainingProgress], None] | None,
+) -> Callable[[int, int | None], None] | None:
     if progress is None:
         return None
-    return lambda n: progress(TrainingProgress("count", before + n, total))
+    return lambda done, total: progress(TrainingProgress("count", done, total))
 
 
-def _reporter(
+def _merge_reporter(
     progress: Callable[[TrainingProgress], None] | None, n_merges: int
 ) -> Callable[[int], None] | None:
     if progress is None:
         return None
-    return lambda n: progress(TrainingProgress("merge", n, n_merges))
-
-
-def _batches(texts: Iterable[str]) -> Iterator[tuple[list[str], int]]:
-    """The texts in batches, each with the number of characters so far."""
-    batch: list[str] = []
-    n_characters = n_in_batch = 0
-    for text in texts:
-        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise CorpusError(f"an iterable of str is needed; this one gives {type(text).__name__}")
-        batch.append(text)
-        n_in_batch += len(text)
-        if n_in_batch >= _BATCH_CHARACTERS:
-            n_characters += n_in_batch
-            yield batch, n_characters
-            batch, n_in_batch = [], 0
-    if batch:
-        yield batch, n_characters + n_in_batch
+    return lambda done: progress(TrainingProgress("merge", done, n_merges))
 
 
 def _spec(
     merges: list[tuple[bytes, bytes]],
     special: list[str],
-    special_ids: Literal["last", "first"],
     pattern: str | None,
+    *,
+    special_ids: Literal["last", "first"],
     ties: Ties,
     merge_counts: list[int],
 ) -> TokenizerSpec:

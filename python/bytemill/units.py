@@ -28,10 +28,10 @@ def format_seconds(seconds: float) -> str:
     """A time, from microseconds to hours.
 
     >>> [format_seconds(t) for t in (0.00042, 0.0312, 3.14159, 75, 7_325)]
-    ['0.42 ms', '31 ms', '3.14 s', '1 min 15 s', '2 h 02 min']
+    ['0.42 ms', '31.2 ms', '3.14 s', '1 min 15 s', '2 h 02 min']
     """
-    if seconds < 0.0995:
-        return f"{seconds * 1000:.2g} ms"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.3g} ms"
     if seconds < 59.5:
         return f"{seconds:.3g} s"
     whole = round(seconds)

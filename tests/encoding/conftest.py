@@ -1,4 +1,4 @@
-"""Tokenizers that several of these test modules need, each beside an independent one with the same vocabulary."""
+"""Tokenizers that several of these modules need, each beside an independent one of the same vocabulary."""
 
 import base64
 from collections.abc import Callable
@@ -36,10 +36,12 @@ RANK_FILES: dict[str, tuple[str, dict[str, int]]] = {
     "o200k": ("o200k_base.tiktoken", {END: 199999, "<|endofprompt|>": 200018}),
 }
 
-TRAINING_TEXT = """The quick brown fox, the slow fox and 1234567 other foxes; they're here, aren't they? WE'LL see.
-    indented code(that = calls(things)) + 3.14159  # and a comment\r\n\r\nsnake_case camelCase HTTPServer
+TRAINING_TEXT = """The quick brown fox, the slow fox and 1234567 other foxes; they're here, aren't they?
+    WE'LL see. indented code(that = calls(things)) + 3.14159  # and a comment\r\n\r\n
+snake_case camelCase HTTPServer
 Жизнь прожить — не поле перейти. 今日は、世界。今日は。 naïve café e\u0301tude ½ ٣٤٥ हिन्दी भाषा 👩‍👩‍👧 😀😀
-internationalization internationalisation counterrevolutionaries ======================== ---------------- aaaaaaa
+internationalization internationalisation counterrevolutionaries
+======================== ---------------- aaaaaaa
 """
 
 
@@ -88,8 +90,8 @@ def peer(request: pytest.FixtureRequest, peer_of: Callable[[str], Peer]) -> Peer
 
 @pytest.fixture(scope="session")
 def small() -> bytemill.Tokenizer:
-    """A tokenizer of 600 tokens: merges of all lengths, most words in several tokens."""
-    return bytemill.train(iter([TRAINING_TEXT * 3]), vocab_size=600, special_tokens=[END, "<|pad|>"])
+    """A tokenizer of 500 tokens: merges of all lengths, most words in several tokens."""
+    return bytemill.train(iter([TRAINING_TEXT * 3]), vocab_size=500, special_tokens=[END, "<|pad|>"])
 
 
 @pytest.fixture(scope="session")

@@ -242,16 +242,9 @@ impl PyEncoder {
         })
     }
 
-    fn count(
-        &self,
-        py: Python<'_>,
-        text: &Bound<'_, PyString>,
-        allowed_special: &Bound<'_, PyAny>,
-    ) -> PyResult<usize> {
+    fn count(&self, py: Python<'_>, text: &Bound<'_, PyString>, allowed_special: &Bound<'_, PyAny>) -> PyResult<usize> {
         let text = convert::text(text)?;
-        convert::with_allowed(&self.encoder, allowed_special, |allowed| {
-            Ok(self.encode_ids(py, &text, allowed)?.len())
-        })
+        convert::with_allowed(&self.encoder, allowed_special, |allowed| Ok(self.encode_ids(py, &text, allowed)?.len()))
     }
 
     fn encode_iterable(
@@ -260,7 +253,9 @@ impl PyEncoder {
         allowed_special: &Bound<'_, PyAny>,
     ) -> PyResult<PyTokenIterator> {
         if pieces.is_instance_of::<PyString>() {
-            return Err(PyTypeError::new_err("encode_iterable takes an iterable of str, such as an open file; for one str use encode"));
+            return Err(PyTypeError::new_err(
+                "encode_iterable takes an iterable of str, such as an open file; for one str use encode",
+            ));
         }
         let allowed = convert::allowed(&self.encoder, allowed_special)?;
         Ok(PyTokenIterator::new(Arc::clone(&self.encoder), allowed, PyIterator::from_object(pieces)?.unbind()))

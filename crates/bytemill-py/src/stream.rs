@@ -33,11 +33,7 @@ impl PyStreamEncoder {
         Self { stream: Stream::new(encoder, allowed, n_threads), utf8: Utf8Stream::new(malformed), narrow, n_bytes: 0 }
     }
 
-    fn take<T: Id + numpy::Element>(
-        &mut self,
-        py: Python<'_>,
-        data: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Py<PyAny>> {
+    fn take<T: Id + numpy::Element>(&mut self, py: Python<'_>, data: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
         let mut ids: Vec<T> = Vec::new();
         let pulse = Pulse::new(None);
         let beat = || pulse.beat(0);
@@ -125,7 +121,9 @@ impl PyTokenIterator {
             if let Some(piece) = &next {
                 let Ok(piece) = piece.cast::<PyString>() else {
                     let kind = piece.get_type().name()?;
-                    return Err(PyTypeError::new_err(format!("encode_iterable takes an iterable of str; this one gives {kind}")));
+                    return Err(PyTypeError::new_err(format!(
+                        "encode_iterable takes an iterable of str; this one gives {kind}"
+                    )));
                 };
                 self.stream.text().push_str(&convert::text(piece)?);
                 self.stream.encode_ready(&mut self.ids, &beat).map_err(|error| pulse.raise(error))?;

@@ -47,13 +47,7 @@ impl PyPretokenCounter {
         Ok(Self { counter: Some(counter.map_err(to_python)?) })
     }
 
-    fn add_file(
-        &mut self,
-        py: Python<'_>,
-        path: PathBuf,
-        errors: &str,
-        progress: Option<Py<PyAny>>,
-    ) -> PyResult<()> {
+    fn add_file(&mut self, py: Python<'_>, path: PathBuf, errors: &str, progress: Option<Py<PyAny>>) -> PyResult<()> {
         let malformed = convert::malformed(errors)?;
         let counter = self.counter()?;
         let pulse = Pulse::new(progress.as_ref());

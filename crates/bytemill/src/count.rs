@@ -471,7 +471,7 @@ impl Counts {
         for (pretoken, count) in &all.long {
             push(pretoken, *count);
         }
-        counts.words.sort_unstable_by(|a, b| b.count.cmp(&a.count));
+        counts.words.sort_unstable_by_key(|word| std::cmp::Reverse(word.count));
         counts
     }
 
@@ -523,7 +523,19 @@ mod tests {
 
     fn texts() -> impl Strategy<Value = Vec<String>> {
         let piece = prop::sample::select(vec![
-            "low", " lower", " newest", "'s", " 12", "\n", "  ", "<s>", "<s><e>", "<", "é一", "!!", " supercalifragilistic",
+            "low",
+            " lower",
+            " newest",
+            "'s",
+            " 12",
+            "\n",
+            "  ",
+            "<s>",
+            "<s><e>",
+            "<",
+            "é一",
+            "!!",
+            " supercalifragilistic",
         ]);
         let text = prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat());
         prop::collection::vec(text, 1..4)

@@ -1,13 +1,14 @@
 //! Encoding: text to ids.
 
 use crate::bpe;
-use crate::cache::{Cache, INLINE_IDS};
+use crate::cache::{Cache, LONG_IDS, LongKey, SHORT_IDS};
 use crate::error::{Error, Result};
 use crate::hash::{PACKED_BYTES, Packed, pack};
 use crate::pairs::PairTable;
 use crate::pretokenize::{BLOCK, Pattern};
 use crate::special::{Segment, SpecialTokens};
 use crate::vocab::Vocab;
+use crate::words::Words;
 use std::sync::Mutex;
 
 /// An id as it is written out: `u16` where all ids of a vocabulary fit, else `u32`.
@@ -64,8 +65,9 @@ pub struct Encoder {
     pattern: Pattern,
     special: SpecialTokens,
     pairs: PairTable,
+    words: Words,
     /// One a thread that encodes at the same time; they stay, with what they have learnt.
-    workspaces: Mutex<Vec<Box<Workspace>>>,
+    workspaces: Mutex<Vec<Workspace>>,
 }
 
 /// What a thread needs to encode, reused from call to call.
@@ -83,16 +85,28 @@ impl Encoder {
     /// [`Error::Invalid`] where the special tokens contradict each other.
     pub fn new(vocab: Vocab, pattern: Pattern) -> Result<Self> {
         let special = SpecialTokens::new(vocab.special().to_vec())?;
-        let mut pairs = PairTable::new(vocab.merges().len() + vocab.other_splits().len())?;
+        let mut pairs = PairTable::new(vocab.merges().len() + vocab.other_splits().len());
         for (&(left, right), symbol) in vocab.merges().iter().zip(256..) {
-            pairs.insert(left, right, symbol);
+            pairs.insert(left, right, symbol)?;
         }
         for &(left, right, symbol) in vocab.other_splits() {
-            pairs.insert(left, right, symbol);
+            pairs.insert(left, right, symbol)?;
         }
-        let encoder = Self { vocab, pattern, special, pairs, workspaces: Mutex::new(Vec::new()) };
+        // Merges given by hand need not lead to every token from its own bytes, so each is tried.
+        let mut symbols = Vec::new();
+        let reachable: Vec<(&[u8], u32)> = vocab
+            .tokens()
+            .filter(|(token, id)| {
+                token.len() <= PACKED_BYTES && {
+                    encode_pretoken(&vocab, &pairs, token, &mut symbols);
+                    symbols == [*id]
+                }
+            })
+            .collect();
+        let words = Words::new(&reachable);
+        let encoder = Self { vocab, pattern, special, pairs, words, workspaces: Mutex::new(Vec::new()) };
         // The first workspace is made here, so that encoding itself needs no memory beyond text and result.
-        encoder.put_back(encoder.new_workspace());
+        encoder.put_back(Self::new_workspace());
         Ok(encoder)
     }
 
@@ -120,31 +134,22 @@ impl Encoder {
         &self.pairs
     }
 
-    fn new_workspace(&self) -> Box<Workspace> {
-        let mut symbols = Vec::with_capacity(256);
-        // Merges given by hand need not lead to every token from its own bytes, so each is tried.
-        let reachable = self.vocab.tokens().filter(|(token, id)| {
-            token.len() <= PACKED_BYTES && {
-                self.encode_pretoken(&mut symbols, token);
-                symbols == [*id]
-            }
-        });
-        let cache = Cache::seeded(reachable);
-        Box::new(Workspace {
-            cache,
+    fn new_workspace() -> Workspace {
+        Workspace {
+            cache: Cache::default(),
             ends: Vec::with_capacity(BLOCK),
             keys: Vec::with_capacity(BLOCK),
-            ids: vec![0; (BLOCK + 1) * INLINE_IDS].into_boxed_slice(),
-            symbols,
-        })
+            ids: vec![0; (BLOCK + 1) * SHORT_IDS].into_boxed_slice(),
+            symbols: Vec::with_capacity(256),
+        }
     }
 
-    fn workspace(&self) -> Box<Workspace> {
+    fn workspace(&self) -> Workspace {
         let kept = self.workspaces.lock().map(|mut kept| kept.pop()).ok().flatten();
-        kept.unwrap_or_else(|| self.new_workspace())
+        kept.unwrap_or_else(Self::new_workspace)
     }
 
-    fn put_back(&self, workspace: Box<Workspace>) {
+    fn put_back(&self, workspace: Workspace) {
         if let Ok(mut kept) = self.workspaces.lock() {
             kept.push(workspace);
         }
@@ -184,10 +189,9 @@ impl Encoder {
     /// [`Error::SpecialToken`] where a special token stands in `text`.
     pub fn refuse_special(&self, text: &str) -> Result<()> {
         match self.special.find(text).next() {
-            Some(found) => Err(Error::SpecialToken {
-                token: self.special.tokens()[found.index].0.clone(),
-                offset: found.start,
-            }),
+            Some(found) => {
+                Err(Error::SpecialToken { token: self.special.tokens()[found.index].0.clone(), offset: found.start })
+            }
             None => Ok(()),
         }
     }
@@ -200,7 +204,7 @@ impl Encoder {
         let mut workspace = self.workspace();
         let result = bytes.utf8_chunks().try_for_each(|chunk| {
             self.encode_segment(&mut workspace, chunk.valid(), out, pulse)?;
-            self.encode_pretoken(&mut workspace.symbols, chunk.invalid());
+            encode_pretoken(&self.vocab, &self.pairs, chunk.invalid(), &mut workspace.symbols);
             out.extend_from_slice(&workspace.symbols);
             Ok(())
         });
@@ -230,12 +234,17 @@ impl Encoder {
             keys.clear();
             let mut start = block_start;
             for &end in ends.iter() {
-                // A pre-token too long to pack gets the empty key, which no entry has.
-                let key = if end - start <= PACKED_BYTES { pack(bytes, start, end) } else { Packed::default() };
+                let key = if end - start <= PACKED_BYTES { pack(bytes, start, end) } else { Packed::NO_KEY };
                 let hash = key.hash();
                 cache.prefetch(hash);
                 keys.push((key, hash));
                 start = end;
+            }
+
+            for &(key, hash) in keys.iter() {
+                if cache.get(key, hash).is_none() {
+                    self.words.prefetch(hash);
+                }
             }
 
             let mut filled = 0;
@@ -244,15 +253,12 @@ impl Encoder {
                 let pretoken = start..end;
                 start = end;
                 if let Some((ids, n_ids)) = cache.get(key, hash) {
-                    block[filled..filled + INLINE_IDS].copy_from_slice(ids);
+                    block[filled..filled + SHORT_IDS].copy_from_slice(ids);
                     filled += n_ids;
                     continue;
                 }
-                self.encode_pretoken(symbols, &bytes[pretoken]);
-                if symbols.len() <= INLINE_IDS {
-                    if key != Packed::default() {
-                        cache.insert(key, hash, symbols);
-                    }
+                self.encode_new(&bytes[pretoken], key, hash, cache, symbols);
+                if symbols.len() <= SHORT_IDS {
                     block[filled..filled + symbols.len()].copy_from_slice(symbols);
                     filled += symbols.len();
                 } else {
@@ -269,19 +275,148 @@ impl Encoder {
         Ok(())
     }
 
-    /// Puts the ids of one pre-token into `ids`.
-    fn encode_pretoken(&self, ids: &mut Vec<u32>, pretoken: &[u8]) {
-        ids.clear();
-        if self.vocab.whole_pretoken_lookup()
-            && let Some(id) = self.vocab.id(pretoken)
-        {
+    /// Puts the ids of a pre-token that the table of short ones does not know into `ids`, and remembers them.
+    #[inline(never)]
+    fn encode_new(&self, pretoken: &[u8], key: Packed, hash: u64, cache: &mut Cache, ids: &mut Vec<u32>) {
+        let is_short = key != Packed::NO_KEY;
+        if is_short && let Some(id) = self.words.get(key, hash) {
+            ids.clear();
             ids.push(id);
+            cache.insert(key, hash, ids);
             return;
         }
-        bpe::merge(&self.pairs, pretoken, ids);
-        let symbol_ids = self.vocab.symbol_ids();
-        for id in ids {
-            *id = symbol_ids[*id as usize];
+        let long_key = LongKey::new(pretoken);
+        if let Some(known) = long_key.as_ref().and_then(|key| cache.get_long(key)) {
+            ids.clear();
+            ids.extend_from_slice(known);
+            return;
         }
+        encode_pretoken(&self.vocab, &self.pairs, pretoken, ids);
+        if is_short && ids.len() <= SHORT_IDS {
+            cache.insert(key, hash, ids);
+        } else if let Some(key) = long_key
+            && ids.len() <= LONG_IDS
+        {
+            cache.insert_long(key, ids);
+        }
+    }
+}
+
+/// Puts the ids of one pre-token into `ids`.
+fn encode_pretoken(vocab: &Vocab, pairs: &PairTable, pretoken: &[u8], ids: &mut Vec<u32>) {
+    ids.clear();
+    if vocab.whole_pretoken_lookup()
+        && let Some(id) = vocab.id(pretoken)
+    {
+        ids.push(id);
+        return;
+    }
+    bpe::merge(pairs, pretoken, ids);
+    let symbol_ids = vocab.symbol_ids();
+    for id in ids {
+        *id = symbol_ids[*id as usize];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::count::Counts;
+    use crate::merges::{Ties, learn};
+    use proptest::prelude::*;
+
+    /// A tokenizer with some dozens of merges, learnt from the words themselves.
+    fn encoder(words: &[&str], n_merges: usize, pattern: &str) -> Encoder {
+        let counts = Counts::from_items(words.iter().map(|word| (word.as_bytes().to_vec(), 1)));
+        let learnt = learn(&counts, n_merges, Ties::Bytes, 1, |_| Ok(())).unwrap();
+        let mut tokens: Vec<(u32, Vec<u8>)> = (0..=255).map(|byte| (u32::from(byte), vec![byte])).collect();
+        let mut merges = Vec::new();
+        for (merge, id) in learnt.iter().zip(256..) {
+            let part = |symbol: u32| tokens[symbol as usize].1.clone();
+            let (left, right) = (part(merge.left), part(merge.right));
+            tokens.push((id, [left.clone(), right.clone()].concat()));
+            merges.push((left, right));
+        }
+        let special = vec![("<s>".to_owned(), 1000), ("<s><e>".to_owned(), 1001)];
+        Encoder::new(Vocab::from_merges(tokens, &merges, special).unwrap(), Pattern::new(Some(pattern)).unwrap())
+            .unwrap()
+    }
+
+    /// Pre-token by pre-token, each merged afresh: no blocks, no tables of what was seen.
+    fn encode_plainly(encoder: &Encoder, text: &str, special: &SpecialTokens) -> Vec<u32> {
+        let mut ids = Vec::new();
+        special
+            .segments(text, |segment| match segment {
+                Segment::Special(id) => {
+                    ids.push(id);
+                    Ok(())
+                }
+                Segment::Text(text) => encoder.pattern.for_each(text, |pretoken| {
+                    let mut symbols = Vec::new();
+                    bpe::merge(&encoder.pairs, pretoken.as_bytes(), &mut symbols);
+                    ids.extend(symbols.iter().map(|&symbol| encoder.vocab.symbol_ids()[symbol as usize]));
+                }),
+            })
+            .unwrap();
+        ids
+    }
+
+    const PIECES: [&str; 12] =
+        ["low", " lower", " newest", " widest", "s", "<s>", "<s><e>", "\n\n", " 123", "é一ü", "zzzzzzzz", "'s"];
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        #[test]
+        fn encoding_equals_merging_each_pretoken_afresh(
+            texts in prop::collection::vec(
+                prop::collection::vec(prop::sample::select(PIECES.to_vec()), 0..80).prop_map(|pieces| pieces.concat()),
+                1..6,
+            ),
+            n_merges in 0usize..60,
+            pattern in prop::sample::select(vec!["gpt2", "cl100k", "o200k", r"\S+"]),
+            n_threads in 1usize..4,
+        ) {
+            let encoder = encoder(&PIECES, n_merges, pattern);
+            // Twice, so that the second time finds what the first has left behind.
+            for _ in 0..2 {
+                for text in &texts {
+                    let expected = encode_plainly(&encoder, text, encoder.special());
+                    let ids: Vec<u16> = encoder.encode_parallel(text, Allowed::All, n_threads, &no_pulse).unwrap();
+                    prop_assert_eq!(ids.iter().map(|&id| u32::from(id)).collect::<Vec<_>>(), expected);
+                    let mut plain: Vec<u32> = Vec::new();
+                    encoder.encode(text, Allowed::None, &mut plain, &no_pulse).unwrap();
+                    prop_assert_eq!(plain, encode_plainly(&encoder, text, &SpecialTokens::default()));
+                }
+            }
+        }
+
+        #[test]
+        fn words_of_every_length_keep_all_their_bytes(letters in prop::collection::vec(0usize..4, 1..200)) {
+            let encoder = encoder(&["abab", "bcbc", "abcabc"], 5, "gpt2");
+            let word: String = letters.iter().map(|&letter| ['a', 'b', 'c', 'z'][letter]).collect();
+            let mut ids: Vec<u32> = Vec::new();
+            encoder.encode(&word, Allowed::None, &mut ids, &no_pulse).unwrap();
+            let mut bytes = Vec::new();
+            encoder.vocab().decode(ids, &mut bytes).unwrap();
+            prop_assert_eq!(bytes, word.into_bytes());
+        }
+    }
+
+    #[test]
+    fn a_special_token_that_is_refused_is_named_with_its_place() {
+        let encoder = encoder(&PIECES, 10, "gpt2");
+        let error = encoder.encode::<u32>("low<s>", Allowed::Refused, &mut Vec::new(), &no_pulse).unwrap_err();
+        assert_eq!(error.to_string(), "special token \"<s>\" at byte 3");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_encoded_too() {
+        let encoder = encoder(&PIECES, 10, "gpt2");
+        let mut ids = Vec::new();
+        encoder.encode_bytes(b"low\xFF\xFElow", &mut ids, &no_pulse).unwrap();
+        let mut bytes = Vec::new();
+        encoder.vocab().decode(ids.iter().copied(), &mut bytes).unwrap();
+        assert_eq!(bytes, b"low\xFF\xFElow");
     }
 }

@@ -33,6 +33,9 @@ pub fn pack(text: &[u8], start: usize, end: usize) -> Packed {
 }
 
 impl Packed {
+    /// Equal to no key, nor to the default in which tables are filled.
+    pub const NO_KEY: Self = Self { low: 0, high: u64::MAX };
+
     /// The bytes, in the first [`Packed::n_bytes`] places.
     #[must_use]
     pub fn bytes(self) -> [u8; 16] {

@@ -22,5 +22,6 @@ pub mod stream;
 pub mod unicode;
 pub mod utf8;
 pub mod vocab;
+pub mod words;
 
 pub use error::{Error, Result};

@@ -395,7 +395,8 @@ impl Learner {
             self.right[y as usize].tracked = next_place.is_some();
             self.right[y as usize].next_place = next_place.unwrap_or(0);
         }
-        for (neighbours, noted) in [(&mut self.left, &mut self.left_places), (&mut self.right, &mut self.right_places)] {
+        for (neighbours, noted) in [(&mut self.left, &mut self.left_places), (&mut self.right, &mut self.right_places)]
+        {
             for (symbol, place) in noted.drain(..) {
                 let neighbour = &mut neighbours[symbol as usize];
                 if neighbour.tracked {

@@ -1,87 +1,126 @@
 //! Which symbol a pair of neighbours becomes.
 
 use crate::error::{Error, Result};
-use crate::hash::hash_pair;
+use crate::hash::fold;
 use crate::vocab::MAX_SYMBOLS;
 
 /// No merge joins the pair.
 pub const NONE: u32 = u32::MAX;
 
-const BITS: u32 = 21;
+/// A symbol that no merge joins with any other: what stands beyond the ends of a pre-token.
+pub const OUTSIDE: u32 = MAX_SYMBOLS as u32 - 1;
+
+const BITS: u32 = MAX_SYMBOLS.trailing_zeros();
 const SYMBOL: u64 = (1 << BITS) - 1;
+/// The three symbols of an entry have 21 bits each, so none has all 64 bits set.
 const EMPTY: u64 = u64::MAX;
 
-/// Pair of symbols -> symbol. Pairs of bytes in a grid, the others in a flat table of one word an entry: the three
-/// symbols have 21 bits each, so a word of 64 never equals `EMPTY`.
+/// Pair of symbols -> symbol.
+///
+/// Pairs of bytes are in a grid. The others are in a flat table of one word an entry, each in one of two places (cuckoo
+/// hashing, at most 3/8 full), so that a look-up has no loop and no branch: merging asks for pairs that are as often
+/// missing as not, and what it costs is mispredicted branches.
 #[derive(Clone, Debug)]
 pub struct PairTable {
     grid: Box<[u32]>,
     slots: Box<[u64]>,
     shift: u32,
-    mask: usize,
 }
 
 impl PairTable {
-    /// A table for up to `n_pairs` pairs, with at least as many slots free as used.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] where there are more pairs than symbols can be.
-    pub fn new(n_pairs: usize) -> Result<Self> {
-        if n_pairs > 16 * MAX_SYMBOLS {
-            return Err(Error::Invalid(format!("{n_pairs} merges are too many")));
-        }
-        let n_slots = (2 * n_pairs).next_power_of_two().max(64);
-        Ok(Self {
-            grid: vec![NONE; 1 << 16].into_boxed_slice(),
-            slots: vec![EMPTY; n_slots].into_boxed_slice(),
-            shift: 64 - n_slots.trailing_zeros(),
-            mask: n_slots - 1,
-        })
+    /// A table for about `n_pairs` pairs; it grows where there are more.
+    #[must_use]
+    pub fn new(n_pairs: usize) -> Self {
+        Self { grid: vec![NONE; 1 << 16].into_boxed_slice(), ..Self::with_slots((n_pairs * 8 / 3).max(32)) }
+    }
+
+    fn with_slots(n_slots: usize) -> Self {
+        let n_slots = n_slots.next_power_of_two();
+        let shift = 64 - n_slots.trailing_zeros();
+        Self { grid: Box::default(), slots: vec![EMPTY; n_slots].into_boxed_slice(), shift }
     }
 
     /// Adds a pair; the first of two entries for one pair stays.
-    pub fn insert(&mut self, left: u32, right: u32, symbol: u32) {
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a symbol that is too large, or where so many pairs share their places that the table would
+    /// have to grow beyond all measure, which only pairs chosen for that do.
+    pub fn insert(&mut self, left: u32, right: u32, symbol: u32) -> Result<()> {
+        if left.max(right).max(symbol) >= OUTSIDE {
+            return Err(Error::Invalid(format!("more than {OUTSIDE} tokens are not supported")));
+        }
         if left < 256 && right < 256 {
             let entry = &mut self.grid[(left << 8 | right) as usize];
             *entry = (*entry).min(symbol);
-            return;
+            return Ok(());
         }
-        let key = key(left, right);
-        let mut at = self.home(left, right);
-        while self.slots[at] != EMPTY {
-            if self.slots[at] >> BITS == key {
-                return;
-            }
-            at = (at + 1) & self.mask;
+        if self.get(left, right) == NONE {
+            self.place(key(left, right) << BITS | u64::from(symbol))?;
         }
-        self.slots[at] = key << BITS | u64::from(symbol);
+        Ok(())
     }
 
-    /// The symbol that the pair becomes, or [`NONE`].
+    /// Puts an entry into one of its two places; whoever is there moves on to its other one.
+    fn place(&mut self, mut entry: u64) -> Result<()> {
+        loop {
+            let mut at = self.places(entry >> BITS).0;
+            // A chain this long means a table too full, or a cycle.
+            for _ in 0..64 {
+                std::mem::swap(&mut entry, &mut self.slots[at]);
+                if entry == EMPTY {
+                    return Ok(());
+                }
+                let (one, other) = self.places(entry >> BITS);
+                at = if at == one { other } else { one };
+            }
+            self.grow(&mut entry)?;
+        }
+    }
+
+    fn grow(&mut self, waiting: &mut u64) -> Result<()> {
+        if self.slots.len() >= 64 * MAX_SYMBOLS {
+            return Err(Error::Invalid("the merges cannot be put into a table".to_owned()));
+        }
+        let mut larger = Self::with_slots(2 * self.slots.len());
+        for &entry in self.slots.iter().filter(|&&entry| entry != EMPTY) {
+            larger.place(entry)?;
+        }
+        larger.place(std::mem::replace(waiting, EMPTY))?;
+        larger.grid = std::mem::take(&mut self.grid);
+        *self = larger;
+        Ok(())
+    }
+
+    #[inline]
+    fn places(&self, key: u64) -> (usize, usize) {
+        let hash = fold(key ^ 0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93);
+        ((hash >> self.shift) as usize, hash as usize & (self.slots.len() - 1))
+    }
+
+    /// The symbol that a pair becomes, or [`NONE`].
     #[inline]
     #[must_use]
     pub fn get(&self, left: u32, right: u32) -> u32 {
-        if left < 256 && right < 256 {
-            return self.grid[(left << 8 | right) as usize];
-        }
-        let key = key(left, right);
-        let mut at = self.home(left, right);
-        loop {
-            let slot = self.slots[at & self.mask];
-            if slot >> BITS == key {
-                #[expect(clippy::cast_possible_truncation, reason = "masked to 21 bits")]
-                return (slot & SYMBOL) as u32;
-            }
-            if slot == EMPTY {
-                return NONE;
-            }
-            at += 1;
-        }
+        if left < 256 && right < 256 { self.get_bytes(left as u8, right as u8) } else { self.get_symbols(left, right) }
     }
 
+    /// The symbol that two bytes become, or [`NONE`].
     #[inline]
-    fn home(&self, left: u32, right: u32) -> usize {
-        (hash_pair(left, right) >> self.shift) as usize
+    #[must_use]
+    pub fn get_bytes(&self, left: u8, right: u8) -> u32 {
+        self.grid[usize::from(left) << 8 | usize::from(right)]
+    }
+
+    /// The symbol that a pair becomes of which one at least is no byte, or [`NONE`].
+    #[inline]
+    #[must_use]
+    pub fn get_symbols(&self, left: u32, right: u32) -> u32 {
+        let key = key(left, right);
+        let (one, other) = self.places(key);
+        let (one, other) = (self.slots[one], self.slots[other]);
+        let entry = if one >> BITS == key { one } else { other };
+        let symbol = (entry & SYMBOL) as u32;
+        if entry >> BITS == key { symbol } else { NONE }
     }
 }
 
@@ -99,12 +138,13 @@ mod tests {
     proptest! {
         #[test]
         fn table_answers_as_a_hash_map_does(
-            pairs in prop::collection::hash_map((0u32..2000, 0u32..2000), 0u32..(MAX_SYMBOLS as u32), 0..300),
+            pairs in prop::collection::hash_map((0u32..2000, 0u32..2000), 0u32..OUTSIDE, 0..300),
+            n_expected in 0usize..300,
             asked in prop::collection::vec((0u32..2000, 0u32..2000), 0..300),
         ) {
-            let mut table = PairTable::new(pairs.len()).unwrap();
+            let mut table = PairTable::new(n_expected);
             for (&(left, right), &symbol) in &pairs {
-                table.insert(left, right, symbol);
+                table.insert(left, right, symbol).unwrap();
             }
             let expected: &HashMap<(u32, u32), u32> = &pairs;
             for (left, right) in asked.into_iter().chain(pairs.keys().copied()) {
@@ -114,11 +154,35 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_symbols_fit() {
-        let largest = MAX_SYMBOLS as u32 - 1;
-        let mut table = PairTable::new(1).unwrap();
-        table.insert(largest, largest - 1, largest);
+    fn a_table_too_small_grows_and_loses_nothing() {
+        let mut table = PairTable::new(0);
+        for symbol in 256..20_256 {
+            table.insert(symbol, symbol % 300, symbol + 1).unwrap();
+        }
+        for symbol in 256..20_256 {
+            assert_eq!(table.get(symbol, symbol % 300), symbol + 1);
+            assert_eq!(table.get(symbol % 300, symbol), if symbol < 300 { symbol + 1 } else { NONE });
+        }
+    }
+
+    #[test]
+    fn the_first_of_two_entries_stays() {
+        let mut table = PairTable::new(2);
+        for symbol in [700, 900] {
+            table.insert(300, 5, symbol).unwrap();
+            table.insert(5, 6, symbol).unwrap();
+        }
+        assert_eq!((table.get(300, 5), table.get(5, 6)), (700, 700));
+    }
+
+    #[test]
+    fn the_largest_symbols_fit_and_larger_ones_are_refused() {
+        let largest = OUTSIDE - 1;
+        let mut table = PairTable::new(1);
+        table.insert(largest, largest - 1, largest).unwrap();
         assert_eq!(table.get(largest, largest - 1), largest);
         assert_eq!(table.get(largest - 1, largest), NONE);
+        assert_eq!(table.get(OUTSIDE, largest), NONE);
+        assert!(table.insert(1, 2, OUTSIDE).is_err());
     }
 }

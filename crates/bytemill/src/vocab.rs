@@ -76,7 +76,11 @@ impl Vocab {
             let name = || format!("merge {rank} ({} {})", show(left), show(right));
             let (Some(&left_symbol), Some(&right_symbol)) = (symbols.get(&left[..]), symbols.get(&right[..])) else {
                 let unknown = if symbols.contains_key(&left[..]) { right } else { left };
-                return invalid(format!("{}: {} is neither a byte nor the result of an earlier merge", name(), show(unknown)));
+                return invalid(format!(
+                    "{}: {} is neither a byte nor the result of an earlier merge",
+                    name(),
+                    show(unknown)
+                ));
             };
             joined.clear();
             joined.extend_from_slice(left);
@@ -140,7 +144,7 @@ impl Vocab {
             return invalid(format!("the byte {} is no token: all 256 bytes must be", show(&[byte as u8])));
         }
 
-        let mut table = crate::pairs::PairTable::new(ranks.len())?;
+        let mut table = crate::pairs::PairTable::new(ranks.len());
         let mut merges = Vec::with_capacity(ranks.len() - 256);
         let mut consistent = true;
         let mut parts = Vec::new();
@@ -149,7 +153,7 @@ impl Vocab {
             crate::bpe::merge(&table, token, &mut parts);
             if let [left, right] = parts[..] {
                 let symbol = 256 + merges.len() as u32;
-                table.insert(left, right, symbol);
+                table.insert(left, right, symbol)?;
                 merges.push((left, right));
             } else {
                 consistent = false;
@@ -194,9 +198,6 @@ impl Vocab {
         other_splits: Vec<(u32, u32, u32)>,
         whole_pretoken_lookup: bool,
     ) -> Result<Self> {
-        if symbol_ids.len() > MAX_SYMBOLS {
-            return invalid(format!("{} tokens: at most {MAX_SYMBOLS} are supported", symbol_ids.len()));
-        }
         let mut by_id: Vec<(u32, &[u8])> = ids.iter().map(|(token, id)| (*id, &token[..])).collect();
         by_id.extend(special.iter().map(|(token, id)| (*id, token.as_bytes())));
         by_id.sort_unstable();

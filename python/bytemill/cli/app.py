@@ -3,6 +3,7 @@
 from cyclopts import App, Parameter
 
 from bytemill import __version__
+from bytemill.cli.quickstart import app as quickstart
 
 app = App(
     name="bytemill",
@@ -18,9 +19,7 @@ Exit status: 0 ok, 1 failed, 2 wrong usage, 130 interrupted.""",
     version=__version__,
     default_parameter=Parameter(negative=()),
 )
-# Named and not imported, so that `--help` and each command load only what they need.
-app.command(
-    "bytemill.cli.quickstart:quickstart", help="Run the whole arc on text that every machine has.", sort_key=1
-)
+app.command(quickstart)
+# Named and not imported, so that each command loads only what it needs.
 app.command("bytemill.cli.tokenizer:app", name="tokenizer", help="Train tokenizers and use them.", sort_key=2)
 app.command("bytemill.cli.data:app", name="data", help="Turn text into shards of token ids.", sort_key=3)

@@ -9,16 +9,21 @@ from cyclopts.validators import Number
 from bytemill.cli import options, output
 from bytemill.cli.failures import on_interrupt
 
-app = App(name="data", help="Turn text into shards of token ids.")
+app = App(
+    name="data",
+    help="Turn text into shards of token ids.",
+    help_epilogue="bytemill data COMMAND --help shows options and examples.",
+)
 
 _EOT = "<|endoftext|>"
 
 
 @app.command(
+    sort_key=1,
     help_epilogue="""Examples:
   bytemill data encode tokenizer.json corpus.txt --output shards
   bytemill data encode tokenizer.json 'docs/*.txt' --output shards --append-eot
-  zstd -dc corpus.zst | bytemill data encode tokenizer.json - --output shards"""
+  zstd -dc corpus.zst | bytemill data encode tokenizer.json - --output shards""",
 )
 def encode(
     tokenizer_file: options.TokenizerFile,
@@ -49,9 +54,10 @@ def encode(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Encode text to .npy shards of token ids, in memory that does not grow with it.
+    """Encode text to .npy shards of token ids.
 
-    A folder that holds the result already is left as it is; one that holds anything else is refused.
+    Memory does not grow with the text. A folder that holds the result already is
+    left as it is; one that holds other shards is refused.
     """
     from bytemill.cli.progress import ProgressDisplay, encoding_progress
     from bytemill.cli.summaries import manifest_to_json, write_manifest
@@ -93,10 +99,11 @@ def encode(
 
 
 @app.command(
+    sort_key=2,
     help_epilogue="""Examples:
   bytemill data info shards
   bytemill data info shards --verify
-  bytemill data info shards --json | jq .n_tokens"""
+  bytemill data info shards --json | jq .n_tokens""",
 )
 def info(
     folder: Annotated[Path, Parameter(name="DIR", help="A folder of shards.")],

@@ -1,12 +1,11 @@
 """From the words of a command line to a command, and from its end to an exit status."""
 
 import inspect
-import os
 import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bytemill.cli import failures, output
 
@@ -37,13 +36,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> None:
+    from cyclopts import CycloptsError
+
     from bytemill.cli.app import app
 
     output.prepare()
     words = [_STDIN if word == "-" else word for word in arguments]
     command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
     _restore_stdin(bound)
-    command(*bound.args, **bound.kwargs)
+    try:
+        command(*bound.args, **bound.kwargs)
+    except CycloptsError as error:
+        error.command_chain = app.parse_commands(words)[0]
+        raise
 
 
 def _restore_stdin(bound: inspect.BoundArguments) -> None:
@@ -55,10 +60,10 @@ def _restored(value: Any) -> Any:
     match value:
         case str():
             return "-" if value == _STDIN else value
-        case os.PathLike():
-            return Path("-") if os.fspath(value) == _STDIN else value
-        case tuple() | list():
-            return type(value)(_restored(item) for item in value)
+        case Path():
+            return Path("-") if str(value) == _STDIN else value
+        case tuple():
+            return tuple(_restored(item) for item in cast("tuple[Any, ...]", value))
         case _:
             return value
 

@@ -4,7 +4,7 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from bytemill.cli import output
@@ -14,7 +14,7 @@ FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
 
 @contextmanager
-def on_interrupt(how_to_go_on: str) -> Iterator[None]:
+def on_interrupt(how_to_go_on: str) -> Generator[None]:
     """What to tell where Ctrl-C ends the block."""
     try:
         yield

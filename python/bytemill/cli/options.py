@@ -29,7 +29,7 @@ TokenizerFile: TypeAlias = Annotated[
     Path,
     Parameter(
         name="TOKENIZER",
-        help="A tokenizer.json, a .tiktoken file, or a folder with a tokenizer.json or with GPT-2's two files.",
+        help="A tokenizer.json, a .tiktoken file, or a folder with a tokenizer.json or GPT-2's two files.",
     ),
 ]
 Inputs: TypeAlias = Annotated[

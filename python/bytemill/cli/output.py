@@ -1,10 +1,12 @@
 """Writing: results to standard output, everything else to standard error."""
 
+import io
 import json
 import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
 _QUIET_WIDTH = 100
@@ -12,11 +14,13 @@ _QUIET_WIDTH = 100
 
 
 def prepare() -> None:
-    """Makes the standard streams take every text, whatever their encoding."""
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="backslashreplace")
+    """Makes the standard streams take every text, whatever their encoding, and also where they are closed."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (open as long as the process)
+            setattr(sys, name, nowhere)
+        elif isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def colour_allowed(stream: TextIO) -> bool:

@@ -2,7 +2,6 @@
 
 import sys
 import time
-from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -10,6 +9,8 @@ from bytemill.cli import output
 from bytemill.units import format_bytes, format_count, format_rate, format_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.progress import Progress, TaskID
 
     from bytemill.shards import EncodeProgress
@@ -44,8 +45,19 @@ class ProgressDisplay:
         if self._bar is not None:
             self._bar.stop()
 
+    def step(self, name: str) -> None:
+        """Work begins of which nobody knows how much there is."""
+        if self._quiet:
+            return
+        self._phase = name
+        if self._bar is None:
+            sys.stderr.write(f"{name}\n")
+            sys.stderr.flush()
+        else:
+            self._show(self._bar, name, 0, None, "", is_new=True)
+
     def update(self, phase: str, unit: str, done: int, total: int | None) -> None:
-        """`done` of `total` units ("bytes", "merges") of this phase are finished; None: nobody knows of how many."""
+        """`done` of `total` units ("bytes", "merges") of a phase are done; None: nobody knows the total."""
         if self._quiet:
             return
         now = time.monotonic()

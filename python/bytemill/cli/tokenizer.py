@@ -6,20 +6,25 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
+from bytemill._core import named_pattern
 from bytemill.cli import options, output
 from bytemill.cli.failures import on_interrupt
-from bytemill._core import check_pattern, named_pattern
 from bytemill.tokenizer import Tokenizer
 
-app = App(name="tokenizer", help="Train tokenizers and use them.")
+app = App(
+    name="tokenizer",
+    help="Train tokenizers and use them.",
+    help_epilogue="bytemill tokenizer COMMAND --help shows options and examples.",
+)
 
 
 @app.command(
+    sort_key=1,
     help_epilogue="""Examples:
   bytemill tokenizer train corpus.txt --vocab-size 8192
-  bytemill tokenizer train 'data/**/*.txt' --vocab-size 32000 --pattern cl100k --output web.json
+  bytemill tokenizer train 'data/*.txt' -n 32000 --pattern cl100k -o web.json
   zstd -dc corpus.zst | bytemill tokenizer train - --vocab-size 50257
-  bytemill tokenizer train chat.txt --vocab-size 8192 --special-token '<|user|>' --special-token '<|bot|>'"""
+  bytemill tokenizer train chat.txt -n 8192 --special-token '<|user|>'""",
 )
 def train(
     *inputs: options.Inputs,
@@ -65,18 +70,19 @@ def train(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Train a tokenizer and write it as a tokenizer.json, which Hugging Face tokenizers opens too.
+    """Train a tokenizer and write it as a tokenizer.json.
 
-    Every input is a document of its own; special tokens in a text separate documents.
+    Hugging Face tokenizers opens the file too. Every input is a document of its
+    own; special tokens in a text separate documents.
     """
     from bytemill.cli.progress import ProgressDisplay, training_progress
     from bytemill.cli.summaries import write_training
-    from bytemill.output_file import check_output_file
+    from bytemill.output_file import check_can_be_saved, check_output_file
     from bytemill.training import train
 
     check_output_file(output_file, overwrite=overwrite)
     expression = None if pattern == "none" else pattern
-    check_pattern(expression)
+    check_can_be_saved(expression, special_tokens)
     if expression is not None and named_pattern(expression) is None:
         output.note("this pattern runs on a regex engine, which is slower than the named ones", quiet=quiet)
     with (
@@ -100,10 +106,11 @@ def train(
 
 
 @app.command(
+    sort_key=2,
     help_epilogue="""Examples:
   bytemill tokenizer encode tokenizer.json "Hello, world"
   bytemill tokenizer encode tokenizer.json --file corpus.txt > ids.txt
-  cat corpus.txt | bytemill tokenizer encode tokenizer.json --count"""
+  cat corpus.txt | bytemill tokenizer encode tokenizer.json --count""",
 )
 def encode(
     tokenizer_file: options.TokenizerFile,
@@ -120,9 +127,10 @@ def encode(
     threads: options.Threads = None,
     as_json: options.Json = False,
 ) -> None:
-    """Print the ids of a text: the one given, a file's, or standard input's. Memory does not grow with it.
+    """Print the ids of a text: the one given, a file's, or standard input's.
 
     Ids stand on one line with blanks between them; with --json they are a list.
+    Memory does not grow with the text.
     """
     from bytemill.cli.texts import text_input
     from bytemill.id_streams import encode_text, ids_as_text
@@ -144,14 +152,16 @@ def encode(
 
 
 @app.command(
+    sort_key=3,
     help_epilogue="""Examples:
   bytemill tokenizer decode tokenizer.json 15496 11 995
-  bytemill tokenizer encode tokenizer.json "Hello" | bytemill tokenizer decode tokenizer.json"""
+  bytemill tokenizer decode tokenizer.json < ids.txt > text.txt""",
 )
 def decode(tokenizer_file: options.TokenizerFile, /, *ids: Annotated[str, Parameter(name="IDS")]) -> None:
-    """Write the bytes of ids, exactly as they are: of those given, or of those on standard input.
+    """Write the bytes of ids, exactly as they are.
 
-    Blanks, commas and brackets may stand between ids.
+    The ids are those given, or those on standard input. Blanks, commas and
+    brackets may stand between them.
     """
     from bytemill.cli.texts import id_blocks
     from bytemill.id_streams import decode_stream, read_ids
@@ -163,10 +173,11 @@ def decode(tokenizer_file: options.TokenizerFile, /, *ids: Annotated[str, Parame
 
 
 @app.command(
+    sort_key=4,
     help_epilogue="""Examples:
   bytemill tokenizer show tokenizer.json
   bytemill tokenizer show tokenizer.json --token 262 --token 300
-  bytemill tokenizer show tokenizer.json --tokens --json"""
+  bytemill tokenizer show tokenizer.json --tokens --json""",
 )
 def show(
     tokenizer_file: options.TokenizerFile,
@@ -180,7 +191,7 @@ def show(
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Show what a tokenizer is: its sizes, settings and longest tokens; or single tokens of it."""
+    """Show a tokenizer's sizes, settings and longest tokens, or single tokens."""
     from bytemill.cli import views
     from bytemill.facts import describe, token_infos
 
@@ -194,10 +205,11 @@ def show(
 
 
 @app.command(
+    sort_key=5,
     help_epilogue="""Examples:
   bytemill tokenizer inspect tokenizer.json "It's naïve, isn't it?"
   bytemill tokenizer inspect tokenizer.json --file chapter.txt --ids
-  bytemill tokenizer inspect tokenizer.json "unbelievable" --explain"""
+  bytemill tokenizer inspect tokenizer.json "unbelievable" --explain""",
 )
 def inspect(
     tokenizer_file: options.TokenizerFile,
@@ -215,9 +227,11 @@ def inspect(
     allowed_special: options.AllowedSpecial = "all",
     as_json: options.Json = False,
 ) -> None:
-    """Show how a text splits into tokens: in colours on a terminal, else with │ between the tokens.
+    """Show how a text splits into tokens.
 
-    Control characters are made visible, and a token that is part of a character is shown as its bytes: ⟨e2 80⟩.
+    They stand in colours on a terminal, else with │ between them. Control
+    characters are made visible; a token that is part of a character is shown as
+    its bytes: ⟨e2 80⟩.
     """
     from bytemill.cli import views
     from bytemill.cli.texts import text_input

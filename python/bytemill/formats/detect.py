@@ -103,8 +103,8 @@ def _is_vocabulary(document: Any) -> bool:
 
 
 def _is_merges(text: str) -> bool:
-    """Whether the first line is the header of merges.txt or two spelled tokens of which one is a single
-    byte."""
+    """Whether the first line is the header of merges.txt, or two single bytes as the first merge must
+    have."""
     first = next((line for line in text[:4096].split("\n") if line.strip()), "").removesuffix("\r")
     if re.fullmatch(r"#version: [0-9.]+", first):
         return True

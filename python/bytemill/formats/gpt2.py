@@ -115,8 +115,11 @@ def _special_tokens(
     for text in dict.fromkeys(named):
         if not text or not is_text(text):
             raise TokenizerError(f"special token {text!r} is not a text")
-        special[text] = vocab.get(text, next_id)
-        next_id += special[text] == next_id
+        if text in vocab:
+            special[text] = vocab[text]
+        else:
+            special[text] = next_id
+            next_id += 1
     if next_id > MAX_ID + 1:
         raise TokenizerFileError(f"{where}: no ids are left for the special tokens")
     made = {left + right for left, right in pairs}

@@ -20,7 +20,7 @@ from bytemill import _core
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.bytes_to_unicode import bytes_to_text
 from bytemill.formats.files import decode_utf8, is_array, is_object, parse_json, read_bytes, shown
-from bytemill.formats.huggingface_model import read_added_tokens, read_model
+from bytemill.formats.huggingface_model import read_model, refuse_other_models
 from bytemill.formats.pre_tokenizer import from_pre_tokenizer, to_pre_tokenizer
 from bytemill.formats.ranks import merges_of_ranks
 from bytemill.formats.spec import TokenizerSpec
@@ -37,11 +37,10 @@ _COUNTS_PER_LINE = 16
 
 
 def write(spec: TokenizerSpec) -> str:
-    """The text of a tokenizer.json that is `spec`: the same text for the same spec, one token or merge a
-    line.
+    """The text of a tokenizer.json that is `spec`.
 
-    Raises TokenizerError where `spec` contradicts itself or Hugging Face's library could not give the same
-    ids.
+    One spec gives one text, with a line for each token and each merge. Raises TokenizerError where `spec`
+    contradicts itself or Hugging Face's library could not give the same ids.
     """
     tokens = ordinary_tokens(spec)
     check_special_tokens(spec, tokens)
@@ -123,14 +122,16 @@ def read(source: str | os.PathLike[str]) -> TokenizerSpec:
 
 
 def from_document(document: Any, where: str) -> TokenizerSpec:
-    """The tokenizer in the parsed JSON of a tokenizer.json. Raises TokenizerFileError with places starting at
-    `where`."""
+    """The tokenizer in the parsed JSON of a tokenizer.json.
+
+    Raises TokenizerFileError as `read` does, with `where` as the name of the file.
+    """
     if not is_object(document) or not is_object(document.get("model")):
         raise TokenizerFileError(f"{where}: not a tokenizer.json: it has no 'model' object")
-    _refuse_unsupported(document, where)
     model: dict[str, Any] = document["model"]
-    special_tokens = read_added_tokens(document.get("added_tokens", []), model, where)
-    vocab, merges = read_model(model, special_tokens, where)
+    refuse_other_models(model, where)
+    _refuse_unsupported(document, where)
+    special_tokens, vocab, merges = read_model(model, document.get("added_tokens", []), where)
     pre_tokenizer = document.get("pre_tokenizer")
     record = _read_record(model.get("bytemill"), n_merges=len(merges), where=f"{where}: model.bytemill")
     if "pattern" in record and _splits_like(pre_tokenizer, record["pattern"]):
@@ -150,8 +151,10 @@ def from_document(document: Any, where: str) -> TokenizerSpec:
 
 def _record(spec: TokenizerSpec) -> str:
     """`model.bytemill` as text."""
-    name = None if spec.pattern is None else _core.named_pattern(spec.pattern)
-    fields = {"format": RECORD_FORMAT, "pattern": name or spec.pattern, "ties": spec.ties}
+    # Another expression that splits like a named one stays as it is: it is part of the fingerprint.
+    names = {expression: name for name, expression in _core.NAMED_PATTERNS.items()}
+    pattern = None if spec.pattern is None else names.get(spec.pattern, spec.pattern)
+    fields = {"format": RECORD_FORMAT, "pattern": pattern, "ties": spec.ties}
     lines = [f'"{key}": {json.dumps(value, ensure_ascii=False)}' for key, value in fields.items()]
     if spec.merge_counts is not None:
         counts = [str(count) for count in spec.merge_counts]
@@ -227,8 +230,7 @@ def _read_record(record: Any, *, n_merges: int, where: str) -> dict[str, Any]:
 
 
 def _splits_like(pre_tokenizer: Any, pattern: str | None) -> bool:
-    """Whether `pre_tokenizer` is what bytemill writes for `pattern`: if not, someone has changed the file
-    since."""
+    """Whether `pre_tokenizer` is what bytemill writes for `pattern`; if not, the file was changed since."""
     try:
         _core.check_pattern(pattern)
         return to_pre_tokenizer(pattern) == pre_tokenizer

@@ -13,18 +13,54 @@ from bytemill.formats.vocabulary import is_text
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-# Beyond this many pairs of added tokens nobody compares them: it would take seconds, and no such file is
-# known.
-_MAX_COMPARED_PAIRS = 1_000_000
+# Characters of the one kind times characters of the other: a bound on the time that comparing them takes,
+# some hundred times what published files need.
+_MAX_COMPARISONS = 10_000_000
 
 
-def read_added_tokens(value: Any, model: Mapping[str, Any], where: str) -> dict[str, int]:
+def read_model(
+    model: dict[str, Any], added_tokens: Any, where: str
+) -> tuple[dict[str, int], dict[int, bytes], list[tuple[bytes, bytes]]]:
+    """The special tokens by text, the ordinary tokens by id, and the merges.
+
+    `model` and `added_tokens` are the fields of the file. Raises TokenizerFileError naming the place.
+    """
+    vocab = checked_vocab(model.get("vocab"), f"{where}: model.vocab")
+    pairs = _checked_pairs(model.get("merges"), f"{where}: model.merges")
+    special_tokens = _special_tokens(added_tokens, vocab, f"{where}: added_tokens")
+    tokens, merges = tokens_and_merges(
+        vocab,
+        pairs,
+        special_tokens,
+        vocab_place=f"{where}: model.vocab",
+        merge_place=lambda index: f"{where}: model.merges[{index}]",
+    )
+    return special_tokens, tokens, merges
+
+
+def refuse_other_models(model: dict[str, Any], where: str) -> None:
+    """Raise TokenizerFileError where `model` is no BPE, or BPE of a kind that bytemill cannot follow."""
+    where = f"{where}: model"
+    kind = model.get("type", "BPE" if "merges" in model else None)
+    if kind != "BPE":
+        raise TokenizerFileError(f"{where}.type: is {shown(kind)}, and bytemill reads byte-level BPE only")
+    # `unk_token` and `fuse_unk` have no effect where all 256 bytes have tokens, which is checked.
+    for field in ("continuing_subword_prefix", "end_of_word_suffix", "dropout", "byte_fallback"):
+        if model.get(field):
+            raise TokenizerFileError(
+                f"{where}.{field}: is {shown(model[field])}, which bytemill cannot do",
+                hint="For encoding without chance set 'dropout' to null." if field == "dropout" else None,
+            )
+    if not isinstance(model.get("ignore_merges", False), bool):
+        raise TokenizerFileError(
+            f"{where}.ignore_merges: is {shown(model['ignore_merges'])}, not true or false"
+        )
+
+
+def _special_tokens(value: Any, vocab: Mapping[str, int], where: str) -> dict[str, int]:
     """The added tokens by text. Raises TokenizerFileError for flags and ids that bytemill cannot follow."""
-    where = f"{where}: added_tokens"
     if not is_array(value):
         raise TokenizerFileError(f"{where}: is {shown(value)}, not an array")
-    vocab = model.get("vocab")
-    vocab = vocab if is_object(vocab) else {}
     added: dict[str, int] = {}
     by_normalized: dict[bool, list[str]] = {False: [], True: []}
     next_id = len(vocab)
@@ -60,29 +96,14 @@ def read_added_tokens(value: Any, model: Mapping[str, Any], where: str) -> dict[
     return added
 
 
-def read_model(
-    model: dict[str, Any], special_tokens: Mapping[str, int], where: str
-) -> tuple[dict[int, bytes], list[tuple[bytes, bytes]]]:
-    """The ordinary tokens by id, and the merges. Raises TokenizerFileError naming the place."""
-    where = f"{where}: model"
-    _refuse_unsupported(model, where)
-    return tokens_and_merges(
-        checked_vocab(model.get("vocab"), f"{where}.vocab"),
-        _checked_pairs(model.get("merges"), f"{where}.merges"),
-        special_tokens,
-        vocab_place=f"{where}.vocab",
-        merge_place=lambda index: f"{where}.merges[{index}]",
-    )
-
-
 def _refuse_overlaps(first: Collection[str], second: Collection[str], where: str) -> None:
     """Refuse added tokens of unequal `normalized` of which one can overlap another in a text.
 
     Without a normalizer the flag decides only that those without it are looked for first; that is the same as
     looking for all at once where none of the ones can touch one of the others.
     """
-    if len(first) * len(second) > _MAX_COMPARED_PAIRS:
-        raise TokenizerFileError(f"{where}: too many tokens with 'normalized' and without")
+    if sum(map(len, first)) * sum(map(len, second)) > _MAX_COMPARISONS:
+        raise TokenizerFileError(f"{where}: too many tokens with 'normalized' and without it")
     for one, other in product(first, second):
         if (
             one in other
@@ -98,26 +119,8 @@ def _refuse_overlaps(first: Collection[str], second: Collection[str], where: str
             )
 
 
-def _refuse_unsupported(model: dict[str, Any], where: str) -> None:
-    kind = model.get("type", "BPE" if "merges" in model else None)
-    if kind != "BPE":
-        raise TokenizerFileError(f"{where}.type: is {shown(kind)}, and bytemill reads byte-level BPE only")
-    # `unk_token` and `fuse_unk` have no effect where all 256 bytes have tokens, which is checked.
-    for field in ("continuing_subword_prefix", "end_of_word_suffix", "dropout", "byte_fallback"):
-        if model.get(field):
-            raise TokenizerFileError(
-                f"{where}.{field}: is {shown(model[field])}, which bytemill cannot do",
-                hint="For encoding without chance set 'dropout' to null." if field == "dropout" else None,
-            )
-    if not isinstance(model.get("ignore_merges", False), bool):
-        raise TokenizerFileError(
-            f"{where}.ignore_merges: is {shown(model['ignore_merges'])}, not true or false"
-        )
-
-
 def _checked_pairs(merges: Any, place: str) -> Sequence[Sequence[str]]:
-    """The merges as pairs of spellings; the file has them as pairs or, from earlier versions, as "left
-    right"."""
+    """The merges as pairs of spellings. The file has pairs, or strings as earlier versions wrote them."""
     if not is_array(merges):
         raise TokenizerFileError(f"{place}: is {shown(merges)}, not an array")
     pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in merges]

@@ -3,8 +3,8 @@
 The two read most expressions alike and some differently: `$` is the end of the text or of a line, `x{1,3}+`
 is possessive or repeats the repetition, and `\\w`, POSIX classes and case folding take in other characters.
 An expression is taken apart and written again in the other syntax; what has no exact counterpart is refused
-by name. Both sides must know the same letters: Oniguruma's Unicode tables are those of 2020 (a character
-assigned later is no letter there), which no rewriting can change.
+by name. What no rewriting can change are the tables of letters, digits and blanks: those of `tokenizers` 0.23
+are Unicode 16's, as are bytemill's; earlier versions know fewer letters.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ class ExpressionError(ValueError):
 
 
 _QUANTIFIER = re.compile(r"[?*+]|\{(\d+)(,(\d*))?\}|\{,(\d+)\}")
-_GROUP = re.compile(r"\((?:\?(?:i:|:|=|!|<=|<!|>))?")
+_LOOK_AROUNDS = ("(?=", "(?!", "(?<=", "(?<!")
+_OPENINGS = (*_LOOK_AROUNDS, "(?:", "(?i:", "(?>", "(")
 _PROPERTY = re.compile(r"[pP](?:\{(\^?[A-Za-z_]+)\}|([A-Z]))")
 _CODE_POINT = re.compile(r"x\{([0-9A-Fa-f]{1,6})\}|x([0-7][0-9A-Fa-f])|u([0-9A-Fa-f]{4})")
 # Without "<" and ">": escaped, they are the edges of a word to Rust's engine.
@@ -28,23 +29,8 @@ _PUNCTUATION = frozenset(r"\.+*?()|[]{}^$#&-~/'`!%,:;=@_ " + '"')
 _META = frozenset(r"\.+*?()|[]{}^$")
 _CLASS_META = frozenset(r"\[]^-&~")
 # POSIX names, which Oniguruma gives meanings of its own in \p{...}.
-_POSIX = frozenset(
-    [
-        "alnum",
-        "alpha",
-        "ascii",
-        "blank",
-        "cntrl",
-        "digit",
-        "graph",
-        "lower",
-        "print",
-        "punct",
-        "space",
-        "upper",
-        "word",
-        "xdigit",
-    ]
+_POSIX = re.compile(
+    r"\^?(alnum|alpha|ascii|blank|cntrl|digit|graph|lower|print|punct|space|upper|word|xdigit)", re.IGNORECASE
 )
 # Two characters that are equal to one under full case folding (ß, ﬁ, ﬆ), which only Oniguruma applies.
 _FOLDED_TOGETHER = frozenset({"ss", "st", "ff", "fi", "fl"})
@@ -64,8 +50,9 @@ def to_oniguruma(expression: str) -> str:
 
 
 def from_oniguruma(expression: str) -> str:
-    """An expression with which Rust's engine finds what Oniguruma finds with `expression`. Raises
-    ExpressionError.
+    """An expression with which Rust's engine finds what Oniguruma finds with `expression`.
+
+    Raises ExpressionError where there is none, and for one that can match nothing at all.
 
     >>> from_oniguruma(r"\\p{N}{1,3}+|\\s+$")
     '(?:\\\\p{N}{1,3})+|\\\\s+(?=\\\\n|\\\\z)'
@@ -74,8 +61,7 @@ def from_oniguruma(expression: str) -> str:
 
 
 class _Translation:
-    """One pass of recursive descent; each method gives the translated part and whether it can match
-    nothing."""
+    """One pass of recursive descent. Methods give the translated part and whether it can match nothing."""
 
     def __init__(self, expression: str, source: Syntax) -> None:
         self.expression = expression
@@ -141,23 +127,21 @@ class _Translation:
 
     def group(self, depth: int, *, ignore_case: bool) -> tuple[str, bool]:
         start = self.at
-        opening = _GROUP.match(self.expression, self.at)
-        assert opening is not None  # noqa: S101 - "(" alone matches
-        self.at = opening.end()
-        if opening[0] == "(" and self.expression.startswith("?", self.at):
+        opening = next(opening for opening in _OPENINGS if self.expression.startswith(opening, start))
+        self.at += len(opening)
+        if opening == "(" and self.expression.startswith("?", self.at):
             raise ExpressionError(f"{self.expression[start : start + 4]!r} at character {start}")
-        inner, nullable = self.alternatives(depth + 1, ignore_case=ignore_case or opening[0] == "(?i:")
+        inner, nullable = self.alternatives(depth + 1, ignore_case=ignore_case or opening == "(?i:")
         if not self.take(")"):
             raise ExpressionError(f"the group at character {start} is not closed")
-        is_look_around = opening[0] in {"(?=", "(?!", "(?<=", "(?<!"}
-        return f"{opening[0]}{inner})", nullable or is_look_around
+        return f"{opening}{inner})", nullable or opening in _LOOK_AROUNDS
 
     def quantified(self, atom: str) -> tuple[str, bool]:
         """`atom` with the quantifier that follows, and whether that allows no occurrence."""
         match = _QUANTIFIER.match(self.expression, self.at)
         if match is None:
             return atom, False
-        if atom in {r"\z", r"\A"} or atom.startswith(("(?=", "(?!", "(?<")):
+        if atom in {r"\z", r"\A"} or atom.startswith(_LOOK_AROUNDS):
             raise self.refused("a repeated assertion")
         self.at = match.end()
         quantifier = match[0]
@@ -214,7 +198,7 @@ class _Translation:
         if (match := _PROPERTY.match(self.expression, self.at)) is not None:
             name = match[1] or match[2]
             self.at = match.end()
-            if name.lower().removeprefix("^") in _POSIX or ignore_case:
+            if _POSIX.fullmatch(name) or ignore_case:
                 raise ExpressionError(f"{self.expression[start : self.at]!r} at character {start}")
             return f"\\{character}{{{name}}}", False
         if (match := _CODE_POINT.match(self.expression, self.at)) is not None:

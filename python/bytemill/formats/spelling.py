@@ -1,5 +1,4 @@
-"""Vocabularies and merges as files spell them, with a character for each byte: checked, and turned into
-bytes."""
+"""Vocabularies and merges as files spell them, with a character for each byte."""
 
 from __future__ import annotations
 
@@ -28,8 +27,10 @@ def check_id(value: Any, place: str) -> None:
 
 
 def checked_vocab(vocab: Any, place: str) -> dict[str, int]:
-    """A JSON value as spelling -> id. Raises TokenizerFileError where ids are none or two tokens share
-    one."""
+    """A JSON value as spelling -> id.
+
+    Raises TokenizerFileError where it is no object, is empty, or an id is none or stands twice.
+    """
     if not is_object(vocab):
         raise TokenizerFileError(f"{place}: is {shown(vocab)}, not an object of tokens and ids")
     if not vocab:
@@ -166,14 +167,15 @@ def _merges_as_bytes(
                     f"{merge_place(index)}: {shown(tuple(pair))} is there already: {merge_place(before)}"
                 )
     try:
-        if bytes_of.keys() >= products:
-            return [(bytes_of[left], bytes_of[right]) for left, right in pairs]
+        merges = [(bytes_of[left], bytes_of[right]) for left, right in pairs]
     except KeyError:
-        pass
-    for index, (left, right) in enumerate(pairs):
-        for text in (left, right, left + right):
-            if text not in bytes_of:
-                raise TokenizerFileError(
-                    f"{merge_place(index)}: {shown(text)} is not an ordinary token of the vocabulary"
-                )
-    raise AssertionError("a part or product of some merge was unknown a moment ago")
+        merges = None
+    if merges is not None and bytes_of.keys() >= products:
+        return merges
+    place, unknown = next(
+        (merge_place(index), text)
+        for index, (left, right) in enumerate(pairs)
+        for text in (left, right, left + right)
+        if text not in bytes_of
+    )
+    raise TokenizerFileError(f"{place}: {shown(unknown)} is not an ordinary token of the vocabulary")

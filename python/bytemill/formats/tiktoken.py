@@ -172,11 +172,20 @@ def _check_same_merges(
                 f"by ranks token {left + right!r} is made of {parts or 'nothing'}, not of {(left, right)}",
                 hint="Write a tokenizer.json.",
             )
-    orphans = [token for token in ranks if len(token) > 1 and token not in {a + b for a, b in merges}]
-    if by_ranks or (orphans and not whole_pretoken_lookup):
-        token = next(iter(by_ranks), None) or orphans[0]
+    # What is left in `by_ranks` would be merged by ranks alone; what is not even there could only be looked
+    # up.
+    products = {left + right for left, right in merges}
+    orphan = next(
+        (
+            token
+            for token in ranks
+            if len(token) > 1 and token not in products and (token in by_ranks or not whole_pretoken_lookup)
+        ),
+        None,
+    )
+    if orphan is not None:
         raise TokenizerError(
-            f"token {token!r} is made by no merge, but a rank file makes every token that it holds",
+            f"token {orphan!r} is made by no merge, but a rank file makes every token that it holds",
             hint="Write a tokenizer.json.",
         )
 

@@ -117,10 +117,7 @@ fn sennrichs_example() {
         .iter()
         .map(|(left, right, _)| format!("{} {}", String::from_utf8_lossy(left), String::from_utf8_lossy(right)))
         .collect();
-    assert_eq!(
-        text.join(", "),
-        "s t, e st, o w, l ow, w est, n e, ne west, w i, wi d, wid est, low e, lowe r"
-    );
+    assert_eq!(text.join(", "), "s t, e st, o w, l ow, w est, n e, ne west, w i, wi d, wid est, low e, lowe r");
     assert_eq!(merges[0].2, 9);
 }
 

@@ -303,11 +303,9 @@ impl<'t> Blocks<'t> {
         carry.letter = chars.carry(word);
         carry.uncased = chars.carry(chars.uncased | chars.mark);
         carry.lower = chars.carry(lower);
-        let words = word
-            & !after_word
-            & !chars.next(chars.space, before.space)
-            & !chars.next(others.starts, before.lone_other)
-            | chars.upper & after_lower;
+        let words =
+            word & !after_word & !chars.next(chars.space, before.space) & !chars.next(others.starts, before.lone_other)
+                | chars.upper & after_lower;
         Some(words | others.starts | self.digits(chars, carry) | self.white(chars, carry, others.absorbed, false))
     }
 
@@ -345,7 +343,7 @@ impl<'t> Blocks<'t> {
                 n_digits = 0;
                 continue;
             }
-            if n_digits % 3 == 0 {
+            if n_digits.is_multiple_of(3) {
                 starts |= 1 << place;
                 n_digits = 0;
             }

@@ -21,13 +21,7 @@ use crate::unicode::{Class, class_at};
 
 impl Pattern {
     /// The last harmless cut `p` of `text` with `floor < p <= ceiling`, `p < text.len()`, that `allowed` accepts.
-    pub fn last_cut(
-        &self,
-        text: &str,
-        floor: usize,
-        ceiling: usize,
-        allowed: impl Fn(usize) -> bool,
-    ) -> Option<usize> {
+    pub fn last_cut(&self, text: &str, floor: usize, ceiling: usize, allowed: impl Fn(usize) -> bool) -> Option<usize> {
         if matches!(self, Self::Whole | Self::Custom(_)) {
             return None;
         }

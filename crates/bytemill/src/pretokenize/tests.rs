@@ -54,10 +54,11 @@ fn by_blocks(rules: Rules, text: &str, classify: classify::Classify) -> Vec<&str
 
 /// Characters of every class, with all that the patterns name among them, and any character at all now and then.
 fn character() -> impl Strategy<Value = char> {
-    let chosen: Vec<char> = "aZésSſtTmMdDlLvVrReEkK'’ \t\r\n\u{b}\u{85}\u{a0}\u{180e}\u{2003}\u{2028}\u{3000}019²½٣Ⅷ.,-/!\
+    let chosen: Vec<char> =
+        "aZésSſtTmMdDlLvVrReEkK'’ \t\r\n\u{b}\u{85}\u{a0}\u{180e}\u{2003}\u{2028}\u{3000}019²½٣Ⅷ.,-/!\
         \u{300}\u{301}\u{1f3fb}😀ǅʰªあ一한рЖशि\u{94d}ا\u{200d}\u{200b}_\0\u{7f}"
-        .chars()
-        .collect();
+            .chars()
+            .collect();
     prop_oneof![8 => prop::sample::select(chosen), 1 => any::<char>()]
 }
 

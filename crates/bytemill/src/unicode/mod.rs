@@ -123,7 +123,11 @@ mod tests {
             }
             for character in '\0'..=char::MAX {
                 let code_point = character as u32;
-                assert_eq!(holds(class_of(code_point)), expected[code_point as usize], "{expression} U+{code_point:04X}");
+                assert_eq!(
+                    holds(class_of(code_point)),
+                    expected[code_point as usize],
+                    "{expression} U+{code_point:04X}"
+                );
             }
         }
     }

@@ -50,8 +50,7 @@ fn contradictions_are_named() {
 
 #[test]
 fn a_special_token_may_also_be_an_ordinary_one_with_another_id() {
-    let vocab =
-        Vocab::from_merges(with(&[(256, "ab")]), &merges(&[("a", "b")]), vec![("ab".to_owned(), 300)]).unwrap();
+    let vocab = Vocab::from_merges(with(&[(256, "ab")]), &merges(&[("a", "b")]), vec![("ab".to_owned(), 300)]).unwrap();
     assert_eq!(vocab.id(b"ab"), Some(256));
     assert_eq!(vocab.token(300), Some(&b"ab"[..]));
 }

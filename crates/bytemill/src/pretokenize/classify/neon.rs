@@ -23,9 +23,8 @@ pub fn classify(bytes: &[u8; LANES]) -> Ascii {
         let load = |k: usize| vld1q_u8(bytes[16 * k..16 * k + 16].as_ptr());
         let quarters = [load(0), load(1), load(2), load(3)];
         let is = |byte: u8| gather(quarters.map(|quarter| vceqq_u8(quarter, vdupq_n_u8(byte))));
-        let within_of = |quarter, first: u8, last: u8| {
-            vcleq_u8(vsubq_u8(quarter, vdupq_n_u8(first)), vdupq_n_u8(last - first))
-        };
+        let within_of =
+            |quarter, first: u8, last: u8| vcleq_u8(vsubq_u8(quarter, vdupq_n_u8(first)), vdupq_n_u8(last - first));
         let within = |first: u8, last: u8| gather(quarters.map(|quarter| within_of(quarter, first, last)));
         let newline = is(b'\n') | is(b'\r');
         Ascii {

@@ -33,7 +33,7 @@ pub fn classify(bytes: &[u8; LANES]) -> Ascii {
         let (high, low) = (word & HIGH, word & !HIGH);
         let ascii = !high;
         let put = |mask: &mut u64, flags: u64| *mask |= gather(flags) << (8 * k);
-        put(&mut all.letter, within(low | 0x20 * ONES, b'a'.into(), b'z'.into()) & ascii);
+        put(&mut all.letter, within(low | (0x20 * ONES), b'a'.into(), b'z'.into()) & ascii);
         put(&mut all.upper, within(low, b'A'.into(), b'Z'.into()) & ascii);
         put(&mut all.digit, within(low, b'0'.into(), b'9'.into()) & ascii);
         put(&mut all.blank, within(low, b' '.into(), b' '.into()) & ascii);

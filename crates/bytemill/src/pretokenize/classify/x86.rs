@@ -58,7 +58,8 @@ fn avx512(bytes: &[u8; LANES]) -> Ascii {
     let all = unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) };
     let set = |byte: u8| _mm512_set1_epi8(byte.cast_signed());
     let is = |byte: u8| _mm512_cmpeq_epi8_mask(all, set(byte));
-    let within = |bytes, first: u8, last: u8| _mm512_cmple_epu8_mask(_mm512_sub_epi8(bytes, set(first)), set(last - first));
+    let within =
+        |bytes, first: u8, last: u8| _mm512_cmple_epu8_mask(_mm512_sub_epi8(bytes, set(first)), set(last - first));
     let newline = is(b'\n') | is(b'\r');
     Ascii {
         letter: within(_mm512_or_si512(all, set(0x20)), b'a', b'z'),

@@ -1,0 +1,86 @@
+//! Short tokens by their bytes: the pre-tokens that are one token.
+
+use crate::hash::{PACKED_BYTES, Packed, pack};
+use crate::prefetch::prefetch;
+
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    low: u64,
+    /// 0 in an empty slot; a key has its number of bytes, at least 1, in the highest byte.
+    high: u64,
+    id: u32,
+}
+
+/// Tokens of up to 15 bytes to which their own bytes encode, with linear probing, at most half full.
+pub struct Words {
+    slots: Box<[Slot]>,
+    shift: u32,
+}
+
+impl Words {
+    /// A table of `tokens`, of which those longer than 15 bytes are left out.
+    #[must_use]
+    pub fn new(tokens: &[(&[u8], u32)]) -> Self {
+        let n_slots = (2 * tokens.len()).next_power_of_two().max(2);
+        let mut words =
+            Self { slots: vec![Slot::default(); n_slots].into_boxed_slice(), shift: 64 - n_slots.trailing_zeros() };
+        for &(token, id) in tokens.iter().filter(|(token, _)| token.len() <= PACKED_BYTES) {
+            let key = pack(token, 0, token.len());
+            let mut at = words.place(key.hash());
+            while words.slots[at].high != 0 {
+                at = (at + 1) & (n_slots - 1);
+            }
+            words.slots[at] = Slot { low: key.low, high: key.high, id };
+        }
+        words
+    }
+
+    #[inline]
+    fn place(&self, hash: u64) -> usize {
+        (hash >> self.shift) as usize
+    }
+
+    /// Asks for the slot of a hash ahead of time.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch(&self.slots, self.place(hash));
+    }
+
+    /// The id of the token with these bytes.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, key: Packed, hash: u64) -> Option<u32> {
+        let mask = self.slots.len() - 1;
+        let mut at = self.place(hash);
+        loop {
+            let slot = &self.slots[at & mask];
+            if slot.low == key.low && slot.high == key.high {
+                return Some(slot.id);
+            }
+            if slot.high == 0 {
+                return None;
+            }
+            at += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_found_and_nothing_else() {
+        let numbers: Vec<String> = (0..5_000u32).map(|n| n.to_string()).collect();
+        let tokens: Vec<(&[u8], u32)> = numbers.iter().map(|text| text.as_bytes()).zip(0..5_000).collect();
+        let words = Words::new(&tokens);
+        for n in 0..10_000u32 {
+            let text = n.to_string();
+            let key = pack(text.as_bytes(), 0, text.len());
+            assert_eq!(words.get(key, key.hash()), (n < 5_000).then_some(n));
+        }
+        let sixteen = Words::new(&[(&[b'a'; 16][..], 0)]);
+        let key = pack(b"a", 0, 1);
+        assert_eq!(sixteen.get(key, key.hash()), None);
+    }
+}

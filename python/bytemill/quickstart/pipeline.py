@@ -1,0 +1,162 @@
+"""The arc, step by step."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bytemill.atomic import write_text
+from bytemill.errors import ShardError
+from bytemill.facts import describe, longest_words
+from bytemill.metrics import token_size_histogram, vocabulary_use
+from bytemill.quickstart import corpus as text_sources
+from bytemill.quickstart.corpus import END_OF_TEXT
+from bytemill.quickstart.folder import QuickstartFolder
+from bytemill.quickstart.measure import compare, sweep
+from bytemill.quickstart.report import report
+from bytemill.quickstart.result import Part, QuickstartResult, Timing
+from bytemill.shards import TokenShards, encode_to_shards
+from bytemill.training import train
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Generator, Sequence
+
+    from bytemill.tokenizer import Tokenizer
+    from bytemill.training import TrainingProgress
+
+DEFAULT_VOCAB_SIZE = 8192
+"""About what a few megabytes have use for: the last merges still join pairs that occur dozens of times."""
+
+_N_LONGEST = 8
+_N_LONGEST_WORDS = 24
+_N_FIRST_MERGES = 48
+
+
+def run(
+    folder: str | os.PathLike[str] = "quickstart",
+    *,
+    corpus: Sequence[str] | None = None,
+    vocab_size: int = DEFAULT_VOCAB_SIZE,
+    on_step: Callable[[str], None] | None = None,
+    on_training: Callable[[TrainingProgress], None] | None = None,
+) -> QuickstartResult:
+    """Trains a tokenizer, encodes the text to shards, compares, and writes a report, all into `folder`.
+
+    `corpus` names files (by default it is the documentation of this Python). What an earlier run left in the
+    folder is replaced. `on_step` is told what begins, `on_training` how far training has come.
+
+    Raises `CorpusError` for a corpus that cannot be used, `TokenizerError` for a `vocab_size` that is too
+    small, and `OutputError` for a folder that cannot be written to or holds other files.
+    """
+    place = QuickstartFolder(Path(folder))
+    clock = _Clock(on_step)
+    with clock.step("collecting text"):
+        documents = text_sources.file_documents(corpus) if corpus else text_sources.python_documents()
+        training, validation = text_sources.split(documents)
+        place.claim()
+        write_text(place.text("train"), _with_ends(training))
+        write_text(place.text("validation"), _with_ends(validation))
+    with clock.step("training the tokenizer"):
+        tokenizer = train([str(place.text("train"))], vocab_size, [END_OF_TEXT], progress=on_training)
+        tokenizer.save(place.tokenizer)
+    with clock.step("encoding to shards"):
+        parts = [
+            _encode(place, "train", tokenizer, n_documents=len(training)),
+            _encode(place, "validation", tokenizer, n_documents=len(validation)),
+        ]
+    with clock.step("decoding and checking every byte"):
+        for part in parts:
+            check_round_trip(tokenizer, Path(part.shard_folder), Path(part.text_file))
+    with clock.step("comparing"):
+        training_text, validation_text = "\n".join(training), "\n".join(validation)
+        comparison = compare(tokenizer, training, validation_text)
+        points = sweep(tokenizer, training_text, validation_text)
+        facts = describe(tokenizer, _N_LONGEST)
+        validation_ids = tokenizer.encode(validation_text, allowed_special="none")
+        text_sizes = token_size_histogram(tokenizer.decode_tokens_bytes(validation_ids))
+        used_ids = np.unique(tokenizer.encode_to_numpy(training_text, allowed_special="none"))
+        used = vocabulary_use(used_ids.tolist(), tokenizer.n_vocab)
+    training_report = tokenizer.training_report
+    if training_report is None:
+        raise ValueError("training leaves a report")
+    result = QuickstartResult(
+        folder=str(place.path),
+        tokenizer_file=str(place.tokenizer),
+        report_file=str(place.report),
+        corpus=", ".join(corpus) if corpus else "the documentation and docstrings of this Python",
+        training=parts[0],
+        validation=parts[1],
+        n_vocab=tokenizer.n_vocab,
+        fingerprint=tokenizer.fingerprint,
+        training_report=training_report,
+        comparison=comparison,
+        sweep=points,
+        vocabulary_token_sizes=facts.token_sizes,
+        text_token_sizes=text_sizes,
+        vocabulary_use=used,
+        longest_tokens=facts.longest_tokens,
+        longest_words=longest_words(tokenizer, _N_LONGEST_WORDS),
+        first_merges=tokenizer.merges[:_N_FIRST_MERGES],
+        first_merge_counts=(tokenizer.merge_counts or [])[:_N_FIRST_MERGES],
+        timings=clock.timings,
+    )
+    write_text(place.report, report(result, tokenizer, validation))
+    place.finish(result.to_dict())
+    return result
+
+
+def check_round_trip(tokenizer: Tokenizer, shard_folder: Path, text_file: Path) -> None:
+    """Raises `ShardError` where the tokens of the shards do not decode to exactly the bytes of the file."""
+    n_same = 0
+    with text_file.open("rb") as text:
+        for ids in TokenShards(shard_folder).blocks():
+            decoded = tokenizer.decode_bytes(ids)
+            if decoded != text.read(len(decoded)):
+                raise ShardError(
+                    f"{shard_folder} differs from {text_file} within the block from byte {n_same} on"
+                )
+            n_same += len(decoded)
+        if text.read(1):
+            raise ShardError(f"{shard_folder} ends after {n_same} bytes of {text_file}, which goes on")
+
+
+class _Clock:
+    def __init__(self, on_step: Callable[[str], None] | None) -> None:
+        self.timings: list[Timing] = []
+        self._on_step = on_step
+
+    @contextmanager
+    def step(self, name: str) -> Generator[None]:
+        if self._on_step:
+            self._on_step(name)
+        started = time.perf_counter()
+        yield
+        self.timings.append(Timing(name, time.perf_counter() - started))
+
+
+def _with_ends(documents: list[str]) -> str:
+    return "".join(document + END_OF_TEXT for document in documents)
+
+
+def _encode(place: QuickstartFolder, part: str, tokenizer: Tokenizer, *, n_documents: int) -> Part:
+    manifest = encode_to_shards(
+        tokenizer,
+        [str(place.text(part))],
+        place.shards(part),
+        document_separator=END_OF_TEXT,
+        overwrite=True,
+    )
+    if manifest.n_documents != n_documents:
+        raise ShardError(f"{place.shards(part)} holds {manifest.n_documents} documents, not {n_documents}")
+    return Part(
+        text_file=str(place.text(part)),
+        shard_folder=str(place.shards(part)),
+        n_documents=manifest.n_documents,
+        n_bytes=manifest.n_bytes,
+        n_tokens=manifest.n_tokens,
+    )

@@ -1,0 +1,195 @@
+"""What users read where something is wrong, word for word, and the exit status."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bytemill
+from bytemill.shards import encode as shard_encoding
+
+Run = Callable[..., Any]
+
+TRAIN = ["tokenizer", "train"]
+
+
+def test_a_missing_file_names_the_one_that_is_meant(work: Path, run: Run):
+    outcome = run(*TRAIN, "corpsu.txt", "-n", "300")
+    assert (outcome.status, outcome.out) == (1, "")
+    assert outcome.err == "error: no such file: corpsu.txt\nhint: did you mean corpus.txt?\n"
+
+
+def test_a_folder_is_no_text(work: Path, run: Run):
+    Path("texts").mkdir()
+    outcome = run(*TRAIN, "texts", "-n", "300")
+    assert outcome.status == 1
+    assert outcome.err == (
+        "error: texts is a folder, not a file\n"
+        "hint: name the files in it with a glob, for example 'texts/*.txt' or 'texts/**/*.txt'\n"
+    )
+
+
+def test_an_empty_file_is_no_corpus(work: Path, run: Run):
+    Path("empty.txt").touch()
+    outcome = run(*TRAIN, "empty.txt", "-n", "300")
+    assert outcome.status == 1
+    assert outcome.err == "error: the corpus is empty: empty.txt holds 0 bytes\nhint: give some text\n"
+
+
+def test_empty_standard_input_is_no_corpus(work: Path, run: Run):
+    outcome = run(*TRAIN, "-", "-n", "300", "-q")
+    assert outcome.status == 1
+    assert outcome.err == "error: the corpus is empty: <stdin> holds 0 bytes\nhint: give some text\n"
+
+
+@pytest.mark.parametrize("command", ["train", "encode", "inspect", "data"])
+def test_what_is_not_utf8_is_named_with_its_place(tokenizer_file: str, run: Run, command: str):
+    Path("latin.txt").write_bytes(b"caf\xe9 au lait\n")
+    arguments = {
+        "train": [*TRAIN, "latin.txt", "-n", "300", "-o", "new.json", "-q"],
+        "encode": ["tokenizer", "encode", tokenizer_file, "--file", "latin.txt", "--count"],
+        "inspect": ["tokenizer", "inspect", tokenizer_file, "--file", "latin.txt"],
+        "data": ["data", "encode", tokenizer_file, "latin.txt", "--output", "shards", "-q"],
+    }[command]
+    outcome = run(*arguments)
+    assert (outcome.status, outcome.out) == (1, "")
+    error, hint = outcome.err.splitlines()
+    assert error == "error: latin.txt: byte offset 3 (0xe9) is not valid UTF-8"
+    assert hint.startswith("hint: ")
+    assert "--errors replace" in hint
+
+
+def test_a_vocabulary_too_small_for_the_bytes_is_refused(work: Path, run: Run):
+    outcome = run(*TRAIN, "corpus.txt", "-n", "100")
+    assert outcome.status == 1
+    error, hint = outcome.err.splitlines()[-2:]
+    assert error.startswith("error: vocab_size 100 is too small")
+    assert hint == "hint: give a vocab_size of at least 257"
+    assert not Path("tokenizer.json").exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "not a tokenizer\n", '{"model": {"type": "BPE"}}', "[1, 2]", "\x00\x01\x02"],
+)
+def test_a_damaged_tokenizer_file_is_named(work: Path, run: Run, content: str):
+    Path("broken.json").write_text(content)
+    outcome = run("tokenizer", "encode", "broken.json", "text")
+    assert (outcome.status, outcome.out) == (1, "")
+    assert outcome.err.startswith("error: broken.json")
+    assert "bug" not in outcome.err
+    assert len(outcome.err.splitlines()) <= 2
+
+
+def test_a_tokenizer_file_cut_off_anywhere_is_an_error_and_no_crash(tokenizer_file: str, run: Run):
+    whole = Path(tokenizer_file).read_bytes()
+    for place in range(0, len(whole) - 2, len(whole) // 23):
+        Path("cut.json").write_bytes(whole[:place])
+        outcome = run("tokenizer", "show", "cut.json")
+        assert outcome.status == 1
+        assert outcome.err.startswith("error: cut.json"), outcome.err
+
+
+def test_a_tokenizer_that_is_not_there_is_an_error(work: Path, run: Run):
+    outcome = run("tokenizer", "show", "nothing.json")
+    assert outcome.status == 1
+    assert outcome.err.startswith("error: nothing.json: no such file\n")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_an_error(work: Path, run: Run):
+    Path("locked").mkdir(mode=0o500)
+    outcome = run(*TRAIN, "corpus.txt", "-n", "300", "-o", "locked/t.json")
+    assert outcome.status == 1
+    assert outcome.err.startswith("error: cannot write locked/t.json: permission denied\n")
+
+
+def test_a_file_where_a_folder_should_be_is_an_error(tokenizer_file: str, run: Run):
+    outcome = run("data", "encode", tokenizer_file, "corpus.txt", "--output", "corpus.txt/shards")
+    assert outcome.status == 1
+    assert outcome.err.startswith(
+        "error: cannot write corpus.txt/shards: corpus.txt is a file, not a folder\n"
+    )
+    trained = run(*TRAIN, "corpus.txt", "-n", "300", "-o", ".")
+    assert trained.status == 1
+    assert trained.err.startswith("error: cannot write .: it is a folder\n")
+
+
+def test_a_full_disk_is_an_error_with_a_hint(tokenizer_file: str, run: Run, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", "shards/shard_00000.npy")
+
+    monkeypatch.setattr(shard_encoding, "claim_folder", full)
+    outcome = run("data", "encode", tokenizer_file, "corpus.txt", "-o", "shards")
+    assert outcome.status == 1
+    assert "error: shards/shard_00000.npy: No space left on device\n" in outcome.err
+    assert "hint: " in outcome.err
+
+
+USAGE = [
+    ([*TRAIN], 'command "tokenizer train" parameter INPUTS requires an argument', "tokenizer train "),
+    (
+        [*TRAIN, "a", "-n", "many"],
+        'invalid value for -n: unable to convert "many" into int',
+        "tokenizer train ",
+    ),
+    ([*TRAIN, "a", "-n", "300", "--ties", "up"], 'invalid value "up" for --ties', "tokenizer train "),
+    (
+        [*TRAIN, "a", "-n", "300", "--threads", "0"],
+        'invalid value "0" for --threads. Must be >= 1',
+        "tokenizer train ",
+    ),
+    ([*TRAIN, "a", "-n", "300", "--vocabsize", "3"], "unknown option: --vocabsize", "tokenizer train "),
+    (["tokenizer", "tran"], 'unknown command "tran". Did you mean "train"?', "tokenizer "),
+    (["tokenise"], 'unknown command "tokenise". Did you mean "tokenizer"?', ""),
+    (["data", "encode", "t.json", "a"], 'command "data encode" parameter --output requires', "data encode "),
+    (
+        ["tokenizer", "encode", "t.json", "a", "--file", "b"],
+        "give TEXT or --file, not both",
+        "tokenizer encode ",
+    ),
+    (["tokenizer", "encode", "t.json", "--cuont"], "unknown option: --cuont", "tokenizer encode "),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message", "command"), USAGE)
+def test_wrong_usage_is_status_2_and_points_at_the_help(
+    tokenizer_file: str, run: Run, arguments: list[str], message: str, command: str
+):
+    arguments = [tokenizer_file if word == "t.json" else word for word in arguments]
+    outcome = run(*arguments)
+    assert (outcome.status, outcome.out) == (2, "")
+    error, hint = outcome.err.splitlines()
+    assert error.startswith(f"error: {message}")
+    assert hint == f"hint: see `bytemill {command}--help`"
+
+
+def test_a_bug_is_called_one_and_says_how_to_see_it(work: Path, run: Run, monkeypatch: pytest.MonkeyPatch):
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(bytemill.Tokenizer, "load", broken)
+    outcome = run("tokenizer", "show", "tokenizer.json")
+    assert outcome.status == 1
+    assert outcome.err == (
+        "error: bytemill has a bug: ZeroDivisionError: division by zero\n"
+        "hint: run it again with BYTEMILL_DEBUG=1 and report what it prints\n"
+    )
+
+
+def test_a_traceback_is_printed_only_when_asked_for(work: Path, run: Run, monkeypatch: pytest.MonkeyPatch):
+    assert "Traceback" not in run(*TRAIN, "nothing.txt", "-n", "300").err
+    monkeypatch.setenv("BYTEMILL_DEBUG", "1")
+    outcome = run(*TRAIN, "nothing.txt", "-n", "300")
+    assert outcome.status == 1
+    assert outcome.err.startswith("Traceback (most recent call last):\n")
+    assert "error: no such file: nothing.txt\n" in outcome.err
+
+
+def test_names_with_control_codes_cannot_move_the_cursor(work: Path, run: Run):
+    outcome = run(*TRAIN, "evil\x1b[2J.txt", "-n", "300")
+    assert outcome.status == 1
+    assert "\x1b" not in outcome.err
+    assert "\\x1b[2J" in outcome.err

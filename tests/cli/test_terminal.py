@@ -1,0 +1,239 @@
+"""The command line as a process: streams, signals, pipes that close, terminals, help."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CONTROL_CODE = re.compile(rb"\x1b")
+
+Process = Callable[..., subprocess.CompletedProcess[bytes]]
+Start = Callable[..., subprocess.Popen[bytes]]
+
+COMMANDS = [
+    ["quickstart"],
+    ["tokenizer", "train"],
+    ["tokenizer", "encode"],
+    ["tokenizer", "decode"],
+    ["tokenizer", "show"],
+    ["tokenizer", "inspect"],
+    ["data", "encode"],
+    ["data", "info"],
+]
+
+
+def wait_for(process: subprocess.Popen[bytes], seconds: float = 20) -> int:
+    """The exit status."""
+    return process.wait(timeout=seconds)
+
+
+def interrupt_when_busy(process: subprocess.Popen[bytes], sign: bytes) -> tuple[int, float, bytes]:
+    """Sends SIGINT once `sign` was said; gives status, seconds until the end, and all that was said."""
+    assert process.stderr is not None
+    said = b""
+    while sign not in said:
+        piece = os.read(process.stderr.fileno(), 4096)
+        assert piece, f"ended too early: {said!r}"
+        said += piece
+    time.sleep(0.1)
+    started = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    status = wait_for(process)
+    return status, time.monotonic() - started, said + process.stderr.read()
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help_with_examples(run: Callable[..., Any], command: list[str]):
+    outcome = run(*command, "--help")
+    assert outcome.status == 0
+    assert outcome.err == ""
+    assert f"Usage: bytemill {' '.join(command)}" in outcome.out
+    examples = outcome.out.partition("Examples:\n")[2].rstrip().splitlines()
+    assert examples
+    assert all(line.startswith("  ") and len(line) < 80 for line in examples), examples
+    assert any(f"bytemill {' '.join(command)}" in line for line in examples)
+    assert "\x1b" not in outcome.out
+
+
+def test_help_of_the_groups_lists_their_commands(run: Callable[..., Any]):
+    top = run("--help").out
+    assert all(name in top for name in ("quickstart", "tokenizer", "data", "BYTEMILL_DEBUG", "Exit status"))
+    assert run().out == top
+    tokenizer = run("tokenizer", "--help").out
+    assert all(name in tokenizer for name in ("train", "encode", "decode", "show", "inspect"))
+
+
+def test_version_is_that_of_the_package(process: Process):
+    import bytemill
+
+    outcome = process("--version")
+    assert (outcome.returncode, outcome.stdout) == (0, f"{bytemill.__version__}\n".encode())
+
+
+def test_results_and_the_rest_are_on_different_streams(work: Path, process: Process):
+    outcome = process("tokenizer", "train", "corpus.txt", "-n", "300", "--json")
+    assert outcome.returncode == 0
+    assert json.loads(outcome.stdout)["n_vocab"] == 300
+    assert outcome.stderr.startswith(b"counting pre-tokens: ")
+    assert not CONTROL_CODE.search(outcome.stdout + outcome.stderr)
+
+
+def test_a_failure_leaves_standard_output_empty(work: Path, process: Process):
+    outcome = process("tokenizer", "show", "nothing.json")
+    assert (outcome.returncode, outcome.stdout) == (1, b"")
+    assert b"Traceback" not in outcome.stderr
+
+
+def test_texts_are_printed_whatever_the_encoding_of_the_stream(tokenizer_file: str, process: Process):
+    outcome = process("tokenizer", "inspect", tokenizer_file, "é", PYTHONIOENCODING="ascii")
+    assert outcome.returncode == 0, outcome.stderr
+    assert b"\\u27e8" in outcome.stdout
+
+
+def test_a_closed_standard_output_is_no_crash(tokenizer_file: str):
+    command = f"{sys.executable} -m bytemill tokenizer encode {tokenizer_file} text >&-"
+    outcome = subprocess.run(["sh", "-c", command], capture_output=True, timeout=60, check=False)
+    assert (outcome.returncode, outcome.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_standard_output_is_an_error(tokenizer_file: str):
+    command = f"{sys.executable} -m bytemill tokenizer encode {tokenizer_file} text >/dev/full"
+    outcome = subprocess.run(["sh", "-c", command], capture_output=True, timeout=60, check=False)
+    assert outcome.returncode == 1
+    assert outcome.stderr.startswith(b"error: No space left on device\nhint: ")
+    assert b"Traceback" not in outcome.stderr
+    assert b"Exception ignored" not in outcome.stderr
+
+
+@pytest.mark.parametrize("arguments", [["encode"], ["inspect"], ["show", "--tokens"]], ids=" ".join)
+def test_a_reader_that_stops_early_ends_the_command_quietly(
+    tokenizer_file: str, start: Start, arguments: list[str]
+):
+    Path("long.txt").write_text("the cat sat on the mat\n" * 20_000)  # far more than a pipe holds
+    name, *options = arguments
+    source = [] if name == "show" else ["--file", "long.txt"]
+    process = start(
+        "tokenizer", name, tokenizer_file, *options, *source, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    if name != "show":
+        assert process.stdout.read(10)
+    process.stdout.close()
+    assert wait_for(process) == 0
+    assert process.stderr.read() == b""
+
+
+def test_ctrl_c_ends_training_on_a_pipe_at_once(work: Path, start: Start):
+    process = start(
+        "tokenizer",
+        "train",
+        "-",
+        "-n",
+        "300",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    process.stdin.write(b"the cat sat on the mat\n" * 1_000_000)
+    process.stdin.flush()
+    status, seconds, said = interrupt_when_busy(process, b"counting pre-tokens")
+    assert status == 130
+    assert seconds < 1
+    assert said.endswith(
+        b"interrupted\nhint: nothing is written: run the same command again to start afresh\n"
+    )
+    assert b"Traceback" not in said
+    assert [path.name for path in work.iterdir()] == ["corpus.txt"]
+
+
+def test_ctrl_c_ends_training_that_waits_for_a_named_pipe(work: Path, start: Start):
+    os.mkfifo("pipe")
+    process = start("tokenizer", "train", "pipe", "-n", "300", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with open("pipe", "wb") as pipe:  # noqa: PTH123
+        pipe.write(b"the cat sat on the mat\n" * 1_000_000)
+        pipe.flush()
+        status, seconds, said = interrupt_when_busy(process, b"counting pre-tokens")
+    assert (status, seconds < 1) == (130, True)
+    assert b"interrupted\n" in said
+
+
+def test_ctrl_c_in_the_middle_of_encoding_says_how_to_go_on(tokenizer_file: str, start: Start):
+    arguments = ["data", "encode", tokenizer_file, "-", "-o", "shards", "--shard-tokens", "1000000"]
+    process = start(*arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(b"the cat sat on the mat\n" * 1_000_000)
+    process.stdin.flush()
+    status, seconds, said = interrupt_when_busy(process, b"encoding")
+    assert (status, seconds < 1) == (130, True)
+    assert b"hint: run the same command again" in said
+    # What is finished stays, marked as unfinished, and the next run takes the folder over.
+    assert not Path("shards/manifest.json").exists()
+    again = start("data", "encode", tokenizer_file, "corpus.txt", "-o", "shards", "-q")
+    assert wait_for(again) == 0
+    assert Path("shards/manifest.json").exists()
+
+
+def on_terminal(*arguments: str, **environment: str) -> bytes:
+    """What a command writes to a terminal that is its standard input, output and error."""
+    controller, terminal = pty.openpty()
+    clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bytemill", *arguments],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env=clean | {"TERM": "xterm-256color", "COLUMNS": "80"} | environment,
+        start_new_session=True,
+    )
+    os.close(terminal)
+    written = b""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if not select.select([controller], [], [], 0.2)[0]:
+            if process.poll() is not None:
+                break
+            continue
+        try:
+            piece = os.read(controller, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        written += piece
+    os.close(controller)
+    assert process.wait(timeout=10) == 0, written
+    return written
+
+
+def test_colours_appear_on_a_terminal_and_nowhere_else(tokenizer_file: str, process: Process):
+    arguments = ["tokenizer", "inspect", tokenizer_file, "the cat"]
+    assert b"\x1b[38;5;16;48;5;153mthe\x1b[0m" in on_terminal(*arguments)
+    assert "│".encode() not in on_terminal(*arguments)
+    assert not CONTROL_CODE.search(on_terminal(*arguments, NO_COLOR="1"))
+    assert "│".encode() in on_terminal(*arguments, NO_COLOR="1")
+    assert not CONTROL_CODE.search(on_terminal(*arguments, TERM="dumb"))
+    assert not CONTROL_CODE.search(process(*arguments).stdout)
+    assert CONTROL_CODE.search(process(*arguments, FORCE_COLOR="1").stdout)
+
+
+def test_progress_is_a_bar_on_a_terminal_that_is_gone_at_the_end(work: Path):
+    Path("corpus.txt").write_text("".join(f"word{number} and " for number in range(200_000)))
+    written = on_terminal("tokenizer", "train", "corpus.txt", "-n", "1000")
+    assert b"counting pre-tokens" in written
+    assert b"\x1b[?25h" in written  # the cursor is shown again
+    assert b"tokenizer.json" in written
+    quiet = on_terminal("tokenizer", "train", "corpus.txt", "-n", "1000", "--overwrite", "-q")
+    assert quiet == b""

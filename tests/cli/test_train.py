@@ -1,0 +1,165 @@
+"""`bytemill tokenizer train`."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+import bytemill
+
+Run = Callable[..., Any]
+
+
+def test_trains_and_writes_what_the_library_trains(work: Path, run: Run):
+    outcome = run("tokenizer", "train", "corpus.txt", "--vocab-size", "300")
+    assert outcome.status == 0
+    expected = bytemill.train(["corpus.txt"], 300, ["<|endoftext|>"])
+    assert bytemill.Tokenizer.load("tokenizer.json").fingerprint == expected.fingerprint
+
+
+def test_hugging_face_opens_the_file(work: Path, run: Run):
+    run("tokenizer", "train", "corpus.txt", "--vocab-size", "300", "--output", "mine.json")
+    text = "the cat sat → café<|endoftext|>"
+    ids = tokenizers.Tokenizer.from_file("mine.json").encode(text).ids
+    assert bytemill.Tokenizer.load("mine.json").encode(text) == ids
+
+
+def test_the_summary_is_on_stdout_and_progress_on_stderr(work: Path, run: Run):
+    outcome = run("tokenizer", "train", "corpus.txt", "--vocab-size", "300")
+    lines = outcome.out.splitlines()
+    assert lines[0] == "tokenizer.json: 300 tokens (256 bytes, 43 merges, 1 special token)"
+    for expected in ("text", "pre-tokens", "phase", "count", "merge", "longest tokens"):
+        assert any(line.strip().startswith(expected) for line in lines), expected
+    assert outcome.err.startswith("counting pre-tokens: ")
+    assert "learning merges: " in outcome.err
+    assert "\x1b" not in outcome.out + outcome.err
+
+
+def test_json_is_one_object_with_the_report(work: Path, run: Run):
+    outcome = run("tokenizer", "train", "corpus.txt", "--vocab-size", "300", "--json", "--quiet")
+    report = json.loads(outcome.out)
+    assert outcome.err == ""
+    assert report["output"] == "tokenizer.json"
+    assert report["n_vocab"] == 300
+    assert report["n_merges"] == 43
+    assert report["n_bytes"] == Path("corpus.txt").stat().st_size
+    assert [phase["name"] for phase in report["phases"]] == ["read", "count", "merge", "build"]
+    assert report["fingerprint"] == bytemill.Tokenizer.load("tokenizer.json").fingerprint
+    assert bytes.fromhex(report["longest_tokens"][0]["bytes"]).decode() == report["longest_tokens"][0]["text"]
+
+
+def test_quiet_says_nothing(work: Path, run: Run):
+    outcome = run("tokenizer", "train", "corpus.txt", "--vocab-size", "300", "-q")
+    assert (outcome.status, outcome.out, outcome.err) == (0, "", "")
+    assert Path("tokenizer.json").is_file()
+
+
+def test_reads_standard_input(work: Path, run: Run):
+    text = Path("corpus.txt").read_bytes()
+    outcome = run("tokenizer", "train", "-", "--vocab-size", "300", "--quiet", stdin=text)
+    assert outcome.status == 0
+    expected = bytemill.train(["corpus.txt"], 300, ["<|endoftext|>"])
+    assert bytemill.Tokenizer.load("tokenizer.json").fingerprint == expected.fingerprint
+
+
+def test_options_may_stand_between_inputs(work: Path, run: Run):
+    Path("more.txt").write_text("and more\n" * 30)
+    outcome = run("tokenizer", "train", "corpus.txt", "--vocab-size", "300", "more.txt", "--json", "--quiet")
+    n_bytes = Path("corpus.txt").stat().st_size + Path("more.txt").stat().st_size
+    assert json.loads(outcome.out)["n_bytes"] == n_bytes
+
+
+def test_special_tokens_can_be_named_several_times_or_left_out(work: Path, run: Run):
+    arguments = ["tokenizer", "train", "corpus.txt", "--vocab-size", "300", "--quiet"]
+    special = ["--special-token", "<|user|>", "--special-token=--bot--"]
+    assert run(*arguments, *special, "--output", "two.json").status == 0
+    assert bytemill.Tokenizer.load("two.json").special_tokens == {"<|user|>": 298, "--bot--": 299}
+    assert run(*arguments, "--no-special-tokens", "--output", "none.json").status == 0
+    assert bytemill.Tokenizer.load("none.json").special_tokens == {}
+
+
+def test_options_reach_the_trainer(work: Path, run: Run):
+    Path("corpus.txt").write_text("ab ab ab cd cd e1 e1" * 3 + "\xff", encoding="latin-1")
+    options = [
+        "--special-ids",
+        "first",
+        "--pattern",
+        "cl100k",
+        "--ties",
+        "huggingface",
+        "--min-frequency",
+        "3",
+    ]
+    arguments = [
+        "tokenizer",
+        "train",
+        "corpus.txt",
+        "-n",
+        "260",
+        *options,
+        "--errors",
+        "replace",
+        "--threads",
+        "1",
+    ]
+    outcome = run(*arguments, "--json")
+    assert outcome.status == 0, outcome.err
+    assert json.loads(outcome.out)["n_replaced"] == 1
+    trained = bytemill.Tokenizer.load("tokenizer.json")
+    expected = bytemill.train(
+        ["corpus.txt"], 260, ["<|endoftext|>"],
+        special_ids="first", pattern="cl100k", ties="huggingface", min_frequency=3, errors="replace",
+    )  # fmt: skip
+    assert trained.fingerprint == expected.fingerprint
+    assert trained.special_tokens == {"<|endoftext|>": 0}
+    assert trained.ties == "huggingface"
+
+
+def test_a_pattern_of_ones_own_is_said_to_be_slower(work: Path, run: Run):
+    arguments = ["tokenizer", "train", "corpus.txt", "-n", "300", "--overwrite"]
+    outcome = run(*arguments, "--pattern", r"\p{L}+|[^\p{L}]+")
+    assert outcome.status == 0
+    assert outcome.err.count("note: this pattern runs on a regex engine") == 1
+    assert "regex engine" not in run(*arguments, "--pattern", "o200k").err
+    assert "regex engine" not in run(*arguments, "--pattern", "none").err
+    assert bytemill.Tokenizer.load("tokenizer.json").pattern is None
+
+
+def test_a_pattern_that_no_file_can_hold_is_refused_before_training(work: Path, run: Run):
+    outcome = run("tokenizer", "train", "corpus.txt", "-n", "300", "--pattern", r"\w+|\W+")
+    assert outcome.status == 1
+    assert "\\w" in outcome.err
+    assert "counting" not in outcome.err
+
+
+def test_a_corpus_that_runs_out_of_pairs_is_a_note(work: Path, run: Run):
+    Path("corpus.txt").write_text("ab")
+    outcome = run("tokenizer", "train", "corpus.txt", "-n", "300")
+    assert outcome.status == 0
+    assert "note: training ended after 1 of 43 merges" in outcome.err
+    assert "Warning" not in outcome.err
+
+
+def test_an_existing_file_is_kept_unless_told_otherwise(work: Path, run: Run):
+    Path("tokenizer.json").write_text("precious")
+    arguments = ["tokenizer", "train", "corpus.txt", "-n", "300", "--quiet"]
+    outcome = run(*arguments)
+    assert outcome.status == 1
+    assert outcome.err == (
+        "error: tokenizer.json is there already\n"
+        "hint: give another name with --output, or --overwrite (overwrite=True) to replace it\n"
+    )
+    assert Path("tokenizer.json").read_text() == "precious"
+    assert run(*arguments, "--overwrite").status == 0
+    assert bytemill.Tokenizer.load("tokenizer.json").n_vocab == 300
+
+
+def test_an_output_that_cannot_be_written_is_known_before_training(work: Path, run: Run):
+    outcome = run("tokenizer", "train", "corpus.txt", "-n", "300", "-o", "nowhere/tokenizer.json")
+    assert outcome.status == 1
+    assert "counting" not in outcome.err
+    assert outcome.err.startswith(
+        "error: cannot write nowhere/tokenizer.json: the folder nowhere does not exist\n"
+    )

@@ -1,0 +1,116 @@
+"""Ctrl-C ends encoding, whatever the text looks like."""
+
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends a POSIX signal")
+
+PREPARE = """
+import random, sys
+import numpy  # so that no import waits behind the interruption
+import bytemill
+chance = random.Random(0)
+words = ["".join(chance.choices("abcdefghijklmnop", k=n % 9 + 1)) for n in range(3000)]
+tok = bytemill.train(iter([" ".join(words)]), vocab_size=1500, special_tokens=["<|endoftext|>"])
+# Words that no table remembers, some 20 MB of them for each second that encoding is to take.
+letters = bytes(97 + byte % 16 if byte > 40 else 32 for byte in range(256))
+million = chance.randbytes(1 << 20).translate(letters).decode()
+"""
+
+CASES = {
+    "one text": ("text = million * 200", "tok.encode_to_numpy(text, num_threads=1)"),
+    "one text on threads": ("text = million * 300", "tok.encode_to_numpy(text, num_threads=2)"),
+    "a list of ids": ("text = million * 200", "tok.encode(text)"),
+    "short documents": (
+        "text = (million[:100_000] + '<|endoftext|>') * 2000",
+        "tok.encode_to_numpy(text, num_threads=1)",
+    ),
+    "counting": ("text = (million[:100_000] + '<|endoftext|>') * 2000", "tok.count(text)"),
+    "a batch on one thread": ("texts = [million[:1000]] * 150_000", "tok.encode_batch(texts, num_threads=1)"),
+    "a batch on threads": ("texts = [million[:1000]] * 300_000", "tok.encode_batch(texts, num_threads=2)"),
+    "one word": (
+        "text = million.replace(' ', '') * 30",
+        "tok.encode_to_numpy(text, num_threads=1)",
+    ),
+    "one letter": ("text = 'a' * 40_000_000", "tok.encode_to_numpy(text, num_threads=1)"),
+    "bytes that are no text": (
+        "data = (million[:1000].encode() + b'\\xff') * 200_000",
+        "tok.core.encode_bytes(data)",
+    ),
+    "iterating": (
+        "import itertools; pieces = itertools.repeat(million[:1000], 600_000)",
+        "list(tok.encode_iterable(pieces))",
+    ),
+    "a stream": (
+        "stream = tok.core.stream('all', 'strict', 2); data = million.encode()",
+        "[stream.feed(data) for _ in range(1000)]",
+    ),
+    "a stream's one piece": (
+        "stream = tok.core.stream('all', 'strict', 1); data = million.encode() * 300",
+        "stream.feed(data)",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_an_interruption_ends_the_work_within_a_second(case: str) -> None:
+    prepare, work = CASES[case]
+    script = PREPARE + textwrap.dedent(f"""
+        {prepare}
+        print("ready", flush=True)
+        try:
+            {work}
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        else:
+            print("done before it was interrupted", flush=True)
+        import os
+        os._exit(0)  # freeing what was prepared is not what is timed
+    """)
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        assert child.stdout.readline() == b"ready\n", child.stderr.read().decode()
+        time.sleep(0.3)
+        child.send_signal(signal.SIGINT)
+        sent = time.perf_counter()
+        try:
+            answer = child.stdout.readline()
+            seconds = time.perf_counter() - sent
+        finally:
+            child.kill()
+        assert answer == b"interrupted\n", child.stderr.read().decode()
+        assert seconds < 1.0
+
+
+def test_an_interruption_ends_a_text_of_short_documents() -> None:
+    test_an_interruption_ends_the_work_within_a_second("short documents")
+
+
+def test_an_interruption_before_the_first_array_is_no_panic() -> None:
+    script = textwrap.dedent("""
+        import os, signal, sys
+        import bytemill
+        tok = bytemill.Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], ["<s>"])
+        assert "numpy" not in sys.modules
+        text = ("word " * 100 + "<s>") * 40_000
+        signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        try:
+            for _ in range(100):
+                tok.encode_to_numpy(text, num_threads=1)
+        except KeyboardInterrupt:
+            print("interrupted")
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "interrupted\n", done.stderr

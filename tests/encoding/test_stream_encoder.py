@@ -1,0 +1,221 @@
+"""A document that arrives in pieces of bytes or text: the ids of the whole."""
+
+import random
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bytemill
+from bytemill.errors import SpecialTokenError
+
+END = "<|endoftext|>"
+
+
+def feed_all(stream: Any, pieces: list[Any]) -> list[int]:
+    arrays = [stream.feed(piece) for piece in pieces] + [stream.finish()]
+    assert all(array.dtype == arrays[0].dtype for array in arrays)
+    return np.concatenate(arrays).tolist()
+
+
+def cut(data: Any, places: list[int]) -> list[Any]:
+    """The pieces between the places, taken modulo the length."""
+    places = sorted(place % (len(data) + 1) for place in places)
+    return [data[start:end] for start, end in zip([0, *places], [*places, len(data)], strict=True)]
+
+
+some_bytes = st.lists(
+    st.sampled_from(["the fox", " é", "今日", "😀", END, "\n", "a" * 40, "\u0301"]).map(str.encode)
+    | st.sampled_from(
+        [b"\x80", b"\xc3", b"\xe4\xbb", b"\xf0\x9f\x98", b"\xed\xa0\x80", b"\xff", b"\xc0\xaf", b"\xf4\x90"]
+    ),
+    max_size=20,
+).map(b"".join)
+
+
+@pytest.mark.parametrize("num_threads", [1, 3])
+@settings(max_examples=200)
+@given(
+    text=st.text(max_size=30)
+    | st.lists(st.sampled_from(["fox", END, "😀", " 字"]), max_size=10).map("".join),
+    places=st.lists(st.integers(0, 10_000), max_size=8),
+    times=st.sampled_from([1, 1, 1, 700]),
+)
+def test_pieces_of_bytes_have_the_ids_of_the_text(
+    small: bytemill.Tokenizer, num_threads: int, text: str, places: list[int], times: int
+) -> None:
+    text *= times
+    for allowed in ("all", "none", {END}):
+        expected = small.encode(text, allowed_special=allowed)
+        for pieces in (cut(text.encode(), places), cut(text, places)):
+            stream = small.core.stream(allowed, "strict", num_threads)
+            assert feed_all(stream, pieces) == expected
+            assert stream.n_bytes == len(text.encode())
+            assert stream.n_replaced == 0
+
+
+@settings(max_examples=400)
+@given(data=some_bytes, places=st.lists(st.integers(0, 500), max_size=8))
+def test_malformed_bytes_are_replaced_as_python_does(
+    small: bytemill.Tokenizer, data: bytes, places: list[int]
+) -> None:
+    stream = small.core.stream("all", "replace", 1)
+    text = data.decode("utf-8", "replace")
+    assert feed_all(stream, cut(data, places)) == small.encode(text)
+    assert stream.n_replaced == text.count("\ufffd")
+    assert stream.n_bytes == len(data)
+
+
+@settings(max_examples=400)
+@given(data=some_bytes, places=st.lists(st.integers(0, 500), max_size=8))
+def test_malformed_bytes_are_an_error_that_says_where(
+    small: bytemill.Tokenizer, data: bytes, places: list[int]
+) -> None:
+    stream = small.core.stream("all", "strict", 1)
+    malformed = first_malformed_byte(data)
+    if malformed is None:
+        assert feed_all(stream, cut(data, places)) == small.encode(data.decode())
+        return
+    with pytest.raises(UnicodeDecodeError, match="utf-8") as caught:
+        feed_all(stream, cut(data, places))
+    assert caught.value.start == malformed
+    assert malformed < caught.value.end <= len(data)
+
+
+def first_malformed_byte(data: bytes) -> int | None:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return None
+
+
+def test_the_offset_counts_from_the_beginning_of_the_stream(small: bytemill.Tokenizer) -> None:
+    stream = small.core.stream("all", "strict", 1)
+    for _ in range(10_000):
+        stream.feed("é fox".encode())
+    with pytest.raises(UnicodeDecodeError) as caught:
+        stream.feed(b"ab\xffcd")
+    assert caught.value.start == 60_002
+    assert caught.value.end == 60_003
+
+
+@pytest.mark.parametrize("tail", [b"\xc3", b"\xe4\xbb", b"\xf0\x9f\x98"])
+def test_a_stream_that_ends_inside_a_character_is_malformed(small: bytemill.Tokenizer, tail: bytes) -> None:
+    stream = small.core.stream("all", "strict", 1)
+    assert len(stream.feed(b"fox" + tail)) == 0
+    with pytest.raises(UnicodeDecodeError) as caught:
+        stream.finish()
+    assert caught.value.start == 3
+    stream = small.core.stream("all", "replace", 1)
+    assert feed_all(stream, [b"fox" + tail]) == small.encode("fox\ufffd")
+    assert stream.n_replaced == 1
+
+
+def test_finishing_makes_ready_for_the_next_document(small: bytemill.Tokenizer) -> None:
+    stream = small.core.stream("all", "strict", 1)
+    for text in ("the fox", "", "'s end", "  ", "foxes" * 9000, "x"):
+        assert feed_all(stream, cut(text.encode(), [3, 5])) == small.encode(text)
+    assert stream.n_bytes == 7 + 6 + 2 + 45_000 + 1
+    assert stream.finish().tolist() == []
+
+
+@pytest.mark.parametrize(("allowed", "data"), [("all", b"fox\xc3"), ("none_raise", b"fox" + END.encode())])
+def test_a_document_that_fails_at_its_end_leaves_nothing_behind(
+    small: bytemill.Tokenizer, allowed: Any, data: bytes
+) -> None:
+    stream = small.core.stream(allowed, "strict", 1)
+    stream.feed(data)
+    with pytest.raises(ValueError):  # noqa: PT011 (malformed text and a special token alike)
+        stream.finish()
+    assert feed_all(stream, ["the fox"]) == small.encode("the fox")
+
+
+def test_every_kind_of_bytes_is_taken(small: bytemill.Tokenizer) -> None:
+    data = "the é fox".encode()
+    padded = bytes(byte for byte in data for _ in range(2))
+    for given_as in (
+        data,
+        bytearray(data),
+        memoryview(data),
+        memoryview(padded)[::2],
+        np.frombuffer(data, np.uint8),
+        np.frombuffer(padded, np.uint8)[::2],
+        data.decode(),
+    ):
+        stream = small.core.stream("all", "strict", 1)
+        assert feed_all(stream, [given_as]) == small.encode(data.decode())
+        assert stream.n_bytes == len(data)
+
+
+@pytest.mark.parametrize(
+    "wrong", [None, 5, ["text"], np.zeros(3, np.uint16), memoryview(b"abcdefgh").cast("I")]
+)
+def test_what_is_neither_text_nor_bytes_is_refused(small: bytemill.Tokenizer, wrong: Any) -> None:
+    stream = small.core.stream("all", "strict", 1)
+    with pytest.raises(TypeError):
+        stream.feed(wrong)
+    assert feed_all(stream, ["fox"]) == small.encode("fox")
+
+
+def test_text_may_not_follow_half_a_character(small: bytemill.Tokenizer) -> None:
+    stream = small.core.stream("all", "strict", 1)
+    stream.feed("é".encode()[:1])
+    with pytest.raises(ValueError, match="inside a character"):
+        stream.feed("fox")
+
+
+@pytest.mark.parametrize("wrong", ["ignore", "", "STRICT"])
+def test_unknown_error_modes_are_refused(small: bytemill.Tokenizer, wrong: Any) -> None:
+    with pytest.raises(ValueError, match="errors"):
+        small.core.stream("all", wrong, 1)
+
+
+def test_a_refused_token_is_named_with_its_byte(small: bytemill.Tokenizer) -> None:
+    for n_before in (0, 5, 9000):
+        stream = small.core.stream("none_raise", "strict", 1)
+        with pytest.raises(SpecialTokenError, match=f"byte {6 * n_before}$"):
+            feed_all(stream, [*["é fox".encode()] * n_before, b"<|endof", b"text|>", b" fox" * 9000])
+    stream = small.core.stream("none_raise", "strict", 1)
+    assert feed_all(stream, ["the fox "] * 9000) == small.encode("the fox " * 9000)
+
+
+def test_a_refused_token_in_the_second_document_counts_from_its_beginning(small: bytemill.Tokenizer) -> None:
+    stream = small.core.stream("none_raise", "strict", 1)
+    feed_all(stream, ["the fox "] * 9000)
+    with pytest.raises(SpecialTokenError, match=r"byte 4$"):
+        feed_all(stream, ["fox ", END])
+
+
+@pytest.mark.parametrize("unit", ["a", " ", "字", "'", "1", "\n", "a\u0301"])
+def test_a_text_without_a_cut_takes_time_in_proportion_to_it(small: bytemill.Tokenizer, unit: str) -> None:
+    text = unit * ((2 << 20) // len(unit.encode()))
+    data = text.encode()
+    started = time.perf_counter()
+    expected = small.encode_to_numpy(text, num_threads=1)
+    seconds_whole = time.perf_counter() - started
+    stream = small.core.stream("all", "strict", 1)
+    started = time.perf_counter()
+    ids = [stream.feed(data[start : start + 1024]) for start in range(0, len(data), 1024)]
+    ids.append(stream.finish())
+    seconds = time.perf_counter() - started
+    assert np.array_equal(np.concatenate(ids), expected)
+    # Searched anew for each of 2000 pieces it would take minutes.
+    assert seconds < 5 + 10 * seconds_whole
+
+
+def test_large_pieces_are_encoded_on_several_threads_to_the_same_ids(small: bytemill.Tokenizer) -> None:
+    chance = random.Random(8)
+    text = "".join(
+        chance.choices(["the fox ", "e\u0301 字 ", END, "12345 ", "\n\n", "internationalization"], k=400_000)
+    )
+    data = text.encode()
+    expected = small.encode_to_numpy(text, num_threads=1)
+    for num_threads in (1, 2, 4, None):
+        stream = small.core.stream("all", "strict", num_threads)
+        ids = [stream.feed(data[start : start + 1_500_001]) for start in range(0, len(data), 1_500_001)]
+        assert sum(map(len, ids)) > 0.9 * len(expected), "ids come as soon as they are certain"
+        assert np.array_equal(np.concatenate([*ids, stream.finish()]), expected)
