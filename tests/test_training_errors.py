@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,10 @@ READ_BYTES = 1 << 18
 """What the core asks of the operating system at once."""
 
 
-def endless() -> Iterator[str]:
-    """Whoever draws from it does not come back, so options must be looked at before."""
-    return repeat("low lower ")
+def untouched() -> Iterator[str]:
+    """A corpus that nobody may read from: options are looked at before."""
+    pytest.fail("the corpus was read")
+    yield ""
 
 
 # Options
@@ -81,7 +81,7 @@ def test_options_that_cannot_be_are_refused_before_anything_is_read(
 ) -> None:
     vocab_size = options.pop("vocab_size", 300)
     with pytest.raises(error, match=message) as caught:
-        train(endless(), vocab_size, **options)
+        train(untouched(), vocab_size, **options)
     if hint is not None:
         assert isinstance(caught.value, BytemillError)
         assert hint.replace("\\", "") in str(caught.value.hint)

@@ -129,6 +129,14 @@ def test_progress_goes_through_the_phases_and_ends_at_the_total(tmp_path: Path) 
     assert n_within_large >= 2
 
 
+def test_progress_adds_up_file_after_file(tmp_path: Path) -> None:
+    file = tmp_path / "corpus.txt"
+    file.write_bytes(b"low lower ")
+    seen = [step.done for step in recorded([file, file, file], 257) if step.phase == "count"]
+    assert sorted(set(seen)) == [10, 20, 30]
+    assert seen == sorted(seen)
+
+
 def test_progress_of_a_pipe_has_no_total_and_never_falls(tmp_path: Path) -> None:
     pipe, file = tmp_path / "pipe", tmp_path / "file.txt"
     os.mkfifo(pipe)
@@ -143,12 +151,22 @@ def test_progress_of_a_pipe_has_no_total_and_never_falls(tmp_path: Path) -> None
 
     writer = threading.Thread(target=write)
     writer.start()
-    seen = [step for step in recorded([pipe, file], 262) if step.phase == "count"]
+    seen = [step for step in recorded([file, pipe], 262) if step.phase == "count"]
     writer.join()
     assert {step.total for step in seen} == {None}
     assert all(earlier.done <= later.done for earlier, later in pairwise(seen))
     assert len({step.done for step in seen}) > 3
     assert seen[-1].done == 6 * len(piece) + file.stat().st_size
+
+
+def test_progress_of_a_pipe_that_is_read_at_once_ends_with_its_size(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(b"low lower",))
+    writer.start()
+    seen = [step.done for step in recorded(pipe, 257) if step.phase == "count"]
+    writer.join()
+    assert seen[-1] == len(b"low lower")
 
 
 def test_progress_of_texts_counts_their_characters() -> None:

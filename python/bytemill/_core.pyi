@@ -53,6 +53,8 @@ class Encoder:
     pattern: str | None
     """The expression (never the name), None for no pre-tokenization."""
     special_tokens: dict[str, int]
+    ranked: bool
+    """True where the ids are priorities (a rank file) that no list of merges stands for; `merges()` is empty then."""
     whole_pretoken_lookup: bool
     """True where a pre-token that is itself a token is that token even if its merges do not lead there."""
 

@@ -87,9 +87,10 @@ def explain(tokenizer: Tokenizer, text: str, allowed_special: AllowedSpecial) ->
         for start, end in pretoken_spans(segment, tokenizer.pattern):
             pretoken = data[start:end]
             ids = core.encode_bytes(pretoken) if len(pretoken) == 1 else _encode_pretoken(tokenizer, pretoken)
+            looked_up = core.whole_pretoken_lookup and core.bytes_to_id(pretoken) is not None
             steps = [
                 MergeStep(rank, core.token_bytes(left), core.token_bytes(right), at)
-                for rank, left, right, at in core.merge_steps(pretoken)
+                for rank, left, right, at in ([] if looked_up else core.merge_steps(pretoken))
             ]
             tokens = [core.token_bytes(i) for i in ids]
             explanations.append(Explanation(pretoken.decode(), ids, tokens, steps, special=False))

@@ -15,6 +15,7 @@ from bytemill.formats.spec import Ties, TokenizerSpec
 
 if TYPE_CHECKING:
     import os
+    from types import EllipsisType
 
     import numpy as np
     from numpy.typing import NDArray
@@ -95,25 +96,28 @@ class Tokenizer:
 
     def to_spec(self) -> TokenizerSpec:
         """The tokenizer as data."""
-        vocab = self.core.vocab()
-        has_ranks = self.core.whole_pretoken_lookup and not (merges := self.core.merges())
-        special_ids = set(self.special_tokens.values())
-        ordinary = {i: token for i, token in vocab.items() if i not in special_ids}
-        if has_ranks:
-            return TokenizerSpec(
-                pattern=self.pattern,
-                special_tokens=self.special_tokens,
-                ranks={token: i for i, token in ordinary.items()},
-            )
+        core = self.core
+        if core.ranked:
+            ranks = {token: i for i, token in core.vocab().items()}
+            return TokenizerSpec(pattern=self.pattern, special_tokens=self.special_tokens, ranks=ranks)
         return TokenizerSpec(
             pattern=self.pattern,
             special_tokens=self.special_tokens,
-            vocab=ordinary,
-            merges=self.core.merges(),
-            whole_pretoken_lookup=self.core.whole_pretoken_lookup,
+            vocab=self._ordinary(),
+            merges=core.merges(),
+            whole_pretoken_lookup=core.whole_pretoken_lookup,
             ties=self.ties,
             merge_counts=self.merge_counts,
         )
+
+    def _ordinary(self) -> dict[int, bytes]:
+        """The vocabulary without the tokens that are special and nothing else."""
+        vocab = self.core.vocab()
+        made = {left + right for left, right in self.core.merges()}
+        for i in self.special_tokens.values():
+            if i in vocab and len(vocab[i]) > 1 and vocab[i] not in made:
+                del vocab[i]
+        return vocab
 
     @classmethod
     def from_files(
@@ -132,14 +136,23 @@ class Tokenizer:
         return cls.from_spec(spec)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        pattern: str | EllipsisType | None = ...,
+        special_tokens: Mapping[str, int] | None = None,
+    ) -> Self:
         """A tokenizer from a file of any format that bytemill reads, recognised by its content.
+
+        `pattern` and `special_tokens` are for `.tiktoken` rank files, which hold neither and of which only the known
+        ones go without.
 
         Raises `TokenizerFileError` for a file that is damaged, unknown, or asks for what bytemill does not do exactly.
         """
         from bytemill.formats import detect
 
-        return cls.from_spec(detect.load(path))
+        return cls.from_spec(detect.load(path, pattern=pattern, special_tokens=special_tokens))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a `tokenizer.json` that Hugging Face `tokenizers` opens and that gives the same ids there.
@@ -200,12 +213,11 @@ class Tokenizer:
         Two tokenizers with one fingerprint give the same ids for every text, whatever files they come from.
         """
         digest = hashlib.sha256()
-        vocab = self.core.vocab()
-        for token in self.special_tokens.values():
-            vocab.pop(token, None)
+        core = self.core
         parts: list[Iterable[bytes]] = [
-            [b"bytemill 1", repr(self.pattern).encode(), str(self.core.whole_pretoken_lookup).encode()],
-            (f"{i} {token.hex()}".encode() for i, token in sorted(vocab.items())),
+            [b"bytemill 1", repr(self.pattern).encode()],
+            [f"{core.ranked} {core.whole_pretoken_lookup}".encode()],
+            (f"{i} {token.hex()}".encode() for i, token in sorted(self._ordinary().items())),
             (f"{left.hex()} {right.hex()}".encode() for left, right in self.core.merges()),
             (f"{i} {token!r}".encode() for token, i in sorted(self.special_tokens.items())),
         ]
@@ -217,10 +229,9 @@ class Tokenizer:
         """The id of a token, special or not; None where there is no such token."""
         if isinstance(token, str):
             special = self.special_tokens.get(token)
-            if special is not None:
-                return special
-            token = token.encode()
-        return self.core.bytes_to_id(token)
+            return self.core.bytes_to_id(token.encode()) if special is None else special
+        ordinary = self.core.bytes_to_id(token)
+        return self.special_tokens.get(token.decode(errors="replace")) if ordinary is None else ordinary
 
     def encode_single_token(self, text_or_bytes: str | bytes) -> int:
         """The id of a token, special or not. Raises KeyError where there is no such token."""
@@ -367,15 +378,17 @@ def _with_ids(
         raise TokenizerError(
             "special_tokens is a str; give a list of them", hint=f"special_tokens=[{special_tokens!r}]"
         )
+    given = list(special_tokens)
+    for token in given:
+        if not isinstance(token, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"special tokens are str, not {type(token).__name__}")
+        if any("\ud800" <= character <= "\udfff" for character in token):
+            raise TokenizerError(f"special token {token!a} holds a lone surrogate, which no text can hold")
     if isinstance(special_tokens, Mapping):
         return dict(special_tokens)
-    known: dict[bytes, int] = {}
-    with_ids: dict[str, int] = {}
-    given = list(special_tokens)
     wanted = {token.encode() for token in given}
-    for i, token in vocab.items():
-        if token in wanted:
-            known[token] = i
+    known = {token: i for i, token in vocab.items() if token in wanted}
+    with_ids: dict[str, int] = {}
     next_id = max(vocab, default=-1) + 1
     for token in given:
         if token in with_ids:

@@ -1,5 +1,6 @@
 """The command line as a process: streams, signals, pipes that close, terminals, help."""
 
+import contextlib
 import json
 import os
 import pty
@@ -8,12 +9,15 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import bytemill
 
 CONTROL_CODE = re.compile(rb"\x1b")
 
@@ -35,6 +39,17 @@ COMMANDS = [
 def wait_for(process: subprocess.Popen[bytes], seconds: float = 20) -> int:
     """The exit status."""
     return process.wait(timeout=seconds)
+
+
+def feed(write: Callable[[bytes], object]) -> None:
+    """Writes text in the background for as long as somebody reads it."""
+
+    def work() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while True:
+                write(b"the cat sat on the mat\n" * 10_000)
+
+    threading.Thread(target=work, daemon=True).start()
 
 
 def interrupt_when_busy(process: subprocess.Popen[bytes], sign: bytes) -> tuple[int, float, bytes]:
@@ -74,8 +89,6 @@ def test_help_of_the_groups_lists_their_commands(run: Callable[..., Any]):
 
 
 def test_version_is_that_of_the_package(process: Process):
-    import bytemill
-
     outcome = process("--version")
     assert (outcome.returncode, outcome.stdout) == (0, f"{bytemill.__version__}\n".encode())
 
@@ -135,6 +148,15 @@ def test_a_reader_that_stops_early_ends_the_command_quietly(
     assert process.stderr.read() == b""
 
 
+def test_help_that_nobody_reads_ends_quietly(start: Start):
+    process = start("tokenizer", "train", "--help", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert wait_for(process) == 0
+    assert process.stderr.read() == b""
+
+
 def test_ctrl_c_ends_training_on_a_pipe_at_once(work: Path, start: Start):
     process = start(
         "tokenizer",
@@ -147,8 +169,7 @@ def test_ctrl_c_ends_training_on_a_pipe_at_once(work: Path, start: Start):
         stderr=subprocess.PIPE,
     )
     assert process.stdin is not None
-    process.stdin.write(b"the cat sat on the mat\n" * 1_000_000)
-    process.stdin.flush()
+    feed(process.stdin.write)
     status, seconds, said = interrupt_when_busy(process, b"counting pre-tokens")
     assert status == 130
     assert seconds < 1
@@ -162,9 +183,8 @@ def test_ctrl_c_ends_training_on_a_pipe_at_once(work: Path, start: Start):
 def test_ctrl_c_ends_training_that_waits_for_a_named_pipe(work: Path, start: Start):
     os.mkfifo("pipe")
     process = start("tokenizer", "train", "pipe", "-n", "300", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    with open("pipe", "wb") as pipe:  # noqa: PTH123
-        pipe.write(b"the cat sat on the mat\n" * 1_000_000)
-        pipe.flush()
+    with open("pipe", "wb", buffering=0) as pipe:  # noqa: PTH123
+        feed(pipe.write)
         status, seconds, said = interrupt_when_busy(process, b"counting pre-tokens")
     assert (status, seconds < 1) == (130, True)
     assert b"interrupted\n" in said
@@ -174,8 +194,7 @@ def test_ctrl_c_in_the_middle_of_encoding_says_how_to_go_on(tokenizer_file: str,
     arguments = ["data", "encode", tokenizer_file, "-", "-o", "shards", "--shard-tokens", "1000000"]
     process = start(*arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdin is not None
-    process.stdin.write(b"the cat sat on the mat\n" * 1_000_000)
-    process.stdin.flush()
+    feed(process.stdin.write)
     status, seconds, said = interrupt_when_busy(process, b"encoding")
     assert (status, seconds < 1) == (130, True)
     assert b"hint: run the same command again" in said
@@ -186,8 +205,11 @@ def test_ctrl_c_in_the_middle_of_encoding_says_how_to_go_on(tokenizer_file: str,
     assert Path("shards/manifest.json").exists()
 
 
-def on_terminal(*arguments: str, **environment: str) -> bytes:
-    """What a command writes to a terminal that is its standard input, output and error."""
+def on_terminal(*arguments: str, typed: bytes = b"", **environment: str) -> bytes:
+    """What a command writes to a terminal that is its standard input, output and error.
+
+    `typed` is typed once it has said something.
+    """
     controller, terminal = pty.openpty()
     clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
     process = subprocess.Popen(
@@ -210,9 +232,11 @@ def on_terminal(*arguments: str, **environment: str) -> bytes:
             piece = os.read(controller, 65536)
         except OSError:  # the other end is closed
             break
-        if not piece:
-            break
         written += piece
+        if typed:
+            os.write(controller, typed)
+            typed = b""
+    process.kill()
     os.close(controller)
     assert process.wait(timeout=10) == 0, written
     return written
@@ -237,3 +261,14 @@ def test_progress_is_a_bar_on_a_terminal_that_is_gone_at_the_end(work: Path):
     assert b"tokenizer.json" in written
     quiet = on_terminal("tokenizer", "train", "corpus.txt", "-n", "1000", "--overwrite", "-q")
     assert quiet == b""
+
+
+def test_what_is_typed_ends_with_one_ctrl_d(tokenizer_file: str):
+    written = on_terminal(
+        "tokenizer", "encode", tokenizer_file, "--count", typed=b"the cat\n\x04", NO_COLOR="1"
+    )
+    n_tokens = bytemill.Tokenizer.load(tokenizer_file).count("the cat\n")
+    assert written.startswith(b"note: reading what you type; end with Ctrl-D")
+    assert written.endswith(f"\r\n{n_tokens}\r\n".encode())
+    decoded = on_terminal("tokenizer", "decode", tokenizer_file, typed=b"65 66\n\x04", NO_COLOR="1")
+    assert decoded.endswith(b"\r\nAB")

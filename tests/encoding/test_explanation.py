@@ -67,7 +67,7 @@ def replayed(part: Explanation) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(text=texts)
 def test_explanations_add_up_to_the_encoding(name: str, text: str) -> None:
     ours = TOKENIZERS[name]
@@ -87,7 +87,7 @@ def test_explanations_add_up_to_the_encoding(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt2", "cl100k", "o200k", "llama3", "None"])
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(text=texts)
 def test_steps_are_those_of_the_reference(name: str, text: str) -> None:
     ours = TOKENIZERS[name]

@@ -43,7 +43,7 @@ def test_every_file_has_the_ids_of_tiktoken(peer: Any, shared_data: Path) -> Non
         assert same(peer.ours.encode_to_numpy(text), theirs), path.name
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(text=texts)
 def test_any_text_has_the_ids_of_tiktoken(peer: Any, text: str) -> None:
     ids = peer.ours.encode(text)
@@ -240,7 +240,7 @@ def rank_tables(draw: st.DrawFn) -> dict[bytes, int]:
     return dict(zip(everything, ids, strict=True))
 
 
-@settings(max_examples=600)
+@settings(max_examples=500)
 @given(ranks=rank_tables(), words=st.lists(st.text("abc", max_size=80), max_size=4))
 def test_any_table_of_ranks_has_the_ids_of_tiktoken(ranks: dict[bytes, int], words: list[str]) -> None:
     pattern = r"\S+|\s+"

@@ -1,6 +1,9 @@
 """Batches, arrays and threads: always what `encode` gives."""
 
+import os
 import random
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -214,6 +217,25 @@ def test_arrays_have_the_narrowest_type_that_holds_every_id(highest: int, dtype:
         assert ids[:2].tolist() == [97, highest][: len(ids)]
     stream = ours.core.stream("all", "strict", None)
     assert stream.feed("<s>").dtype == stream.finish().dtype == dtype
+
+
+def test_where_no_thread_can_be_started_the_calling_one_does_the_work() -> None:
+    script = """
+import bytemill
+tok = bytemill.Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
+text = "some text " * 400_000
+print(tok.encode_to_numpy(text, num_threads=4).tobytes() == text.encode("utf-16-le"))
+print(tok.encode_batch([text[:100]] * 1000, num_threads=4) == [list(text[:100].encode())] * 1000)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"RUST_MIN_STACK": str(1 << 46)},  # more than there can be
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "True\nTrue\n", done.stderr[-500:]
 
 
 def test_eight_threads_of_python_may_share_a_tokenizer(small: bytemill.Tokenizer) -> None:

@@ -24,11 +24,16 @@ pub fn text<'a>(text: &'a Bound<'_, PyString>) -> PyResult<Cow<'a, str>> {
     Ok(Cow::Owned(repaired.to_str()?.to_owned()))
 }
 
+/// More threads than any machine has; a larger number is a mistake.
+const MOST_THREADS: usize = 4096;
+
 /// The number of threads to use: all that the machine runs at once where the caller does not say.
-pub fn threads(num_threads: Option<usize>) -> PyResult<usize> {
+pub fn threads(num_threads: Option<i64>) -> PyResult<usize> {
     match num_threads {
-        Some(0) => Err(PyValueError::new_err("num_threads must be at least 1")),
-        Some(n) => Ok(n),
+        Some(n) => match usize::try_from(n) {
+            Ok(n @ 1..=MOST_THREADS) => Ok(n),
+            _ => Err(PyValueError::new_err(format!("num_threads must be 1 to {MOST_THREADS}, not {n}"))),
+        },
         None => Ok(bytemill::parallel::available_threads()),
     }
 }
@@ -81,8 +86,14 @@ pub fn ids(ids: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
     if let Ok(list) = ids.cast::<PyList>() {
         return list.iter().map(|id| one_id(&id)).collect();
     }
-    if let Some(ids) = array_ids::<u16>(ids).or_else(|| array_ids::<u32>(ids)).or_else(|| array_ids::<i64>(ids)) {
-        return ids;
+    if ids.hasattr("__array_interface__")? {
+        // An array may have gaps or lie at an odd address; this copies it only then.
+        let tidy = ids.py().import("numpy")?.call_method1("require", (ids, ids.py().None(), ("C", "A")))?;
+        if let Some(ids) =
+            array_ids::<u16>(&tidy).or_else(|| array_ids::<u32>(&tidy)).or_else(|| array_ids::<i64>(&tidy))
+        {
+            return ids;
+        }
     }
     if ids.is_instance_of::<PyString>() {
         return Err(PyTypeError::new_err("ids must be integers, not a str"));
@@ -95,10 +106,10 @@ pub fn one_id(id: &Bound<'_, PyAny>) -> PyResult<u32> {
     if let Ok(id) = id.extract::<u32>() {
         return Ok(id);
     }
-    // An integer of any size, or something with __index__; anything else is a TypeError.
-    match id.extract::<i128>() {
-        Ok(id) => Err(PyKeyError::new_err(id)),
-        Err(error) => Err(error),
+    // An integer of any size, or something that stands for one; anything else is a TypeError.
+    match id.py().import("operator")?.call_method1("index", (id,)) {
+        Ok(index) => Err(PyKeyError::new_err(index.unbind())),
+        Err(_) => Err(PyTypeError::new_err(format!("ids must be integers, not {}", id.get_type().name()?))),
     }
 }
 
@@ -108,5 +119,5 @@ where
 {
     let array: PyReadonlyArray1<'_, T> = ids.extract().ok()?;
     let convert = |id: T| id.try_into().map_err(|_| PyKeyError::new_err(Into::<i128>::into(id)));
-    Some(array.as_array().iter().map(|&id| convert(id)).collect())
+    Some(array.as_slice().ok()?.iter().map(|&id| convert(id)).collect())
 }

@@ -1,13 +1,13 @@
 //! `Encoder`.
 
 use crate::convert;
-use crate::signals::{Pulse, to_python};
+use crate::signals::{Pulse, TokenizerError, to_python};
 use crate::stream::{PyStreamEncoder, PyTokenIterator};
 use bytemill::encode::{Allowed, Encoder, no_pulse};
 use bytemill::pretokenize::Pattern;
 use bytemill::vocab::Vocab;
 use numpy::PyArray1;
-use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyMapping, PyString};
 use std::sync::Arc;
@@ -23,7 +23,9 @@ pub struct PyEncoder {
 
 fn id_of(id: &Bound<'_, PyAny>, token: &Bound<'_, PyAny>) -> PyResult<u32> {
     id.extract::<u32>().map_err(|_| match (id.repr(), token.repr()) {
-        (Ok(id), Ok(token)) => PyValueError::new_err(format!("the id of {token} is {id}: ids are integers from 0 on")),
+        (Ok(id), Ok(token)) => {
+            TokenizerError::new_err(format!("the id of {token} is {id}: ids are integers from 0 on"))
+        }
         _ => PyTypeError::new_err("ids are integers from 0 on"),
     })
 }
@@ -122,6 +124,11 @@ impl PyEncoder {
     }
 
     #[getter]
+    fn ranked(&self) -> bool {
+        self.encoder.vocab().is_ranked()
+    }
+
+    #[getter]
     fn special_tokens<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
         for (token, id) in self.encoder.vocab().special() {
@@ -207,7 +214,7 @@ impl PyEncoder {
         py: Python<'py>,
         texts: Vec<Bound<'py, PyString>>,
         allowed_special: &Bound<'py, PyAny>,
-        num_threads: Option<usize>,
+        num_threads: Option<i64>,
     ) -> PyResult<Vec<Bound<'py, PyList>>> {
         let n_threads = convert::threads(num_threads)?;
         let texts = texts.iter().map(convert::text).collect::<PyResult<Vec<_>>>()?;
@@ -225,9 +232,11 @@ impl PyEncoder {
         py: Python<'py>,
         text: &Bound<'py, PyString>,
         allowed_special: &Bound<'py, PyAny>,
-        num_threads: Option<usize>,
+        num_threads: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let n_threads = convert::threads(num_threads)?;
+        // So that a failing or interrupted import is an exception; the array's own look-up of numpy would panic.
+        py.import("numpy")?;
         let text = convert::text(text)?;
         let pulse = Pulse::new(None);
         let beat = || pulse.beat(0);
@@ -265,8 +274,9 @@ impl PyEncoder {
         &self,
         allowed_special: &Bound<'_, PyAny>,
         errors: &str,
-        num_threads: Option<usize>,
+        num_threads: Option<i64>,
     ) -> PyResult<PyStreamEncoder> {
+        allowed_special.py().import("numpy")?;
         let allowed = convert::allowed(&self.encoder, allowed_special)?;
         let (malformed, n_threads) = (convert::malformed(errors)?, convert::threads(num_threads)?);
         Ok(PyStreamEncoder::new(Arc::clone(&self.encoder), allowed, malformed, n_threads, self.narrow()))

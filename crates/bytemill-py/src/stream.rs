@@ -52,7 +52,11 @@ impl PyStreamEncoder {
                     utf8.finish(stream.text())?;
                     stream.finish(&mut ids, &beat)
                 })
-                .map_err(|error| pulse.raise(error))?,
+                .map_err(|error| {
+                    // Half a document is none: the next one starts afresh.
+                    stream.reset();
+                    pulse.raise(error)
+                })?,
             Some(data) => {
                 if let Ok(text) = data.cast::<PyString>() {
                     if inside_character {
@@ -110,8 +114,19 @@ impl PyTokenIterator {
         Self { stream: Stream::new(encoder, allowed, 1), pieces: Some(pieces), ids, n_given: 0 }
     }
 
-    /// Takes pieces until there are ids; none are left where it ends without.
+    /// Takes pieces until there are ids; none are left where it ends without. After an error nothing more comes: what
+    /// follows a gap is not the text.
     fn refill(&mut self, py: Python<'_>) -> PyResult<()> {
+        let refilled = self.take_pieces(py);
+        if refilled.is_err() {
+            self.pieces = None;
+            self.stream.reset();
+            self.ids.clear();
+        }
+        refilled
+    }
+
+    fn take_pieces(&mut self, py: Python<'_>) -> PyResult<()> {
         self.ids.clear();
         self.n_given = 0;
         while let Some(pieces) = &self.pieces {

@@ -38,7 +38,7 @@ impl PyPretokenCounter {
     fn new(
         pattern: Option<&str>,
         special_tokens: Vec<String>,
-        num_threads: Option<usize>,
+        num_threads: Option<i64>,
         chunk_bytes: Option<usize>,
     ) -> PyResult<Self> {
         let pattern = Pattern::new(pattern).map_err(to_python)?;
@@ -139,7 +139,7 @@ impl PyPretokenCounts {
                 Ok((pretoken.as_bytes().to_vec(), count))
             })
             .collect::<PyResult<Vec<_>>>()?;
-        Ok(Self { counts: Counts::from_items(items.into_iter()) })
+        Ok(Self { counts: Counts::from_items(items.into_iter()).map_err(to_python)? })
     }
 
     #[getter]
@@ -184,7 +184,7 @@ impl PyPretokenCounts {
         n_merges: usize,
         ties: &str,
         min_frequency: u64,
-        num_threads: Option<usize>,
+        num_threads: Option<i64>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(Vec<PyMerge<'py>>, Vec<u64>)> {
         convert::threads(num_threads)?;

@@ -79,7 +79,12 @@ impl Counter {
         for _ in 0..n_threads {
             let (shared, incoming, recycle) = (Arc::clone(&shared), incoming.clone(), recycle.clone());
             let worker = std::thread::Builder::new().name("bytemill-count".to_owned());
-            workers.push(worker.spawn(move || count_chunks(&shared, &incoming, &recycle))?);
+            match worker.spawn(move || count_chunks(&shared, &incoming, &recycle)) {
+                Ok(worker) => workers.push(worker),
+                // Where no more threads are to be had, those there are do the work.
+                Err(_) if !workers.is_empty() => break,
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(Self {
             shared,
@@ -223,7 +228,7 @@ impl Counter {
         let mut chunk = self.used.try_recv().unwrap_or_default();
         chunk.text.clear();
         chunk.ends.clear();
-        chunk.text.reserve(self.chunk_bytes + READ_BYTES);
+        chunk.text.reserve(self.chunk_bytes.min(CHUNK_BYTES) + READ_BYTES);
         chunk
     }
 
@@ -428,12 +433,19 @@ struct Word {
 
 impl Counts {
     /// Counts given by the caller; equal pre-tokens are added up, empty ones and counts of zero left out.
-    #[must_use]
-    pub fn from_items(items: impl Iterator<Item = (Vec<u8>, u64)>) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the text that they stand for has 2⁶⁴ bytes or more: some pair's count might overflow.
+    pub fn from_items(items: impl Iterator<Item = (Vec<u8>, u64)>) -> Result<Self> {
         let mut table = Table::new();
-        let mut n_pretokens = 0u64;
+        let (mut n_pretokens, mut n_bytes) = (0u64, 0u64);
         for (pretoken, count) in items.filter(|(pretoken, count)| !pretoken.is_empty() && *count > 0) {
-            n_pretokens = n_pretokens.saturating_add(count);
+            let text_bytes = count.checked_mul(pretoken.len() as u64).and_then(|more| n_bytes.checked_add(more));
+            let Some(text_bytes) = text_bytes else {
+                return Err(Error::Invalid("the counts are too large: they stand for 2^64 bytes of text".to_owned()));
+            };
+            n_bytes = text_bytes;
+            n_pretokens += count;
             if pretoken.len() <= PACKED_BYTES {
                 let key = pack(&pretoken, 0, pretoken.len());
                 table.add(key, key.hash(), count);
@@ -443,8 +455,8 @@ impl Counts {
         }
         let mut counts = Self::add_up(vec![table]);
         counts.n_pretokens = n_pretokens;
-        counts.n_bytes = counts.iter().map(|(pretoken, count)| pretoken.len() as u64 * count).sum();
-        counts
+        counts.n_bytes = n_bytes;
+        Ok(counts)
     }
 
     /// The tables of all threads in one.
@@ -586,7 +598,7 @@ mod tests {
     #[test]
     fn tables_grow_without_losing_counts() {
         let items = (0..50_000u32).map(|n| (n.to_string().into_bytes(), u64::from(n) + 1));
-        let counts = Counts::from_items(items.clone().chain(items));
+        let counts = Counts::from_items(items.clone().chain(items)).unwrap();
         assert_eq!(counts.n_unique(), 50_000);
         assert_eq!(as_map(&counts)[&b"49999"[..]], 100_000);
         let in_order: Vec<u64> = counts.iter().map(|(_, count)| count).collect();

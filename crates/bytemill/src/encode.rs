@@ -78,6 +78,8 @@ struct Workspace {
     /// Ids of a block. Entries of the cache are copied whole, so the last of a block may spill over.
     ids: Box<[u32]>,
     symbols: Vec<u32>,
+    /// Bytes encoded since the caller was last asked whether to go on.
+    since_pulse: usize,
 }
 
 impl Encoder {
@@ -141,6 +143,7 @@ impl Encoder {
             keys: Vec::with_capacity(BLOCK),
             ids: vec![0; (BLOCK + 1) * SHORT_IDS].into_boxed_slice(),
             symbols: Vec::with_capacity(256),
+            since_pulse: 0,
         }
     }
 
@@ -223,10 +226,10 @@ impl Encoder {
         out: &mut Vec<T>,
         pulse: Pulse,
     ) -> Result<()> {
-        let Workspace { cache, ends, keys, ids: block, symbols } = workspace;
+        let Workspace { cache, ends, keys, ids: block, symbols, since_pulse } = workspace;
         let bytes = text.as_bytes();
         let mut splits = self.pattern.splits(text);
-        let (mut at, mut next_pulse) = (0, PULSE_BYTES);
+        let mut at = 0;
         while splits.fill(ends)? {
             let block_start = at;
             at = ends.last().copied().unwrap_or(at);
@@ -267,9 +270,11 @@ impl Encoder {
                 }
             }
             out.extend(block[..filled].iter().map(|&id| T::narrow(id)));
-            if at >= next_pulse {
+            // Counted across calls: a text of many short segments must be interruptible too.
+            *since_pulse += at - block_start;
+            if *since_pulse >= PULSE_BYTES {
                 pulse()?;
-                next_pulse = at + PULSE_BYTES;
+                *since_pulse = 0;
             }
         }
         Ok(())
@@ -327,7 +332,7 @@ mod tests {
 
     /// A tokenizer with some dozens of merges, learnt from the words themselves.
     fn encoder(words: &[&str], n_merges: usize, pattern: &str) -> Encoder {
-        let counts = Counts::from_items(words.iter().map(|word| (word.as_bytes().to_vec(), 1)));
+        let counts = Counts::from_items(words.iter().map(|word| (word.as_bytes().to_vec(), 1))).unwrap();
         let learnt = learn(&counts, n_merges, Ties::Bytes, 1, |_| Ok(())).unwrap();
         let mut tokens: Vec<(u32, Vec<u8>)> = (0..=255).map(|byte| (u32::from(byte), vec![byte])).collect();
         let mut merges = Vec::new();

@@ -64,7 +64,9 @@ pub fn map<R: Send>(
     let mut results: Vec<Option<R>> = Vec::new();
     results.resize_with(n, || None);
     std::thread::scope(|scope| {
-        let helpers: Vec<_> = (1..n_threads.min(n)).map(|_| scope.spawn(|| run(&stopped))).collect();
+        // Where no more threads are to be had, those there are do the work.
+        let start = |_| std::thread::Builder::new().spawn_scoped(scope, || run(&stopped)).ok();
+        let helpers: Vec<_> = (1..n_threads.min(n)).map_while(start).collect();
         let mut done = run(&here);
         for helper in helpers {
             match helper.join() {

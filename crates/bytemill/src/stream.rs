@@ -97,13 +97,18 @@ impl Stream {
     /// Appends the remaining ids; the stream is at the beginning of another text afterwards.
     ///
     /// # Errors
-    /// As [`Encoder::encode`].
+    /// As [`Encoder::encode`]; the stream is at the beginning then too.
     pub fn finish<T: Id>(&mut self, out: &mut Vec<T>, pulse: Pulse) -> Result<()> {
-        self.encode_part(self.text.len(), out, pulse)?;
+        let encoded = self.encode_part(self.text.len(), out, pulse);
+        self.reset();
+        encoded
+    }
+
+    /// Forgets what has arrived: the stream is at the beginning of another text.
+    pub fn reset(&mut self) {
         self.text.clear();
         self.n_done = 0;
         self.enough = COLLECT_BYTES;
-        Ok(())
     }
 
     fn encode_part<T: Id>(&self, end: usize, out: &mut Vec<T>, pulse: Pulse) -> Result<()> {

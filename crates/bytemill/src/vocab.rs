@@ -23,6 +23,7 @@ pub struct Vocab {
     symbol_ids: Vec<u32>,
     /// Pairs of symbols that become a symbol, beyond `merges`: other ways to split a token in two (rank files only).
     other_splits: Vec<(u32, u32, u32)>,
+    ranked: bool,
     whole_pretoken_lookup: bool,
 }
 
@@ -96,7 +97,7 @@ impl Vocab {
             pairs.push((left_symbol, right_symbol));
         }
         drop(symbols);
-        Self::assemble(ids, special, pairs, symbol_ids, Vec::new(), false)
+        Self::assemble(ids, special, pairs, symbol_ids)
     }
 
     /// A vocabulary by ranks: each token's id is its priority, and any two neighbours whose bytes joined are a token
@@ -161,7 +162,7 @@ impl Vocab {
             }
         }
         if consistent {
-            return Self::assemble(ids, special, merges, symbol_ids, Vec::new(), false);
+            return Self::assemble(ids, special, merges, symbol_ids);
         }
 
         let symbols: HashMap<&[u8], u32> = {
@@ -187,7 +188,10 @@ impl Vocab {
             }
         }
         drop(symbols);
-        Self::assemble(ids, special, Vec::new(), symbol_ids, splits, true)
+        let mut vocab = Self::assemble(ids, special, Vec::new(), symbol_ids)?;
+        vocab.other_splits = splits;
+        vocab.ranked = true;
+        Ok(vocab.with_whole_pretoken_lookup(true))
     }
 
     fn assemble(
@@ -195,8 +199,6 @@ impl Vocab {
         special: Vec<(String, u32)>,
         merges: Vec<(u32, u32)>,
         symbol_ids: Vec<u32>,
-        other_splits: Vec<(u32, u32, u32)>,
-        whole_pretoken_lookup: bool,
     ) -> Result<Self> {
         let mut by_id: Vec<(u32, &[u8])> = ids.iter().map(|(token, id)| (*id, &token[..])).collect();
         by_id.extend(special.iter().map(|(token, id)| (*id, token.as_bytes())));
@@ -225,7 +227,17 @@ impl Vocab {
             bytes.extend_from_slice(token);
         }
         starts.push(bytes.len() as u32);
-        Ok(Self { bytes, starts, ids, special, merges, symbol_ids, other_splits, whole_pretoken_lookup })
+        Ok(Self {
+            bytes,
+            starts,
+            ids,
+            special,
+            merges,
+            symbol_ids,
+            other_splits: Vec::new(),
+            ranked: false,
+            whole_pretoken_lookup: false,
+        })
     }
 
     /// Highest id + 1.
@@ -282,6 +294,12 @@ impl Vocab {
     #[must_use]
     pub fn other_splits(&self) -> &[(u32, u32, u32)] {
         &self.other_splits
+    }
+
+    /// True where the ids are priorities that no list of merges stands for.
+    #[must_use]
+    pub fn is_ranked(&self) -> bool {
+        self.ranked
     }
 
     /// True where a pre-token that is a token is that token even if no merges lead there.

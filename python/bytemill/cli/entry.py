@@ -29,9 +29,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _run(sys.argv[1:] if arguments is None else list(arguments))
         output.flush()
     except BaseException as error:  # also KeyboardInterrupt, and panics of the Rust core
-        if isinstance(error, SystemExit):
+        if not isinstance(error, SystemExit):
+            return failures.report(error)
+        # rich ends the process itself when nobody reads the help any more.
+        if not isinstance(error.__context__, BrokenPipeError):
             raise
-        return failures.report(error)
     return 0
 
 

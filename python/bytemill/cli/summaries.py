@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shlex
 from pathlib import Path
 
 from bytemill.cli import output
@@ -46,7 +47,7 @@ def write_training(tokenizer: Tokenizer, file: Path, *, as_json: bool, quiet: bo
         output.write_line()
         longest = " ".join(f"'{visible(token)}'" for token in report.longest_tokens[:_N_LONGEST])
         output.write_line(f"  longest tokens: {longest or 'none'}")
-        output.write_line(f'\nSee it: bytemill tokenizer inspect {file} "Some text"')
+        output.write_line(f'\nSee it: bytemill tokenizer inspect {shlex.quote(str(file))} "Some text"')
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:

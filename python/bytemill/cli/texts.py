@@ -17,8 +17,8 @@ def text_input(text: str | None, file: str | None) -> TextInput:
     if text is not None and text != "-":
         return TextInput.from_word(text)
     if file is None or file == "-":
-        _note_typing()
-        return TextInput.from_file("-")
+        typed = _typed()
+        return TextInput.from_file("-") if typed is None else TextInput("<stdin>", None, typed)
     return TextInput.from_file(file)
 
 
@@ -26,11 +26,17 @@ def id_blocks(ids: tuple[str, ...]) -> tuple[Iterable[bytes], str]:
     """The ids given as words, or those on standard input, as text; and what to call it in errors."""
     if ids and ids != ("-",):
         return [" ".join(ids).encode("utf-8", "replace")], "IDS"
-    _note_typing()
     source = resolve_inputs("-")[0]
-    return read_blocks(source), source.name
+    typed = _typed()
+    return read_blocks(source) if typed is None else [typed], source.name
 
 
-def _note_typing() -> None:
-    if sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]
-        output.note("reading what you type; end with Ctrl-D on a line of its own, twice")
+def _typed() -> bytes | None:
+    """What is typed where standard input is a terminal, None where it is not.
+
+    Read in one go: one Ctrl-D ends it, where reading block by block would ask for a second one.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]
+        return None
+    output.note("reading what you type; end with Ctrl-D on a line of its own")
+    return sys.stdin.buffer.read()

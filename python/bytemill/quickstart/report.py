@@ -91,8 +91,12 @@ def pick_sample(documents: Sequence[str]) -> str:
     document = next((text for text in documents if len(text) >= _SAMPLE_CHARACTERS), longest)
     if len(document) <= _SAMPLE_CHARACTERS:
         return document
-    beginning = document[:_SAMPLE_CHARACTERS]
-    return beginning.rsplit(maxsplit=1)[0] if " " in beginning.strip() else beginning
+    # With the character after it, which tells whether the last word is whole.
+    beginning = document[: _SAMPLE_CHARACTERS + 1]
+    words = beginning.rsplit(maxsplit=1)
+    if beginning[-1].isspace() or len(words) < 2:
+        return beginning[:_SAMPLE_CHARACTERS].rstrip()
+    return words[0]
 
 
 def _shown(name: str) -> str:

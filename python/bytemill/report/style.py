@@ -89,7 +89,7 @@ th:last-child, td:last-child { padding-right: 0; }
 .k1 { background: var(--t1); } .k2 { background: var(--t2); } .k3 { background: var(--t3); }
 .k4 { background: var(--t4); } .k5 { background: var(--t5); }
 .token.special { background: var(--special); color: var(--special-ink); font-weight: 600; }
-.token i { font-style: normal; font-size: .8em; opacity: .75; }
+.token i { font-style: normal; font-size: .8em; white-space: nowrap; opacity: .75; }
 .tokens .token { cursor: default; }
 .tokens .token:hover, .tokens .token:focus { outline: 2px solid var(--ink); outline-offset: 1px; }
 .tokens .token:hover::after, .tokens .token:focus::after { content: attr(data-about); position: fixed;

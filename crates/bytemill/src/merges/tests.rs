@@ -62,7 +62,7 @@ fn spelled(merges: &[Merge]) -> Vec<(Vec<u8>, Vec<u8>, u64)> {
 }
 
 fn counts_of(words: &[(Vec<u8>, u64)]) -> Counts {
-    Counts::from_items(words.iter().cloned())
+    Counts::from_items(words.iter().cloned()).unwrap()
 }
 
 /// Few letters, so that runs, overlaps and ties abound.
@@ -111,7 +111,7 @@ proptest! {
 #[test]
 fn sennrichs_example() {
     let words = [("low", 5), ("lower", 2), ("widest", 3), ("newest", 6)];
-    let counts = Counts::from_items(words.iter().map(|(word, count)| (word.as_bytes().to_vec(), *count)));
+    let counts = Counts::from_items(words.iter().map(|(word, count)| (word.as_bytes().to_vec(), *count))).unwrap();
     let merges = spelled(&learn(&counts, 12, Ties::Bytes, 1, |_| Ok(())).unwrap());
     let text: Vec<String> = merges
         .iter()
@@ -147,7 +147,7 @@ fn larger_words_go_through_thresholds_of_their_own() {
 
 #[test]
 fn an_error_of_the_pulse_ends_learning() {
-    let counts = Counts::from_items([(b"abababab".to_vec(), 3)].into_iter());
+    let counts = Counts::from_items([(b"abababab".to_vec(), 3)].into_iter()).unwrap();
     let stopped = learn(&counts, 10, Ties::Bytes, 1, |n| if n == 2 { Err(Error::Interrupted) } else { Ok(()) });
     assert!(matches!(stopped, Err(Error::Interrupted)));
 }

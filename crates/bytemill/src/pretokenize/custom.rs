@@ -2,6 +2,7 @@
 
 use super::BLOCK;
 use crate::error::{Error, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A compiled expression.
 #[derive(Clone, Debug)]
@@ -31,9 +32,13 @@ impl CustomPattern {
     pub fn split(&self, text: &str, at: usize, ends: &mut Vec<usize>) -> Result<usize> {
         let (mut done, mut search) = (at, at);
         while ends.len() < BLOCK && done < text.len() {
-            let found = self.regex.find_from_pos(text, search).map_err(|error| {
-                Error::Pattern(format!("the pattern {:?} failed at byte {search} of a text: {error}", self.expression))
-            })?;
+            let failed = |why: &dyn std::fmt::Display| {
+                Error::Pattern(format!("the pattern {:?} failed at byte {search} of a text: {why}", self.expression))
+            };
+            // The engine panics on some expressions that refer to a group from inside it.
+            let found = catch_unwind(AssertUnwindSafe(|| self.regex.find_from_pos(text, search)))
+                .map_err(|_| failed(&"the regex engine gave up"))?
+                .map_err(|error| failed(&error))?;
             match found {
                 Some(found) if found.end() > found.start() => {
                     if found.start() > done {

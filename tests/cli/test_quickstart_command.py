@@ -1,0 +1,90 @@
+"""`bytemill quickstart`."""
+
+import json
+import random
+import shlex
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bytemill
+from bytemill.quickstart import browser
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def corpus(work: Path) -> str:
+    chance = random.Random(3)
+    words = ["".join(chance.choices("aeioubdfgklmnprst", k=chance.randint(2, 9))) for _ in range(300)]
+    Path("many.txt").write_text("\n".join(" ".join(chance.choices(words, k=12)) for _ in range(400)))
+    return "many.txt"
+
+
+def test_it_says_what_it_did_and_how_to_go_on(corpus: str, run: Run):
+    outcome = run("quickstart", "out", "--corpus", corpus, "--vocab-size", "400", "--no-open")
+    assert outcome.status == 0, outcome.err
+    assert outcome.out.startswith("out: text to tokens in ")
+    for expected in ("round trip", "Byte-pair encoding", "out/report.html", "out/tokenizer.json"):
+        assert expected in outcome.out
+    assert "collecting text\n" in outcome.err
+    assert "\x1b" not in outcome.out + outcome.err
+    assert bytemill.Tokenizer.load("out").n_vocab == 400
+
+
+def test_the_commands_that_it_recommends_work(corpus: str, run: Run):
+    said = run("quickstart", "a folder", "--corpus", corpus, "-n", "400", "--no-open").out
+    commands = [shlex.split(line) for line in said.splitlines() if line.startswith("  bytemill ")]
+    assert len(commands) == 5
+    for program, *arguments in commands:
+        assert program == "bytemill"
+        smaller = {"FILE...": corpus, "32000": "400"}
+        outcome = run(*(smaller.get(word, word) for word in arguments))
+        assert outcome.status == 0, (arguments, outcome.err)
+
+
+def test_json_is_one_object(corpus: str, run: Run):
+    outcome = run("quickstart", "out", "--corpus", corpus, "-n", "400", "--json", "--quiet")
+    assert outcome.err == ""
+    result = json.loads(outcome.out)
+    assert result["n_vocab"] == 400
+    assert result["comparison"][-1]["name"] == "Byte-pair encoding"
+    assert {"training", "validation", "sweep", "timings", "seconds"} <= result.keys()
+
+
+def test_several_files_and_globs_are_one_corpus(corpus: str, run: Run):
+    outcome = run("quickstart", "out", "--corpus", "corpus.txt", "many*.txt", "-n", "400", "--json", "-q")
+    result = json.loads(outcome.out)
+    n_bytes = Path("corpus.txt").stat().st_size + Path(corpus).stat().st_size
+    ends = len("<|endoftext|>") * (result["training"]["n_documents"] + result["validation"]["n_documents"])
+    assert result["training"]["n_bytes"] + result["validation"]["n_bytes"] == n_bytes + ends
+
+
+def test_errors_are_errors(corpus: str, run: Run):
+    missing = run("quickstart", "out", "--corpus", "nothing.txt")
+    assert missing.status == 1
+    assert "error: no such file: nothing.txt\n" in missing.err
+    Path("mine").mkdir()
+    Path("mine/tokenizer.json").write_text("precious")
+    refused = run("quickstart", "mine", "--corpus", corpus)
+    assert refused.status == 1
+    assert "error: mine holds files, and not those of an earlier quickstart\n" in refused.err
+    assert "hint: give another folder: bytemill quickstart NAME\n" in refused.err
+    assert Path("mine/tokenizer.json").read_text() == "precious"
+
+
+def test_a_browser_is_opened_only_where_there_is_a_screen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: bool(opened.append(address)) or True)
+    monkeypatch.setattr("sys.platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    page = tmp_path / "a page.html"
+    assert not browser.open_page(page)
+    assert opened == []
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert browser.open_page(page)
+    assert opened == [page.as_uri()]
