@@ -29,7 +29,7 @@ _N_LONGEST = 20
 
 _MAX_TOKENS = 1 << 21
 """Ordinary tokens that a vocabulary of the core can hold."""
-_MAX_THREADS = 1024
+_MAX_THREADS = 4096
 _MAX_CHUNK_BYTES = 1 << 30
 """Chunks are allocated whole, a few for every thread."""
 

@@ -236,9 +236,11 @@ def on_terminal(*arguments: str, typed: bytes = b"", **environment: str) -> byte
         if typed:
             os.write(controller, typed)
             typed = b""
-    process.kill()
-    os.close(controller)
-    assert process.wait(timeout=10) == 0, written
+    try:
+        assert process.wait(timeout=10) == 0, written
+    finally:
+        process.kill()
+        os.close(controller)
     return written
 
 

@@ -8,12 +8,11 @@ use crate::cutter::Cutter;
 use crate::encode::Pulse;
 use crate::error::{Error, Result};
 use crate::hash::{PACKED_BYTES, Packed, pack};
-use crate::prefetch::prefetch;
 use crate::pretokenize::Pattern;
 use crate::special::{Segment, SpecialTokens};
+use crate::tally::Table;
 use crate::utf8::{Malformed, Utf8Stream};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use std::collections::HashMap;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -320,7 +319,7 @@ fn count_text(shared: &Shared, text: &str, table: &mut Table, workspace: &mut Wo
             if end - start <= PACKED_BYTES {
                 let key = pack(bytes, start, end);
                 let hash = key.hash();
-                prefetch(&table.slots, table.place(hash));
+                table.prefetch(hash);
                 keys.push((key, hash));
             } else {
                 table.add_long(&bytes[start..end], 1);
@@ -333,77 +332,6 @@ fn count_text(shared: &Shared, text: &str, table: &mut Table, workspace: &mut Wo
         n_pretokens += ends.len() as u64;
     }
     Ok(n_pretokens)
-}
-
-#[derive(Clone, Copy, Default)]
-struct Slot {
-    key: Packed,
-    count: u64,
-}
-
-/// Counts of the pre-tokens one thread has seen: short ones by their packed bytes with linear probing, long ones in a
-/// map of their own (0.5 % of English pre-tokens, 6 % of multilingual ones).
-struct Table {
-    slots: Vec<Slot>,
-    shift: u32,
-    n_used: usize,
-    long: HashMap<Box<[u8]>, u64>,
-}
-
-impl Table {
-    fn new() -> Self {
-        Self::with_slots(1 << 12)
-    }
-
-    fn with_slots(n_slots: usize) -> Self {
-        let shift = 64 - n_slots.trailing_zeros();
-        Self { slots: vec![Slot::default(); n_slots], shift, n_used: 0, long: HashMap::new() }
-    }
-
-    #[inline]
-    fn place(&self, hash: u64) -> usize {
-        (hash >> self.shift) as usize
-    }
-
-    #[inline]
-    fn add(&mut self, key: Packed, hash: u64, count: u64) {
-        let mask = self.slots.len() - 1;
-        let mut at = self.place(hash);
-        loop {
-            let slot = &mut self.slots[at & mask];
-            if slot.key == key {
-                slot.count += count;
-                return;
-            }
-            if slot.count == 0 {
-                *slot = Slot { key, count };
-                self.n_used += 1;
-                if 3 * self.n_used > 2 * self.slots.len() {
-                    self.grow();
-                }
-                return;
-            }
-            at += 1;
-        }
-    }
-
-    fn add_long(&mut self, pretoken: &[u8], count: u64) {
-        if let Some(known) = self.long.get_mut(pretoken) {
-            *known += count;
-        } else {
-            self.long.insert(pretoken.into(), count);
-        }
-    }
-
-    #[cold]
-    fn grow(&mut self) {
-        let mut larger = Self::with_slots(2 * self.slots.len());
-        for slot in self.slots.drain(..).filter(|slot| slot.count > 0) {
-            larger.add(slot.key, slot.key.hash(), slot.count);
-        }
-        larger.long = std::mem::take(&mut self.long);
-        *self = larger;
-    }
 }
 
 /// Unique pre-tokens with their counts, the most frequent first.
@@ -464,7 +392,7 @@ impl Counts {
         let mut tables = tables.into_iter();
         let mut all = tables.next().unwrap_or_else(Table::new);
         for table in tables {
-            for slot in table.slots.iter().filter(|slot| slot.count > 0) {
+            for slot in table.short() {
                 all.add(slot.key, slot.key.hash(), slot.count);
             }
             for (pretoken, count) in table.long {
@@ -472,12 +400,12 @@ impl Counts {
             }
         }
         let mut counts = Self::default();
-        counts.words.reserve(all.n_used + all.long.len());
+        counts.words.reserve(all.n_short() + all.long.len());
         let mut push = |pretoken: &[u8], count| {
             counts.words.push(Word { count, start: counts.bytes.len(), n_bytes: pretoken.len() });
             counts.bytes.extend_from_slice(pretoken);
         };
-        for slot in all.slots.iter().filter(|slot| slot.count > 0) {
+        for slot in all.short() {
             push(&slot.key.bytes()[..slot.key.n_bytes()], slot.count);
         }
         for (pretoken, count) in &all.long {
@@ -510,6 +438,7 @@ mod tests {
     use super::*;
     use crate::encode::no_pulse;
     use proptest::prelude::*;
+    use std::collections::HashMap;
 
     fn plainly(pattern: &Pattern, special: &[String], texts: &[String]) -> HashMap<Vec<u8>, u64> {
         let special = SpecialTokens::new(special.iter().cloned().zip(0..).collect()).unwrap();

@@ -19,6 +19,7 @@ pub mod prefetch;
 pub mod pretokenize;
 pub mod special;
 pub mod stream;
+mod tally;
 pub mod unicode;
 pub mod utf8;
 pub mod vocab;
