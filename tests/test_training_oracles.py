@@ -315,7 +315,7 @@ REAL_FOR_THE_TWIN = pytest.mark.parametrize(
         ("code", 3000),
         ("languages", 700),
         pytest.param("languages", 6000, marks=pytest.mark.slow),
-        pytest.param("japanese", 6000, marks=pytest.mark.slow),
+        pytest.param("japanese", 1000, marks=pytest.mark.slow),
     ],
 )
 

@@ -17,7 +17,7 @@ UNICODE_VERSION: str
 """Version of the Unicode character database behind the letter, number and white-space classes."""
 
 def pretoken_spans(text: str, pattern: str | None) -> list[tuple[int, int]]:
-    """Byte offsets (start, end) of the pre-tokens of `text`, which tile it. `pattern`: a name, an expression, or None."""
+    """Byte offsets (start, end) of the pre-tokens of `text`, which tile it. `pattern`: name, expression, or None."""
 
 def named_pattern(pattern: str) -> str | None:
     """The name of the hand-written splitter that serves `pattern` (a name or an expression), else None."""
@@ -44,7 +44,9 @@ class Encoder:
         """
 
     @staticmethod
-    def from_ranks(ranks: Mapping[bytes, int], special_tokens: Mapping[str, int], pattern: str | None) -> Encoder:
+    def from_ranks(
+        ranks: Mapping[bytes, int], special_tokens: Mapping[str, int], pattern: str | None
+    ) -> Encoder:
         """BPE by token ranks, as in .tiktoken files: the rank is the id and the priority."""
 
     n_vocab: int
@@ -74,7 +76,9 @@ class Encoder:
     def encode_batch(
         self, texts: Sequence[str], allowed_special: _Allowed, num_threads: int | None
     ) -> list[list[int]]: ...
-    def encode_to_numpy(self, text: str, allowed_special: _Allowed, num_threads: int | None) -> _TokenArray: ...
+    def encode_to_numpy(
+        self, text: str, allowed_special: _Allowed, num_threads: int | None
+    ) -> _TokenArray: ...
     def count(self, text: str, allowed_special: _Allowed) -> int: ...
     def encode_iterable(self, pieces: Iterable[str], allowed_special: _Allowed) -> Iterator[int]: ...
     def stream(

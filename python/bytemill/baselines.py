@@ -164,7 +164,7 @@ def _documents(text: str | Iterable[str]) -> Iterable[str]:
 
 def _words(text: str, pattern: str | None) -> Iterator[str]:
     """The pre-tokens of `text`."""
-    from bytemill._core import pretoken_spans  # noqa: PLC0415 (keeps `import bytemill` fast)
+    from bytemill._core import pretoken_spans
 
     data = text.encode()
     for start, end in pretoken_spans(text, pattern):

@@ -28,7 +28,7 @@ def peak_bytes() -> int:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
     # No Linux, or one that shows less, as sandboxes do.
-    import resource  # noqa: PLC0415 (Windows has none)
+    import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from bytemill._core import Encoder
 from bytemill.errors import TokenizerError
@@ -168,7 +168,8 @@ class Tokenizer:
         return type(self).from_spec, (self.to_spec(),)
 
     def __repr__(self) -> str:
-        return f"<Tokenizer: {self.n_vocab} tokens, {len(self.special_tokens)} of them special, {self.fingerprint[:12]}>"
+        sizes = f"{self.n_vocab} tokens, {len(self.special_tokens)} of them special"
+        return f"<Tokenizer: {sizes}, {self.fingerprint[:12]}>"
 
     # Facts
 
@@ -206,15 +207,19 @@ class Tokenizer:
         """
         return self.core.merges()
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
         """SHA-256 (hexadecimal) of all that decides ids: pattern, tokens with ids, merges, special tokens.
 
         Two tokenizers with one fingerprint give the same ids for every text, whatever files they come from.
         """
-        digest = hashlib.sha256()
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         core = self.core
-        parts: list[Iterable[bytes]] = [
+        digest = hashlib.sha256()
+        parts: Sequence[Iterable[bytes]] = [
             [b"bytemill 1", repr(self.pattern).encode()],
             [f"{core.ranked} {core.whole_pretoken_lookup}".encode()],
             (f"{i} {token.hex()}".encode() for i, token in sorted(self._ordinary().items())),
@@ -378,14 +383,14 @@ def _with_ids(
         raise TokenizerError(
             "special_tokens is a str; give a list of them", hint=f"special_tokens=[{special_tokens!r}]"
         )
-    given = list(special_tokens)
+    given: list[str] = list(special_tokens)
     for token in given:
         if not isinstance(token, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"special tokens are str, not {type(token).__name__}")
         if any("\ud800" <= character <= "\udfff" for character in token):
             raise TokenizerError(f"special token {token!a} holds a lone surrogate, which no text can hold")
     if isinstance(special_tokens, Mapping):
-        return dict(special_tokens)
+        return dict(cast("Mapping[str, int]", special_tokens))
     wanted = {token.encode() for token in given}
     known = {token: i for i, token in vocab.items() if token in wanted}
     with_ids: dict[str, int] = {}

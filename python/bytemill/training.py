@@ -27,7 +27,7 @@ Phase: TypeAlias = Literal["count", "merge"]
 
 _N_LONGEST = 20
 
-_MAX_TOKENS = 1 << 21
+_MAX_TOKENS = (1 << 21) - 1
 """Ordinary tokens that a vocabulary of the core can hold."""
 _MAX_THREADS = 4096
 _MAX_CHUNK_BYTES = 1 << 30
@@ -252,13 +252,17 @@ def _checked_special(special_tokens: Any) -> list[str]:
     return special
 
 
+def _special_tokens(n: int) -> str:
+    return "1 special token" if n == 1 else f"{n} special tokens"
+
+
 def _n_merges(vocab_size: int, special: list[str]) -> int:
     smallest = 256 + len(special)
     vocab_size = _as_int("vocab_size", vocab_size)
     if vocab_size < smallest:
         raise TokenizerError(
             f"vocab_size {vocab_size} is too small: "
-            f"256 bytes and {len(special)} special tokens make {smallest}",
+            f"256 bytes and {_special_tokens(len(special))} make {smallest}",
             hint=f"give a vocab_size of at least {smallest}",
         )
     largest = _MAX_TOKENS + len(special)

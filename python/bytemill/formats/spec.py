@@ -19,7 +19,7 @@ class TokenizerSpec:
     pattern: str | None
     """Regular expression of the pre-tokenizer; None: the text between special tokens is one pre-token."""
     special_tokens: dict[str, int]
-    vocab: dict[int, bytes] = field(default_factory=lambda: {})
+    vocab: dict[int, bytes] = field(default_factory=dict[int, bytes])
     """Ordinary tokens by id, special tokens left out. Empty when `ranks` is set."""
     merges: list[tuple[bytes, bytes]] | None = None
     ranks: dict[bytes, int] | None = None

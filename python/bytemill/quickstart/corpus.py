@@ -88,7 +88,7 @@ def split(documents: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _topics() -> Iterator[str]:
     try:
-        from pydoc_data.topics import topics  # noqa: PLC0415 (not every Python has it)
+        from pydoc_data.topics import topics
     except ImportError:
         return
     for name in sorted(topics):
