@@ -27,7 +27,7 @@ def peak_bytes() -> int:
     for line in status.splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
-    # No Linux, or one that shows less, as sandboxes do.
+    # No Linux, or one that shows less, as sandboxes do. (Windows has no module `resource`.)
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

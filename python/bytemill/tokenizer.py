@@ -236,7 +236,12 @@ class Tokenizer:
             special = self.special_tokens.get(token)
             return self.core.bytes_to_id(token.encode()) if special is None else special
         ordinary = self.core.bytes_to_id(token)
-        return self.special_tokens.get(token.decode(errors="replace")) if ordinary is None else ordinary
+        if ordinary is not None:
+            return ordinary
+        try:
+            return self.special_tokens.get(token.decode())
+        except UnicodeDecodeError:
+            return None
 
     def encode_single_token(self, text_or_bytes: str | bytes) -> int:
         """The id of a token, special or not. Raises KeyError where there is no such token."""
@@ -332,7 +337,8 @@ class Tokenizer:
 
         They are those of `encode("".join(iterable))`, wherever the pieces are cut. Pieces are taken as ids are asked
         for, some kilobytes ahead. (Where nothing may be cut, memory grows up to the next place where it may: inside
-        one endless word, and with a pattern of one's own up to the next special token.)
+        one endless word, and with a pattern of one's own up to the next special token. A surrogate pair that is cut
+        in two becomes two U+FFFD.)
         """
         return self.core.encode_iterable(iterable, allowed_special)
 

@@ -42,6 +42,11 @@ CASES = {
         "data = (million[:1000].encode() + b'\\xff') * 200_000",
         "tok.core.encode_bytes(data)",
     ),
+    "malformed bytes alone": ("data = b'\\xff' * 100_000_000", "tok.core.encode_bytes(data)"),
+    "special tokens alone": (
+        "text = '<|endoftext|>' * 20_000_000",
+        "tok.encode_to_numpy(text, num_threads=1)",
+    ),
     "iterating": (
         "import itertools; pieces = itertools.repeat(million[:1000], 600_000)",
         "list(tok.encode_iterable(pieces))",
@@ -95,22 +100,24 @@ def test_an_interruption_ends_a_text_of_short_documents() -> None:
     test_an_interruption_ends_the_work_within_a_second("short documents")
 
 
-def test_an_interruption_before_the_first_array_is_no_panic() -> None:
-    script = textwrap.dedent("""
-        import os, signal, sys
-        import bytemill
-        tok = bytemill.Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], ["<s>"])
-        assert "numpy" not in sys.modules
-        text = ("word " * 100 + "<s>") * 40_000
-        signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
-        signal.setitimer(signal.ITIMER_REAL, 0.02)
-        try:
-            for _ in range(100):
-                tok.encode_to_numpy(text, num_threads=1)
-        except KeyboardInterrupt:
-            print("interrupted")
-    """)
+@pytest.mark.parametrize(
+    "call", ["tok.core.encode_to_numpy, 'text', 'all', 1", "stream.feed, 'text'", "stream.finish"]
+)
+def test_an_interruption_before_the_first_array_is_no_panic(call: str) -> None:
+    # Chained without a step of Python's own between them, so that the interruption is still to come in the call.
+    script = f"""
+import collections, ctypes, functools, operator, sys
+import bytemill
+tok = bytemill.Tokenizer({{byte: bytes([byte]) for byte in range(256)}}, [])
+stream = tok.core.stream("all", "strict", 1)
+assert "numpy" not in sys.modules
+interrupt = ctypes.pythonapi.PyErr_SetInterrupt
+try:
+    collections.deque(map(operator.call, [interrupt, functools.partial({call})]))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.stdout == "interrupted\n", done.stderr
+    assert done.stdout == "interrupted\n", done.stderr[-1000:]

@@ -193,6 +193,14 @@ def test_a_special_token_with_the_bytes_of_an_ordinary_one_may_have_an_id_of_its
     assert tokenizer.token_to_id(b"ab") == 256
 
 
+def test_bytes_that_are_no_text_are_no_special_token() -> None:
+    tokenizer = bytemill.Tokenizer(BYTES, [], ["\ufffd"])
+    assert tokenizer.token_to_id("\ufffd".encode()) == tokenizer.token_to_id("\ufffd") == 256
+    assert tokenizer.token_to_id(b"\xe4\xbb") is None
+    with pytest.raises(KeyError):
+        tokenizer.encode_single_token(b"\xe4\xbb")
+
+
 def test_end_of_text_is_found_by_name(small: bytemill.Tokenizer) -> None:
     assert small.eot_token == small.special_tokens["<|endoftext|>"]
     with pytest.raises(KeyError):

@@ -5,7 +5,7 @@ use bytemill::encode::{Allowed, Encoder};
 use bytemill::special::SpecialTokens;
 use bytemill::stream::StreamAllowed;
 use bytemill::utf8::Malformed;
-use numpy::PyReadonlyArray1;
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
@@ -26,6 +26,14 @@ pub fn text<'a>(text: &'a Bound<'_, PyString>) -> PyResult<Cow<'a, str>> {
 
 /// More threads than any machine has; a larger number is a mistake.
 const MOST_THREADS: usize = 4096;
+
+/// Makes numpy ready for arrays. Its first use runs Python code, in which a pending Ctrl-C would become a panic.
+pub fn arrays_ready(py: Python<'_>) -> PyResult<()> {
+    py.import("numpy")?;
+    py.check_signals()?;
+    drop(PyArray1::<u16>::from_vec(py, Vec::new()));
+    Ok(())
+}
 
 /// The number of threads to use: all that the machine runs at once where the caller does not say.
 pub fn threads(num_threads: Option<i64>) -> PyResult<usize> {

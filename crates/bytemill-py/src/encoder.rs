@@ -235,8 +235,7 @@ impl PyEncoder {
         num_threads: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let n_threads = convert::threads(num_threads)?;
-        // So that a failing or interrupted import is an exception; the array's own look-up of numpy would panic.
-        py.import("numpy")?;
+        convert::arrays_ready(py)?;
         let text = convert::text(text)?;
         let pulse = Pulse::new(None);
         let beat = || pulse.beat(0);
@@ -276,7 +275,6 @@ impl PyEncoder {
         errors: &str,
         num_threads: Option<i64>,
     ) -> PyResult<PyStreamEncoder> {
-        allowed_special.py().import("numpy")?;
         let allowed = convert::allowed(&self.encoder, allowed_special)?;
         let (malformed, n_threads) = (convert::malformed(errors)?, convert::threads(num_threads)?);
         Ok(PyStreamEncoder::new(Arc::clone(&self.encoder), allowed, malformed, n_threads, self.narrow()))

@@ -34,6 +34,7 @@ impl PyStreamEncoder {
     }
 
     fn take<T: Id + numpy::Element>(&mut self, py: Python<'_>, data: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+        convert::arrays_ready(py)?;
         let mut ids: Vec<T> = Vec::new();
         let pulse = Pulse::new(None);
         let beat = || pulse.beat(0);
@@ -130,6 +131,8 @@ impl PyTokenIterator {
         self.ids.clear();
         self.n_given = 0;
         while let Some(pieces) = &self.pieces {
+            // Where C code iterates over an iterator in C, nobody else looks.
+            py.check_signals()?;
             let pulse = Pulse::new(None);
             let beat = || pulse.beat(0);
             let next = pieces.bind(py).clone().next().transpose()?;

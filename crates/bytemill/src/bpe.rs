@@ -1,20 +1,29 @@
 //! Merging one pre-token: the lowest-ranked pair of neighbours first, the leftmost of equals.
 
+use crate::error::Result;
 use crate::pairs::{NONE, OUTSIDE, PairTable};
+use crate::pulse::{Pulse, no_pulse};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Up to this many bytes, each merge looks through all pairs: no memory but the stack, and no slower than the heap.
 const SHORT: usize = 64;
 
+/// Merges in a long pre-token between two questions to the caller whether to go on.
+const MERGES_A_PULSE: usize = 1 << 16;
+
 /// Appends the symbols of a pre-token to `out`.
-pub fn merge(table: &PairTable, pretoken: &[u8], out: &mut Vec<u32>) {
+///
+/// # Errors
+/// What `pulse` gives; it is asked only for long pre-tokens.
+pub fn merge(table: &PairTable, pretoken: &[u8], out: &mut Vec<u32>, pulse: Pulse) -> Result<()> {
     match pretoken {
         [] => {}
         [byte] => out.push(u32::from(*byte)),
         _ if pretoken.len() <= SHORT => merge_short(table, pretoken, out),
-        _ => merge_long(table, pretoken, out, |_| {}),
+        _ => return merge_long(table, pretoken, out, |_| {}, pulse),
     }
+    Ok(())
 }
 
 /// One merge as it happens: the symbol made, its parts, and how many symbols stand to the left of it.
@@ -35,7 +44,8 @@ pub struct Step {
 pub fn steps(table: &PairTable, pretoken: &[u8]) -> Vec<Step> {
     let mut all = Vec::new();
     if pretoken.len() > 1 {
-        merge_long(table, pretoken, &mut Vec::new(), |step| all.push(step));
+        // Without a pulse there is nothing that could fail.
+        let _ = merge_long(table, pretoken, &mut Vec::new(), |step| all.push(step), &no_pulse);
     }
     all
 }
@@ -101,18 +111,36 @@ fn merge_lanes<const LANES: usize>(table: &PairTable, pretoken: &[u8], out: &mut
 /// A queue of pairs by rank, then place, over a linked list of symbols: n log n for n bytes.
 ///
 /// The queue is not kept tidy: an entry counts only if the pair at its place still becomes the symbol it names.
-fn merge_long(table: &PairTable, pretoken: &[u8], out: &mut Vec<u32>, mut each: impl FnMut(Step)) {
+fn merge_long(
+    table: &PairTable,
+    pretoken: &[u8],
+    out: &mut Vec<u32>,
+    mut each: impl FnMut(Step),
+    pulse: Pulse,
+) -> Result<()> {
     const GONE: u32 = u32::MAX;
     let n = pretoken.len();
     let end = n as u32;
     let mut symbols: Vec<u32> = pretoken.iter().map(|&byte| u32::from(byte)).collect();
     let mut next: Vec<u32> = (1..=end).collect();
     let mut previous: Vec<u32> = (0..end).map(|place| place.wrapping_sub(1)).collect();
-    let mut queue = BinaryHeap::from_iter((0..n - 1).filter_map(|place| {
+    let mut waiting = Vec::with_capacity(n);
+    for place in 0..n - 1 {
         let symbol = table.get(symbols[place], symbols[place + 1]);
-        (symbol != NONE).then_some(Reverse((symbol, place as u32)))
-    }));
+        if symbol != NONE {
+            waiting.push(Reverse((symbol, place as u32)));
+        }
+        if place % MERGES_A_PULSE == 0 {
+            pulse()?;
+        }
+    }
+    let mut queue = BinaryHeap::from(waiting);
+    let mut n_popped = 0;
     while let Some(Reverse((symbol, place))) = queue.pop() {
+        n_popped += 1;
+        if n_popped % MERGES_A_PULSE == 0 {
+            pulse()?;
+        }
         let (left, right_place) = (symbols[place as usize], next[place as usize]);
         if left == GONE || right_place == end {
             continue;
@@ -146,6 +174,7 @@ fn merge_long(table: &PairTable, pretoken: &[u8], out: &mut Vec<u32>, mut each: 
         out.push(symbols[place as usize]);
         place = next[place as usize];
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -194,7 +223,7 @@ mod tests {
             let expected = merge_plainly(&table, &pretoken);
             let (mut short, mut long) = (Vec::new(), Vec::new());
             merge_short(&table, &pretoken, &mut short);
-            merge_long(&table, &pretoken, &mut long, |_| {});
+            merge_long(&table, &pretoken, &mut long, |_| {}, &no_pulse).unwrap();
             prop_assert_eq!(&short, &expected);
             prop_assert_eq!(&long, &expected);
         }
@@ -202,7 +231,7 @@ mod tests {
         #[test]
         fn long_pretokens_equal_the_plain_merging(table in table(), pretoken in prop::collection::vec(97u8..101, 65..300)) {
             let mut merged = Vec::new();
-            merge(&table, &pretoken, &mut merged);
+            merge(&table, &pretoken, &mut merged, &no_pulse).unwrap();
             prop_assert_eq!(merged, merge_plainly(&table, &pretoken));
         }
 
@@ -215,7 +244,7 @@ mod tests {
                 parts.splice(at..at + 2, [(step.offset, step.symbol)]);
             }
             let mut merged = Vec::new();
-            merge(&table, &pretoken, &mut merged);
+            merge(&table, &pretoken, &mut merged, &no_pulse).unwrap();
             prop_assert_eq!(parts.into_iter().map(|(_, symbol)| symbol).collect::<Vec<_>>(), merged);
         }
     }

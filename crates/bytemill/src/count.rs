@@ -141,6 +141,8 @@ impl Counter {
             let n = match reader.read(&mut block) {
                 Ok(n) => n,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {
+                    // A signal: a pulse that was asked just now may not look again at once.
+                    std::thread::sleep(Duration::from_millis(60));
                     pulse()?;
                     continue;
                 }

@@ -39,8 +39,8 @@ impl Cutter<'_> {
     pub fn cut_whole(&self, text: &str, part_bytes: usize) -> Vec<usize> {
         let part_bytes = part_bytes.max(1);
         let mut ends = Vec::with_capacity(text.len() / part_bytes + 1);
-        let mut done = 0;
         if matches!(self.pattern, Pattern::Whole | Pattern::Custom(_)) {
+            let mut done = 0;
             for found in self.special.find(text) {
                 if found.end - done >= part_bytes && found.end < text.len() {
                     ends.push(found.end);
@@ -48,14 +48,13 @@ impl Cutter<'_> {
                 }
             }
         } else {
-            let mut wanted = part_bytes;
+            // What one search has passed without a cut, the next need not look at again.
+            let (mut wanted, mut searched) = (part_bytes, 0);
             while wanted < text.len() {
-                let floor = done.max(wanted.saturating_sub(NEAR));
+                let floor = searched.max(wanted.saturating_sub(NEAR));
                 let cut = self.pattern.last_cut(text, floor, wanted, |at| !self.special.straddle(text, at));
-                if let Some(cut) = cut {
-                    ends.push(cut);
-                    done = cut;
-                }
+                ends.extend(cut);
+                searched = wanted;
                 wanted += part_bytes;
             }
         }

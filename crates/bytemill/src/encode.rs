@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::hash::{PACKED_BYTES, Packed, pack};
 use crate::pairs::PairTable;
 use crate::pretokenize::{BLOCK, Pattern};
+pub use crate::pulse::{Pulse, no_pulse};
 use crate::special::{Segment, SpecialTokens};
 use crate::vocab::Vocab;
 use crate::words::Words;
@@ -43,17 +44,6 @@ pub enum Allowed<'s> {
     Refused,
     /// Those of this set are recognised, the others are plain text.
     These(&'s SpecialTokens),
-}
-
-/// Asked about once in every megabyte of text; an error ends the work.
-pub type Pulse<'p> = &'p (dyn Fn() -> Result<()> + Sync);
-
-/// A pulse that never ends the work.
-///
-/// # Errors
-/// Never.
-pub fn no_pulse() -> Result<()> {
-    Ok(())
 }
 
 /// Bytes of text between two questions to the caller whether to go on.
@@ -96,15 +86,13 @@ impl Encoder {
         }
         // Merges given by hand need not lead to every token from its own bytes, so each is tried.
         let mut symbols = Vec::new();
-        let reachable: Vec<(&[u8], u32)> = vocab
-            .tokens()
-            .filter(|(token, id)| {
-                token.len() <= PACKED_BYTES && {
-                    encode_pretoken(&vocab, &pairs, token, &mut symbols);
-                    symbols == [*id]
-                }
-            })
-            .collect();
+        let mut reachable: Vec<(&[u8], u32)> = Vec::new();
+        for (token, id) in vocab.tokens().filter(|(token, _)| token.len() <= PACKED_BYTES) {
+            encode_pretoken(&vocab, &pairs, token, &mut symbols, &no_pulse)?;
+            if symbols == [id] {
+                reachable.push((token, id));
+            }
+        }
         let words = Words::new(&reachable);
         let encoder = Self { vocab, pattern, special, pairs, words, workspaces: Mutex::new(Vec::new()) };
         // The first workspace is made here, so that encoding itself needs no memory beyond text and result.
@@ -179,7 +167,7 @@ impl Encoder {
                 Segment::Text(text) => self.encode_segment(&mut workspace, text, out, pulse),
                 Segment::Special(id) => {
                     out.push(T::narrow(id));
-                    Ok(())
+                    tick(&mut workspace.since_pulse, 1, pulse)
                 }
             }),
             _ => self.encode_segment(&mut workspace, text, out, pulse),
@@ -207,9 +195,9 @@ impl Encoder {
         let mut workspace = self.workspace();
         let result = bytes.utf8_chunks().try_for_each(|chunk| {
             self.encode_segment(&mut workspace, chunk.valid(), out, pulse)?;
-            encode_pretoken(&self.vocab, &self.pairs, chunk.invalid(), &mut workspace.symbols);
+            encode_pretoken(&self.vocab, &self.pairs, chunk.invalid(), &mut workspace.symbols, pulse)?;
             out.extend_from_slice(&workspace.symbols);
-            Ok(())
+            tick(&mut workspace.since_pulse, 1, pulse)
         });
         self.put_back(workspace);
         result
@@ -260,7 +248,7 @@ impl Encoder {
                     filled += n_ids;
                     continue;
                 }
-                self.encode_new(&bytes[pretoken], key, hash, cache, symbols);
+                self.encode_new(&bytes[pretoken], key, hash, cache, symbols, pulse)?;
                 if symbols.len() <= SHORT_IDS {
                     block[filled..filled + symbols.len()].copy_from_slice(symbols);
                     filled += symbols.len();
@@ -270,33 +258,36 @@ impl Encoder {
                 }
             }
             out.extend(block[..filled].iter().map(|&id| T::narrow(id)));
-            // Counted across calls: a text of many short segments must be interruptible too.
-            *since_pulse += at - block_start;
-            if *since_pulse >= PULSE_BYTES {
-                pulse()?;
-                *since_pulse = 0;
-            }
+            tick(since_pulse, at - block_start, pulse)?;
         }
         Ok(())
     }
 
     /// Puts the ids of a pre-token that the table of short ones does not know into `ids`, and remembers them.
     #[inline(never)]
-    fn encode_new(&self, pretoken: &[u8], key: Packed, hash: u64, cache: &mut Cache, ids: &mut Vec<u32>) {
+    fn encode_new(
+        &self,
+        pretoken: &[u8],
+        key: Packed,
+        hash: u64,
+        cache: &mut Cache,
+        ids: &mut Vec<u32>,
+        pulse: Pulse,
+    ) -> Result<()> {
         let is_short = key != Packed::NO_KEY;
         if is_short && let Some(id) = self.words.get(key, hash) {
             ids.clear();
             ids.push(id);
             cache.insert(key, hash, ids);
-            return;
+            return Ok(());
         }
         let long_key = LongKey::new(pretoken);
         if let Some(known) = long_key.as_ref().and_then(|key| cache.get_long(key)) {
             ids.clear();
             ids.extend_from_slice(known);
-            return;
+            return Ok(());
         }
-        encode_pretoken(&self.vocab, &self.pairs, pretoken, ids);
+        encode_pretoken(&self.vocab, &self.pairs, pretoken, ids, pulse)?;
         if is_short && ids.len() <= SHORT_IDS {
             cache.insert(key, hash, ids);
         } else if let Some(key) = long_key
@@ -304,23 +295,37 @@ impl Encoder {
         {
             cache.insert_long(key, ids);
         }
+        Ok(())
     }
 }
 
 /// Puts the ids of one pre-token into `ids`.
-fn encode_pretoken(vocab: &Vocab, pairs: &PairTable, pretoken: &[u8], ids: &mut Vec<u32>) {
+fn encode_pretoken(vocab: &Vocab, pairs: &PairTable, pretoken: &[u8], ids: &mut Vec<u32>, pulse: Pulse) -> Result<()> {
     ids.clear();
     if vocab.whole_pretoken_lookup()
         && let Some(id) = vocab.id(pretoken)
     {
         ids.push(id);
-        return;
+        return Ok(());
     }
-    bpe::merge(pairs, pretoken, ids);
+    bpe::merge(pairs, pretoken, ids, pulse)?;
     let symbol_ids = vocab.symbol_ids();
     for id in ids {
         *id = symbol_ids[*id as usize];
     }
+    Ok(())
+}
+
+/// Counts `n_bytes` of work done, and asks the caller whether to go on when there is enough of it. What is counted goes on
+/// from text to text: one of many short segments must be interruptible too.
+#[inline]
+fn tick(since_pulse: &mut usize, n_bytes: usize, pulse: Pulse) -> Result<()> {
+    *since_pulse += n_bytes;
+    if *since_pulse >= PULSE_BYTES {
+        *since_pulse = 0;
+        pulse()?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -358,7 +363,7 @@ mod tests {
                 }
                 Segment::Text(text) => encoder.pattern.for_each(text, |pretoken| {
                     let mut symbols = Vec::new();
-                    bpe::merge(&encoder.pairs, pretoken.as_bytes(), &mut symbols);
+                    bpe::merge(&encoder.pairs, pretoken.as_bytes(), &mut symbols, &no_pulse).unwrap();
                     ids.extend(symbols.iter().map(|&symbol| encoder.vocab.symbol_ids()[symbol as usize]));
                 }),
             })

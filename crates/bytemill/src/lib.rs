@@ -17,6 +17,7 @@ pub mod pairs;
 pub mod parallel;
 pub mod prefetch;
 pub mod pretokenize;
+pub mod pulse;
 pub mod special;
 pub mod stream;
 mod tally;

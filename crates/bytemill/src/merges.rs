@@ -63,7 +63,8 @@ pub fn learn(
 ) -> Result<Vec<Merge>> {
     let min_count = min_count.max(1);
     let mut learner = Learner::new(counts, ties)?;
-    learner.track(learner.first_threshold(min_count));
+    let threshold = learner.first_threshold(min_count, &mut || pulse(0))?;
+    learner.track(threshold, &mut || pulse(0))?;
     let mut merges = Vec::new();
     while merges.len() < n_merges {
         pulse(merges.len())?;
@@ -71,7 +72,8 @@ pub fn learn(
             if learner.threshold == min_count {
                 break;
             }
-            learner.track((learner.threshold / THRESHOLD_STEP).max(min_count));
+            let n_merges = merges.len();
+            learner.track((learner.threshold / THRESHOLD_STEP).max(min_count), &mut || pulse(n_merges))?;
             continue;
         };
         let Pair { left, right, count, .. } = learner.pairs[pair];
@@ -87,6 +89,9 @@ const THRESHOLD_STEP: u64 = 8;
 
 /// Below this many slots everything is tracked from the start: a pass costs less than thinking about it.
 const SMALL: usize = 1 << 14;
+
+/// Slots of a pass between two questions to the caller whether to go on.
+const SLOTS_A_PULSE: usize = 1 << 20;
 
 const SEPARATOR: u32 = u32::MAX;
 const FILLER: u32 = u32::MAX - 1;
@@ -233,13 +238,22 @@ impl Learner {
     }
 
     /// Calls `each` with the place, the symbols and the count of every pair of neighbours.
-    fn for_each_pair(&self, mut each: impl FnMut(usize, u32, u32, u64)) {
+    fn for_each_pair(
+        &self,
+        pulse: &mut impl FnMut() -> Result<()>,
+        mut each: impl FnMut(usize, u32, u32, u64),
+    ) -> Result<()> {
+        let mut next_pulse = SLOTS_A_PULSE;
         for (group, &start) in self.count_starts.iter().enumerate() {
             let end = self.count_starts.get(group + 1).map_or(self.slots.len() - 1, |&next| next as usize);
             let mut before = SEPARATOR;
             let mut place_before = 0;
             let mut place = start as usize;
             while place < end {
+                if place >= next_pulse {
+                    pulse()?;
+                    next_pulse = place + SLOTS_A_PULSE;
+                }
                 let symbol = self.slots[place];
                 if symbol == SEPARATOR {
                     (before, place) = (SEPARATOR, place + 1);
@@ -252,24 +266,25 @@ impl Learner {
                 place += if symbol < 256 { 1 } else { self.n_bytes(symbol) };
             }
         }
+        Ok(())
     }
 
     /// The threshold to begin with: such that pairs of bytes in the thousands, not all of them, are tracked.
-    fn first_threshold(&self, min_count: u64) -> u64 {
+    fn first_threshold(&self, min_count: u64, pulse: &mut impl FnMut() -> Result<()>) -> Result<u64> {
         if self.slots.len() < SMALL {
-            return min_count;
+            return Ok(min_count);
         }
         let mut grid = vec![0u64; 1 << 16];
-        self.for_each_pair(|_, left, right, count| grid[(left << 8 | right) as usize] += count);
+        self.for_each_pair(pulse, |_, left, right, count| grid[(left << 8 | right) as usize] += count)?;
         let most = grid.into_iter().max().unwrap_or(0);
-        (most / (THRESHOLD_STEP * THRESHOLD_STEP)).max(min_count)
+        Ok((most / (THRESHOLD_STEP * THRESHOLD_STEP)).max(min_count))
     }
 
     /// Finds all pairs that occur at least `threshold` times, with their places, and queues them.
     ///
     /// In two passes, so that memory goes to such pairs alone: the first adds up counts in a table of sums that pairs
     /// share by their hash, where a sum below the threshold rules out all its pairs.
-    fn track(&mut self, threshold: u64) {
+    fn track(&mut self, threshold: u64, pulse: &mut impl FnMut() -> Result<()>) -> Result<()> {
         const SUMS_LOG2: u32 = 18;
         self.threshold = threshold;
         self.pairs.clear();
@@ -280,18 +295,18 @@ impl Learner {
         let sum_of = |left, right| (hash_pair(left, right) >> (64 - SUMS_LOG2)) as usize;
         let mut sums = vec![0u64; 1 << SUMS_LOG2];
         if threshold > 1 {
-            self.for_each_pair(|_, left, right, count| sums[sum_of(left, right)] += count);
+            self.for_each_pair(pulse, |_, left, right, count| sums[sum_of(left, right)] += count)?;
         } else {
             sums.fill(1);
         }
         let mut found: HashMap<u64, (u64, u32), PairBuild> = HashMap::default();
-        self.for_each_pair(|_, left, right, count| {
+        self.for_each_pair(pulse, |_, left, right, count| {
             if sums[sum_of(left, right)] >= threshold {
                 let entry = found.entry(key(left, right)).or_insert((0, 0));
                 entry.0 += count;
                 entry.1 += 1;
             }
-        });
+        })?;
         drop(sums);
         let mut n_places = 0;
         for (&key, &(count, n)) in found.iter().filter(|(_, (count, _))| *count >= threshold) {
@@ -303,7 +318,7 @@ impl Learner {
         drop(found);
         self.places.resize(n_places, 0);
         let (mut pairs, mut places) = (std::mem::take(&mut self.pairs), std::mem::take(&mut self.places));
-        self.for_each_pair(|place, left, right, _| {
+        let placed = self.for_each_pair(pulse, |place, left, right, _| {
             if let Some(&pair) = self.pair_of.get(&key(left, right)) {
                 let pair = &mut pairs[pair as usize];
                 places[pair.first + pair.n_places] = place as u32;
@@ -311,9 +326,11 @@ impl Learner {
             }
         });
         (self.pairs, self.places) = (pairs, places);
+        placed?;
         for pair in 0..self.pairs.len() {
             self.push_waiting(pair as u32);
         }
+        Ok(())
     }
 
     /// The most frequent pair, taken from the queue; `None` where none at or above the threshold is left.

@@ -151,7 +151,7 @@ impl Vocab {
         let mut parts = Vec::new();
         for (token, _) in ranks.iter().filter(|(token, _)| token.len() > 1) {
             parts.clear();
-            crate::bpe::merge(&table, token, &mut parts);
+            crate::bpe::merge(&table, token, &mut parts, &crate::pulse::no_pulse)?;
             if let [left, right] = parts[..] {
                 let symbol = 256 + merges.len() as u32;
                 table.insert(left, right, symbol)?;
@@ -220,7 +220,11 @@ impl Vocab {
         if n_ids > MAX_SYMBOLS.max(16 * by_id.len()) {
             return invalid(format!("the id {} is out of all proportion to {} tokens", n_ids - 1, by_id.len()));
         }
-        let mut bytes = Vec::with_capacity(by_id.iter().map(|(_, token)| token.len()).sum());
+        let n_bytes: usize = by_id.iter().map(|(_, token)| token.len()).sum();
+        if n_bytes > u32::MAX as usize {
+            return invalid(format!("the tokens are {n_bytes} bytes together; at most 4 GiB are supported"));
+        }
+        let mut bytes = Vec::with_capacity(n_bytes);
         let mut starts = Vec::with_capacity(n_ids + 1);
         for &(id, token) in &by_id {
             starts.resize(id as usize + 1, bytes.len() as u32);

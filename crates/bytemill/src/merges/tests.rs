@@ -91,7 +91,7 @@ proptest! {
         let counts = counts_of(&words);
         let expected = spelled(&learn(&counts, 60, Ties::Bytes, 1, |_| Ok(())).unwrap());
         let mut learner = Learner::new(&counts, Ties::Bytes).unwrap();
-        learner.track(20);
+        learner.track(20, &mut || Ok(())).unwrap();
         let mut merges = Vec::new();
         while merges.len() < 60 {
             if let Some(pair) = learner.take_most_frequent() {
@@ -99,7 +99,7 @@ proptest! {
                 merges.push(Merge { left, right, count });
                 learner.merge(pair);
             } else if learner.threshold > 1 {
-                learner.track(learner.threshold.saturating_sub(step).max(1));
+                learner.track(learner.threshold.saturating_sub(step).max(1), &mut || Ok(())).unwrap();
             } else {
                 break;
             }
