@@ -154,7 +154,6 @@ def test_while_merges_of_many_words_are_learnt(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="a pass over all words, when the threshold falls, asks nobody", strict=True)
 def test_merging_asks_whether_to_go_on_at_least_every_half_second() -> None:
     counts = PretokenCounts.from_items([(distinct_bytes(16_000_000), 1)])
     times = [time.perf_counter()]
