@@ -72,7 +72,7 @@ impl LongKey {
 #[repr(C, align(64))]
 struct Long {
     key: LongKey,
-    /// The number of ids stands in the bits above the last id.
+    /// How many of them count is kept apart, in a byte an entry, so that an entry is one cache line.
     ids: [u32; LONG_IDS],
 }
 

@@ -1,7 +1,7 @@
 //! Encoding on several threads.
 
 use crate::cutter::Cutter;
-use crate::encode::{Allowed, Encoder, Id, Pulse, no_pulse};
+use crate::encode::{Allowed, Encoder, Id, Pulse};
 use crate::error::{Error, Result};
 use crate::special::SpecialTokens;
 use std::sync::Mutex;
@@ -158,15 +158,5 @@ impl Encoder {
                 .collect::<Result<Vec<Vec<T>>>>()
         })?;
         Ok(encoded.into_iter().flatten().collect())
-    }
-
-    /// How many ids `text` has.
-    ///
-    /// # Errors
-    /// As [`Encoder::encode`].
-    pub fn count(&self, text: &str, allowed: Allowed) -> Result<usize> {
-        let mut ids: Vec<u32> = Vec::new();
-        self.encode(text, allowed, &mut ids, &no_pulse)?;
-        Ok(ids.len())
     }
 }
