@@ -7,9 +7,12 @@ use crate::hash::{PACKED_BYTES, Packed, pack};
 use crate::pairs::PairTable;
 use crate::pretokenize::{BLOCK, Pattern};
 pub use crate::pulse::{Pulse, no_pulse};
+use crate::lockstep;
+use crate::seams::Seams;
 use crate::special::{Segment, SpecialTokens};
 use crate::vocab::Vocab;
 use crate::words::Words;
+use std::mem::MaybeUninit;
 use std::sync::Mutex;
 
 /// An id as it is written out: `u16` where all ids of a vocabulary fit, else `u32`.
@@ -56,6 +59,7 @@ pub struct Encoder {
     special: SpecialTokens,
     pairs: PairTable,
     words: Words,
+    seams: Option<Seams>,
     /// One a thread that encodes at the same time; they stay, with what they have learnt.
     workspaces: Mutex<Vec<Workspace>>,
 }
@@ -65,12 +69,26 @@ struct Workspace {
     cache: Cache,
     ends: Vec<usize>,
     keys: Vec<(Packed, u64)>,
-    /// Ids of a block. Entries of the cache are copied whole, so the last of a block may spill over.
-    ids: Box<[u32]>,
+    long: Vec<std::ops::Range<usize>>,
+    misses: Vec<Miss>,
+    found: Vec<u32>,
     symbols: Vec<u32>,
     /// Bytes encoded since the caller was last asked whether to go on.
     since_pulse: usize,
 }
+
+/// A pre-token whose ids are not known yet.
+struct Miss {
+    at: usize,
+    key: Packed,
+    hash: u64,
+    start: usize,
+    end: usize,
+    first: usize,
+    n_ids: usize,
+}
+
+const MISSES: usize = 48;
 
 impl Encoder {
     /// # Errors
@@ -94,7 +112,8 @@ impl Encoder {
             }
         }
         let words = Words::new(&reachable);
-        let encoder = Self { vocab, pattern, special, pairs, words, workspaces: Mutex::new(Vec::new()) };
+        let seams = Some(Seams::new(vocab.tokens().map(|(token, _)| token)));
+        let encoder = Self { seams, vocab, pattern, special, pairs, words, workspaces: Mutex::new(Vec::new()) };
         // The first workspace is made here, so that encoding itself needs no memory beyond text and result.
         encoder.put_back(Self::new_workspace());
         Ok(encoder)
@@ -129,7 +148,9 @@ impl Encoder {
             cache: Cache::default(),
             ends: Vec::with_capacity(BLOCK),
             keys: Vec::with_capacity(BLOCK),
-            ids: vec![0; (BLOCK + 1) * SHORT_IDS].into_boxed_slice(),
+            long: Vec::new(),
+            misses: Vec::with_capacity(MISSES + BLOCK),
+            found: Vec::with_capacity(256),
             symbols: Vec::with_capacity(256),
             since_pulse: 0,
         }
@@ -205,8 +226,8 @@ impl Encoder {
 
     /// Appends the ids of a text without special tokens.
     ///
-    /// In blocks of pre-tokens: split, then hash and prefetch, then look up, so that the table's answers are on
-    /// their way while there is other work.
+    /// In blocks of pre-tokens: split, then hash and prefetch, then look up, so that the table's answers are on their way
+    /// while there is other work. What the table does not know waits until there are many of them.
     fn encode_segment<T: Id>(
         &self,
         workspace: &mut Workspace,
@@ -214,88 +235,191 @@ impl Encoder {
         out: &mut Vec<T>,
         pulse: Pulse,
     ) -> Result<()> {
-        let Workspace { cache, ends, keys, ids: block, symbols, since_pulse } = workspace;
         let bytes = text.as_bytes();
         let mut splits = self.pattern.splits(text);
         let mut at = 0;
-        while splits.fill(ends)? {
+        while splits.fill(&mut workspace.ends)? {
             let block_start = at;
-            at = ends.last().copied().unwrap_or(at);
-
-            keys.clear();
-            let mut start = block_start;
-            for &end in ends.iter() {
-                let key = if end - start <= PACKED_BYTES { pack(bytes, start, end) } else { Packed::NO_KEY };
-                let hash = key.hash();
-                cache.prefetch(hash);
-                keys.push((key, hash));
-                start = end;
+            at = workspace.ends.last().copied().unwrap_or(at);
+            self.hash_block(workspace, bytes, block_start);
+            workspace.look_up_block(out);
+            if workspace.misses.len() >= MISSES {
+                self.resolve(workspace, bytes, out, pulse)?;
             }
-
-            for &(key, hash) in keys.iter() {
-                if cache.get(key, hash).is_none() {
-                    self.words.prefetch(hash);
-                }
-            }
-
-            let mut filled = 0;
-            let mut start = block_start;
-            for (&end, &(key, hash)) in ends.iter().zip(keys.iter()) {
-                let pretoken = start..end;
-                start = end;
-                if let Some((ids, n_ids)) = cache.get(key, hash) {
-                    block[filled..filled + SHORT_IDS].copy_from_slice(ids);
-                    filled += n_ids;
-                    continue;
-                }
-                self.encode_new(&bytes[pretoken], key, hash, cache, symbols, pulse)?;
-                if symbols.len() <= SHORT_IDS {
-                    block[filled..filled + symbols.len()].copy_from_slice(symbols);
-                    filled += symbols.len();
-                } else {
-                    out.extend(block[..filled].iter().chain(symbols.iter()).map(|&id| T::narrow(id)));
-                    filled = 0;
-                }
-            }
-            out.extend(block[..filled].iter().map(|&id| T::narrow(id)));
-            tick(since_pulse, at - block_start, pulse)?;
+            tick(&mut workspace.since_pulse, at - block_start, pulse)?;
         }
-        Ok(())
+        self.resolve(workspace, bytes, out, pulse)
     }
 
-    /// Puts the ids of a pre-token that the table of short ones does not know into `ids`, and remembers them.
+    /// Puts the keys of the pre-tokens that end at `workspace.ends` into `workspace.keys`, and asks for their entries.
+    #[inline]
+    fn hash_block(&self, workspace: &mut Workspace, text: &[u8], block_start: usize) {
+        let Workspace { cache, ends, keys, long, .. } = workspace;
+        keys.clear();
+        long.clear();
+        let mut start = block_start;
+        let mut ends = ends.as_slice();
+        while !ends.is_empty() {
+            let known = keys.len();
+            keys.resize(known + ends.len(), (Packed::NO_KEY, 0));
+            let mut n_short = 0;
+            for (place, &end) in keys[known..].iter_mut().zip(ends) {
+                if end - start > PACKED_BYTES {
+                    break;
+                }
+                let key = pack(text, start, end);
+                let hash = key.hash();
+                cache.prefetch(hash);
+                *place = (key, hash);
+                start = end;
+                n_short += 1;
+            }
+            keys.truncate(known + n_short);
+            ends = &ends[n_short..];
+            if let Some((&end, others)) = ends.split_first() {
+                self.cut_long(text, start, end, &mut |start, end| {
+                    let key = if end - start <= PACKED_BYTES {
+                        pack(text, start, end)
+                    } else {
+                        long.push(start..end);
+                        Packed::NO_KEY
+                    };
+                    let hash = key.hash();
+                    cache.prefetch(hash);
+                    keys.push((key, hash));
+                });
+                start = end;
+                ends = others;
+            }
+        }
+    }
+
+    /// Cuts a long pre-token at its seams.
     #[inline(never)]
-    fn encode_new(
+    fn cut_long(&self, text: &[u8], start: usize, end: usize, add: &mut impl FnMut(usize, usize)) {
+        let mut from = start;
+        if let Some(seams) = &self.seams {
+            let pretoken = &text[start..end];
+            for at in 1..pretoken.len() {
+                if pretoken[at] >= 0xC0 && seams.is_seam(pretoken, at) {
+                    add(from, start + at);
+                    from = start + at;
+                }
+            }
+        }
+        add(from, end);
+    }
+
+    /// Finds the ids of the pre-tokens that wait and puts them where they belong.
+    #[inline(never)]
+    fn resolve<T: Id>(
         &self,
-        pretoken: &[u8],
-        key: Packed,
-        hash: u64,
-        cache: &mut Cache,
-        ids: &mut Vec<u32>,
+        workspace: &mut Workspace,
+        text: &[u8],
+        out: &mut Vec<T>,
         pulse: Pulse,
     ) -> Result<()> {
-        let is_short = key != Packed::NO_KEY;
-        if is_short && let Some(id) = self.words.get(key, hash) {
-            ids.clear();
-            ids.push(id);
-            cache.insert(key, hash, ids);
+        let Workspace { cache, misses, found, symbols, .. } = workspace;
+        if misses.is_empty() {
             return Ok(());
         }
-        let long_key = LongKey::new(pretoken);
-        if let Some(known) = long_key.as_ref().and_then(|key| cache.get_long(key)) {
-            ids.clear();
-            ids.extend_from_slice(known);
-            return Ok(());
+        for miss in misses.iter() {
+            if miss.key != Packed::NO_KEY { self.words.prefetch(miss.hash); }
         }
-        encode_pretoken(&self.vocab, &self.pairs, pretoken, ids, pulse)?;
-        if is_short && ids.len() <= SHORT_IDS {
-            cache.insert(key, hash, ids);
-        } else if let Some(key) = long_key
-            && ids.len() <= LONG_IDS
-        {
-            cache.insert_long(key, ids);
+        found.clear();
+        let mut to_merge: [Vec<usize>; 2] = [const { Vec::new() }; 2];
+        for (index, miss) in misses.iter_mut().enumerate() {
+            miss.first = found.len();
+            miss.n_ids = 0;
+            if miss.key != Packed::NO_KEY {
+                if let Some(id) = self.words.get(miss.key, miss.hash) {
+                    found.push(id);
+                    miss.n_ids = 1;
+                    cache.insert(miss.key, miss.hash, &[id]);
+                    continue;
+                }
+                to_merge[0].push(index);
+                continue;
+            }
+            let pretoken = &text[miss.start..miss.end];
+            let long_key = LongKey::new(pretoken);
+            if let Some(known) = long_key.as_ref().and_then(|key| cache.get_long(key)) {
+                found.extend_from_slice(known);
+                miss.n_ids = known.len();
+            } else if pretoken.len() < 32 {
+                to_merge[1].push(index);
+            } else {
+                encode_pretoken(&self.vocab, &self.pairs, pretoken, symbols, pulse)?;
+                found.extend_from_slice(symbols);
+                miss.n_ids = symbols.len();
+            }
         }
+        let symbol_ids = self.vocab.symbol_ids();
+        for group in to_merge[0].chunks(lockstep::GROUP) {
+            let bytes: Vec<[u8; 16]> = group.iter().map(|&index| misses[index].key.bytes()).collect();
+            lockstep::merge::<16>(&self.pairs, group.iter().zip(&bytes).map(|(&index, bytes)| &bytes[..misses[index].key.n_bytes()]).collect::<Vec<_>>().into_iter(), |at, symbols| {
+                let miss = &mut misses[group[at]];
+                miss.first = found.len();
+                miss.n_ids = symbols.len();
+                found.extend(symbols.iter().map(|&symbol| symbol_ids[symbol as usize]));
+                if symbols.len() <= SHORT_IDS {
+                    cache.insert(miss.key, miss.hash, &found[miss.first..]);
+                }
+            });
+        }
+        for group in to_merge[1].chunks(lockstep::GROUP) {
+            lockstep::merge::<32>(&self.pairs, group.iter().map(|&index| &text[misses[index].start..misses[index].end]).collect::<Vec<_>>().into_iter(), |at, symbols| {
+                let miss = &mut misses[group[at]];
+                miss.first = found.len();
+                miss.n_ids = symbols.len();
+                found.extend(symbols.iter().map(|&symbol| symbol_ids[symbol as usize]));
+                if symbols.len() <= LONG_IDS && let Some(key) = LongKey::new(&text[miss.start..miss.end]) {
+                    cache.insert_long(key, &found[miss.first..]);
+                }
+            });
+        }
+        let mut end = out.len();
+        let mut to = end + misses.iter().map(|miss| miss.n_ids).sum::<usize>();
+        out.resize(to, T::default());
+        for miss in misses.iter().rev() {
+            let behind = end - miss.at;
+            out.copy_within(miss.at..end, to - behind);
+            to -= behind + miss.n_ids;
+            for (place, &id) in out[to..to + miss.n_ids].iter_mut().zip(&found[miss.first..miss.first + miss.n_ids]) {
+                *place = T::narrow(id);
+            }
+            end = miss.at;
+        }
+        misses.clear();
         Ok(())
+    }
+}
+
+impl Workspace {
+    /// Appends the ids of the block's keys that the table knows; the others are noted down with their place.
+    #[inline]
+    fn look_up_block<T: Id>(&mut self, out: &mut Vec<T>) {
+        let Self { cache, keys, long, misses, .. } = self;
+        out.reserve((keys.len() + 1) * SHORT_IDS);
+        let before = out.len();
+        let spare = out.spare_capacity_mut();
+        let mut filled = 0;
+        let mut n_long = 0;
+        for &(key, hash) in keys.iter() {
+            if let Some((ids, n_ids)) = cache.get(key, hash) {
+                spare[filled..filled + SHORT_IDS].copy_from_slice(&ids.map(|id| MaybeUninit::new(T::narrow(id))));
+                filled += n_ids;
+            } else {
+                let (mut start, mut end) = (0, 0);
+                if key == Packed::NO_KEY {
+                    (start, end) = (long[n_long].start, long[n_long].end);
+                    n_long += 1;
+                }
+                misses.push(Miss { at: before + filled, key, hash, start, end, first: 0, n_ids: 0 });
+            }
+        }
+        // SAFETY: the first `filled` places of the spare capacity have been written.
+        unsafe { out.set_len(before + filled) };
     }
 }
 

@@ -12,6 +12,17 @@ pub struct Packed {
     pub high: u64,
 }
 
+/// All bits of the first bytes.
+static MASKS: [u128; 16] = {
+    let mut masks = [0; 16];
+    let mut n_bytes = 0;
+    while n_bytes < 16 {
+        masks[n_bytes] = (1 << (8 * n_bytes)) - 1;
+        n_bytes += 1;
+    }
+    masks
+};
+
 /// Packs `text[start..end]`, at most [`PACKED_BYTES`] of them.
 ///
 /// One load of 16 bytes and a mask where the text goes on that far, which it does for all but its last pre-tokens.
@@ -22,7 +33,7 @@ pub fn pack(text: &[u8], start: usize, end: usize) -> Packed {
     debug_assert!(n_bytes <= PACKED_BYTES);
     let word = if let Some(sixteen) = text.get(start..start + 16) {
         let sixteen: [u8; 16] = sixteen.try_into().unwrap_or_default();
-        u128::from_le_bytes(sixteen) & ((1u128 << (8 * n_bytes)) - 1)
+        u128::from_le_bytes(sixteen) & MASKS[n_bytes % 16]
     } else {
         let mut sixteen = [0; 16];
         sixteen[..n_bytes].copy_from_slice(&text[start..end]);

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::hash::fold;
+use crate::prefetch::prefetch;
 use crate::vocab::MAX_SYMBOLS;
 
 /// No merge joins the pair.
@@ -89,6 +90,14 @@ impl PairTable {
         larger.grid = std::mem::take(&mut self.grid);
         *self = larger;
         Ok(())
+    }
+
+    /// Asks for the entries of a pair ahead of time.
+    #[inline]
+    pub fn prefetch(&self, left: u32, right: u32) {
+        let (one, other) = self.places(key(left, right));
+        prefetch(&self.slots, one);
+        prefetch(&self.slots, other);
     }
 
     #[inline]
