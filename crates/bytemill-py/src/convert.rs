@@ -1,5 +1,6 @@
 //! Texts, ids and options from Python, ids to Python.
 
+use crate::lists::ids_of_list;
 use crate::signals::{SpecialTokenError, to_python};
 use bytemill::encode::{Allowed, Encoder};
 use bytemill::special::SpecialTokens;
@@ -92,7 +93,7 @@ pub fn with_allowed<R>(
 /// Ids from a list, an array of integers, or any iterable of integers.
 pub fn ids(ids: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
     if let Ok(list) = ids.cast::<PyList>() {
-        return list.iter().map(|id| one_id(&id)).collect();
+        return ids_of_list(list);
     }
     if ids.hasattr("__array_interface__")? {
         // An array may have gaps or lie at an odd address; this copies it only then.

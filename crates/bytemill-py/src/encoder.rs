@@ -1,6 +1,7 @@
 //! `Encoder`.
 
 use crate::convert;
+use crate::lists::IntOfId;
 use crate::signals::{Pulse, TokenizerError, to_python};
 use crate::stream::{PyStreamEncoder, PyTokenIterator};
 use bytemill::encode::{Allowed, Encoder, no_pulse};
@@ -19,6 +20,7 @@ const SHORT_TEXT: usize = 1 << 12;
 #[pyclass(frozen, name = "Encoder", module = "bytemill._core")]
 pub struct PyEncoder {
     encoder: Arc<Encoder>,
+    ints: IntOfId,
 }
 
 fn id_of(id: &Bound<'_, PyAny>, token: &Bound<'_, PyAny>) -> PyResult<u32> {
@@ -42,7 +44,8 @@ fn specials(special_tokens: &Bound<'_, PyMapping>) -> PyResult<Vec<(String, u32)
 impl PyEncoder {
     fn build(vocab: Vocab, pattern: Option<&str>) -> PyResult<Self> {
         let pattern = Pattern::new(pattern).map_err(to_python)?;
-        Ok(Self { encoder: Arc::new(Encoder::new(vocab, pattern).map_err(to_python)?) })
+        let encoder = Encoder::new(vocab, pattern).map_err(to_python)?;
+        Ok(Self { encoder: Arc::new(encoder), ints: IntOfId::default() })
     }
 
     fn encode_ids(&self, py: Python<'_>, text: &str, allowed: Allowed<'_>) -> PyResult<Vec<u32>> {
@@ -55,6 +58,10 @@ impl PyEncoder {
                 .map_err(|error| pulse.raise(error))?;
         }
         Ok(ids)
+    }
+
+    fn list<'py>(&self, py: Python<'py>, ids: &[u32]) -> PyResult<Bound<'py, PyList>> {
+        self.ints.list(py, self.encoder.vocab().n_ids(), ids)
     }
 
     fn narrow(&self) -> bool {
@@ -198,7 +205,7 @@ impl PyEncoder {
     ) -> PyResult<Bound<'py, PyList>> {
         let text = convert::text(text)?;
         let ids = convert::with_allowed(&self.encoder, allowed_special, |allowed| self.encode_ids(py, &text, allowed))?;
-        PyList::new(py, ids)
+        self.list(py, &ids)
     }
 
     fn encode_bytes<'py>(&self, py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyList>> {
@@ -206,7 +213,7 @@ impl PyEncoder {
         let mut ids = Vec::new();
         py.detach(|| self.encoder.encode_bytes(data, &mut ids, &|| pulse.beat(0)))
             .map_err(|error| pulse.raise(error))?;
-        PyList::new(py, ids)
+        self.list(py, &ids)
     }
 
     fn encode_batch<'py>(
@@ -224,7 +231,7 @@ impl PyEncoder {
             py.detach(|| self.encoder.encode_batch(&texts, allowed, n_threads, &|| pulse.beat(0)))
                 .map_err(|error| pulse.raise(error))
         })?;
-        batch.into_iter().map(|ids| PyList::new(py, ids)).collect()
+        batch.into_iter().map(|ids| self.list(py, &ids)).collect()
     }
 
     fn encode_to_numpy<'py>(

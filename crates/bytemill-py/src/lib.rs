@@ -2,6 +2,7 @@
 
 mod convert;
 mod encoder;
+mod lists;
 mod signals;
 mod stream;
 mod training;
