@@ -1,5 +1,6 @@
 //! Python bindings of the core: conversions, the GIL, errors, progress and Ctrl-C. No logic.
 
+mod batch;
 mod convert;
 mod encoder;
 mod lists;

@@ -259,12 +259,6 @@ impl Vocab {
         if start == end { None } else { Some(&self.bytes[start as usize..end as usize]) }
     }
 
-    /// All token bytes one after the other, and where those of each id start; one more place at the end.
-    #[inline]
-    pub(crate) fn bytes_by_id(&self) -> (&[u8], &[u32]) {
-        (&self.bytes, &self.starts)
-    }
-
     /// The id of a token of the vocabulary.
     #[must_use]
     pub fn id(&self, token: &[u8]) -> Option<u32> {
