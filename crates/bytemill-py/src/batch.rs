@@ -9,8 +9,8 @@ use std::mem;
 use std::ops::Range;
 use std::sync::Mutex;
 
-/// Bytes of text that a thread takes at a time, at most.
-const GROUP_BYTES: usize = 1 << 19;
+/// Bytes of text that a thread takes at a time, at most: their ids are still in its cache when lists are made of them.
+const GROUP_BYTES: usize = 1 << 18;
 
 /// A list of ids for each text.
 ///
@@ -49,6 +49,7 @@ pub fn lists<'py>(
         Ok(())
     };
     let encode = |group: usize, pulse: bytemill::encode::Pulse<'_>| {
+        pulse()?;
         let mut ids_of_group = Vec::with_capacity(groups[group].len());
         for text in &texts[groups[group].clone()] {
             let mut ids = Vec::with_capacity(text.len() / 4 + 1);
