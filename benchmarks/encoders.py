@@ -75,7 +75,7 @@ def _bytemill(vocabulary: Vocabulary, threads: int) -> Encoder:
     return Encoder(
         version=bytemill.__version__,
         to_array=(lambda text: tokenizer.encode_to_numpy(text, num_threads=threads)),
-        to_list=tokenizer.encode_ordinary if threads == 1 else None,
+        to_list=(lambda text: tokenizer.encode_ordinary(text, num_threads=threads)),
         batch=(lambda texts: tokenizer.encode_ordinary_batch(texts, num_threads=threads)),
     )
 

@@ -70,7 +70,7 @@ class Encoder:
         """Merges of one pre-token in the order they happen: (rank, left id, right id, index of the left part)."""
     def merge_of(self, token_id: int) -> tuple[int, int, int] | None:
         """(rank, left id, right id) of the merge that makes the token, None for bytes and special tokens."""
-    def encode(self, text: str, allowed_special: _Allowed) -> list[int]: ...
+    def encode(self, text: str, allowed_special: _Allowed, num_threads: int | None) -> list[int]: ...
     def encode_bytes(self, data: bytes) -> list[int]:
         """Ids of arbitrary bytes without special tokens; what is not UTF-8 forms pre-tokens of its own."""
     def encode_batch(
@@ -87,9 +87,11 @@ class Encoder:
         errors: Literal["strict", "replace"],
         num_threads: int | None,
     ) -> StreamEncoder: ...
+    def decode(self, ids: Sequence[int] | NDArray[Any], errors: str) -> str:
+        """As `decode_bytes(ids).decode("utf-8", errors)`."""
     def decode_bytes(self, ids: Sequence[int] | NDArray[Any]) -> bytes:
         """Raises KeyError naming the first id that no token has."""
-    def decode_batch_bytes(self, batch: Sequence[Sequence[int] | NDArray[Any]]) -> list[bytes]: ...
+    def decode_batch(self, batch: Sequence[Sequence[int] | NDArray[Any]], errors: str) -> list[str]: ...
 
 @final
 class StreamEncoder:

@@ -76,7 +76,7 @@ def show_token(token: bytes) -> str:
 def explain(tokenizer: Tokenizer, text: str, allowed_special: AllowedSpecial) -> list[Explanation]:
     """See `Tokenizer.explain`."""
     core = tokenizer.core
-    core.encode(text, allowed_special)  # raises where the text holds what is not allowed
+    core.encode(text, allowed_special, 1)  # raises where the text holds what is not allowed
     explanations: list[Explanation] = []
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     for segment, special_id in _segments(tokenizer, text, allowed_special):

@@ -292,13 +292,19 @@ class Tokenizer:
 
     # Text to ids
 
-    def encode(self, text: str, *, allowed_special: AllowedSpecial = "all") -> list[int]:
-        """The ids of `text`."""
-        return self.core.encode(text, allowed_special)
+    def encode(
+        self, text: str, *, allowed_special: AllowedSpecial = "all", num_threads: int | None = None
+    ) -> list[int]:
+        """The ids of `text`.
 
-    def encode_ordinary(self, text: str) -> list[int]:
-        """The ids of `text`, in which special tokens are plain text."""
-        return self.core.encode(text, "none")
+        A long text is encoded on `num_threads` threads (default: as many as the machine runs at once), cut only
+        where no token can change.
+        """
+        return self.core.encode(text, allowed_special, num_threads)
+
+    def encode_ordinary(self, text: str, *, num_threads: int | None = None) -> list[int]:
+        """As `encode`, with special tokens as plain text."""
+        return self.core.encode(text, "none", num_threads)
 
     def encode_batch(
         self,
@@ -364,7 +370,7 @@ class Tokenizer:
 
         Raises KeyError for an id that no token has.
         """
-        return self.core.decode_bytes(ids).decode("utf-8", errors)
+        return self.core.decode(ids, errors)
 
     def decode_bytes(self, ids: TokenIds) -> bytes:
         """The bytes of `ids`, lossless. Raises KeyError for an id that no token has."""
@@ -376,7 +382,7 @@ class Tokenizer:
 
     def decode_batch(self, batch: Sequence[TokenIds], *, errors: str = "replace") -> list[str]:
         """The text of each sequence of ids."""
-        return [data.decode("utf-8", errors) for data in self.core.decode_batch_bytes(batch)]
+        return self.core.decode_batch(batch, errors)
 
 
 def _with_ids(

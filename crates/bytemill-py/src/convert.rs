@@ -1,15 +1,19 @@
 //! Texts, ids and options from Python, ids to Python.
 
+use crate::lists::ids_of_list;
 use crate::signals::{SpecialTokenError, to_python};
 use bytemill::encode::{Allowed, Encoder};
 use bytemill::special::SpecialTokens;
 use bytemill::stream::StreamAllowed;
 use bytemill::utf8::Malformed;
-use numpy::{PyArray1, PyReadonlyArray1};
+use numpy::{PyArray1, PyArrayDescrMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyString};
 use std::borrow::Cow;
+use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 /// The text of a `str`. Halves of a surrogate pair are joined and lone ones become U+FFFD, as in tiktoken.
@@ -29,9 +33,13 @@ const MOST_THREADS: usize = 4096;
 
 /// Makes numpy ready for arrays. Its first use runs Python code, in which a pending Ctrl-C would become a panic.
 pub fn arrays_ready(py: Python<'_>) -> PyResult<()> {
-    py.import("numpy")?;
-    py.check_signals()?;
-    drop(PyArray1::<u16>::from_vec(py, Vec::new()));
+    static READY: PyOnceLock<()> = PyOnceLock::new();
+    READY.get_or_try_init(py, || -> PyResult<()> {
+        py.import("numpy")?;
+        py.check_signals()?;
+        drop(PyArray1::<u16>::from_vec(py, Vec::new()));
+        Ok(())
+    })?;
     Ok(())
 }
 
@@ -43,6 +51,18 @@ pub fn threads(num_threads: Option<i64>) -> PyResult<usize> {
             _ => Err(PyValueError::new_err(format!("num_threads must be 1 to {MOST_THREADS}, not {n}"))),
         },
         None => Ok(bytemill::parallel::available_threads()),
+    }
+}
+
+/// Bytes of text for which one more thread is worth its start.
+const BYTES_PER_THREAD: usize = 1 << 16;
+
+/// As [`threads`], but no more than a text of `n_bytes` can use. Asking the machine takes longer than a short text.
+pub fn threads_for(num_threads: Option<i64>, n_bytes: usize) -> PyResult<usize> {
+    let useful = 1 + n_bytes / BYTES_PER_THREAD;
+    match num_threads {
+        None if useful == 1 => Ok(1),
+        _ => Ok(threads(num_threads)?.min(useful)),
     }
 }
 
@@ -89,17 +109,34 @@ pub fn with_allowed<R>(
     work(allowed(encoder, option)?.as_allowed())
 }
 
+/// The name of an error handler of Python's decoders.
+pub fn handler(errors: &Bound<'_, PyString>) -> PyResult<CString> {
+    Ok(CString::new(errors.to_str()?)?)
+}
+
+/// `bytes.decode("utf-8", errors)`.
+pub fn decoded<'py>(py: Python<'py>, bytes: &[u8], errors: &CStr) -> PyResult<Bound<'py, PyString>> {
+    // SAFETY: the thread is attached; the bytes and the name outlive the call, which gives a new reference to a str or
+    // null with an exception set. A slice has no more than isize::MAX bytes.
+    unsafe {
+        let text = ffi::PyUnicode_DecodeUTF8(bytes.as_ptr().cast(), bytes.len() as ffi::Py_ssize_t, errors.as_ptr());
+        Ok(Bound::from_owned_ptr_or_err(py, text)?.cast_into_unchecked())
+    }
+}
+
 /// Ids from a list, an array of integers, or any iterable of integers.
 pub fn ids(ids: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
     if let Ok(list) = ids.cast::<PyList>() {
-        return list.iter().map(|id| one_id(&id)).collect();
+        return ids_of_list(list);
     }
     if ids.hasattr("__array_interface__")? {
-        // An array may have gaps or lie at an odd address; this copies it only then.
+        arrays_ready(ids.py())?;
+        if let Some(ids) = array(ids) {
+            return ids;
+        }
+        // An array may have gaps or lie at an odd address.
         let tidy = ids.py().import("numpy")?.call_method1("require", (ids, ids.py().None(), ("C", "A")))?;
-        if let Some(ids) =
-            array_ids::<u16>(&tidy).or_else(|| array_ids::<u32>(&tidy)).or_else(|| array_ids::<i64>(&tidy))
-        {
+        if let Some(ids) = array(&tidy) {
             return ids;
         }
     }
@@ -121,11 +158,30 @@ pub fn one_id(id: &Bound<'_, PyAny>) -> PyResult<u32> {
     }
 }
 
+/// The ids of an array of integers in a row, None for any other array.
+fn array(ids: &Bound<'_, PyAny>) -> Option<PyResult<Vec<u32>>> {
+    let dtype = ids.cast::<PyUntypedArray>().ok()?.dtype();
+    match (dtype.kind(), dtype.itemsize()) {
+        (b'u', 2) => array_ids::<u16>(ids),
+        (b'u', 4) => array_ids::<u32>(ids),
+        (b'u', 8) => array_ids::<u64>(ids),
+        (b'i', 2) => array_ids::<i16>(ids),
+        (b'i', 4) => array_ids::<i32>(ids),
+        (b'i', 8) => array_ids::<i64>(ids),
+        _ => None,
+    }
+}
+
 fn array_ids<T>(ids: &Bound<'_, PyAny>) -> Option<PyResult<Vec<u32>>>
 where
     T: numpy::Element + Copy + TryInto<u32> + Into<i128>,
 {
     let array: PyReadonlyArray1<'_, T> = ids.extract().ok()?;
-    let convert = |id: T| id.try_into().map_err(|_| PyKeyError::new_err(Into::<i128>::into(id)));
-    Some(array.as_slice().ok()?.iter().map(|&id| convert(id)).collect())
+    let ids = array.as_slice().ok()?;
+    // In two passes, neither with a way out, so that several ids are converted at once.
+    if ids.iter().fold(true, |all, &id| all & TryInto::<u32>::try_into(id).is_ok()) {
+        return Some(Ok(ids.iter().map(|&id| id.try_into().unwrap_or(u32::MAX)).collect()));
+    }
+    let wrong = ids.iter().find(|&&id| TryInto::<u32>::try_into(id).is_err());
+    Some(Err(PyKeyError::new_err(wrong.map(|&id| Into::<i128>::into(id)))))
 }

@@ -1,24 +1,39 @@
 //! `Encoder`.
 
-use crate::convert;
+use crate::lists::IntOfId;
 use crate::signals::{Pulse, TokenizerError, to_python};
 use crate::stream::{PyStreamEncoder, PyTokenIterator};
-use bytemill::encode::{Allowed, Encoder, no_pulse};
+use crate::{batch, convert};
+use bytemill::decode::Decoder;
+use bytemill::encode::{Encoder, Id, no_pulse};
 use bytemill::pretokenize::Pattern;
 use bytemill::vocab::Vocab;
 use numpy::PyArray1;
-use pyo3::exceptions::{PyKeyError, PyTypeError};
+use pyo3::exceptions::{PyKeyError, PyMemoryError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyMapping, PyString};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Below this many bytes the work is done before another thread could take the GIL over.
 const SHORT_TEXT: usize = 1 << 12;
+
+/// An id of which nothing is kept, so that a vector of them is a count.
+#[derive(Clone, Copy, Default)]
+struct Counted;
+
+impl Id for Counted {
+    fn narrow(_: u32) -> Self {
+        Self
+    }
+}
 
 /// A vocabulary ready to encode and decode. Immutable; several threads may use one.
 #[pyclass(frozen, name = "Encoder", module = "bytemill._core")]
 pub struct PyEncoder {
     encoder: Arc<Encoder>,
+    ints: IntOfId,
+    /// Made when something is first decoded.
+    decoder: OnceLock<Decoder>,
 }
 
 fn id_of(id: &Bound<'_, PyAny>, token: &Bound<'_, PyAny>) -> PyResult<u32> {
@@ -42,19 +57,43 @@ fn specials(special_tokens: &Bound<'_, PyMapping>) -> PyResult<Vec<(String, u32)
 impl PyEncoder {
     fn build(vocab: Vocab, pattern: Option<&str>) -> PyResult<Self> {
         let pattern = Pattern::new(pattern).map_err(to_python)?;
-        Ok(Self { encoder: Arc::new(Encoder::new(vocab, pattern).map_err(to_python)?) })
+        let encoder = Encoder::new(vocab, pattern).map_err(to_python)?;
+        Ok(Self { encoder: Arc::new(encoder), ints: IntOfId::default(), decoder: OnceLock::new() })
     }
 
-    fn encode_ids(&self, py: Python<'_>, text: &str, allowed: Allowed<'_>) -> PyResult<Vec<u32>> {
-        let mut ids = Vec::with_capacity(text.len() / 3 + 1);
-        if text.len() <= SHORT_TEXT {
-            self.encoder.encode(text, allowed, &mut ids, &no_pulse).map_err(to_python)?;
+    /// Gives what `encode` puts into a vector with room for `n_ids`; without the GIL where the work is long.
+    fn ids_of<T: Send>(
+        py: Python<'_>,
+        n_bytes: usize,
+        n_ids: usize,
+        encode: impl FnOnce(&mut Vec<T>, bytemill::encode::Pulse<'_>) -> bytemill::Result<()> + Send,
+    ) -> PyResult<Vec<T>> {
+        let mut ids = Vec::new();
+        ids.try_reserve_exact(n_ids).map_err(|_| PyMemoryError::new_err(()))?;
+        if n_bytes <= SHORT_TEXT {
+            encode(&mut ids, &no_pulse).map_err(to_python)?;
         } else {
             let pulse = Pulse::new(None);
-            py.detach(|| self.encoder.encode(text, allowed, &mut ids, &|| pulse.beat(0)))
-                .map_err(|error| pulse.raise(error))?;
+            py.detach(|| encode(&mut ids, &|| pulse.beat(0))).map_err(|error| pulse.raise(error))?;
         }
         Ok(ids)
+    }
+
+    fn list<'py>(&self, py: Python<'py>, ids: &[u32]) -> PyResult<Bound<'py, PyList>> {
+        self.ints.list(py, self.encoder.vocab().n_ids(), ids)
+    }
+
+    fn bytes_of(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+        let ids = convert::ids(ids)?;
+        let mut bytes = Vec::new();
+        let mut decode = || {
+            bytes.reserve(5 * ids.len());
+            let decoder = self.decoder.get_or_init(|| Decoder::new(self.encoder.vocab()));
+            decoder.decode(&ids, &mut bytes)
+        };
+        let done = if ids.len() <= SHORT_TEXT { decode() } else { py.detach(decode) };
+        done.map_err(to_python)?;
+        Ok(bytes)
     }
 
     fn narrow(&self) -> bool {
@@ -195,18 +234,26 @@ impl PyEncoder {
         py: Python<'py>,
         text: &Bound<'py, PyString>,
         allowed_special: &Bound<'py, PyAny>,
+        num_threads: Option<i64>,
     ) -> PyResult<Bound<'py, PyList>> {
         let text = convert::text(text)?;
-        let ids = convert::with_allowed(&self.encoder, allowed_special, |allowed| self.encode_ids(py, &text, allowed))?;
-        PyList::new(py, ids)
+        let n_threads = convert::threads_for(num_threads, text.len())?;
+        let ids = convert::with_allowed(&self.encoder, allowed_special, |allowed| {
+            Self::ids_of(py, text.len(), if n_threads > 1 { 0 } else { text.len() / 3 + 1 }, |ids, pulse| {
+                if n_threads > 1 {
+                    *ids = self.encoder.encode_parallel(&text, allowed, n_threads, pulse)?;
+                    Ok(())
+                } else {
+                    self.encoder.encode(&text, allowed, ids, pulse)
+                }
+            })
+        })?;
+        self.list(py, &ids)
     }
 
     fn encode_bytes<'py>(&self, py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyList>> {
-        let pulse = Pulse::new(None);
-        let mut ids = Vec::new();
-        py.detach(|| self.encoder.encode_bytes(data, &mut ids, &|| pulse.beat(0)))
-            .map_err(|error| pulse.raise(error))?;
-        PyList::new(py, ids)
+        let ids = Self::ids_of(py, data.len(), 0, |ids, pulse| self.encoder.encode_bytes(data, ids, pulse))?;
+        self.list(py, &ids)
     }
 
     fn encode_batch<'py>(
@@ -215,16 +262,13 @@ impl PyEncoder {
         texts: Vec<Bound<'py, PyString>>,
         allowed_special: &Bound<'py, PyAny>,
         num_threads: Option<i64>,
-    ) -> PyResult<Vec<Bound<'py, PyList>>> {
-        let n_threads = convert::threads(num_threads)?;
+    ) -> PyResult<Vec<Py<PyList>>> {
         let texts = texts.iter().map(convert::text).collect::<PyResult<Vec<_>>>()?;
         let texts: Vec<&str> = texts.iter().map(|text| &**text).collect();
-        let pulse = Pulse::new(None);
-        let batch: Vec<Vec<u32>> = convert::with_allowed(&self.encoder, allowed_special, |allowed| {
-            py.detach(|| self.encoder.encode_batch(&texts, allowed, n_threads, &|| pulse.beat(0)))
-                .map_err(|error| pulse.raise(error))
-        })?;
-        batch.into_iter().map(|ids| PyList::new(py, ids)).collect()
+        let n_threads = convert::threads_for(num_threads, texts.iter().map(|text| text.len()).sum())?;
+        convert::with_allowed(&self.encoder, allowed_special, |allowed| {
+            batch::lists(py, &self.encoder, &texts, allowed, n_threads, |py, ids| self.list(py, ids))
+        })
     }
 
     fn encode_to_numpy<'py>(
@@ -234,9 +278,9 @@ impl PyEncoder {
         allowed_special: &Bound<'py, PyAny>,
         num_threads: Option<i64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let n_threads = convert::threads(num_threads)?;
         convert::arrays_ready(py)?;
         let text = convert::text(text)?;
+        let n_threads = convert::threads_for(num_threads, text.len())?;
         let pulse = Pulse::new(None);
         let beat = || pulse.beat(0);
         convert::with_allowed(&self.encoder, allowed_special, |allowed| {
@@ -252,7 +296,10 @@ impl PyEncoder {
 
     fn count(&self, py: Python<'_>, text: &Bound<'_, PyString>, allowed_special: &Bound<'_, PyAny>) -> PyResult<usize> {
         let text = convert::text(text)?;
-        convert::with_allowed(&self.encoder, allowed_special, |allowed| Ok(self.encode_ids(py, &text, allowed)?.len()))
+        let ids: Vec<Counted> = convert::with_allowed(&self.encoder, allowed_special, |allowed| {
+            Self::ids_of(py, text.len(), 0, |ids, pulse| self.encoder.encode(&text, allowed, ids, pulse))
+        })?;
+        Ok(ids.len())
     }
 
     fn encode_iterable(
@@ -280,22 +327,25 @@ impl PyEncoder {
         Ok(PyStreamEncoder::new(Arc::clone(&self.encoder), allowed, malformed, n_threads, self.narrow()))
     }
 
-    fn decode_bytes<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-        let ids = convert::ids(ids)?;
-        let mut bytes = Vec::with_capacity(4 * ids.len());
-        if ids.len() <= SHORT_TEXT {
-            self.encoder.vocab().decode(ids, &mut bytes).map_err(to_python)?;
-        } else {
-            py.detach(|| self.encoder.vocab().decode(ids, &mut bytes)).map_err(to_python)?;
-        }
-        Ok(PyBytes::new(py, &bytes))
+    fn decode<'py>(
+        &self,
+        py: Python<'py>,
+        ids: &Bound<'py, PyAny>,
+        errors: &Bound<'py, PyString>,
+    ) -> PyResult<Bound<'py, PyString>> {
+        convert::decoded(py, &self.bytes_of(py, ids)?, &convert::handler(errors)?)
     }
 
-    fn decode_batch_bytes<'py>(
+    fn decode_bytes<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &self.bytes_of(py, ids)?))
+    }
+
+    fn decode_batch<'py>(
         &self,
         py: Python<'py>,
         batch: Vec<Bound<'py, PyAny>>,
-    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        batch.iter().map(|ids| self.decode_bytes(py, ids)).collect()
+        errors: &Bound<'py, PyString>,
+    ) -> PyResult<Vec<Bound<'py, PyString>>> {
+        batch.iter().map(|ids| self.decode(py, ids, errors)).collect()
     }
 }

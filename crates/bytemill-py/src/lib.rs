@@ -1,7 +1,9 @@
 //! Python bindings of the core: conversions, the GIL, errors, progress and Ctrl-C. No logic.
 
+mod batch;
 mod convert;
 mod encoder;
+mod lists;
 mod signals;
 mod stream;
 mod training;

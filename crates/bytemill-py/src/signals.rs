@@ -64,12 +64,15 @@ impl<'p> Pulse<'p> {
         });
         *last = Instant::now();
         drop(last);
-        asked.map_err(|raised| {
-            if let Ok(mut kept) = self.raised.lock() {
-                *kept = Some(raised);
-            }
-            Error::Interrupted
-        })
+        asked.map_err(|raised| self.stop(raised))
+    }
+
+    /// The error that ends the work because Python raised; [`Pulse::raise`] gives `raised` back.
+    pub fn stop(&self, raised: PyErr) -> Error {
+        if let Ok(mut kept) = self.raised.lock() {
+            *kept = Some(raised);
+        }
+        Error::Interrupted
     }
 
     /// The exception for an error: the one that Python raised during a beat if that was the reason.

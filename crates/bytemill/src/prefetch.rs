@@ -6,14 +6,18 @@
 /// Where `index` is outside `slice`.
 #[inline]
 pub fn prefetch<T>(slice: &[T], index: usize) {
+    prefetch_at(&raw const slice[index]);
+}
+
+/// Asks the processor to bring what is at `address`, which may be anything, into its cache.
+#[inline]
+pub fn prefetch_at<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let element: *const T = &raw const slice[index];
-        // SAFETY: SSE is part of every x86-64; a prefetch changes nothing a program can see, and the address is that
-        // of an element of the slice.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(element.cast()) };
+        // SAFETY: SSE is part of every x86-64; a prefetch changes nothing a program can see, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = &slice[index];
+    let _ = address;
 }

@@ -1,0 +1,227 @@
+"""Lists of ids share their ints, and are lists like any other for all that."""
+
+import gc
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import bytemill
+
+BYTES = {i: bytes([i]) for i in range(256)}
+# Ids above those of which CPython keeps the ints itself.
+HIGH = {1000 + i: token for i, token in BYTES.items()}
+
+
+@pytest.fixture
+def high() -> bytemill.Tokenizer:
+    """A tokenizer of its own for a test: bytes with ids from 1000 on, a long token, gaps."""
+    return bytemill.Tokenizer(HIGH | {5000: b"x" * 40}, [], {"<s>": 70_000})
+
+
+WAYS: dict[str, Callable[[bytemill.Tokenizer, str], list[int]]] = {
+    "encode": lambda tok, text: tok.encode(text),
+    "one thread": lambda tok, text: tok.encode(text, num_threads=1),
+    "two threads": lambda tok, text: tok.encode(text, num_threads=2),
+    "ordinary": lambda tok, text: tok.encode_ordinary(text),
+    "bytes": lambda tok, text: tok.core.encode_bytes(text.encode()),
+    "batch": lambda tok, text: tok.encode_batch([text], num_threads=1)[0],
+    "batch on threads": lambda tok, text: tok.encode_batch(["b", text, "c"] * 3, num_threads=3)[4],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_references_to_shared_ints_come_and_go_with_the_lists(way: str, high: bytemill.Tokenizer) -> None:
+    encode = WAYS[way]
+    one = encode(high, "a")[0]
+    assert one == 1097
+    # This list, the variable, the table, and the argument of the call.
+    before = sys.getrefcount(one)
+    for n in (1, 10, 100_000):
+        ids = encode(high, "a" * n)
+        assert ids == [1097] * n
+        assert ids[0] is one
+        assert sys.getrefcount(one) == before + n
+        del ids
+        assert sys.getrefcount(one) == before
+    for _ in range(1000):
+        encode(high, "abc")
+    gc.collect()
+    assert sys.getrefcount(one) == before
+
+
+def test_the_table_of_ints_goes_with_its_tokenizer(high: bytemill.Tokenizer) -> None:
+    tokenizer = bytemill.Tokenizer(HIGH, [])
+    one = tokenizer.encode("a")[0]
+    held = sys.getrefcount(one)
+    del tokenizer
+    gc.collect()
+    assert sys.getrefcount(one) == held - 1
+    assert one == 1097
+    assert high.encode("a")[0] is not one
+
+
+def test_lists_are_independent(high: bytemill.Tokenizer) -> None:
+    first, second = high.encode("aab"), high.encode("aab")
+    first[0] = -1
+    first.append(7)
+    first[1] += 1
+    assert second == high.encode("aab") == [1097, 1097, 1098]
+    assert first == [-1, 1098, 1098, 7]
+    one, other = high.encode_batch(["ab", "ab"])
+    one.clear()
+    assert other == [1097, 1098]
+
+
+def test_lists_are_tracked_by_the_collector(high: bytemill.Tokenizer) -> None:
+    ids: list[object] = [*high.encode("ab")]
+    assert gc.is_tracked(high.encode("ab"))
+    ids.append(ids)
+    del ids
+    assert gc.collect() >= 1
+
+
+def test_threads_that_fill_the_table_at_once_get_the_same_ids(high: bytemill.Tokenizer) -> None:
+    text = bytes(range(128)).decode() * 400
+    expected = [1000 + byte for byte in text.encode()]
+    results: list[bool] = []
+
+    def work() -> None:
+        results.extend(high.encode(text) == expected for _ in range(10))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [True] * 40
+
+
+@pytest.mark.parametrize("num_threads", [None, 1, 2, 5])
+def test_a_long_text_has_the_same_ids_on_threads(num_threads: int | None, small: bytemill.Tokenizer) -> None:
+    text = "The quick brown fox, они не here 123 <|endoftext|>\n\n" * 60_000
+    assert len(text) > 3_000_000
+    expected = small.encode_to_numpy(text, num_threads=1).tolist()
+    assert small.encode(text, num_threads=num_threads) == expected
+    assert small.count(text) == len(expected)
+    assert small.encode_batch([text, "", text[:100]], num_threads=num_threads)[0] == expected
+    plain = small.encode_to_numpy(text, num_threads=1, allowed_special="none").tolist()
+    assert small.encode_ordinary(text, num_threads=num_threads) == plain
+
+
+@pytest.mark.parametrize("num_threads", [0, -1, 5000])
+def test_a_number_of_threads_is_checked_for_short_texts_too(
+    num_threads: int, small: bytemill.Tokenizer
+) -> None:
+    with pytest.raises(ValueError, match="num_threads must be 1 to"):
+        small.encode("a", num_threads=num_threads)
+    with pytest.raises(ValueError, match="num_threads must be 1 to"):
+        small.encode_ordinary("a", num_threads=num_threads)
+
+
+@pytest.mark.parametrize("text", ["", "a", "abc <|endoftext|> d", "Жизнь 今日は" * 3000])
+def test_the_count_is_the_length_of_the_list(text: str, small: bytemill.Tokenizer) -> None:
+    for allowed in ("all", "none"):
+        assert small.count(text, allowed_special=allowed) == len(small.encode(text, allowed_special=allowed))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are those of Linux")
+def test_a_list_for_which_there_is_no_memory_is_a_memory_error() -> None:
+    script = """
+        import resource, bytemill
+        tok = bytemill.Tokenizer({1000 + i: bytes([i]) for i in range(256)}, [])
+        text = "ab cd " * 1_500_000
+        def in_use():
+            return int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        tok.encode(text[:100_000], num_threads=1)
+        # The ids take 36 MB while they are found, at times twice that; the list 72.
+        refused = 0
+        for limit in (100_000_000, 105_000_000, 108_000_000):
+            resource.setrlimit(resource.RLIMIT_AS, (in_use() + limit, -1))
+            try:
+                tok.encode(text, num_threads=1)
+            except MemoryError:
+                refused += 1
+            resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+        assert tok.encode(text, num_threads=1) == [1000 + byte for byte in text.encode()]
+        print(refused)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) >= 1
+
+
+DECODING = bytemill.Tokenizer(HIGH | {5000: b"x" * 40, 5001: b"y" * 15, 5002: b"z" * 16}, [], {"<s>": 70_000})
+KNOWN = st.one_of(st.sampled_from([*HIGH, 5000, 5001, 5002, 70_000]), st.integers(1000, 1255))
+UNKNOWN = st.sampled_from([0, 999, 1256, 4999, 69_999, 70_001, 1 << 20, 1 << 31, (1 << 32) - 1])
+DTYPES = ["u4", "u8", "i4", "i8"]
+
+
+@given(ids=st.lists(KNOWN, max_size=400), dtype=st.sampled_from(DTYPES))
+def test_decoding_joins_the_bytes_of_the_ids(ids: list[int], dtype: str) -> None:
+    vocab = DECODING.vocab
+    expected = b"".join(vocab[i] for i in ids)
+    for given_ids in (ids, np.array(ids, dtype)):
+        assert DECODING.decode_bytes(given_ids) == expected
+        for errors in ("replace", "ignore", "backslashreplace"):
+            assert DECODING.decode(given_ids, errors=errors) == expected.decode("utf-8", errors)
+
+
+@given(before=st.lists(KNOWN, max_size=200), unknown=UNKNOWN, after=st.lists(KNOWN | UNKNOWN, max_size=200))
+def test_the_first_unknown_id_is_named(before: list[int], unknown: int, after: list[int]) -> None:
+    ids = [*before, unknown, *after]
+    for given_ids in (ids, np.array(ids, "u4"), np.array(ids, "i8"), np.array(ids, "u8")):
+        for decode in (DECODING.decode_bytes, DECODING.decode):
+            with pytest.raises(KeyError) as caught:
+                decode(given_ids)
+            assert caught.value.args == (unknown,)
+
+
+class Evil:
+    """An id that changes the list which it is in while it is read."""
+
+    def __init__(self, ids: list[object]) -> None:
+        self.ids = ids
+
+    def __index__(self) -> int:
+        del self.ids[1:]
+        return 1097
+
+
+def test_a_list_that_changes_while_it_is_read_is_read_as_it_is_then() -> None:
+    ids: list[object] = []
+    ids += [Evil(ids), *range(1000, 1256)]
+    assert DECODING.decode(ids) == "a"  # type: ignore[arg-type]
+
+
+class Int(int):
+    """Not quite an int."""
+
+
+def test_integers_of_other_types_are_ids(high: bytemill.Tokenizer) -> None:
+    ids = [1097, np.int64(1098), Int(1099), np.uint16(1100), 1101]
+    assert high.decode(ids) == "abcde"
+
+
+@pytest.mark.parametrize("errors", ["strict\0", "\ud800", 5, None])
+def test_a_name_of_an_error_handler_is_a_name(errors: str) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        DECODING.decode([1097], errors=errors)
+
+
+def test_strict_decoding_says_where() -> None:
+    with pytest.raises(UnicodeDecodeError) as caught:
+        DECODING.decode([1097, 1000 + 0xE4, 1098], errors="strict")
+    assert (caught.value.start, caught.value.object) == (1, b"a\xe4b")
