@@ -75,25 +75,10 @@ struct Workspace {
 impl Encoder {
     /// # Errors
     /// [`Error::Invalid`] where the special tokens contradict each other.
-    pub fn new(vocab: Vocab, pattern: Pattern) -> Result<Self> {
+    pub fn new(mut vocab: Vocab, pattern: Pattern) -> Result<Self> {
         let special = SpecialTokens::new(vocab.special().to_vec())?;
-        let mut pairs = PairTable::new(vocab.merges().len() + vocab.other_splits().len());
-        for (&(left, right), symbol) in vocab.merges().iter().zip(256..) {
-            pairs.insert(left, right, symbol)?;
-        }
-        for &(left, right, symbol) in vocab.other_splits() {
-            pairs.insert(left, right, symbol)?;
-        }
-        // Merges given by hand need not lead to every token from its own bytes, so each is tried.
-        let mut symbols = Vec::new();
-        let mut reachable: Vec<(&[u8], u32)> = Vec::new();
-        for (token, id) in vocab.tokens().filter(|(token, _)| token.len() <= PACKED_BYTES) {
-            encode_pretoken(&vocab, &pairs, token, &mut symbols, &no_pulse)?;
-            if symbols == [id] {
-                reachable.push((token, id));
-            }
-        }
-        let words = Words::new(&reachable);
+        let pairs = vocab.take_pairs()?;
+        let words = Words::new(&vocab.whole_tokens(&pairs));
         let encoder = Self { vocab, pattern, special, pairs, words, workspaces: Mutex::new(Vec::new()) };
         // The first workspace is made here, so that encoding itself needs no memory beyond text and result.
         encoder.put_back(Self::new_workspace());

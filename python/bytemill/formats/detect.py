@@ -37,20 +37,28 @@ def load(
     published file with the same content. Raises TokenizerFileError where there is none, of no known format,
     or damaged.
     """
+    found = find(path)
+    if isinstance(found, tuple):
+        _refuse_arguments(pattern, special_tokens, str(Path(path)))
+        return gpt2.read(*found)
+    return from_bytes(read_bytes(found), str(found), pattern, special_tokens)
+
+
+def find(path: str | os.PathLike[str]) -> Path | tuple[Path, Path]:
+    """The file that is to be read, or the two of GPT-2. Raises TokenizerFileError where a folder holds none."""
     place = Path(path)
     try:
         is_folder = place.is_dir()
     except (OSError, ValueError) as error:
         raise TokenizerFileError(f"{place}: cannot be read: {error}") from error
     if not is_folder:
-        return _load_file(place, pattern, special_tokens)
+        return place
     if (place / "tokenizer.json").is_file():
-        return _load_file(place / "tokenizer.json", pattern, special_tokens)
+        return place / "tokenizer.json"
     for vocab_name, merges_name in _PAIRS:
         vocab, merges = place / vocab_name, place / merges_name
         if vocab.is_file() and merges.is_file():
-            _refuse_arguments(pattern, special_tokens, str(place))
-            return gpt2.read(vocab, merges)
+            return vocab, merges
         if vocab.is_file() or merges.is_file():
             there, missing = (vocab_name, merges_name) if vocab.is_file() else (merges_name, vocab_name)
             raise TokenizerFileError(
@@ -59,11 +67,13 @@ def load(
     raise TokenizerFileError(f"{place}: no tokenizer in this folder", hint=_UNDERSTOOD)
 
 
-def _load_file(
-    path: Path, pattern: str | EllipsisType | None, special_tokens: Mapping[str, int] | None
+def from_bytes(
+    data: bytes,
+    where: str,
+    pattern: str | EllipsisType | None = ...,
+    special_tokens: Mapping[str, int] | None = None,
 ) -> TokenizerSpec:
-    where = str(path)
-    data = read_bytes(path)
+    """As `load`, of a file's content; `where` names it in errors."""
     if tiktoken.looks_like_ranks(data):
         return tiktoken.from_bytes(data, where, pattern, special_tokens)
     text = decode_utf8(data, where)
