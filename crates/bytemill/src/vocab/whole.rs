@@ -48,14 +48,16 @@ fn made_whole(merges: &[(u32, u32)], pairs: &PairTable) -> Vec<bool> {
     let mut whole = vec![true; 256];
     whole.reserve(merges.len());
     for &(left, right) in merges {
-        let is_whole = whole[left as usize] && whole[right as usize] && stay_apart(merges, pairs, left, right);
+        let is_whole = whole[left as usize]
+            && whole[right as usize]
+            && stay_apart(merges, pairs, (left, right), whole.len() as u32);
         whole.push(is_whole);
     }
     whole
 }
 
-/// Whether the bytes of two symbols that are next to each other become these two, with no merge across the boundary
-/// before the one that joins them.
+/// Whether the bytes of two symbols, each made whole, become these two where they are next to each other, with no merge
+/// across the boundary before the one that makes `joined` of them. `pairs` has all merges of lower rank than that one.
 ///
 /// Merges happen in the order of their symbols, since a merge's parts are smaller than its result; equal ones from left
 /// to right. While nothing crosses, the symbol left of the boundary goes through a chain a₀ < a₁ < … < l, in which each
@@ -64,10 +66,9 @@ fn made_whole(merges: &[(u32, u32)], pairs: &PairTable) -> Vec<bool> {
 /// before aᵢ₊₁, and not after bⱼ₊₁. (If aᵢ₊₁ is c too, its merge lies further to the left and comes first; if bⱼ₊₁ is, the
 /// one across the boundary does.) So it is enough to walk through these neighbours, here backwards in time: of aᵢ and bⱼ
 /// the greater came later, and of equals the right one.
-fn stay_apart(merges: &[(u32, u32)], pairs: &PairTable, left: u32, right: u32) -> bool {
+pub(super) fn stay_apart(merges: &[(u32, u32)], pairs: &PairTable, (left, right): (u32, u32), joined: u32) -> bool {
     let (mut a, mut b) = (left, right);
     // What ends the two at the top of the chains is the merge that joins them.
-    let joined = pairs.get(left, right);
     let (mut a_next, mut b_next) = (joined, joined);
     loop {
         let crossing = pairs.get(a, b);
