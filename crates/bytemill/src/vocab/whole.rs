@@ -66,7 +66,7 @@ fn made_whole(merges: &[(u32, u32)], pairs: &PairTable) -> Vec<bool> {
 /// before aᵢ₊₁, and not after bⱼ₊₁. (If aᵢ₊₁ is c too, its merge lies further to the left and comes first; if bⱼ₊₁ is, the
 /// one across the boundary does.) So it is enough to walk through these neighbours, here backwards in time: of aᵢ and bⱼ
 /// the greater came later, and of equals the right one.
-pub(super) fn stay_apart(merges: &[(u32, u32)], pairs: &PairTable, (left, right): (u32, u32), joined: u32) -> bool {
+fn stay_apart(merges: &[(u32, u32)], pairs: &PairTable, (left, right): (u32, u32), joined: u32) -> bool {
     let (mut a, mut b) = (left, right);
     // What ends the two at the top of the chains is the merge that joins them.
     let (mut a_next, mut b_next) = (joined, joined);
