@@ -77,8 +77,7 @@ impl Encoder {
     /// [`Error::Invalid`] where the special tokens contradict each other.
     pub fn new(mut vocab: Vocab, pattern: Pattern) -> Result<Self> {
         let special = SpecialTokens::new(vocab.special().to_vec())?;
-        let pairs = vocab.take_pairs()?;
-        let words = Words::new(&vocab.whole_tokens(&pairs));
+        let (pairs, words) = vocab.take_tables()?;
         let encoder = Self { vocab, pattern, special, pairs, words, workspaces: Mutex::new(Vec::new()) };
         // The first workspace is made here, so that encoding itself needs no memory beyond text and result.
         encoder.put_back(Self::new_workspace());

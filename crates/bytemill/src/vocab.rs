@@ -14,6 +14,7 @@ pub use tokens::TokenList;
 
 use crate::error::{Error, Result};
 use crate::pairs::PairTable;
+use crate::words::Words;
 use std::collections::HashSet;
 use tokens::TokenIndex;
 
@@ -36,7 +37,9 @@ pub struct Vocab {
     ranked: bool,
     whole_pretoken_lookup: bool,
     /// The table of `merges`, where recovering them has built it and nobody has taken it.
-    recovered_pairs: Option<PairTable>,
+    known_pairs: Option<PairTable>,
+    /// The table of short tokens, likewise.
+    known_words: Option<Words>,
     /// Each token of the index is known to be what its own bytes merge to.
     all_made_whole: bool,
 }
@@ -103,7 +106,8 @@ impl Vocab {
             other_splits: Vec::new(),
             ranked: false,
             whole_pretoken_lookup: false,
-            recovered_pairs: None,
+            known_pairs: None,
+            known_words: None,
             all_made_whole: false,
         })
     }

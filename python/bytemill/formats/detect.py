@@ -10,6 +10,7 @@ from bytemill.errors import TokenizerFileError
 from bytemill.formats import gpt2, huggingface, tiktoken
 from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE
 from bytemill.formats.files import decode_utf8, is_object, parse_json, read_bytes
+from bytemill.formats.places import UNDERSTOOD, find
 
 if TYPE_CHECKING:
     import os
@@ -17,12 +18,6 @@ if TYPE_CHECKING:
     from types import EllipsisType
 
     from bytemill.formats.spec import TokenizerSpec
-
-_UNDERSTOOD = (
-    "bytemill reads a tokenizer.json, a .tiktoken rank file, and a folder with a tokenizer.json or with "
-    "vocab.json and merges.txt."
-)
-_PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 
 
 def load(
@@ -42,29 +37,6 @@ def load(
         _refuse_arguments(pattern, special_tokens, str(Path(path)))
         return gpt2.read(*found)
     return from_bytes(read_bytes(found), str(found), pattern, special_tokens)
-
-
-def find(path: str | os.PathLike[str]) -> Path | tuple[Path, Path]:
-    """The file that is to be read, or the two of GPT-2. Raises TokenizerFileError where a folder holds none."""
-    place = Path(path)
-    try:
-        is_folder = place.is_dir()
-    except (OSError, ValueError) as error:
-        raise TokenizerFileError(f"{place}: cannot be read: {error}") from error
-    if not is_folder:
-        return place
-    if (place / "tokenizer.json").is_file():
-        return place / "tokenizer.json"
-    for vocab_name, merges_name in _PAIRS:
-        vocab, merges = place / vocab_name, place / merges_name
-        if vocab.is_file() and merges.is_file():
-            return vocab, merges
-        if vocab.is_file() or merges.is_file():
-            there, missing = (vocab_name, merges_name) if vocab.is_file() else (merges_name, vocab_name)
-            raise TokenizerFileError(
-                f"{place}: holds {there} but not {missing}", hint="Put both into the folder."
-            )
-    raise TokenizerFileError(f"{place}: no tokenizer in this folder", hint=_UNDERSTOOD)
 
 
 def from_bytes(
@@ -92,7 +64,7 @@ def from_bytes(
             f"{where}: merges without their vocabulary",
             hint="Give the folder that holds both vocab.json and merges.txt, or use from_files.",
         )
-    raise TokenizerFileError(f"{where}: of no known format", hint=_UNDERSTOOD)
+    raise TokenizerFileError(f"{where}: of no known format", hint=UNDERSTOOD)
 
 
 def _refuse_arguments(

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill import _core
 from bytemill.errors import BytemillError
-from bytemill.formats import detect, huggingface, tiktoken
+from bytemill.formats import tiktoken
 from bytemill.formats.files import is_object, parse_json, read_bytes
-from bytemill.formats.huggingface_model import refuse_other_models, special_tokens_of
 from bytemill.formats.loaded import Loaded, build
+from bytemill.formats.places import find
 from bytemill.formats.vocabulary import MAX_ID
 
 if TYPE_CHECKING:
@@ -30,12 +30,19 @@ def load(
     special_tokens: Mapping[str, int] | None = None,
 ) -> Loaded:
     """The tokenizer at `path`; arguments and errors are those of `detect.load`."""
-    found = detect.find(path)
-    if isinstance(found, Path):
-        data, where = read_bytes(found), str(found)
-        quick = load_quickly(data, where, pattern, special_tokens)
-        return quick or build(detect.from_bytes(data, where, pattern, special_tokens))
-    return build(detect.load(path, pattern=pattern, special_tokens=special_tokens))
+    found = find(path)
+    if not isinstance(found, Path):
+        from bytemill.formats import detect
+
+        return build(detect.load(path, pattern=pattern, special_tokens=special_tokens))
+    data, where = read_bytes(found), str(found)
+    quick = load_quickly(data, where, pattern, special_tokens)
+    if quick is None:
+        # Brought in only here: the readers of all formats take longer to import than a rank file takes to load.
+        from bytemill.formats import detect
+
+        return build(detect.from_bytes(data, where, pattern, special_tokens))
+    return quick
 
 
 def load_quickly(
@@ -77,6 +84,9 @@ def _from_json(data: bytes, where: str) -> Loaded | None:
     read = _core.TokenizerJson.read(data)
     if read is None:
         return None
+    from bytemill.formats import huggingface
+    from bytemill.formats.huggingface_model import refuse_other_models, special_tokens_of
+
     file, rest = read
     # The file with an empty vocabulary and no merges, which the core has.
     document: Any = parse_json(rest, where)

@@ -212,7 +212,7 @@ def _known_file(data: bytes, n_ranks: int) -> KnownFile | None:
     candidates = [known for known in KNOWN_FILES if known.n_ranks == n_ranks]
     if not candidates:
         return None
-    digest = hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
+    digest = hashlib.sha256(data.replace(b"\r\n", b"\n") if b"\r" in data else data).hexdigest()
     return next((known for known in candidates if known.sha256 == digest), None)
 
 

@@ -1,9 +1,11 @@
 //! Vocabularies by ranks, and the merges behind them.
 
 use super::tokens::{Fault, TokenIndex, TokenList};
+use super::whole::join;
 use super::{Vocab, invalid, show};
 use crate::error::Result;
 use crate::pairs::PairTable;
+use crate::words::Words;
 
 /// Merges that encode as ranks do.
 struct Recovered {
@@ -40,9 +42,15 @@ impl Vocab {
             let (one, other) = (show(tokens.token(place)), show(tokens.token(place + 1)));
             return invalid(format!("rank {} belongs to two tokens, {one} and {other}", ids[place]));
         }
-        let (index, recovered) = join(|| TokenIndex::new(&tokens), || recover(&tokens));
-        let index = match index {
-            Ok(index) => index,
+        let index_and_words = || {
+            let index = TokenIndex::new(&tokens)?;
+            // Whether by merges or by looking up a whole pre-token, every token is what its own bytes encode to.
+            let words = Words::new(&tokens.iter().map(|(id, token)| (token, id)).collect::<Vec<_>>());
+            Ok((index, words))
+        };
+        let (index, recovered) = join(index_and_words, || recover(&tokens));
+        let (index, words) = match index {
+            Ok(both) => both,
             Err(Fault::Empty(place)) => return invalid(format!("the token of rank {} is empty", ids[place])),
             Err(Fault::Twice(one, other)) => {
                 return invalid(format!(
@@ -69,12 +77,14 @@ impl Vocab {
         }
         if let Some(Recovered { merges, pairs }) = recovered? {
             let mut vocab = Self::assemble(&tokens, index, special, merges, symbol_ids)?;
-            vocab.recovered_pairs = Some(pairs);
+            vocab.known_pairs = Some(pairs);
+            vocab.known_words = Some(words);
             vocab.all_made_whole = true;
             return Ok(vocab);
         }
         let splits = all_splits(&tokens, &index);
         let mut vocab = Self::assemble(&tokens, index, special, Vec::new(), symbol_ids)?;
+        vocab.known_words = Some(words);
         vocab.other_splits = splits;
         vocab.ranked = true;
         Ok(vocab.with_whole_pretoken_lookup(true))
@@ -128,19 +138,6 @@ fn all_splits(tokens: &TokenList, index: &TokenIndex) -> Vec<(u32, u32, u32)> {
         }
     }
     splits
-}
-
-/// Does both, on two threads where there are two.
-fn join<A: Send, B>(one: impl FnOnce() -> A + Send + Clone, other: impl FnOnce() -> B) -> (A, B) {
-    std::thread::scope(|scope| {
-        let helper = std::thread::Builder::new().spawn_scoped(scope, one.clone());
-        let done = other();
-        match helper.map(std::thread::ScopedJoinHandle::join) {
-            Ok(Ok(one)) => (one, done),
-            Ok(Err(panic)) => std::panic::resume_unwind(panic),
-            Err(_) => (one(), done),
-        }
-    })
 }
 
 #[cfg(test)]

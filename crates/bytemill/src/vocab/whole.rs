@@ -3,16 +3,33 @@
 use super::Vocab;
 use crate::error::Result;
 use crate::pairs::{NONE, PairTable};
+use crate::words::Words;
+use std::sync::{Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
 
 impl Vocab {
-    /// Which symbol a pair of symbols becomes. Taken once: what recovering merges from ranks has built is handed on.
+    /// Which symbol a pair of symbols becomes, and which short tokens their own bytes encode to.
+    ///
+    /// What reading ranks has built on the way is handed on; so the second call takes longer than the first.
     ///
     /// # Errors
     /// As [`PairTable::insert`].
-    pub fn take_pairs(&mut self) -> Result<PairTable> {
-        if let Some(pairs) = self.recovered_pairs.take() {
-            return Ok(pairs);
+    pub fn take_tables(&mut self) -> Result<(PairTable, Words)> {
+        let (pairs, words) = (self.known_pairs.take(), self.known_words.take());
+        if self.whole_pretoken_lookup || self.all_made_whole {
+            let (words, pairs) = join(
+                || words.unwrap_or_else(|| Words::new(&self.tokens().collect::<Vec<_>>())),
+                || pairs.map_or_else(|| self.pairs(), Ok),
+            );
+            return Ok((pairs?, words));
         }
+        let pairs = pairs.map_or_else(|| self.pairs(), Ok)?;
+        let whole = (0..).zip(made_whole(&self.merges, &pairs)).filter(|(_, whole)| *whole);
+        let tokens: Vec<_> = whole.map(|(symbol, _)| (self.symbol(symbol), self.symbol_ids[symbol as usize])).collect();
+        Ok((pairs, Words::new(&tokens)))
+    }
+
+    fn pairs(&self) -> Result<PairTable> {
         let mut pairs = PairTable::new(self.merges.len() + self.other_splits.len());
         for (&(left, right), symbol) in self.merges.iter().zip(256..) {
             pairs.insert(left, right, symbol)?;
@@ -22,21 +39,27 @@ impl Vocab {
         }
         Ok(pairs)
     }
+}
 
-    /// The tokens that a pre-token of their own bytes becomes, and their ids: all that are looked up, and of the others
-    /// those that `pairs` merges to one symbol.
-    #[must_use]
-    pub fn whole_tokens(&self, pairs: &PairTable) -> Vec<(&[u8], u32)> {
-        if self.whole_pretoken_lookup || self.all_made_whole {
-            return self.tokens().collect();
+/// Does both, on two threads where there are two.
+pub(super) fn join<A: Send, B>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B) -> (A, B) {
+    // Where no thread is to be had, the work comes back out of this.
+    let waiting = Mutex::new(Some(one));
+    let take = || waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+    std::thread::scope(|scope| {
+        let helper = std::thread::Builder::new().spawn_scoped(scope, || take().map(|one| one()));
+        let done = other();
+        let made = match helper.map(ScopedJoinHandle::join) {
+            Ok(Ok(made)) => made,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Err(_) => None,
+        };
+        match (made, take()) {
+            (Some(made), _) => (made, done),
+            (None, Some(one)) => (one(), done),
+            (None, None) => unreachable!("a thread that has taken the work gives its result or panics"),
         }
-        let made_whole = made_whole(&self.merges, pairs);
-        (0..)
-            .zip(made_whole)
-            .filter(|(_, whole)| *whole)
-            .map(|(symbol, _)| (self.symbol(symbol), self.symbol_ids[symbol as usize]))
-            .collect()
-    }
+    })
 }
 
 /// For each symbol whether its own bytes merge to it.
