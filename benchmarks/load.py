@@ -48,7 +48,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     """One measurement: seconds to import, to load and to encode a first text; ids; peak memory."""
     tool, path = request["tool"], Path(request["path"])
     start = time.perf_counter()
-    require({"huggingface": "tokenizers"}.get(tool, tool))
+    require("tokenizers" if tool == "huggingface" else tool)
     if tool == "tiktoken":  # what the patterns come from is no part of loading
         require("tiktoken.load")
         expression_of(PATTERN_OF_FILE[path.stem])
