@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 
 import bytemill
 from bytemill import _core
-from bytemill._core import Encoder, PretokenCounter, PretokenCounts
+from bytemill._core import Encoder, PretokenCounter, PretokenCounts, RankFile, TokenizerJson
+from bytemill.formats.bytes_to_unicode import ALPHABET
 
 STUB = Path(bytemill.__file__).with_name("_core.pyi")
 OF_EVERY_MODULE = {"__all__", "__doc__", "__file__", "__loader__", "__name__", "__package__", "__spec__"}
@@ -188,6 +190,12 @@ def values_of_kinds() -> list[tuple[object, str, Callable[[object], bool]]]:
     vocab = {i: bytes([i]) for i in range(256)}
     encoder = Encoder.from_merges(vocab, [], {"<s>": 256}, "gpt2", False)
     stream = encoder.stream("all", "strict", 1)
+    rank_file = RankFile.read(b"YQ== 0\n")
+    assert rank_file is not None
+    alphabet = json.dumps({character: byte for byte, character in enumerate(ALPHABET)})
+    read = TokenizerJson.read(f'{{"model": {{"vocab": {alphabet}, "merges": []}}}}'.encode())
+    assert read is not None
+    tokenizer_json, _ = read
 
     def is_int(value: object) -> bool:
         return type(value) is int
@@ -199,6 +207,8 @@ def values_of_kinds() -> list[tuple[object, str, Callable[[object], bool]]]:
         ),
         (counts, "read_seconds", lambda value: type(value) is float),
         *((stream, name, is_int) for name in ("n_bytes", "n_replaced")),
+        (rank_file, "n_ranks", is_int),
+        *((tokenizer_json, name, is_int) for name in ("n_entries", "n_merges")),
         (encoder, "n_vocab", is_int),
         (encoder, "dtype", lambda value: value == "uint16"),
         (encoder, "pattern", lambda value: isinstance(value, str)),

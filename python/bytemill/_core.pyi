@@ -94,6 +94,47 @@ class Encoder:
     def decode_batch(self, batch: Sequence[Sequence[int] | NDArray[Any]], errors: str) -> list[str]: ...
 
 @final
+class RankFile:
+    """The tokens of a rank file."""
+
+    @staticmethod
+    def read(data: bytes) -> RankFile | None:
+        """The tokens in a file's content; None for what is damaged or not quite as such files are written."""
+
+    n_ranks: int
+    def token(self, rank: int) -> bytes | None:
+        """The token of a rank."""
+
+    def encoder(self, special_tokens: Mapping[str, int], pattern: str | None) -> Encoder:
+        """As `Encoder.from_ranks`. The tokens go into the encoder: raises ValueError for a second one."""
+
+@final
+class TokenizerJson:
+    """The vocabulary and the merges of a tokenizer.json."""
+
+    @staticmethod
+    def read(data: bytes) -> tuple[TokenizerJson, str] | None:
+        """Both in a file's content, and the rest of it as JSON, with an empty `model.vocab` and `model.merges`.
+
+        None for what is damaged or not quite as such files are written.
+        """
+
+    n_entries: int
+    """How many entries the vocabulary has."""
+    n_merges: int
+    def id_of(self, spelling: str) -> int | None:
+        """The id of an entry of the vocabulary."""
+
+    def encoder(
+        self, special_tokens: Mapping[str, int], pattern: str | None, whole_pretoken_lookup: bool
+    ) -> Encoder | None:
+        """The encoder of this file, in which special tokens are ordinary ones only where merges make them.
+
+        None where file and special tokens contradict each other. The tokens go into the encoder: raises ValueError
+        for a second one.
+        """
+
+@final
 class StreamEncoder:
     """Encodes one document that arrives in pieces, in constant memory, to what `encode` gives for the whole."""
 

@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
-from bytemill._core import Encoder
 from bytemill.errors import TokenizerError
 from bytemill.explanation import Explanation, TokenInfo, explain
+from bytemill.formats.loaded import Loaded, build
 from bytemill.formats.spec import Ties, TokenizerSpec
 
 if TYPE_CHECKING:
@@ -65,24 +65,18 @@ class Tokenizer:
         Raises `TokenizerError` where the parts contradict each other, naming the first contradiction.
         """
         special = _with_ids(vocab, special_tokens)
-        self._set(
-            TokenizerSpec(pattern=pattern, special_tokens=special, vocab=dict(vocab), merges=list(merges))
-        )
+        spec = TokenizerSpec(pattern=pattern, special_tokens=special, vocab=dict(vocab), merges=list(merges))
+        self._set(build(spec))
 
-    def _set(self, spec: TokenizerSpec) -> None:
-        if spec.ranks is not None:
-            core = Encoder.from_ranks(spec.ranks, spec.special_tokens, spec.pattern)
-        else:
-            core = Encoder.from_merges(
-                spec.vocab, spec.merges or [], spec.special_tokens, spec.pattern, spec.whole_pretoken_lookup
-            )
+    def _set(self, loaded: Loaded) -> None:
+        core = loaded.core
         self.core = core
         """The Rust part."""
         self.special_tokens: dict[str, int] = core.special_tokens
         """Special tokens and their ids."""
-        self.ties: Ties | None = spec.ties
+        self.ties: Ties | None = loaded.ties
         """How training broke ties, where that is known."""
-        self.merge_counts: list[int] | None = spec.merge_counts
+        self.merge_counts: list[int] | None = loaded.merge_counts
         """How often each merge's pair stood in the training corpus when it was merged, where that is known."""
         self.training_report: TrainingReport | None = None
         """What `train` found out; None for a tokenizer that was not trained in this process."""
@@ -90,8 +84,12 @@ class Tokenizer:
     @classmethod
     def from_spec(cls, spec: TokenizerSpec) -> Self:
         """A tokenizer from the contents of a file. Raises `TokenizerError` as the constructor does."""
+        return cls._from_loaded(build(spec))
+
+    @classmethod
+    def _from_loaded(cls, loaded: Loaded) -> Self:
         tokenizer = cls.__new__(cls)
-        tokenizer._set(spec)
+        tokenizer._set(loaded)
         return tokenizer
 
     def to_spec(self) -> TokenizerSpec:
@@ -150,9 +148,9 @@ class Tokenizer:
 
         Raises `TokenizerFileError` for a file that is damaged, unknown, or asks for what bytemill does not do exactly.
         """
-        from bytemill.formats import detect
+        from bytemill.formats import loading
 
-        return cls.from_spec(detect.load(path, pattern=pattern, special_tokens=special_tokens))
+        return cls._from_loaded(loading.load(path, pattern, special_tokens))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a `tokenizer.json` that Hugging Face `tokenizers` opens and that gives the same ids there.

@@ -7,7 +7,7 @@ use crate::{batch, convert};
 use bytemill::decode::Decoder;
 use bytemill::encode::{Encoder, Id, no_pulse};
 use bytemill::pretokenize::Pattern;
-use bytemill::vocab::Vocab;
+use bytemill::vocab::{MergedTokens, TokenList, Vocab};
 use numpy::PyArray1;
 use pyo3::exceptions::{PyKeyError, PyMemoryError, PyTypeError};
 use pyo3::prelude::*;
@@ -45,7 +45,7 @@ fn id_of(id: &Bound<'_, PyAny>, token: &Bound<'_, PyAny>) -> PyResult<u32> {
     })
 }
 
-fn specials(special_tokens: &Bound<'_, PyMapping>) -> PyResult<Vec<(String, u32)>> {
+pub fn specials(special_tokens: &Bound<'_, PyMapping>) -> PyResult<Vec<(String, u32)>> {
     let mut all = Vec::new();
     for item in special_tokens.items()? {
         let (token, id): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item.extract()?;
@@ -55,7 +55,7 @@ fn specials(special_tokens: &Bound<'_, PyMapping>) -> PyResult<Vec<(String, u32)
 }
 
 impl PyEncoder {
-    fn build(vocab: Vocab, pattern: Option<&str>) -> PyResult<Self> {
+    pub fn build(vocab: Vocab, pattern: Option<&str>) -> PyResult<Self> {
         let pattern = Pattern::new(pattern).map_err(to_python)?;
         let encoder = Encoder::new(vocab, pattern).map_err(to_python)?;
         Ok(Self { encoder: Arc::new(encoder), ints: IntOfId::default(), decoder: OnceLock::new() })
@@ -112,16 +112,18 @@ impl PyEncoder {
         pattern: Option<&str>,
         whole_pretoken_lookup: bool,
     ) -> PyResult<Self> {
-        let mut tokens = Vec::with_capacity(vocab.len()?);
+        let mut tokens = TokenList::default();
         for item in vocab.items()? {
             let (id, token): (Bound<'_, PyAny>, Bound<'_, PyBytes>) = item.extract()?;
-            tokens.push((id_of(&id, token.as_any())?, token.as_bytes().to_vec()));
+            tokens.push(id_of(&id, token.as_any())?, token.as_bytes()).map_err(to_python)?;
         }
-        let merges: Vec<_> =
-            merges.iter().map(|(left, right)| (left.as_bytes().to_vec(), right.as_bytes().to_vec())).collect();
         let special = specials(special_tokens)?;
+        let mut merged = MergedTokens::new(tokens).map_err(to_python)?;
+        for (left, right) in &merges {
+            merged.merge(left.as_bytes(), right.as_bytes()).map_err(to_python)?;
+        }
         py.detach(|| {
-            let vocab = Vocab::from_merges(tokens, &merges, special).map_err(to_python)?;
+            let vocab = merged.finish(special).map_err(to_python)?;
             Self::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern)
         })
     }
@@ -133,13 +135,13 @@ impl PyEncoder {
         special_tokens: &Bound<'_, PyMapping>,
         pattern: Option<&str>,
     ) -> PyResult<Self> {
-        let mut tokens = Vec::with_capacity(ranks.len()?);
+        let mut tokens = TokenList::default();
         for item in ranks.items()? {
             let (token, rank): (Bound<'_, PyBytes>, Bound<'_, PyAny>) = item.extract()?;
-            tokens.push((token.as_bytes().to_vec(), id_of(&rank, token.as_any())?));
+            tokens.push(id_of(&rank, token.as_any())?, token.as_bytes()).map_err(to_python)?;
         }
         let special = specials(special_tokens)?;
-        py.detach(|| Self::build(Vocab::from_ranks(tokens, special).map_err(to_python)?, pattern))
+        py.detach(|| Self::build(Vocab::from_ranked(tokens, special).map_err(to_python)?, pattern))
     }
 
     #[getter]

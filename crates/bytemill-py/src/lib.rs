@@ -4,6 +4,7 @@ mod batch;
 mod convert;
 mod encoder;
 mod lists;
+mod loading;
 mod signals;
 mod stream;
 mod training;
@@ -53,6 +54,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(named_pattern, module)?)?;
     module.add_function(wrap_pyfunction!(check_pattern, module)?)?;
     module.add_class::<encoder::PyEncoder>()?;
+    module.add_class::<loading::PyRankFile>()?;
+    module.add_class::<loading::PyTokenizerJson>()?;
     module.add_class::<stream::PyStreamEncoder>()?;
     module.add_class::<training::PyPretokenCounter>()?;
     module.add_class::<training::PyPretokenCounts>()?;

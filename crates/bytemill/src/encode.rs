@@ -13,7 +13,7 @@ use crate::special::{Segment, SpecialTokens};
 use crate::vocab::Vocab;
 use crate::words::Words;
 use std::mem::MaybeUninit;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 /// An id as it is written out: `u16` where all ids of a vocabulary fit, else `u32`.
 pub trait Id: Copy + Default + Send + 'static {
@@ -59,7 +59,7 @@ pub struct Encoder {
     special: SpecialTokens,
     pairs: PairTable,
     words: Words,
-    seams: Option<Seams>,
+    seams: OnceLock<Seams>,
     /// One a thread that encodes at the same time; they stay, with what they have learnt.
     workspaces: Mutex<Vec<Workspace>>,
 }
@@ -93,27 +93,11 @@ const MISSES: usize = 48;
 impl Encoder {
     /// # Errors
     /// [`Error::Invalid`] where the special tokens contradict each other.
-    pub fn new(vocab: Vocab, pattern: Pattern) -> Result<Self> {
+    pub fn new(mut vocab: Vocab, pattern: Pattern) -> Result<Self> {
         let special = SpecialTokens::new(vocab.special().to_vec())?;
-        let mut pairs = PairTable::new(vocab.merges().len() + vocab.other_splits().len());
-        for (&(left, right), symbol) in vocab.merges().iter().zip(256..) {
-            pairs.insert(left, right, symbol)?;
-        }
-        for &(left, right, symbol) in vocab.other_splits() {
-            pairs.insert(left, right, symbol)?;
-        }
-        // Merges given by hand need not lead to every token from its own bytes, so each is tried.
-        let mut symbols = Vec::new();
-        let mut reachable: Vec<(&[u8], u32)> = Vec::new();
-        for (token, id) in vocab.tokens().filter(|(token, _)| token.len() <= PACKED_BYTES) {
-            encode_pretoken(&vocab, &pairs, token, &mut symbols, &no_pulse)?;
-            if symbols == [id] {
-                reachable.push((token, id));
-            }
-        }
-        let words = Words::new(&reachable);
-        let seams = Some(Seams::new(vocab.tokens().map(|(token, _)| token)));
-        let encoder = Self { seams, vocab, pattern, special, pairs, words, workspaces: Mutex::new(Vec::new()) };
+        let (pairs, words) = vocab.take_tables()?;
+        let encoder =
+            Self { vocab, pattern, special, pairs, words, seams: OnceLock::new(), workspaces: Mutex::new(Vec::new()) };
         // The first workspace is made here, so that encoding itself needs no memory beyond text and result.
         encoder.put_back(Self::new_workspace());
         Ok(encoder)
@@ -298,7 +282,9 @@ impl Encoder {
     #[inline(never)]
     fn cut_long(&self, text: &[u8], start: usize, end: usize, add: &mut impl FnMut(usize, usize)) {
         let mut from = start;
-        if let Some(seams) = &self.seams {
+        // A token that no merges make, but that is looked up as a whole pre-token, must not be found in a piece of one.
+        if !self.vocab.whole_pretoken_lookup() {
+            let seams = self.seams.get_or_init(|| Seams::new(self.vocab.tokens().map(|(token, _)| token)));
             let pretoken = &text[start..end];
             for at in 1..pretoken.len() {
                 if pretoken[at] >= 0xC0 && seams.is_seam(pretoken, at) {

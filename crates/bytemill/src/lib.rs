@@ -11,6 +11,7 @@ pub mod cutter;
 pub mod decode;
 pub mod encode;
 pub mod error;
+pub mod formats;
 pub mod hash;
 mod lockstep;
 pub mod merges;

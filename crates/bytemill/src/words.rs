@@ -3,7 +3,7 @@
 use crate::hash::{PACKED_BYTES, Packed, pack};
 use crate::prefetch::prefetch;
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     low: u64,
     /// 0 in an empty slot; a key has its number of bytes, at least 1, in the highest byte.
@@ -12,6 +12,7 @@ struct Slot {
 }
 
 /// Tokens of up to 15 bytes to which their own bytes encode, with linear probing, at most half full.
+#[derive(Clone, Debug)]
 pub struct Words {
     slots: Box<[Slot]>,
     shift: u32,

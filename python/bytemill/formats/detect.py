@@ -10,6 +10,7 @@ from bytemill.errors import TokenizerFileError
 from bytemill.formats import gpt2, huggingface, tiktoken
 from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE
 from bytemill.formats.files import decode_utf8, is_object, parse_json, read_bytes
+from bytemill.formats.places import UNDERSTOOD, find
 
 if TYPE_CHECKING:
     import os
@@ -17,12 +18,6 @@ if TYPE_CHECKING:
     from types import EllipsisType
 
     from bytemill.formats.spec import TokenizerSpec
-
-_UNDERSTOOD = (
-    "bytemill reads a tokenizer.json, a .tiktoken rank file, and a folder with a tokenizer.json or with "
-    "vocab.json and merges.txt."
-)
-_PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 
 
 def load(
@@ -37,33 +32,20 @@ def load(
     published file with the same content. Raises TokenizerFileError where there is none, of no known format,
     or damaged.
     """
-    place = Path(path)
-    try:
-        is_folder = place.is_dir()
-    except (OSError, ValueError) as error:
-        raise TokenizerFileError(f"{place}: cannot be read: {error}") from error
-    if not is_folder:
-        return _load_file(place, pattern, special_tokens)
-    if (place / "tokenizer.json").is_file():
-        return _load_file(place / "tokenizer.json", pattern, special_tokens)
-    for vocab_name, merges_name in _PAIRS:
-        vocab, merges = place / vocab_name, place / merges_name
-        if vocab.is_file() and merges.is_file():
-            _refuse_arguments(pattern, special_tokens, str(place))
-            return gpt2.read(vocab, merges)
-        if vocab.is_file() or merges.is_file():
-            there, missing = (vocab_name, merges_name) if vocab.is_file() else (merges_name, vocab_name)
-            raise TokenizerFileError(
-                f"{place}: holds {there} but not {missing}", hint="Put both into the folder."
-            )
-    raise TokenizerFileError(f"{place}: no tokenizer in this folder", hint=_UNDERSTOOD)
+    found = find(path)
+    if isinstance(found, tuple):
+        _refuse_arguments(pattern, special_tokens, str(Path(path)))
+        return gpt2.read(*found)
+    return from_bytes(read_bytes(found), str(found), pattern, special_tokens)
 
 
-def _load_file(
-    path: Path, pattern: str | EllipsisType | None, special_tokens: Mapping[str, int] | None
+def from_bytes(
+    data: bytes,
+    where: str,
+    pattern: str | EllipsisType | None = ...,
+    special_tokens: Mapping[str, int] | None = None,
 ) -> TokenizerSpec:
-    where = str(path)
-    data = read_bytes(path)
+    """As `load`, of a file's content; `where` names it in errors."""
     if tiktoken.looks_like_ranks(data):
         return tiktoken.from_bytes(data, where, pattern, special_tokens)
     text = decode_utf8(data, where)
@@ -82,7 +64,7 @@ def _load_file(
             f"{where}: merges without their vocabulary",
             hint="Give the folder that holds both vocab.json and merges.txt, or use from_files.",
         )
-    raise TokenizerFileError(f"{where}: of no known format", hint=_UNDERSTOOD)
+    raise TokenizerFileError(f"{where}: of no known format", hint=UNDERSTOOD)
 
 
 def _refuse_arguments(

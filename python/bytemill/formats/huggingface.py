@@ -130,14 +130,9 @@ def from_document(document: Any, where: str) -> TokenizerSpec:
         raise TokenizerFileError(f"{where}: not a tokenizer.json: it has no 'model' object")
     model: dict[str, Any] = document["model"]
     refuse_other_models(model, where)
-    _refuse_unsupported(document, where)
+    refuse_unsupported(document, where)
     special_tokens, vocab, merges = read_model(model, document.get("added_tokens", []), where)
-    pre_tokenizer = document.get("pre_tokenizer")
-    record = _read_record(model.get("bytemill"), n_merges=len(merges), where=f"{where}: model.bytemill")
-    if "pattern" in record and _splits_like(pre_tokenizer, record["pattern"]):
-        pattern = record["pattern"]
-    else:
-        pattern = from_pre_tokenizer(pre_tokenizer, f"{where}: pre_tokenizer")
+    pattern, record = pattern_and_record(document, len(merges), where)
     return TokenizerSpec(
         pattern=pattern,
         special_tokens=special_tokens,
@@ -147,6 +142,21 @@ def from_document(document: Any, where: str) -> TokenizerSpec:
         ties=record.get("ties"),
         merge_counts=record.get("merge_counts"),
     )
+
+
+def pattern_and_record(
+    document: dict[str, Any], n_merges: int, where: str
+) -> tuple[str | None, dict[str, Any]]:
+    """The pattern, and what bytemill has noted in the model.
+
+    Raises TokenizerFileError as `read` does.
+    """
+    pre_tokenizer = document.get("pre_tokenizer")
+    noted = document["model"].get("bytemill")
+    record = _read_record(noted, n_merges=n_merges, where=f"{where}: model.bytemill")
+    if "pattern" in record and _splits_like(pre_tokenizer, record["pattern"]):
+        return record["pattern"], record
+    return from_pre_tokenizer(pre_tokenizer, f"{where}: pre_tokenizer"), record
 
 
 def _record(spec: TokenizerSpec) -> str:
@@ -179,7 +189,8 @@ def _array(rows: Iterable[str], *, depth: int) -> str:
     return f"[{indent}  {body}{indent}]" if body else "[]"
 
 
-def _refuse_unsupported(document: dict[str, Any], where: str) -> None:
+def refuse_unsupported(document: dict[str, Any], where: str) -> None:
+    """Raise TokenizerFileError where something outside the model would change ids in a way bytemill cannot."""
     version = document.get("version", "1.0")
     if version != "1.0":
         raise TokenizerFileError(f"{where}: version: is {shown(version)}, and only '1.0' is known")

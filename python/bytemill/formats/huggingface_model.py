@@ -11,7 +11,7 @@ from bytemill.formats.spelling import check_id, checked_vocab, tokens_and_merges
 from bytemill.formats.vocabulary import is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
 # Characters of the one kind times characters of the other: a bound on the time that comparing them takes,
 # some hundred times what published files need.
@@ -27,7 +27,7 @@ def read_model(
     """
     vocab = checked_vocab(model.get("vocab"), f"{where}: model.vocab")
     pairs = _checked_pairs(model.get("merges"), f"{where}: model.merges")
-    special_tokens = _special_tokens(added_tokens, vocab, f"{where}: added_tokens")
+    special_tokens = special_tokens_of(added_tokens, vocab.get, len(vocab), f"{where}: added_tokens")
     tokens, merges = tokens_and_merges(
         vocab,
         pairs,
@@ -57,13 +57,18 @@ def refuse_other_models(model: dict[str, Any], where: str) -> None:
         )
 
 
-def _special_tokens(value: Any, vocab: Mapping[str, int], where: str) -> dict[str, int]:
-    """The added tokens by text. Raises TokenizerFileError for flags and ids that bytemill cannot follow."""
+def special_tokens_of(
+    value: Any, id_of: Callable[[str], int | None], n_entries: int, where: str
+) -> dict[str, int]:
+    """The added tokens by text, beside a vocabulary of `n_entries`, of which `id_of` gives the ids.
+
+    Raises TokenizerFileError for flags and ids that bytemill cannot follow.
+    """
     if not is_array(value):
         raise TokenizerFileError(f"{where}: is {shown(value)}, not an array")
     added: dict[str, int] = {}
     by_normalized: dict[bool, list[str]] = {False: [], True: []}
-    next_id = len(vocab)
+    next_id = n_entries
     for index, token in enumerate(value):
         place = f"{where}[{index}]"
         if not is_object(token):
@@ -82,7 +87,8 @@ def _special_tokens(value: Any, vocab: Mapping[str, int], where: str) -> dict[st
         if text in added:
             raise TokenizerFileError(f"{place}: {shown(text)} is there twice")
         # What Hugging Face's library does, whatever id the file says.
-        given = vocab.get(text, next_id)
+        known = id_of(text)
+        given = next_id if known is None else known
         if given != token_id:
             raise TokenizerFileError(
                 f"{place}.id: is {token_id} for {shown(text)}, "

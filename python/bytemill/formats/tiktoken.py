@@ -20,7 +20,7 @@ from bytemill.formats.spec import TokenizerSpec
 from bytemill.formats.vocabulary import MAX_ID, missing_bytes, ordinary_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import EllipsisType
 
 
@@ -96,11 +96,31 @@ def from_bytes(
 ) -> TokenizerSpec:
     """As `read`, of a file's content; `where` names it in errors."""
     ranks = _parse(data, where)
-    known = _known_file(data, len(ranks))
+    tokens = {rank: token for token, rank in ranks.items()}
+    pattern, special = complete(
+        data, where, len(ranks), tokens.get, pattern=pattern, special_tokens=special_tokens
+    )
+    return TokenizerSpec(pattern=pattern, special_tokens=special, ranks=ranks, whole_pretoken_lookup=True)
+
+
+def complete(
+    data: bytes,
+    where: str,
+    n_ranks: int,
+    token_of: Callable[[int], bytes | None],
+    *,
+    pattern: str | EllipsisType | None,
+    special_tokens: Mapping[str, int] | None,
+) -> tuple[str | None, dict[str, int]]:
+    """What a rank file does not say: the pattern as an expression, and the special tokens.
+
+    Raises TokenizerError where they are not known, or contradict the file's `n_ranks` tokens by rank.
+    """
+    known = _known_file(data, n_ranks)
     if pattern is ...:
         if known is None:
             raise TokenizerFileError(
-                f"{where}: a rank file of {len(ranks)} tokens that is none of the published ones, and a rank "
+                f"{where}: a rank file of {n_ranks} tokens that is none of the published ones, and a rank "
                 "file does not name its pattern",
                 hint=f"Give the pattern: an expression or one of {', '.join(sorted(_core.NAMED_PATTERNS))}.",
             )
@@ -113,15 +133,13 @@ def from_bytes(
         pattern = _core.NAMED_PATTERNS.get(pattern, pattern)
     if special_tokens is None:
         special_tokens = known.special_tokens if known is not None else {}
-    ids = set(ranks.values())
     for text, token_id in special_tokens.items():
-        if token_id in ids and ranks.get(text.encode()) != token_id:
+        token = token_of(token_id)
+        if token is not None and token != text.encode():
             raise TokenizerError(
                 f"special token {text!r} has id {token_id}, which is another token's in {where}"
             )
-    return TokenizerSpec(
-        pattern=pattern, special_tokens=dict(special_tokens), ranks=ranks, whole_pretoken_lookup=True
-    )
+    return pattern, dict(special_tokens)
 
 
 def looks_like_ranks(data: bytes) -> bool:
@@ -194,7 +212,7 @@ def _known_file(data: bytes, n_ranks: int) -> KnownFile | None:
     candidates = [known for known in KNOWN_FILES if known.n_ranks == n_ranks]
     if not candidates:
         return None
-    digest = hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
+    digest = hashlib.sha256(data.replace(b"\r\n", b"\n") if b"\r" in data else data).hexdigest()
     return next((known for known in candidates if known.sha256 == digest), None)
 
 

@@ -1,0 +1,118 @@
+//! Tokenizer files read in the core: `RankFile`, `TokenizerJson`.
+
+use crate::encoder::{PyEncoder, specials};
+use crate::signals::{TokenizerError, to_python};
+use bytemill::formats::{TokenizerJson, read_ranks, read_tokenizer_json};
+use bytemill::vocab::{TokenList, Vocab};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyMapping};
+use std::sync::{Mutex, PoisonError};
+
+/// Contents that become an encoder once, and are then gone.
+struct Contents<T>(Mutex<Option<T>>);
+
+impl<T> Contents<T> {
+    fn new(contents: T) -> Self {
+        Self(Mutex::new(Some(contents)))
+    }
+
+    fn with<R>(&self, look: impl FnOnce(&T) -> R) -> PyResult<R> {
+        let contents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        contents.as_ref().map(look).ok_or_else(gone)
+    }
+
+    fn take(&self) -> PyResult<T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(gone)
+    }
+}
+
+fn gone() -> PyErr {
+    TokenizerError::new_err("an encoder has been made of this file already")
+}
+
+/// The tokens of a rank file.
+#[pyclass(frozen, name = "RankFile", module = "bytemill._core")]
+pub struct PyRankFile {
+    tokens: Contents<TokenList>,
+}
+
+#[pymethods]
+impl PyRankFile {
+    #[staticmethod]
+    fn read(py: Python<'_>, data: &[u8]) -> Option<Self> {
+        let tokens = py.detach(|| {
+            let mut tokens = read_ranks(data)?;
+            tokens.sort_by_id();
+            Some(tokens)
+        })?;
+        Some(Self { tokens: Contents::new(tokens) })
+    }
+
+    #[getter]
+    fn n_ranks(&self) -> PyResult<usize> {
+        self.tokens.with(TokenList::len)
+    }
+
+    fn token<'py>(&self, py: Python<'py>, rank: u32) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        self.tokens.with(|tokens| {
+            let place = tokens.ids().binary_search(&rank).ok()?;
+            Some(PyBytes::new(py, tokens.token(place)))
+        })
+    }
+
+    fn encoder(
+        &self,
+        py: Python<'_>,
+        special_tokens: &Bound<'_, PyMapping>,
+        pattern: Option<&str>,
+    ) -> PyResult<PyEncoder> {
+        let special = specials(special_tokens)?;
+        let tokens = self.tokens.take()?;
+        py.detach(|| PyEncoder::build(Vocab::from_ranked(tokens, special).map_err(to_python)?, pattern))
+    }
+}
+
+/// The tokens and merges of a tokenizer.json.
+#[pyclass(frozen, name = "TokenizerJson", module = "bytemill._core")]
+pub struct PyTokenizerJson {
+    model: Contents<TokenizerJson>,
+}
+
+#[pymethods]
+impl PyTokenizerJson {
+    #[staticmethod]
+    fn read(py: Python<'_>, data: &[u8]) -> Option<(Self, String)> {
+        let data = data.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(data);
+        let (model, rest) = py.detach(|| read_tokenizer_json(std::str::from_utf8(data).ok()?))?;
+        Some((Self { model: Contents::new(model) }, rest))
+    }
+
+    #[getter]
+    fn n_merges(&self) -> PyResult<usize> {
+        self.model.with(TokenizerJson::n_merges)
+    }
+
+    #[getter]
+    fn n_entries(&self) -> PyResult<usize> {
+        self.model.with(TokenizerJson::n_entries)
+    }
+
+    fn id_of(&self, spelling: &str) -> PyResult<Option<u32>> {
+        self.model.with(|model| model.id(spelling))
+    }
+
+    fn encoder(
+        &self,
+        py: Python<'_>,
+        special_tokens: &Bound<'_, PyMapping>,
+        pattern: Option<&str>,
+        whole_pretoken_lookup: bool,
+    ) -> PyResult<Option<PyEncoder>> {
+        let special = specials(special_tokens)?;
+        let model = self.model.take()?;
+        py.detach(|| {
+            let Some(vocab) = model.into_vocab(special) else { return Ok(None) };
+            PyEncoder::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern).map(Some)
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! Which tokens their own bytes encode to.
+
+use super::Vocab;
+use crate::error::Result;
+use crate::pairs::{NONE, PairTable};
+use crate::words::Words;
+use std::sync::{Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
+
+impl Vocab {
+    /// Which symbol a pair of symbols becomes, and which short tokens their own bytes encode to.
+    ///
+    /// What reading ranks has built on the way is handed on; so the second call takes longer than the first.
+    ///
+    /// # Errors
+    /// As [`PairTable::insert`].
+    pub fn take_tables(&mut self) -> Result<(PairTable, Words)> {
+        let (pairs, words) = (self.known_pairs.take(), self.known_words.take());
+        if self.whole_pretoken_lookup || self.all_made_whole {
+            let (words, pairs) = join(
+                || words.unwrap_or_else(|| Words::new(&self.tokens().collect::<Vec<_>>())),
+                || pairs.map_or_else(|| self.pairs(), Ok),
+            );
+            return Ok((pairs?, words));
+        }
+        let pairs = pairs.map_or_else(|| self.pairs(), Ok)?;
+        let whole = (0..).zip(made_whole(&self.merges, &pairs)).filter(|(_, whole)| *whole);
+        let tokens: Vec<_> = whole.map(|(symbol, _)| (self.symbol(symbol), self.symbol_ids[symbol as usize])).collect();
+        Ok((pairs, Words::new(&tokens)))
+    }
+
+    fn pairs(&self) -> Result<PairTable> {
+        let mut pairs = PairTable::new(self.merges.len() + self.other_splits.len());
+        for (&(left, right), symbol) in self.merges.iter().zip(256..) {
+            pairs.insert(left, right, symbol)?;
+        }
+        for &(left, right, symbol) in &self.other_splits {
+            pairs.insert(left, right, symbol)?;
+        }
+        Ok(pairs)
+    }
+}
+
+/// Does both, on two threads where there are two.
+pub(super) fn join<A: Send, B>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B) -> (A, B) {
+    // Where no thread is to be had, the work comes back out of this.
+    let waiting = Mutex::new(Some(one));
+    let take = || waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+    std::thread::scope(|scope| {
+        let helper = std::thread::Builder::new().spawn_scoped(scope, || take().map(|one| one()));
+        let done = other();
+        let made = match helper.map(ScopedJoinHandle::join) {
+            Ok(Ok(made)) => made,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Err(_) => None,
+        };
+        match (made, take()) {
+            (Some(made), _) => (made, done),
+            (None, Some(one)) => (one(), done),
+            (None, None) => unreachable!("a thread that has taken the work gives its result or panics"),
+        }
+    })
+}
+
+/// For each symbol whether its own bytes merge to it.
+///
+/// Bytes do. A symbol t can only come from the one merge that makes it, of l and r. Before that merge no other has
+/// crossed the ends of l and r, so each came about as if it stood alone; hence t is made whole if and only if l and r
+/// are and nothing crosses the boundary between them before t does: see [`stay_apart`].
+fn made_whole(merges: &[(u32, u32)], pairs: &PairTable) -> Vec<bool> {
+    let mut whole = vec![true; 256];
+    whole.reserve(merges.len());
+    for &(left, right) in merges {
+        let is_whole = whole[left as usize]
+            && whole[right as usize]
+            && stay_apart(merges, pairs, (left, right), whole.len() as u32);
+        whole.push(is_whole);
+    }
+    whole
+}
+
+/// Whether the bytes of two symbols, each made whole, become these two where they are next to each other, with no merge
+/// across the boundary before the one that makes `joined` of them. `pairs` has all merges of lower rank than that one.
+///
+/// Merges happen in the order of their symbols, since a merge's parts are smaller than its result; equal ones from left
+/// to right. While nothing crosses, the symbol left of the boundary goes through a chain a₀ < a₁ < … < l, in which each
+/// is the right part of the next, and the one right of it through b₀ < b₁ < … < r, each the left part of the next. When
+/// aᵢ and bⱼ are neighbours, their merge c (which is greater than both) happens if its turn comes before aᵢ or bⱼ is gone:
+/// before aᵢ₊₁, and not after bⱼ₊₁. (If aᵢ₊₁ is c too, its merge lies further to the left and comes first; if bⱼ₊₁ is, the
+/// one across the boundary does.) So it is enough to walk through these neighbours, here backwards in time: of aᵢ and bⱼ
+/// the greater came later, and of equals the right one.
+fn stay_apart(merges: &[(u32, u32)], pairs: &PairTable, (left, right): (u32, u32), joined: u32) -> bool {
+    let (mut a, mut b) = (left, right);
+    // What ends the two at the top of the chains is the merge that joins them.
+    let (mut a_next, mut b_next) = (joined, joined);
+    loop {
+        let crossing = pairs.get(a, b);
+        if crossing != NONE && crossing < a_next && crossing <= b_next {
+            return false;
+        }
+        if a < 256 && b < 256 {
+            return true;
+        }
+        if a > b {
+            (a_next, a) = (a, merges[a as usize - 256].1);
+        } else {
+            (b_next, b) = (b, merges[b as usize - 256].0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn made_whole_equals_merging_each_symbol_from_its_bytes(
+            choices in prop::collection::vec((any::<u32>(), any::<u32>()), 0..80),
+            n_letters in 1u32..4,
+        ) {
+            let mut bytes: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+            let mut known: Vec<u32> = (97..97 + n_letters).collect();
+            let mut seen: HashSet<Vec<u8>> = HashSet::new();
+            let mut merges = Vec::new();
+            let mut pairs = PairTable::new(choices.len());
+            for (left, right) in choices {
+                let (left, right) = (known[left as usize % known.len()], known[right as usize % known.len()]);
+                let token = [&bytes[left as usize][..], &bytes[right as usize][..]].concat();
+                if token.len() <= 64 && seen.insert(token.clone()) {
+                    let symbol = bytes.len() as u32;
+                    pairs.insert(left, right, symbol).unwrap();
+                    merges.push((left, right));
+                    known.push(symbol);
+                    bytes.push(token);
+                }
+            }
+            for (symbol, whole) in made_whole(&merges, &pairs).into_iter().enumerate() {
+                let mut symbols = Vec::new();
+                crate::bpe::merge(&pairs, &bytes[symbol], &mut symbols, &crate::pulse::no_pulse).unwrap();
+                prop_assert_eq!(whole, symbols == [symbol as u32], "{:?}", bytes[symbol]);
+            }
+        }
+    }
+}

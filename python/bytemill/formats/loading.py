@@ -1,0 +1,103 @@
+"""Tokenizer files straight into an encoder.
+
+The core reads what is large, tokens and merges, and Python decides about the rest with the same functions as the
+readers of `TokenizerSpec`. Those are the slow twins of this module, and what it falls back to: for every file that
+the core does not take for beyond doubt, and for every one that is refused, so that they alone say why.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bytemill import _core
+from bytemill.errors import BytemillError
+from bytemill.formats import tiktoken
+from bytemill.formats.files import is_object, parse_json, read_bytes
+from bytemill.formats.loaded import Loaded, build
+from bytemill.formats.places import find
+from bytemill.formats.vocabulary import MAX_ID
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+    from types import EllipsisType
+
+
+def load(
+    path: str | os.PathLike[str],
+    pattern: str | EllipsisType | None = ...,
+    special_tokens: Mapping[str, int] | None = None,
+) -> Loaded:
+    """The tokenizer at `path`; arguments and errors are those of `detect.load`."""
+    found = find(path)
+    if not isinstance(found, Path):
+        from bytemill.formats import detect
+
+        return build(detect.load(path, pattern=pattern, special_tokens=special_tokens))
+    data, where = read_bytes(found), str(found)
+    quick = load_quickly(data, where, pattern, special_tokens)
+    if quick is None:
+        # Brought in only here: the readers of all formats take longer to import than a rank file takes to load.
+        from bytemill.formats import detect
+
+        return build(detect.from_bytes(data, where, pattern, special_tokens))
+    return quick
+
+
+def load_quickly(
+    data: bytes,
+    where: str,
+    pattern: str | EllipsisType | None = ...,
+    special_tokens: Mapping[str, int] | None = None,
+) -> Loaded | None:
+    """The tokenizer in a file's content; None where it must be read the slow way, or is refused there."""
+    try:
+        if tiktoken.looks_like_ranks(data):
+            return _from_ranks(data, where, pattern, special_tokens)
+        if pattern is ... and special_tokens is None:
+            return _from_json(data, where)
+    except BytemillError:
+        pass
+    return None
+
+
+def _from_ranks(
+    data: bytes,
+    where: str,
+    pattern: str | EllipsisType | None,
+    special_tokens: Mapping[str, int] | None,
+) -> Loaded | None:
+    given = (special_tokens or {}).values()
+    if not all(type(token_id) is int and 0 <= token_id <= MAX_ID for token_id in given):
+        return None
+    file = _core.RankFile.read(data)
+    if file is None:
+        return None
+    pattern, special = tiktoken.complete(
+        data, where, file.n_ranks, file.token, pattern=pattern, special_tokens=special_tokens
+    )
+    return Loaded(file.encoder(special, pattern))
+
+
+def _from_json(data: bytes, where: str) -> Loaded | None:
+    read = _core.TokenizerJson.read(data)
+    if read is None:
+        return None
+    from bytemill.formats import huggingface
+    from bytemill.formats.huggingface_model import refuse_other_models, special_tokens_of
+
+    file, rest = read
+    # The file with an empty vocabulary and no merges, which the core has.
+    document: Any = parse_json(rest, where)
+    if not is_object(document) or not is_object(document.get("model")):
+        return None
+    model: dict[str, Any] = document["model"]
+    refuse_other_models(model, where)
+    huggingface.refuse_unsupported(document, where)
+    special_tokens = special_tokens_of(
+        document.get("added_tokens", []), file.id_of, file.n_entries, f"{where}: added_tokens"
+    )
+    pattern, record = huggingface.pattern_and_record(document, file.n_merges, where)
+    core = file.encoder(special_tokens, pattern, bool(model.get("ignore_merges")))
+    return None if core is None else Loaded(core, record.get("ties"), record.get("merge_counts"))
