@@ -1,5 +1,6 @@
 //! The hand-written matchers against a regex engine.
 
+use super::classify::InstructionSet;
 use super::*;
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -39,8 +40,8 @@ fn by_scalar(rules: Rules, text: &str) -> Vec<&str> {
 }
 
 /// The pre-tokens by blocks, with one classifier.
-fn by_blocks(rules: Rules, text: &str, classify: classify::Classify) -> Vec<&str> {
-    let mut blocks = Blocks::with_classifier(text.as_bytes(), rules, classify);
+fn by_blocks(rules: Rules, text: &str, instructions: InstructionSet) -> Vec<&str> {
+    let mut blocks = Blocks::with_instructions(text.as_bytes(), rules, instructions);
     let (mut all, mut ends, mut start) = (Vec::new(), Vec::new(), 0);
     while blocks.fill(&mut ends) {
         assert!(ends.len() <= BLOCK);
@@ -102,8 +103,8 @@ proptest! {
     fn blocks_split_as_the_scalar_matchers_do(text in long_text()) {
         for (name, rules) in RULES {
             let expected = by_scalar(rules, &text);
-            for (classifier, classify) in classify::available() {
-                prop_assert_eq!(by_blocks(rules, &text, classify), expected.clone(), "{} by {}", name, classifier);
+            for set in InstructionSet::available() {
+                prop_assert_eq!(by_blocks(rules, &text, set), expected.clone(), "{} by {:?}", name, set);
             }
         }
     }
