@@ -1,7 +1,7 @@
 //! AVX2: 64 bytes in two registers; a comparison gives bytes of ones, whose high bits make the mask.
 
 use super::wide::PLAIN;
-use super::{Ascii, Classify, Sample, Window, Work};
+use super::{Ascii, Classify, Sample, Window, Work, opaque};
 use crate::unicode::BitPlanes;
 use std::arch::x86_64::*;
 
@@ -77,7 +77,7 @@ fn set(byte: u8) -> __m256i {
 #[target_feature(enable = "avx2")]
 fn mask([low, high]: [__m256i; 2]) -> u64 {
     let bits = |half| u64::from(_mm256_movemask_epi8(half).cast_unsigned());
-    bits(low) | bits(high) << 32
+    opaque(bits(low) | bits(high) << 32)
 }
 
 /// Bytes of ones where `bytes` has `byte`.

@@ -1,7 +1,7 @@
 //! AVX-512: 64 bytes in one register; a comparison gives the mask.
 
 use super::wide::PLAIN;
-use super::{Ascii, Classify, LANES, Sample, Window, Work};
+use super::{Ascii, Classify, LANES, Sample, Window, Work, opaque};
 use crate::unicode::BitPlanes;
 use std::arch::x86_64::*;
 
@@ -77,9 +77,10 @@ fn set(byte: u8) -> __m512i {
 #[target_feature(enable = "avx512f,avx512bw")]
 fn ascii(window: &Window) -> Ascii {
     let all = load(window, 0);
-    let is = |byte: u8| _mm512_cmpeq_epi8_mask(all, set(byte));
-    let within =
-        |bytes, first: u8, last: u8| _mm512_cmple_epu8_mask(_mm512_sub_epi8(bytes, set(first)), set(last - first));
+    let is = |byte: u8| opaque(_mm512_cmpeq_epi8_mask(all, set(byte)));
+    let within = |bytes, first: u8, last: u8| {
+        opaque(_mm512_cmple_epu8_mask(_mm512_sub_epi8(bytes, set(first)), set(last - first)))
+    };
     let newline = is(b'\n') | is(b'\r');
     Ascii {
         letter: within(_mm512_or_si512(all, set(0x20)), b'a', b'z'),
@@ -90,7 +91,7 @@ fn ascii(window: &Window) -> Ascii {
         newline,
         apostrophe: is(b'\''),
         slash: is(b'/'),
-        high: _mm512_movepi8_mask(all),
+        high: opaque(_mm512_movepi8_mask(all)),
         continuation: within(all, 0x80, 0xBF),
     }
 }
@@ -100,9 +101,10 @@ fn ascii(window: &Window) -> Ascii {
 fn plain_letters(window: &Window) -> u64 {
     let (lead, second) = (load(window, 0), load(window, 1));
     let number = _mm512_and_si512(lead, set(0x0F));
-    _mm512_cmpeq_epi8_mask(_mm512_and_si512(lead, set(0xF0)), set(0xE0))
+    let plain = _mm512_cmpeq_epi8_mask(_mm512_and_si512(lead, set(0xF0)), set(0xE0))
         & _mm512_cmpge_epu8_mask(second, _mm512_shuffle_epi8(table(&PLAIN.first), number))
-        & _mm512_cmple_epu8_mask(second, _mm512_shuffle_epi8(table(&PLAIN.last), number))
+        & _mm512_cmple_epu8_mask(second, _mm512_shuffle_epi8(table(&PLAIN.last), number));
+    opaque(plain)
 }
 
 #[inline]
@@ -124,5 +126,6 @@ fn alike(window: &Window, sample: Sample, planes: &BitPlanes) -> (u64, [u64; 3])
     let byte = _mm512_or_si512(high_bit, low_bits);
     let bits = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
     let bit = _mm512_shuffle_epi8(table(&bits), _mm512_and_si512(last, set(7)));
-    (alike, planes.each_ref().map(|plane| _mm512_test_epi8_mask(_mm512_shuffle_epi8(table(plane), byte), bit)))
+    let classes = planes.each_ref().map(|plane| _mm512_test_epi8_mask(_mm512_shuffle_epi8(table(plane), byte), bit));
+    (opaque(alike), classes.map(opaque))
 }
