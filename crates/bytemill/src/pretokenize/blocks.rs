@@ -7,20 +7,17 @@
 //! where it stopped.
 
 use super::chars::Chars;
-use super::classify::{Classify, InstructionSet, LANES, Window, Work, wide};
+use super::classify::{AT_ONCE, Classify, InstructionSet, LANES, Window, Work, wide};
 use super::rules::{Block, Carry, Rules};
 use std::mem::MaybeUninit;
 
 /// Blocks that one call of [`Blocks::fill`] goes through.
 const BLOCKS_A_CALL: usize = 8;
 
-/// Ends that are written at once, wanted or not.
-const ENDS_AT_ONCE: usize = 8;
-
 /// Room for the ends that one call gives. A block has at most one start a byte; where the scalar matcher steps in, the
 /// pre-token that began before the block and the one that ends behind it come on top; then the end of the text, and
 /// what is written but not wanted.
-pub const MOST_ENDS: usize = BLOCKS_A_CALL * (LANES + 2) + 1 + 2 * ENDS_AT_ONCE;
+pub const MOST_ENDS: usize = BLOCKS_A_CALL * (LANES + 2) + 1 + AT_ONCE;
 
 /// A text on its way through blocks.
 pub struct Blocks<'t> {
@@ -105,7 +102,7 @@ fn fill(blocks: &mut Blocks, classify: impl Classify, rules: Rules, ends: &mut E
                 if starts != 0 {
                     blocks.last_start = at + 63 - starts.leading_zeros() as usize;
                 }
-                ends.push_all(at, starts);
+                ends.push_all(classify, at, starts);
             }
             None => blocks.scalar(ends),
         }
@@ -133,11 +130,11 @@ fn starts(text: &[u8], at: usize, before: Carry, classify: impl Classify, rules:
     let ascii = classify.ascii(window);
     if ascii.high == 0 {
         let chars = Chars::of_ascii(&ascii, valid);
-        Block { text, at, chars, before }.starts(rules)
+        Block { text, at, behind: window[LANES], chars, before }.starts(rules)
     } else {
         let wide = wide(classify, window, ascii.high & !ascii.continuation);
         let chars = Chars::of_all(&ascii, &wide, valid);
-        Block { text, at, chars, before }.starts(rules)
+        Block { text, at, behind: window[LANES], chars, before }.starts(rules)
     }
 }
 
@@ -153,21 +150,9 @@ impl Ends<'_> {
         self.n += 1;
     }
 
-    /// The places of the bits of `starts`, counted from `at`. Most blocks have 8 to 16 of them; to write that many
-    /// without asking is quicker than a loop whose end the processor cannot foresee.
     #[inline(always)]
-    fn push_all(&mut self, at: usize, mut starts: u64) {
-        let mut n = self.n;
+    fn push_all(&mut self, classify: impl Classify, at: usize, starts: u64) {
+        classify.write_places(at, starts, &mut self.room[self.n..]);
         self.n += starts.count_ones() as usize;
-        loop {
-            for end in &mut self.room[n..n + ENDS_AT_ONCE] {
-                end.write(at + starts.trailing_zeros() as usize);
-                starts &= starts.wrapping_sub(1);
-            }
-            n += ENDS_AT_ONCE;
-            if starts == 0 {
-                break;
-            }
-        }
     }
 }

@@ -6,6 +6,7 @@
 //! look further than a neighbour are asked one by one, in functions of their own.
 
 use super::chars::Chars;
+use super::classify::LANES;
 use super::{cl100k, gpt2, o200k, scan};
 use crate::unicode::{Class, class_at};
 
@@ -79,6 +80,8 @@ pub struct Block<'t> {
     pub text: &'t [u8],
     /// Where the block begins.
     pub at: usize,
+    /// The byte behind the block, anything where the text ends before.
+    pub behind: u8,
     pub chars: Chars,
     pub before: Carry,
 }
@@ -314,13 +317,24 @@ impl Block<'_> {
         let three = chars.wide_space & chars.continuation >> 2;
         let mut found =
             white & !chars.wide_space & follows >> 1 | chars.wide_space & follows >> 2 | three & follows >> 3;
-        if chars.carry(white) == 1 {
-            let last = at + chars.last as usize;
-            let behind = if chars.wide_space == 0 { last + 1 } else { last + class_at(text, last).1 };
-            let is_non_space = behind < text.len() && !class_at(text, behind).0.is_space();
-            found |= u64::from(is_non_space) << chars.last;
+        // The last character's neighbour is in the next block.
+        let is_wide = u64::from(self.behind >= 0x80 || chars.wide_space != 0);
+        if chars.carry(white) & is_wide != 0 {
+            return found | self.last_before_non_space();
         }
+        let is_non_space = at + LANES < text.len() && !matches!(self.behind, b' ' | b'\t'..=b'\r');
+        found |= white & u64::from(is_non_space) << 63;
         found
+    }
+
+    /// As [`Self::before_non_space`] for the last character of the block, which is white space.
+    #[inline(never)]
+    fn last_before_non_space(&self) -> u64 {
+        let Self { text, at, chars, .. } = self;
+        let last = at + chars.last as usize;
+        let behind = last + class_at(text, last).1;
+        let is_non_space = behind < text.len() && !class_at(text, behind).0.is_space();
+        u64::from(is_non_space) << chars.last
     }
 
     /// `'(?:[sdmt]|ll|ve|re)` at a start, or behind a word in o200k: no start inside it, one behind it.

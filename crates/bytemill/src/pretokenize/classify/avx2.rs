@@ -138,10 +138,10 @@ fn alike(window: &Window, sample: Sample, planes: &BitPlanes) -> (u64, [u64; 3])
         // The seven bits are the lowest of the last byte but one and six of the last.
         let (last_but_one, last) = (load(window, half + n_bytes - 2), load(window, half + n_bytes - 1));
         let mut alike = is(_mm256_and_si256(last_but_one, set(0xFE)), bytes[n_bytes - 2] & 0xFE);
-        if n_bytes > 2 {
-            alike = _mm256_and_si256(alike, is(load(window, half), bytes[0]));
-        }
-        if n_bytes > 3 {
+        // With two bytes this is the same comparison once more, which costs less than a branch.
+        let care = if n_bytes == 2 { 0xFE } else { 0xFF };
+        alike = _mm256_and_si256(alike, is(_mm256_and_si256(load(window, half), set(care)), bytes[0] & care));
+        if n_bytes == 4 {
             alike = _mm256_and_si256(alike, is(load(window, half + 1), bytes[1]));
         }
         // The upper four of the seven bits choose a byte of a plane, the lower three a bit of it.

@@ -1,9 +1,10 @@
-//! AVX-512: 64 bytes in one register; a comparison gives the mask.
+//! AVX-512 with VBMI2 (Ice Lake, Zen 4 and later): 64 bytes in one register; a comparison gives the mask.
 
 use super::wide::PLAIN;
-use super::{Ascii, Classify, LANES, Sample, Window, Work, opaque};
+use super::{AT_ONCE, Ascii, Classify, LANES, Sample, Window, Work, opaque};
 use crate::unicode::BitPlanes;
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 
 /// There is a value of this type only where the processor has the features that the functions below are compiled for.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +14,7 @@ impl Avx512 {
     pub fn detect() -> Option<Self> {
         let has_all = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vbmi2")
             && is_x86_feature_detected!("bmi1")
             && is_x86_feature_detected!("bmi2")
             && is_x86_feature_detected!("lzcnt")
@@ -21,7 +23,7 @@ impl Avx512 {
     }
 
     pub fn run<W: Work>(self, work: W) -> W::Output {
-        #[target_feature(enable = "avx512f,avx512bw,bmi1,bmi2,lzcnt,popcnt")]
+        #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,bmi1,bmi2,lzcnt,popcnt")]
         fn compiled<W: Work>(avx512: Avx512, work: W) -> W::Output {
             work.run(avx512)
         }
@@ -47,6 +49,12 @@ impl Classify for Avx512 {
     fn alike(self, window: &Window, sample: Sample, planes: &BitPlanes) -> (u64, [u64; 3]) {
         // SAFETY: as above.
         unsafe { alike(window, sample, planes) }
+    }
+
+    #[inline(always)]
+    fn write_places(self, at: usize, mask: u64, room: &mut [MaybeUninit<usize>]) {
+        // SAFETY: `self` says that the processor has AVX-512F and AVX-512VBMI2.
+        unsafe { write_places(at, mask, room) }
     }
 }
 
@@ -114,10 +122,10 @@ fn alike(window: &Window, sample: Sample, planes: &BitPlanes) -> (u64, [u64; 3])
     // The seven bits are the lowest of the last byte but one and six of the last.
     let (last_but_one, last) = (load(window, n_bytes - 2), load(window, n_bytes - 1));
     let mut alike = _mm512_cmpeq_epi8_mask(_mm512_and_si512(last_but_one, set(0xFE)), set(bytes[n_bytes - 2] & 0xFE));
-    if n_bytes > 2 {
-        alike &= _mm512_cmpeq_epi8_mask(load(window, 0), set(bytes[0]));
-    }
-    if n_bytes > 3 {
+    // With two bytes this is the same comparison once more, which costs less than a branch.
+    let care = if n_bytes == 2 { 0xFE } else { 0xFF };
+    alike &= _mm512_cmpeq_epi8_mask(_mm512_and_si512(load(window, 0), set(care)), set(bytes[0] & care));
+    if n_bytes == 4 {
         alike &= _mm512_cmpeq_epi8_mask(load(window, 1), set(bytes[1]));
     }
     // The upper four of the seven bits choose a byte of a plane, the lower three a bit of it.
@@ -128,4 +136,39 @@ fn alike(window: &Window, sample: Sample, planes: &BitPlanes) -> (u64, [u64; 3])
     let bit = _mm512_shuffle_epi8(table(&bits), _mm512_and_si512(last, set(7)));
     let classes = planes.each_ref().map(|plane| _mm512_test_epi8_mask(_mm512_shuffle_epi8(table(plane), byte), bit));
     (opaque(alike), classes.map(opaque))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512vbmi2")]
+fn write_places(at: usize, mask: u64, room: &mut [MaybeUninit<usize>]) {
+    const ALL: [u8; LANES] = {
+        let mut all = [0; LANES];
+        let mut place = 0;
+        while place < LANES {
+            all[place] = place as u8;
+            place += 1;
+        }
+        all
+    };
+    let mut places = [0u8; LANES];
+    // SAFETY: both arrays have 64 bytes, and neither load nor store asks for alignment.
+    unsafe {
+        let all = _mm512_loadu_si512(ALL.as_ptr().cast());
+        _mm512_storeu_si512(places.as_mut_ptr().cast(), _mm512_maskz_compress_epi8(mask, all));
+    }
+    let at = _mm512_set1_epi64(at as i64);
+    let n_places = mask.count_ones() as usize;
+    for (k, some) in room.chunks_exact_mut(AT_ONCE).enumerate().take(LANES / AT_ONCE) {
+        for (eight, places) in some.chunks_exact_mut(8).zip(places[k * AT_ONCE..].chunks_exact(8)) {
+            // SAFETY: the load reads the eight bytes of `places`, and the store writes eight numbers of 64 bits, the
+            // size of `usize` here, to `eight`.
+            unsafe {
+                let places = _mm512_cvtepu8_epi64(_mm_loadl_epi64(places.as_ptr().cast()));
+                _mm512_storeu_si512(eight.as_mut_ptr().cast(), _mm512_add_epi64(places, at));
+            }
+        }
+        if n_places <= (k + 1) * AT_ONCE {
+            break;
+        }
+    }
 }

@@ -78,11 +78,14 @@ pub fn wide(classify: impl Classify, window: &Window, firsts: u64) -> Wide {
             continue;
         }
         let low = |byte: u8, n_bits: u32| u32::from(byte) & ((1 << n_bits) - 1);
-        let (n_bytes, code_point) = match lead {
-            0xE0..=0xEF => (3, low(lead, 4) << 12 | low(second, 6) << 6 | low(third, 6)),
-            0xF0.. => (4, low(lead, 3) << 18 | low(second, 6) << 12 | low(third, 6) << 6 | low(fourth, 6)),
-            _ => (2, low(lead, 5) << 6 | low(second, 6)),
-        };
+        // Two bytes and three are mixed in many scripts, so there is no branch between them.
+        let of_two = low(lead, 5) << 6 | low(second, 6);
+        let of_three = low(lead, 4) << 12 | low(second, 6) << 6 | low(third, 6);
+        let (mut n_bytes, mut code_point) = if lead < 0xE0 { (2, of_two) } else { (3, of_three) };
+        if lead >= 0xF0 {
+            n_bytes = 4;
+            code_point = low(lead, 3) << 18 | low(second, 6) << 12 | low(third, 6) << 6 | low(fourth, 6);
+        }
         let (alike, found) = classify.alike(window, Sample { place, bytes, n_bytes }, bit_planes(code_point));
         let alike = alike & left;
         for (all, found) in bits.iter_mut().zip(found) {
