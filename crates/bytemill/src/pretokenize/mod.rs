@@ -5,19 +5,22 @@
 //! those do not serve, character by character; each scalar matcher's file derives it from its expression.
 
 mod blocks;
+mod chars;
 mod cl100k;
-pub mod classify;
+mod classify;
 mod custom;
 mod cut;
 mod gpt2;
 mod o200k;
+mod rules;
 mod scan;
 
 use crate::error::Result;
-use blocks::{Blocks, Rules};
+use blocks::Blocks;
 use custom::CustomPattern;
+use rules::Rules;
 
-/// Most pre-tokens that one call of [`Splits::fill`] gives.
+/// No call of [`Splits::fill`] gives more pre-tokens than this.
 pub const BLOCK: usize = blocks::MOST_ENDS;
 
 /// Name and expression of the patterns with a matcher of their own, the form tiktoken uses where it has one.

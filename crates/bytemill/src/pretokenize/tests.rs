@@ -1,5 +1,6 @@
 //! The hand-written matchers against a regex engine.
 
+use super::classify::InstructionSet;
 use super::*;
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -39,8 +40,8 @@ fn by_scalar(rules: Rules, text: &str) -> Vec<&str> {
 }
 
 /// The pre-tokens by blocks, with one classifier.
-fn by_blocks(rules: Rules, text: &str, classify: classify::Classify) -> Vec<&str> {
-    let mut blocks = Blocks::with_classifier(text.as_bytes(), rules, classify);
+fn by_blocks(rules: Rules, text: &str, instructions: InstructionSet) -> Vec<&str> {
+    let mut blocks = Blocks::with_instructions(text.as_bytes(), rules, instructions);
     let (mut all, mut ends, mut start) = (Vec::new(), Vec::new(), 0);
     while blocks.fill(&mut ends) {
         assert!(ends.len() <= BLOCK);
@@ -66,11 +67,21 @@ fn text() -> impl Strategy<Value = String> {
     prop::collection::vec(character(), 0..40).prop_map(|characters| characters.into_iter().collect())
 }
 
-/// Texts of several blocks: runs of one character or of a few, so that runs cross the borders of blocks, in mixtures
-/// with and without characters that the blocks leave to the scalar matcher.
+/// Texts of several blocks: runs of one character or of a few, so that runs cross the borders of blocks, in ASCII, in
+/// scripts whose characters have two, three and four bytes, and in mixtures of everything.
 fn long_text() -> impl Strategy<Value = String> {
-    let quick: Vec<char> = "aZesStTmMdDlLvVrReE' \t\r\n019.,-/!éКж一ü’。".chars().collect();
-    let ascii: Vec<char> = "aBsStlLe' \t\r\n01.!/".chars().collect();
+    let alphabets = [
+        "aBsStlLe' \t\r\n01.!/",
+        "aZesStTmMdDlLvVrReE' \t\r\n019.,-/!éКж一ü’。",
+        "жЖяЯёІaA' \n1.!/\u{301}\u{a0}²",
+        "éÉßſœŒąĄ'sS \n1.«»\u{a0}\u{202f}’…",
+        "一龥가힣あァー々ａＡ５aA1's. \n\u{3000}、。！・①Ⅷ",
+        "क्षिऍ१२३।a1 \n'\u{200d}\u{94d}\u{a0}.!/",
+        "😀❤\u{fe0f}\u{1f3fb}𝐀𐐀𐐨𝟙𠀀aA1' \n/!",
+        "01٣٤१२²½𝟙 aA\n",
+        " \t\r\n\u{85}\u{a0}\u{1680}\u{2003}\u{2028}\u{3000}a1!/é一",
+        "aAéÉªʰ一\u{301}ǅ's/! \n",
+    ];
     let run = |characters: BoxedStrategy<char>| {
         prop_oneof![
             3 => (characters.clone(), 1usize..4),
@@ -78,12 +89,20 @@ fn long_text() -> impl Strategy<Value = String> {
         ]
         .prop_map(|(character, n)| character.to_string().repeat(n))
     };
-    prop_oneof![
-        prop::collection::vec(run(prop::sample::select(ascii).boxed()), 0..120),
-        prop::collection::vec(run(prop::sample::select(quick).boxed()), 0..120),
-        prop::collection::vec(run(character().boxed()), 0..120),
-    ]
-    .prop_map(|runs| runs.concat())
+    let texts_of = move |characters: BoxedStrategy<char>| prop::collection::vec(run(characters), 0..120);
+    let one_alphabet = prop::sample::select(alphabets.to_vec())
+        .prop_flat_map(move |alphabet| texts_of(prop::sample::select(alphabet.chars().collect::<Vec<_>>()).boxed()));
+    prop_oneof![4 => one_alphabet, 1 => texts_of(character().boxed()), 1 => texts_of(any::<char>().boxed())]
+        .prop_map(|runs| runs.concat())
+}
+
+fn assert_blocks_split_as_the_scalar_matchers_do(text: &str) {
+    for (name, rules) in RULES {
+        let expected = by_scalar(rules, text);
+        for set in InstructionSet::available() {
+            assert_eq!(by_blocks(rules, text, set), expected, "{name} by {set:?}");
+        }
+    }
 }
 
 proptest! {
@@ -100,12 +119,7 @@ proptest! {
 
     #[test]
     fn blocks_split_as_the_scalar_matchers_do(text in long_text()) {
-        for (name, rules) in RULES {
-            let expected = by_scalar(rules, &text);
-            for (classifier, classify) in classify::available() {
-                prop_assert_eq!(by_blocks(rules, &text, classify), expected.clone(), "{} by {}", name, classifier);
-            }
-        }
+        assert_blocks_split_as_the_scalar_matchers_do(&text);
     }
 
     #[test]
@@ -135,6 +149,38 @@ proptest! {
     fn custom_patterns_lose_no_byte(text in text()) {
         for expression in [r"\S+", "a*", "(?=a)", r"\p{L}+(?=\s)", "x"] {
             prop_assert_eq!(by_regex(expression, &text).concat(), text.clone(), "{}", expression);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400_000))]
+
+    #[test]
+    #[ignore = "takes minutes"]
+    fn blocks_split_as_the_scalar_matchers_do_on_many_texts(text in long_text()) {
+        assert_blocks_split_as_the_scalar_matchers_do(&text);
+    }
+}
+
+/// What stands at the border of two blocks, of which each rule needs to know something.
+#[test]
+fn borders_of_blocks_change_no_pretoken() {
+    let pieces = [
+        "a", "A", "é", "É", "一", "가", "ª", "𐐀", "𐐨", "\u{301}", "\u{fe0f}", " ", "\u{a0}", "\u{2003}", "\u{3000}",
+        "\u{85}", "\n", "\r\n", "1", "12", "²", "१", "①", "𝟙", ".", "。", "😀", "/", "'", "'s", "'LL", "'ſ",
+    ];
+    let behind = " \u{a0}a1A!\n 一A é\u{301}Z";
+    for first in pieces {
+        for second in pieces {
+            for third in ["", "a", "A", "一", " ", "\n", "1", "'s"] {
+                let middle = [first, second, third].concat();
+                // Every byte of the three in turn begins the second block.
+                for padding in 63 - middle.len()..=64 {
+                    let before = &"Ab, 12 3\n\n x'y".repeat(5)[..padding];
+                    assert_blocks_split_as_the_scalar_matchers_do(&[before, &middle, behind].concat());
+                }
+            }
         }
     }
 }

@@ -76,6 +76,37 @@ pub fn class_of(code_point: u32) -> Class {
     }
 }
 
+/// The classes of 128 code points as bits: bit `c & 7` of byte `c >> 3` of array k is bit k of the class of code point c.
+pub(crate) type BitPlanes = [[u8; 16]; 3];
+
+/// [`tables::BLOCKS`] turned into bits, for vector instructions that look up 16 bytes at once; the rest is empty.
+static BIT_PLANES: [BitPlanes; 256] = {
+    let mut all = [[[0; 16]; 3]; 256];
+    let mut block = 0;
+    while block < tables::BLOCKS.len() {
+        let mut c = 0;
+        while c < 128 {
+            let mut plane = 0;
+            while plane < 3 {
+                all[block][plane][c >> 3] |= (tables::BLOCKS[block][c] >> plane & 1) << (c & 7);
+                plane += 1;
+            }
+            c += 1;
+        }
+        block += 1;
+    }
+    all
+};
+
+/// The classes of the 128 code points around this one; [`Class::Other`] for numbers past U+10FFFF.
+#[inline]
+pub(crate) fn bit_planes(code_point: u32) -> &'static BitPlanes {
+    match tables::INDEX.get((code_point >> 7) as usize) {
+        Some(&block) => &BIT_PLANES[usize::from(block)],
+        None => &BIT_PLANES[255],
+    }
+}
+
 /// Class and number of bytes of the character that starts at `text[at]`, which lies inside `text`.
 ///
 /// `text` is UTF-8 and `at` the start of a character. (On anything else the answer has no meaning, but it stays
@@ -130,6 +161,16 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn bit_planes_hold_the_same_classes() {
+        for code_point in (0..=char::MAX as u32).chain([u32::MAX]) {
+            let (byte, bit) = ((code_point & 127) as usize >> 3, code_point & 7);
+            let [low, middle, high] = bit_planes(code_point).map(|plane| plane[byte] >> bit & 1);
+            assert_eq!(class_of(code_point) as u8, low | middle << 1 | high << 2, "U+{code_point:04X}");
+        }
+        const { assert!(tables::BLOCKS.len() < 256, "the last table of bit planes stays empty") };
     }
 
     #[test]

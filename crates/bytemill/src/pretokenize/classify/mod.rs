@@ -1,19 +1,36 @@
-//! Which ASCII class each of 64 bytes belongs to, as bit masks: bit k speaks of byte k.
+//! Which class each of 64 bytes belongs to, as bit masks: bit k speaks of byte k.
 //!
-//! One function for each instruction set, chosen once at run time, and a plain one that they are all tested against.
+//! One implementation for each instruction set, chosen once at run time, and a plain one that they are all tested
+//! against. The loop over a text is compiled anew for each of them ([`InstructionSet::run`]), so that nothing is called
+//! through a pointer and the arithmetic on masks has the processor's bit instructions too.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
-#[cfg(target_arch = "x86_64")]
-mod x86;
+#[cfg(test)]
+mod tests;
+mod wide;
 
+use crate::unicode::BitPlanes;
+use std::mem::MaybeUninit;
 use std::sync::OnceLock;
+pub use wide::{Wide, wide};
 
 /// Bytes that are classified at once.
 pub const LANES: usize = 64;
 
-/// The classes of 64 bytes.
+/// Places that are written at once, wanted or not. Most blocks of text have 8 to 16 starts, and to write that many is
+/// quicker than a loop whose end the processor cannot foresee.
+pub const AT_ONCE: usize = 16;
+
+/// Those bytes and what the last character among them may have behind them.
+pub type Window = [u8; LANES + 3];
+
+/// The ASCII classes of 64 bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Ascii {
     /// `A-Z` and `a-z`.
@@ -38,71 +55,124 @@ pub struct Ascii {
     pub continuation: u64,
 }
 
-/// Classifies 64 bytes.
-pub type Classify = fn(&[u8; LANES]) -> Ascii;
-
-/// The quickest classifier that this processor runs.
-pub fn best() -> Classify {
-    static BEST: OnceLock<Classify> = OnceLock::new();
-    *BEST.get_or_init(|| available().last().map_or(portable::classify as Classify, |(_, classify)| *classify))
+/// The first character of those that [`Classify::alike`] is asked for.
+#[derive(Clone, Copy)]
+pub struct Sample {
+    /// Where it starts in the window.
+    pub place: usize,
+    /// Its bytes, and what follows them.
+    pub bytes: [u8; 4],
+    /// How many of them are its own, 2 to 4.
+    pub n_bytes: usize,
 }
 
-/// All classifiers that this processor runs, with their names, the slowest first.
-pub fn available() -> Vec<(&'static str, Classify)> {
-    #[allow(unused_mut, reason = "on processors without a classifier of their own")]
-    let mut all: Vec<(&'static str, Classify)> = vec![("portable", portable::classify)];
+/// What an instruction set does with 64 bytes. The default implementations are the slow twins.
+pub trait Classify: Copy {
+    fn ascii(self, window: &Window) -> Ascii;
+
+    /// Where in the window there are characters of three bytes in the ranges of [`wide::PLAIN`], all of them letters
+    /// without case. Bits that are not on a first byte have no meaning.
+    #[inline(always)]
+    fn plain_letters(self, window: &Window) -> u64 {
+        (0..LANES).filter(|&k| wide::is_plain(window[k], window[k + 1])).fold(0, |mask, k| mask | 1 << k)
+    }
+
+    /// Where in the window there are characters that differ from the sample in the last seven bits of their code points
+    /// at most, or some of them, the sample included; and with the three planes of classes of those 128 code points, the
+    /// three bits of their classes. Bits that are not on a first byte have no meaning.
+    #[inline(always)]
+    fn alike(self, _window: &Window, sample: Sample, planes: &BitPlanes) -> (u64, [u64; 3]) {
+        let low_bits = sample.bytes[sample.n_bytes - 2] << 6 & 0x40 | sample.bytes[sample.n_bytes - 1] & 0x3F;
+        let bit = |plane: [u8; 16]| u64::from(plane[usize::from(low_bits >> 3)] >> (low_bits & 7) & 1) << sample.place;
+        (1 << sample.place, planes.map(bit))
+    }
+
+    /// Writes the places of the bits of `mask`, counted from `at`, to the front of `room`, and overwrites no more than
+    /// [`AT_ONCE`] numbers behind them. `room` is for 64 and those.
+    #[inline(always)]
+    fn write_places(self, at: usize, mut mask: u64, room: &mut [MaybeUninit<usize>]) {
+        for some in room.chunks_exact_mut(AT_ONCE) {
+            for place in some {
+                // As a vector the sixteen sums are slower: the numbers come one by one.
+                place.write(at + opaque(mask.trailing_zeros().into()) as usize);
+                mask &= mask.wrapping_sub(1);
+            }
+            if mask == 0 {
+                break;
+            }
+        }
+    }
+}
+
+/// The same number, of which the compiler does not know where it comes from.
+///
+/// Else it takes the rules' arithmetic for arithmetic on vectors of 64 Booleans, and with AVX2, which has none, takes
+/// these apart byte by byte: splitting is then half as slow again.
+#[inline(always)]
+pub fn opaque(number: u64) -> u64 {
     #[cfg(target_arch = "x86_64")]
-    all.extend(x86::available());
-    #[cfg(target_arch = "aarch64")]
-    all.push(("neon", neon::classify));
-    all
+    {
+        let mut number = number;
+        // SAFETY: there is no instruction in it.
+        unsafe { std::arch::asm!("/* {0} */", inout(reg) number, options(pure, nomem, nostack, preserves_flags)) };
+        number
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    number
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
+/// Something to be done with 64 bytes at a time.
+pub trait Work {
+    type Output;
 
-    fn one_by_one(bytes: &[u8; LANES]) -> Ascii {
-        let mask = |holds: fn(u8) -> bool| (0..LANES).filter(|&k| holds(bytes[k])).fold(0, |mask, k| mask | 1 << k);
-        Ascii {
-            letter: mask(|byte| byte.is_ascii_alphabetic()),
-            upper: mask(|byte| byte.is_ascii_uppercase()),
-            digit: mask(|byte| byte.is_ascii_digit()),
-            blank: mask(|byte| byte == b' '),
-            tab: mask(|byte| matches!(byte, b'\t' | 0x0B | 0x0C)),
-            newline: mask(|byte| matches!(byte, b'\n' | b'\r')),
-            apostrophe: mask(|byte| byte == b'\''),
-            slash: mask(|byte| byte == b'/'),
-            high: mask(|byte| byte >= 0x80),
-            continuation: mask(|byte| matches!(byte, 0x80..=0xBF)),
-        }
+    /// To be marked `#[inline(always)]`, so that it is compiled for the instruction set in question.
+    fn run(self, classify: impl Classify) -> Self::Output;
+}
+
+/// An instruction set that this processor has.
+#[derive(Clone, Copy, Debug)]
+pub enum InstructionSet {
+    Portable(portable::Portable),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(avx2::Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(avx512::Avx512),
+    #[cfg(target_arch = "aarch64")]
+    Neon(neon::Neon),
+}
+
+impl InstructionSet {
+    /// The quickest on this processor.
+    pub fn best() -> Self {
+        static BEST: OnceLock<InstructionSet> = OnceLock::new();
+        *BEST.get_or_init(|| Self::available().last().copied().unwrap_or(Self::Portable(portable::Portable)))
     }
 
-    #[test]
-    fn every_byte_is_classified_alike_at_every_place() {
-        for (name, classify) in available() {
-            for byte in 0..=255 {
-                for other in [0, b'a', b' ', 0xC3] {
-                    for place in 0..LANES {
-                        let mut bytes = [other; LANES];
-                        bytes[place] = byte;
-                        assert_eq!(classify(&bytes), one_by_one(&bytes), "{name}: {byte:#x} at {place}");
-                    }
-                }
-            }
-        }
+    /// All that this processor has, the slowest first.
+    pub fn available() -> Vec<Self> {
+        let all = [
+            Some(Self::Portable(portable::Portable)),
+            #[cfg(target_arch = "x86_64")]
+            avx2::Avx2::detect().map(Self::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            avx512::Avx512::detect().map(Self::Avx512),
+            #[cfg(target_arch = "aarch64")]
+            Some(Self::Neon(neon::Neon)),
+        ];
+        all.into_iter().flatten().collect()
     }
 
-    proptest! {
-        #[test]
-        fn random_bytes_are_classified_alike(bytes in prop::array::uniform32(any::<u8>()), more in prop::array::uniform32(any::<u8>())) {
-            let mut all = [0; LANES];
-            all[..32].copy_from_slice(&bytes);
-            all[32..].copy_from_slice(&more);
-            for (name, classify) in available() {
-                prop_assert_eq!(classify(&all), one_by_one(&all), "{}", name);
-            }
+    /// Does the work with the instructions of this set.
+    #[inline]
+    pub fn run<W: Work>(self, work: W) -> W::Output {
+        match self {
+            Self::Portable(portable) => work.run(portable),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(avx2) => avx2.run(work),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(avx512) => avx512.run(work),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(neon) => work.run(neon),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Eight bytes at a time in a plain 64-bit register.
 
-use super::{Ascii, LANES};
+use super::{Ascii, Classify, LANES, Window};
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x80 * ONES;
@@ -25,25 +25,31 @@ fn gather(flags: u64) -> u64 {
     (flags >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
-/// See [`super::Classify`].
-pub fn classify(bytes: &[u8; LANES]) -> Ascii {
-    let mut all = Ascii::default();
-    for (k, eight) in bytes.chunks_exact(8).enumerate() {
-        let word = u64::from_le_bytes(eight.try_into().unwrap_or_default());
-        let (high, low) = (word & HIGH, word & !HIGH);
-        let ascii = !high;
-        let put = |mask: &mut u64, flags: u64| *mask |= gather(flags) << (8 * k);
-        put(&mut all.letter, within(low | (0x20 * ONES), b'a'.into(), b'z'.into()) & ascii);
-        put(&mut all.upper, within(low, b'A'.into(), b'Z'.into()) & ascii);
-        put(&mut all.digit, within(low, b'0'.into(), b'9'.into()) & ascii);
-        put(&mut all.blank, within(low, b' '.into(), b' '.into()) & ascii);
-        put(&mut all.apostrophe, within(low, b'\''.into(), b'\''.into()) & ascii);
-        put(&mut all.slash, within(low, b'/'.into(), b'/'.into()) & ascii);
-        let newline = (within(low, 0x0A, 0x0A) | within(low, 0x0D, 0x0D)) & ascii;
-        put(&mut all.newline, newline);
-        put(&mut all.tab, within(low, 0x09, 0x0D) & ascii & !newline);
-        put(&mut all.high, high);
-        put(&mut all.continuation, high & !(word << 1));
+/// Any processor.
+#[derive(Clone, Copy, Debug)]
+pub struct Portable;
+
+impl Classify for Portable {
+    #[inline(always)]
+    fn ascii(self, window: &Window) -> Ascii {
+        let mut all = Ascii::default();
+        for (k, eight) in window[..LANES].chunks_exact(8).enumerate() {
+            let word = u64::from_le_bytes(eight.try_into().unwrap_or_default());
+            let (high, low) = (word & HIGH, word & !HIGH);
+            let ascii = !high;
+            let put = |mask: &mut u64, flags: u64| *mask |= gather(flags) << (8 * k);
+            put(&mut all.letter, within(low | (0x20 * ONES), b'a'.into(), b'z'.into()) & ascii);
+            put(&mut all.upper, within(low, b'A'.into(), b'Z'.into()) & ascii);
+            put(&mut all.digit, within(low, b'0'.into(), b'9'.into()) & ascii);
+            put(&mut all.blank, within(low, b' '.into(), b' '.into()) & ascii);
+            put(&mut all.apostrophe, within(low, b'\''.into(), b'\''.into()) & ascii);
+            put(&mut all.slash, within(low, b'/'.into(), b'/'.into()) & ascii);
+            let newline = (within(low, 0x0A, 0x0A) | within(low, 0x0D, 0x0D)) & ascii;
+            put(&mut all.newline, newline);
+            put(&mut all.tab, within(low, 0x09, 0x0D) & ascii & !newline);
+            put(&mut all.high, high);
+            put(&mut all.continuation, high & !(word << 1));
+        }
+        all
     }
-    all
 }

@@ -1,0 +1,174 @@
+//! AVX-512 with VBMI2 (Ice Lake, Zen 4 and later): 64 bytes in one register; a comparison gives the mask.
+
+use super::wide::PLAIN;
+use super::{AT_ONCE, Ascii, Classify, LANES, Sample, Window, Work, opaque};
+use crate::unicode::BitPlanes;
+use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
+
+/// There is a value of this type only where the processor has the features that the functions below are compiled for.
+#[derive(Clone, Copy, Debug)]
+pub struct Avx512(());
+
+impl Avx512 {
+    pub fn detect() -> Option<Self> {
+        let has_all = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vbmi2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("lzcnt")
+            && is_x86_feature_detected!("popcnt");
+        has_all.then_some(Self(()))
+    }
+
+    pub fn run<W: Work>(self, work: W) -> W::Output {
+        #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,bmi1,bmi2,lzcnt,popcnt")]
+        fn compiled<W: Work>(avx512: Avx512, work: W) -> W::Output {
+            work.run(avx512)
+        }
+        // SAFETY: `self` says that the processor has these features.
+        unsafe { compiled(self, work) }
+    }
+}
+
+impl Classify for Avx512 {
+    #[inline(always)]
+    fn ascii(self, window: &Window) -> Ascii {
+        // SAFETY: `self` says that the processor has AVX-512F and AVX-512BW.
+        unsafe { ascii(window) }
+    }
+
+    #[inline(always)]
+    fn plain_letters(self, window: &Window) -> u64 {
+        // SAFETY: as above.
+        unsafe { plain_letters(window) }
+    }
+
+    #[inline(always)]
+    fn alike(self, window: &Window, sample: Sample, planes: &BitPlanes) -> (u64, [u64; 3]) {
+        // SAFETY: as above.
+        unsafe { alike(window, sample, planes) }
+    }
+
+    #[inline(always)]
+    fn write_places(self, at: usize, mask: u64, room: &mut [MaybeUninit<usize>]) {
+        // SAFETY: `self` says that the processor has AVX-512F and AVX-512VBMI2.
+        unsafe { write_places(at, mask, room) }
+    }
+}
+
+/// The 64 bytes from `offset` on.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn load(window: &Window, offset: usize) -> __m512i {
+    let bytes = &window[offset..offset + LANES];
+    // SAFETY: the slice has 64 bytes, and the load asks for no alignment.
+    unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+}
+
+/// A table of 16 bytes, four times over, as `_mm512_shuffle_epi8` wants it.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn table(bytes: &[u8; 16]) -> __m512i {
+    // SAFETY: the array has 16 bytes, and the load asks for no alignment.
+    _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) })
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn set(byte: u8) -> __m512i {
+    _mm512_set1_epi8(byte.cast_signed())
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn ascii(window: &Window) -> Ascii {
+    let all = load(window, 0);
+    let is = |byte: u8| opaque(_mm512_cmpeq_epi8_mask(all, set(byte)));
+    let within = |bytes, first: u8, last: u8| {
+        opaque(_mm512_cmple_epu8_mask(_mm512_sub_epi8(bytes, set(first)), set(last - first)))
+    };
+    let newline = is(b'\n') | is(b'\r');
+    Ascii {
+        letter: within(_mm512_or_si512(all, set(0x20)), b'a', b'z'),
+        upper: within(all, b'A', b'Z'),
+        digit: within(all, b'0', b'9'),
+        blank: is(b' '),
+        tab: within(all, 0x09, 0x0D) & !newline,
+        newline,
+        apostrophe: is(b'\''),
+        slash: is(b'/'),
+        high: opaque(_mm512_movepi8_mask(all)),
+        continuation: within(all, 0x80, 0xBF),
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn plain_letters(window: &Window) -> u64 {
+    let (lead, second) = (load(window, 0), load(window, 1));
+    let number = _mm512_and_si512(lead, set(0x0F));
+    let plain = _mm512_cmpeq_epi8_mask(_mm512_and_si512(lead, set(0xF0)), set(0xE0))
+        & _mm512_cmpge_epu8_mask(second, _mm512_shuffle_epi8(table(&PLAIN.first), number))
+        & _mm512_cmple_epu8_mask(second, _mm512_shuffle_epi8(table(&PLAIN.last), number));
+    opaque(plain)
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn alike(window: &Window, sample: Sample, planes: &BitPlanes) -> (u64, [u64; 3]) {
+    let Sample { bytes, n_bytes, .. } = sample;
+    // The seven bits are the lowest of the last byte but one and six of the last.
+    let (last_but_one, last) = (load(window, n_bytes - 2), load(window, n_bytes - 1));
+    let mut alike = _mm512_cmpeq_epi8_mask(_mm512_and_si512(last_but_one, set(0xFE)), set(bytes[n_bytes - 2] & 0xFE));
+    // With two bytes this is the same comparison once more, which costs less than a branch.
+    let care = if n_bytes == 2 { 0xFE } else { 0xFF };
+    alike &= _mm512_cmpeq_epi8_mask(_mm512_and_si512(load(window, 0), set(care)), set(bytes[0] & care));
+    if n_bytes == 4 {
+        alike &= _mm512_cmpeq_epi8_mask(load(window, 1), set(bytes[1]));
+    }
+    // The upper four of the seven bits choose a byte of a plane, the lower three a bit of it.
+    let high_bit = _mm512_slli_epi16::<3>(_mm512_and_si512(last_but_one, set(1)));
+    let low_bits = _mm512_and_si512(_mm512_srli_epi16::<3>(last), set(7));
+    let byte = _mm512_or_si512(high_bit, low_bits);
+    let bits = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
+    let bit = _mm512_shuffle_epi8(table(&bits), _mm512_and_si512(last, set(7)));
+    let classes = planes.each_ref().map(|plane| _mm512_test_epi8_mask(_mm512_shuffle_epi8(table(plane), byte), bit));
+    (opaque(alike), classes.map(opaque))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512vbmi2")]
+fn write_places(at: usize, mask: u64, room: &mut [MaybeUninit<usize>]) {
+    const ALL: [u8; LANES] = {
+        let mut all = [0; LANES];
+        let mut place = 0;
+        while place < LANES {
+            all[place] = place as u8;
+            place += 1;
+        }
+        all
+    };
+    let mut places = [0u8; LANES];
+    // SAFETY: both arrays have 64 bytes, and neither load nor store asks for alignment.
+    unsafe {
+        let all = _mm512_loadu_si512(ALL.as_ptr().cast());
+        _mm512_storeu_si512(places.as_mut_ptr().cast(), _mm512_maskz_compress_epi8(mask, all));
+    }
+    let at = _mm512_set1_epi64(at as i64);
+    let n_places = mask.count_ones() as usize;
+    for (k, some) in room.chunks_exact_mut(AT_ONCE).enumerate().take(LANES / AT_ONCE) {
+        for (eight, places) in some.chunks_exact_mut(8).zip(places[k * AT_ONCE..].chunks_exact(8)) {
+            // SAFETY: the load reads the eight bytes of `places`, and the store writes eight numbers of 64 bits, the
+            // size of `usize` here, to `eight`.
+            unsafe {
+                let places = _mm512_cvtepu8_epi64(_mm_loadl_epi64(places.as_ptr().cast()));
+                _mm512_storeu_si512(eight.as_mut_ptr().cast(), _mm512_add_epi64(places, at));
+            }
+        }
+        if n_places <= (k + 1) * AT_ONCE {
+            break;
+        }
+    }
+}
