@@ -3,9 +3,14 @@
 //! # The words
 //!
 //! All unique pre-tokens lie in one array of slots, a slot a byte, with a separator before each. A token takes the
-//! slots of its bytes: the first holds its symbol, the last (where it has more than one) its symbol with a flag, those
-//! between hold a filler. So the next token is found by the length of this one, the previous one by the slot before,
+//! slots of its parts: the first holds its symbol, the last (where it has more than one) its symbol with a flag, those
+//! between hold a filler. So the next token is found by the width of this one, the previous one by the slot before,
 //! and a merge writes three slots: no links, and nothing moves.
+//!
+//! Whenever pairs are counted afresh (below), every token gets one slot, and words that have become one token are
+//! dropped. All symbols there are then have a width of one, and those made later the width of their parts. So passes
+//! go through the slots one by one, and the words shrink: 63 MB of slots for 100 MB of multilingual text are 17 MB when
+//! pairs are counted for the fourth time.
 //!
 //! # The occurrences
 //!
@@ -17,6 +22,9 @@
 //! - a pair below a threshold can be forgotten altogether, as long as the threshold is: when no pair at or above it is
 //!   left, it is lowered and the pairs are counted afresh. All but a few thousand pairs are never kept this way;
 //! - changes of a merge are added up by neighbour, in an array, and reach the table of pairs once for each neighbour.
+//!
+//! Counting afresh is divided among threads by ranges of words. Counts are sums, and a pair's places are put together in
+//! the order of the ranges, so neither merges nor places depend on how many there are.
 //!
 //! Occurrences are visited in the order of their places, so `a a a` becomes `c a` and never `a c`, and a list may name
 //! places that have changed since: a glance at the slots tells.

@@ -100,6 +100,26 @@ fn tables_grow_without_losing_counts() {
 }
 
 #[test]
+fn tables_of_several_threads_add_up_when_they_have_grown() {
+    // Short and long pre-tokens, each twice, far apart: so most are in more than one thread's table.
+    let words: Vec<String> = (0..20_000).map(|n| format!("{n} {}", "x".repeat(15 + n % 9) + &n.to_string())).collect();
+    let text = words.iter().chain(&words).map(String::as_str).collect::<Vec<_>>().join("\n");
+    let count = |n_threads| {
+        let mut counter = Counter::new(Pattern::new(Some(r"\S+")).unwrap(), &[], n_threads, 1 << 12).unwrap();
+        for line in text.lines() {
+            counter.add_text(line, &no_pulse).unwrap();
+        }
+        counter.finish(&no_pulse).unwrap()
+    };
+    let expected = as_map(&count(1));
+    assert_eq!(expected[&b"19999"[..]], 2);
+    assert_eq!(expected[&b"xxxxxxxxxxxxxxx0"[..]], 2);
+    for n_threads in [2, 3, 5] {
+        assert_eq!(as_map(&count(n_threads)), expected);
+    }
+}
+
+#[test]
 fn an_interrupt_ends_counting() {
     let mut counter = Counter::new(Pattern::Gpt2, &[], 2, 1 << 10).unwrap();
     let text = "some words ".repeat(100_000);
