@@ -1,16 +1,20 @@
 """Times BPE training side by side with the peers, from a text file, with GPT-2's pattern.
 
     uv run --group bench python benchmarks/train.py [--text FILE]... [--vocab-sizes 10000,32000] [--repeat 5]
+        [--threads 1,2] [--tools bytemill,gigabpe] [--json FILE]
 
-Every figure is a process of its own. Before a time counts, the merges are compared with Hugging Face's:
-bytemill with `ties="huggingface"` has to give the same ones in the same order, or its row shows no time.
-rustbpe and bytemill's own rule break ties otherwise, so for them the table says how many tokens of the
-vocabulary are the same. gigabpe does what Hugging Face does with a file: it reads line by line, which splits
-runs of line ends, and knows only the bytes that occur; so it has more merges, and some others.
+Every figure is the median of several processes of their own, in which the tools take turns. Before a time
+counts, the merges are compared with Hugging Face's: bytemill with `ties="huggingface"` has to give the same
+ones in the same order, or its row shows no time. Ties decide which of two equally frequent pairs comes first:
+bytemill's own rule (the greatest pair of byte strings), rustbpe, ffbpe, minibperust and bpeasy break them
+otherwise, so for them the table says how many tokens of the vocabulary are the same. gigabpe does what
+Hugging Face does with a file: it reads line by line, which splits runs of line ends, and knows only the bytes
+that occur; so it has more merges, and some others.
 """
 
 import argparse
 import json
+import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -45,6 +49,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         "wall_seconds": training.wall,
         "cpu_seconds": training.cpu,
         "peak_bytes": peak,
+        "phases": trained.phases,
     }
 
 
@@ -73,7 +78,7 @@ def measure(arguments: argparse.Namespace, text: Path, folder: Path) -> list[dic
     rows: list[dict[str, Any]] = []
     text = _cut(text, arguments.megabytes, folder)
     for vocab_size in arguments.vocab_sizes:
-        reference = _reference(text, vocab_size, folder)
+        reference = None if arguments.no_compare else _reference(text, vocab_size, folder)
         for threads in arguments.threads:
             what = {"text": text.name, "vocab_size": vocab_size, "threads": threads}
             new = _compare(arguments, text, what, folder, reference)
@@ -149,6 +154,10 @@ def _row(what: dict[str, Any], runs: Sequence[Outcome], reason: str | None) -> d
         "cpu_seconds": harness.median_of(runs, "cpu_seconds"),
         "peak_mb": harness.median_of(runs, "peak_bytes") / 1e6,
         "spread": harness.spread_of(runs, "wall_seconds"),
+        "phases": {
+            name: statistics.median(outcome.values["phases"][name] for outcome in runs)
+            for name in runs[0].values["phases"]
+        },
         "runs": [outcome.values for outcome in runs],
     }
 
@@ -161,7 +170,9 @@ def _print_table(what: dict[str, Any], rows: list[dict[str, Any]]) -> None:
         "wall s",
         "× ours",
         "CPU s",
+        "× ours",
         "peak MB",
+        "× ours",
         "±",
         "merges",
         "against Hugging Face",
@@ -169,14 +180,20 @@ def _print_table(what: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     cells: list[list[str]] = []
     for row in sorted(rows, key=lambda row: row.get("wall_seconds", float("inf"))):
         if row["reason"] is not None:
-            cells.append([row["tool"], *[""] * 7, row["reason"]])
+            cells.append([row["tool"], *[""] * 9, row["reason"]])
             continue
-        ratio = f"{row['wall_seconds'] / ours['wall_seconds']:.2f}" if ours is not None else ""
-        cost = [f"{row['cpu_seconds']:.2f}", f"{row['peak_mb']:.0f}", f"{row['spread']:.0%}"]
+        cost: list[str] = []
+        for key, digits in (("wall_seconds", 2), ("cpu_seconds", 2), ("peak_mb", 0)):
+            ratio = f"{row[key] / ours[key]:.2f}" if ours is not None else ""
+            cost += [f"{row[key]:.{digits}f}", ratio]
         result = [f"{row['n_merges']:,}", row["agreement"]]
-        cells.append([row["tool"], row["version"], f"{row['wall_seconds']:.2f}", ratio, *cost, *result])
+        cells.append([row["tool"], row["version"], *cost, f"{row['spread']:.0%}", *result])
     print(f"\n{what['text']}, vocabulary of {what['vocab_size']:,}, threads: {what['threads']}\n")
-    print(harness.format_table(header, cells), flush=True)
+    print(harness.format_table(header, cells))
+    if ours is not None:
+        phases = ", ".join(f"{name} {seconds:.3f}" for name, seconds in ours["phases"].items())
+        print(f"\nbytemill, seconds by phase (reading goes on beside counting): {phases}")
+    sys.stdout.flush()
 
 
 def _numbers(value: str) -> list[int]:
@@ -192,6 +209,9 @@ def main() -> int:
     )
     parser.add_argument("--megabytes", type=float, help="use only the first so many 10^6 bytes of each text")
     parser.add_argument("--vocab-sizes", type=_numbers, default=[10_000, 32_000], help="default 10000,32000")
+    parser.add_argument(
+        "--no-compare", action="store_true", help=f"do not run {REFERENCE} to compare merges: times alone"
+    )
     parser.add_argument("--threads", type=_numbers, default=[1, 2], help="default 1,2")
     parser.add_argument("--tools", type=_tools, default=list(TRAINERS), help=f"comma-separated: {_SHORT}")
     parser.add_argument(
@@ -199,6 +219,9 @@ def main() -> int:
     )
     parser.add_argument(
         "--results", type=Path, default=harness.RESULTS, help="folder for the saved table (%(default)s)"
+    )
+    parser.add_argument(
+        "--json", type=Path, help="file for the saved table, in place of one named by the time"
     )
     arguments = parser.parse_args()
     texts: list[Path] = arguments.text or standing_texts()
@@ -208,7 +231,9 @@ def main() -> int:
     corpus.cache_folder().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=corpus.cache_folder()) as folder:
         rows = [row for text in texts for row in measure(arguments, text, Path(folder))]
-    path = harness.save(arguments.results, "train", {"rows": rows})
+    path: Path = harness.save(arguments.results, "train", {"rows": rows})
+    if arguments.json:
+        path = path.replace(arguments.json)
     print(f"\nSaved to {path}")
     return 0
 

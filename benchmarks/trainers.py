@@ -1,7 +1,7 @@
 """The trainers that `train.py` compares: from a file to merges, with GPT-2's pattern over all 256 bytes."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ class Trained:
     tokens: list[bytes]
     merges: list[tuple[bytes, bytes]] | None
     peak_memory_bytes: int = 0
+    phases: dict[str, float] = field(default_factory=dict[str, float])
+    """Seconds by phase, where the tool tells them."""
 
 
 def _after_last_safe_cut(text: str) -> int:
@@ -69,7 +71,9 @@ def _bytemill(ties: str) -> Callable[[Path, int, int], Trained]:
         )
         merges: list[tuple[bytes, bytes]] = list(tokenizer.merges)
         tokens = [left + right for left, right in merges]
-        return Trained(bytemill.__version__, tokens, merges, tokenizer.training_report.peak_memory_bytes)
+        report = tokenizer.training_report
+        phases = {phase.name: phase.seconds for phase in report.phases}
+        return Trained(bytemill.__version__, tokens, merges, report.peak_memory_bytes, phases)
 
     return train
 
@@ -136,6 +140,41 @@ def _gigabpe(path: Path, vocab_size: int, threads: int) -> Trained:
     return _from_spelled(metadata.version("gigabpe"), result[1])
 
 
+def _ffbpe(path: Path, vocab_size: int, threads: int) -> Trained:
+    del threads  # from the environment
+    ffbpe = require("ffbpe")
+    counter = ffbpe.PreTokenizer([], pat_str=EXPRESSION).word_counter()
+    counter.add_source(pieces_of_file(path))
+    trainer = ffbpe.BpeTrainer([], initial_alphabet="raw", tie_break="largest_content")
+    trainer.add_word_counter(counter)
+    trainer.train(vocab_size)
+    ids: dict[bytes, int] = trainer.validate_model().vocab
+    return Trained(metadata.version("ffbpe"), _longer_than_a_byte(ids), None)
+
+
+def _bpeasy(path: Path, vocab_size: int, threads: int) -> Trained:
+    del threads  # from the environment
+    bpeasy = require("bpeasy")
+    ids: dict[bytes, int] = bpeasy.train_bpe(pieces_of_file(path), EXPRESSION, 1 << 20, vocab_size)
+    return Trained(metadata.version("bpeasy"), _longer_than_a_byte(ids), None)
+
+
+def _longer_than_a_byte(ids: dict[bytes, int]) -> list[bytes]:
+    return [bytes(token) for token, _id in sorted(ids.items(), key=lambda item: item[1]) if len(token) > 1]
+
+
+def _minibperust(path: Path, vocab_size: int, threads: int) -> Trained:
+    del threads  # it has but one
+    rust = require("MiniBpeRust").rustminibpe
+    learned: list[tuple[tuple[int, int], int]] = rust.train_on_files([str(path)], EXPRESSION, vocab_size)
+    symbols = [bytes([byte]) for byte in range(256)]
+    merges: list[tuple[bytes, bytes]] = []
+    for (left, right), _count in learned:
+        merges.append((symbols[left], symbols[right]))
+        symbols.append(symbols[left] + symbols[right])
+    return Trained(metadata.version("minibperust"), symbols[256:], merges)
+
+
 TRAINERS: dict[str, Callable[[Path, int, int], Trained]] = {
     "bytemill": _bytemill("bytes"),
     "bytemill, HF ties": _bytemill("huggingface"),
@@ -143,5 +182,8 @@ TRAINERS: dict[str, Callable[[Path, int, int], Trained]] = {
     "rustbpe": _rustbpe,
     "gigatoken": _gigatoken,
     "gigabpe": _gigabpe,
+    "ffbpe": _ffbpe,
+    "minibperust": _minibperust,
+    "bpeasy": _bpeasy,
 }
 """Name -> training on (file, size of the vocabulary, threads)."""

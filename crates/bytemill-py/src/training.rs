@@ -187,7 +187,7 @@ impl PyPretokenCounts {
         num_threads: Option<i64>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(Vec<PyMerge<'py>>, Vec<u64>)> {
-        convert::threads(num_threads)?;
+        let n_threads = convert::threads(num_threads)?;
         let ties = match ties {
             "bytes" => Ties::Bytes,
             "huggingface" => Ties::HuggingFace,
@@ -195,7 +195,7 @@ impl PyPretokenCounts {
         };
         let pulse = Pulse::new(progress.as_ref());
         let learnt = py
-            .detach(|| learn(&self.counts, n_merges, ties, min_frequency, |n| pulse.beat(n as u64)))
+            .detach(|| learn(&self.counts, n_merges, ties, min_frequency, n_threads, |n| pulse.beat(n as u64)))
             .map_err(|error| pulse.raise(error))?;
         let mut symbols: Vec<Bound<'py, PyBytes>> = (0..=255).map(|byte| PyBytes::new(py, &[byte])).collect();
         let mut merges = Vec::with_capacity(learnt.len());

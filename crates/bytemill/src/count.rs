@@ -1,23 +1,28 @@
 //! Counting the pre-tokens of a corpus, on several threads.
 //!
 //! The calling thread collects text into chunks and cuts them where it is harmless; every other thread counts whole
-//! chunks into a table of its own; at the end the tables are added up by parts of the hash. Nothing is shared or
+//! chunks into a table of its own; at the end the tables are added up, again by all threads. Nothing is shared or
 //! locked while counting, and since counts are sums the result depends on neither threads nor chunks.
 
 use crate::cutter::Cutter;
-use crate::encode::Pulse;
 use crate::error::{Error, Result};
 use crate::hash::{PACKED_BYTES, Packed, pack};
 use crate::pretokenize::Pattern;
+use crate::pulse::Pulse;
 use crate::special::{Segment, SpecialTokens};
-use crate::tally::Table;
+use crate::tally::{Table, long_hash, random_seed};
 use crate::utf8::{Malformed, Utf8Stream};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use std::io::Read;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+mod counts;
+
+pub use counts::Counts;
 
 /// Bytes of a chunk where the caller does not say: some tens of milliseconds of counting.
 pub const CHUNK_BYTES: usize = 2 << 20;
@@ -41,6 +46,8 @@ struct Shared {
     failure: Mutex<Option<Error>>,
     n_pretokens: AtomicU64,
     n_special: AtomicU64,
+    /// Of the tables' hashes.
+    seed: u64,
 }
 
 /// Counts the pre-tokens of texts as they come.
@@ -70,6 +77,7 @@ impl Counter {
             failure: Mutex::new(None),
             n_pretokens: AtomicU64::new(0),
             n_special: AtomicU64::new(0),
+            seed: random_seed(),
         });
         let n_threads = n_threads.max(1);
         let (chunks, incoming) = bounded::<Chunk>(n_threads);
@@ -195,7 +203,8 @@ impl Counter {
             pulse()?;
             std::thread::sleep(Duration::from_millis(1));
         }
-        let mut tables = Vec::with_capacity(self.workers.len());
+        let n_threads = self.workers.len();
+        let mut tables = Vec::with_capacity(n_threads);
         for worker in std::mem::take(&mut self.workers) {
             match worker.join() {
                 Ok(table) => tables.push(table),
@@ -203,7 +212,7 @@ impl Counter {
             }
         }
         self.check()?;
-        let mut counts = Counts::add_up(tables);
+        let mut counts = Counts::add_up(&tables, n_threads, pulse)?;
         counts.n_bytes = self.n_bytes;
         counts.n_pretokens = self.shared.n_pretokens.load(Ordering::Relaxed);
         counts.n_special = self.shared.n_special.load(Ordering::Relaxed);
@@ -303,11 +312,12 @@ fn count_chunks(shared: &Shared, chunks: &Receiver<Chunk>, recycle: &Sender<Chun
 struct Workspace {
     ends: Vec<usize>,
     keys: Vec<(Packed, u64)>,
+    long: Vec<(Range<usize>, u64)>,
 }
 
 /// Counts the pre-tokens of a text without special tokens; gives their number.
 fn count_text(shared: &Shared, text: &str, table: &mut Table, workspace: &mut Workspace) -> Result<u64> {
-    let Workspace { ends, keys } = workspace;
+    let Workspace { ends, keys, long } = workspace;
     let bytes = text.as_bytes();
     let mut n_pretokens = 0;
     let mut splits = shared.pattern.splits(text);
@@ -317,6 +327,7 @@ fn count_text(shared: &Shared, text: &str, table: &mut Table, workspace: &mut Wo
             return Err(Error::Interrupted);
         }
         keys.clear();
+        long.clear();
         for &end in ends.iter() {
             if end - start <= PACKED_BYTES {
                 let key = pack(bytes, start, end);
@@ -324,235 +335,22 @@ fn count_text(shared: &Shared, text: &str, table: &mut Table, workspace: &mut Wo
                 table.prefetch(hash);
                 keys.push((key, hash));
             } else {
-                table.add_long(&bytes[start..end], 1);
+                let hash = long_hash(&bytes[start..end], shared.seed);
+                table.long.prefetch(hash);
+                long.push((start..end, hash));
             }
             start = end;
         }
         for &(key, hash) in keys.iter() {
             table.add(key, hash, 1);
         }
+        for (range, hash) in long.drain(..) {
+            table.long.add(&bytes[range], hash, 1);
+        }
         n_pretokens += ends.len() as u64;
     }
     Ok(n_pretokens)
 }
 
-/// Unique pre-tokens with their counts, the most frequent first.
-#[derive(Default)]
-pub struct Counts {
-    /// The pre-tokens' bytes.
-    bytes: Vec<u8>,
-    words: Vec<Word>,
-    /// Bytes of text counted.
-    pub n_bytes: u64,
-    /// Pre-tokens counted.
-    pub n_pretokens: u64,
-    /// Special tokens met with.
-    pub n_special: u64,
-    /// Malformed sequences replaced by U+FFFD.
-    pub n_replaced: u64,
-    /// Time spent reading and in checking UTF-8, while others counted.
-    pub reading: Duration,
-}
-
-#[derive(Clone, Copy)]
-struct Word {
-    count: u64,
-    start: usize,
-    n_bytes: usize,
-}
-
-impl Counts {
-    /// Counts given by the caller; equal pre-tokens are added up, empty ones and counts of zero left out.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] where the text that they stand for has 2⁶⁴ bytes or more: some pair's count might overflow.
-    pub fn from_items(items: impl Iterator<Item = (Vec<u8>, u64)>) -> Result<Self> {
-        let mut table = Table::new();
-        let (mut n_pretokens, mut n_bytes) = (0u64, 0u64);
-        for (pretoken, count) in items.filter(|(pretoken, count)| !pretoken.is_empty() && *count > 0) {
-            let text_bytes = count.checked_mul(pretoken.len() as u64).and_then(|more| n_bytes.checked_add(more));
-            let Some(text_bytes) = text_bytes else {
-                return Err(Error::Invalid("the counts are too large: they stand for 2^64 bytes of text".to_owned()));
-            };
-            n_bytes = text_bytes;
-            n_pretokens += count;
-            if pretoken.len() <= PACKED_BYTES {
-                let key = pack(&pretoken, 0, pretoken.len());
-                table.add(key, key.hash(), count);
-            } else {
-                table.add_long(&pretoken, count);
-            }
-        }
-        let mut counts = Self::add_up(vec![table]);
-        counts.n_pretokens = n_pretokens;
-        counts.n_bytes = n_bytes;
-        Ok(counts)
-    }
-
-    /// The tables of all threads in one.
-    fn add_up(tables: Vec<Table>) -> Self {
-        let mut tables = tables.into_iter();
-        let mut all = tables.next().unwrap_or_else(Table::new);
-        for table in tables {
-            for slot in table.short() {
-                all.add(slot.key, slot.key.hash(), slot.count);
-            }
-            for (pretoken, count) in table.long {
-                all.add_long(&pretoken, count);
-            }
-        }
-        let mut counts = Self::default();
-        counts.words.reserve(all.n_short() + all.long.len());
-        let mut push = |pretoken: &[u8], count| {
-            counts.words.push(Word { count, start: counts.bytes.len(), n_bytes: pretoken.len() });
-            counts.bytes.extend_from_slice(pretoken);
-        };
-        for slot in all.short() {
-            push(&slot.key.bytes()[..slot.key.n_bytes()], slot.count);
-        }
-        for (pretoken, count) in &all.long {
-            push(pretoken, *count);
-        }
-        counts.words.sort_unstable_by_key(|word| std::cmp::Reverse(word.count));
-        counts
-    }
-
-    /// Number of unique pre-tokens.
-    #[must_use]
-    pub fn n_unique(&self) -> usize {
-        self.words.len()
-    }
-
-    /// Bytes of all unique pre-tokens.
-    #[must_use]
-    pub fn n_unique_bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// The pre-tokens and their counts, the most frequent first; of equally frequent ones the order is arbitrary.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], u64)> {
-        self.words.iter().map(|word| (&self.bytes[word.start..word.start + word.n_bytes], word.count))
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::encode::no_pulse;
-    use proptest::prelude::*;
-    use std::collections::HashMap;
-
-    fn plainly(pattern: &Pattern, special: &[String], texts: &[String]) -> HashMap<Vec<u8>, u64> {
-        let special = SpecialTokens::new(special.iter().cloned().zip(0..).collect()).unwrap();
-        let mut counts = HashMap::new();
-        for text in texts {
-            special
-                .segments(text, |segment| match segment {
-                    Segment::Text(text) => pattern.for_each(text, |pretoken| {
-                        *counts.entry(pretoken.as_bytes().to_vec()).or_insert(0) += 1;
-                    }),
-                    Segment::Special(_) => Ok(()),
-                })
-                .unwrap();
-        }
-        counts
-    }
-
-    fn as_map(counts: &Counts) -> HashMap<Vec<u8>, u64> {
-        let map: HashMap<Vec<u8>, u64> = counts.iter().map(|(pretoken, count)| (pretoken.to_vec(), count)).collect();
-        assert_eq!(map.len(), counts.n_unique());
-        map
-    }
-
-    fn texts() -> impl Strategy<Value = Vec<String>> {
-        let piece = prop::sample::select(vec![
-            "low",
-            " lower",
-            " newest",
-            "'s",
-            " 12",
-            "\n",
-            "  ",
-            "<s>",
-            "<s><e>",
-            "<",
-            "é一",
-            "!!",
-            " supercalifragilistic",
-        ]);
-        let text = prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat());
-        prop::collection::vec(text, 1..4)
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(100))]
-
-        #[test]
-        fn counts_depend_on_neither_threads_nor_chunks(
-            texts in texts(),
-            chunk_bytes in 1usize..64,
-            n_threads in 1usize..4,
-            pattern in prop::sample::select(vec![Some("gpt2"), Some("cl100k"), Some("o200k"), Some(r"\S+"), None]),
-        ) {
-            let pattern = Pattern::new(pattern).unwrap();
-            let special = ["<s>".to_owned(), "<s><e>".to_owned()];
-            let expected = plainly(&pattern, &special, &texts);
-
-            let mut by_text = Counter::new(pattern.clone(), &special, n_threads, chunk_bytes).unwrap();
-            let mut by_reader = Counter::new(pattern, &special, n_threads, chunk_bytes).unwrap();
-            for text in &texts {
-                by_text.add_text(text, &no_pulse).unwrap();
-                // One byte at a time, so that chunks end wherever they may.
-                let reader = OneByte(text.as_bytes());
-                by_reader.add_reader(reader, Malformed::Refuse, |_| {}, &no_pulse).unwrap();
-            }
-            for counter in [by_text, by_reader] {
-                let counts = counter.finish(&no_pulse).unwrap();
-                prop_assert_eq!(&as_map(&counts), &expected);
-                prop_assert_eq!(counts.n_pretokens, expected.values().sum::<u64>());
-                prop_assert_eq!(counts.n_bytes, texts.iter().map(|text| text.len() as u64).sum::<u64>());
-            }
-        }
-    }
-
-    struct OneByte<'b>(&'b [u8]);
-
-    impl Read for OneByte<'_> {
-        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-            let n = self.0.len().min(1);
-            buffer[..n].copy_from_slice(&self.0[..n]);
-            self.0 = &self.0[n..];
-            Ok(n)
-        }
-    }
-
-    #[test]
-    fn tables_grow_without_losing_counts() {
-        let items = (0..50_000u32).map(|n| (n.to_string().into_bytes(), u64::from(n) + 1));
-        let counts = Counts::from_items(items.clone().chain(items)).unwrap();
-        assert_eq!(counts.n_unique(), 50_000);
-        assert_eq!(as_map(&counts)[&b"49999"[..]], 100_000);
-        let in_order: Vec<u64> = counts.iter().map(|(_, count)| count).collect();
-        assert!(in_order.is_sorted_by(|a, b| a >= b));
-    }
-
-    #[test]
-    fn an_interrupt_ends_counting() {
-        let mut counter = Counter::new(Pattern::Gpt2, &[], 2, 1 << 10).unwrap();
-        let text = "some words ".repeat(100_000);
-        let error = counter.add_text(&text, &|| Err(Error::Interrupted)).unwrap_err();
-        assert!(matches!(error, Error::Interrupted));
-    }
-
-    #[test]
-    fn malformed_bytes_are_named_or_replaced() {
-        let bytes = b"ok \xFF more \xE4\xB8";
-        let count = |malformed| {
-            let mut counter = Counter::new(Pattern::Gpt2, &[], 1, 1 << 10).unwrap();
-            counter.add_reader(&bytes[..], malformed, |_| {}, &no_pulse)?;
-            counter.finish(&no_pulse)
-        };
-        assert!(matches!(count(Malformed::Refuse), Err(Error::Utf8 { start: 3, end: 4, .. })));
-        assert_eq!(count(Malformed::Replace).unwrap().n_replaced, 2);
-    }
-}
+mod tests;

@@ -448,7 +448,7 @@ mod tests {
     /// A tokenizer with some dozens of merges, learnt from the words themselves.
     fn encoder(words: &[&str], n_merges: usize, pattern: &str) -> Encoder {
         let counts = Counts::from_items(words.iter().map(|word| (word.as_bytes().to_vec(), 1))).unwrap();
-        let learnt = learn(&counts, n_merges, Ties::Bytes, 1, |_| Ok(())).unwrap();
+        let learnt = learn(&counts, n_merges, Ties::Bytes, 1, 1, |_| Ok(())).unwrap();
         let mut tokens: Vec<(u32, Vec<u8>)> = (0..=255).map(|byte| (u32::from(byte), vec![byte])).collect();
         let mut merges = Vec::new();
         for (merge, id) in learnt.iter().zip(256..) {

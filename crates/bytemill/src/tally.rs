@@ -1,8 +1,9 @@
 //! A table of counts that one thread keeps.
 
-use crate::hash::Packed;
+use crate::hash::{Packed, fold};
 use crate::prefetch::prefetch;
-use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::ops::Range;
 
 #[derive(Clone, Copy, Default)]
 pub struct Slot {
@@ -11,22 +12,17 @@ pub struct Slot {
 }
 
 /// Counts of the pre-tokens one thread has seen: short ones by their packed bytes with linear probing, long ones in a
-/// map of their own (0.5 % of English pre-tokens, 6 % of multilingual ones).
+/// table of their own (0.5 % of English pre-tokens, 6 % of multilingual ones).
 pub struct Table {
     slots: Vec<Slot>,
     shift: u32,
     n_used: usize,
-    pub long: HashMap<Box<[u8]>, u64>,
+    pub long: LongTable,
 }
 
 impl Table {
     pub fn new() -> Self {
-        Self::with_slots(1 << 12)
-    }
-
-    fn with_slots(n_slots: usize) -> Self {
-        let shift = 64 - n_slots.trailing_zeros();
-        Self { slots: vec![Slot::default(); n_slots], shift, n_used: 0, long: HashMap::new() }
+        Self { slots: vec![Slot::default(); 1 << 12], shift: 64 - 12, n_used: 0, long: LongTable::new() }
     }
 
     #[inline]
@@ -34,44 +30,51 @@ impl Table {
         (hash >> self.shift) as usize
     }
 
+    /// Where a key is, or the free slot where it would go.
     #[inline]
-    pub fn add(&mut self, key: Packed, hash: u64, count: u64) {
+    fn find(&self, key: Packed, hash: u64) -> usize {
         let mask = self.slots.len() - 1;
         let mut at = self.place(hash);
         loop {
-            let slot = &mut self.slots[at & mask];
-            if slot.key == key {
-                slot.count += count;
-                return;
-            }
-            if slot.count == 0 {
-                *slot = Slot { key, count };
-                self.n_used += 1;
-                if 3 * self.n_used > 2 * self.slots.len() {
-                    self.grow();
-                }
-                return;
+            let slot = &self.slots[at & mask];
+            if slot.key == key || slot.count == 0 {
+                return at & mask;
             }
             at += 1;
         }
     }
 
-    pub fn add_long(&mut self, pretoken: &[u8], count: u64) {
-        if let Some(known) = self.long.get_mut(pretoken) {
-            *known += count;
+    #[inline]
+    pub fn add(&mut self, key: Packed, hash: u64, count: u64) {
+        let at = self.find(key, hash);
+        let slot = &mut self.slots[at];
+        if slot.count == 0 {
+            slot.key = key;
+            slot.count = count;
+            self.n_used += 1;
+            if 3 * self.n_used > 2 * self.slots.len() {
+                self.grow();
+            }
         } else {
-            self.long.insert(pretoken.into(), count);
+            slot.count += count;
         }
+    }
+
+    /// The count of a key, 0 where it has not been seen.
+    #[inline]
+    pub fn get(&self, key: Packed, hash: u64) -> u64 {
+        self.slots[self.find(key, hash)].count
     }
 
     #[cold]
     fn grow(&mut self) {
-        let mut larger = Self::with_slots(2 * self.slots.len());
-        for slot in self.slots.drain(..).filter(|slot| slot.count > 0) {
-            larger.add(slot.key, slot.key.hash(), slot.count);
+        let n_slots = 2 * self.slots.len();
+        let old = std::mem::replace(&mut self.slots, vec![Slot::default(); n_slots]);
+        self.shift -= 1;
+        for slot in old.into_iter().filter(|slot| slot.count > 0) {
+            let at = self.find(slot.key, slot.key.hash());
+            self.slots[at] = slot;
         }
-        larger.long = std::mem::take(&mut self.long);
-        *self = larger;
     }
 
     /// Asks for the slot of a hash ahead of time.
@@ -80,13 +83,118 @@ impl Table {
         prefetch(&self.slots, self.place(hash));
     }
 
-    /// Number of different short pre-tokens.
-    pub fn n_short(&self) -> usize {
-        self.n_used
+    /// One of `n_parts` parts of the short pre-tokens.
+    pub fn short(&self, part: usize, n_parts: usize) -> impl Iterator<Item = &Slot> {
+        self.slots[part_of(self.slots.len(), part, n_parts)].iter().filter(|slot| slot.count > 0)
+    }
+}
+
+/// Counts of byte strings of any length, which are kept one after the other.
+pub struct LongTable {
+    slots: Vec<LongSlot>,
+    shift: u32,
+    n_used: usize,
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct LongSlot {
+    hash: u64,
+    count: u64,
+    start: usize,
+    n_bytes: usize,
+}
+
+impl LongTable {
+    fn new() -> Self {
+        Self { slots: vec![LongSlot::default(); 1 << 8], shift: 64 - 8, n_used: 0, bytes: Vec::new() }
     }
 
-    /// The short pre-tokens.
-    pub fn short(&self) -> impl Iterator<Item = &Slot> {
-        self.slots.iter().filter(|slot| slot.count > 0)
+    #[inline]
+    fn find(&self, pretoken: &[u8], hash: u64) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut at = (hash >> self.shift) as usize;
+        loop {
+            let slot = &self.slots[at & mask];
+            if slot.count == 0 || slot.hash == hash && self.bytes_of(slot) == pretoken {
+                return at & mask;
+            }
+            at += 1;
+        }
     }
+
+    #[inline]
+    fn bytes_of(&self, slot: &LongSlot) -> &[u8] {
+        &self.bytes[slot.start..slot.start + slot.n_bytes]
+    }
+
+    pub fn add(&mut self, pretoken: &[u8], hash: u64, count: u64) {
+        let at = self.find(pretoken, hash);
+        if self.slots[at].count > 0 {
+            self.slots[at].count += count;
+            return;
+        }
+        self.slots[at] = LongSlot { hash, count, start: self.bytes.len(), n_bytes: pretoken.len() };
+        self.bytes.extend_from_slice(pretoken);
+        self.n_used += 1;
+        if 3 * self.n_used > 2 * self.slots.len() {
+            self.grow();
+        }
+    }
+
+    /// The count of a pre-token, 0 where it has not been seen.
+    pub fn get(&self, pretoken: &[u8], hash: u64) -> u64 {
+        self.slots[self.find(pretoken, hash)].count
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let n_slots = 2 * self.slots.len();
+        let old = std::mem::replace(&mut self.slots, vec![LongSlot::default(); n_slots]);
+        self.shift -= 1;
+        for slot in old.into_iter().filter(|slot| slot.count > 0) {
+            // All are different, so the first free slot is the one.
+            let mut at = (slot.hash >> self.shift) as usize;
+            while self.slots[at & (n_slots - 1)].count > 0 {
+                at += 1;
+            }
+            self.slots[at & (n_slots - 1)] = slot;
+        }
+    }
+
+    /// Asks for the slot of a hash ahead of time.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch(&self.slots, (hash >> self.shift) as usize);
+    }
+
+    /// One of `n_parts` parts of the pre-tokens, with their hashes and counts.
+    pub fn part(&self, part: usize, n_parts: usize) -> impl Iterator<Item = (&[u8], u64, u64)> {
+        let slots = &self.slots[part_of(self.slots.len(), part, n_parts)];
+        slots.iter().filter(|slot| slot.count > 0).map(|slot| (self.bytes_of(slot), slot.hash, slot.count))
+    }
+}
+
+fn part_of(n: usize, part: usize, n_parts: usize) -> Range<usize> {
+    let at = |part| (n as u128 * part as u128 / n_parts as u128) as usize;
+    at(part)..at(part + 1)
+}
+
+/// A seed that nobody who writes a corpus knows.
+pub fn random_seed() -> u64 {
+    std::hash::RandomState::new().hash_one(0)
+}
+
+/// Hash of a pre-token of more than eight bytes whose high bits depend on every byte, and on a seed: so that no text
+/// can be made on purpose whose pre-tokens all fall on one place.
+#[inline]
+pub fn long_hash(pretoken: &[u8], seed: u64) -> u64 {
+    let mut hash = seed ^ pretoken.len() as u64;
+    let (words, rest) = pretoken.as_chunks::<8>();
+    for word in words {
+        hash = fold(hash ^ u64::from_le_bytes(*word), 0x9E37_79B9_7F4A_7C15);
+    }
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    fold(hash ^ u64::from_le_bytes(last), 0xD6E8_FEB8_6659_FD93)
 }

@@ -1,7 +1,12 @@
 //! The incremental merge loop against one that counts everything again for every merge.
 
+use super::learner::SMALL;
+use super::symbols::huggingface_byte_order;
 use super::*;
+use crate::error::Error;
+use crate::pulse::no_pulse;
 use proptest::prelude::*;
+use std::collections::HashMap;
 
 /// Symbols as byte strings; all pairs counted afresh at each merge.
 fn learn_plainly(
@@ -80,31 +85,37 @@ proptest! {
         n_merges in 0usize..60,
         ties in prop::sample::select(vec![Ties::Bytes, Ties::HuggingFace]),
         min_count in 1u64..5,
+        n_threads in 1usize..5,
     ) {
         let counts = counts_of(&words);
-        let learnt = learn(&counts, n_merges, ties, min_count, |_| Ok(())).unwrap();
+        let learnt = learn(&counts, n_merges, ties, min_count, n_threads, |_| Ok(())).unwrap();
         prop_assert_eq!(spelled(&learnt), learn_plainly(&words, n_merges, ties, min_count));
     }
 
     #[test]
-    fn thresholds_on_the_way_change_nothing(words in words(), step in 1u64..4) {
+    fn thresholds_on_the_way_change_nothing(
+        words in words(),
+        step in 1u64..4,
+        ties in prop::sample::select(vec![Ties::Bytes, Ties::HuggingFace]),
+        min_count in 1u64..4,
+        n_threads in 1usize..4,
+    ) {
         let counts = counts_of(&words);
-        let expected = spelled(&learn(&counts, 60, Ties::Bytes, 1, |_| Ok(())).unwrap());
-        let mut learner = Learner::new(&counts, Ties::Bytes).unwrap();
-        learner.track(20, &mut || Ok(())).unwrap();
+        let mut learner = Learner::new(&counts, ties, min_count, n_threads, &no_pulse).unwrap();
+        let mut threshold = 20;
+        learner.track_from(threshold, &no_pulse).unwrap();
         let mut merges = Vec::new();
         while merges.len() < 60 {
             if let Some(pair) = learner.take_most_frequent() {
-                let Pair { left, right, count, .. } = learner.pairs[pair];
-                merges.push(Merge { left, right, count });
-                learner.merge(pair);
-            } else if learner.threshold > 1 {
-                learner.track(learner.threshold.saturating_sub(step).max(1), &mut || Ok(())).unwrap();
+                merges.push(learner.merge(pair));
+            } else if threshold > min_count {
+                threshold = threshold.saturating_sub(step).max(min_count);
+                learner.track_from(threshold, &no_pulse).unwrap();
             } else {
                 break;
             }
         }
-        prop_assert_eq!(spelled(&merges), expected);
+        prop_assert_eq!(spelled(&merges), learn_plainly(&words, 60, ties, min_count));
     }
 }
 
@@ -112,7 +123,7 @@ proptest! {
 fn sennrichs_example() {
     let words = [("low", 5), ("lower", 2), ("widest", 3), ("newest", 6)];
     let counts = Counts::from_items(words.iter().map(|(word, count)| (word.as_bytes().to_vec(), *count))).unwrap();
-    let merges = spelled(&learn(&counts, 12, Ties::Bytes, 1, |_| Ok(())).unwrap());
+    let merges = spelled(&learn(&counts, 12, Ties::Bytes, 1, 1, |_| Ok(())).unwrap());
     let text: Vec<String> = merges
         .iter()
         .map(|(left, right, _)| format!("{} {}", String::from_utf8_lossy(left), String::from_utf8_lossy(right)))
@@ -140,14 +151,17 @@ fn larger_words_go_through_thresholds_of_their_own() {
     let counts = counts_of(&words);
     assert!(counts.n_unique_bytes() > SMALL);
     for ties in [Ties::Bytes, Ties::HuggingFace] {
-        let learnt = learn(&counts, 150, ties, 1, |_| Ok(())).unwrap();
-        assert_eq!(spelled(&learnt), learn_plainly(&words, 150, ties, 1));
+        let expected = learn_plainly(&words, 150, ties, 1);
+        for n_threads in [1, 2, 3, 7] {
+            let learnt = learn(&counts, 150, ties, 1, n_threads, |_| Ok(())).unwrap();
+            assert_eq!(spelled(&learnt), expected);
+        }
     }
 }
 
 #[test]
 fn an_error_of_the_pulse_ends_learning() {
     let counts = Counts::from_items([(b"abababab".to_vec(), 3)].into_iter()).unwrap();
-    let stopped = learn(&counts, 10, Ties::Bytes, 1, |n| if n == 2 { Err(Error::Interrupted) } else { Ok(()) });
+    let stopped = learn(&counts, 10, Ties::Bytes, 1, 1, |n| if n == 2 { Err(Error::Interrupted) } else { Ok(()) });
     assert!(matches!(stopped, Err(Error::Interrupted)));
 }
