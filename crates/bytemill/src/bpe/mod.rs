@@ -1,0 +1,28 @@
+//! Merging one pre-token: the lowest-ranked pair of neighbours first, the leftmost of equals.
+
+mod long;
+mod short;
+#[cfg(test)]
+mod tests;
+
+use crate::error::Result;
+use crate::pairs::PairTable;
+use crate::pulse::Pulse;
+use long::merge_long;
+use short::{SHORT, merge_short};
+
+pub use long::{Step, steps};
+
+/// Appends the symbols of a pre-token to `out`.
+///
+/// # Errors
+/// What `pulse` gives; it is asked only for long pre-tokens.
+pub fn merge(table: &PairTable, pretoken: &[u8], out: &mut Vec<u32>, pulse: Pulse) -> Result<()> {
+    match pretoken {
+        [] => {}
+        [byte] => out.push(u32::from(*byte)),
+        _ if pretoken.len() <= SHORT => merge_short(table, pretoken, out),
+        _ => return merge_long(table, pretoken, out, |_| {}, pulse),
+    }
+    Ok(())
+}
