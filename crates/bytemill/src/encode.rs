@@ -46,6 +46,9 @@ pub enum Allowed<'s> {
     These(&'s SpecialTokens),
 }
 
+/// Pre-tokens of more bytes than this are written out while they are merged.
+const HUGE: usize = 1 << 16;
+
 /// Bytes of text between two questions to the caller whether to go on.
 const PULSE_BYTES: usize = 1 << 20;
 
@@ -56,6 +59,7 @@ pub struct Encoder {
     special: SpecialTokens,
     pairs: PairTable,
     words: Words,
+    merger: bpe::Merger,
     /// One a thread that encodes at the same time; they stay, with what they have learnt.
     workspaces: Mutex<Vec<Workspace>>,
 }
@@ -84,17 +88,18 @@ impl Encoder {
         for &(left, right, symbol) in vocab.other_splits() {
             pairs.insert(left, right, symbol)?;
         }
+        let merger = bpe::Merger::default();
         // Merges given by hand need not lead to every token from its own bytes, so each is tried.
         let mut symbols = Vec::new();
         let mut reachable: Vec<(&[u8], u32)> = Vec::new();
         for (token, id) in vocab.tokens().filter(|(token, _)| token.len() <= PACKED_BYTES) {
-            encode_pretoken(&vocab, &pairs, token, &mut symbols, &no_pulse)?;
+            encode_pretoken(&vocab, &pairs, &merger, token, &mut symbols, &no_pulse)?;
             if symbols == [id] {
                 reachable.push((token, id));
             }
         }
         let words = Words::new(&reachable);
-        let encoder = Self { vocab, pattern, special, pairs, words, workspaces: Mutex::new(Vec::new()) };
+        let encoder = Self { vocab, pattern, special, pairs, words, merger, workspaces: Mutex::new(Vec::new()) };
         // The first workspace is made here, so that encoding itself needs no memory beyond text and result.
         encoder.put_back(Self::new_workspace());
         Ok(encoder)
@@ -195,7 +200,7 @@ impl Encoder {
         let mut workspace = self.workspace();
         let result = bytes.utf8_chunks().try_for_each(|chunk| {
             self.encode_segment(&mut workspace, chunk.valid(), out, pulse)?;
-            encode_pretoken(&self.vocab, &self.pairs, chunk.invalid(), &mut workspace.symbols, pulse)?;
+            encode_pretoken(&self.vocab, &self.pairs, &self.merger, chunk.invalid(), &mut workspace.symbols, pulse)?;
             out.extend_from_slice(&workspace.symbols);
             tick(&mut workspace.since_pulse, 1, pulse)
         });
@@ -248,6 +253,12 @@ impl Encoder {
                     filled += n_ids;
                     continue;
                 }
+                if pretoken.len() > HUGE {
+                    out.extend(block[..filled].iter().map(|&id| T::narrow(id)));
+                    filled = 0;
+                    self.encode_huge(&bytes[pretoken], symbols, out, pulse)?;
+                    continue;
+                }
                 self.encode_new(&bytes[pretoken], key, hash, cache, symbols, pulse)?;
                 if symbols.len() <= SHORT_IDS {
                     block[filled..filled + symbols.len()].copy_from_slice(symbols);
@@ -261,6 +272,26 @@ impl Encoder {
             tick(since_pulse, at - block_start, pulse)?;
         }
         Ok(())
+    }
+
+    /// Appends the ids of a pre-token that is too long to be kept beside them.
+    #[cold]
+    fn encode_huge<T: Id>(
+        &self,
+        pretoken: &[u8],
+        symbols: &mut Vec<u32>,
+        out: &mut Vec<T>,
+        pulse: Pulse,
+    ) -> Result<()> {
+        if self.vocab.whole_pretoken_lookup()
+            && let Some(id) = self.vocab.id(pretoken)
+        {
+            out.push(T::narrow(id));
+            return Ok(());
+        }
+        let ids = self.vocab.symbol_ids();
+        let id = |symbol: u32| T::narrow(ids[symbol as usize]);
+        self.merger.merge_into(&self.vocab, &self.pairs, pretoken, symbols, out, id, pulse)
     }
 
     /// Puts the ids of a pre-token that the table of short ones does not know into `ids`, and remembers them.
@@ -287,7 +318,7 @@ impl Encoder {
             ids.extend_from_slice(known);
             return Ok(());
         }
-        encode_pretoken(&self.vocab, &self.pairs, pretoken, ids, pulse)?;
+        encode_pretoken(&self.vocab, &self.pairs, &self.merger, pretoken, ids, pulse)?;
         if is_short && ids.len() <= SHORT_IDS {
             cache.insert(key, hash, ids);
         } else if let Some(key) = long_key
@@ -300,7 +331,14 @@ impl Encoder {
 }
 
 /// Puts the ids of one pre-token into `ids`.
-fn encode_pretoken(vocab: &Vocab, pairs: &PairTable, pretoken: &[u8], ids: &mut Vec<u32>, pulse: Pulse) -> Result<()> {
+fn encode_pretoken(
+    vocab: &Vocab,
+    pairs: &PairTable,
+    merger: &bpe::Merger,
+    pretoken: &[u8],
+    ids: &mut Vec<u32>,
+    pulse: Pulse,
+) -> Result<()> {
     ids.clear();
     if vocab.whole_pretoken_lookup()
         && let Some(id) = vocab.id(pretoken)
@@ -308,7 +346,7 @@ fn encode_pretoken(vocab: &Vocab, pairs: &PairTable, pretoken: &[u8], ids: &mut 
         ids.push(id);
         return Ok(());
     }
-    bpe::merge(pairs, pretoken, ids, pulse)?;
+    merger.merge(vocab, pairs, pretoken, ids, pulse)?;
     let symbol_ids = vocab.symbol_ids();
     for id in ids {
         *id = symbol_ids[*id as usize];

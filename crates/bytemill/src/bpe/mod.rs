@@ -1,9 +1,12 @@
 //! Merging one pre-token: the lowest-ranked pair of neighbours first, the leftmost of equals.
 
+mod backtrack;
 mod long;
+mod merger;
 mod short;
 #[cfg(test)]
 mod tests;
+mod trie;
 
 use crate::error::Result;
 use crate::pairs::PairTable;
@@ -11,7 +14,9 @@ use crate::pulse::Pulse;
 use long::merge_long;
 use short::{SHORT, merge_short};
 
+pub use backtrack::Backtracker;
 pub use long::{Step, steps};
+pub use merger::Merger;
 
 /// Appends the symbols of a pre-token to `out`.
 ///
