@@ -14,8 +14,19 @@ use crate::vocab::Vocab;
 /// Tokens tried between two questions to the caller whether to go on.
 const TRIES_A_PULSE: usize = 1 << 18;
 
-/// Symbols that are not handed on yet: going back further than this starts anew without handing on.
-const KEPT: usize = 1 << 15;
+/// How much one pre-token may take, whatever its length. What does not fit costs time and changes nothing.
+#[derive(Clone, Copy)]
+pub(super) struct Room {
+    /// Symbols that are kept when those before them are handed on: going back further starts anew without handing on.
+    pub kept: usize,
+    /// Blocks of 64 places in the table of dead ends: 16 bytes each.
+    pub n_blocks: usize,
+    /// Answers that the memo of pairs holds: 8 bytes each.
+    pub n_answers: usize,
+}
+
+/// 128 + 128 + 32 KB. A memo that leaves the first-level cache is slower on text without repetitions.
+const ROOM: Room = Room { kept: 1 << 15, n_blocks: 1 << 13, n_answers: 1 << 12 };
 
 #[derive(Clone, Copy)]
 struct Symbol {
@@ -44,11 +55,15 @@ impl Backtracker {
         let bytes = (0..256).map(|byte| Symbol { left: byte, right: byte, shorter: NONE, n_bytes: 1 });
         let mut symbols: Vec<Symbol> = bytes.collect();
         let mut strings: Vec<(&[u8], u32)> = (0..256).map(|byte| (vocab.symbol(byte), byte)).collect();
+        let mut reached = vec![true; 256];
         for (&(left, right), symbol) in vocab.merges().iter().zip(256..) {
             let string = vocab.symbol(symbol);
             symbols.push(Symbol { left, right, shorter: NONE, n_bytes: string.len() as u32 });
             // What its own bytes do not lead to, no text does.
-            if stay_apart(&symbols, pairs, left, right, symbol) {
+            let is_reached =
+                reached[left as usize] && reached[right as usize] && stay_apart(&symbols, pairs, left, right, symbol);
+            reached.push(is_reached);
+            if is_reached {
                 strings.push((string, symbol));
             }
         }
@@ -61,7 +76,7 @@ impl Backtracker {
     /// # Errors
     /// What `pulse` gives.
     pub fn merge(&self, pairs: &PairTable, pretoken: &[u8], symbols: &mut Vec<u32>, pulse: Pulse) -> Result<()> {
-        self.run(pairs, pretoken, symbols, usize::MAX, |_| {}, pulse).map(drop)
+        self.run(pairs, pretoken, symbols, Room { kept: usize::MAX, ..ROOM }, |_| {}, pulse).map(drop)
     }
 
     /// Appends what `make` makes of the symbols of a pre-token to `out`, with a fixed amount of memory beside it. What was in
@@ -78,15 +93,15 @@ impl Backtracker {
         make: impl Fn(u32) -> T,
         pulse: Pulse,
     ) -> Result<()> {
-        self.merge_keeping(pairs, pretoken, KEPT, scratch, out, make, pulse)
+        self.merge_within(ROOM, pairs, pretoken, scratch, out, make, pulse)
     }
 
     #[expect(clippy::too_many_arguments, reason = "one more than `merge_into`, for tests")]
-    fn merge_keeping<T>(
+    pub(super) fn merge_within<T>(
         &self,
+        room: Room,
         pairs: &PairTable,
         pretoken: &[u8],
-        kept: usize,
         scratch: &mut Vec<u32>,
         out: &mut Vec<T>,
         make: impl Fn(u32) -> T,
@@ -95,11 +110,11 @@ impl Backtracker {
         let start = out.len();
         scratch.clear();
         let mut hand_on = |symbols: &[u32]| out.extend(symbols.iter().map(|&symbol| make(symbol)));
-        if !self.run(pairs, pretoken, scratch, kept, &mut hand_on, pulse)? {
+        if !self.run(pairs, pretoken, scratch, room, &mut hand_on, pulse)? {
             // Back beyond what was handed on.
             out.truncate(start);
             scratch.clear();
-            self.merge(pairs, pretoken, scratch, pulse)?;
+            self.run(pairs, pretoken, scratch, Room { kept: usize::MAX, ..room }, |_| {}, pulse)?;
         }
         out.extend(scratch.iter().map(|&symbol| make(symbol)));
         Ok(())
@@ -112,39 +127,49 @@ impl Backtracker {
         pairs: &PairTable,
         pretoken: &[u8],
         symbols: &mut Vec<u32>,
-        kept: usize,
+        room: Room,
         mut hand_on: impl FnMut(&[u32]),
         pulse: Pulse,
     ) -> Result<bool> {
         let first = symbols.len();
-        let most = kept.saturating_mul(2);
+        let most = room.kept.saturating_mul(2);
         let mut few = [DeadEnds::NONE; 4];
         let mut many = Vec::new();
-        let mut dead_ends = DeadEnds::new(pretoken.len(), &mut few, &mut many);
+        let mut dead_ends = DeadEnds::new(pretoken.len(), room.n_blocks, &mut few, &mut many);
+        let mut memo = Memo::new(pretoken.len(), room.n_answers);
         let mut n_tries = 0;
         let mut last = NONE;
         let mut at = 0;
         let mut candidate = self.trie.longest(pretoken);
         while at < pretoken.len() {
             n_tries += 1;
-            if n_tries % TRIES_A_PULSE == 0 {
+            if n_tries >= TRIES_A_PULSE {
+                n_tries = 0;
                 pulse()?;
             }
             let Symbol { n_bytes, shorter, .. } = self.symbols[candidate as usize];
             let mut end = at + n_bytes as usize;
-            if !dead_ends.has(end) && (last == NONE || stay_apart(&self.symbols, pairs, last, candidate, NONE)) {
+            if !dead_ends.has(end)
+                && (last == NONE
+                    || memo.get(last, candidate, || stay_apart(&self.symbols, pairs, last, candidate, NONE)))
+            {
                 symbols.push(candidate);
                 if last == candidate {
                     // In a run of equal tokens each may stand beside the next.
                     let token = &pretoken[at..end];
-                    while pretoken[end..].starts_with(token) && !dead_ends.has(end + token.len()) {
+                    while n_tries < TRIES_A_PULSE
+                        && pretoken[end..].starts_with(token)
+                        && !dead_ends.has(end + token.len())
+                    {
+                        n_tries += 1;
                         symbols.push(candidate);
                         end += token.len();
                     }
                 }
                 if symbols.len() - first >= most {
-                    hand_on(&symbols[first..first + kept]);
-                    symbols.drain(first..first + kept);
+                    let kept_from = symbols.len() - room.kept;
+                    hand_on(&symbols[first..kept_from]);
+                    symbols.drain(first..kept_from);
                 }
                 at = end;
                 last = candidate;
@@ -153,15 +178,16 @@ impl Backtracker {
                 candidate = shorter;
             } else {
                 dead_ends.add(at);
-                if symbols.len() == first {
-                    return Ok(false);
-                }
                 // Its end is a dead end now, so the next try is with a shorter one. But where it was put as one of a run,
                 // longer ones have not been tried.
                 candidate = last;
                 symbols.pop();
                 at -= self.symbols[candidate as usize].n_bytes as usize;
-                last = if symbols.len() > first { symbols[symbols.len() - 1] } else { NONE };
+                last = match &symbols[first..] {
+                    [.., last] => *last,
+                    [] if at == 0 => NONE,
+                    [] => return Ok(false),
+                };
                 if candidate == last {
                     candidate = self.trie.longest(&pretoken[at..]);
                 }
@@ -205,13 +231,13 @@ struct DeadEnds<'t> {
 
 impl<'t> DeadEnds<'t> {
     const NONE: (usize, u64) = (usize::MAX, 0);
-    /// 128 KB for 2¹⁹ places.
-    const MOST: usize = 1 << 13;
 
-    fn new(n_bytes: usize, few: &'t mut [(usize, u64); 4], many: &'t mut Vec<(usize, u64)>) -> Self {
-        let n_blocks = (n_bytes / 64 + 1).next_power_of_two().min(Self::MOST);
+    /// For a pre-token of so many bytes, at most `most` blocks, a power of two. Those that `few` has room for cost no
+    /// allocation.
+    fn new(n_bytes: usize, most: usize, few: &'t mut [(usize, u64); 4], many: &'t mut Vec<(usize, u64)>) -> Self {
+        let n_blocks = (n_bytes / 64 + 1).next_power_of_two().min(most);
         if n_blocks <= few.len() {
-            return Self { blocks: few };
+            return Self { blocks: &mut few[..n_blocks] };
         }
         many.resize(n_blocks, Self::NONE);
         Self { blocks: many }
@@ -230,5 +256,34 @@ impl<'t> DeadEnds<'t> {
             *block = (place / 64, 0);
         }
         block.1 |= 1 << (place % 64);
+    }
+}
+
+/// Whether pairs stay apart, as far as it was asked before: a table in which the last that came to a place stays.
+struct Memo {
+    entries: Vec<u64>,
+    shift: u32,
+}
+
+impl Memo {
+    /// Below this many bytes there is little repetition, and filling the table would cost more than it saves.
+    const WORTHWHILE: usize = 1 << 10;
+
+    /// `n_entries` is a power of two above 1.
+    fn new(n_bytes: usize, n_entries: usize) -> Self {
+        let n_entries = if n_bytes < Self::WORTHWHILE.min(n_entries) { 0 } else { n_entries };
+        // No entry has all bits set, since a symbol has 21.
+        Self { entries: vec![u64::MAX; n_entries], shift: 64 - n_entries.trailing_zeros() % 64 }
+    }
+
+    #[inline]
+    fn get(&mut self, left: u32, right: u32, answer: impl FnOnce() -> bool) -> bool {
+        let key = u64::from(left) << 21 | u64::from(right);
+        let place = key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift.min(63);
+        let Some(entry) = self.entries.get_mut(place as usize) else { return answer() };
+        if *entry >> 1 != key {
+            *entry = key << 1 | u64::from(answer());
+        }
+        *entry & 1 == 1
     }
 }

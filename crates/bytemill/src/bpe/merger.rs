@@ -73,6 +73,12 @@ impl Merger {
         Ok(())
     }
 
+    /// With tables from the first long pre-token on.
+    #[cfg(test)]
+    pub(super) fn with_tables() -> Self {
+        Self { n_bytes_by_queue: AtomicUsize::new(BYTES_BY_QUEUE), ..Self::default() }
+    }
+
     /// The tables, if `n_bytes` more are reason enough to have them.
     fn backtracker(&self, vocab: &Vocab, pairs: &PairTable, n_bytes: usize) -> Option<&Backtracker> {
         if let Some(made) = self.backtracker.get() {
