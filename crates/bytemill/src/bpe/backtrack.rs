@@ -28,6 +28,9 @@ pub(super) struct Room {
 /// 128 + 128 + 32 KB. A memo that leaves the first-level cache is slower on text without repetitions.
 const ROOM: Room = Room { kept: 1 << 15, n_blocks: 1 << 13, n_answers: 1 << 12 };
 
+/// Set in a symbol that was put as one of a run; symbols have 21 bits.
+const IN_RUN: u32 = 1 << 31;
+
 #[derive(Clone, Copy)]
 struct Symbol {
     /// The parts; a byte's are itself.
@@ -76,7 +79,10 @@ impl Backtracker {
     /// # Errors
     /// What `pulse` gives.
     pub fn merge(&self, pairs: &PairTable, pretoken: &[u8], symbols: &mut Vec<u32>, pulse: Pulse) -> Result<()> {
-        self.run(pairs, pretoken, symbols, Room { kept: usize::MAX, ..ROOM }, |_| {}, pulse).map(drop)
+        let first = symbols.len();
+        self.run(pairs, pretoken, symbols, Room { kept: usize::MAX, ..ROOM }, |_| {}, pulse)?;
+        symbols[first..].iter_mut().for_each(|symbol| *symbol &= !IN_RUN);
+        Ok(())
     }
 
     /// Appends what `make` makes of the symbols of a pre-token to `out`, with a fixed amount of memory beside it. What was in
@@ -109,14 +115,14 @@ impl Backtracker {
     ) -> Result<()> {
         let start = out.len();
         scratch.clear();
-        let mut hand_on = |symbols: &[u32]| out.extend(symbols.iter().map(|&symbol| make(symbol)));
+        let mut hand_on = |symbols: &[u32]| out.extend(symbols.iter().map(|&symbol| make(symbol & !IN_RUN)));
         if !self.run(pairs, pretoken, scratch, room, &mut hand_on, pulse)? {
             // Back beyond what was handed on.
             out.truncate(start);
             scratch.clear();
             self.run(pairs, pretoken, scratch, Room { kept: usize::MAX, ..room }, |_| {}, pulse)?;
         }
-        out.extend(scratch.iter().map(|&symbol| make(symbol)));
+        out.extend(scratch.iter().map(|&symbol| make(symbol & !IN_RUN)));
         Ok(())
     }
 
@@ -162,7 +168,7 @@ impl Backtracker {
                         && !dead_ends.has(end + token.len())
                     {
                         n_tries += 1;
-                        symbols.push(candidate);
+                        symbols.push(candidate | IN_RUN);
                         end += token.len();
                     }
                 }
@@ -181,14 +187,14 @@ impl Backtracker {
                 // Its end is a dead end now, so the next try is with a shorter one. But where it was put as one of a run,
                 // longer ones have not been tried.
                 candidate = last;
-                symbols.pop();
+                let in_run = symbols.pop().is_some_and(|symbol| symbol & IN_RUN != 0);
                 at -= self.symbols[candidate as usize].n_bytes as usize;
                 last = match &symbols[first..] {
-                    [.., last] => *last,
+                    [.., last] => *last & !IN_RUN,
                     [] if at == 0 => NONE,
                     [] => return Ok(false),
                 };
-                if candidate == last {
+                if in_run {
                     candidate = self.trie.longest(&pretoken[at..]);
                 }
             }
