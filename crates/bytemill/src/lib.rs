@@ -13,7 +13,7 @@ pub mod encode;
 pub mod error;
 pub mod formats;
 pub mod hash;
-mod lockstep;
+mod huge;
 pub mod merges;
 pub mod pairs;
 pub mod parallel;

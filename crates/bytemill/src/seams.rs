@@ -67,10 +67,20 @@ impl Seams {
         seams
     }
 
-    /// True where no token crosses the place before `text[at]`, given that it would lie in `text`.
+    /// Calls `each` with the places before characters outside ASCII that no token crosses, in order.
+    ///
+    /// (Between ASCII characters seams are rare; inside a character of several bytes rarer still.)
+    pub fn for_each(&self, pretoken: &[u8], each: &mut dyn FnMut(usize)) {
+        for at in 1..pretoken.len() {
+            if pretoken[at] >= 0xC0 && self.is_seam(pretoken, at) {
+                each(at);
+            }
+        }
+    }
+
+    /// True where no token that lies in `text` crosses the place before `text[at]`.
     #[inline]
-    #[must_use]
-    pub fn is_seam(&self, text: &[u8], at: usize) -> bool {
+    fn is_seam(&self, text: &[u8], at: usize) -> bool {
         let (Some(&left), Some(&right)) = (text.get(at.wrapping_sub(1)), text.get(at)) else { return true };
         let pair = u32::from(left) << 8 | u32::from(right);
         let before = text.get(at.wrapping_sub(2)).map(|&byte| u32::from(byte) << 16);

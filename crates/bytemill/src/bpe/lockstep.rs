@@ -7,7 +7,7 @@
 
 use crate::pairs::{NONE, OUTSIDE, PairTable};
 
-/// Most pre-tokens of a group.
+/// Pre-tokens of a group: more than the processor can wait for at the same time gain nothing.
 pub const GROUP: usize = 16;
 
 /// No pair of neighbours in this place.
@@ -28,40 +28,43 @@ struct Ring<const LANES: usize> {
 }
 
 impl<const LANES: usize> Ring<LANES> {
-    const PLACE_BITS: u32 = LANES.trailing_zeros();
+    const PLACE_BITS: u32 = {
+        // A symbol has 21 bits, a place at most 8.
+        assert!(LANES.is_power_of_two() && LANES <= 256);
+        LANES.trailing_zeros()
+    };
 
-    fn new(table: &PairTable, pretoken: &[u8]) -> Self {
+    const EMPTY: Self =
+        Self { priorities: [NO_PAIR; LANES], symbols: [OUTSIDE; LANES], next: [0; LANES], previous: [0; LANES] };
+
+    /// Makes the ring of an empty one.
+    #[inline(always)]
+    fn fill(&mut self, table: &PairTable, pretoken: &[u8]) {
         let n = pretoken.len();
-        let mut ring = Self {
-            priorities: [NO_PAIR; LANES],
-            symbols: [OUTSIDE; LANES],
-            next: std::array::from_fn(|place| place as u8 + 1),
-            previous: std::array::from_fn(|place| (place as u8).wrapping_sub(1)),
-        };
-        ring.next[n] = 0;
-        ring.previous[0] = n as u8;
-        for (place, &byte) in pretoken.iter().enumerate() {
-            ring.symbols[place + 1] = u32::from(byte);
+        self.next = std::array::from_fn(|place| place as u8 + 1);
+        self.previous = std::array::from_fn(|place| (place as u8).wrapping_sub(1));
+        self.next[n] = 0;
+        self.previous[0] = n as u8;
+        for (symbol, &byte) in self.symbols[1..].iter_mut().zip(pretoken) {
+            *symbol = u32::from(byte);
         }
         for (place, pair) in pretoken.windows(2).enumerate() {
-            ring.priorities[place + 1] = Self::priority(table.get_bytes(pair[0], pair[1]), place + 1);
+            self.priorities[place + 1] = Self::priority(table.get_bytes(pair[0], pair[1]), place + 1);
         }
-        ring
     }
 
-    #[inline]
+    #[inline(always)]
     fn priority(symbol: u32, place: usize) -> u32 {
-        const { assert!(LANES.is_power_of_two() && LANES <= 1 << 10) };
         if symbol == NONE { NO_PAIR } else { symbol << Self::PLACE_BITS | place as u32 }
     }
 
-    #[inline]
+    #[inline(always)]
     fn lowest(&self) -> u32 {
         self.priorities.iter().copied().fold(NO_PAIR, u32::min)
     }
 
     /// Does the merge that `lowest` names, but for the priorities of the two pairs that it makes. Gives its place.
-    #[inline]
+    #[inline(always)]
     fn join(&mut self, lowest: u32, table: &PairTable) -> u8 {
         let place = lowest as usize % LANES;
         let right = usize::from(self.next[place]) % LANES;
@@ -78,7 +81,7 @@ impl<const LANES: usize> Ring<LANES> {
     }
 
     /// Looks up the two pairs of the symbol in `place`.
-    #[inline]
+    #[inline(always)]
     fn look_up(&mut self, place: u8, table: &PairTable) {
         let place = usize::from(place) % LANES;
         let after = usize::from(self.next[place]) % LANES;
@@ -88,35 +91,72 @@ impl<const LANES: usize> Ring<LANES> {
         self.priorities[before] = Self::priority(table.get_symbols(self.symbols[before], symbol), before);
     }
 
-    fn append_to(&self, out: &mut Vec<u32>) {
+    /// Puts the symbols of the ring into `symbols` and gives their number.
+    #[inline(always)]
+    fn symbols(&self, symbols: &mut [u32; LANES]) -> usize {
+        let mut n = 0;
         let mut place = usize::from(self.next[0]);
         while place != 0 {
-            out.push(self.symbols[place]);
-            place = usize::from(self.next[place]) % LANES;
+            symbols[n % LANES] = self.symbols[place % LANES];
+            n += 1;
+            place = usize::from(self.next[place % LANES]);
         }
+        n
     }
 }
 
-/// Appends the symbols of each pre-token to `out` and their number to `n_symbols`: up to [`GROUP`] pre-tokens of 1 to `LANES` - 1 bytes.
-pub fn merge<'p, const LANES: usize>(
+/// Merges `n` pre-tokens, at most `MOST`, of 1 to `LANES` - 1 bytes each.
+///
+/// `bytes(index, lanes)` puts the bytes of a pre-token into the lanes and gives their number; `each(index, symbols)` is called
+/// with the result of every one, in order.
+pub fn merge_group<const LANES: usize, const MOST: usize>(
     table: &PairTable,
-    pretokens: impl ExactSizeIterator<Item = &'p [u8]>,
+    n: usize,
+    bytes: impl Fn(usize, &mut [u8; LANES]) -> usize,
+    each: impl FnMut(usize, &[u32]),
+) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        return unsafe { merge_group_avx2::<LANES, MOST>(table, n, bytes, each) };
+    }
+    rounds::<LANES, MOST>(table, n, bytes, each);
+}
+
+/// With AVX2 the minimum is a matter of a few instructions; what every x86-64 has knows none for 32 bits.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+fn merge_group_avx2<const LANES: usize, const MOST: usize>(
+    table: &PairTable,
+    n: usize,
+    bytes: impl Fn(usize, &mut [u8; LANES]) -> usize,
+    each: impl FnMut(usize, &[u32]),
+) {
+    rounds::<LANES, MOST>(table, n, bytes, each);
+}
+
+#[inline(always)]
+fn rounds<const LANES: usize, const MOST: usize>(
+    table: &PairTable,
+    n: usize,
+    bytes: impl Fn(usize, &mut [u8; LANES]) -> usize,
     mut each: impl FnMut(usize, &[u32]),
 ) {
-    let n = pretokens.len();
-    let mut rings = [Ring::<LANES> { priorities: [0; LANES], symbols: [0; LANES], next: [0; LANES], previous: [0; LANES] }; GROUP];
-    let mut active = [0u8; GROUP];
-    for (index, (ring, pretoken)) in rings.iter_mut().zip(pretokens).enumerate() {
-        *ring = Ring::new(table, pretoken);
-        active[index] = index as u8;
+    let n = n.min(MOST);
+    let mut rings = [Ring::<LANES>::EMPTY; MOST];
+    let mut active: [u8; MOST] = std::array::from_fn(|index| index as u8);
+    let mut lanes = [0; LANES];
+    for (index, ring) in rings[..n].iter_mut().enumerate() {
+        let n_bytes = bytes(index, &mut lanes);
+        ring.fill(table, &lanes[..n_bytes]);
     }
-    let mut n_active = n.min(GROUP);
-    let mut places = [0u8; GROUP];
+    let mut n_active = n;
+    let mut places = [0; MOST];
     while n_active > 0 {
         let mut kept = 0;
         for at in 0..n_active {
             let index = active[at];
-            let ring = &mut rings[usize::from(index) % GROUP];
+            let ring = &mut rings[usize::from(index) % MOST];
             let lowest = ring.lowest();
             if lowest != NO_PAIR {
                 places[kept] = ring.join(lowest, table);
@@ -125,14 +165,13 @@ pub fn merge<'p, const LANES: usize>(
             }
         }
         n_active = kept;
-        for at in 0..n_active {
-            rings[usize::from(active[at]) % GROUP].look_up(places[at], table);
+        for (&index, &place) in active.iter().zip(&places).take(n_active) {
+            rings[usize::from(index) % MOST].look_up(place, table);
         }
     }
-    let mut symbols = Vec::with_capacity(LANES);
-    for (index, ring) in rings[..n.min(GROUP)].iter().enumerate() {
-        symbols.clear();
-        ring.append_to(&mut symbols);
-        each(index, &symbols);
+    let mut symbols = [0; LANES];
+    for (index, ring) in rings[..n].iter().enumerate() {
+        let n_symbols = ring.symbols(&mut symbols);
+        each(index, &symbols[..n_symbols]);
     }
 }

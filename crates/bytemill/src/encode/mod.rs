@@ -1,19 +1,19 @@
 //! Encoding: text to ids.
 
-use crate::bpe;
-use crate::cache::{Cache, LONG_IDS, LongKey, SHORT_IDS};
+mod misses;
+mod workspace;
+
+use crate::bpe::Merger;
 use crate::error::{Error, Result};
-use crate::hash::{PACKED_BYTES, Packed, pack};
 use crate::pairs::PairTable;
-use crate::pretokenize::{BLOCK, Pattern};
+use crate::pretokenize::Pattern;
 pub use crate::pulse::{Pulse, no_pulse};
-use crate::lockstep;
 use crate::seams::Seams;
 use crate::special::{Segment, SpecialTokens};
 use crate::vocab::Vocab;
 use crate::words::Words;
-use std::mem::MaybeUninit;
 use std::sync::{Mutex, OnceLock};
+use workspace::Workspace;
 
 /// An id as it is written out: `u16` where all ids of a vocabulary fit, else `u32`.
 pub trait Id: Copy + Default + Send + 'static {
@@ -52,6 +52,9 @@ pub enum Allowed<'s> {
 /// Bytes of text between two questions to the caller whether to go on.
 const PULSE_BYTES: usize = 1 << 20;
 
+/// Pre-tokens of more bytes than this are written out while they are merged.
+const HUGE: usize = 1 << 16;
+
 /// A vocabulary ready to encode.
 pub struct Encoder {
     vocab: Vocab,
@@ -59,36 +62,12 @@ pub struct Encoder {
     special: SpecialTokens,
     pairs: PairTable,
     words: Words,
+    merger: Merger,
+    /// Made when the first long pre-token comes that may have some.
     seams: OnceLock<Seams>,
     /// One a thread that encodes at the same time; they stay, with what they have learnt.
-    workspaces: Mutex<Vec<Workspace>>,
+    workspaces: Mutex<Vec<Box<Workspace>>>,
 }
-
-/// What a thread needs to encode, reused from call to call.
-struct Workspace {
-    cache: Cache,
-    ends: Vec<usize>,
-    keys: Vec<(Packed, u64)>,
-    long: Vec<std::ops::Range<usize>>,
-    misses: Vec<Miss>,
-    found: Vec<u32>,
-    symbols: Vec<u32>,
-    /// Bytes encoded since the caller was last asked whether to go on.
-    since_pulse: usize,
-}
-
-/// A pre-token whose ids are not known yet.
-struct Miss {
-    at: usize,
-    key: Packed,
-    hash: u64,
-    start: usize,
-    end: usize,
-    first: usize,
-    n_ids: usize,
-}
-
-const MISSES: usize = 48;
 
 impl Encoder {
     /// # Errors
@@ -96,10 +75,18 @@ impl Encoder {
     pub fn new(mut vocab: Vocab, pattern: Pattern) -> Result<Self> {
         let special = SpecialTokens::new(vocab.special().to_vec())?;
         let (pairs, words) = vocab.take_tables()?;
-        let encoder =
-            Self { vocab, pattern, special, pairs, words, seams: OnceLock::new(), workspaces: Mutex::new(Vec::new()) };
+        let encoder = Self {
+            vocab,
+            pattern,
+            special,
+            pairs,
+            words,
+            merger: Merger::default(),
+            seams: OnceLock::new(),
+            workspaces: Mutex::new(Vec::new()),
+        };
         // The first workspace is made here, so that encoding itself needs no memory beyond text and result.
-        encoder.put_back(Self::new_workspace());
+        encoder.put_back(Box::default());
         Ok(encoder)
     }
 
@@ -127,25 +114,14 @@ impl Encoder {
         &self.pairs
     }
 
-    fn new_workspace() -> Workspace {
-        Workspace {
-            cache: Cache::default(),
-            ends: Vec::with_capacity(BLOCK),
-            keys: Vec::with_capacity(BLOCK),
-            long: Vec::new(),
-            misses: Vec::with_capacity(MISSES + BLOCK),
-            found: Vec::with_capacity(256),
-            symbols: Vec::with_capacity(256),
-            since_pulse: 0,
-        }
-    }
-
-    fn workspace(&self) -> Workspace {
+    fn workspace(&self) -> Box<Workspace> {
         let kept = self.workspaces.lock().map(|mut kept| kept.pop()).ok().flatten();
-        kept.unwrap_or_else(Self::new_workspace)
+        kept.unwrap_or_default()
     }
 
-    fn put_back(&self, workspace: Workspace) {
+    fn put_back(&self, mut workspace: Box<Workspace>) {
+        // What an error has left.
+        workspace.misses.clear();
         if let Ok(mut kept) = self.workspaces.lock() {
             kept.push(workspace);
         }
@@ -200,8 +176,7 @@ impl Encoder {
         let mut workspace = self.workspace();
         let result = bytes.utf8_chunks().try_for_each(|chunk| {
             self.encode_segment(&mut workspace, chunk.valid(), out, pulse)?;
-            encode_pretoken(&self.vocab, &self.pairs, chunk.invalid(), &mut workspace.symbols, pulse)?;
-            out.extend_from_slice(&workspace.symbols);
+            self.encode_pretoken(chunk.invalid(), &mut workspace.symbols, out, pulse)?;
             tick(&mut workspace.since_pulse, 1, pulse)
         });
         self.put_back(workspace);
@@ -210,8 +185,9 @@ impl Encoder {
 
     /// Appends the ids of a text without special tokens.
     ///
-    /// In blocks of pre-tokens: split, then hash and prefetch, then look up, so that the table's answers are on their way
-    /// while there is other work. What the table does not know waits until there are many of them.
+    /// In blocks of pre-tokens: split, then hash and ask for the entries of the cache, then look up, so that the answers
+    /// are on their way while there is other work. What the cache does not know waits until there is enough of it to be
+    /// found out together.
     fn encode_segment<T: Id>(
         &self,
         workspace: &mut Workspace,
@@ -223,207 +199,49 @@ impl Encoder {
         let mut splits = self.pattern.splits(text);
         let mut at = 0;
         while splits.fill(&mut workspace.ends)? {
-            let block_start = at;
+            let start = at;
             at = workspace.ends.last().copied().unwrap_or(at);
-            self.hash_block(workspace, bytes, block_start);
-            workspace.look_up_block(out);
-            if workspace.misses.len() >= MISSES {
+            workspace.hash(bytes, start, |pretoken, cut| self.cut(pretoken, cut));
+            while let Some(huge) = workspace.look_up(out) {
+                self.resolve(workspace, bytes, out, pulse)?;
+                self.encode_pretoken(&bytes[huge], &mut workspace.symbols, out, pulse)?;
+            }
+            if workspace.misses.are_many() {
                 self.resolve(workspace, bytes, out, pulse)?;
             }
-            tick(&mut workspace.since_pulse, at - block_start, pulse)?;
+            tick(&mut workspace.since_pulse, at - start, pulse)?;
         }
         self.resolve(workspace, bytes, out, pulse)
     }
 
-    /// Puts the keys of the pre-tokens that end at `workspace.ends` into `workspace.keys`, and asks for their entries.
-    #[inline]
-    fn hash_block(&self, workspace: &mut Workspace, text: &[u8], block_start: usize) {
-        let Workspace { cache, ends, keys, long, .. } = workspace;
-        keys.clear();
-        long.clear();
-        let mut start = block_start;
-        let mut ends = ends.as_slice();
-        while !ends.is_empty() {
-            let known = keys.len();
-            keys.resize(known + ends.len(), (Packed::NO_KEY, 0));
-            let mut n_short = 0;
-            for (place, &end) in keys[known..].iter_mut().zip(ends) {
-                if end - start > PACKED_BYTES {
-                    break;
-                }
-                let key = pack(text, start, end);
-                let hash = key.hash();
-                cache.prefetch(hash);
-                *place = (key, hash);
-                start = end;
-                n_short += 1;
-            }
-            keys.truncate(known + n_short);
-            ends = &ends[n_short..];
-            if let Some((&end, others)) = ends.split_first() {
-                self.cut_long(text, start, end, &mut |start, end| {
-                    let key = if end - start <= PACKED_BYTES {
-                        pack(text, start, end)
-                    } else {
-                        long.push(start..end);
-                        Packed::NO_KEY
-                    };
-                    let hash = key.hash();
-                    cache.prefetch(hash);
-                    keys.push((key, hash));
-                });
-                start = end;
-                ends = others;
-            }
-        }
-    }
-
-    /// Cuts a long pre-token at its seams.
-    #[inline(never)]
-    fn cut_long(&self, text: &[u8], start: usize, end: usize, add: &mut impl FnMut(usize, usize)) {
-        let mut from = start;
+    /// Calls `cut` with every place at which a long pre-token may be cut: see [`Seams`].
+    fn cut(&self, pretoken: &[u8], cut: &mut dyn FnMut(usize)) {
         // A token that no merges make, but that is looked up as a whole pre-token, must not be found in a piece of one.
-        if !self.vocab.whole_pretoken_lookup() {
-            let seams = self.seams.get_or_init(|| Seams::new(self.vocab.tokens().map(|(token, _)| token)));
-            let pretoken = &text[start..end];
-            for at in 1..pretoken.len() {
-                if pretoken[at] >= 0xC0 && seams.is_seam(pretoken, at) {
-                    add(from, start + at);
-                    from = start + at;
-                }
-            }
+        if self.vocab.whole_pretoken_lookup() || pretoken.is_ascii() {
+            return;
         }
-        add(from, end);
+        let seams = self.seams.get_or_init(|| Seams::new(self.vocab.tokens().map(|(token, _)| token)));
+        seams.for_each(pretoken, cut);
     }
 
-    /// Finds the ids of the pre-tokens that wait and puts them where they belong.
-    #[inline(never)]
-    fn resolve<T: Id>(
+    /// Appends the ids of one pre-token, with no table asked for it. What was in `symbols` is lost.
+    fn encode_pretoken<T: Id>(
         &self,
-        workspace: &mut Workspace,
-        text: &[u8],
+        pretoken: &[u8],
+        symbols: &mut Vec<u32>,
         out: &mut Vec<T>,
         pulse: Pulse,
     ) -> Result<()> {
-        let Workspace { cache, misses, found, symbols, .. } = workspace;
-        if misses.is_empty() {
+        if self.vocab.whole_pretoken_lookup()
+            && let Some(id) = self.vocab.id(pretoken)
+        {
+            out.push(T::narrow(id));
             return Ok(());
         }
-        for miss in misses.iter() {
-            if miss.key != Packed::NO_KEY { self.words.prefetch(miss.hash); }
-        }
-        found.clear();
-        let mut to_merge: [Vec<usize>; 2] = [const { Vec::new() }; 2];
-        for (index, miss) in misses.iter_mut().enumerate() {
-            miss.first = found.len();
-            miss.n_ids = 0;
-            if miss.key != Packed::NO_KEY {
-                if let Some(id) = self.words.get(miss.key, miss.hash) {
-                    found.push(id);
-                    miss.n_ids = 1;
-                    cache.insert(miss.key, miss.hash, &[id]);
-                    continue;
-                }
-                to_merge[0].push(index);
-                continue;
-            }
-            let pretoken = &text[miss.start..miss.end];
-            let long_key = LongKey::new(pretoken);
-            if let Some(known) = long_key.as_ref().and_then(|key| cache.get_long(key)) {
-                found.extend_from_slice(known);
-                miss.n_ids = known.len();
-            } else if pretoken.len() < 32 {
-                to_merge[1].push(index);
-            } else {
-                encode_pretoken(&self.vocab, &self.pairs, pretoken, symbols, pulse)?;
-                found.extend_from_slice(symbols);
-                miss.n_ids = symbols.len();
-            }
-        }
-        let symbol_ids = self.vocab.symbol_ids();
-        for group in to_merge[0].chunks(lockstep::GROUP) {
-            let bytes: Vec<[u8; 16]> = group.iter().map(|&index| misses[index].key.bytes()).collect();
-            lockstep::merge::<16>(&self.pairs, group.iter().zip(&bytes).map(|(&index, bytes)| &bytes[..misses[index].key.n_bytes()]).collect::<Vec<_>>().into_iter(), |at, symbols| {
-                let miss = &mut misses[group[at]];
-                miss.first = found.len();
-                miss.n_ids = symbols.len();
-                found.extend(symbols.iter().map(|&symbol| symbol_ids[symbol as usize]));
-                if symbols.len() <= SHORT_IDS {
-                    cache.insert(miss.key, miss.hash, &found[miss.first..]);
-                }
-            });
-        }
-        for group in to_merge[1].chunks(lockstep::GROUP) {
-            lockstep::merge::<32>(&self.pairs, group.iter().map(|&index| &text[misses[index].start..misses[index].end]).collect::<Vec<_>>().into_iter(), |at, symbols| {
-                let miss = &mut misses[group[at]];
-                miss.first = found.len();
-                miss.n_ids = symbols.len();
-                found.extend(symbols.iter().map(|&symbol| symbol_ids[symbol as usize]));
-                if symbols.len() <= LONG_IDS && let Some(key) = LongKey::new(&text[miss.start..miss.end]) {
-                    cache.insert_long(key, &found[miss.first..]);
-                }
-            });
-        }
-        let mut end = out.len();
-        let mut to = end + misses.iter().map(|miss| miss.n_ids).sum::<usize>();
-        out.resize(to, T::default());
-        for miss in misses.iter().rev() {
-            let behind = end - miss.at;
-            out.copy_within(miss.at..end, to - behind);
-            to -= behind + miss.n_ids;
-            for (place, &id) in out[to..to + miss.n_ids].iter_mut().zip(&found[miss.first..miss.first + miss.n_ids]) {
-                *place = T::narrow(id);
-            }
-            end = miss.at;
-        }
-        misses.clear();
-        Ok(())
+        let ids = self.vocab.symbol_ids();
+        let id = |symbol: u32| T::narrow(ids[symbol as usize]);
+        self.merger.merge_into(&self.vocab, &self.pairs, pretoken, symbols, out, id, pulse)
     }
-}
-
-impl Workspace {
-    /// Appends the ids of the block's keys that the table knows; the others are noted down with their place.
-    #[inline]
-    fn look_up_block<T: Id>(&mut self, out: &mut Vec<T>) {
-        let Self { cache, keys, long, misses, .. } = self;
-        out.reserve((keys.len() + 1) * SHORT_IDS);
-        let before = out.len();
-        let spare = out.spare_capacity_mut();
-        let mut filled = 0;
-        let mut n_long = 0;
-        for &(key, hash) in keys.iter() {
-            if let Some((ids, n_ids)) = cache.get(key, hash) {
-                spare[filled..filled + SHORT_IDS].copy_from_slice(&ids.map(|id| MaybeUninit::new(T::narrow(id))));
-                filled += n_ids;
-            } else {
-                let (mut start, mut end) = (0, 0);
-                if key == Packed::NO_KEY {
-                    (start, end) = (long[n_long].start, long[n_long].end);
-                    n_long += 1;
-                }
-                misses.push(Miss { at: before + filled, key, hash, start, end, first: 0, n_ids: 0 });
-            }
-        }
-        // SAFETY: the first `filled` places of the spare capacity have been written.
-        unsafe { out.set_len(before + filled) };
-    }
-}
-
-/// Puts the ids of one pre-token into `ids`.
-fn encode_pretoken(vocab: &Vocab, pairs: &PairTable, pretoken: &[u8], ids: &mut Vec<u32>, pulse: Pulse) -> Result<()> {
-    ids.clear();
-    if vocab.whole_pretoken_lookup()
-        && let Some(id) = vocab.id(pretoken)
-    {
-        ids.push(id);
-        return Ok(());
-    }
-    bpe::merge(pairs, pretoken, ids, pulse)?;
-    let symbol_ids = vocab.symbol_ids();
-    for id in ids {
-        *id = symbol_ids[*id as usize];
-    }
-    Ok(())
 }
 
 /// Counts `n_bytes` of work done, and asks the caller whether to go on when there is enough of it. What is counted goes on
@@ -441,6 +259,7 @@ fn tick(since_pulse: &mut usize, n_bytes: usize, pulse: Pulse) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bpe;
     use crate::count::Counts;
     use crate::merges::{Ties, learn};
     use proptest::prelude::*;
