@@ -208,7 +208,7 @@ def _print_table(what: dict[str, Any], rows: list[dict[str, Any]]) -> None:
         print(harness.format_table(header, cells), flush=True)
 
 
-def vocabulary_of(path: Path | None, pattern: str | None, texts: Sequence[Path]) -> Vocabulary:
+def vocabulary_of(path: Path | None, pattern: str | None, texts: Sequence[Path] = ()) -> Vocabulary:
     """The file given, cl100k where it is at hand, else a vocabulary trained on the first text."""
     data = harness.shared_data()
     if path is None and data is not None and (data / "cl100k_base.tiktoken").is_file():
