@@ -68,7 +68,9 @@ def measure_in_process(
     except subprocess.TimeoutExpired as error:
         # What a worker printed on the way stands; the line it was about to print may be there in part.
         written = error.stdout or b""
-        whole = (written if isinstance(written, bytes) else written.encode()).rpartition(b"\n")[0].splitlines()
+        whole = (
+            (written if isinstance(written, bytes) else written.encode()).rpartition(b"\n")[0].splitlines()
+        )
         return Outcome(json.loads(whole[-1]) if whole else {}, f"gave up after {timeout:.0f} s")
     lines = answer.stdout.strip().splitlines()
     if answer.returncode == 0 and lines:

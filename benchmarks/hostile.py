@@ -3,8 +3,9 @@
     uv run --group bench --with toktok-rs python benchmarks/hostile.py [--texts a,blanks] [--check]
 
 A process for each tool and text encodes it in growing sizes, to an array where the tool has one, else to a list; each
-size up to five times, another text each time, of which the quickest counts. Times are CPU time of all threads, one thread being
-asked for. A tool that takes longer than --limit for a text shows the sizes it finished. Of a text's row:
+size up to five times, another text each time, of which the quickest counts. Times are CPU time of all
+threads, one thread being asked for. A tool that takes longer than --limit for a text shows the sizes it finished.
+Of a text's row:
 
     ms          at each size
     growth      largest factor between two sizes of which one is twice the other (1 ms and more)
@@ -24,10 +25,12 @@ from pathlib import Path
 from typing import Any
 
 import harness
-from encode import fingerprint, keep_utf8, vocabulary_of
-from encoders import ENCODERS, Vocabulary
+from encode import standing_texts
+from encode_worker import fingerprint, keep_utf8
+from encoders import ENCODERS
 from harness import Outcome, UnavailableError
 from hostile_texts import HOSTILE
+from vocabularies import PATTERN_OF_FILE, Vocabulary, vocabulary_of
 
 TOOLS = ("bytemill", "toktok", "gigatoken", "tiktoken")
 REFERENCES = ("tiktoken", "toktok")
@@ -53,7 +56,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {"version": encoder.version, "sizes": sizes}
     for n_bytes in request["sizes"]:
         seconds: list[float] = []
-        beyond = 0
+        beyond, n_tokens, digest = 0, 0, ""
         while len(seconds) < REPEATS and sum(seconds) < SECONDS_A_SIZE:
             # Never the same text: there are tools that remember a pre-token of ten megabytes.
             text = make(n_bytes - 64 * len(seconds), len(seconds))
@@ -182,8 +185,8 @@ def main() -> int:
     parser.add_argument(
         "--tools", type=lambda value: value.split(","), default=list(TOOLS), help=f"default {','.join(TOOLS)}"
     )
-    parser.add_argument("--vocab", type=Path, help="rank file (cl100k where it is at hand)")
-    parser.add_argument("--pattern", choices=("gpt2", "cl100k", "o200k"), help="pattern of --vocab")
+    parser.add_argument("--vocab", help="rank file, or gpt2, cl100k, o200k, trained-N (cl100k where at hand)")
+    parser.add_argument("--pattern", choices=sorted(set(PATTERN_OF_FILE.values())), help="pattern of --vocab")
     parser.add_argument(
         "--megabytes",
         type=lambda value: [int(float(size) * 1e6) for size in value.split(",")],
@@ -194,7 +197,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="file for the results (a new one in benchmarks/results)")
     parser.add_argument("--check", action="store_true", help="exit with 1 where bytemill breaks a limit")
     arguments = parser.parse_args()
-    vocabulary = vocabulary_of(arguments.vocab, arguments.pattern)
+    vocabulary = vocabulary_of(arguments.vocab, arguments.pattern, standing_texts())
     print(f"vocabulary {vocabulary.path.name}, pattern {vocabulary.pattern}; {harness.machine()}\n")
     request = {"vocab": str(vocabulary.path), "pattern": vocabulary.pattern, "sizes": arguments.megabytes}
     rows: list[dict[str, Any]] = []
@@ -206,7 +209,11 @@ def main() -> int:
             for tool in arguments.tools
         }
         rows += [row_of(text, tool, outcomes) for tool in arguments.tools]
-        print(f"{text}: {', '.join(summary(row) for row in rows[-len(outcomes) :])}", file=sys.stderr, flush=True)
+        print(
+            f"{text}: {', '.join(summary(row) for row in rows[-len(outcomes) :])}",
+            file=sys.stderr,
+            flush=True,
+        )
     header = ["text", "tool", *(f"{n_bytes / 1e6:g} MB, ms" for n_bytes in arguments.megabytes)]
     header += ["growth", "× toktok", "beyond MB", "ids", "note"]
     print(harness.format_table(header, [cells_of(row, arguments.megabytes) for row in rows]))

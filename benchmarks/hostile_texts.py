@@ -37,14 +37,29 @@ def drawn(characters: Sequence[str]) -> Callable[[int, int], str]:
 
 def mixed_words(n_bytes: int, seed: int) -> str:
     """One word without an end: stretches of small letters, capitals, accents, Cyrillic and Greek."""
-    alphabets = ["etaoinshrdlucmfwypvbgkjqxz", "ETAOINSHRDLU", "éèüßñåø", "оеаинтсрвлкмдпуяыьгзбчйхжшюцщэфё", "αβγδεζηθικλ"]
+    alphabets = [
+        "etaoinshrdlucmfwypvbgkjqxz",
+        "ETAOINSHRDLU",
+        "éèüßñåø",
+        "оеаинтсрвлкмдпуяыьгзбчйхжшюцщэфё",
+        "αβγδεζηθικλ",
+    ]
     return _stretches(alphabets, n_bytes, seed)
 
 
 def alternating_scripts(n_bytes: int, seed: int) -> str:
     """Scripts that change every few letters, without a blank."""
     ideographs = "".join(map(chr, range(0x4E00, 0x4F00)))
-    alphabets = ["abcdefghij", "абвгдежзик", ideographs, "가나다라마바사", "אבגדהוז", "कखगघचछज", "あいうえおアイウエオ", "กขคงจฉช"]
+    alphabets = [
+        "abcdefghij",
+        "абвгдежзик",
+        ideographs,
+        "가나다라마바사",
+        "אבגדהוז",
+        "कखगघचछज",
+        "あいうえおアイウエオ",
+        "กขคงจฉช",
+    ]
     return _stretches(alphabets, n_bytes, seed)
 
 
