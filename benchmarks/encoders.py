@@ -116,4 +116,4 @@ SLOW_ENCODERS = frozenset(
     {"huggingface", "tiktoken", "riptoken", "bpe-openai", "rs-bpe", "kitoken", "wordchipper"}
 )
 """Encoders below 30 MB/s, which get only the first part of a text."""
-SLOW_ENCODER_BYTES = 10_000_000
+SLOW_ENCODER_BYTES = 4_000_000

@@ -21,7 +21,7 @@ def drawn(characters: Sequence[str]) -> Callable[[int, int], str]:
     """A maker of characters drawn at random, all of the same size in UTF-8.
 
     >>> drawn("ab")(5, 0)
-    'bbbab'
+    'bbbaa'
     """
     size = len(characters[0].encode("utf-8"))
 
