@@ -100,7 +100,8 @@ fn merge(criterion: &mut Criterion) {
     let encoder = common::encoder(&common::text(Kind::English, TEXT_BYTES, 1), "cl100k", 20_000);
     for n_bytes in [4, 8, 12, 16, 24, 32, 64, 65, 256, 4096, 1 << 16, 1 << 20] {
         let mut chance = Chance::new(3);
-        let letters = |chance: &mut Chance| -> Vec<u8> { (0..n_bytes).map(|_| b'a' + chance.below(26) as u8).collect() };
+        let letters =
+            |chance: &mut Chance| -> Vec<u8> { (0..n_bytes).map(|_| b'a' + chance.below(26) as u8).collect() };
         let words: Vec<Vec<u8>> = (0..(1 << 20) / n_bytes.max(64)).map(|_| letters(&mut chance)).collect();
         let mut next = words.iter().cycle();
         group.throughput(throughput(n_bytes));

@@ -4,7 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-const TARGETS: [(&str, fn(&[u8])); 3] = [
+type Target = fn(&[u8]);
+
+const TARGETS: [(&str, Target); 3] = [
     ("pretokenizer", bytemill_fuzz::pretokenizer),
     ("encoder", bytemill_fuzz::encoder),
     ("special_tokens", bytemill_fuzz::special_tokens),
@@ -50,11 +52,11 @@ impl Random {
         data.clear();
         let length = (self.next() % (1 << (self.next() % 10))) as usize;
         let palette: Vec<u8> = (0..1 + self.next() % 12).map(|_| self.next() as u8).collect();
-        let few = self.next() % 4 != 0;
+        let few = !self.next().is_multiple_of(4);
         data.push(self.next() as u8);
         while data.len() < length {
             let byte = self.next();
-            if byte % 16 == 0 && data.len() > 8 {
+            if byte.is_multiple_of(16) && data.len() > 8 {
                 let start = (self.next() as usize) % (data.len() - 4);
                 data.extend_from_within(start..start + 4);
             } else {

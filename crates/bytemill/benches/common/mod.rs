@@ -45,8 +45,9 @@ impl Chance {
 }
 
 const LATIN: [&str; 40] = [
-    "e", "a", "o", "i", "th", "er", "in", "an", "re", "on", "st", "en", "le", "or", "ti", "ar", "se", "co", "de", "ra", "ro",
-    "li", "ma", "ch", "pl", "tr", "ing", "ion", "ent", "al", "ly", "ness", "un", "pre", "ver", "qu", "by", "k", "x", "z",
+    "e", "a", "o", "i", "th", "er", "in", "an", "re", "on", "st", "en", "le", "or", "ti", "ar", "se", "co", "de", "ra",
+    "ro", "li", "ma", "ch", "pl", "tr", "ing", "ion", "ent", "al", "ly", "ness", "un", "pre", "ver", "qu", "by", "k",
+    "x", "z",
 ];
 const OTHER_SCRIPTS: [&[&str]; 5] = [
     &["о", "е", "ста", "но", "то", "ен", "на", "ко", "ра", "ни", "про", "пол", "ость", "ть", "ла", "ж", "щи"],
@@ -118,9 +119,13 @@ pub fn generated(kind: Kind, n_bytes: usize, seed: u64) -> String {
         }
         text.push_str(if kind == Kind::Code { "\n" } else { chance.pick(&[". ", ".\n", ".\n\n", "? ", "。"]) });
     }
-    let end = (0..=n_bytes).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
-    text.truncate(end);
+    text.truncate(boundary(&text, n_bytes));
     text
+}
+
+/// The last boundary of characters at or before `at`.
+fn boundary(text: &str, at: usize) -> usize {
+    (0..=at).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
 /// An identifier, a sign, an indentation: what lines of code are made of.
@@ -146,8 +151,8 @@ pub fn text(kind: Kind, n_bytes: usize, seed: u64) -> String {
         Some(path) => {
             let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let text = String::from_utf8_lossy(&bytes);
-            let start = text.floor_char_boundary((seed as usize).wrapping_mul(n_bytes) % text.len().max(1));
-            text[start..text.floor_char_boundary((start + n_bytes).min(text.len()))].to_owned()
+            let start = boundary(&text, (seed as usize).wrapping_mul(n_bytes) % text.len().max(1));
+            text[start..boundary(&text, (start + n_bytes).min(text.len()))].to_owned()
         }
     }
 }
