@@ -68,9 +68,8 @@ def _gigatoken(vocabulary: Vocabulary, threads: int) -> Encoder:
     return Encoder(
         version=metadata.version("gigatoken"),
         to_array=tokenizer.encode if threads == 1 else None,
-        to_list=(lambda text: tokenizer.encode_batch_list([text], parallel=False)[0])
-        if threads == 1
-        else None,
+        # Its lists for batches are slower for one text, whatever its size.
+        to_list=(lambda text: tokenizer.encode(text).tolist()) if threads == 1 else None,
         batch=(lambda texts: tokenizer.encode_batch_list(texts, parallel=threads > 1)),
         files=(
             lambda paths: _rows(tokenizer.encode_files(gigatoken.TextFileSource(paths), parallel=threads > 1))
@@ -82,7 +81,9 @@ def _gigatoken(vocabulary: Vocabulary, threads: int) -> Encoder:
 
 def _rows(ids: Any) -> list[Any]:
     """The rows of an awkward array as arrays, without a copy."""
-    return [ids[index].to_numpy() for index in range(len(ids))]
+    import numpy as np
+
+    return [np.asarray(ids[index]) for index in range(len(ids))]
 
 
 def _toktok(vocabulary: Vocabulary, threads: int) -> Encoder:
