@@ -14,7 +14,7 @@ CARGO := $(UV) run cargo
 
 # Peers of the benchmarks beyond those in the bench group. `make bench PEERS=` does without them.
 PEERS ?= gigabpe==0.1.0 gigatoken==0.10.0 toktok-rs==0.3.0
-# Options for encode.py and train.py, for example BENCH="--megabytes 10 --repeat 3".
+# Options for encode.py, decode.py and train.py, for example BENCH="--megabytes 10 --repeat 3".
 BENCH ?=
 
 # An environment that is active in the shell is not the project's.
@@ -27,7 +27,7 @@ MAKEFLAGS += --no-print-directory
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
 demo: _python ## Train a tokenizer and see what it does, in ./quickstart
@@ -56,11 +56,28 @@ format: _python _cargo ## Rewrite Python and Rust in the project's style
 bench: _python ## Time training and encoding side by side with the peers (about an hour; BENCH="--megabytes 5" is quick)
 	$(RUN) python benchmarks/corpus.py
 	$(RUN) --group bench $(PEERS:%=--with %) python benchmarks/encode.py $(BENCH)
+	$(RUN) --group bench $(PEERS:%=--with %) python benchmarks/decode.py $(BENCH)
 	$(RUN) --group bench $(PEERS:%=--with %) python benchmarks/train.py $(BENCH)
+
+.PHONY: check-speed
+check-speed: _python _cargo ## Hold hostile texts and instruction counts to their limits (6 minutes)
+	$(RUN) --group bench $(PEERS:%=--with %) python benchmarks/hostile.py --check
+	$(RUN) python benchmarks/instructions.py --check
+
+.PHONY: exactness
+exactness: _python ## Compare all texts at hand and ten million random strings with regex and tiktoken (half an hour)
+	$(RUN) python benchmarks/exactness.py texts
+	$(RUN) python benchmarks/exactness.py random
+
+.PHONY: fuzz
+fuzz: _cargo ## Try the core on random bytes, two minutes for each part
+	for target in pretokenizer encoder special_tokens; do \
+		$(CARGO) run --quiet --release --locked --manifest-path fuzz/Cargo.toml --no-default-features -- $$target 120 || exit 1; \
+	done
 
 .PHONY: clean
 clean: ## Remove what the other targets made, except benchmark results
-	rm -rf .venv .tools .cache target dist quickstart uv.lock .hypothesis .pytest_cache .ruff_cache
+	rm -rf .venv .tools .cache target dist quickstart uv.lock fuzz/target .hypothesis .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find python -name '_core*.so' -delete
 

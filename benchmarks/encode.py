@@ -1,21 +1,25 @@
-"""Times encoding side by side with the peers, after checking that all give the same ids as tiktoken.
+"""Times encoding side by side with the peers, after comparing the ids of all with tiktoken's.
 
-    uv run --group bench python benchmarks/encode.py [--text FILE]... [--vocab RANKS] [--tools a,b]
+    uv run --group bench python benchmarks/encode.py [--text FILE]... [--vocab cl100k,o200k,trained-10000] [--tools a,b]
 
-Every figure is a process of its own. "load" reads the vocabulary and encodes three words, for the tools that
-prepare themselves at the first call. "new" is the first pass over the text in that process: each byte is seen
-once. "again" is a second pass over the same text. CPython's conversion of the str to UTF-8, which it keeps in
-the str, is done before: it is no tool's work, and of a text of 100 MB that holds one emoji it is a third of a
-second. MB are 10^6 bytes of UTF-8; figures are medians. The interfaces:
+Every figure is a process of its own. "load" reads the vocabulary and encodes three words, for the tools that prepare
+themselves at the first call. "new" is the first pass over the text in that process: each byte is seen once. "again" is
+a second pass over the same text. CPython's conversion of the str to UTF-8, which it keeps in the str, is done before:
+it is no tool's work, and of a text of 100 MB with one emoji it is a third of a second. MB are 10^6 bytes of UTF-8;
+figures are medians. A tool whose ids are not tiktoken's is marked, and its times are shown all the same. Interfaces:
 
-    array   one text to a numpy array; tools without threads for one text show no figure at two
-    list    one text to a Python list of ints
-    batch   the text as documents of about 4 KB to a list of lists (toktok: to slices of one array)
+    array        one text to a numpy array; tools without threads for one text show no figure at two
+    list         one text to a Python list of ints
+    batch        10,000 documents of 1 to 5 KB to a row each, lists or slices of an array as the tool gives them
+    files        eight files to an array each, read and encoded one by one by the tools that have no call for it
+    short list   2,000 strings of 100 characters, one after the other: microseconds a string
+    short array  the same to arrays
+    stretches    ten megabytes after ten megabytes: the rate of the first and of the last stretch
+
+Without options: arrays of all texts, the other interfaces on the first text, with two threads what is offered so.
 """
 
 import argparse
-import ctypes
-import hashlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,93 +27,42 @@ from typing import Any
 
 import corpus
 import harness
-from encoders import ENCODERS, PATTERN_OF_FILE, SLOW_ENCODER_BYTES, SLOW_ENCODERS, Vocabulary
-from harness import Outcome, Stopwatch, UnavailableError
+from encode_worker import NOT_OFFERED, work
+from encoders import ENCODERS, SLOW_ENCODER_BYTES, SLOW_ENCODERS
+from harness import Outcome
+from vocabularies import PATTERN_OF_FILE, Vocabulary, vocabulary_of
 
-INTERFACES = ("array", "list", "batch")
+INTERFACES = ("array", "list", "batch", "files", "short list", "short array", "stretches")
+THREADED = ("batch", "files")
 REFERENCE = "tiktoken"
-DOCUMENT_CHARACTERS = 4000
-NOT_OFFERED = "not offered"
+DEFAULT_MEGABYTES = 32.0
+"""Enough for 10,000 documents."""
 
 
-def documents_of(text: str) -> list[str]:
-    """The text in documents that end at line ends, about DOCUMENT_CHARACTERS each."""
-    documents: list[str] = []
-    start = 0
-    while start < len(text):
-        end = text.find("\n", start + DOCUMENT_CHARACTERS) + 1 or len(text)
-        documents.append(text[start:end])
-        start = end
-    return documents
+def default_plan(texts: Sequence[Path]) -> list[tuple[Path, str, int]]:
+    """Text, interface and threads of the tables that are made where no option says which."""
+    plan = [(text, "array", 1) for text in texts]
+    plan += [
+        (texts[0], interface, 1) for interface in ("list", "batch", "files", "short list", "short array")
+    ]
+    return plan + [(texts[0], interface, 2) for interface in ("array", *THREADED)]
 
 
-def keep_utf8(text: str) -> None:
-    """Has CPython make the UTF-8 form of a str, which it keeps beside the characters."""
-    size = ctypes.c_ssize_t()
-    ctypes.pythonapi.PyUnicode_AsUTF8AndSize(ctypes.py_object(text), ctypes.byref(size))
-
-
-def fingerprint(ids: Any, *, batch: bool) -> tuple[int, str]:
-    """Number of tokens, and a hash of the ids that does not depend on the integer type they came in."""
-    import numpy as np
-
-    digest = hashlib.sha256()
-    n_tokens = 0
-    for row in ids if batch else [ids]:
-        # A list of ints is converted in parts: all at once it would take as much memory again.
-        for start in range(0, len(row), 1 << 20):
-            digest.update(np.asarray(row[start : start + (1 << 20)], dtype="<u4").tobytes())
-        digest.update(b"|")
-        n_tokens += len(row)
-    return n_tokens, digest.hexdigest()
-
-
-def work(request: dict[str, Any]) -> dict[str, Any]:
-    """One process: load, encode the text once, and once more."""
-    vocabulary = Vocabulary(Path(request["vocab"]), request["pattern"])
-    text = harness.read_text(request["text"], request["n_bytes"])
-    interface = request["interface"]
-    with Stopwatch() as loading:
-        encoder = ENCODERS[request["tool"]](vocabulary, request["threads"])
-    encode = {"array": encoder.to_array, "list": encoder.to_list, "batch": encoder.batch}[interface]
-    if encode is None:
-        raise UnavailableError(NOT_OFFERED)
-    with Stopwatch() as starting:
-        encode(["A few words."] if interface == "batch" else "A few words.")
-    given: Any = documents_of(text) if interface == "batch" else text
-    for piece in given if interface == "batch" else [text]:
-        keep_utf8(piece)
-    n_bytes = len(text.encode("utf-8"))
-    with Stopwatch() as new:
-        ids = encode(given)
-    peak = harness.peak_memory_bytes()
-    n_tokens, digest = fingerprint(ids, batch=interface == "batch")
-    del ids
-    values: dict[str, Any] = {
-        "version": encoder.version,
-        "n_bytes": n_bytes,
-        "n_tokens": n_tokens,
-        "ids": digest,
-    }
-    values |= {"load_seconds": loading.wall + starting.wall, "new_seconds": new.wall, "peak_bytes": peak}
-    if request["again"]:
-        with Stopwatch() as again:
-            ids = encode(given)
-        values["again_seconds"] = again.wall
-        if fingerprint(ids, batch=interface == "batch")[1] != digest:
-            raise RuntimeError("the second pass gave other ids than the first")
-    return values
-
-
-def measure(arguments: argparse.Namespace, vocabulary: Vocabulary, text: Path) -> list[dict[str, Any]]:
-    """All measurements of one text, a table for each interface and number of threads."""
+def measure(
+    arguments: argparse.Namespace, vocabulary: Vocabulary, plan: Sequence[tuple[Path, str, int]]
+) -> list[dict[str, Any]]:
+    """All measurements with one vocabulary, a table for each text, interface and number of threads."""
     rows: list[dict[str, Any]] = []
-    for threads in arguments.threads:
-        for interface in arguments.interfaces:
-            what = {"text": text.name, "interface": interface, "threads": threads}
-            new = _compare(arguments, vocabulary, text, what)
-            _print_table(what, new)
-            rows += new
+    for text, interface, threads in plan:
+        what = {
+            "vocabulary": vocabulary.path.name,
+            "text": text.name,
+            "interface": interface,
+            "threads": threads,
+        }
+        new = _compare(arguments, vocabulary, text, what)
+        _print_table(what, new)
+        rows += new
     return rows
 
 
@@ -121,24 +74,32 @@ def _compare(
     request |= {"interface": what["interface"], "threads": what["threads"]}
     runs: dict[str, list[Outcome]] = {tool: [] for tool in arguments.tools}
     reasons: dict[str, str] = {}
+    same_ids: dict[str, bool] = {}
     for _ in range(arguments.repeat):
         for tool in arguments.tools:
             if tool in reasons:
                 continue
-            asked = request | {"tool": tool, "n_bytes": _n_bytes(tool, text, arguments.megabytes)}
-            outcome = harness.measure_in_process(__file__, asked, threads=what["threads"])
+            asked = request | {"tool": tool, "n_bytes": _n_bytes(tool, text, arguments.megabytes, what)}
+            outcome = harness.measure_in_process(
+                __file__, asked, threads=what["threads"], timeout=arguments.limit
+            )
             if outcome.reason is not None:
                 reasons[tool] = outcome.reason
-            elif outcome.values["ids"] != _reference_ids(asked):
-                reasons[tool] = f"other ids than {REFERENCE}: no time counts"
             else:
+                same = outcome.values["ids"] == _reference_ids(asked)
+                same_ids[tool] = same_ids.get(tool, True) and same
                 runs[tool].append(outcome)
-    return [_row(what | {"tool": tool}, runs[tool], reasons.get(tool)) for tool in arguments.tools]
+    return [
+        _row(what | {"tool": tool}, runs[tool], reasons.get(tool), same_ids.get(tool))
+        for tool in arguments.tools
+    ]
 
 
-def _n_bytes(tool: str, text: Path, megabytes: float | None) -> int:
+def _n_bytes(tool: str, text: Path, megabytes: float | None, what: dict[str, Any]) -> int:
     n_bytes = text.stat().st_size if megabytes is None else min(int(megabytes * 1e6), text.stat().st_size)
-    return min(n_bytes, SLOW_ENCODER_BYTES) if tool in SLOW_ENCODERS else n_bytes
+    # Short strings are as many whatever the text, and come from all over it.
+    slow = tool in SLOW_ENCODERS and not what["interface"].startswith("short")
+    return min(n_bytes, SLOW_ENCODER_BYTES) if slow else n_bytes
 
 
 _known_references: dict[str, str] = {}
@@ -146,8 +107,9 @@ _known_references: dict[str, str] = {}
 
 def _reference_ids(request: dict[str, Any]) -> str:
     """The fingerprint of tiktoken's ids for a request, computed once for each text, size and shape."""
+    like = {"list": "array", "short array": "short list"}
     asked = request | {"tool": REFERENCE, "threads": 1, "again": False}
-    asked["interface"] = "batch" if request["interface"] == "batch" else "array"
+    asked["interface"] = like.get(request["interface"], request["interface"])
     key = repr(sorted(asked.items()))
     if key not in _known_references:
         outcome = harness.measure_in_process(__file__, asked, threads=1)
@@ -157,13 +119,16 @@ def _reference_ids(request: dict[str, Any]) -> str:
     return _known_references[key]
 
 
-def _row(what: dict[str, Any], runs: Sequence[Outcome], reason: str | None) -> dict[str, Any]:
+def _row(
+    what: dict[str, Any], runs: Sequence[Outcome], reason: str | None, same_ids: bool | None
+) -> dict[str, Any]:
     if reason is not None:
         return what | {"reason": reason}
     first = runs[0].values
     megabytes = first["n_bytes"] / 1e6
-    return what | {
+    row = what | {
         "reason": None,
+        "same_ids": same_ids,
         "version": first["version"],
         "megabytes": megabytes,
         "n_tokens": first["n_tokens"],
@@ -174,70 +139,46 @@ def _row(what: dict[str, Any], runs: Sequence[Outcome], reason: str | None) -> d
         "spread": harness.spread_of(runs, "new_seconds"),
         "runs": [outcome.values for outcome in runs],
     }
+    if what["interface"].startswith("short"):
+        for name in ("new", "again"):
+            row[f"{name}_us"] = harness.median_of(runs, f"{name}_seconds") / first["n_texts"] * 1e6
+    for name in ("first_mb_per_s", "last_mb_per_s"):
+        if name in first:
+            row[name] = harness.median_of(runs, name)
+    return row
 
 
 def _print_table(what: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     ours = next((row for row in rows if row["tool"] == "bytemill" and row["reason"] is None), None)
-    header = [
-        "tool",
-        "version",
-        "MB",
-        "new MB/s",
-        "× ours",
-        "again MB/s",
-        "× ours",
-        "load s",
-        "peak MB",
-        "±",
-        "note",
-    ]
+    shown = {"new_mb_per_s": "new MB/s", "again_mb_per_s": "again MB/s"}
+    if what["interface"].startswith("short"):
+        shown = {"new_us": "new µs", "again_us": "again µs"}
+    elif any("first_mb_per_s" in row for row in rows):
+        shown = {"first_mb_per_s": "first MB/s", "last_mb_per_s": "last MB/s"}
+    header = ["tool", "version", "MB"]
+    for name in shown.values():
+        header += [name, "× ours"]
+    header += ["load s", "peak MB", "±", "note"]
     cells: list[list[str]] = []
     for row in sorted(rows, key=lambda row: -row.get("new_mb_per_s", 0)):
         if row["reason"] is not None:
             if row["reason"] != NOT_OFFERED:
                 cells.append([row["tool"], *[""] * 9, row["reason"]])
             continue
-        new, again = (
-            [f"{row[key]:.1f}", f"{row[key] / ours[key]:.2f}" if ours is not None else ""]
-            for key in ("new_mb_per_s", "again_mb_per_s")
-        )
-        memory = [f"{row['load_seconds']:.2f}", f"{row['peak_mb']:.0f}", f"{row['spread']:.0%}", ""]
-        cells.append([row["tool"], row["version"], f"{row['megabytes']:.1f}", *new, *again, *memory])
+        line = [row["tool"], row["version"], f"{row['megabytes']:.1f}"]
+        for key in shown:
+            line += (
+                [f"{row[key]:.1f}", f"{row[key] / ours[key]:.2f}" if ours is not None and key in ours else ""]
+                if key in row
+                else ["", ""]
+            )
+        note = "" if row["same_ids"] else f"NOT EXACT: other ids than {REFERENCE}"
+        line += [f"{row['load_seconds']:.2f}", f"{row['peak_mb']:.0f}", f"{row['spread']:.0%}", note]
+        cells.append(line)
     if cells:
-        print(f"\n{what['text']}, {what['interface']}, threads: {what['threads']}\n")
+        place = f"{what['text']}, {what['interface']}, threads: {what['threads']}, {what['vocabulary']}"
+        print(f"\n{place}\n")
         print(harness.format_table(header, cells), flush=True)
-
-
-def vocabulary_of(path: Path | None, pattern: str | None, texts: Sequence[Path]) -> Vocabulary:
-    """The file given, cl100k where it is at hand, else a vocabulary trained on the first text."""
-    data = harness.shared_data()
-    if path is None and data is not None and (data / "cl100k_base.tiktoken").is_file():
-        path = data / "cl100k_base.tiktoken"
-    if path is None:
-        return _trained_vocabulary(texts[0])
-    known = pattern or PATTERN_OF_FILE.get(path.name.removesuffix(".tiktoken"))
-    if known is None:
-        raise SystemExit(
-            f"error: {path.name} does not say its pattern\nhint: add --pattern gpt2, cl100k or o200k"
-        )
-    return Vocabulary(path, known)
-
-
-def _trained_vocabulary(text: Path) -> Vocabulary:
-    """32,000 tokens trained by bytemill on the first 20 MB of the text, as a rank file in the cache."""
-    import base64
-
-    import bytemill
-
-    path = corpus.cache_folder() / f"trained-on-{text.stem}.tiktoken"
-    if not path.is_file():
-        part = harness.read_text(text, 20_000_000)
-        print(f"No rank file is at hand: training one on the first {len(part):,} characters of {text.name}.")
-        tokenizer = bytemill.train(iter([part]), vocab_size=32_000, pattern="cl100k")
-        tokens = (tokenizer.decode_single_token_bytes(token_id) for token_id in range(tokenizer.n_vocab))
-        lines = [f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(tokens)]
-        path.write_text("".join(lines), encoding="ascii")
-    return Vocabulary(path, "cl100k")
 
 
 def standing_texts() -> list[Path]:
@@ -266,37 +207,54 @@ def main() -> int:
     parser.add_argument(
         "--text", type=Path, action="append", help="text to encode, repeatable (those of corpus.py)"
     )
-    parser.add_argument("--megabytes", type=float, help="use only the first so many 10^6 bytes of each text")
-    parser.add_argument("--vocab", type=Path, help="rank file (cl100k where it is at hand)")
-    parser.add_argument("--pattern", choices=sorted(set(PATTERN_OF_FILE.values())), help="pattern of --vocab")
+    parser.add_argument(
+        "--megabytes",
+        type=float,
+        default=DEFAULT_MEGABYTES,
+        help="first 10^6 bytes used, 0 for all (%(default)s)",
+    )
+    parser.add_argument(
+        "--vocab",
+        default=None,
+        help="rank files or gpt2, cl100k, o200k, trained-N (N tokens, GPT-2's pattern), comma-separated (cl100k)",
+    )
+    parser.add_argument(
+        "--pattern", choices=sorted(set(PATTERN_OF_FILE.values())), help="pattern of a rank file"
+    )
     parser.add_argument(
         "--tools", type=_names(list(ENCODERS)), default=list(ENCODERS), help="comma-separated (all)"
     )
     parser.add_argument(
-        "--interfaces", type=_names(INTERFACES), default=list(INTERFACES), help="comma-separated (all)"
+        "--interfaces", type=_names(INTERFACES), help=f"comma-separated: {', '.join(INTERFACES)}"
     )
     parser.add_argument(
-        "--threads",
-        type=lambda value: [int(number) for number in value.split(",")],
-        default=[1, 2],
-        help="default 1,2",
+        "--threads", type=lambda value: [int(n) for n in value.split(",")], help="for example 1,2"
     )
     parser.add_argument(
         "--repeat", type=int, default=5, help="processes a figure, of which the median counts (5)"
     )
-    parser.add_argument(
-        "--results", type=Path, default=harness.RESULTS, help="folder for the saved table (%(default)s)"
-    )
+    parser.add_argument("--limit", type=float, default=300, help="seconds for one process (%(default)s)")
+    parser.add_argument("--json", type=Path, help="file for the results (a new one in benchmarks/results)")
     arguments = parser.parse_args()
     texts: list[Path] = arguments.text or standing_texts()
     if not texts:
         parser.error("there is no text: run benchmarks/corpus.py first, or give --text")
-    vocabulary = vocabulary_of(arguments.vocab, arguments.pattern, texts)
-    print(f"vocabulary {vocabulary.path.name}, pattern {vocabulary.pattern}; {harness.machine()}")
-    rows = [row for text in texts for row in measure(arguments, vocabulary, text)]
-    path = harness.save(arguments.results, "encode", {"vocabulary": vocabulary.path.name, "rows": rows})
-    print(f"\nSaved to {path}")
-    return 0
+    arguments.megabytes = arguments.megabytes or None
+    plan = default_plan(texts)
+    if arguments.interfaces or arguments.threads or arguments.text:
+        chosen: list[str] = arguments.interfaces or ["array", "list", "batch"]
+        plan = [
+            (text, name, threads) for text in texts for threads in arguments.threads or [1] for name in chosen
+        ]
+    rows: list[dict[str, Any]] = []
+    print(harness.machine())
+    for name in arguments.vocab.split(",") if arguments.vocab else [None]:
+        rows += measure(arguments, vocabulary_of(name, arguments.pattern, texts), plan)
+    print(f"\nSaved to {harness.save(arguments.json, 'encode', {'rows': rows})}")
+    wrong = [row for row in rows if row["tool"] == "bytemill" and row.get("same_ids") is False]
+    if wrong:
+        print(f"error: bytemill gives other ids than {REFERENCE} in {len(wrong)} tables", file=sys.stderr)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -65,8 +65,13 @@ def measure_in_process(
             timeout=timeout,
             stdin=subprocess.DEVNULL,
         )
-    except subprocess.TimeoutExpired:
-        return Outcome({}, f"gave up after {timeout:.0f} s")
+    except subprocess.TimeoutExpired as error:
+        # What a worker printed on the way stands; the line it was about to print may be there in part.
+        written = error.stdout or b""
+        whole = (
+            (written if isinstance(written, bytes) else written.encode()).rpartition(b"\n")[0].splitlines()
+        )
+        return Outcome(json.loads(whole[-1]) if whole else {}, f"gave up after {timeout:.0f} s")
     lines = answer.stdout.strip().splitlines()
     if answer.returncode == 0 and lines:
         values: dict[str, Any] = json.loads(lines[-1])
@@ -197,10 +202,15 @@ def machine() -> dict[str, str | int]:
     }
 
 
-def save(folder: Path, name: str, results: dict[str, Any]) -> Path:
-    """Writes results, with machine and time, into a folder and gives the file's path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}.json"
+def save(place: Path | None, name: str, results: dict[str, Any]) -> Path:
+    """Writes results, with machine and time, to a file ending in .json, or to a new one in a folder; gives its path.
+
+    None is the folder of results.
+    """
+    path = place or RESULTS
+    if path.suffix != ".json":
+        path = path / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
         json.dumps({"machine": machine(), **results}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
     )

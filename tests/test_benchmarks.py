@@ -1,6 +1,7 @@
 """The benchmark programs run, refuse what would make their figures wrong, and mix their texts as they say."""
 
 import argparse
+import base64
 import doctest
 import gzip
 import importlib
@@ -28,7 +29,9 @@ def module(name: str) -> Any:
     return importlib.import_module(name)
 
 
-@pytest.mark.parametrize("name", ["corpus", "harness", "plain_text", "train"])
+@pytest.mark.parametrize(
+    "name", ["corpus", "harness", "plain_text", "train", "exactness", "hostile_texts", "instructions"]
+)
 def test_examples_in_docstrings_hold(name: str) -> None:
     results = doctest.testmod(module(name))
     assert results.failed == 0
@@ -140,8 +143,9 @@ def test_a_worker_that_fails_or_has_nothing_to_measure_gives_its_reason(tmp_path
 
 def run(program: str, *arguments: str | Path, folder: Path) -> dict[str, Any]:
     """Runs a program with its cache and results in `folder` and gives what it saved."""
+    where = ("--results", folder) if program == "train.py" else ("--json", folder / "saved.json")
     answer = subprocess.run(
-        [sys.executable, BENCHMARKS / program, *arguments, "--results", folder / "results"],
+        [sys.executable, BENCHMARKS / program, *arguments, *where],
         capture_output=True,
         text=True,
         check=False,
@@ -149,7 +153,7 @@ def run(program: str, *arguments: str | Path, folder: Path) -> dict[str, Any]:
         env=os.environ | {"BYTEMILL_BENCH_CACHE": str(folder), "BYTEMILL_TEST_DATA": str(folder / "none")},
     )
     assert answer.returncode == 0, answer.stderr
-    (saved,) = (folder / "results").iterdir()
+    (saved,) = folder.glob("train-*.json") if program == "train.py" else [folder / "saved.json"]
     return json.loads(saved.read_text(encoding="utf-8"))
 
 
@@ -162,41 +166,110 @@ def text(tmp_path: Path) -> Path:
     return file
 
 
-def test_encoding_is_timed_once_the_ids_are_those_of_tiktoken(text: Path, tmp_path: Path) -> None:
-    options = (
-        "--text",
-        text,
-        "--megabytes",
-        "0.1",
-        "--repeat",
-        "1",
-        "--threads",
-        "1",
-        "--interfaces",
-        "array,batch",
-    )
-    rows = run("encode.py", *options, "--tools", "bytemill,tiktoken", folder=tmp_path)["rows"]
-    assert [(row["tool"], row["interface"], row["reason"]) for row in rows] == [
-        (tool, interface, None) for interface in ("array", "batch") for tool in ("bytemill", "tiktoken")
+def test_encoding_is_timed_beside_tiktoken_through_every_interface(text: Path, tmp_path: Path) -> None:
+    options = ("--text", text, "--megabytes", "0.1", "--repeat", "1", "--vocab", "trained-400")
+    interfaces = ("array", "batch", "files", "short list")
+    chosen = ("--interfaces", ",".join(interfaces), "--tools", "bytemill,tiktoken")
+    rows = run("encode.py", *options, *chosen, folder=tmp_path)["rows"]
+    assert [(row["tool"], row["interface"], row["reason"], row["same_ids"]) for row in rows] == [
+        (tool, interface, None, True) for interface in interfaces for tool in ("bytemill", "tiktoken")
     ]
     assert all(row["new_mb_per_s"] > 0 and row["again_mb_per_s"] > 0 and row["peak_mb"] > 1 for row in rows)
+    assert rows[-1]["new_us"] > 0
 
 
-def test_other_ids_get_no_time(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_with_other_ids_is_marked_and_its_times_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     encode, harness = module("encode"), module("harness")
 
-    def measure(_program: str, request: dict[str, Any], *, threads: int) -> Any:
+    def measure(_program: str, request: dict[str, Any], *, threads: int, timeout: float = 1) -> Any:
         assert threads == 1
-        return harness.Outcome({"ids": request["tool"], "new_seconds": 1.0})
+        assert timeout
+        times = {"new_seconds": 1.0, "again_seconds": 0.5, "load_seconds": 0.1, "peak_bytes": 10}
+        return harness.Outcome({"ids": request["tool"], "n_bytes": 10, "n_tokens": 1, "version": "1"} | times)
 
     monkeypatch.setattr(harness, "measure_in_process", measure)
-    arguments = argparse.Namespace(
-        tools=["bytemill"], threads=[1], interfaces=["list"], repeat=3, megabytes=None
-    )
-    vocabulary = module("encoders").Vocabulary(text, "gpt2")
-    (row,) = encode.measure(arguments, vocabulary, text)
-    assert row["reason"] == "other ids than tiktoken: no time counts"
-    assert "new_mb_per_s" not in row
+    arguments = argparse.Namespace(tools=["bytemill", "tiktoken"], repeat=3, megabytes=None, limit=1)
+    vocabulary = module("vocabularies").Vocabulary(Path(__file__), "gpt2")
+    rows = encode.measure(arguments, vocabulary, [(Path(__file__), "list", 1)])
+    assert [row["same_ids"] for row in rows] == [False, True]
+    assert rows[0]["new_mb_per_s"] == 10 / 1e6
+
+
+def test_documents_and_stretches_are_the_text(text: Path) -> None:
+    worker, whole = module("encode_worker"), text.read_text(encoding="utf-8")
+    documents = worker.documents_of(whole)
+    assert "".join(documents) == whole
+    assert all(len(document) >= 1000 for document in documents[:-1])
+    assert "".join(worker.stretches_of(whole * 20)) == whole * 20
+    assert {len(string) for string in worker.short_strings_of(whole)} == {100}
+
+
+def test_decoding_is_timed_once_the_text_comes_back(text: Path, tmp_path: Path) -> None:
+    options = ("--text", text, "--megabytes", "0.1", "--repeat", "1", "--vocab", "trained-400")
+    rows = run("decode.py", *options, "--tools", "bytemill,tiktoken", folder=tmp_path)["rows"]
+    assert [(row["tool"], row["form"], row["reason"]) for row in rows] == [
+        (tool, form, None) for form in ("array", "list") for tool in ("bytemill", "tiktoken")
+    ]
+    assert all(row["best_mb_per_s"] >= row["first_mb_per_s"] > 0 for row in rows)
+
+
+class TestHostileTexts:
+    @pytest.mark.parametrize("n_bytes", [0, 1, 100, 10_000])
+    def test_are_as_long_as_asked_and_the_same_for_a_seed(self, n_bytes: int) -> None:
+        for name, make in module("hostile_texts").HOSTILE.items():
+            text = make(n_bytes, 1)
+            assert n_bytes - 18 < len(text.encode()) <= n_bytes, name
+            assert text == make(n_bytes, 1)
+
+    def test_run_and_are_held_to_the_limits(self, text: Path, tmp_path: Path) -> None:
+        options = ("--texts", "a,random letters", "--megabytes", "0.01,0.02", "--tools", "bytemill,tiktoken")
+        rows = run("hostile.py", *options, "--vocab", text, "--pattern", "gpt2", folder=tmp_path)["rows"]
+        assert rows[0]["reason"] is not None, "the text is no rank file"
+        ranks = tmp_path / "bytes.tiktoken"
+        lines = (f"{base64.b64encode(bytes([byte])).decode()} {byte}\n" for byte in range(256))
+        ranks.write_text("".join(lines), encoding="ascii")
+        rows = run("hostile.py", *options, "--vocab", ranks, "--pattern", "gpt2", folder=tmp_path)["rows"]
+        assert [(row["text"], row["tool"], row["same_ids"]) for row in rows] == [
+            (name, tool, True) for name in ("a", "random letters") for tool in ("bytemill", "tiktoken")
+        ]
+        assert [size["n_tokens"] for size in rows[0]["sizes"]] == [10_000, 20_000]
+
+    def test_growth_looks_at_doubled_sizes_that_take_long_enough(self) -> None:
+        growth = module("hostile").growth
+        sizes = [
+            {"n_bytes": n, "seconds": seconds} for n, seconds in ((1, 1e-6), (2, 1e-2), (4, 3e-2), (5, 9.0))
+        ]
+        assert growth(sizes) == pytest.approx(3)
+        assert growth(sizes[:2]) is None
+
+    def test_limits_that_are_broken_are_named(self) -> None:
+        broken = module("hostile").broken_limits
+        row = {
+            "reason": None,
+            "sizes": [1],
+            "growth": 2.0,
+            "beyond_mb": 1,
+            "same_ids": True,
+            "times_toktok": 0.5,
+        }
+        assert broken(row) == []
+        worse = {
+            "growth": 2.5,
+            "beyond_mb": 65,
+            "same_ids": False,
+            "reference": "tiktoken",
+            "times_toktok": 1.5,
+        }
+        assert len(broken(row | worse)) == 4
+
+
+def test_a_worker_out_of_time_leaves_its_last_whole_line(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    lines = "print('{\"n\": 1}'); print('{\"n\": 2}'); print('{\"n', end='', flush=True)"
+    program.write_text(f"import time; {lines}; time.sleep(60)", encoding="utf-8")
+    outcome = module("harness").measure_in_process(str(program), {}, threads=1, timeout=2)
+    assert outcome.values == {"n": 2}
+    assert outcome.reason == "gave up after 2 s"
 
 
 def test_training_is_timed_once_the_merges_are_those_of_hugging_face(text: Path, tmp_path: Path) -> None:

@@ -1,0 +1,164 @@
+"""Texts that bring out the worst in an encoder: one endless pre-token, or nothing but rare ones.
+
+Each maker gives a text of at most `n_bytes` bytes of UTF-8, short of them by less than one unit of what it repeats.
+The same seed gives the same text; the makers that repeat one unit do not need it.
+"""
+
+from collections.abc import Callable, Sequence
+
+
+def repeated(unit: str) -> Callable[[int, int], str]:
+    """A maker of `unit` again and again.
+
+    >>> repeated("ab")(5, 0)
+    'abab'
+    """
+    size = len(unit.encode("utf-8"))
+    return lambda n_bytes, _seed: unit * (n_bytes // size)
+
+
+def drawn(characters: Sequence[str]) -> Callable[[int, int], str]:
+    """A maker of characters drawn at random, all of the same size in UTF-8.
+
+    >>> drawn("ab")(5, 0)
+    'bbbaa'
+    """
+    size = len(characters[0].encode("utf-8"))
+
+    def make(n_bytes: int, seed: int) -> str:
+        import numpy as np
+
+        code_points = np.array([ord(character) for character in characters], dtype="<u4")
+        drawn = np.random.default_rng(seed).choice(code_points, n_bytes // size)
+        return drawn.tobytes().decode("utf-32-le")
+
+    return make
+
+
+def mixed_words(n_bytes: int, seed: int) -> str:
+    """One word without an end: stretches of small letters, capitals, accents, Cyrillic and Greek."""
+    alphabets = [
+        "etaoinshrdlucmfwypvbgkjqxz",
+        "ETAOINSHRDLU",
+        "éèüßñåø",
+        "оеаинтсрвлкмдпуяыьгзбчйхжшюцщэфё",
+        "αβγδεζηθικλ",
+    ]
+    return _stretches(alphabets, n_bytes, seed)
+
+
+def alternating_scripts(n_bytes: int, seed: int) -> str:
+    """Scripts that change every few letters, without a blank."""
+    ideographs = "".join(map(chr, range(0x4E00, 0x4F00)))
+    alphabets = [
+        "abcdefghij",
+        "абвгдежзик",
+        ideographs,
+        "가나다라마바사",
+        "אבגדהוז",
+        "कखगघचछज",
+        "あいうえおアイウエオ",
+        "กขคงจฉช",
+    ]
+    return _stretches(alphabets, n_bytes, seed)
+
+
+def _stretches(alphabets: Sequence[str], n_bytes: int, seed: int) -> str:
+    """Stretches of 1 to 8 characters, each of one alphabet."""
+    import numpy as np
+
+    chance = np.random.default_rng(seed)
+    # At least a byte a character, so there are enough of them whatever is drawn.
+    lengths = chance.integers(1, 9, n_bytes // 4 + 1)
+    which = np.repeat(chance.integers(0, len(alphabets), len(lengths)), lengths)[: max(n_bytes, 1)]
+    sizes = np.array([len(alphabet) for alphabet in alphabets])
+    table = np.zeros((len(alphabets), int(sizes.max())), dtype="<u4")
+    for row, alphabet in zip(table, alphabets, strict=True):
+        row[: len(alphabet)] = [ord(character) for character in alphabet]
+    places = (chance.random(len(which)) * sizes[which]).astype(np.int64)
+    code_points = table[which, places]
+    widths = 1 + (code_points >= 0x80) + (code_points >= 0x800) + (code_points >= 0x10000)
+    kept = int(np.searchsorted(np.cumsum(widths), n_bytes, side="right"))
+    return code_points[:kept].tobytes().decode("utf-32-le")
+
+
+def thue_morse(n_bytes: int, _seed: int) -> str:
+    """The Thue-Morse word over a and b, in which no stretch stands three times in a row.
+
+    >>> thue_morse(8, 0)
+    'abbabaab'
+    """
+    word = b"a"
+    swap = bytes.maketrans(b"ab", b"ba")
+    while len(word) < n_bytes:
+        word += word.translate(swap)
+    return word[:n_bytes].decode()
+
+
+def fibonacci(n_bytes: int, _seed: int) -> str:
+    """The Fibonacci word over a and b, in which merges come from all ranks in turn.
+
+    >>> fibonacci(8, 0)
+    'abaababa'
+    """
+    before, word = "a", "ab"
+    while len(word) < n_bytes:
+        before, word = word, word + before
+    return word[:n_bytes]
+
+
+def base64_lines(n_bytes: int, seed: int) -> str:
+    """Random bytes in base64, 76 characters a line as in mails."""
+    import base64
+
+    import numpy as np
+
+    encoded = base64.encodebytes(np.random.default_rng(seed).bytes(n_bytes * 3 // 4 + 3))
+    return encoded[:n_bytes].decode("ascii")
+
+
+def base64_one_line(n_bytes: int, seed: int) -> str:
+    """The same in one line, as in the data URLs of web pages."""
+    return base64_lines(n_bytes * 77 // 76 + 77, seed).replace("\n", "")[:n_bytes]
+
+
+ASCII_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+HOSTILE: dict[str, Callable[[int, int], str]] = {
+    "a": repeated("a"),
+    "ab": repeated("ab"),
+    "blanks": repeated(" "),
+    "tabs": repeated("\t"),
+    "newlines": repeated("\n"),
+    "CR LF": repeated("\r\n"),
+    "blank + newline": repeated(" \n"),
+    "NBSP": repeated("\u00a0"),
+    "ideographic blanks": repeated("\u3000"),
+    "^": repeated("^"),
+    "apostrophes": repeated("'"),
+    "'s": repeated("'s"),
+    "digits": repeated("1234567890"),
+    "NUL": repeated("\0"),
+    "é": repeated("é"),
+    "字": repeated("字"),
+    "a + accent": repeated("a\u0301"),
+    "accents": repeated("\u0301"),
+    "emoji family": repeated("👩\u200d👩\u200d👧"),
+    "aA": repeated("aA"),
+    "Thue-Morse": thue_morse,
+    "Fibonacci": fibonacci,
+    "random letters": drawn(ASCII_LETTERS),
+    "random mixed case": drawn(ASCII_LETTERS + ASCII_LETTERS.upper()),
+    "random digits": drawn("0123456789"),
+    "random signs": drawn("=-_*#~.,:;!?+/\\|@$%&^()[]{}<>"),
+    "random ASCII": drawn([chr(code) for code in range(32, 127)]),
+    "random CJK": drawn([chr(code) for code in range(0x4E00, 0x9FA6)]),
+    "random Hangul": drawn([chr(code) for code in range(0xAC00, 0xD7A4)]),
+    "random marks": drawn([chr(code) for code in range(0x300, 0x370)]),
+    "random emoji": drawn([chr(code) for code in range(0x1F300, 0x1F650)]),
+    "base64 lines": base64_lines,
+    "base64 one line": base64_one_line,
+    "mixed letters": mixed_words,
+    "alternating scripts": alternating_scripts,
+}
+"""Name -> maker (n_bytes, seed) of the texts that `hostile.py` runs."""

@@ -1,0 +1,169 @@
+//! The parts of the core by themselves: `cargo bench -p bytemill [-- splitter]`.
+//!
+//! On generated text, or on the file that `BYTEMILL_BENCH_TEXT` names.
+
+#![allow(missing_docs, reason = "criterion's macros make functions without any")]
+
+mod common;
+
+use bytemill::encode::{Allowed, no_pulse};
+use bytemill::merges::{Ties, learn};
+use bytemill::pretokenize::{BLOCK, NAMED, Pattern, classify};
+use bytemill::{bpe, pretokenize};
+use common::{Chance, KINDS, Kind};
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use std::hint::black_box;
+
+const TEXT_BYTES: usize = 4_000_000;
+
+fn throughput(n_bytes: usize) -> Throughput {
+    Throughput::Bytes(n_bytes as u64)
+}
+
+fn splitter(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("splitter");
+    for (kind_name, kind) in KINDS {
+        let text = common::text(kind, TEXT_BYTES, 1);
+        group.throughput(throughput(text.len()));
+        for (name, _) in NAMED {
+            let pattern = Pattern::new(Some(name)).unwrap();
+            group.bench_function(BenchmarkId::new(name, kind_name), |bench| {
+                let mut ends = Vec::with_capacity(BLOCK);
+                bench.iter(|| {
+                    let mut splits: pretokenize::Splits = pattern.splits(&text);
+                    let mut n_pretokens = 0;
+                    while splits.fill(&mut ends).unwrap() {
+                        n_pretokens += ends.len();
+                    }
+                    n_pretokens
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+fn classifier(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("classifier");
+    let text = common::text(Kind::English, TEXT_BYTES, 1);
+    group.throughput(throughput(text.len()));
+    for (name, classify) in classify::available() {
+        group.bench_function(name, |bench| {
+            bench.iter(|| {
+                let (blocks, _) = text.as_bytes().as_chunks::<{ classify::LANES }>();
+                blocks.iter().fold(0, |sum, block| sum ^ classify(block).letter)
+            });
+        });
+    }
+    group.finish();
+}
+
+fn encode(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("encode");
+    for (kind_name, kind) in KINDS {
+        let encoder = common::encoder(&common::text(kind, TEXT_BYTES, 1), "cl100k", 20_000);
+        let texts: Vec<String> = (2..10).map(|seed| common::text(kind, TEXT_BYTES, seed)).collect();
+        group.throughput(throughput(TEXT_BYTES));
+        let mut next = texts.iter().cycle();
+        // Eight texts in turn: the tables keep the frequent pre-tokens and have lost the rare ones.
+        group.bench_function(BenchmarkId::new("in turn", kind_name), |bench| {
+            let mut ids: Vec<u32> = Vec::new();
+            bench.iter(|| {
+                ids.clear();
+                encoder.encode(next.next().unwrap(), Allowed::None, &mut ids, &no_pulse).unwrap();
+                ids.len()
+            });
+        });
+        group.bench_function(BenchmarkId::new("again", kind_name), |bench| {
+            let mut ids: Vec<u32> = Vec::new();
+            bench.iter(|| {
+                ids.clear();
+                encoder.encode(&texts[0], Allowed::None, &mut ids, &no_pulse).unwrap();
+                ids.len()
+            });
+        });
+        let short: String = texts[0].chars().take(100).collect();
+        group.throughput(throughput(short.len()));
+        group.bench_function(BenchmarkId::new("100 characters", kind_name), |bench| {
+            bench.iter(|| {
+                let mut ids: Vec<u32> = Vec::new();
+                encoder.encode(&short, Allowed::None, &mut ids, &no_pulse).unwrap();
+                ids
+            });
+        });
+    }
+    group.finish();
+}
+
+fn merge(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("merge");
+    let encoder = common::encoder(&common::text(Kind::English, TEXT_BYTES, 1), "cl100k", 20_000);
+    for n_bytes in [4, 8, 12, 16, 24, 32, 64, 65, 256, 4096, 1 << 16, 1 << 20] {
+        let mut chance = Chance::new(3);
+        let letters =
+            |chance: &mut Chance| -> Vec<u8> { (0..n_bytes).map(|_| b'a' + chance.below(26) as u8).collect() };
+        let words: Vec<Vec<u8>> = (0..(1 << 20) / n_bytes.max(64)).map(|_| letters(&mut chance)).collect();
+        let mut next = words.iter().cycle();
+        group.throughput(throughput(n_bytes));
+        group.bench_function(BenchmarkId::new("random letters", n_bytes), |bench| {
+            let mut symbols = Vec::new();
+            bench.iter(|| {
+                symbols.clear();
+                bpe::merge(encoder.pairs(), next.next().unwrap(), &mut symbols, &no_pulse).unwrap();
+                symbols.len()
+            });
+        });
+        if n_bytes >= 64 {
+            let run = vec![b'a'; n_bytes];
+            group.bench_function(BenchmarkId::new("one letter", n_bytes), |bench| {
+                let mut symbols = Vec::new();
+                bench.iter(|| {
+                    symbols.clear();
+                    bpe::merge(encoder.pairs(), black_box(&run), &mut symbols, &no_pulse).unwrap();
+                    symbols.len()
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+fn trainer(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("trainer");
+    group.sample_size(10);
+    for (kind_name, kind) in KINDS {
+        let text = common::text(kind, TEXT_BYTES, 1);
+        group.throughput(throughput(text.len()));
+        group.bench_function(BenchmarkId::new("count", kind_name), |bench| {
+            bench.iter(|| common::counted(&text, "gpt2").n_unique());
+        });
+        let counts = common::counted(&text, "gpt2");
+        group.throughput(Throughput::Elements(10_000));
+        group.bench_function(BenchmarkId::new("learn 10,000", kind_name), |bench| {
+            bench.iter(|| learn(&counts, 10_000, Ties::Bytes, 1, |_| Ok(())).unwrap().len());
+        });
+    }
+    group.finish();
+}
+
+fn decode(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("decode");
+    for (kind_name, kind) in KINDS {
+        let text = common::text(kind, TEXT_BYTES, 1);
+        let encoder = common::encoder(&text, "cl100k", 20_000);
+        let mut ids: Vec<u32> = Vec::new();
+        encoder.encode(&text, Allowed::None, &mut ids, &no_pulse).unwrap();
+        group.throughput(throughput(text.len()));
+        group.bench_function(kind_name, |bench| {
+            bench.iter_batched_ref(
+                Vec::new,
+                |bytes| encoder.vocab().decode(ids.iter().copied(), bytes).unwrap(),
+                BatchSize::LargeInput,
+            );
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(parts, splitter, classifier, encode, merge, trainer, decode);
+criterion_main!(parts);

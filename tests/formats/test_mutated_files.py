@@ -1,0 +1,134 @@
+"""Tokenizer files with random damage are read or refused, and never anything else."""
+
+import json
+import random
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bytemill import BytemillError, Tokenizer
+from bytemill.formats import huggingface, tiktoken
+from bytemill.formats.spec import TokenizerSpec
+
+MakeSpec = Callable[..., TokenizerSpec]
+
+ODD_VALUES: list[Any] = [
+    *(None, True, 0, -1, 1, 255, 256, 257, 2**31, 2**32, 2**64, 10**400, 1.5, 1e308, "", "a", "ab", "Ġ", "é"),
+    *("\ud800", "\x00", [], {}, [[]], ["a", "b"], "a b", "a b c", {"a": 1}, "BPE", "Split", "ByteLevel"),
+]
+ODD_BYTES = b'{}[]",:0129-.eE \\untrue\x00\xff\xed\xa0\x80\n='
+
+
+def places_of(document: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The paths to everything in a JSON document but itself, few of them inside long lists and tables."""
+    if not isinstance(document, dict | list):
+        return []
+    keys = list(document) if isinstance(document, dict) else list(range(len(document)))
+    places: list[tuple[Any, ...]] = []
+    for key in keys[:6] + keys[-8:]:
+        places += [(*place, key), *places_of(document[key], (*place, key))]
+    return places
+
+
+def mutate(document: Any, chance: random.Random) -> None:
+    """Replaces, removes, repeats or moves something."""
+    place = chance.choice(places_of(document))
+    parent = document
+    for key in place[:-1]:
+        parent = parent[key]
+    key = place[-1]
+    match chance.randrange(5):
+        case 0 | 1:
+            parent[key] = deepcopy(chance.choice(ODD_VALUES))
+        case 2:
+            del parent[key]
+        case 3 if isinstance(parent, list):
+            parent.insert(key, deepcopy(parent[key]))
+        case 3:
+            parent[chance.choice(["a", "Ġab", "type", "vocab", "zz", "\x00", "é"])] = parent[key]
+        case _:
+            other = document
+            for step in chance.choice(places_of(document)):
+                other = other[step]
+            parent[key] = deepcopy(other)
+
+
+def damage(data: bytes, chance: random.Random) -> bytes:
+    """Changes, takes out, doubles or cuts off a few bytes."""
+    damaged = bytearray(data)
+    for _ in range(chance.randint(1, 3)):
+        at = chance.randrange(len(damaged) + 1)
+        match chance.randrange(4):
+            case 0:
+                damaged[at : at + 1] = bytes([chance.choice(ODD_BYTES)])
+            case 1:
+                del damaged[at : at + chance.randint(1, 40)]
+            case 2:
+                damaged[at:at] = damaged[at : at + chance.randint(1, 40)]
+            case _:
+                del damaged[max(at, len(damaged) // 2) :]
+    return bytes(damaged)
+
+
+def read_or_refused(path: Path, **options: Any) -> bool:
+    """Loads the file; where that succeeds the tokenizer must encode and give the text back."""
+    try:
+        tokenizer = Tokenizer.load(path, **options)
+    except BytemillError:
+        return False
+    text = "abab é ab\n<|endoftext|>"
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    return True
+
+
+def try_mutants(
+    path: Path, mutants: Callable[[random.Random], bytes], n_mutants: int, **options: Any
+) -> None:
+    n_read = 0
+    for seed in range(n_mutants):
+        data = mutants(random.Random(seed))
+        path.write_bytes(data)
+        try:
+            n_read += read_or_refused(path, **options)
+        except BaseException as error:
+            error.add_note(f"seed {seed}: {data!r}")
+            raise
+    assert 0 < n_read < n_mutants, "the damage is neither always harmless nor always found"
+
+
+@pytest.fixture(params=[600, pytest.param(15_000, marks=pytest.mark.slow)])
+def n_mutants(request: pytest.FixtureRequest) -> int:
+    return request.param
+
+
+def test_tokenizer_json_with_other_values_and_keys(
+    make_spec: MakeSpec, tmp_path: Path, n_mutants: int
+) -> None:
+    original = json.loads(huggingface.write(make_spec(ties="bytes", merge_counts=[5, 4, 3, 2, 1])))
+
+    def mutant(chance: random.Random) -> bytes:
+        document = deepcopy(original)
+        for _ in range(chance.randint(1, 2)):
+            mutate(document, chance)
+        return json.dumps(document).encode()
+
+    try_mutants(tmp_path / "tokenizer.json", mutant, n_mutants)
+
+
+def test_tokenizer_json_with_other_bytes(make_spec: MakeSpec, tmp_path: Path, n_mutants: int) -> None:
+    original = huggingface.write(make_spec())
+    data = original.encode() if isinstance(original, str) else original
+    try_mutants(tmp_path / "tokenizer.json", lambda chance: damage(data, chance), n_mutants)
+
+
+def test_rank_files_with_other_bytes(make_spec: MakeSpec, tmp_path: Path, n_mutants: int) -> None:
+    spec = make_spec()
+    written = tiktoken.write(spec)
+    data = written.encode() if isinstance(written, str) else written
+    # Only the last lines: most damage to the 256 bytes is the same.
+    head, tail = data[:-400], data[-400:]
+    options = {"pattern": "gpt2", "special_tokens": {"<|endoftext|>": 999}}
+    try_mutants(tmp_path / "x.tiktoken", lambda chance: head + damage(tail, chance), n_mutants, **options)
