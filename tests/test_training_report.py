@@ -207,7 +207,7 @@ def test_an_exception_in_the_middle_of_a_file_comes_through(tmp_path: Path) -> N
     stopped = threading.Event()
 
     def write() -> None:
-        with open(path, "wb", buffering=0) as pipe:
+        with path.open("wb", buffering=0) as pipe:
             try:
                 while True:
                     pipe.write(b"low lower newest widest " * 1_000)
