@@ -13,7 +13,7 @@ RUN := $(UV) run
 CARGO := $(UV) run cargo
 
 # Peers of the benchmarks beyond those in the bench group. `make bench PEERS=` does without them.
-PEERS ?= gigabpe==0.1.0 gigatoken==0.10.0 toktok-rs==0.3.0
+PEERS ?= gigabpe==0.1.0 gigatoken==0.10.0 toktok-rs==0.3.0 ffbpe==@ minibperust==@ bpeasy==@
 # Options for encode.py, decode.py and train.py, for example BENCH="--megabytes 10 --repeat 3".
 BENCH ?=
 
@@ -71,7 +71,7 @@ exactness: _python ## Compare all texts at hand and ten million random strings w
 
 .PHONY: fuzz
 fuzz: _cargo ## Try the core on random bytes, two minutes for each part
-	for target in pretokenizer encoder special_tokens; do \
+	for target in pretokenizer encoder special_tokens tokenizer_json; do \
 		$(CARGO) run --quiet --release --locked --manifest-path fuzz/Cargo.toml --no-default-features -- $$target 120 || exit 1; \
 	done
 

@@ -24,7 +24,7 @@ impl Tried {
     pub fn new(n_merges: usize, pattern: &str, special: Vec<(String, u32)>) -> Self {
         let mut counter = Counter::new(Pattern::new(Some(pattern)).unwrap(), &[], 1, CHUNK_BYTES).unwrap();
         counter.add_text(LEARNT_FROM, &no_pulse).unwrap();
-        let learnt = learn(&counter.finish(&no_pulse).unwrap(), n_merges, Ties::Bytes, 1, |_| Ok(())).unwrap();
+        let learnt = learn(&counter.finish(&no_pulse).unwrap(), n_merges, Ties::Bytes, 1, 1, |_| Ok(())).unwrap();
         let mut tokens: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
         let (mut merges, mut pairs) = (Vec::new(), HashMap::new());
         for (merge, symbol) in learnt.iter().zip(256..) {

@@ -7,7 +7,9 @@ mod bytes;
 mod encoder;
 mod pretokenizer;
 mod special_tokens;
+mod tokenizer_json;
 
 pub use encoder::encoder;
 pub use pretokenizer::pretokenizer;
 pub use special_tokens::special_tokens;
+pub use tokenizer_json::tokenizer_json;

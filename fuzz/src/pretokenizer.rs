@@ -1,7 +1,8 @@
-//! The named patterns by masks of 64 bytes, against a regex engine on the same expressions; all classifiers alike.
+//! The named patterns by masks of 64 bytes, against a regex engine on the same expressions, with every instruction
+//! set.
 
 use crate::bytes;
-use bytemill::pretokenize::{BLOCK, NAMED, Pattern, classify};
+use bytemill::pretokenize::{BLOCK, NAMED, Pattern, Splits};
 use std::sync::OnceLock;
 
 /// Each named pattern, and the same expression in a form that no hand-written matcher is known for.
@@ -17,9 +18,8 @@ fn patterns() -> &'static [(Pattern, Pattern)] {
     })
 }
 
-fn ends_of(pattern: &Pattern, text: &str) -> bytemill::Result<Vec<usize>> {
+fn ends_of(mut splits: Splits) -> bytemill::Result<Vec<usize>> {
     let (mut all, mut ends) = (Vec::new(), Vec::new());
-    let mut splits = pattern.splits(text);
     while splits.fill(&mut ends)? {
         assert!(ends.len() <= BLOCK);
         all.extend_from_slice(&ends);
@@ -32,30 +32,21 @@ fn ends_of(pattern: &Pattern, text: &str) -> bytemill::Result<Vec<usize>> {
 /// # Panics
 /// Where they are not.
 pub fn pretokenizer(data: &[u8]) {
-    same_classes(data);
     let text = bytes::text(data);
     for (named, engine) in patterns() {
-        let ours = ends_of(named, &text).unwrap();
+        let ours = ends_of(named.splits(&text)).unwrap();
+        for (instructions, splits) in named.splits_by_instruction_set(&text) {
+            assert_eq!(ends_of(splits).unwrap(), ours, "{named:?} with {instructions} on {text:?}");
+        }
         // The engine may run out of its backtracking allowance, which the hand-written matchers do not know.
-        if let Ok(theirs) = ends_of(engine, &text) {
+        if let Ok(theirs) = ends_of(engine.splits(&text)) {
             assert_eq!(ours, theirs, "{named:?} on {text:?}");
         }
         assert!(ours.is_sorted_by(|a, b| a < b), "{named:?} on {text:?}");
         assert_eq!(ours.last().copied().unwrap_or(0), text.len());
         let Some(cut) = named.last_cut(&text, 0, text.len() * 2 / 3, |_| true) else { continue };
-        let mut parts = ends_of(named, &text[..cut]).unwrap();
-        parts.extend(ends_of(named, &text[cut..]).unwrap().iter().map(|end| end + cut));
+        let mut parts = ends_of(named.splits(&text[..cut])).unwrap();
+        parts.extend(ends_of(named.splits(&text[cut..])).unwrap().iter().map(|end| end + cut));
         assert_eq!(ours, parts, "{named:?} on {text:?} cut at {cut}");
-    }
-}
-
-/// The classifier of every instruction set sees the same classes.
-fn same_classes(data: &[u8]) {
-    let (blocks, _) = data.as_chunks::<{ classify::LANES }>();
-    let available = classify::available();
-    for block in blocks {
-        for (name, classify) in &available[1..] {
-            assert_eq!(classify(block), available[0].1(block), "{name} on {block:?}");
-        }
     }
 }

@@ -6,10 +6,10 @@
 
 mod common;
 
+use bytemill::bpe;
 use bytemill::encode::{Allowed, no_pulse};
 use bytemill::merges::{Ties, learn};
-use bytemill::pretokenize::{BLOCK, NAMED, Pattern, classify};
-use bytemill::{bpe, pretokenize};
+use bytemill::pretokenize::{BLOCK, NAMED, Pattern, Splits};
 use common::{Chance, KINDS, Kind};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -18,6 +18,14 @@ const TEXT_BYTES: usize = 4_000_000;
 
 fn throughput(n_bytes: usize) -> Throughput {
     Throughput::Bytes(n_bytes as u64)
+}
+
+fn n_pretokens(splits: &mut Splits, ends: &mut Vec<usize>) -> usize {
+    let mut n_pretokens = 0;
+    while splits.fill(ends).unwrap() {
+        n_pretokens += ends.len();
+    }
+    n_pretokens
 }
 
 fn splitter(criterion: &mut Criterion) {
@@ -29,31 +37,29 @@ fn splitter(criterion: &mut Criterion) {
             let pattern = Pattern::new(Some(name)).unwrap();
             group.bench_function(BenchmarkId::new(name, kind_name), |bench| {
                 let mut ends = Vec::with_capacity(BLOCK);
-                bench.iter(|| {
-                    let mut splits: pretokenize::Splits = pattern.splits(&text);
-                    let mut n_pretokens = 0;
-                    while splits.fill(&mut ends).unwrap() {
-                        n_pretokens += ends.len();
-                    }
-                    n_pretokens
-                });
+                bench.iter(|| n_pretokens(&mut pattern.splits(&text), &mut ends));
             });
         }
     }
     group.finish();
 }
 
-fn classifier(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("classifier");
-    let text = common::text(Kind::English, TEXT_BYTES, 1);
-    group.throughput(throughput(text.len()));
-    for (name, classify) in classify::available() {
-        group.bench_function(name, |bench| {
-            bench.iter(|| {
-                let (blocks, _) = text.as_bytes().as_chunks::<{ classify::LANES }>();
-                blocks.iter().fold(0, |sum, block| sum ^ classify(block).letter)
+fn instruction_sets(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("instruction sets");
+    let pattern = Pattern::new(Some("cl100k")).unwrap();
+    for (kind_name, kind) in KINDS {
+        let text = common::text(kind, TEXT_BYTES, 1);
+        group.throughput(throughput(text.len()));
+        for (number, (name, _)) in pattern.splits_by_instruction_set(&text).into_iter().enumerate() {
+            group.bench_function(BenchmarkId::new(name, kind_name), |bench| {
+                let mut ends = Vec::with_capacity(BLOCK);
+                bench.iter_batched_ref(
+                    || pattern.splits_by_instruction_set(&text).swap_remove(number).1,
+                    |splits| n_pretokens(splits, &mut ends),
+                    BatchSize::LargeInput,
+                );
             });
-        });
+        }
     }
     group.finish();
 }
@@ -140,7 +146,7 @@ fn trainer(criterion: &mut Criterion) {
         let counts = common::counted(&text, "gpt2");
         group.throughput(Throughput::Elements(10_000));
         group.bench_function(BenchmarkId::new("learn 10,000", kind_name), |bench| {
-            bench.iter(|| learn(&counts, 10_000, Ties::Bytes, 1, |_| Ok(())).unwrap().len());
+            bench.iter(|| learn(&counts, 10_000, Ties::Bytes, 1, 1, |_| Ok(())).unwrap().len());
         });
     }
     group.finish();
@@ -165,5 +171,5 @@ fn decode(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(parts, splitter, classifier, encode, merge, trainer, decode);
+criterion_group!(parts, splitter, instruction_sets, encode, merge, trainer, decode);
 criterion_main!(parts);

@@ -43,7 +43,7 @@ fn run(part: &str, kind: Kind, n_bytes: usize) {
         "learn" => {
             let counts = counted(&text, "gpt2");
             measured_part(&mut || {
-                black_box(learn(&counts, N_MERGES, Ties::Bytes, 1, |_| Ok(())).unwrap());
+                black_box(learn(&counts, N_MERGES, Ties::Bytes, 1, 1, |_| Ok(())).unwrap());
             });
         }
         "new" | "again" => {

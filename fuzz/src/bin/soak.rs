@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 3] = [
+const TARGETS: [(&str, Target); 4] = [
     ("pretokenizer", bytemill_fuzz::pretokenizer),
     ("encoder", bytemill_fuzz::encoder),
     ("special_tokens", bytemill_fuzz::special_tokens),
+    ("tokenizer_json", bytemill_fuzz::tokenizer_json),
 ];
 
 fn main() {

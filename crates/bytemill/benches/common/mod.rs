@@ -166,7 +166,7 @@ pub fn counted(text: &str, pattern: &str) -> Counts {
 
 /// An encoder with `n_merges` merges learnt from `text`.
 pub fn encoder(text: &str, pattern: &str, n_merges: usize) -> Encoder {
-    let learnt = learn(&counted(text, pattern), n_merges, Ties::Bytes, 1, |_| Ok(())).unwrap();
+    let learnt = learn(&counted(text, pattern), n_merges, Ties::Bytes, 1, 1, |_| Ok(())).unwrap();
     let mut tokens: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
     let mut merges = Vec::new();
     for merge in &learnt {

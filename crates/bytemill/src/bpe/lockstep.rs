@@ -136,7 +136,7 @@ fn merge_group_avx2<const LANES: usize, const MOST: usize>(
 }
 
 #[inline(always)]
-fn rounds<const LANES: usize, const MOST: usize>(
+pub(super) fn rounds<const LANES: usize, const MOST: usize>(
     table: &PairTable,
     n: usize,
     bytes: impl Fn(usize, &mut [u8; LANES]) -> usize,

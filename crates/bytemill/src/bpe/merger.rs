@@ -1,9 +1,9 @@
 //! Merging pre-tokens of any length, each in the way that suits it.
 
+use super::SHORT;
 use super::backtrack::Backtracker;
 use super::long::merge_long;
 use super::merge;
-use super::SHORT;
 use crate::error::Result;
 use crate::pairs::PairTable;
 use crate::pulse::Pulse;

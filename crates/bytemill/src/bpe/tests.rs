@@ -1,8 +1,8 @@
 use super::backtrack::{Backtracker, Room};
+use super::lockstep::{GROUP, merge_group, rounds};
 use super::long::merge_long;
 use super::merger::Merger;
-use super::short::{SHORT, merge_short};
-use super::{merge, steps};
+use super::{SHORT, merge, merge_short, steps};
 use crate::error::Error;
 use crate::pairs::{NONE, PairTable};
 use crate::pulse::no_pulse;
@@ -53,6 +53,23 @@ proptest! {
         merge_long(&table, &pretoken, &mut long, |_| {}, &no_pulse).unwrap();
         prop_assert_eq!(&short, &expected);
         prop_assert_eq!(&long, &expected);
+    }
+
+    #[test]
+    fn a_group_merged_in_lockstep_equals_each_merged_alone(
+        table in table(),
+        pretokens in prop::collection::vec(prop::collection::vec(97u8..101, 1..32), 0..=GROUP),
+    ) {
+        let expected: Vec<Vec<u32>> = pretokens.iter().map(|pretoken| merge_plainly(&table, pretoken)).collect();
+        let bytes = |index: usize, lanes: &mut [u8; 32]| {
+            lanes[..pretokens[index].len()].copy_from_slice(&pretokens[index]);
+            pretokens[index].len()
+        };
+        let (mut best, mut portable) = (Vec::new(), Vec::new());
+        merge_group::<32, GROUP>(&table, pretokens.len(), bytes, |index, symbols| best.push((index, symbols.to_vec())));
+        rounds::<32, GROUP>(&table, pretokens.len(), bytes, |index, symbols| portable.push((index, symbols.to_vec())));
+        prop_assert_eq!(&best, &expected.into_iter().enumerate().collect::<Vec<_>>());
+        prop_assert_eq!(&portable, &best);
     }
 
     #[test]

@@ -156,7 +156,9 @@ impl Encoder {
                 What::Long { .. } => 0,
             };
             let mut found: [Range<usize>; GROUP] = [const { 0..0 }; GROUP];
-            merge_group::<16, GROUP>(&self.pairs, group.len(), bytes, |index, symbols| found[index] = keep(ids, symbols));
+            merge_group::<16, GROUP>(&self.pairs, group.len(), bytes, |index, symbols| {
+                found[index] = keep(ids, symbols)
+            });
             for (&index, found) in group.iter().zip(found) {
                 let miss = &mut all[index as usize];
                 if let What::Short { key, hash } = &miss.what
@@ -176,7 +178,9 @@ impl Encoder {
                 What::Short { .. } => 0,
             };
             let mut found: [Range<usize>; GROUP] = [const { 0..0 }; GROUP];
-            merge_group::<32, GROUP>(&self.pairs, group.len(), bytes, |index, symbols| found[index] = keep(ids, symbols));
+            merge_group::<32, GROUP>(&self.pairs, group.len(), bytes, |index, symbols| {
+                found[index] = keep(ids, symbols)
+            });
             for (&index, found) in group.iter().zip(found) {
                 let miss = &mut all[index as usize];
                 if let What::Long { range, place } = &miss.what

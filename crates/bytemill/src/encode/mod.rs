@@ -66,6 +66,7 @@ pub struct Encoder {
     /// Made when the first long pre-token comes that may have some.
     seams: OnceLock<Seams>,
     /// One a thread that encodes at the same time; they stay, with what they have learnt.
+    #[expect(clippy::vec_box, reason = "a workspace changes hands twice for each text, however short")]
     workspaces: Mutex<Vec<Box<Workspace>>>,
 }
 

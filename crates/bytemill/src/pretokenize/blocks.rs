@@ -32,11 +32,7 @@ pub struct Blocks<'t> {
 }
 
 impl<'t> Blocks<'t> {
-    pub fn new(text: &'t [u8], rules: Rules) -> Self {
-        Self::with_instructions(text, rules, InstructionSet::best())
-    }
-
-    pub fn with_instructions(text: &'t [u8], rules: Rules, instruction_set: InstructionSet) -> Self {
+    pub fn new(text: &'t [u8], rules: Rules, instruction_set: InstructionSet) -> Self {
         Self { text, rules, instruction_set, at: 0, last_start: 0, carry: Carry::at_known_start() }
     }
 

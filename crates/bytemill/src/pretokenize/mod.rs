@@ -17,6 +17,7 @@ mod scan;
 
 use crate::error::Result;
 use blocks::Blocks;
+use classify::InstructionSet;
 use custom::CustomPattern;
 use rules::Rules;
 
@@ -112,7 +113,18 @@ impl Pattern {
     /// The pre-tokens of `text`, to be asked for in blocks.
     #[must_use]
     pub fn splits<'t>(&'t self, text: &'t str) -> Splits<'t> {
-        let blocks = |rules| Way::Blocks(Blocks::new(text.as_bytes(), rules));
+        self.splits_with(text, InstructionSet::best())
+    }
+
+    /// [`Pattern::splits`] by each instruction set that this processor has, with its name, the slowest first: for tests
+    /// and benchmarks, which hold them equal and say what each is worth.
+    #[must_use]
+    pub fn splits_by_instruction_set<'t>(&'t self, text: &'t str) -> Vec<(&'static str, Splits<'t>)> {
+        InstructionSet::available().into_iter().map(|set| (set.name(), self.splits_with(text, set))).collect()
+    }
+
+    fn splits_with<'t>(&'t self, text: &'t str, instruction_set: InstructionSet) -> Splits<'t> {
+        let blocks = |rules| Way::Blocks(Blocks::new(text.as_bytes(), rules, instruction_set));
         let way = match self {
             Self::Whole => Way::Whole,
             Self::Gpt2 => blocks(Rules::Gpt2),

@@ -41,7 +41,7 @@ fn by_scalar(rules: Rules, text: &str) -> Vec<&str> {
 
 /// The pre-tokens by blocks, with one classifier.
 fn by_blocks(rules: Rules, text: &str, instructions: InstructionSet) -> Vec<&str> {
-    let mut blocks = Blocks::with_instructions(text.as_bytes(), rules, instructions);
+    let mut blocks = Blocks::new(text.as_bytes(), rules, instructions);
     let (mut all, mut ends, mut start) = (Vec::new(), Vec::new(), 0);
     while blocks.fill(&mut ends) {
         assert!(ends.len() <= BLOCK);
