@@ -6,21 +6,39 @@
 use crate::hash::{Packed, fold};
 use crate::huge::{HugeBox, Plain};
 use crate::prefetch::prefetch;
+use crate::tally::long_hash;
 
 /// Most ids of an entry for short pre-tokens.
 pub const SHORT_IDS: usize = 4;
 
+/// Most ids of an entry for short pre-tokens of more.
+const MANY_IDS: usize = 12;
+
 /// Most bytes of a pre-token that the table of longer ones takes.
-pub const LONG_BYTES: usize = 63;
+const LONG_BYTES: usize = 63;
 
 /// Most ids of an entry for longer pre-tokens.
-pub const LONG_IDS: usize = 15;
+const LONG_IDS: usize = 15;
+
+/// Most bytes of a pre-token that the table of the longest takes: lines drawn with dashes and such, which return again and
+/// again, not words.
+pub const LONGEST_BYTES: usize = 248;
+
+/// Most ids of an entry for the longest pre-tokens.
+const LONGEST_IDS: usize = 16;
 
 /// 2¹⁸ sets of two entries of 32 bytes, 16 MB, of which memory is taken as they fill.
 const SHORT_LOG2: u32 = 18;
 
+/// 2¹⁶ entries of 64 bytes, 4 MB. A third of what is new in text of many languages has more ids than an entry for short
+/// pre-tokens takes, and comes back.
+const MANY_LOG2: u32 = 16;
+
 /// 2¹⁴ entries of 128 bytes, 2 MB.
 const LONG_LOG2: u32 = 14;
+
+/// 2¹⁰ entries of 320 bytes.
+const LONGEST_LOG2: u32 = 10;
 
 /// The highest byte of `high` holds the number of bytes (1 to 15) and, 4 bits up, the number of ids (1 to 4).
 const COUNT_SHIFT: u32 = 60;
@@ -34,6 +52,15 @@ struct Short {
     ids: [u32; SHORT_IDS],
 }
 
+/// A short pre-token with up to 12 ids, in one cache line.
+#[derive(Clone, Copy, Default)]
+#[repr(C, align(64))]
+struct Many {
+    low: u64,
+    high: u64,
+    ids: [u32; MANY_IDS],
+}
+
 /// Two entries in one cache line, the newer one first.
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(64))]
@@ -42,15 +69,14 @@ struct Set([Short; 2]);
 /// A pre-token of up to 63 bytes: its bytes and their number.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
-pub struct LongKey {
+struct LongKey {
     words: [u64; 8],
 }
 
 impl LongKey {
     /// The key of up to [`LONG_BYTES`] bytes; `None` for more.
     #[inline]
-    #[must_use]
-    pub fn new(pretoken: &[u8]) -> Option<Self> {
+    fn new(pretoken: &[u8]) -> Option<Self> {
         if pretoken.len() > LONG_BYTES {
             return None;
         }
@@ -66,8 +92,7 @@ impl LongKey {
 
     /// Its place in the table of longer pre-tokens.
     #[inline]
-    #[must_use]
-    pub fn place(&self) -> usize {
+    fn place(&self) -> usize {
         let [a, b, c, d, e, f, g, h] = self.words;
         let hash = fold(a ^ 0x9E37_79B9_7F4A_7C15, b ^ 0xD6E8_FEB8_6659_FD93)
             ^ fold(c ^ 0xA076_1D64_78BD_642F, d ^ 0xE703_7ED1_A0B4_28DB).rotate_left(32)
@@ -79,6 +104,8 @@ impl LongKey {
 
 // SAFETY: numbers, of which any bits are some.
 unsafe impl Plain for Set {}
+// SAFETY: as above.
+unsafe impl Plain for Many {}
 
 /// The 1 to 15 ids of a longer pre-token, in one cache line.
 #[derive(Clone, Copy, Default)]
@@ -88,19 +115,38 @@ struct LongIds {
     n_ids: u32,
 }
 
-/// Pre-tokens of up to 15 bytes that make up to 4 ids, and those of up to 63 bytes that make up to 15.
+/// One of the longest pre-tokens and its 1 to 16 ids.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Longest {
+    bytes: [u8; LONGEST_BYTES],
+    n_bytes: u32,
+    n_ids: u32,
+    ids: [u32; LONGEST_IDS],
+}
+
+/// Pre-tokens of up to 15 bytes that make up to 12 ids, of up to 63 bytes that make up to 15, and of up to 248 bytes
+/// that make up to 16.
 pub struct Cache {
     short: HugeBox<Set>,
+    many: HugeBox<Many>,
     long_keys: Box<[LongKey]>,
     long_ids: Box<[LongIds]>,
+    longest: Box<[Longest]>,
 }
 
 impl Default for Cache {
     fn default() -> Self {
         Self {
             short: HugeBox::zeroed(1 << SHORT_LOG2),
+            many: HugeBox::zeroed(1 << MANY_LOG2),
             long_keys: vec![LongKey::default(); 1 << LONG_LOG2].into_boxed_slice(),
             long_ids: vec![LongIds::default(); 1 << LONG_LOG2].into_boxed_slice(),
+            longest: vec![
+                Longest { bytes: [0; LONGEST_BYTES], n_bytes: 0, n_ids: 0, ids: [0; LONGEST_IDS] };
+                1 << LONGEST_LOG2
+            ]
+            .into_boxed_slice(),
         }
     }
 }
@@ -132,42 +178,87 @@ impl Cache {
         }
     }
 
-    /// Remembers the 1 to 4 ids of a short pre-token.
+    /// Remembers the ids of a short pre-token, if they are not too many.
     #[inline]
     pub fn insert(&mut self, key: Packed, hash: u64, ids: &[u32]) {
-        let Set(entries) = &mut self.short[Self::place(hash)];
-        entries[1] = entries[0];
-        let entry = &mut entries[0];
-        entry.low = key.low;
-        entry.high = key.high | (ids.len() as u64) << COUNT_SHIFT;
-        entry.ids[..ids.len()].copy_from_slice(ids);
+        let high = key.high | (ids.len() as u64) << COUNT_SHIFT;
+        if ids.len() <= SHORT_IDS {
+            let Set(entries) = &mut self.short[Self::place(hash)];
+            entries[1] = entries[0];
+            let entry = &mut entries[0];
+            (entry.low, entry.high) = (key.low, high);
+            entry.ids[..ids.len()].copy_from_slice(ids);
+        } else if ids.len() <= MANY_IDS {
+            let entry = &mut self.many[Self::place_of_many(hash)];
+            (entry.low, entry.high) = (key.low, high);
+            entry.ids[..ids.len()].copy_from_slice(ids);
+        }
     }
 
-    /// Asks for the entry at the place of a longer pre-token ahead of time.
     #[inline]
-    pub fn prefetch_long(&self, place: usize) {
-        prefetch(&self.long_keys, place);
-        prefetch(&self.long_ids, place);
+    fn place_of_many(hash: u64) -> usize {
+        (hash >> (64 - MANY_LOG2)) as usize
     }
 
-    /// The ids of a longer pre-token; `place` is that of its key.
+    /// Asks for the entry of a short pre-token of many ids ahead of time.
+    #[inline]
+    pub fn prefetch_many(&self, hash: u64) {
+        prefetch(&self.many, Self::place_of_many(hash));
+    }
+
+    /// The ids of a short pre-token that has more than [`SHORT_IDS`].
     #[inline]
     #[must_use]
-    pub fn get_long(&self, key: &LongKey, place: usize) -> Option<&[u32]> {
-        if self.long_keys[place] != *key {
-            return None;
-        }
-        let entry = &self.long_ids[place];
-        Some(&entry.ids[..entry.n_ids as usize % (LONG_IDS + 1)])
+    pub fn get_many(&self, key: Packed, hash: u64) -> Option<&[u32]> {
+        let entry = &self.many[Self::place_of_many(hash)];
+        let n_ids = (entry.high >> COUNT_SHIFT) as usize;
+        if entry.low == key.low && entry.high & !COUNT_MASK == key.high { entry.ids.get(..n_ids) } else { None }
     }
 
-    /// Remembers the 1 to 15 ids of a longer pre-token; `place` is that of its key.
+    /// Asks for the entry of a longer pre-token ahead of time and gives its place.
     #[inline]
-    pub fn insert_long(&mut self, key: &LongKey, place: usize, ids: &[u32]) {
-        self.long_keys[place] = *key;
-        let entry = &mut self.long_ids[place];
-        entry.ids[..ids.len()].copy_from_slice(ids);
-        entry.n_ids = ids.len() as u32;
+    pub fn prefetch_long(&self, pretoken: &[u8]) -> usize {
+        if let Some(key) = LongKey::new(pretoken) {
+            let place = key.place();
+            prefetch(&self.long_keys, place);
+            prefetch(&self.long_ids, place);
+            place
+        } else {
+            let first = &pretoken[..pretoken.len().min(LONGEST_BYTES)];
+            (long_hash(first, 0) >> (64 - LONGEST_LOG2)) as usize
+        }
+    }
+
+    /// The ids of a longer pre-token; `place` is what [`Cache::prefetch_long`] gave for it.
+    #[inline]
+    #[must_use]
+    pub fn get_long(&self, pretoken: &[u8], place: usize) -> Option<&[u32]> {
+        if let Some(key) = LongKey::new(pretoken) {
+            let entry = &self.long_ids[place];
+            return (self.long_keys[place] == key).then(|| &entry.ids[..entry.n_ids as usize]);
+        }
+        let entry = &self.longest[place];
+        (entry.n_bytes as usize == pretoken.len() && entry.bytes.starts_with(pretoken))
+            .then(|| &entry.ids[..entry.n_ids as usize])
+    }
+
+    /// Remembers the ids of a longer pre-token, if neither they nor its bytes are too many; `place` is what
+    /// [`Cache::prefetch_long`] gave for it.
+    #[inline]
+    pub fn insert_long(&mut self, pretoken: &[u8], place: usize, ids: &[u32]) {
+        if let Some(key) = LongKey::new(pretoken) {
+            if ids.len() <= LONG_IDS {
+                self.long_keys[place] = key;
+                let entry = &mut self.long_ids[place];
+                entry.ids[..ids.len()].copy_from_slice(ids);
+                entry.n_ids = ids.len() as u32;
+            }
+        } else if pretoken.len() <= LONGEST_BYTES && ids.len() <= LONGEST_IDS {
+            let entry = &mut self.longest[place];
+            entry.bytes[..pretoken.len()].copy_from_slice(pretoken);
+            entry.ids[..ids.len()].copy_from_slice(ids);
+            (entry.n_bytes, entry.n_ids) = (pretoken.len() as u32, ids.len() as u32);
+        }
     }
 }
 
@@ -211,25 +302,57 @@ mod tests {
         assert_eq!(cache.get(Packed::NO_KEY, Packed::NO_KEY.hash()), None);
         let zero = key(b"\0");
         assert_eq!(cache.get(zero, zero.hash()), None);
-        let zero = LongKey::new(b"\0").unwrap();
-        assert!(cache.get_long(&zero, zero.place()).is_none());
+        assert_eq!(cache.get_many(Packed::NO_KEY, Packed::NO_KEY.hash()), None);
+        assert_eq!(cache.get_many(zero, zero.hash()), None);
+        for pretoken in [&[0; 16][..], &[0; LONG_BYTES], &[0; LONG_BYTES + 1], &[0; LONGEST_BYTES]] {
+            assert_eq!(cache.get_long(pretoken, cache.prefetch_long(pretoken)), None);
+        }
+    }
+
+    #[test]
+    fn short_pretokens_of_many_ids_are_found_among_their_like() {
+        let mut cache = Cache::default();
+        let (five, twelve, thirteen) = (key(b"five5"), key(b"twelve twelve"), key(b"thirteen bytes"));
+        let ids: Vec<u32> = (1..14).collect();
+        for (key, n_ids) in [(five, 5), (twelve, 12), (thirteen, 13)] {
+            cache.insert(key, key.hash(), &ids[..n_ids]);
+            assert_eq!(cache.get(key, key.hash()), None);
+        }
+        assert_eq!(cache.get_many(five, five.hash()), Some(&ids[..5]));
+        assert_eq!(cache.get_many(twelve, twelve.hash()), Some(&ids[..12]));
+        assert_eq!(cache.get_many(thirteen, thirteen.hash()), None);
+        assert_eq!(cache.get_many(key(b"five6"), five.hash()), None);
     }
 
     #[test]
     fn longer_pretokens_are_told_apart_by_every_byte_and_their_number() {
-        let mut cache = Cache::default();
-        let text: Vec<u8> = (1..=LONG_BYTES as u8).collect();
-        let key = LongKey::new(&text).unwrap();
-        let place = key.place();
-        cache.insert_long(&key, place, &[1, 2, 3, 4, 5, 6, 7, 8]);
-        assert_eq!(cache.get_long(&key, place), Some(&[1, 2, 3, 4, 5, 6, 7, 8][..]));
-        for at in 0..LONG_BYTES {
-            let mut other = text.clone();
-            other[at] ^= 1;
-            for other in [&other[..], &text[..at]] {
-                assert_eq!(cache.get_long(&LongKey::new(other).unwrap(), place), None, "{other:?}");
+        let ids: Vec<u32> = (1..=20).collect();
+        for (n_bytes, n_ids) in [(16, 1), (LONG_BYTES, LONG_IDS), (LONG_BYTES + 1, 3), (LONGEST_BYTES, LONGEST_IDS)] {
+            let mut cache = Cache::default();
+            let text: Vec<u8> = (1..=n_bytes as u8).collect();
+            let place = cache.prefetch_long(&text);
+            cache.insert_long(&text, place, &ids[..n_ids]);
+            assert_eq!(cache.get_long(&text, place), Some(&ids[..n_ids]));
+            for at in 0..n_bytes {
+                let mut other = text.clone();
+                other[at] ^= 1;
+                assert_eq!(cache.get_long(&other, place), None, "{other:?}");
+                if n_bytes <= LONG_BYTES || at > LONG_BYTES {
+                    assert_eq!(cache.get_long(&text[..at], place), None, "{at}");
+                }
             }
         }
-        assert!(LongKey::new(&[0; LONG_BYTES + 1]).is_none());
+    }
+
+    #[test]
+    fn what_is_too_much_is_not_remembered() {
+        let mut cache = Cache::default();
+        let ids: Vec<u32> = (1..=20).collect();
+        for (n_bytes, n_ids) in [(20, LONG_IDS + 1), (100, LONGEST_IDS + 1), (LONGEST_BYTES + 1, 1), (1000, 1)] {
+            let text = vec![b'-'; n_bytes];
+            let place = cache.prefetch_long(&text);
+            cache.insert_long(&text, place, &ids[..n_ids]);
+            assert_eq!(cache.get_long(&text, place), None);
+        }
     }
 }

@@ -3,7 +3,6 @@
 use crate::cutter::Cutter;
 use crate::encode::{Allowed, Encoder, Id, Pulse};
 use crate::error::{Error, Result};
-use crate::huge::in_large_pages;
 use crate::special::SpecialTokens;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -99,7 +98,6 @@ impl Encoder {
     ) -> Result<Vec<T>> {
         if n_threads <= 1 || text.len() <= PART_BYTES {
             let mut ids = Vec::with_capacity(text.len() / 3);
-            in_large_pages(&mut ids);
             self.encode(text, allowed, &mut ids, pulse)?;
             return Ok(ids);
         }

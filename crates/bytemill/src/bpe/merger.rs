@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Bytes of long pre-tokens that are merged with the queue before the tables for backtracking are made.
 ///
-/// Making them takes 20 ms for cl100k, the queue 150 ns a byte and backtracking a tenth of that: a text with a few long
-/// pre-tokens is done before the tables would be.
-const BYTES_BY_QUEUE: usize = 1 << 16;
+/// Making them takes 20 ms for cl100k, the queue 150 ns a byte and backtracking a tenth of that: the queue is given up
+/// when it has cost what the tables do.
+const BYTES_BY_QUEUE: usize = 1 << 17;
 
 /// From this many bytes on, backtracking is faster than looking through all pairs for each merge, two to four times on
 /// real words.
@@ -66,13 +66,14 @@ impl Merger {
         make: impl Fn(u32) -> T,
         pulse: Pulse,
     ) -> Result<()> {
-        if pretoken.len() >= MEDIUM
-            && let Some(backtracker) = self.backtracker(vocab, pairs, pretoken.len())
-        {
-            return backtracker.merge_into(pairs, pretoken, scratch, out, make, pulse);
-        }
         scratch.clear();
-        self.merge(vocab, pairs, pretoken, scratch, pulse)?;
+        if pretoken.len() <= SHORT {
+            self.merge(vocab, pairs, pretoken, scratch, pulse)?;
+        } else if let Some(backtracker) = self.backtracker(vocab, pairs, pretoken.len()) {
+            return backtracker.merge_into(pairs, pretoken, scratch, out, make, pulse);
+        } else {
+            merge_long(pairs, pretoken, scratch, |_| {}, pulse)?;
+        }
         out.extend(scratch.iter().map(|&symbol| make(symbol)));
         Ok(())
     }

@@ -7,7 +7,6 @@
 use super::workspace::Workspace;
 use super::{Encoder, Id};
 use crate::bpe::{GROUP, merge_group};
-use crate::cache::{Cache, LONG_IDS, LongKey, SHORT_IDS};
 use crate::error::Result;
 use crate::hash::Packed;
 use crate::pulse::Pulse;
@@ -94,13 +93,11 @@ impl Encoder {
         }
         for miss in &mut misses.all {
             match &mut miss.what {
-                What::Short { hash, .. } => self.words.prefetch(*hash),
-                What::Long { range, place } => {
-                    if let Some(key) = LongKey::new(&text[range.clone()]) {
-                        *place = key.place();
-                        cache.prefetch_long(*place);
-                    }
+                What::Short { hash, .. } => {
+                    self.words.prefetch(*hash);
+                    cache.prefetch_many(*hash);
                 }
+                What::Long { range, place } => *place = cache.prefetch_long(&text[range.clone()]),
             }
         }
         misses.ids.clear();
@@ -109,25 +106,25 @@ impl Encoder {
         for (index, miss) in misses.all.iter_mut().enumerate() {
             let first = misses.ids.len();
             match &miss.what {
-                What::Short { key, hash } => match self.words.get(*key, *hash) {
-                    Some(id) => {
+                What::Short { key, hash } => {
+                    if let Some(id) = self.words.get(*key, *hash) {
                         misses.ids.push(id);
                         cache.insert(*key, *hash, &[id]);
+                    } else if let Some(known) = cache.get_many(*key, *hash) {
+                        misses.ids.extend_from_slice(known);
+                    } else {
+                        misses.short.push(index as u32);
                     }
-                    None => misses.short.push(index as u32),
-                },
+                }
                 What::Long { range, place } => {
                     let pretoken = &text[range.clone()];
-                    let key = LongKey::new(pretoken);
-                    if let Some(known) = key.as_ref().and_then(|key| cache.get_long(key, *place)) {
+                    if let Some(known) = cache.get_long(pretoken, *place) {
                         misses.ids.extend_from_slice(known);
                     } else if pretoken.len() < MEDIUM && !self.vocab.whole_pretoken_lookup() {
                         misses.medium.push(index as u32);
                     } else {
                         self.encode_pretoken(pretoken, symbols, &mut misses.ids, pulse)?;
-                        if let Some(key) = key {
-                            remember_long(cache, &key, *place, &misses.ids[first..]);
-                        }
+                        cache.insert_long(pretoken, *place, &misses.ids[first..]);
                     }
                 }
             }
@@ -161,9 +158,7 @@ impl Encoder {
             });
             for (&index, found) in group.iter().zip(found) {
                 let miss = &mut all[index as usize];
-                if let What::Short { key, hash } = &miss.what
-                    && found.len() <= SHORT_IDS
-                {
+                if let What::Short { key, hash } = &miss.what {
                     cache.insert(*key, *hash, &ids[found.clone()]);
                 }
                 miss.ids = found;
@@ -183,19 +178,11 @@ impl Encoder {
             });
             for (&index, found) in group.iter().zip(found) {
                 let miss = &mut all[index as usize];
-                if let What::Long { range, place } = &miss.what
-                    && let Some(key) = LongKey::new(&text[range.clone()])
-                {
-                    remember_long(cache, &key, *place, &ids[found.clone()]);
+                if let What::Long { range, place } = &miss.what {
+                    cache.insert_long(&text[range.clone()], *place, &ids[found.clone()]);
                 }
                 miss.ids = found;
             }
         }
-    }
-}
-
-fn remember_long(cache: &mut Cache, key: &LongKey, place: usize, ids: &[u32]) {
-    if ids.len() <= LONG_IDS {
-        cache.insert_long(key, place, ids);
     }
 }
