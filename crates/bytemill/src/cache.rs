@@ -4,7 +4,7 @@
 //! processor's cache whatever the size of the table; the others are asked for ahead of time.
 
 use crate::hash::{Packed, fold};
-use crate::huge::{HugeBox, Plain};
+use crate::huge::{HugeArray, Plain};
 use crate::prefetch::prefetch;
 use crate::tally::long_hash;
 
@@ -50,6 +50,14 @@ struct Short {
     low: u64,
     high: u64,
     ids: [u32; SHORT_IDS],
+}
+
+impl Short {
+    #[inline]
+    fn is_of(&self, key: Packed) -> bool {
+        // Shifted, the number of ids is gone.
+        (self.low ^ key.low) | (self.high ^ key.high) << (64 - COUNT_SHIFT) == 0
+    }
 }
 
 /// A short pre-token with up to 12 ids, in one cache line.
@@ -128,8 +136,8 @@ struct Longest {
 /// Pre-tokens of up to 15 bytes that make up to 12 ids, of up to 63 bytes that make up to 15, and of up to 248 bytes
 /// that make up to 16.
 pub struct Cache {
-    short: HugeBox<Set>,
-    many: HugeBox<Many>,
+    short: HugeArray<Set, { 1 << SHORT_LOG2 }>,
+    many: HugeArray<Many, { 1 << MANY_LOG2 }>,
     long_keys: Box<[LongKey]>,
     long_ids: Box<[LongIds]>,
     longest: Box<[Longest]>,
@@ -138,8 +146,8 @@ pub struct Cache {
 impl Default for Cache {
     fn default() -> Self {
         Self {
-            short: HugeBox::zeroed(1 << SHORT_LOG2),
-            many: HugeBox::zeroed(1 << MANY_LOG2),
+            short: HugeArray::zeroed(),
+            many: HugeArray::zeroed(),
             long_keys: vec![LongKey::default(); 1 << LONG_LOG2].into_boxed_slice(),
             long_ids: vec![LongIds::default(); 1 << LONG_LOG2].into_boxed_slice(),
             longest: vec![
@@ -160,7 +168,7 @@ impl Cache {
     /// Asks for the entries of a hash ahead of time.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        prefetch(&self.short, Self::place(hash));
+        prefetch(&*self.short, Self::place(hash));
     }
 
     /// The ids of a short pre-token and how many of them count.
@@ -169,13 +177,8 @@ impl Cache {
     pub fn get(&self, key: Packed, hash: u64) -> Option<(&[u32; SHORT_IDS], usize)> {
         let Set(entries) = &self.short[Self::place(hash)];
         // Which of the two answers cannot be foreseen: it is computed, not branched on.
-        let second = (entries[1].low ^ key.low) | (entries[1].high & !COUNT_MASK ^ key.high);
-        let entry = &entries[usize::from(second == 0)];
-        if entry.low == key.low && entry.high & !COUNT_MASK == key.high {
-            Some((&entry.ids, (entry.high >> COUNT_SHIFT) as usize))
-        } else {
-            None
-        }
+        let entry = &entries[usize::from(entries[1].is_of(key))];
+        entry.is_of(key).then(|| (&entry.ids, (entry.high >> COUNT_SHIFT) as usize))
     }
 
     /// Remembers the ids of a short pre-token, if they are not too many.
@@ -203,7 +206,7 @@ impl Cache {
     /// Asks for the entry of a short pre-token of many ids ahead of time.
     #[inline]
     pub fn prefetch_many(&self, hash: u64) {
-        prefetch(&self.many, Self::place_of_many(hash));
+        prefetch(&*self.many, Self::place_of_many(hash));
     }
 
     /// The ids of a short pre-token that has more than [`SHORT_IDS`].

@@ -31,9 +31,8 @@ static MASKS: [u128; 16] = {
 pub fn pack(text: &[u8], start: usize, end: usize) -> Packed {
     let n_bytes = end - start;
     debug_assert!(n_bytes <= PACKED_BYTES);
-    let word = if let Some(sixteen) = text.get(start..start + 16) {
-        let sixteen: [u8; 16] = sixteen.try_into().unwrap_or_default();
-        u128::from_le_bytes(sixteen) & MASKS[n_bytes % 16]
+    let word = if let Some(sixteen) = text.get(start..).and_then(|rest| rest.first_chunk::<16>()) {
+        u128::from_le_bytes(*sixteen) & MASKS[n_bytes % 16]
     } else {
         let mut sixteen = [0; 16];
         sixteen[..n_bytes].copy_from_slice(&text[start..end]);

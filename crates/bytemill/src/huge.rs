@@ -20,52 +20,53 @@ const LARGE_PAGE: usize = 1 << 21;
 /// Every pattern of bits must be a value of the type, and it must need no drop and no more than [`LARGE_PAGE`] alignment.
 pub unsafe trait Plain: Copy {}
 
-/// A slice that begins as zeros. Memory is taken as it fills.
-pub struct HugeBox<T> {
-    start: NonNull<T>,
-    n: usize,
+/// `N` values that begin as zeros. Memory is taken as they fill.
+///
+/// Their number is part of the type, so that an index of as many bits needs no check.
+pub struct HugeArray<T, const N: usize> {
+    start: NonNull<[T; N]>,
     /// Owns the memory.
     _map: MmapMut,
 }
 
 // SAFETY: it owns its memory, and hands it out by the rules of borrowing.
-unsafe impl<T: Plain + Send> Send for HugeBox<T> {}
+unsafe impl<T: Plain + Send, const N: usize> Send for HugeArray<T, N> {}
 // SAFETY: as above.
-unsafe impl<T: Plain + Sync> Sync for HugeBox<T> {}
+unsafe impl<T: Plain + Sync, const N: usize> Sync for HugeArray<T, N> {}
 
-impl<T: Plain> HugeBox<T> {
-    /// `n` zeros.
+impl<T: Plain, const N: usize> HugeArray<T, N> {
+    /// Zeros.
     #[must_use]
-    pub fn zeroed(n: usize) -> Self {
-        let n_bytes = n * size_of::<T>();
+    pub fn zeroed() -> Self {
+        let n_bytes = size_of::<[T; N]>();
         let Ok(mut map) = MmapMut::map_anon(n_bytes + LARGE_PAGE) else {
-            handle_alloc_error(Layout::array::<T>(n).unwrap_or(Layout::new::<T>()));
+            handle_alloc_error(Layout::new::<[T; N]>());
         };
         #[cfg(target_os = "linux")]
         // Without large pages it is the same memory, only slower.
         let _ = map.advise(memmap2::Advice::HugePage);
         let offset = map.as_ptr().align_offset(LARGE_PAGE);
         let start = NonNull::from(&mut map[offset..offset + n_bytes]).cast();
-        Self { start, n, _map: map }
+        Self { start, _map: map }
     }
 }
 
-impl<T: Plain> Deref for HugeBox<T> {
-    type Target = [T];
+impl<T: Plain, const N: usize> Deref for HugeArray<T, N> {
+    type Target = [T; N];
 
     #[inline]
-    fn deref(&self) -> &[T] {
-        // SAFETY: `n` values lie within the map, which lives as long as `self`, is at a multiple of `LARGE_PAGE`, and is zeros
+    fn deref(&self) -> &[T; N] {
+        // SAFETY: `N` values lie within the map, which lives as long as `self`, is at a multiple of `LARGE_PAGE`, and is zeros
         // or what was written since; any bits are a `T`.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.n) }
+        unsafe { self.start.as_ref() }
     }
 }
 
-impl<T: Plain> DerefMut for HugeBox<T> {
+impl<T: Plain, const N: usize> DerefMut for HugeArray<T, N> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as in `deref`; `self` is borrowed for as long as the slice.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.n) }
+    fn deref_mut(&mut self) -> &mut [T; N] {
+        // SAFETY: as in `deref`; `self` is borrowed for as long as the array.
+        unsafe { self.start.as_mut() }
     }
 }
 
@@ -77,14 +78,13 @@ mod tests {
     unsafe impl Plain for [u64; 8] {}
 
     #[test]
-    fn a_slice_begins_as_zeros_and_keeps_what_is_written() {
-        let mut slice = HugeBox::<[u64; 8]>::zeroed(100_000);
-        assert_eq!(slice.len(), 100_000);
-        assert!(slice.iter().all(|element| *element == [0; 8]));
-        for (index, element) in (0..).zip(slice.iter_mut()) {
+    fn an_array_begins_as_zeros_and_keeps_what_is_written() {
+        let mut array = HugeArray::<[u64; 8], 100_000>::zeroed();
+        assert!(array.iter().all(|element| *element == [0; 8]));
+        for (index, element) in (0..).zip(array.iter_mut()) {
             *element = [index; 8];
         }
-        assert!((0..).zip(slice.iter()).all(|(index, element)| *element == [index; 8]));
-        assert!(HugeBox::<[u64; 8]>::zeroed(0).is_empty());
+        assert!((0..).zip(array.iter()).all(|(index, element)| *element == [index; 8]));
+        assert!(HugeArray::<[u64; 8], 0>::zeroed().is_empty());
     }
 }

@@ -47,7 +47,7 @@ impl Workspace {
     /// Hashes the pre-tokens of the block, which begins at `start`, and asks for their entries in the cache.
     ///
     /// `cut` calls the function it is given with the places at which a long pre-token may be cut.
-    #[inline]
+    #[inline(never)]
     pub fn hash(&mut self, text: &[u8], mut start: usize, cut: impl Fn(&[u8], &mut dyn FnMut(usize))) {
         let Self { cache, ends, keys, long, n_done, .. } = self;
         keys.clear();
@@ -55,22 +55,22 @@ impl Workspace {
         *n_done = (0, 0);
         let mut ends = ends.as_slice();
         while !ends.is_empty() {
-            // Places made beforehand: to count them up in memory, one by one, would take longer than to hash.
             let known = keys.len();
-            keys.resize(known + ends.len(), (Packed::NO_KEY, 0));
+            keys.reserve(ends.len());
             let mut n_short = 0;
-            for (place, &end) in keys[known..].iter_mut().zip(ends) {
+            for (place, &end) in keys.spare_capacity_mut().iter_mut().zip(ends) {
                 if end - start > PACKED_BYTES {
                     break;
                 }
                 let key = pack(text, start, end);
                 let hash = key.hash();
                 cache.prefetch(hash);
-                *place = (key, hash);
+                place.write((key, hash));
                 start = end;
                 n_short += 1;
             }
-            keys.truncate(known + n_short);
+            // SAFETY: so many places of the spare capacity have been written.
+            unsafe { keys.set_len(known + n_short) };
             ends = &ends[n_short..];
             if let Some((&end, others)) = ends.split_first() {
                 let pretoken = &text[start..end];
@@ -101,7 +101,7 @@ impl Workspace {
     /// Appends the ids that the cache knows to `out`; the other pre-tokens are noted down.
     ///
     /// Stops at a huge pre-token and gives it; the next call goes on behind it.
-    #[inline]
+    #[inline(never)]
     pub fn look_up<T: Id>(&mut self, out: &mut Vec<T>) -> Option<Range<usize>> {
         let Self { cache, keys, long, n_done, misses, .. } = self;
         let keys = &keys[n_done.0..];
@@ -113,7 +113,9 @@ impl Workspace {
         let mut huge = None;
         for (index, &(key, hash)) in keys.iter().enumerate() {
             if let Some((ids, n_ids)) = cache.get(key, hash) {
-                spare[filled..filled + SHORT_IDS].copy_from_slice(&ids.map(|id| MaybeUninit::new(T::narrow(id))));
+                let ids = ids.map(|id| MaybeUninit::new(T::narrow(id)));
+                // SAFETY: there is room for `SHORT_IDS` more for each key, and each before this one has taken at most as many.
+                unsafe { spare.get_unchecked_mut(filled..filled + SHORT_IDS) }.copy_from_slice(&ids);
                 filled += n_ids;
             } else if key == Packed::NO_KEY {
                 let range = long[n_done.1].clone();
