@@ -155,10 +155,7 @@ class TransformerLM(Module):
                 )
         x = self._embed(ids, positions)
         for index, layer in enumerate(self.layers):
-            if cache is None:
-                x = layer(x)
-            else:
-                x = layer(x, positions, mask=mask, cache=cache.layers[index])
+            x = layer(x) if cache is None else layer(x, positions, mask=mask, cache=cache.layers[index])
         if cache is not None:
             cache.advance_to(n_positions)
         return self.ln_final(x) if self.config.norm_position == "pre" else x
