@@ -178,7 +178,7 @@ impl Cache {
         let Set(entries) = &self.short[Self::place(hash)];
         // Which of the two answers cannot be foreseen: it is computed, not branched on.
         let entry = &entries[usize::from(entries[1].is_of(key))];
-        entry.is_of(key).then(|| (&entry.ids, (entry.high >> COUNT_SHIFT) as usize))
+        entry.is_of(key).then_some((&entry.ids, (entry.high >> COUNT_SHIFT) as usize))
     }
 
     /// Remembers the ids of a short pre-token, if they are not too many.
