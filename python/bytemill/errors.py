@@ -46,3 +46,11 @@ class TrainingDivergedError(BytemillError, ArithmeticError):
 
 class OutputError(BytemillError, OSError):
     """A result cannot be written: no permission, no space, or something of that name is there already."""
+
+
+class ModelConfigError(BytemillError, ValueError):
+    """A language model's settings are impossible or contradict each other."""
+
+
+class MissingExtraError(BytemillError, ImportError):
+    """A part of bytemill was asked for whose libraries are not installed."""

@@ -1,0 +1,31 @@
+"""Transformer language models from scratch: parts, training, generation and accounting. Needs torch.
+
+torch itself (more than a second) is imported with what needs it, so that shapes and plans come at once.
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from bytemill.errors import MissingExtraError
+from bytemill.lm.model_config import ModelConfig
+from bytemill.lm.presets import PRESETS, preset
+
+if TYPE_CHECKING:
+    from bytemill.lm.cache import KVCache
+    from bytemill.lm.model import TransformerLM
+
+__all__ = ["PRESETS", "KVCache", "ModelConfig", "TransformerLM", "preset"]
+
+if find_spec("torch") is None:
+    raise MissingExtraError(
+        "bytemill.lm needs torch, which is not installed", hint="install it with: pip install 'bytemill[lm]'"
+    )
+
+_LATER = {"KVCache": "bytemill.lm.cache", "TransformerLM": "bytemill.lm.model"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

@@ -1,0 +1,73 @@
+"""Keys and values of what a model has read, so that each new token costs one row of attention."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from bytemill.lm.model_config import ModelConfig
+
+
+class KVCache:
+    """Keys and values of every layer for a batch of sequences that grow together.
+
+    Rows of different length are padded on the left: `n_padding` of shape (batch_size,) says how many positions at
+    the start of each row are to be ignored. Positions count from a row's first real token.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        batch_size: int,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float32,
+        n_padding: Tensor | None = None,
+    ) -> None:
+        self.context_length = config.context_length
+        self.batch_size = batch_size
+        shape = (batch_size, config.n_kv_heads, config.context_length, config.d_head)
+        self.layers = [LayerCache(shape, device, dtype) for _ in range(config.num_layers)]
+        self.n_padding: Tensor | None = None
+        self.n_positions = 0  # held so far, padding included
+        self.reset(n_padding)
+
+    @property
+    def room(self) -> int:
+        """How many positions more there is place for."""
+        return self.context_length - self.n_positions
+
+    def reset(self, n_padding: Tensor | None = None) -> None:
+        """Forgets everything, for new sequences in the same memory."""
+        if n_padding is not None and n_padding.shape != (self.batch_size,):
+            raise ValueError(
+                f"n_padding has the shape {tuple(n_padding.shape)}, and the batch size is {self.batch_size}"
+            )
+        self.n_padding = n_padding
+        self.advance_to(0)
+
+    def advance_to(self, n_positions: int) -> None:
+        """Says how many positions are filled; the next ones are written behind them."""
+        self.n_positions = n_positions
+        for layer in self.layers:
+            layer.n_positions = n_positions
+
+
+class LayerCache:
+    """Keys and values of one layer, each (batch_size, n_kv_heads, context_length, d_head)."""
+
+    def __init__(
+        self, shape: tuple[int, int, int, int], device: torch.device | str | None, dtype: torch.dtype
+    ) -> None:
+        self.keys = torch.zeros(shape, device=device, dtype=dtype)
+        self.values = torch.zeros(shape, device=device, dtype=dtype)
+        self.n_positions = 0
+
+    def extended(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Writes those of new positions behind the others; all of them, in the type of the new ones."""
+        end = self.n_positions + keys.shape[-2]
+        self.keys[:, :, self.n_positions : end] = keys
+        self.values[:, :, self.n_positions : end] = values
+        return self.keys[:, :, :end].to(keys.dtype), self.values[:, :, :end].to(values.dtype)
