@@ -1,5 +1,6 @@
 """Batches: every window possible, nothing lost of an id, an order that can be gone on with."""
 
+import itertools
 import tracemalloc
 from collections import Counter
 from pathlib import Path
@@ -121,7 +122,7 @@ def test_an_epoch_has_each_window_once_and_goes_on_from_anywhere(
     for epoch in range(3):
         starts = sorted(batches.starts(epoch * n, n))
         assert starts == list(range(starts[0], starts[0] + n * length, length))
-        assert 0 <= starts[0]
+        assert starts[0] >= 0
         assert starts[-1] + length + 1 <= n_tokens
     position = data.draw(st.integers(0, 3 * n))
     sizes = data.draw(st.lists(st.integers(1, 5), max_size=4))
@@ -187,8 +188,8 @@ def test_too_few_tokens_and_changed_data_are_refused(tmp_path: Path):
 def test_spread_windows_do_not_overlap(n_tokens: int, length: int, n_windows: int):
     starts = spread_starts(n_tokens, length, n_windows)
     assert len(starts) == min(n_windows, (n_tokens - 1) // length)
-    assert all(b - a >= length for a, b in zip(starts, starts[1:], strict=False))
-    assert all(0 <= start and start + length + 1 <= n_tokens for start in starts)
+    assert all(b - a >= length for a, b in itertools.pairwise(starts))
+    assert all(start >= 0 and start + length + 1 <= n_tokens for start in starts)
 
 
 def test_reading_takes_memory_for_the_windows_alone(tmp_path: Path):

@@ -203,7 +203,7 @@ def test_generators_go_on_where_they_were():
     import numpy as np
 
     def draw() -> tuple[Any, ...]:
-        return random.random(), random.gauss(), np.random.rand(), np.random.randn(), torch.rand(3).tolist()  # noqa: NPY002
+        return random.random(), random.gauss(), np.random.rand(), np.random.randn(), torch.rand(3).tolist()
 
     draw()
     file = io.BytesIO()

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from bytemill.errors import ShardError
 from bytemill.lm.permutation import key_of, permuted
 from bytemill.shards import TokenShards
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
     from torch import Tensor
 
 
@@ -211,11 +212,9 @@ def _inputs_and_targets(
             raise ValueError(f"x holds {window.dtype}; ids are integers")
         windows[row] = window
     both = torch.from_numpy(windows)
-    if torch.device(device).type == "cuda":
-        # From pinned memory the copy runs beside what the device is doing.
-        both = both.pin_memory().to(device, non_blocking=True)
-    else:
-        both = both.to(device)
+    # From pinned memory the copy runs beside what the device is doing.
+    is_cuda = torch.device(device).type == "cuda"
+    both = both.pin_memory().to(device, non_blocking=True) if is_cuda else both.to(device)
     return both[:, :-1].contiguous(), both[:, 1:].contiguous()
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from torch import Tensor
-from torch.nn import Module
-from torch.optim import Optimizer
 
 from bytemill.errors import CheckpointError
 from bytemill.lm.tensor_file import read_state, write_state
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from torch.nn import Module
+    from torch.optim import Optimizer
 
 
 def save_checkpoint(

@@ -8,7 +8,7 @@ import inspect
 import re
 import types
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from bytemill.errors import RunConfigError
@@ -18,68 +18,100 @@ from bytemill.lm.presets import PRESETS, preset
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which tokens."""
+    """Where tokens come from."""
 
-    tokenizer: str = ""  # the tokenizer's file, for samples, bits per byte and the size of the vocabulary
-    train: tuple[str, ...] = ()  # folders of shards to train on
-    validation: tuple[str, ...] = ()  # folders of shards to validate with; none: no validation
+    tokenizer: str = ""
+    """The tokenizer's file, for samples, bits per byte and the size of the vocabulary."""
+    train: tuple[str, ...] = ()
+    """Folders of shards to train on."""
+    validation: tuple[str, ...] = ()
+    """Folders of shards to validate with; none: no validation."""
 
 
 @dataclass(frozen=True)
 class OptimizerConfig:
     """How weights change."""
 
-    name: Literal["adamw", "muon", "sgd"] = "adamw"  # muon: matrices by Muon, all else by AdamW
-    learning_rate: float = 1e-3  # the highest one, which the schedule scales
-    muon_learning_rate: float = 0.02  # the same of the matrices where the optimizer is Muon
-    weight_decay: float = 0.1  # of matrices; vectors and embeddings have none
-    beta1: float = 0.9  # how slowly the mean of the gradients moves
-    beta2: float = 0.95  # how slowly the mean of their squares moves
-    eps: float = 1e-8  # added to the root of that mean
-    clip: float = 1.0  # gradients of a larger norm are scaled down to this one; 0: never
+    name: Literal["adamw", "muon", "sgd"] = "adamw"
+    """With muon the matrices are Muon's, and all else is AdamW's."""
+    learning_rate: float = 1e-3
+    """The highest one, which the schedule scales."""
+    muon_learning_rate: float = 0.02
+    """The same of the matrices where the optimizer is Muon."""
+    weight_decay: float = 0.1
+    """Of matrices; vectors have none."""
+    beta1: float = 0.9
+    """How slowly the mean of the gradients moves."""
+    beta2: float = 0.95
+    """How slowly the mean of their squares moves."""
+    eps: float = 1e-8
+    """Added to the root of that mean."""
+    clip: float = 1.0
+    """Gradients of a larger norm are scaled down to this one; 0: never."""
 
 
 @dataclass(frozen=True)
 class ScheduleConfig:
     """How the learning rate goes, as shares of the highest one."""
 
-    name: Literal["cosine", "wsd", "constant"] = "cosine"  # wsd: warm-up, stable, decay
-    warmup_steps: int = 100  # steps from 0 up to the highest rate
-    min_share: float = 0.1  # where it ends, as a share of the highest rate
-    decay_steps: int = (
-        0  # cosine: the step that ends it (0: the last); wsd: the length of the decay (0: a fifth)
-    )
+    name: Literal["cosine", "wsd", "constant"] = "cosine"
+    """Up and along a cosine; up, stable and down (wsd); or always the highest."""
+    warmup_steps: int = 100
+    """Steps from 0 up to the highest rate."""
+    min_share: float = 0.1
+    """Where it ends, as a share of the highest rate."""
+    decay_steps: int = 0
+    """With cosine the step that ends it (0: the last), with wsd the length of the decay (0: a fifth of all)."""
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
     """How much, and how it is computed."""
 
-    steps: int = 1000  # changes of the weights in all
-    batch_size: int = 32  # windows that go through the model at once
-    accumulation: int = 1  # batches whose gradients make one step
-    seed: int = 0  # of the first weights, the order of the data and dropout
-    device: str = "auto"  # auto, cpu, cuda, cuda:N or mps
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # of matrix products; weights stay float32
-    compile: bool = False  # let torch.compile fuse what it can; the first step then takes about a minute
-    max_bad_steps: int = 5  # steps in a row with a loss that is not finite before the run stops
+    steps: int = 1000
+    """Changes of the weights in all."""
+    batch_size: int = 32
+    """Windows that go through the model at once."""
+    accumulation: int = 1
+    """Batches whose gradients make one step."""
+    seed: int = 0
+    """Of the first weights, the order of the data and dropout."""
+    device: str = "auto"
+    """One of auto, cpu, cuda, cuda:N, mps."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of matrix products; weights stay float32."""
+    compile: bool = False
+    """Let torch.compile fuse what it can; the first step then takes about a minute."""
+    max_bad_steps: int = 5
+    """Steps in a row with a loss that is not finite before the run stops."""
 
 
 @dataclass(frozen=True)
 class RunConfig:
     """What is written, and how often (in steps; 0: never)."""
 
-    folder: str = "run"  # where everything goes
-    log_every: int = 10  # a record of loss, learning rate, speed
-    validate_every: int = 250  # the validation loss; a checkpoint comes before it
-    validation_windows: int = 128  # windows that are validated with, spread over the text
-    sample_every: int = 0  # a piece of text from the model
-    sample_prompt: str = ""  # what samples begin with; empty: the end of a text
-    sample_tokens: int = 64  # how long samples are
-    checkpoint_every: int = 250  # all that is needed to go on
-    keep_checkpoints: int = 2  # of those the newest ones stay
-    tensorboard: bool = False  # write curves for TensorBoard too (pip install tensorboard)
-    wandb: str = ""  # send them to this project of Weights & Biases too (pip install wandb)
+    folder: str = "run"
+    """Where everything goes."""
+    log_every: int = 10
+    """A record of loss, learning rate, speed."""
+    validate_every: int = 250
+    """The validation loss; a checkpoint comes before it."""
+    validation_windows: int = 128
+    """Windows that are validated with, spread over the text."""
+    sample_every: int = 0
+    """A piece of text from the model."""
+    sample_prompt: str = ""
+    """What samples begin with; empty: the end of a text."""
+    sample_tokens: int = 64
+    """How long samples are."""
+    checkpoint_every: int = 250
+    """All that is needed to go on."""
+    keep_checkpoints: int = 2
+    """Of those the newest ones stay."""
+    tensorboard: bool = False
+    """Write curves for TensorBoard too (pip install tensorboard)."""
+    wandb: str = ""
+    """Send them to this project of Weights & Biases too (pip install wandb)."""
 
 
 @dataclass(frozen=True)
@@ -132,15 +164,15 @@ class Setting:
 def settings() -> dict[str, Setting]:
     """Every setting by its key."""
     presets = ", ".join(PRESETS)
-    found = [Setting("model", "preset", str, DEFAULT_PRESET, f"what all other sizes start from: {presets}")]
+    found = [Setting("model", "preset", str, DEFAULT_PRESET, f"What all other sizes start from: {presets}.")]
     for section, kind in SECTIONS.items():
-        hints, comments = get_type_hints(kind), _comments(kind)
+        hints, abouts = get_type_hints(kind), _about(kind)
         base = PRESETS[DEFAULT_PRESET] if kind is ModelConfig else None
         for each in fields(kind):
             default = getattr(base, each.name) if base else each.default
-            about = comments.get(each.name, "")
+            about = abouts.get(each.name, "")
             if each.name == "vocab_size":
-                default, about = None, "ids in the vocabulary (default: as many as the tokenizer has)"
+                default, about = None, "Ids in the vocabulary; by default as many as the tokenizer has."
             found.append(Setting(section, each.name, hints[each.name], default, about))
     return {setting.key: setting for setting in found}
 
@@ -316,9 +348,7 @@ def _check(config: TrainConfig, origins: Mapping[str, str]) -> None:
             )
 
 
-def _comments(kind: type[Any]) -> dict[str, str]:
-    """Field -> the comment behind it, which is its help too."""
-    if not is_dataclass(kind):
-        return {}
-    lines = re.findall(r"^    (\w+): [^#\n]*#\s*(.*)$", inspect.getsource(kind), flags=re.MULTILINE)
-    return dict(cast("list[tuple[str, str]]", lines))
+def _about(kind: type[Any]) -> dict[str, str]:
+    """Field -> what stands below it in the class, which is its help too."""
+    found = re.findall(r'^    (\w+): .*\n    """(.*)"""$', inspect.getsource(kind), flags=re.MULTILINE)
+    return dict(cast("list[tuple[str, str]]", found))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from bytemill.atomic import open_text, output_error
 from bytemill.errors import RunConfigError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
 
 
 class MetricsLog:

@@ -6,8 +6,12 @@ middle of the order takes that list again. Here the place of the i-th thing is c
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _ROUNDS = 6
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bytemill.atomic import make_folder, remove_temporaries, write_text
 from bytemill.errors import CheckpointError
 from bytemill.lm.config import Resolved, TrainConfig, config_from_dict, differences
 from bytemill.lm.config_file import config_to_toml
 from bytemill.lm.tensor_file import read_state, write_state
-from bytemill.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from bytemill.tokenizer import Tokenizer
 
 _NAME = re.compile(r"step_(\d{8,})\.safetensors")
 
