@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from bytemill.lm.tensors import widened
+
 
 def silu(x: Tensor) -> Tensor:
     """x · σ(x), of any shape (Hendrycks & Gimpel 2016, there "SiL")."""
@@ -42,7 +44,7 @@ class _Softmax(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
-        wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
+        wide = widened(x)
         # A row of nothing but −∞: −∞ − (−∞) would be NaN, −∞ − (the least finite number) is −∞.
         greatest = wide.amax(dim, keepdim=True).clamp_min_(torch.finfo(wide.dtype).min)
         weights = (wide - greatest).exp_()

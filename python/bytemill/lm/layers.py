@@ -11,6 +11,7 @@ from torch.nn import Module, Parameter
 
 from bytemill.lm.activations import gelu, relu, silu
 from bytemill.lm.initial import truncated_normal
+from bytemill.lm.tensors import widened
 
 __all__ = [
     "Dropout",
@@ -89,7 +90,7 @@ class RMSNorm(Module):
         self.weight = Parameter(torch.ones(d_model, device=device, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        wide = _widen(x)
+        wide = widened(x)
         scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
         return (wide * scale * self.weight).to(x.dtype)
 
@@ -112,7 +113,7 @@ class LayerNorm(Module):
         self.bias = Parameter(torch.zeros(d_model, device=device, dtype=dtype)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        wide = _widen(x)
+        wide = widened(x)
         centred = wide - wide.mean(-1, keepdim=True)
         scale = torch.rsqrt(centred.square().mean(-1, keepdim=True) + self.eps)
         y = centred * scale * self.weight
@@ -185,8 +186,3 @@ def swiglu_width(d_model: int) -> int:
     1344
     """
     return max(64, round(8 * d_model / 3 / 64) * 64)
-
-
-def _widen(x: Tensor) -> Tensor:
-    """In float32 at least."""
-    return x if x.dtype in (torch.float32, torch.float64) else x.float()

@@ -10,6 +10,8 @@ from torch.nn import Module, ModuleList
 
 from bytemill.lm.attention import MultiHeadSelfAttention, causal_mask
 from bytemill.lm.layers import Dropout, Embedding, FeedForward, LayerNorm, Linear, RMSNorm, SwiGLU
+from bytemill.lm.linear_loss import linear_cross_entropy
+from bytemill.lm.loss import cross_entropy
 from bytemill.lm.model_config import ModelConfig
 from bytemill.lm.rotary import RotaryEmbedding, sinusoids
 
@@ -125,6 +127,13 @@ class TransformerLM(Module):
         """
         x = self.hidden(ids, cache)
         return self.lm_head(x[..., -1:, :] if last_only else x)
+
+    def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
+        """`cross_entropy(model(ids), targets)`, with the logits made block by block and never held: for training."""
+        x = self.hidden(ids)
+        if torch.compiler.is_compiling():  # which fuses the plain way itself
+            return cross_entropy(self.lm_head(x), targets)
+        return linear_cross_entropy(x, self.lm_head.weight, targets)
 
     def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
         """What the output layer reads: (..., n_tokens) of ids -> (..., n_tokens, d_model)."""

@@ -1,0 +1,79 @@
+"""Output layer and loss in one, without ever holding all the logits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from bytemill.lm.loss import log_sum_exp
+
+# Logits of a block. A block's matrix products must be large enough to run at full rate (each reads and writes the whole
+# gradient of the weights once) and small enough to be in cache when softmax comes: with 10,000 ids, 2²² are 420 rows.
+_BLOCK_CPU, _BLOCK = 2**22, 2**26
+
+
+def linear_cross_entropy(x: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+    """`cross_entropy(x @ weight.T, targets)`: (..., d), (vocab_size, d), (...) of ids -> one float32 number, in nats.
+
+    Logits come block by block, and their gradient at once, while the block is in cache: what is kept for the backward
+    pass is the gradients of `x` and `weight`, not (..., vocab_size) numbers. Made for a mean loss that is followed
+    by one backward pass.
+    """
+    rows, targets = x.reshape(-1, x.shape[-1]), targets.reshape(-1).long()
+    device = x.device.type
+    if torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+        rows, weight = rows.to(dtype), weight.to(dtype)
+    with_gradient = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    loss: Tensor = _LinearCrossEntropy.apply(rows, weight, targets, with_gradient)  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
+    return loss
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, with_gradient: bool) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            return _forward(ctx, x, weight, targets, with_gradient)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if ctx.gradients is None:
+            raise RuntimeError(
+                "linear_cross_entropy keeps what it needs for one backward pass, and this is the second"
+            )
+        d_x, d_weight = ctx.gradients
+        ctx.gradients = None
+        # Mostly the loss is where backward starts, and this is 1.
+        if gradient.device.type != "cpu" or gradient.item() != 1:
+            d_x.mul_(gradient)
+            d_weight.mul_(gradient)
+        return d_x, d_weight, None, None
+
+
+def _forward(ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, with_gradient: bool) -> Tensor:
+    n_rows = max(1, (_BLOCK_CPU if x.device.type == "cpu" else _BLOCK) // len(weight))
+    losses = torch.empty(len(x), 1, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
+    d_x = torch.empty_like(x) if with_gradient else None
+    d_weight = torch.zeros_like(weight, dtype=losses.dtype) if with_gradient else None
+    for start in range(0, len(x), n_rows):
+        rows, target = x[start : start + n_rows], targets[start : start + n_rows, None]
+        logits = rows @ weight.mT
+        normalizer = log_sum_exp(logits)
+        losses[start : start + n_rows] = normalizer - logits.gather(-1, target)
+        if d_x is None or d_weight is None:
+            continue
+        # d mean / d logits = (softmax − 1 at the target) / number of rows, in place of the logits
+        logits = logits.to(losses.dtype).sub_(normalizer).exp_()
+        logits.scatter_add_(-1, target, torch.full_like(normalizer, -1))
+        logits = logits.div_(len(x)).to(x.dtype)
+        torch.mm(logits, weight, out=d_x[start : start + n_rows])
+        if d_weight.dtype == x.dtype:
+            d_weight.addmm_(logits.mT, rows)
+        else:
+            d_weight += logits.mT @ rows
+    ctx.gradients = (d_x, None if d_weight is None else d_weight.to(weight.dtype))
+    return losses.mean()

@@ -1,0 +1,9 @@
+"""Optimizers, and what is done to gradients before a step."""
+
+from bytemill.lm.optim.adamw import AdamW
+from bytemill.lm.optim.clip import clip_gradients
+from bytemill.lm.optim.groups import muon_groups, parameter_groups
+from bytemill.lm.optim.muon import Muon
+from bytemill.lm.optim.sgd import SGD
+
+__all__ = ["SGD", "AdamW", "Muon", "clip_gradients", "muon_groups", "parameter_groups"]

@@ -1,0 +1,102 @@
+"""AdamW."""
+
+# pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
+# torch._foreach_… are what its own optimizers are made of; they have no public names.
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from bytemill.lm.optim.blocks import blocks
+from bytemill.lm.optim.checks import check_below_one, check_not_negative
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay, as in algorithm 2 of Loshchilov & Hutter 2019.
+
+    At step t = 1, 2, …, with the gradient g:
+
+        m ← β₁ m + (1 − β₁) g
+        v ← β₂ v + (1 − β₂) g²
+        α_t = α √(1 − β₂ᵗ) / (1 − β₁ᵗ)
+        θ ← θ − α_t m / (√v + ε)
+        θ ← θ − α λ θ
+
+    `torch.optim.AdamW` decays first and adds ε to the corrected √v: the same with λ = 0 and ε = 0, and otherwise the
+    same to first order in αλ and ε. The moments of weights in half precision are float32.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[dict[str, Any]],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+    ) -> None:
+        check_not_negative(lr=lr, eps=eps, weight_decay=weight_decay)
+        check_below_one(beta_1=betas[0], beta_2=betas[1])
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            adamw_step(group, self.state)
+        return loss
+
+
+def adamw_step(group: dict[str, Any], states: dict[Tensor, Any]) -> None:
+    """One step for the parameters of a group that have a gradient."""
+    beta_1, beta_2 = group["betas"]
+    by_step: dict[int, list[tuple[Tensor, ...]]] = {}
+    for parameter in group["params"]:
+        if parameter.grad is None:
+            continue
+        state = states[parameter]
+        if not state:
+            state["t"] = 0
+            dtype = torch.promote_types(parameter.dtype, torch.float32)
+            for name in ("m", "v"):
+                state[name] = torch.zeros_like(parameter, dtype=dtype)
+        state["t"] += 1
+        by_step.setdefault(state["t"], []).append((parameter, parameter.grad, state["m"], state["v"]))
+    for t, tensors in by_step.items():
+        rate = group["lr"] * math.sqrt(1 - beta_2**t) / (1 - beta_1**t)
+        decay = group["lr"] * group["weight_decay"]
+        for block in blocks(tensors):
+            _update(*block, beta_1=beta_1, beta_2=beta_2, eps=group["eps"], rate=rate, decay=decay)
+
+
+def _update(
+    parameters: list[Tensor],
+    gradients: list[Tensor],
+    m: list[Tensor],
+    v: list[Tensor],
+    *,
+    beta_1: float,
+    beta_2: float,
+    eps: float,
+    rate: float,
+    decay: float,
+) -> None:
+    """The algorithm, for many tensors at once; all but the square root is done in place."""
+    torch._foreach_lerp_(m, gradients, 1 - beta_1)
+    torch._foreach_mul_(v, beta_2)
+    torch._foreach_addcmul_(v, gradients, gradients, 1 - beta_2)
+    denominators = torch._foreach_sqrt(v)
+    torch._foreach_add_(denominators, eps)
+    torch._foreach_addcdiv_(parameters, m, denominators, -rate)
+    if decay:
+        torch._foreach_mul_(parameters, 1 - decay)
