@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,10 @@ from bytemill.lm.permutation import key_of
 from bytemill.lm.sampling import SamplingParameters, draw, next_log_probabilities
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
     from bytemill.lm.model import TransformerLM
+
 
 @dataclass(frozen=True)
 class NextToken:
@@ -114,9 +116,9 @@ def next_tokens(
             yield NextToken(sample, chosen, own, chances)
         if not running:
             return
-        for sample in range(n_samples):
-            if sample not in running:
-                rows[sample].append(rows[sample][-1])  # keeps the batch rectangular; nobody reads it
+        n_ids = len(rows[running[0]])
+        for row in rows:
+            row.extend(row[-1:] * (n_ids - len(row)))  # keeps the batch rectangular; nobody reads it
 
 
 class _Window:

@@ -21,7 +21,10 @@ def make_optimizer(model: TransformerLM, config: TrainConfig) -> Optimizer:
     match wanted.name:
         case "adamw":
             optimizer = AdamW(
-                parameter_groups(model, wanted.weight_decay), wanted.learning_rate, betas=betas, eps=wanted.eps
+                parameter_groups(model, wanted.weight_decay),
+                wanted.learning_rate,
+                betas=betas,
+                eps=wanted.eps,
             )
         case "muon":
             groups = muon_groups(

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bytemill.errors import MissingExtraError
 from bytemill.lm.device import peak_memory
+from bytemill.lm.metrics_log import read_metrics
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import torch
 
     from bytemill.lm.config import TrainConfig
@@ -32,6 +34,7 @@ class Recorder:
     def __init__(self, log: MetricsLog, config: TrainConfig, on_record: OnRecord | None) -> None:
         self._log = log
         self._on_record = on_record
+        self._there = {(record["kind"], record["step"]) for record in read_metrics(log.path)}
         self._others: list[OnRecord] = []
         if config.run.tensorboard:
             self._others.append(_tensorboard(log.path.parent / "tensorboard"))
@@ -45,6 +48,10 @@ class Recorder:
         for tell in self._others:
             tell(record)
         self.show(kind, step, **values)
+
+    def has(self, kind: str, step: int) -> bool:
+        """Whether the run had such a record before it was gone on with."""
+        return (kind, step) in self._there
 
     def show(self, kind: str, step: int, **values: Any) -> None:
         """Tells only who watches: what is of the moment and not of the run."""

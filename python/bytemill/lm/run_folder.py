@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bytemill.atomic import make_folder, remove_temporaries, write_text
+from bytemill.atomic import make_folder, output_error, remove_temporaries, write_text
 from bytemill.errors import CheckpointError
 from bytemill.lm.config import Resolved, TrainConfig, config_from_dict, differences
 from bytemill.lm.config_file import config_to_toml
@@ -42,6 +42,14 @@ class RunFolder:
         self.metrics = self.path / "metrics.jsonl"
         self.tokenizer = self.path / "tokenizer.json"
         self.config = self.path / "config.toml"
+
+    def holds_other_files(self) -> bool:
+        """Whether there is anything in the folder, and none of it a run's."""
+        try:
+            is_used = self.path.is_dir() and any(self.path.iterdir())
+        except OSError as error:
+            raise output_error(error, self.path) from error
+        return is_used and not self.metrics.exists() and not self.checkpoint_files()
 
     def prepare(self, resolved: Resolved, tokenizer: Tokenizer | None) -> None:
         """Makes the folders and writes the settings and the tokenizer. Raises `OutputError`."""

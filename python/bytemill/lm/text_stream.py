@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bytemill.stream_decoder import StreamDecoder
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bytemill.tokenizer import Tokenizer
 
 
@@ -50,7 +51,9 @@ class StopStrings:
 class TextStream:
     """The text of one sample: ids go in, what may be shown comes out."""
 
-    def __init__(self, tokenizer: Tokenizer, stop_strings: Sequence[str] = (), *, show_special: bool = False) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, stop_strings: Sequence[str] = (), *, show_special: bool = False
+    ) -> None:
         self._decoder = StreamDecoder(tokenizer)
         self._stop = StopStrings(stop_strings)
         self._hidden = frozenset() if show_special else frozenset(tokenizer.special_tokens.values())

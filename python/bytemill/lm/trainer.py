@@ -59,6 +59,7 @@ def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | 
     with closing(MetricsLog(run.folder.metrics, after_step=run.step or None)) as log, stop_signals() as stop:
         record = Recorder(log, config, on_record)
         record.show("start", run.step, **_facts(run))
+        _look(run, record)  # a run may have been stopped between saving and looking
         while run.step < config.training.steps:
             speed.start()
             for group in run.optimizer.param_groups:
@@ -85,15 +86,11 @@ def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | 
 
             if _is_due(run, config.run.log_every) and run.recent.n_steps:
                 record("step", run.step, **run.recent.take(), **_progress(run), **speed.take())
-            validates = run.validation is not None and _is_due(run, config.run.validate_every)
-            if validates or _is_due(run, config.run.checkpoint_every) or stop.requested:
+            if _saves(run) or stop.requested:
                 record.show("checkpoint", run.step, path=str(_save(run)))
             if stop.requested:
                 raise KeyboardInterrupt
-            if validates:
-                record("validation", run.step, **_validate(run))
-            if config.run.sample_every and _is_due(run, config.run.sample_every):
-                record("sample", run.step, **_sample(run))
+            _look(run, record)
         record.show("end", run.step, folder=str(run.folder.path))
     return run.folder
 
@@ -259,6 +256,24 @@ def _is_due(run: _Run, every: int) -> bool:
     return every > 0 and (run.step % every == 0 or run.step == run.config.training.steps)
 
 
+def _saves(run: _Run) -> bool:
+    """Every so often, before a validation, and at the end."""
+    is_last = run.step == run.config.training.steps
+    return is_last or _is_due(run, run.config.run.checkpoint_every) or _validates(run)
+
+
+def _validates(run: _Run) -> bool:
+    return run.validation is not None and _is_due(run, run.config.run.validate_every)
+
+
+def _look(run: _Run, record: Recorder) -> None:
+    """The validation loss and a sample, if this step is due for them and has not had them yet."""
+    if run.step and _validates(run) and not record.has("validation", run.step):
+        record("validation", run.step, **_validate(run))
+    if run.step and _is_due(run, run.config.run.sample_every) and not record.has("sample", run.step):
+        record("sample", run.step, **_sample(run))
+
+
 def _progress(run: _Run) -> dict[str, float]:
     lr = run.optimizer.param_groups[0]["lr"]
     return {"learning_rate": lr, "n_tokens": run.n_tokens, "epoch": run.batches.epoch}
@@ -318,11 +333,12 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
     """
     if prompt:
         return tokenizer.encode(prompt)
-    if tokenizer.eot_token is None:
+    try:
+        return [tokenizer.eot_token]
+    except KeyError as error:
         raise RunConfigError(
             "the tokenizer has no <|endoftext|>, after which a text could begin", hint="give a prompt"
-        )
-    return [tokenizer.eot_token]
+        ) from error
 
 
 def _diverged(run: _Run) -> TrainingDivergedError:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -19,6 +17,9 @@ from bytemill.lm.evaluate.items import HellaSwagItem, read_items
 from bytemill.lm.loss import token_losses
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
     from bytemill.lm.model import TransformerLM
     from bytemill.tokenizer import Tokenizer
 
@@ -143,7 +144,8 @@ def _score(items: Sequence[HellaSwagItem], lines: Sequence[dict[str, Any]]) -> H
         }
         for name in NORMALISATIONS:
             scores = [
-                value / max(1, length) for value, length in zip(line["log_likelihoods"], lengths[name], strict=True)
+                value / max(1, length)
+                for value, length in zip(line["log_likelihoods"], lengths[name], strict=True)
             ]
             n_right[name] += scores.index(max(scores)) == item.label
     accuracy = {name: n / len(items) for name, n in n_right.items()}

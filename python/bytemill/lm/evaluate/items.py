@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from bytemill.errors import CorpusError
+
+if TYPE_CHECKING:
+    import os
 
 _N_ENDINGS = 4
 
@@ -66,7 +68,9 @@ def _from_six_lines(lines: list[str], path: str) -> list[HellaSwagItem]:
     while lines and not lines[-1].strip():
         lines = lines[:-1]
     if len(lines) % 6:
-        raise CorpusError(f"{path} has {len(lines):,} lines, which is no multiple of six", hint="six for each item")
+        raise CorpusError(
+            f"{path} has {len(lines):,} lines, which is no multiple of six", hint="six for each item"
+        )
     items: list[HellaSwagItem] = []
     for first in range(0, len(lines), 6):
         context, label, *endings = lines[first : first + 6]

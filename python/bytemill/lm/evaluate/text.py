@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,8 @@ from bytemill.lm.device import autocast
 from bytemill.lm.loss import bits_per_byte, perplexity, text_nats_and_bytes, token_losses
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from bytemill.lm.batches import TokenSequence
     from bytemill.lm.model import TransformerLM
 
@@ -44,7 +45,7 @@ class TextScore:
 
     @property
     def bits_per_byte(self) -> float:
-        """Bits for each byte of text, by which models with different tokenizers can be compared; special tokens apart."""
+        """Bits for each byte of text, special tokens apart: comparable between models with different tokenizers."""
         return bits_per_byte(self.text_nats, self.n_bytes) if self.n_bytes else math.nan
 
     def __add__(self, other: TextScore) -> TextScore:
@@ -79,11 +80,11 @@ def evaluate_windows(
     `byte_counts` (n_vocab,) is `loss.token_byte_counts` of the tokenizer. The model is left in evaluation mode.
     """
     length = model.config.context_length
+    counts = _counts(byte_counts, model)
     score = TextScore(0, 0.0, 0.0, 0)
     for first in range(0, len(starts), batch_size):
-        score += _score(
-            model, tokens, starts[first : first + batch_size], length, 0, _counts(byte_counts, model), dtype
-        )
+        batch = starts[first : first + batch_size]
+        score += _score(model, tokens, batch, length, 0, byte_counts=counts, dtype=dtype)
     return score
 
 
@@ -119,7 +120,7 @@ def evaluate_text(
     counts = _counts(byte_counts, model)
     score = TextScore(0, 0.0, 0.0, 0)
     for starts, size, n_skipped in _windows(n_targets, length, stride, batch_size):
-        score += _score(model, tokens, starts, size, n_skipped, counts, dtype)
+        score += _score(model, tokens, starts, size, n_skipped, byte_counts=counts, dtype=dtype)
         if progress:
             progress(score.n_tokens, n_targets)
     return score
@@ -152,6 +153,7 @@ def _score(
     starts: Sequence[int],
     size: int,
     n_skipped: int,
+    *,
     byte_counts: torch.Tensor,
     dtype: torch.dtype,
 ) -> TextScore:
