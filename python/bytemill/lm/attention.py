@@ -11,6 +11,8 @@ from torch.nn import Module
 
 from bytemill.errors import ModelConfigError
 from bytemill.lm.activations import softmax
+from bytemill.lm.kernels.attention import causal_attention
+from bytemill.lm.kernels.rows import by_hand
 from bytemill.lm.layers import Dropout, Linear
 from bytemill.lm.rotary import RotaryEmbedding
 
@@ -158,7 +160,10 @@ class MultiHeadSelfAttention(Module):
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """(batch, n_heads, n_queries, d_head)."""
         n_queries, n_keys = q.shape[-2], k.shape[-2]
-        causal = mask is None and self.window is None and n_queries == n_keys
+        whole = mask is None and n_queries == n_keys
+        if self.kind == "scratch" and whole and by_hand(q) and not (self.training and self.dropout.p):
+            return causal_attention(q, k, v, self.window)
+        causal = whole and self.window is None
         if mask is None and not causal:
             mask = causal_mask(n_queries, n_keys, self.window, device=q.device)
         if self.kind == "fused":

@@ -11,6 +11,9 @@ from torch.nn import Module, Parameter
 
 from bytemill.lm.activations import gelu, relu, silu
 from bytemill.lm.initial import truncated_normal
+from bytemill.lm.kernels.gates import gated_silu, gelu_tanh
+from bytemill.lm.kernels.norm import normalized
+from bytemill.lm.kernels.rows import by_hand
 from bytemill.lm.tensors import widened
 
 __all__ = [
@@ -21,8 +24,11 @@ __all__ = [
     "Linear",
     "RMSNorm",
     "SwiGLU",
+    "gated",
     "gelu",
+    "layer_norm",
     "relu",
+    "rms_norm",
     "silu",
     "swiglu_width",
 ]
@@ -74,6 +80,27 @@ class Embedding(Module):
         return self.weight[ids]
 
 
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """x / √(mean(x²) + eps) · weight over the last dimension, computed in float32 and cast back."""
+    wide = widened(x)
+    scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
+    return (wide * scale * weight).to(x.dtype)
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
+    """(x − mean) / √(variance + eps) · weight + bias over the last dimension, computed in float32 and cast back."""
+    wide = widened(x)
+    centred = wide - wide.mean(-1, keepdim=True)
+    scale = torch.rsqrt(centred.square().mean(-1, keepdim=True) + eps)
+    y = centred * scale * weight
+    return (y if bias is None else y + bias).to(x.dtype)
+
+
+def gated(gate: Tensor, x: Tensor) -> Tensor:
+    """silu(gate) ⊙ x."""
+    return silu(gate) * x
+
+
 class RMSNorm(Module):
     """x / √(mean(x²) + eps) · weight over the last dimension (Zhang & Sennrich 2019), computed in float32."""
 
@@ -90,9 +117,9 @@ class RMSNorm(Module):
         self.weight = Parameter(torch.ones(d_model, device=device, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        wide = widened(x)
-        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
-        return (wide * scale * self.weight).to(x.dtype)
+        if by_hand(x):
+            return normalized(x, self.weight, None, self.eps, centred=False)
+        return rms_norm(x, self.weight, self.eps)
 
 
 class LayerNorm(Module):
@@ -113,11 +140,9 @@ class LayerNorm(Module):
         self.bias = Parameter(torch.zeros(d_model, device=device, dtype=dtype)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        wide = widened(x)
-        centred = wide - wide.mean(-1, keepdim=True)
-        scale = torch.rsqrt(centred.square().mean(-1, keepdim=True) + self.eps)
-        y = centred * scale * self.weight
-        return (y if self.bias is None else y + self.bias).to(x.dtype)
+        if by_hand(x):
+            return normalized(x, self.weight, self.bias, self.eps, centred=True)
+        return layer_norm(x, self.weight, self.bias, self.eps)
 
 
 class Dropout(Module):
@@ -153,7 +178,8 @@ class SwiGLU(Module):
         self.w3 = Linear(d_model, d_ff, bias, device=device, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.w2(silu(self.w1(x)) * self.w3(x))
+        gate, inner = self.w1(x), self.w3(x)
+        return self.w2(gated_silu(gate, inner) if by_hand(x) else gated(gate, inner))
 
 
 class FeedForward(Module):
@@ -176,7 +202,9 @@ class FeedForward(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         inner = self.w1(x)
-        return self.w2(relu(inner) if self.activation == "relu" else gelu(inner, "tanh"))
+        if self.activation == "relu":
+            return self.w2(relu(inner))
+        return self.w2(gelu_tanh(inner) if by_hand(x) else gelu(inner, "tanh"))
 
 
 def swiglu_width(d_model: int) -> int:

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
+from bytemill.lm.kernels.rows import by_hand
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -38,6 +40,10 @@ class RotaryEmbedding(Module):
             cos, sin = self.cos[: x.shape[-2]], self.sin[: x.shape[-2]]
         else:
             cos, sin = self.cos[token_positions], self.sin[token_positions]
+        if x.dtype == torch.float32 and x.stride(-1) == 1 and by_hand(x):
+            # As complex numbers, in one pass: (even + i odd) (cos + i sin).
+            pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+            return torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2)
         even, odd = x[..., 0::2], x[..., 1::2]
         turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
         return turned.flatten(-2).to(x.dtype)

@@ -1,0 +1,83 @@
+"""Activations of the feed-forward networks that keep their inputs and nothing between."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from bytemill.lm.kernels.rows import row_blocks
+from bytemill.lm.tensors import widened
+
+_SLOPE, _CUBE = math.sqrt(2 / math.pi), 0.044715
+
+
+def gated_silu(gate: Tensor, x: Tensor) -> Tensor:
+    """silu(gate) ⊙ x, of one shape."""
+    return cast("Tensor", _GatedSilu.apply(gate, x))  # pyright: ignore[reportUnknownMemberType]
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GPT-2's gelu, of any shape: x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))."""
+    return cast("Tensor", _GeluTanh.apply(x))  # pyright: ignore[reportUnknownMemberType]
+
+
+class _GatedSilu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, x: Tensor) -> Tensor:
+        gates, rows = gate.reshape(-1, gate.shape[-1]), x.reshape(-1, x.shape[-1])
+        result = torch.empty_like(rows)
+        for block in row_blocks(rows):
+            a = widened(gates[block])
+            result[block] = torch.sigmoid(a).mul_(a).mul_(rows[block])
+        ctx.save_for_backward(gates, rows)
+        return result.view(x.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        gates, rows = ctx.saved_tensors
+        gradients = gradient.reshape(rows.shape)
+        d_gate, d_x = torch.empty_like(gates), torch.empty_like(rows)
+        for block in row_blocks(rows):
+            a, b, g = widened(gates[block]), widened(rows[block]), widened(gradients[block])
+            sigmoid = torch.sigmoid(a)
+            silu = sigmoid * a
+            d_x[block] = g * silu
+            # silu′ = σ + a σ (1 − σ) = σ + silu − silu σ
+            d_gate[block] = silu.addcmul_(silu, sigmoid, value=-1).add_(sigmoid).mul_(b).mul_(g)
+        return d_gate.view(gradient.shape), d_x.view(gradient.shape)
+
+
+class _GeluTanh(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        rows = x.reshape(-1, x.shape[-1])
+        result = torch.empty_like(rows)
+        for block in row_blocks(rows):
+            a = widened(rows[block])
+            result[block] = _tanh_term(a).add_(1).mul_(a).mul_(0.5)
+        ctx.save_for_backward(rows)
+        return result.view(x.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        (rows,) = ctx.saved_tensors
+        gradients = gradient.reshape(rows.shape)
+        d_x = torch.empty_like(rows)
+        for block in row_blocks(rows):
+            a = widened(rows[block])
+            tanh = _tanh_term(a)
+            # ½ (1 + t) + ½ a (1 − t²) √(2/π) (1 + 3 · 0.044715 a²)
+            inner = a.square().mul_(3 * _CUBE).add_(1).mul_(0.5 * _SLOPE).mul_(a)
+            inner.addcmul_(inner, tanh.square(), value=-1)
+            d_x[block] = tanh.add_(1).mul_(0.5).add_(inner).mul_(widened(gradients[block]))
+        return d_x.view(gradient.shape)
+
+
+def _tanh_term(a: Tensor) -> Tensor:
+    return a.square().mul_(_CUBE).add_(1).mul_(a).mul_(_SLOPE).tanh_()

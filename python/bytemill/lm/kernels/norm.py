@@ -1,0 +1,64 @@
+"""RMSNorm and LayerNorm that keep their input and one or two numbers a row."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from bytemill.lm.kernels.rows import row_blocks
+from bytemill.lm.tensors import widened
+
+
+def normalized(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, *, centred: bool) -> Tensor:
+    """(x − mean) / √(variance + eps) · weight + bias; without `centred` the mean counts as 0. (..., d) -> the same."""
+    return cast("Tensor", _Normalized.apply(x, weight, bias, eps, centred))  # pyright: ignore[reportUnknownMemberType]
+
+
+class _Normalized(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, centred: bool
+    ) -> Tensor:
+        rows = x.reshape(-1, x.shape[-1])
+        result = torch.empty_like(rows)
+        numbers = [
+            torch.empty(len(rows), 1, device=x.device, dtype=widened(x[:0]).dtype) for _ in range(1 + centred)
+        ]
+        for block in row_blocks(rows):
+            wide = widened(rows[block])
+            if centred:
+                numbers[1][block] = mean = wide.mean(-1, keepdim=True)
+                wide = wide - mean
+            scale = wide.square().mean(-1, keepdim=True).add_(eps).rsqrt_()
+            numbers[0][block] = scale
+            y = (wide * scale).mul_(weight)
+            result[block] = y if bias is None else y.add_(bias)
+        ctx.save_for_backward(rows, weight, *numbers)
+        ctx.has_bias = bias is not None
+        return result.view(x.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        rows, weight, scales, *means = ctx.saved_tensors
+        gradients = gradient.reshape(rows.shape)
+        d_x = torch.empty_like(rows)
+        d_weight = torch.zeros_like(weight, dtype=scales.dtype)
+        d_bias = torch.zeros_like(d_weight) if ctx.has_bias else None
+        for block in row_blocks(rows):
+            x, g, scale = widened(rows[block]), widened(gradients[block]), scales[block]
+            unit = (x - means[0][block]).mul_(scale) if means else x * scale
+            if d_bias is not None:
+                d_bias += g.sum(0)
+            d_weight += (g * unit).sum(0)
+            # With x̂ the unit rows and h = g ⊙ weight: dx = scale (h − mean(h) − x̂ mean(h ⊙ x̂)), mean(h) only if centred
+            h = g * weight
+            along = (h * unit).mean(-1, keepdim=True)
+            if means:
+                h.sub_(h.mean(-1, keepdim=True))
+            d_x[block] = h.sub_(unit.mul_(along)).mul_(scale)
+        d_x, d_weight = d_x.view(gradient.shape), d_weight.to(weight.dtype)
+        return d_x, d_weight, None if d_bias is None else d_bias.to(weight.dtype), None, None
