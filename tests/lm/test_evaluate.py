@@ -3,7 +3,6 @@
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,8 +18,6 @@ from bytemill.lm.model import TransformerLM
 
 from .conftest import Corpus
 
-if TYPE_CHECKING:
-    
 
 def slow_losses(model: TransformerLM, ids: np.ndarray, length: int, stride: int) -> list[float]:
     """The loss of each token but the first, one by one, with the context that its window gives it."""
@@ -110,7 +107,7 @@ def test_both_forms_of_items_are_read(tmp_path: Path):
     assert first.context == "Roof shingle removal: A man is sitting on a roof. He"
     assert first.endings == (
         "is using wrap.",
-        "is ripping tiles  off.",
+        "is ripping tiles off.",
         "is holding a cube.",
         "pulls.. Next.",
     )
@@ -171,7 +168,9 @@ def test_scores_are_those_of_one_ending_at_a_time(model: TransformerLM, corpus: 
                 chances = model(torch.tensor(both[:-1])).double().log_softmax(-1)
             first = len(both) - len(end)
             sums.append(sum(float(chances[first + i - 1, token]) for i, token in enumerate(end)))
-XX                lengths[name].append(n)
+            own_lengths = (1, len(end), len(ending), len(ending.encode()))
+            for name, n in zip(lengths, own_lengths, strict=True):
+                lengths[name].append(n)
         for name, own in lengths.items():
             values = [s / n for s, n in zip(sums, own, strict=True)]
             right[name] += values.index(max(values)) == item.label
@@ -196,7 +195,12 @@ def test_an_interrupted_evaluation_goes_on(
         file.write('{"item": 8, "log_li')
     told: list[int] = []
     again = evaluate_hellaswag(
-        model, corpus.tokenizer, read, batch_size=2, results=results, progress=progress
+        model,
+        corpus.tokenizer,
+        read,
+        batch_size=2,
+        results=results,
+        progress=lambda done, _: told.append(done),
     )
     assert again == whole
     assert told == [6, 8, 9]
