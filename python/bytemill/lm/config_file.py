@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.config import Resolved, flatten, settings
+from bytemill.lm.config import Layer, Resolved, flatten, resolve, settings
+from bytemill.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
@@ -22,6 +26,26 @@ def read_config(path: str | Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RunConfigError(f"{path} is no TOML: {error}") from error
     return flatten(document, str(path))
+
+
+def load_settings(file: str | Path | None, options: Mapping[str, Any]) -> Resolved:
+    """The settings of a run: defaults, over them those of `file`, over them `options` by key.
+
+    `file` is a TOML file or the folder of a run, whose own settings are taken, so that it is gone on with. Raises
+    `RunConfigError`, `ModelConfigError`, and `TokenizerFileError` where the tokenizer cannot be loaded.
+    """
+    layers: list[Layer] = []
+    if file is not None:
+        path = Path(file)
+        if path.is_dir():
+            layers.append((str(path / "config.toml"), read_config(path / "config.toml") | {"run.folder": str(path)}))
+        else:
+            layers.append((str(path), read_config(path)))
+    if options:
+        layers.append(("the command line", options))
+    named = [values["data.tokenizer"] for _, values in layers if values.get("data.tokenizer")]
+    n_vocab = Tokenizer.load(named[-1]).n_vocab if named and isinstance(named[-1], str) else None
+    return resolve(layers, n_vocab=n_vocab)
 
 
 def config_to_toml(resolved: Resolved, *, origins: bool = True) -> str:

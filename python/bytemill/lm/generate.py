@@ -14,7 +14,7 @@ from bytemill.lm.permutation import key_of
 from bytemill.lm.sampling import SamplingParameters, draw, next_log_probabilities
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from bytemill.lm.model import TransformerLM
 
@@ -87,8 +87,11 @@ def next_tokens(
     seed: int | None = None,
     use_cache: bool = True,
     n_vocab: int | None = None,
+    ends: Callable[[NextToken], bool] | None = None,
 ) -> Iterator[NextToken]:
     """As `generate`, token by token; the samples take turns. Ids from `n_vocab` on are never drawn.
+
+    `ends` is asked of each token whether its sample ends with it.
 
     Who has seen enough closes the iterator. Where the context is full, its older half is forgotten: with and without
     cache at the same places, so that both give the same ids. The model is put into evaluation mode.
@@ -111,9 +114,11 @@ def next_tokens(
             chances = next_log_probabilities(own, parameters, rows[sample])
             chosen = draw(chances, generators[sample])
             rows[sample].append(chosen)
-            if chosen in stop_ids:
+            token = NextToken(sample, chosen, own, chances)
+            has_ended = ends is not None and ends(token)
+            if has_ended or chosen in stop_ids:
                 running.remove(sample)
-            yield NextToken(sample, chosen, own, chances)
+            yield token
         if not running:
             return
         n_ids = len(rows[running[0]])

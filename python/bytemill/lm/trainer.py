@@ -29,6 +29,7 @@ from bytemill.lm.permutation import key_of
 from bytemill.lm.records import OnRecord, Recorder, Speed
 from bytemill.lm.run_folder import RunFolder
 from bytemill.lm.run_state import generators_state, restore_generators
+from bytemill.lm.text_generation import prompt_ids
 from bytemill.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -324,21 +325,6 @@ def _sample(run: _Run) -> dict[str, Any]:
     run.model.train()
     known = [token for token in new if token < run.tokenizer.n_vocab]
     return {"prompt": prompt, "text": run.tokenizer.decode(known)}
-
-
-def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
-    """The ids of a prompt; of an empty one the id that ends texts, since a text begins after it.
-
-    Raises `RunConfigError` where the prompt is empty and the tokenizer has no such id.
-    """
-    if prompt:
-        return tokenizer.encode(prompt)
-    try:
-        return [tokenizer.eot_token]
-    except KeyError as error:
-        raise RunConfigError(
-            "the tokenizer has no <|endoftext|>, after which a text could begin", hint="give a prompt"
-        ) from error
 
 
 def _diverged(run: _Run) -> TrainingDivergedError:
