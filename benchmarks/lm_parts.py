@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -100,21 +101,15 @@ def contestants(config: ModelConfig, wanted: list[str]) -> dict[str, Callable[[T
             loss, clip = our_loss, clip_gradients
         step_loss = torch.compile(loss) if "compile" in name else loss
 
-        def step(
-            ids: Tensor,
-            targets: Tensor,
-            model: Any = model,
-            optimizer: Any = optimizer,
-            step_loss: Any = step_loss,
-            clip: Any = clip,
-        ) -> None:
-            optimizer.zero_grad()
-            step_loss(model, ids, targets).backward()
-            clip(model.parameters(), 1.0)
-            optimizer.step()
-
-        steps[name] = step
+        steps[name] = partial(training_step, model, optimizer, step_loss, clip)
     return steps
+
+
+def training_step(model: Any, optimizer: Any, loss: Any, clip: Any, *batch: Tensor) -> None:
+    optimizer.zero_grad()
+    loss(model, *batch).backward()
+    clip(model.parameters(), 1.0)
+    optimizer.step()
 
 
 def our_loss(model: Any, ids: Tensor, targets: Tensor) -> Tensor:

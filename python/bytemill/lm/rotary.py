@@ -21,8 +21,7 @@ class RotaryEmbedding(Module):
     The tables are no part of the state dict and stay float32 when the model is cast.
     """
 
-    cos: Tensor  # (max_seq_len, d_k / 2)
-    sin: Tensor
+    turns: Tensor  # (max_seq_len, d_k / 2, 2): cos and sin
 
     def __init__(
         self, theta: float, d_k: int, max_seq_len: int, device: torch.device | str | None = None
@@ -36,27 +35,25 @@ class RotaryEmbedding(Module):
 
         Without positions, tokens stand at 0, 1, 2, …
         """
-        if token_positions is None:
-            cos, sin = self.cos[: x.shape[-2]], self.sin[: x.shape[-2]]
-        else:
-            cos, sin = self.cos[token_positions], self.sin[token_positions]
+        turns = self.turns[: x.shape[-2]] if token_positions is None else self.turns[token_positions]
         if x.dtype == torch.float32 and x.stride(-1) == 1 and by_hand(x):
             # As complex numbers, in one pass: (even + i odd) (cos + i sin).
             pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
-            return torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2)
+            return torch.view_as_real(pairs * torch.view_as_complex(turns)).flatten(-2)
+        cos, sin = turns.unbind(-1)
         even, odd = x[..., 0::2], x[..., 1::2]
         turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
         return turned.flatten(-2).to(x.dtype)
 
     def _make_tables(self, device: torch.device | str | None) -> None:
         angles = _angles(self.theta, self.d_k, self.max_seq_len)
-        self.register_buffer("cos", angles.cos().float().to(device), persistent=False)
-        self.register_buffer("sin", angles.sin().float().to(device), persistent=False)
+        turns = torch.stack((angles.cos(), angles.sin()), dim=-1).float()
+        self.register_buffer("turns", turns.to(device), persistent=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryEmbedding:
         super()._apply(fn, recurse)  # pyright: ignore[reportUnknownMemberType]
         # In bfloat16 positions beyond 256 would blur, so a cast makes the tables anew where they now are.
-        self._make_tables(self.cos.device)
+        self._make_tables(self.turns.device)
         return self
 
 

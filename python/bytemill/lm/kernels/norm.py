@@ -19,7 +19,7 @@ def normalized(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, *, ce
 
 class _Normalized(torch.autograd.Function):
     @staticmethod
-    def forward(
+    def forward(  # noqa: PLR0917 - autograd passes them by place
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, centred: bool
     ) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])

@@ -16,7 +16,7 @@ _BLOCK = 2**16
 
 
 def row_blocks(x: Tensor) -> Iterator[slice]:
-    """Slices of the first dimension of (n_rows, width) to treat one after the other; elsewhere than on the CPU only one."""
+    """Slices of (n_rows, width) to treat one after the other; elsewhere than on the CPU only one."""
     n_rows = len(x)
     step = max(1, _BLOCK // x.shape[-1]) if x.device.type == "cpu" else max(1, n_rows)
     for start in range(0, n_rows, step):
@@ -24,5 +24,5 @@ def row_blocks(x: Tensor) -> Iterator[slice]:
 
 
 def by_hand(x: Tensor) -> bool:
-    """Whether to take the parts of this package: not while torch.compile traces, because it fuses the plain ones itself."""
+    """Whether to take the parts of this package: not while torch.compile traces, which fuses the plain ones itself."""
     return not torch.compiler.is_compiling() and x.device.type != "meta"

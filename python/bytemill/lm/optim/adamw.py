@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
+from bytemill.lm.optim.base import StepByGroup
 from bytemill.lm.optim.blocks import blocks
 from bytemill.lm.optim.checks import check_below_one, check_not_negative
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 
-class AdamW(Optimizer):
+class AdamW(StepByGroup):
     """Adam with decoupled weight decay, as in algorithm 2 of Loshchilov & Hutter 2019.
 
     At step t = 1, 2, …, with the gradient g:
@@ -46,15 +46,8 @@ class AdamW(Optimizer):
         check_below_one(beta_1=betas[0], beta_2=betas[1])
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay})
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            adamw_step(group, self.state)
-        return loss
+    def step_group(self, group: dict[str, Any]) -> None:
+        adamw_step(group, self.state)
 
 
 def adamw_step(group: dict[str, Any], states: dict[Tensor, Any]) -> None:
@@ -71,7 +64,8 @@ def adamw_step(group: dict[str, Any], states: dict[Tensor, Any]) -> None:
             for name in ("m", "v"):
                 state[name] = torch.zeros_like(parameter, dtype=dtype)
         state["t"] += 1
-        by_step.setdefault(state["t"], []).append((parameter, parameter.grad, state["m"], state["v"]))
+        gradient = parameter.grad.to(state["m"].dtype)
+        by_step.setdefault(state["t"], []).append((parameter, gradient, state["m"], state["v"]))
     for t, tensors in by_step.items():
         rate = group["lr"] * math.sqrt(1 - beta_2**t) / (1 - beta_1**t)
         decay = group["lr"] * group["weight_decay"]

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from bytemill.lm.optim.adamw import adamw_step
+from bytemill.lm.optim.base import StepByGroup
 from bytemill.lm.optim.checks import check_below_one, check_not_negative
 from bytemill.lm.tensors import l2_norm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 # Of the quintic x ↦ a x + b x³ + c x⁵, chosen for a steep start: five turns bring singular values from 0.01 … 1 to
 # about 0.7 … 1.2, near enough to 1 (Jordan et al. 2024).
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 
 
-class Muon(Optimizer):
+class Muon(StepByGroup):
     """Momentum whose matrices are replaced by the nearest orthogonal ones (Jordan et al. 2024).
 
     At each step, with the gradient G (rows × columns) of a matrix W:
@@ -69,18 +69,11 @@ class Muon(Optimizer):
                     else f"algorithm is {group['algorithm']!r}: choose 'muon' or 'adamw'"
                 )
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            if group["algorithm"] == "adamw":
-                adamw_step(group, self.state)
-            else:
-                self._step_of_matrices(group)
-        return loss
+    def step_group(self, group: dict[str, Any]) -> None:
+        if group["algorithm"] == "adamw":
+            adamw_step(group, self.state)
+        else:
+            self._step_of_matrices(group)
 
     def _step_of_matrices(self, group: dict[str, Any]) -> None:
         mu: float = group["momentum"]

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-from torch.optim import Optimizer
-
+from bytemill.lm.optim.base import StepByGroup
 from bytemill.lm.optim.checks import check_not_negative
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
+
+    from torch import Tensor
 
 
-class SGD(Optimizer):
+class SGD(StepByGroup):
     """θ ← θ − α / √(t + 1) · g at step t = 0, 1, …; without `decay`, α at every step."""
 
     def __init__(
@@ -24,19 +23,12 @@ class SGD(Optimizer):
         check_not_negative(lr=lr)
         super().__init__(params, {"lr": lr, "decay": decay})
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                state = self.state[parameter]
-                t: int = state.get("t", 0)
-                rate = group["lr"] / math.sqrt(t + 1) if group["decay"] else group["lr"]
-                parameter.sub_(parameter.grad, alpha=rate)
-                state["t"] = t + 1
-        return loss
+    def step_group(self, group: dict[str, Any]) -> None:
+        for parameter in group["params"]:
+            if parameter.grad is None:
+                continue
+            state = self.state[parameter]
+            t: int = state.get("t", 0)
+            rate = group["lr"] / math.sqrt(t + 1) if group["decay"] else group["lr"]
+            parameter.sub_(parameter.grad, alpha=rate)
+            state["t"] = t + 1

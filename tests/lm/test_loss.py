@@ -1,0 +1,147 @@
+"""Cross-entropy in its three forms against torch's, and what is made of it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional
+
+from bytemill import Tokenizer
+from bytemill.lm import linear_loss, loss
+from bytemill.lm.linear_loss import linear_cross_entropy
+from bytemill.lm.loss import (
+    bits_per_byte,
+    cross_entropy,
+    perplexity,
+    text_nats_and_bytes,
+    token_byte_counts,
+    token_losses,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+few = settings(max_examples=20, deadline=None)
+shapes = st.lists(st.integers(1, 5), max_size=3)
+scales = st.sampled_from([1.0, 1e4])
+
+
+def assert_close(ours: Tensor, theirs: Tensor, dtype: torch.dtype = torch.float32) -> None:
+    """float32: 24 bits, less what sums lose. bfloat16: 8 bits, and gradients are rounded to it (2⁻⁸ = 0.4 %)."""
+    tolerance: Any = {"rtol": 1e-5, "atol": 1e-6} if dtype == torch.float32 else {"rtol": 1e-2, "atol": 1e-3}
+    torch.testing.assert_close(ours.float(), theirs.float(), **tolerance)
+
+
+@few
+@given(
+    shapes, st.integers(1, 40), scales, st.sampled_from([torch.float32, torch.bfloat16]), st.integers(0, 99)
+)
+def test_equals_torchs(shape: list[int], n_vocab: int, scale: float, dtype: torch.dtype, seed: int) -> None:
+    torch.manual_seed(seed)
+    logits = (torch.randn(*shape, n_vocab) * scale).to(dtype).requires_grad_()
+    targets = torch.randint(n_vocab, shape)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loss, "_BLOCK_CPU", 60)  # several blocks
+        ours = cross_entropy(logits, targets)
+        (gradient,) = torch.autograd.grad(ours, logits)
+    assert ours.dtype == torch.float32
+    assert gradient.dtype == dtype
+    theirs = functional.cross_entropy(logits.reshape(-1, n_vocab).float(), targets.reshape(-1))
+    assert_close(ours, theirs)
+    assert_close(gradient, torch.autograd.grad(theirs, logits)[0], dtype)
+    each = token_losses(logits, targets)
+    assert each.shape == targets.shape
+    assert_close(each.mean(), theirs)
+
+
+def test_survives_large_logits_and_masks() -> None:
+    logits = torch.tensor([[1e4, -1e4, -math.inf], [-math.inf, 3.0, -math.inf]], requires_grad=True)
+    each = token_losses(logits, torch.tensor([1, 1]))
+    assert each.tolist() == [2e4, 0]
+    each.sum().backward()
+    assert logits.grad is not None
+    assert logits.grad.tolist() == [[1, -1, 0], [0, 0, 0]]
+    assert token_losses(logits.detach(), torch.tensor([2, 1])).tolist() == [math.inf, 0]
+
+
+def test_gradients_are_those_of_finite_differences() -> None:
+    logits = torch.randn(2, 3, 5, dtype=torch.float64, requires_grad=True)
+    targets = torch.randint(5, (2, 3))
+    assert torch.autograd.gradcheck(lambda x: token_losses(x, targets), (logits,))
+    x, weight = (torch.randn(n, 4, dtype=torch.float64, requires_grad=True) for n in (6, 5))
+    # gradcheck goes back more than once, so against the form that it has checked just now
+    ours = torch.autograd.grad(linear_cross_entropy(x, weight, targets), (x, weight))
+    theirs = torch.autograd.grad(token_losses(x @ weight.T, targets.reshape(-1)).mean(), (x, weight))
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+@few
+@given(shapes, st.integers(1, 40), st.integers(1, 9), st.integers(1, 300), st.booleans(), st.integers(0, 99))
+def test_output_layer_and_loss_in_one_equal_the_two(
+    shape: list[int], n_vocab: int, d: int, block: int, autocast: bool, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    x, weight = torch.randn(*shape, d, requires_grad=True), torch.randn(n_vocab, d, requires_grad=True)
+    targets = torch.randint(n_vocab, shape)
+    with pytest.MonkeyPatch.context() as patch, torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        patch.setattr(linear_loss, "_BLOCK_CPU", block)
+        ours = linear_cross_entropy(x, weight, targets)
+        theirs = cross_entropy(x @ weight.T, targets)
+    assert_close(ours, theirs)
+    pairs = zip(
+        torch.autograd.grad(3 * ours, (x, weight)), torch.autograd.grad(3 * theirs, (x, weight)), strict=True
+    )
+    for a, b in pairs:
+        assert a.dtype == torch.float32
+        tolerance: Any = {"rtol": 2e-2, "atol": 2e-2} if autocast else {"rtol": 1e-4, "atol": 1e-5}
+        torch.testing.assert_close(a, b, **tolerance)
+    with torch.no_grad():
+        assert_close(linear_cross_entropy(x, weight, targets), cross_entropy(x @ weight.T, targets))
+
+
+def test_a_second_backward_pass_is_refused_not_wrong() -> None:
+    x, weight = torch.randn(3, 2, requires_grad=True), torch.randn(4, 2, requires_grad=True)
+    value = linear_cross_entropy(x, weight, torch.tensor([0, 1, 2]))
+    value.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="one backward pass"):
+        value.backward()
+
+
+def test_wrong_shapes_and_ids_are_refused() -> None:
+    with pytest.raises(ValueError, match="do not fit targets"):
+        cross_entropy(torch.zeros(2, 3), torch.zeros(3, dtype=torch.long))
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        cross_entropy(torch.zeros(1, 3), torch.tensor([3]))
+
+
+def test_targets_of_any_integer_type() -> None:
+    logits = torch.randn(2, 50_000)
+    targets = torch.tensor([49_999, 40_000])
+    assert cross_entropy(logits, targets.to(torch.uint16)) == cross_entropy(logits, targets)
+
+
+def test_perplexity_of_a_uniform_choice_is_their_number() -> None:
+    assert perplexity(cross_entropy(torch.zeros(4, 50), torch.arange(4)).item()) == pytest.approx(50)
+    assert perplexity(1e9) == math.inf
+
+
+def test_bits_per_byte_count_the_bytes_of_the_tokens_scored_and_no_special_ones() -> None:
+    vocab: dict[int, bytes] = {i: bytes([i]) for i in range(256)} | {256: "é".encode()}
+    tokenizer = Tokenizer(vocab, [(b"\xc3", b"\xa9")], special_tokens=["<|endoftext|>"])
+    counts = token_byte_counts(tokenizer)
+    assert counts[256] == 2
+    assert counts[257] == 0
+    assert counts.sum() == 256 + 2
+    targets = torch.tensor([[97, 256, 257]])
+    losses = torch.tensor([[1.0, 2.0, 100.0]])
+    nats, n_bytes = text_nats_and_bytes(losses, targets, counts)
+    assert (nats, n_bytes) == (3.0, 3)
+    assert bits_per_byte(nats, n_bytes) == pytest.approx(1 / math.log(2))
+    with pytest.raises(ValueError, match="no bytes"):
+        bits_per_byte(0.0, 0)

@@ -1,0 +1,275 @@
+"""Optimizers against torch's and against their papers, clipping, schedules."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from bytemill.lm import ModelConfig, TransformerLM
+from bytemill.lm.optim import SGD, AdamW, Muon, blocks, clip_gradients, muon_groups, parameter_groups
+from bytemill.lm.optim.muon import orthogonal
+from bytemill.lm.schedule import constant, cosine_with_warmup, warmup_stable_decay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+few = settings(max_examples=20, deadline=None)
+shapes = st.lists(st.lists(st.integers(1, 5), max_size=3), min_size=1, max_size=3)
+TINY = ModelConfig(vocab_size=20, context_length=8, d_model=16, num_layers=2, num_heads=2, d_ff=32, bias=True)
+
+
+def parameters(shapes: list[list[int]], seed: int, dtype: torch.dtype = torch.float32) -> list[nn.Parameter]:
+    generator = torch.Generator().manual_seed(seed)
+    return [nn.Parameter(torch.randn(shape, generator=generator).to(dtype)) for shape in shapes]
+
+
+def run(params: list[nn.Parameter], optimizer: torch.optim.Optimizer, n_steps: int) -> list[nn.Parameter]:
+    """So many steps on gradients that are the same for every optimizer."""
+    generator = torch.Generator().manual_seed(7)
+    for _ in range(n_steps):
+        for p in params:
+            p.grad = torch.randn(p.shape, generator=generator).to(p.dtype)
+        optimizer.step()
+    return params
+
+
+def assert_close(
+    a: list[nn.Parameter], b: list[nn.Parameter], rtol: float = 1e-5, atol: float = 1e-6
+) -> None:
+    for x, y in zip(a, b, strict=True):
+        torch.testing.assert_close(x, y, rtol=rtol, atol=atol)
+
+
+@few
+@given(
+    shapes,
+    st.integers(1, 8),
+    st.floats(1e-4, 0.1),
+    st.floats(0, 0.99),
+    st.floats(0.5, 0.999),
+    st.integers(1, 9),
+)
+def test_adamw_equals_torchs_where_the_definitions_agree(
+    shapes: list[list[int]], n_steps: int, lr: float, beta_1: float, beta_2: float, block: int
+) -> None:
+    # With ε = 0 and no decay. What is left is the order of roundings.
+    settings: Any = {"lr": lr, "betas": (beta_1, beta_2), "eps": 0.0, "weight_decay": 0.0}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "_BLOCK", block)
+        ours = parameters(shapes, 1)
+        run(ours, AdamW(ours, **settings), n_steps)
+    theirs = parameters(shapes, 1)
+    run(theirs, torch.optim.AdamW(theirs, **settings), n_steps)
+    assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@few
+@given(shapes, st.integers(1, 6), st.floats(0, 1e-2), st.floats(0, 0.5))
+def test_adamw_is_algorithm_2_of_its_paper(
+    shapes: list[list[int]], n_steps: int, eps: float, weight_decay: float
+) -> None:
+    lr, beta_1, beta_2 = 0.03, 0.9, 0.95
+    ours = parameters(shapes, 2, torch.float64)
+    theirs = [p.detach().clone() for p in ours]
+    run(ours, AdamW(ours, lr, (beta_1, beta_2), eps, weight_decay), n_steps)
+    generator = torch.Generator().manual_seed(7)
+    m, v = ([torch.zeros_like(p) for p in theirs] for _ in range(2))
+    for t in range(1, n_steps + 1):
+        rate = lr * math.sqrt(1 - beta_2**t) / (1 - beta_1**t)
+        for i, p in enumerate(theirs):
+            g = torch.randn(p.shape, generator=generator).double()
+            m[i] = beta_1 * m[i] + (1 - beta_1) * g
+            v[i] = beta_2 * v[i] + (1 - beta_2) * g**2
+            theirs[i] = p - rate * m[i] / (v[i].sqrt() + eps)
+            theirs[i] = theirs[i] - lr * weight_decay * theirs[i]
+    for x, y in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(x.detach(), y, rtol=1e-9, atol=1e-9)
+
+
+def test_adamw_of_many_tensors_at_once_equals_one_after_the_other() -> None:
+    # Not contiguous, so not cut into blocks.
+    ours = [nn.Parameter(torch.randn(4, 3).T) for _ in range(3)]
+    theirs = [nn.Parameter(p.detach().clone().contiguous()) for p in ours]
+    assert_close(run(ours, AdamW(ours), 3), run(theirs, AdamW(theirs), 3))
+
+
+def test_moments_of_bfloat16_weights_are_float32() -> None:
+    ours = parameters([[3, 4], [5]], 1, torch.bfloat16)
+    optimizer = AdamW(ours, lr=0.1)
+    run(ours, optimizer, 3)
+    assert {optimizer.state[p][name].dtype for p in ours for name in ("m", "v")} == {torch.float32}
+    wide = parameters([[3, 4], [5]], 1)
+    run(wide, AdamW(wide, lr=0.1), 3)
+    for x, y in zip(ours, wide, strict=True):  # three roundings to 8 bits
+        torch.testing.assert_close(x.float(), y, rtol=3e-2, atol=3e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("make", [AdamW, Muon, SGD])
+def test_an_optimizer_goes_on_from_its_saved_state_bit_for_bit(
+    make: Callable[..., torch.optim.Optimizer], dtype: torch.dtype
+) -> None:
+    whole = parameters([[4, 3], [3]], 1, dtype)
+    optimizer = make(whole, lr=0.05)
+    run(whole, optimizer, 2)
+    resumed = [nn.Parameter(p.detach().clone()) for p in whole]
+    other = make(resumed, lr=0.01)
+    other.load_state_dict(optimizer.state_dict())  # copied: what follows must not touch both
+    run(whole, optimizer, 3)
+    run(resumed, other, 3)
+    assert other.param_groups[0]["lr"] == 0.05
+    assert all(torch.equal(a, b) for a, b in zip(whole, resumed, strict=True))
+
+
+def test_parameters_without_gradient_stay() -> None:
+    for make in (AdamW, Muon, SGD):
+        p = nn.Parameter(torch.ones(2, 2))
+        make([p]).step()
+        assert torch.equal(p, torch.ones(2, 2))
+        assert make([p]).step(lambda: 2.5) == 2.5
+
+
+def test_sgd_slows_down_with_the_root_of_time() -> None:
+    (p,) = parameters([[5]], 1)
+    expected = p.detach().clone()
+    run([p], SGD([p], lr=0.5), 4)
+    generator = torch.Generator().manual_seed(7)
+    for t in range(4):
+        expected -= 0.5 / math.sqrt(t + 1) * torch.randn(5, generator=generator)
+    torch.testing.assert_close(p.detach(), expected)
+    ours, theirs = parameters([[5]], 1), parameters([[5]], 1)
+    assert_close(
+        run(ours, SGD(ours, lr=0.1, decay=False), 3), run(theirs, torch.optim.SGD(theirs, lr=0.1), 3)
+    )
+
+
+@few
+@given(st.integers(2, 12), st.integers(2, 12), st.booleans(), st.floats(0, 0.2))
+def test_muon_equals_torchs(rows: int, columns: int, nesterov: bool, weight_decay: float) -> None:
+    muon = getattr(torch.optim, "Muon", None)
+    if muon is None:
+        pytest.skip("this torch has no Muon")
+    settings: Any = {"lr": 0.05, "momentum": 0.9, "nesterov": nesterov, "weight_decay": weight_decay}
+    ours, theirs = parameters([[rows, columns]], 3), parameters([[rows, columns]], 3)
+    run(ours, Muon(ours, **settings), 2)
+    run(theirs, muon(theirs, **settings), 2)
+    # torch's iteration runs in bfloat16, ours (on the CPU) in float32; an update has singular values of about 1, and
+    # five turns of bfloat16 leave each of its numbers right to a few per cent.
+    for x, y in zip(ours, theirs, strict=True):
+        assert (x - y).abs().max() < 2 * 0.05 * 0.2 * math.sqrt(max(1, rows / columns))
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (4, 30), (30, 4)])
+def test_updates_of_muon_are_nearly_orthogonal(shape: tuple[int, int]) -> None:
+    torch.manual_seed(1)
+    matrix = torch.randn(shape)
+    values = torch.linalg.svdvals(orthogonal(matrix))
+    assert values.max() < 1.3
+    assert values.sort().values[1:].min() > 0.6
+    u, _, vt = torch.linalg.svd(matrix, full_matrices=False)
+    assert ((u @ vt) * orthogonal(matrix)).sum() / min(shape) > 0.8
+
+
+def test_muon_leaves_vectors_and_embeddings_to_adamw() -> None:
+    model = TransformerLM(TINY, seed=1)
+    groups = muon_groups(model, lr=0.02, adamw_lr=1e-3)
+    optimizer = Muon(groups)
+    assert sum(p.numel() for g in optimizer.param_groups for p in g["params"]) == model.n_parameters()
+    by_algorithm = {id(p): g["algorithm"] for g in optimizer.param_groups for p in g["params"]}
+    assert by_algorithm[id(model.token_embeddings.weight)] == "adamw"
+    assert by_algorithm[id(model.lm_head.weight)] == "adamw"
+    first = model.layers[0]
+    assert by_algorithm[id(first.get_parameter("attn.q_proj.weight"))] == "muon"
+    assert by_algorithm[id(first.get_parameter("attn.q_proj.bias"))] == "adamw"
+    with pytest.raises(ValueError, match="Muon is for matrices"):
+        Muon([{"params": [nn.Parameter(torch.ones(3))], "algorithm": "muon"}])
+    with pytest.raises(ValueError, match="choose 'muon' or 'adamw'"):
+        Muon([{"params": [nn.Parameter(torch.ones(3, 3))], "algorithm": "moun"}])
+
+
+def test_vectors_do_not_decay() -> None:
+    model = TransformerLM(TINY, seed=1)
+    matrices, vectors = parameter_groups(model, weight_decay=0.1)
+    assert (matrices["weight_decay"], vectors["weight_decay"]) == (0.1, 0.0)
+    assert {p.ndim for p in matrices["params"]} == {2}
+    assert {p.ndim for p in vectors["params"]} == {1}
+    assert sum(p.numel() for g in (matrices, vectors) for p in g["params"]) == model.n_parameters()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"lr": -1.0}, {"eps": -1.0}, {"betas": (1.0, 0.9)}, {"weight_decay": math.nan}]
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="it has to be"):
+        AdamW([nn.Parameter(torch.ones(1))], **settings)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda m: AdamW(parameter_groups(m), lr=3e-3), lambda m: Muon(muon_groups(m))]
+)
+def test_a_model_learns_a_batch_by_heart(make: Callable[[TransformerLM], torch.optim.Optimizer]) -> None:
+    model = TransformerLM(TINY, seed=1)
+    optimizer = make(model)
+    ids = torch.arange(17).remainder(5)[None]
+    losses: list[float] = []
+    for _ in range(60):
+        optimizer.zero_grad()
+        value = model.loss(ids[:, :8], ids[:, 1:9])
+        value.backward()
+        clip_gradients(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(value.item())
+    assert losses[-1] < losses[0] / 5
+
+
+@few
+@given(shapes, st.floats(1e-3, 10), st.sampled_from([torch.float32, torch.bfloat16]))
+def test_clipping_equals_torchs(shapes: list[list[int]], max_norm: float, dtype: torch.dtype) -> None:
+    ours, theirs = parameters(shapes, 1, dtype), parameters(shapes, 1, dtype)
+    for a, b in zip(ours, theirs, strict=True):
+        a.grad, b.grad = a.detach().clone() * 3, b.detach().clone() * 3
+    norm, expected = clip_gradients(ours, max_norm), nn.utils.clip_grad_norm_(theirs, max_norm)
+    rtol = 1e-4 if dtype == torch.float32 else 2e-2  # torch's norm is rounded to bfloat16
+    torch.testing.assert_close(norm, expected.float(), rtol=rtol, atol=1e-6)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a.grad, b.grad, rtol=rtol, atol=1e-6)
+
+
+def test_clipping_leaves_small_gradients_bit_for_bit_and_tells_the_norm() -> None:
+    p = nn.Parameter(torch.zeros(2))
+    p.grad = torch.tensor([3.0, 4.0])
+    assert clip_gradients([p], 5.0).item() == 5.0
+    assert p.grad.tolist() == [3.0, 4.0]
+    assert clip_gradients(p, 1.0).item() == 5.0
+    torch.testing.assert_close(p.grad, torch.tensor([0.6, 0.8]), rtol=1e-6, atol=0)
+    assert clip_gradients([nn.Parameter(torch.zeros(1))], 1.0) == 0
+    p.grad = torch.tensor([math.inf, 0.0])
+    assert clip_gradients(p, 1.0).item() == math.inf
+
+
+def test_cosine_is_continuous_and_ends_at_the_minimum() -> None:
+    def rate(t: int) -> float:
+        return cosine_with_warmup(t, max_lr=1.0, min_lr=0.1, warmup_steps=7, cycle_steps=21)
+
+    # The definition at its corners: t < T_w, t = T_w, half way, t = T_c, after.
+    assert [rate(t) for t in (0, 7, 14, 21, 22, 999)] == pytest.approx([0, 1, 0.55, 0.1, 0.1, 0.1])
+    assert rate(6) == pytest.approx(6 / 7)
+    assert all(rate(t) >= rate(t + 1) for t in range(7, 30))
+    assert cosine_with_warmup(3, 1.0, 0.1, warmup_steps=3, cycle_steps=3) == 1.0
+    assert cosine_with_warmup(0, 1.0, 0.1, warmup_steps=0, cycle_steps=10) == 1.0
+
+
+def test_other_schedules() -> None:
+    rates = [
+        warmup_stable_decay(t, 2.0, 0.0, warmup_steps=2, decay_steps=4, total_steps=10) for t in range(12)
+    ]
+    assert rates == pytest.approx([0, 1, 2, 2, 2, 2, 2, 1.5, 1, 0.5, 0, 0])
+    assert [constant(t, 2.0, 4) for t in (0, 1, 4, 100)] == [0, 0.5, 2, 2]
+    assert constant(0, 2.0) == 2
