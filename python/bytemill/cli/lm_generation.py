@@ -25,7 +25,7 @@ def write_text(trained: TrainedModel, prompt: str, options: GenerationOptions) -
         output.write(prompt)
         ends_line = prompt.endswith("\n")
         for piece in pieces:
-            output.write(piece.text)
+            output.write(_harmless(piece.text))
             output.flush()
             ends_line = piece.text.endswith("\n") if piece.text else ends_line
         if not ends_line:
@@ -36,7 +36,7 @@ def write_text(trained: TrainedModel, prompt: str, options: GenerationOptions) -
         texts[piece.sample] += piece.text
     for number, text in enumerate(texts):
         output.write_line(output.styled(f"── sample {number + 1} ──", "2"))
-        output.write_line(text)
+        output.write_line(_harmless(text))
 
 
 def write_tokens(trained: TrainedModel, prompt: str, options: GenerationOptions) -> None:
@@ -71,9 +71,8 @@ def write_probabilities(
             )
             for other in best:
                 mark = "→" if other.id == own.id else " "
-                line = (
-                    f"{mark:>6} {other.id:>7}  {other.probability:>7.2%}  {other.sampled:>7.2%}  '{visible(other.bytes)}'"
-                )
+                line = f"{mark:>6} {other.id:>7}  {other.probability:>7.2%}  {other.sampled:>7.2%}"
+                line += f"  '{visible(other.bytes)}'"
                 output.write_line(output.styled(line, "2"))
             output.flush()
 
@@ -99,6 +98,13 @@ def write_samples_json(
             ],
         }
     )
+
+
+def _harmless(text: str) -> str:
+    """For a terminal without control codes, which a model may have learnt or made up; else as it is."""
+    if not output.is_terminal(sys.stdout):
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else visible(c.encode()) for c in text)
 
 
 def _by_sample(

@@ -64,7 +64,13 @@ def _without_none(kind: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+    return (
+        str(value).lower()
+        if isinstance(value, bool)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
 
 
 def _options_class(name: str, options: list[tuple[str, Any, Any]]) -> Any:

@@ -143,9 +143,8 @@ def _step_line(record: dict[str, Any]) -> str:
 
 def _validation_line(record: dict[str, Any]) -> str:
     bits = record["bits_per_byte"]
-    return (
-        f"validation loss {record['loss']:.4f}, perplexity {record['perplexity']:.2f}"
-        + (f", {bits:.3f} bits per byte" if bits is not None else "")
+    return f"validation loss {record['loss']:.4f}, perplexity {record['perplexity']:.2f}" + (
+        f", {bits:.3f} bits per byte" if bits is not None else ""
     )
 
 

@@ -38,7 +38,9 @@ def load_settings(file: str | Path | None, options: Mapping[str, Any]) -> Resolv
     if file is not None:
         path = Path(file)
         if path.is_dir():
-            layers.append((str(path / "config.toml"), read_config(path / "config.toml") | {"run.folder": str(path)}))
+            layers.append(
+                (str(path / "config.toml"), read_config(path / "config.toml") | {"run.folder": str(path)})
+            )
         else:
             layers.append((str(path), read_config(path)))
     if options:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,8 @@ from bytemill.lm.tensor_file import read_state
 from bytemill.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    import os
+
     from bytemill.lm.config import TrainConfig
 
 

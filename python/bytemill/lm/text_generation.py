@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,8 @@ from bytemill.lm.sampling import SamplingParameters
 from bytemill.lm.text_stream import TextStream
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import torch
 
     from bytemill.lm.model import TransformerLM

@@ -1,6 +1,7 @@
 """How good a model is: loss, perplexity and bits per byte on text, and HellaSwag."""
 
 from bytemill.lm.evaluate.hellaswag import HellaSwagItem, HellaSwagScore, evaluate_hellaswag, read_items
+from bytemill.lm.evaluate.sources import score_shards, score_text_file
 from bytemill.lm.evaluate.text import TextScore, evaluate_text, evaluate_windows
 
 __all__ = [
@@ -11,4 +12,6 @@ __all__ = [
     "evaluate_text",
     "evaluate_windows",
     "read_items",
+    "score_shards",
+    "score_text_file",
 ]
