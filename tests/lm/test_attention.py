@@ -24,10 +24,11 @@ from bytemill.lm.rotary import sinusoids
 if TYPE_CHECKING:
     from torch import Tensor
 
-# See test_layers.py. In bfloat16 torch's kernel keeps the weights in float32, we round them to bfloat16.
+# See test_layers.py. In bfloat16 weights and their gradients are rounded to 2⁻⁹ of themselves, at different places in
+# different ways, and then up to 23 products of normal numbers are added: what cancels leaves an absolute error.
 TOLERANCE: dict[torch.dtype, Any] = {
     torch.float32: {"rtol": 1e-4, "atol": 1e-5},
-    torch.bfloat16: {"rtol": 3e-2, "atol": 3e-2},
+    torch.bfloat16: {"rtol": 3e-2, "atol": 1e-1},
     torch.float64: {"rtol": 1e-9, "atol": 1e-9},
 }
 few = settings(max_examples=20, deadline=None)

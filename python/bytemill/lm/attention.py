@@ -137,7 +137,7 @@ class MultiHeadSelfAttention(Module):
         `mask` replaces the causal one. With a cache, `x` are the tokens behind those in it.
         """
         *batch, n_tokens, d_model = x.shape
-        x = x.reshape(-1, n_tokens, d_model)
+        x = x.reshape(math.prod(batch), n_tokens, d_model)
         q = self._heads(self.q_proj(x), self.n_heads)
         k = self._heads(self.k_proj(x), self.n_kv_heads)
         v = self._heads(self.v_proj(x), self.n_kv_heads)

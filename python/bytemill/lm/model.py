@@ -155,12 +155,7 @@ class TransformerLM(Module):
                 )
         x = self._embed(ids, positions)
         for index, layer in enumerate(self.layers):
-            x = layer(
-                x,
-                None if cache is None else positions,
-                mask=mask,
-                cache=None if cache is None else cache.layers[index],
-            )
+            x = layer(x) if cache is None else layer(x, positions, mask=mask, cache=cache.layers[index])
         if cache is not None:
             cache.advance_to(n_positions)
         return self.ln_final(x) if self.config.norm_position == "pre" else x

@@ -66,9 +66,9 @@ def training_memory(
 def activation_numbers(config: ModelConfig) -> tuple[int, int]:
     """Numbers kept for a token: those always in float32, and those of matrix products.
 
-    A block keeps the two inputs of its norms and their 1 (rms) or 2 (layer) numbers a row, and one log Σ exp a head; and
-    for its products: the two norms' results, queries, keys, values, the heads' result, and in the feed-forward network
-    gate, inner and product (SwiGLU) or inner and its activation.
+    A block keeps the two inputs of its norms and their 1 (rms) or 2 (layer) numbers a row, and one log Σ exp a head;
+    and for its products: the two norms' results, queries, keys, values, the heads' result, and in the feed-forward
+    network gate, inner and product (SwiGLU) or inner and its activation.
     """
     d, pre = config.d_model, config.norm_position == "pre"
     per_norm = 1 if config.norm == "rms" else 2

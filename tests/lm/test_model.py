@@ -1,0 +1,353 @@
+"""The model as a whole: its names, its options, its cache, and what it is made of."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bytemill.lm
+from bytemill.errors import ModelConfigError
+from bytemill.lm import PRESETS, KVCache, ModelConfig, TransformerLM, preset
+from bytemill.lm.loss import cross_entropy
+from bytemill.lm.model import TransformerBlock
+
+SMALL: dict[str, Any] = {
+    "vocab_size": 50,
+    "context_length": 16,
+    "d_model": 24,
+    "num_layers": 2,
+    "num_heads": 4,
+    "d_ff": 40,
+}
+options = st.fixed_dictionaries(
+    {
+        "norm": st.sampled_from(["rms", "layer"]),
+        "position": st.sampled_from(["rotary", "learned", "sinusoidal", "none"]),
+        "feed_forward": st.sampled_from(["swiglu", "gelu", "relu"]),
+        "norm_position": st.sampled_from(["pre", "post"]),
+        "num_kv_heads": st.sampled_from([None, 1, 2]),
+        "sliding_window": st.none() | st.integers(1, 20),
+        "tied_embeddings": st.booleans(),
+        "bias": st.booleans(),
+        "attention": st.sampled_from(["scratch", "fused"]),
+    }
+)
+few = settings(max_examples=25, deadline=None)
+
+
+def test_names_in_the_state_dict() -> None:
+    model = TransformerLM(ModelConfig(**SMALL))
+    layer = [
+        "attn.k_proj.weight",
+        "attn.output_proj.weight",
+        "attn.q_proj.weight",
+        "attn.v_proj.weight",
+        "ffn.w1.weight",
+        "ffn.w2.weight",
+        "ffn.w3.weight",
+        "ln1.weight",
+        "ln2.weight",
+    ]
+    assert sorted(model.state_dict()) == sorted(
+        ["token_embeddings.weight", "ln_final.weight", "lm_head.weight"]
+        + [f"layers.{n}.{name}" for n in range(2) for name in layer]
+    )
+
+
+def test_tied_embeddings_are_one_tensor_under_two_names() -> None:
+    model = TransformerLM(ModelConfig(**SMALL, tied_embeddings=True))
+    assert model.state_dict()["lm_head.weight"].data_ptr() == model.token_embeddings.weight.data_ptr()
+    other = TransformerLM(model.config)
+    other.load_state_dict(model.state_dict())
+    assert other.lm_head.weight is other.token_embeddings.weight
+
+
+@few
+@given(options, st.integers(0, 2**31), st.lists(st.integers(1, 6), min_size=2, max_size=3), st.booleans())
+def test_logits_with_a_cache_are_those_without(
+    chosen: dict[str, Any], seed: int, pieces: list[int], padded: bool
+) -> None:
+    config = ModelConfig(**SMALL, **chosen)
+    model = TransformerLM(config, seed=seed).eval()
+    ids = torch.randint(50, (2, max(3, min(16, sum(pieces)))), generator=torch.Generator().manual_seed(seed))
+    n_padding = torch.tensor([0, 2]) if padded else None
+    cache = KVCache(config, 2, n_padding=n_padding)
+    with torch.no_grad():
+        for _ in range(2):
+            parts = [model(piece, cache) for piece in ids.split(pieces[0], dim=1)]
+            with_cache = torch.cat(parts, dim=1)
+            assert cache.n_positions == ids.shape[1]
+            assert cache.room == 16 - ids.shape[1]
+            cache.reset(n_padding)
+        whole = model(ids)
+        torch.testing.assert_close(with_cache[0], whole[0], rtol=1e-4, atol=1e-4)
+        if padded:  # the second row, its first two ids being padding, is a text of its own
+            whole = torch.cat((whole[:1], torch.nn.functional.pad(model(ids[1:, 2:]), (0, 0, 2, 0))))
+            with_cache[1, :2] = 0
+        torch.testing.assert_close(with_cache, whole, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(model(ids, last_only=True), model(ids)[:, -1:])
+
+
+@few
+@given(options, st.integers(0, 2**31))
+def test_loss_and_gradients_block_by_block_are_those_of_the_logits(chosen: dict[str, Any], seed: int) -> None:
+    model = TransformerLM(ModelConfig(**SMALL, **chosen), seed=seed)
+    ids = torch.randint(50, (2, 12), generator=torch.Generator().manual_seed(seed))
+    values = [model.loss(ids[:, :-1], ids[:, 1:]), cross_entropy(model(ids[:, :-1]), ids[:, 1:])]
+    torch.testing.assert_close(*values, rtol=1e-5, atol=1e-5)
+    gradients = [torch.autograd.grad(value, tuple(model.parameters())) for value in values]
+    for a, b in zip(*gradients, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
+
+
+@few
+@given(options, st.integers(0, 14))
+def test_no_token_sees_what_comes_after_it(chosen: dict[str, Any], position: int) -> None:
+    model = TransformerLM(ModelConfig(**SMALL, **chosen), seed=1).eval()
+    ids = torch.arange(16)
+    changed = ids.clone()
+    changed[position + 1 :] = 49
+    with torch.no_grad():
+        torch.testing.assert_close(
+            model(ids)[: position + 1], model(changed)[: position + 1], rtol=1e-5, atol=1e-5
+        )
+
+
+def test_any_leading_dimensions() -> None:
+    model = TransformerLM(ModelConfig(**SMALL), seed=1)
+    ids = torch.randint(50, (2, 3, 7))
+    logits = model(ids)
+    assert logits.shape == (2, 3, 7, 50)
+    torch.testing.assert_close(model(ids[1, 2]), logits[1, 2], rtol=1e-4, atol=1e-5)
+    block = TransformerBlock(model.config)
+    assert block(torch.randn(2, 3, 7, 24)).shape == (2, 3, 7, 24)
+
+
+def test_a_seed_decides_the_weights_and_leaves_torchs_generator() -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    a, b = (TransformerLM(ModelConfig(**SMALL), seed=3).state_dict() for _ in range(2))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_dropout_is_for_training_only() -> None:
+    model = TransformerLM(ModelConfig(**SMALL, dropout=0.5), seed=1)
+    ids = torch.arange(8)
+    assert not torch.equal(model(ids), model(ids))
+    model.eval()
+    assert torch.equal(model(ids), model(ids))
+
+
+def test_more_positions_than_the_context_has_are_refused() -> None:
+    model = TransformerLM(ModelConfig(**SMALL))
+    with pytest.raises(ValueError, match="17 positions are more than the context of 16"):
+        model(torch.zeros(1, 17, dtype=torch.long))
+    with pytest.raises(ValueError, match="batch size is 2"):
+        KVCache(model.config, 2, n_padding=torch.tensor([1]))
+
+
+def test_mixed_precision_and_bfloat16_stay_near_float32() -> None:
+    model = TransformerLM(ModelConfig(**SMALL), seed=1)
+    ids = torch.randint(50, (2, 17), generator=torch.Generator().manual_seed(1))
+    exact = model.loss(ids[:, :-1], ids[:, 1:])
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = model.loss(ids[:, :-1], ids[:, 1:])
+    mixed.backward()
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in model.parameters())
+    narrow = model.bfloat16().loss(ids[:, :-1], ids[:, 1:])
+    # 8 bits a number, some dozens of roundings one after the other
+    torch.testing.assert_close(mixed, exact, rtol=2e-2, atol=0)
+    torch.testing.assert_close(narrow.float(), exact, rtol=2e-2, atol=0)
+
+
+@pytest.mark.slow
+def test_a_compiled_model_gives_the_same_values_and_gradients() -> None:
+    model = TransformerLM(ModelConfig(**SMALL), seed=1)
+    ids = torch.randint(50, (2, 13), generator=torch.Generator().manual_seed(1))
+    compiled: Any = torch.compile(model.loss)
+    values = [loss(ids[:, :-1], ids[:, 1:]) for loss in (model.loss, compiled)]
+    torch.testing.assert_close(*values)
+    for a, b in zip(*(torch.autograd.grad(v, tuple(model.parameters())) for v in values), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_gpu_gives_what_the_cpu_gives(dtype: torch.dtype) -> None:
+    config = ModelConfig(**{**SMALL, "context_length": 600, "d_model": 64}, sliding_window=550)
+    model, ids = TransformerLM(config, seed=1), torch.randint(50, (3, 601))
+    loss = model.loss(ids[:, :-1], ids[:, 1:])
+    expected = torch.autograd.grad(loss, tuple(model.parameters()))
+    model, ids = model.cuda(), ids.cuda()
+    with torch.autocast("cuda", torch.bfloat16, enabled=dtype == torch.bfloat16):
+        on_gpu = model.loss(ids[:, :-1], ids[:, 1:])
+    rtol = 1e-4 if dtype == torch.float32 else 2e-2
+    torch.testing.assert_close(on_gpu.cpu(), loss, rtol=rtol, atol=0)
+    for a, b in zip(torch.autograd.grad(on_gpu, tuple(model.parameters())), expected, strict=True):
+        # TF32 is off; what differs is the order of sums, and in bfloat16 the roundings.
+        assert (a.cpu() - b).norm() <= (1e-3 if dtype == torch.float32 else 5e-2) * b.norm()
+
+
+def test_presets() -> None:
+    assert preset("tinystories") == ModelConfig(
+        vocab_size=10_000, context_length=256, d_model=512, num_layers=4, num_heads=16, d_ff=1344
+    )
+    assert preset("gpt2-124m", context_length=64).context_length == 64
+    assert [round(TransformerLM(c, device="meta").n_parameters() / 1e6) for c in PRESETS.values()] == [
+        2,
+        23,
+        124,
+        355,
+        774,
+        1558,
+    ]
+    with pytest.raises(ModelConfigError, match="no preset is called 'gpt5'"):
+        preset("gpt5")
+    with pytest.raises(ModelConfigError, match="no setting of a model: n_layer"):
+        preset("tiny", n_layer=3)
+
+
+def test_a_configuration_survives_a_dictionary() -> None:
+    config = preset("gpt2-xl", num_kv_heads=5)
+    assert ModelConfig.from_dict(config.to_dict()) == config
+    with pytest.raises(ModelConfigError, match="missing: vocab_size"):
+        ModelConfig.from_dict({name: SMALL[name] for name in SMALL if name != "vocab_size"})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message", "hint"),
+    [
+        ({"num_heads": 5}, "d_model 24 does not split into num_heads 5", "4 or 6"),
+        ({"num_kv_heads": 3}, "num_heads 4 do not share num_kv_heads 3", "2 or 4"),
+        ({"num_heads": 8}, "a head is 3 wide", "even"),
+        ({"position": "sinusoidal", "d_model": 25, "num_heads": 5}, "d_model is 25", "even"),
+        ({"norm": "batch"}, "norm is 'batch'", "rms, layer"),
+        ({"attention": "flash"}, "attention is 'flash'", "scratch, fused"),
+        ({"d_ff": 0}, "d_ff is 0", "at least 1"),
+        ({"num_layers": 2.0}, r"num_layers is 2\.0", "whole number"),
+        ({"sliding_window": 0}, "sliding_window is 0", "at least 1"),
+        ({"dropout": 1.0}, r"dropout is 1\.0", "below 1"),
+        ({"rope_theta": 0.0}, r"rope_theta is 0\.0", "above 0"),
+        ({"norm_eps": float("nan")}, "norm_eps is nan", "above 0"),
+    ],
+)
+def test_impossible_configurations_are_refused_with_what_would_do(
+    wrong: dict[str, Any], message: str, hint: str
+) -> None:
+    with pytest.raises(ModelConfigError, match=message) as failure:
+        ModelConfig(**{**SMALL, **wrong})
+    assert hint in str(failure.value.hint)
+
+
+# What may be used of torch.nn and torch.optim, and the one place of each library kernel.
+ALLOWED = {
+    "Parameter",
+    "Module",
+    "ModuleList",
+    "ModuleDict",
+    "ParameterList",
+    "ParameterDict",
+    "Sequential",
+    "Optimizer",
+}
+FUSED = {("attention.py", "torch.nn.functional.scaled_dot_product_attention")}
+FORBIDDEN_FUNCTIONS = {
+    "softmax",
+    "log_softmax",
+    "layer_norm",
+    "rms_norm",
+    "embedding",
+    "dropout",
+    "logsumexp",
+    "relu",
+}
+
+
+def dotted(node: ast.AST) -> str:
+    """The name `a.b.c` that an expression spells, or nothing."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return ""
+
+
+def borrowed(source: str, file: str) -> list[str]:
+    """What a source uses of torch.nn, torch.optim and of torch's own layers, and may not."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+        if isinstance(node, ast.ImportFrom) and module.startswith(("torch.nn", "torch.optim")):
+            deep = module not in ("torch.nn", "torch.optim")
+            found += [f"{module}.{a.name}" for a in node.names if deep or a.name not in ALLOWED]
+        elif isinstance(node, ast.ImportFrom) and module == "torch":
+            found += [
+                f"torch.{a.name}" for a in node.names if a.name in {"nn", "optim", *FORBIDDEN_FUNCTIONS}
+            ]
+        elif isinstance(node, ast.Import):
+            found += [a.name for a in node.names if a.name.startswith(("torch.nn", "torch.optim"))]
+        elif isinstance(node, ast.Attribute):
+            name = dotted(node)
+            package = name.startswith(("torch.nn.", "torch.optim.")) and name.split(".")[2] not in ALLOWED
+            whole = not name.endswith(".functional")  # the part of a longer name that comes by itself
+            if (package and whole and (file, name) not in FUSED) or (
+                name.startswith("torch.") and name.split(".")[1] in FORBIDDEN_FUNCTIONS
+            ):
+                found.append(name)
+    return found
+
+
+def test_nothing_of_torchs_layers_losses_or_optimizers_is_used() -> None:
+    folder = Path(bytemill.lm.__file__).parent
+    files = sorted(folder.rglob("*.py"))
+    assert len(files) > 20
+    found = [f"{file.name}: {name}" for file in files for name in borrowed(file.read_text(), file.name)]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch.nn.functional as F",
+        "from torch.nn import functional",
+        "from torch.nn.init import trunc_normal_",
+        "from torch import nn",
+        "import torch\ntorch.softmax(x, -1)",
+        "import torch\ntorch.nn.functional.silu(x)",
+        "from torch.optim import AdamW",
+    ],
+)
+def test_what_is_borrowed_would_be_seen(source: str) -> None:
+    assert borrowed(source, "layers.py")
+
+
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+
+def test_shapes_and_plans_come_without_torch() -> None:
+    answer = run(
+        "import sys, bytemill.lm, bytemill.lm.budget as budget\n"
+        "budget.plan(bytemill.lm.preset('tiny')); print('torch' in sys.modules)"
+    )
+    assert answer.stdout.strip() == "False", answer.stderr
+
+
+def test_without_torch_the_error_says_how_to_get_it() -> None:
+    answer = run(
+        "import importlib.util as u; real = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name == 'torch' else real(name, *rest)\n"
+        "from bytemill.errors import MissingExtraError\n"
+        "try:\n    import bytemill.lm\nexcept MissingExtraError as error:\n    print(error, '|', error.hint)\n"
+    )
+    assert "needs torch" in answer.stdout
+    assert "pip install 'bytemill[lm]'" in answer.stdout
