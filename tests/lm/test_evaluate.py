@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,7 +76,12 @@ def test_more_context_does_not_come_from_nowhere(model: TransformerLM, corpus: C
     counts = token_byte_counts(corpus.tokenizer)
     with pytest.raises(CorpusError, match="fewer than two"):
         evaluate_text(model, np.array([1]), counts)
-    for options in ({"stride": 25}, {"context_length": 25}, {"context_length": 4, "stride": 5}):
+    impossible: list[dict[str, Any]] = [
+        {"stride": 25},
+        {"context_length": 25},
+        {"context_length": 4, "stride": 5},
+    ]
+    for options in impossible:
         with pytest.raises(ValueError, match="must be from 1"):
             evaluate_text(model, np.arange(50), counts, **options)
     told: list[tuple[int, int]] = []

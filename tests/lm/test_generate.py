@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from typing import Any
 
 import pytest
 import torch
@@ -116,12 +117,12 @@ def test_draws_follow_the_probabilities():
         ("repetition_penalty", 0),
     ],
 )
-def test_impossible_parameters_are_refused(name: str, value: float):
+def test_impossible_parameters_are_refused(name: str, value: Any):
     with pytest.raises(RunConfigError, match=f"{name} is"):
         SamplingParameters(**{name: value})
 
 
-SHAPES = {
+SHAPES: dict[str, dict[str, Any]] = {
     "rotary": {},
     "learned": {"position": "learned", "norm": "layer", "feed_forward": "gelu"},
     "grouped": {"num_kv_heads": 1, "sliding_window": 5},

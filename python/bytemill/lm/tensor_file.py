@@ -187,7 +187,7 @@ def _restore(value: Any, tensors: Mapping[str, Tensor]) -> Any:
 def _bytes_of(tensor: Tensor) -> memoryview:
     """The bytes of a tensor in order, whatever device it is on."""
     flat = tensor.cpu().contiguous().reshape(-1)
-    return memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else memoryview(b"")
+    return flat.view(torch.uint8).numpy().data if flat.numel() else memoryview(b"")
 
 
 @contextlib.contextmanager

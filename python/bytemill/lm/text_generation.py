@@ -125,4 +125,4 @@ def chances(token: NextToken, tokenizer: Tokenizer, n_alternatives: int = 0) -> 
 
 
 def _likeliest(probabilities: torch.Tensor, n: int) -> list[int]:
-    return probabilities.topk(min(n, len(probabilities))).indices.tolist() if n else []
+    return [int(i) for i in probabilities.topk(min(n, len(probabilities))).indices] if n else []

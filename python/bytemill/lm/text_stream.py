@@ -24,7 +24,7 @@ class StopStrings:
 
     def __init__(self, strings: Sequence[str]) -> None:
         self._strings = [string for string in strings if string]
-        self._held = ""
+        self._held: str = ""
         self.stopped = False
         """Whether a stop has been met."""
 
@@ -56,7 +56,7 @@ class TextStream:
     ) -> None:
         self._decoder = StreamDecoder(tokenizer)
         self._stop = StopStrings(stop_strings)
-        self._hidden = frozenset() if show_special else frozenset(tokenizer.special_tokens.values())
+        self._hidden = frozenset[int](() if show_special else tokenizer.special_tokens.values())
 
     @property
     def stopped(self) -> bool:

@@ -14,6 +14,8 @@ from bytemill.lm.loss import token_byte_counts
 if TYPE_CHECKING:
     import os
 
+    from numpy.typing import NDArray
+
     from bytemill.lm.loading import TrainedModel
 
 
@@ -32,7 +34,7 @@ def score_text_file(trained: TrainedModel, name: str, **options: Any) -> TextSco
     The text is read after `<|endoftext|>`, if the tokenizer has it, so that its first token is predicted too.
     """
     tokenizer = trained.tokenizer
-    pieces = [tokenizer.encode_to_numpy(text) for text in iter_texts([name])]
+    pieces: list[NDArray[Any]] = [tokenizer.encode_to_numpy(text) for text in iter_texts([name])]
     if "<|endoftext|>" in tokenizer.special_tokens:
         pieces.insert(0, np.array([tokenizer.eot_token], dtype=pieces[0].dtype))
     return evaluate_text(trained.model, np.concatenate(pieces), token_byte_counts(tokenizer), **options)
