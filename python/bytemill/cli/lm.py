@@ -1,5 +1,6 @@
 """`bytemill lm`: train, generate, eval, plan."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,8 @@ app = App(
     help_epilogue="bytemill lm COMMAND --help shows options and examples.",
 )
 
+Settings = Annotated[SettingOptions, Parameter(name="*")]
+HiddenSettings = Annotated[SettingOptions, Parameter(name="*", show=False)]
 Run = Annotated[Path, Parameter(name="RUN", help="The folder of a run, or one of its checkpoints.")]
 Device = Annotated[str, Parameter(help="One of auto, cpu, cuda, cuda:N, mps.")]
 
@@ -43,7 +46,7 @@ def train(
     ] = None,
     /,
     *,
-    settings: Annotated[SettingOptions, Parameter(name="*")] = None,
+    settings: Settings = None,
     print_config: Annotated[
         bool,
         Parameter(
@@ -257,7 +260,13 @@ def evaluate(
     """
     from bytemill.cli.lm_views import write_scores
     from bytemill.cli.progress import ProgressDisplay
-    from bytemill.lm.evaluate import evaluate_hellaswag, read_items, score_shards, score_text_file
+    from bytemill.lm.evaluate import (
+        HellaSwagScore,
+        evaluate_hellaswag,
+        read_items,
+        score_shards,
+        score_text_file,
+    )
     from bytemill.lm.loading import load_trained
 
     if not (text or shards or hellaswag):
@@ -270,8 +279,11 @@ def evaluate(
     again = "run it again" if results is None else f"run it again with --results {results} to go on"
     with on_interrupt(again), ProgressDisplay(quiet=quiet) as display:
 
-        def shown(name: str, unit: str) -> Any:
-            return lambda done, total: display.update(name, unit, done, total)
+        def shown(name: str, unit: str) -> Callable[[int, int], None]:
+            def show(done: int, total: int) -> None:
+                display.update(name, unit, done, total)
+
+            return show
 
         how: dict[str, Any] = {"stride": stride, "batch_size": batch_size}
         texts = {
@@ -283,7 +295,7 @@ def evaluate(
             )
             for folder in shards
         }
-        endings = {}
+        endings: dict[str, HellaSwagScore] = {}
         if items is not None:
             endings[str(hellaswag)] = evaluate_hellaswag(
                 trained.model,
@@ -313,7 +325,7 @@ def plan(
     ],
     /,
     *,
-    settings: Annotated[SettingOptions, Parameter(name="*", show=False)] = None,
+    settings: HiddenSettings = None,
     memory: Annotated[
         str | None, Parameter(help="What the device has, say 80GB; the largest batch is found.")
     ] = None,

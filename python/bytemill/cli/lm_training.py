@@ -156,10 +156,14 @@ def _skipped_line(record: dict[str, Any]) -> str:
     return f"skipped: its loss or gradient is not finite ({record['in_a_row']} in a row)"
 
 
+def _checkpoint_line(record: dict[str, Any]) -> str:
+    return f"saved {record['path']}"
+
+
 _LINES = {
     "step": _step_line,
     "validation": _validation_line,
     "sample": _sample_line,
     "skipped": _skipped_line,
-    "checkpoint": lambda record: f"saved {record['path']}",
+    "checkpoint": _checkpoint_line,
 }

@@ -61,7 +61,7 @@ def get_batch(
             f"x has {len(x):,} ids, and a window of {context_length:,} with its targets needs {context_length + 1:,}"
         )
     starts = torch.randint(n_starts, (batch_size,), generator=generator)
-    return _inputs_and_targets(x, starts.tolist(), context_length, device)
+    return _inputs_and_targets(x, [int(start) for start in starts], context_length, device)
 
 
 class ShardBatches:
@@ -211,7 +211,7 @@ def _inputs_and_targets(
         if not np.issubdtype(window.dtype, np.integer):
             raise ValueError(f"x holds {window.dtype}; ids are integers")
         windows[row] = window
-    both = torch.from_numpy(windows)
+    both = torch.from_numpy(windows)  # pyright: ignore[reportUnknownMemberType]
     # From pinned memory the copy runs beside what the device is doing.
     is_cuda = torch.device(device).type == "cuda"
     both = both.pin_memory().to(device, non_blocking=True) if is_cuda else both.to(device)

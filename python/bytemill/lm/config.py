@@ -296,10 +296,12 @@ def _converted(value: Any, kind: Any, where: str) -> Any:
             )
         return value
     if origin is tuple:
-        listed = cast("list[Any]", [value] if isinstance(value, str) else value)
-        if not isinstance(listed, (list, tuple)) or not all(isinstance(item, str) for item in listed):
+        listed: Any = [value] if isinstance(value, str) else value
+        if not isinstance(listed, (list, tuple)) or not all(
+            isinstance(item, str) for item in cast("list[Any]", listed)
+        ):
             raise RunConfigError(f"{where} is {value!r}", hint='write a list of names: ["a", "b"]')
-        return tuple(listed)
+        return tuple(cast("list[str]", listed))
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):

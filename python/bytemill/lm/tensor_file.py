@@ -166,7 +166,9 @@ def _flatten(value: Any, path: str, tensors: dict[str, Tensor], names: dict[tupl
             return dict(pairs)
         if all(isinstance(key, (int, str)) for key, _ in pairs):
             return {"$items": [[key, item] for key, item in pairs]}
-    raise TypeError(f"{path or 'the state'} is a {type(value).__name__}, which a checkpoint cannot hold")
+    raise TypeError(
+        f"{path or 'the state'} is a {type(cast('Any', value)).__name__}, which a checkpoint cannot hold"
+    )
 
 
 def _restore(value: Any, tensors: Mapping[str, Tensor]) -> Any:

@@ -6,14 +6,17 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
+from bytemill.lm.budget import flops_per_token
 from bytemill.lm.config import resolve
-from bytemill.lm.device import pick_device
+from bytemill.lm.device import matmul_rate, pick_device
 from bytemill.lm.evaluate import TextScore, evaluate_text
 from bytemill.lm.generate import generate
 from bytemill.lm.loading import load_trained
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.metrics_log import read_metrics
+from bytemill.lm.presets import preset
 from bytemill.lm.trainer import train
 from bytemill.quickstart.result import ModelResult, Sample, Score
 from bytemill.shards import TokenShards
@@ -24,10 +27,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bytemill.lm.model_config import ModelConfig
     from bytemill.quickstart.folder import QuickstartFolder
     from bytemill.tokenizer import Tokenizer
 
 _CONTEXT = 128
+_BATCH = 16
+_FEWEST_STEPS, _MOST_STEPS = 100, 600
 _N_SAMPLES = 3
 _PROMPT_WORDS = 5
 _SAMPLE_TOKENS = 80
@@ -37,10 +43,12 @@ def train_model(
     place: QuickstartFolder,
     tokenizer: Tokenizer,
     validation: Sequence[str],
-    n_steps: int,
+    n_steps: int | None,
     on_record: Callable[[dict[str, Any]], None] | None,
 ) -> ModelResult:
     """Trains a model of a few million parameters for `n_steps` into the folder, and measures it.
+
+    None is as many as this machine does in about two minutes, between `_FEWEST_STEPS` and `_MOST_STEPS`.
 
     `validation` are the documents whose beginnings it is given to go on with.
     """
@@ -50,6 +58,8 @@ def train_model(
     )
     # A text shorter than a context would leave no window to train on.
     context = max(1, min(_CONTEXT, (len(train_ids) - 1) // 2, len(validation_ids) - 1))
+    if n_steps is None:
+        n_steps = _steps_in_two_minutes(preset("tiny", vocab_size=tokenizer.n_vocab, context_length=context))
     settings = {
         "model.preset": "tiny",
         "model.context_length": context,
@@ -59,7 +69,7 @@ def train_model(
         "optimizer.learning_rate": 3e-3,
         "schedule.warmup_steps": max(1, n_steps // 20),
         "training.steps": n_steps,
-        "training.batch_size": 16,
+        "training.batch_size": _BATCH,
         "run.folder": str(place.model),
         "run.log_every": max(1, n_steps // 100),
         "run.validate_every": max(1, n_steps // 10),
@@ -96,6 +106,13 @@ def train_model(
             for place_, document in _beginnings(validation)
         ],
     )
+
+
+def _steps_in_two_minutes(config: ModelConfig) -> int:
+    """A guess from how fast the machine multiplies now: training such a model uses about a fifth of that."""
+    rate = 0.2 * matmul_rate(pick_device(), torch.float32, seconds=1)
+    n_flops = flops_per_token(config, config.context_length, backward=True) * _BATCH * config.context_length
+    return min(_MOST_STEPS, max(_FEWEST_STEPS, round(120 * rate / n_flops)))
 
 
 def uniform_score(targets: NDArray[Any], byte_counts: NDArray[np.int64], n_vocab: int) -> TextScore:

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 DEFAULT_VOCAB_SIZE = 8192
 """About what a few megabytes have use for: the last merges still join pairs that occur dozens of times."""
 
-DEFAULT_MODEL_STEPS = 600
-"""About two minutes on two CPU cores; the loss curve is past its steep part by then."""
-
 _N_LONGEST = 8
 _N_LONGEST_WORDS = 24
 _N_FIRST_MERGES = 48
@@ -46,7 +43,7 @@ def run(
     *,
     corpus: Sequence[str] | None = None,
     vocab_size: int = DEFAULT_VOCAB_SIZE,
-    model_steps: int = DEFAULT_MODEL_STEPS,
+    model_steps: int | None = None,
     on_step: Callable[[str], None] | None = None,
     on_training: Callable[[TrainingProgress], None] | None = None,
     on_model: Callable[[dict[str, Any]], None] | None = None,
@@ -54,8 +51,8 @@ def run(
     """Trains a tokenizer, encodes the text to shards, compares, trains a language model, and writes a report.
 
     All goes into `folder`. `corpus` names files (by default it is the documentation of this Python). What an earlier
-    run left in the folder is replaced. The model is trained for `model_steps`; there is none with 0, and none where
-    torch is not installed. `on_step` is told what begins, `on_training` how far the tokenizer's training has come, and
+    run left in the folder is replaced. The model is trained for `model_steps`, by default about two minutes; there is
+    none with 0, and none where torch is not installed. `on_step` is told what begins, `on_training` how far the tokenizer's training has come, and
     `on_model` the records of the model's.
 
     Raises `CorpusError` for a corpus that cannot be used, `TokenizerError` for a `vocab_size` that is too
@@ -142,8 +139,8 @@ def check_round_trip(tokenizer: Tokenizer, shard_folder: Path, text_file: Path) 
             raise ShardError(f"{shard_folder} ends after {n_same} bytes of {text_file}, which goes on")
 
 
-def _why_no_model(model_steps: int) -> str | None:
-    if model_steps < 1:
+def _why_no_model(model_steps: int | None) -> str | None:
+    if model_steps is not None and model_steps < 1:
         return "none was asked for"
     if find_spec("torch") is None:
         return "torch is not installed: pip install 'bytemill[lm]', then run quickstart again"
