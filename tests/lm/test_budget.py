@@ -136,10 +136,8 @@ def kept_bytes(model: TransformerLM, batch: Tensor) -> int:
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         loss = model.loss(batch, batch)
-    gradients: Any = loss.grad_fn
-    while gradients is not None and not hasattr(gradients, "gradients"):
-        gradients = gradients.next_functions[0][0]
-    return sum(kept.values()) + sum(g.nbytes for g in gradients.gradients)
+    node: Any = loss.grad_fn  # the output layer and loss, which keeps gradients in place of tensors
+    return sum(kept.values()) + sum(gradient.nbytes for gradient in node.gradients)
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])

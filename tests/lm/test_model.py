@@ -80,6 +80,7 @@ def test_logits_with_a_cache_are_those_without(
     ids = torch.randint(50, (2, max(3, min(16, sum(pieces)))), generator=torch.Generator().manual_seed(seed))
     n_padding = torch.tensor([0, 2]) if padded else None
     cache = KVCache(config, 2, n_padding=n_padding)
+    with_cache = torch.empty(0)
     with torch.no_grad():
         for _ in range(2):
             parts = [model(piece, cache) for piece in ids.split(pieces[0], dim=1)]

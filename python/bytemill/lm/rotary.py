@@ -38,7 +38,7 @@ class RotaryEmbedding(Module):
         turns = self.turns[: x.shape[-2]] if token_positions is None else self.turns[token_positions]
         if x.dtype == torch.float32 and x.stride(-1) == 1 and by_hand(x):
             # As complex numbers, in one pass: (even + i odd) (cos + i sin).
-            pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+            pairs = torch.view_as_complex(x.view(*x.shape[:-1], -1, 2))
             return torch.view_as_real(pairs * torch.view_as_complex(turns)).flatten(-2)
         cos, sin = turns.unbind(-1)
         even, odd = x[..., 0::2], x[..., 1::2]

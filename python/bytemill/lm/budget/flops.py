@@ -40,7 +40,7 @@ def flops_per_token(
 
     >>> from bytemill.lm import preset
     >>> round(flops_per_token(preset("tinystories")) / 1e6)
-    118
+    112
     """
     n_tokens = config.context_length if context_length is None else context_length
     flops = (step_flops if backward else forward_flops)(config, 1, n_tokens)
