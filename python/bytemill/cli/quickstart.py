@@ -44,9 +44,12 @@ def quickstart(
     ] = (),
     vocab_size: Annotated[int, Parameter(name=["--vocab-size", "-n"], help="Tokens in all.")] = 8192,
     model_steps: Annotated[
-        int,
-        Parameter(validator=Number(gte=0), help="Steps of training the language model; 0: none."),
-    ] = 600,
+        int | None,
+        Parameter(
+            validator=Number(gte=0),
+            help="Steps of training the language model; 0: none. By default about two minutes' worth.",
+        ),
+    ] = None,
     no_open: Annotated[
         bool, Parameter(name="--no-open", show_default=False, help="Do not open the report in a browser.")
     ] = False,
