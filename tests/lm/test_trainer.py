@@ -234,6 +234,7 @@ def test_another_configuration_or_tokenizer_is_refused_with_the_reason(settings:
     with pytest.raises(ShardError, match="another tokenizer"):
         train(settings(data__tokenizer=str(tmp_path / "other.json")))
     changed = settings(
+        training__steps=2,
         data__tokenizer=str(tmp_path / "other.json"),
         data__train=str(tmp_path / "shards"),
         data__validation=[],

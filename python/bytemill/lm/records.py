@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bytemill.lm.metrics_log import MetricsLog
 
 Record: TypeAlias = dict[str, Any]
-"""`kind` and `step`, and what the kind has: see `docs/language-model.md`, "A run's records"."""
+"""`kind` and `step`, and what the kind has: see `docs/training-a-model.md`, "Records"."""
 
 OnRecord: TypeAlias = Callable[[Record], None]
 
