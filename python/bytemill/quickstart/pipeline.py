@@ -52,8 +52,8 @@ def run(
 
     All goes into `folder`. `corpus` names files (by default it is the documentation of this Python). What an earlier
     run left in the folder is replaced. The model is trained for `model_steps`, by default about two minutes; there is
-    none with 0, and none where torch is not installed. `on_step` is told what begins, `on_training` how far the tokenizer's training has come, and
-    `on_model` the records of the model's.
+    none with 0, and none where torch is not installed. `on_step` is told what begins, `on_training` how far the
+    tokenizer's training has come, and `on_model` the records of the model's.
 
     Raises `CorpusError` for a corpus that cannot be used, `TokenizerError` for a `vocab_size` that is too
     small, and `OutputError` for a folder that cannot be written to or holds other files.
