@@ -30,8 +30,8 @@ help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: _python ## Train a tokenizer and see what it does, in ./quickstart
-	$(RUN) --no-dev bytemill quickstart
+demo: _python ## Train a tokenizer and a small language model and see what they do, in ./quickstart (5 minutes)
+	$(RUN) --no-dev --extra lm bytemill quickstart
 
 .PHONY: test
 test: _python _cargo ## Run the tests of the Rust core and of the Python package

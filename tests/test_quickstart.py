@@ -1,6 +1,8 @@
 """The whole arc, on little text."""
 
+import functools
 import json
+import math
 import random
 import re
 import sysconfig
@@ -8,6 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,12 +18,14 @@ from hypothesis import strategies as st
 import bytemill
 from bytemill.errors import CorpusError, OutputError, ShardError, TokenizerError
 from bytemill.quickstart import corpus as text_sources
-from bytemill.quickstart import run
+from bytemill.quickstart import run as run_all
 from bytemill.quickstart.corpus import END_OF_TEXT, file_documents, python_documents, split
 from bytemill.quickstart.measure import first_merges_only, sweep
 from bytemill.quickstart.pipeline import check_round_trip
 from bytemill.quickstart.report import pick_sample
 from bytemill.shards import TokenShards
+
+run = functools.partial(run_all, model_steps=0)
 
 
 def documents(n_documents: int) -> list[str]:
@@ -308,3 +313,68 @@ def test_the_default_corpus_of_this_python_is_a_few_megabytes(tmp_path: Path):
     assert result.training.n_bytes > 1_000_000
     assert result.comparison[-1].bytes_per_token > 3
     assert result.seconds < 60
+
+
+def test_a_model_learns_and_is_in_the_report(corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr("bytemill.lm.trainer.matmul_rate", lambda *_: 1e10)
+    torch.set_num_threads(1)
+    records: list[dict[str, object]] = []
+    result = run_all(
+        tmp_path / "out", corpus=[corpus], vocab_size=400, model_steps=10, on_model=records.append
+    )
+    model = result.model
+    assert model is not None
+    assert model.n_steps == 10
+    assert model.n_tokens == 10 * 16 * 128
+    assert len(model.curve) == 10
+    uniform, unigram, own = model.scores
+    assert uniform.perplexity == pytest.approx(400)
+    assert max(own.bits_per_byte, unigram.bits_per_byte) < uniform.bits_per_byte
+    assert len(model.samples) == 3
+    assert {"start", "step", "validation", "end"} <= {record["kind"] for record in records}
+    document = (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    assert "What a small model learns" in Outline(document).headings
+    ids = re.findall(r'\bid="([^"]+)"', document)
+    assert len(ids) == len(set(ids))
+    saved = json.loads((tmp_path / "out/quickstart.json").read_text())
+    assert saved["model"]["scores"][2]["bits_per_byte"] == own.bits_per_byte
+    assert saved["timings"][-1]["step"] == "training a language model"
+    assert any("lm generate" in command for _, command in result.commands)
+    again = run_all(tmp_path / "out", corpus=[corpus], vocab_size=400, model_steps=2)  # replaces the first
+    assert again.model is not None
+    assert again.model.n_steps == 2
+
+
+def test_baselines_are_what_they_are_called():
+    pytest.importorskip("torch")
+    from bytemill.quickstart.model import uniform_score, unigram_score
+
+    training, targets = np.array([0, 0, 0, 1]), np.array([0, 1, 2])
+    lengths = np.array([2, 1, 0])
+    uniform = uniform_score(targets, lengths, 3)
+    assert uniform.loss == pytest.approx(math.log(3))
+    assert uniform.bits_per_byte == pytest.approx(2 * math.log2(3) / 3)
+    unigram = unigram_score(targets, lengths, training, 3)
+    chances = [4 / 7, 2 / 7, 1 / 7]
+    assert unigram.nats == pytest.approx(-sum(map(math.log, chances)))
+    assert unigram.bits_per_byte == pytest.approx(-sum(map(math.log2, chances[:2])) / 3)
+
+
+def test_without_torch_all_else_is_done(corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bytemill.quickstart.pipeline.find_spec", lambda _: None)
+    result = run_all(tmp_path / "out", corpus=[corpus], vocab_size=400)
+    assert result.model is None
+    assert "pip install 'bytemill[lm]'" in (result.model_note or "")
+    document = (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    assert "torch is not installed" in document
+    Outline(document)
+
+
+def test_a_tiny_text_trains_a_tiny_model(tmp_path: Path):
+    pytest.importorskip("torch")
+    file = tmp_path / "tiny.txt"
+    file.write_text("one line\nanother line\n")
+    with pytest.warns(bytemill.TrainingStoppedEarly):
+        result = run_all(tmp_path / "out", corpus=[str(file)], model_steps=2)
+    assert result.model is not None

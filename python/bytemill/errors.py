@@ -32,6 +32,18 @@ class ShardError(BytemillError, ValueError):
     """A folder of token shards is damaged, incomplete, or belongs to another tokenizer or other settings."""
 
 
+class RunConfigError(BytemillError, ValueError):
+    """A setting of a language model's run is unknown, of the wrong type, or contradicts another one."""
+
+
+class CheckpointError(BytemillError, ValueError):
+    """A checkpoint is damaged, or belongs to another model, configuration or tokenizer."""
+
+
+class TrainingDivergedError(BytemillError, ArithmeticError):
+    """Several steps of training in a row had a loss or a gradient that is not finite."""
+
+
 class OutputError(BytemillError, OSError):
     """A result cannot be written: no permission, no space, or something of that name is there already."""
 

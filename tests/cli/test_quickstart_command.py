@@ -25,7 +25,9 @@ def corpus(work: Path) -> str:
 
 
 def test_it_says_what_it_did_and_how_to_go_on(corpus: str, run: Run):
-    outcome = run("quickstart", "out", "--corpus", corpus, "--vocab-size", "400", "--no-open")
+    outcome = run(
+        "quickstart", "out", "--model-steps", "0", "--corpus", corpus, "--vocab-size", "400", "--no-open"
+    )
     assert outcome.status == 0, outcome.err
     assert outcome.out.startswith("out: text to tokens in ")
     for expected in ("round trip", "Byte-pair encoding", "out/report.html", "out/tokenizer.json"):
@@ -36,7 +38,9 @@ def test_it_says_what_it_did_and_how_to_go_on(corpus: str, run: Run):
 
 
 def test_the_commands_that_it_recommends_work(corpus: str, run: Run):
-    said = run("quickstart", "a folder", "--corpus", corpus, "-n", "400", "--no-open").out
+    said = run(
+        "quickstart", "a folder", "--model-steps", "0", "--corpus", corpus, "-n", "400", "--no-open"
+    ).out
     commands = [shlex.split(line) for line in said.splitlines() if line.startswith("  bytemill ")]
     assert len(commands) == 5
     for program, *arguments in commands:
@@ -47,7 +51,9 @@ def test_the_commands_that_it_recommends_work(corpus: str, run: Run):
 
 
 def test_json_is_one_object(corpus: str, run: Run):
-    outcome = run("quickstart", "out", "--corpus", corpus, "-n", "400", "--json", "--quiet")
+    outcome = run(
+        "quickstart", "out", "--model-steps", "0", "--corpus", corpus, "-n", "400", "--json", "--quiet"
+    )
     assert outcome.err == ""
     result = json.loads(outcome.out)
     assert result["n_vocab"] == 400
@@ -56,7 +62,8 @@ def test_json_is_one_object(corpus: str, run: Run):
 
 
 def test_several_files_and_globs_are_one_corpus(corpus: str, run: Run):
-    outcome = run("quickstart", "out", "--corpus", "corpus.txt", "many*.txt", "-n", "400", "--json", "-q")
+    files = ("corpus.txt", "many*.txt")
+    outcome = run("quickstart", "out", "--model-steps", "0", "--corpus", *files, "-n", "400", "--json", "-q")
     result = json.loads(outcome.out)
     n_bytes = Path("corpus.txt").stat().st_size + Path(corpus).stat().st_size
     ends = len("<|endoftext|>") * (result["training"]["n_documents"] + result["validation"]["n_documents"])
@@ -69,7 +76,7 @@ def test_errors_are_errors(corpus: str, run: Run):
     assert "error: no such file: nothing.txt\n" in missing.err
     Path("mine").mkdir()
     Path("mine/tokenizer.json").write_text("precious")
-    refused = run("quickstart", "mine", "--corpus", corpus)
+    refused = run("quickstart", "mine", "--model-steps", "0", "--corpus", corpus)
     assert refused.status == 1
     assert "error: mine holds files, and not those of an earlier quickstart\n" in refused.err
     assert "hint: give another folder: bytemill quickstart NAME\n" in refused.err

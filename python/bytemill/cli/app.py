@@ -23,3 +23,6 @@ app.command(quickstart)
 # Named and not imported, so that each command loads only what it needs.
 app.command("bytemill.cli.tokenizer:app", name="tokenizer", help="Train tokenizers and use them.", sort_key=2)
 app.command("bytemill.cli.data:app", name="data", help="Turn text into shards of token ids.", sort_key=3)
+app.command(
+    "bytemill.cli.lm:app", name="lm", help="Train language models, generate text, evaluate them.", sort_key=4
+)

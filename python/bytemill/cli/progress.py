@@ -45,6 +45,12 @@ class ProgressDisplay:
         if self._bar is not None:
             self._bar.stop()
 
+    def end_bar(self) -> None:
+        """Makes room on the terminal for something else; what comes later is said in lines."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar, self._task = None, None
+
     def step(self, name: str) -> None:
         """Work begins of which nobody knows how much there is."""
         if self._quiet:

@@ -1,6 +1,7 @@
 """What the quickstart has done, as people read it."""
 
 from bytemill.cli import output
+from bytemill.inspection import visible
 from bytemill.quickstart import QuickstartResult
 from bytemill.units import format_bytes, format_count, format_ratio, format_seconds, format_share, plural
 
@@ -46,6 +47,7 @@ def write_quickstart(result: QuickstartResult) -> None:
         ],
         right=(1, 2, 3, 4),
     )
+    _write_model(result)
     output.write_line()
     output.write_line(f"  report: {output.styled(result.report_file, '1')}")
     output.write_line()
@@ -53,3 +55,24 @@ def write_quickstart(result: QuickstartResult) -> None:
     for what, command in result.commands:
         output.write_line(f"  {output.styled(f'# {what}', '2')}")
         output.write_line(f"  {command}")
+
+
+def _write_model(result: QuickstartResult) -> None:
+    output.write_line()
+    if result.model is None:
+        output.write_line(f"  no language model: {result.model_note}")
+        return
+    model = result.model
+    output.write_table(
+        (f"{model.n_parameters:,} parameters, {model.n_steps:,} steps", "loss", "perplexity", "bits/byte"),
+        [
+            (score.name, f"{score.loss:.3f}", f"{score.perplexity:,.1f}", f"{score.bits_per_byte:.3f}")
+            for score in model.scores
+        ],
+        right=(1, 2, 3),
+    )
+    for sample in model.samples[:1]:
+        output.write_line()
+        output.write_line(
+            f"  {output.styled(visible(sample.prompt.encode()), '1')}{visible(sample.text.encode())}"
+        )

@@ -33,6 +33,11 @@ class QuickstartFolder:
         """The result as JSON. From the beginning it marks the folder as one that may be replaced."""
         return self.path / "quickstart.json"
 
+    @property
+    def model(self) -> Path:
+        """The folder of the language model's run."""
+        return self.path / "model"
+
     def text(self, part: str) -> Path:
         """The text of "train" or "validation"."""
         return self.path / f"{part}.txt"

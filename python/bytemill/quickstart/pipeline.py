@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,13 +43,17 @@ def run(
     *,
     corpus: Sequence[str] | None = None,
     vocab_size: int = DEFAULT_VOCAB_SIZE,
+    model_steps: int | None = None,
     on_step: Callable[[str], None] | None = None,
     on_training: Callable[[TrainingProgress], None] | None = None,
+    on_model: Callable[[dict[str, Any]], None] | None = None,
 ) -> QuickstartResult:
-    """Trains a tokenizer, encodes the text to shards, compares, and writes a report, all into `folder`.
+    """Trains a tokenizer, encodes the text to shards, compares, trains a language model, and writes a report.
 
-    `corpus` names files (by default it is the documentation of this Python). What an earlier run left in the
-    folder is replaced. `on_step` is told what begins, `on_training` how far training has come.
+    All goes into `folder`. `corpus` names files (by default it is the documentation of this Python). What an earlier
+    run left in the folder is replaced. The model is trained for `model_steps`, by default about two minutes; there is
+    none with 0, and none where torch is not installed. `on_step` is told what begins, `on_training` how far the
+    tokenizer's training has come, and `on_model` the records of the model's.
 
     Raises `CorpusError` for a corpus that cannot be used, `TokenizerError` for a `vocab_size` that is too
     small, and `OutputError` for a folder that cannot be written to or holds other files.
@@ -81,6 +86,13 @@ def run(
         text_sizes = token_size_histogram(tokenizer.decode_tokens_bytes(validation_ids))
         used_ids = np.unique(tokenizer.encode_to_numpy(training_text, allowed_special="none"))
         used = vocabulary_use(used_ids.tolist(), tokenizer.n_vocab)
+    model = None
+    model_note = _why_no_model(model_steps)
+    if model_note is None:
+        from bytemill.quickstart.model import train_model
+
+        with clock.step("training a language model"):
+            model = train_model(place, tokenizer, validation, model_steps, on_model)
     training_report = tokenizer.training_report
     if training_report is None:
         raise ValueError("training leaves a report")
@@ -103,6 +115,8 @@ def run(
         longest_words=longest_words(tokenizer, _N_LONGEST_WORDS),
         first_merges=tokenizer.merges[:_N_FIRST_MERGES],
         first_merge_counts=(tokenizer.merge_counts or [])[:_N_FIRST_MERGES],
+        model=model,
+        model_note=model_note,
         timings=clock.timings,
     )
     write_text(place.report, report(result, tokenizer, validation))
@@ -123,6 +137,14 @@ def check_round_trip(tokenizer: Tokenizer, shard_folder: Path, text_file: Path) 
             n_same += len(decoded)
         if text.read(1):
             raise ShardError(f"{shard_folder} ends after {n_same} bytes of {text_file}, which goes on")
+
+
+def _why_no_model(model_steps: int | None) -> str | None:
+    if model_steps is not None and model_steps < 1:
+        return "none was asked for"
+    if find_spec("torch") is None:
+        return "torch is not installed: pip install 'bytemill[lm]', then run quickstart again"
+    return None
 
 
 class _Clock:

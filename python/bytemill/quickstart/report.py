@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bytemill.inspection import inspect, visible
 from bytemill.quickstart.report_charts import compression, time_spent, vocabulary, vocabulary_sizes
+from bytemill.quickstart.report_model import language_model
 from bytemill.report.markup import Markup, tag
 from bytemill.report.page import commands, page, paragraph, section, tiles
 from bytemill.report.tokens import sample
@@ -40,6 +41,7 @@ def report(result: QuickstartResult, tokenizer: Tokenizer, validation: Sequence[
             vocabulary_sizes(result),
             _samples(tokenizer, validation),
             vocabulary(result),
+            *language_model(result),
             time_spent(result),
             _next_steps(result),
         ],

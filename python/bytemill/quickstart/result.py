@@ -58,6 +58,44 @@ class Timing:
 
 
 @dataclass(frozen=True)
+class Score:
+    """How well the validation text is predicted, and by what."""
+
+    name: str
+    loss: float
+    """Nats a token."""
+    perplexity: float
+    bits_per_byte: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the model goes on with."""
+
+    prompt: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ModelResult:
+    """A small language model, its training and what it learnt."""
+
+    folder: str
+    """Of its run."""
+    n_parameters: int
+    n_steps: int
+    n_tokens: int
+    """Tokens it was trained on, repeated ones counted again."""
+    device: str
+    curve: list[tuple[int, float]]
+    """(step, mean training loss since the one before)"""
+    validation_curve: list[tuple[int, float]]
+    scores: list[Score]
+    """On the validation text: uniform, unigram, the model."""
+    samples: list[Sample]
+
+
+@dataclass(frozen=True)
 class QuickstartResult:
     """What the arc has done and found out."""
 
@@ -87,6 +125,10 @@ class QuickstartResult:
     first_merges: list[tuple[bytes, bytes]]
     first_merge_counts: list[int]
     """How often the pair of each stood in the training text when it was merged."""
+    model: ModelResult | None
+    """None where none was asked for, or torch is missing."""
+    model_note: str | None
+    """Why there is no model."""
     timings: list[Timing]
 
     @property
@@ -98,12 +140,24 @@ class QuickstartResult:
     def commands(self) -> list[tuple[str, str]]:
         """What to do next: (what it does, the command)."""
         tokenizer, shards = shlex.quote(self.tokenizer_file), shlex.quote(self.training.shard_folder)
+        model = [] if self.model is None else self._model_commands(shlex.quote(self.model.folder))
         return [
+            *model,
             ("see how a text splits", f"bytemill tokenizer inspect {tokenizer} \"It's naïve, isn't it?\""),
             ("and why it splits so", f'bytemill tokenizer inspect {tokenizer} "unbelievable" --explain'),
             ("look into the vocabulary", f"bytemill tokenizer show {tokenizer}"),
             ("check the shards", f"bytemill data info {shards} --verify"),
             ("train on text of your own", "bytemill tokenizer train FILE... --vocab-size 32000"),
+        ]
+
+    @staticmethod
+    def _model_commands(folder: str) -> list[tuple[str, str]]:
+        return [
+            (
+                "let the model write",
+                f'bytemill lm generate {folder} "The function returns" --temperature 0.8',
+            ),
+            ("and see how sure it was", f'bytemill lm generate {folder} "The" -n 8 --show-probabilities'),
         ]
 
     def to_dict(self) -> dict[str, Any]:

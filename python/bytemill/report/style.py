@@ -36,6 +36,7 @@ a { color: var(--link); }
 section { margin: 1.25rem 0; padding: 1.5rem; background: var(--card); border: 1px solid var(--line);
   border-radius: .75rem; }
 code, pre, .mono { font-family: var(--mono); font-size: .9em; }
+pre.written { white-space: pre-wrap; overflow-wrap: anywhere; }
 pre { margin: .5rem 0; padding: .9rem 1rem; overflow-x: auto; background: var(--page);
   border: 1px solid var(--line); border-radius: .5rem; line-height: 1.7; }
 

@@ -1,0 +1,136 @@
+"""Scores and plans of language models, as people and scripts read them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bytemill.cli import output
+from bytemill.units import format_bytes, format_count, format_share
+
+if TYPE_CHECKING:
+    from bytemill.lm.budget import Plan
+    from bytemill.lm.evaluate import HellaSwagScore, TextScore
+    from bytemill.lm.loading import TrainedModel
+
+
+def write_scores(
+    trained: TrainedModel,
+    texts: dict[str, TextScore],
+    hellaswag: dict[str, HellaSwagScore],
+    *,
+    as_json: bool,
+) -> None:
+    """Scores by the name of what was scored."""
+    if as_json:
+        output.write_json(
+            {
+                "checkpoint": str(trained.path),
+                "step": trained.step,
+                "texts": {name: score.to_dict() for name, score in texts.items()},
+                "hellaswag": {name: score.to_dict() for name, score in hellaswag.items()},
+            }
+        )
+        return
+    output.write_line(output.styled(f"{trained.path}, step {trained.step:,}", "1"))
+    if texts:
+        output.write_line()
+        output.write_table(
+            ("text", "tokens", "bytes", "loss", "perplexity", "bits/byte"),
+            [
+                (
+                    name,
+                    format_count(score.n_tokens),
+                    format_count(score.n_bytes),
+                    f"{score.loss:.4f}",
+                    f"{score.perplexity:.2f}",
+                    f"{score.bits_per_byte:.4f}",
+                )
+                for name, score in texts.items()
+            ],
+            right=(1, 2, 3, 4, 5),
+        )
+    if hellaswag:
+        output.write_line()
+        names = list(next(iter(hellaswag.values())).accuracy)
+        output.write_table(
+            ("HellaSwag, accuracy by", "items", *names),
+            [
+                (file, format_count(score.n_items), *(f"{score.accuracy[name]:.2%}" for name in names))
+                for file, score in hellaswag.items()
+            ],
+            right=range(1, len(names) + 2),
+        )
+
+
+def write_plan(plan: Plan, name: str, *, as_json: bool) -> None:
+    """What a model costs."""
+    if as_json:
+        output.write_json({"model": name, **plan.to_dict()})
+        return
+    memory, batch = plan.memory, plan.batch_size
+    output.write_line(output.styled(f"{name}: {format_count(sum(plan.parameters.values()))} parameters", "1"))
+    output.write_line()
+    _write_parts("parameters", plan.parameters, format_count)
+    output.write_line()
+    rows = [
+        ("parameters", format_bytes(memory.parameters)),
+        ("gradients", format_bytes(memory.gradients)),
+        (f"optimizer ({plan.optimizer})", format_bytes(memory.optimizer)),
+        (
+            "activations",
+            f"{format_bytes(memory.activations_fixed)} + {format_bytes(memory.activations_per_sequence)} x batch "
+            f"= {format_bytes(memory.activations(batch))}",
+        ),
+        ("in all", f"{format_bytes(memory.total(batch))} for a batch of {batch} x {plan.n_tokens:,} tokens"),
+    ]
+    if plan.available_bytes is not None:
+        verdict = "fits" if plan.fits else "does not fit"
+        largest = plan.largest_batch or 0
+        rows.append(
+            (
+                "available",
+                f"{format_bytes(plan.available_bytes)}: {verdict}"
+                + (f"; the largest batch is {largest:,}" if largest else "; not even a batch of 1 does"),
+            )
+        )
+    output.write_line(output.styled(f"  memory in {plan.precision}", "2"))
+    output.write_facts(rows, indent="    ")
+    output.write_line()
+    _write_parts(f"FLOPs forward, batch of {batch}", plan.forward_flops, _flops)
+    output.write_line(f"    and {_flops(sum(plan.step_flops.values()))} for a step with its backward pass")
+    output.write_line()
+    facts = [
+        ("compute-optimal", f"{format_count(plan.compute_optimal_tokens)} tokens, 20 for each parameter")
+    ]
+    if plan.days is not None:
+        facts.append(
+            (
+                "time",
+                f"{_days(plan.days)} for {format_count(plan.training_tokens)} tokens at "
+                f"{_flops(plan.flops_per_second or 0)}/s and {plan.utilization:.0%} of it used",
+            )
+        )
+    output.write_facts(facts)
+
+
+def _write_parts(title: str, parts: dict[str, int], shown: Any) -> None:
+    whole = sum(parts.values())
+    output.write_line(output.styled(f"  {title}", "2"))
+    rows = [(name, shown(value), format_share(value / whole)) for name, value in parts.items()]
+    width = max(len(name) for name in [*parts, "in all"])
+    widest = max(len(value) for _, value, _ in [*rows, ("", shown(whole), "")])
+    for name, value, share in [*rows, ("in all", shown(whole), "")]:
+        output.write_line(f"    {name:<{width}}  {value:>{widest}}  {share:>7}".rstrip())
+
+
+def _flops(value: float) -> str:
+    for unit, size in (("PFLOP", 1e15), ("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6)):
+        if value >= size:
+            return f"{value / size:,.4g} {unit}"
+    return f"{value:,.0f} FLOP"
+
+
+def _days(days: float) -> str:
+    if days >= 1:
+        return f"{days:,.1f} days"
+    return f"{days * 24:.1f} hours" if days * 24 >= 1 else f"{days * 1440:.1f} minutes"

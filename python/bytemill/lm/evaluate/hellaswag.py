@@ -1,0 +1,220 @@
+"""HellaSwag: does the model find the right ending the likeliest?"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+import torch
+
+from bytemill.atomic import output_error
+from bytemill.errors import CheckpointError
+from bytemill.lm.device import autocast
+from bytemill.lm.evaluate.items import HellaSwagItem, read_items
+from bytemill.lm.loss import token_losses
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from bytemill.lm.model import TransformerLM
+    from bytemill.tokenizer import Tokenizer
+
+__all__ = ["HellaSwagItem", "HellaSwagScore", "evaluate_hellaswag", "read_items"]
+
+NORMALISATIONS = ("sum", "tokens", "characters", "bytes")
+"""What the log-likelihood of an ending is divided by: nothing, or how long the ending is."""
+
+
+@dataclass(frozen=True)
+class HellaSwagScore:
+    """Shares of items whose right ending came first."""
+
+    n_items: int
+    accuracy: dict[str, float]
+    """By normalisation; lm-evaluation-harness calls "sum" acc and "characters" acc_norm."""
+    n_cut: int
+    """Endings whose beginning had to be cut at its left to fit into the context."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The score for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class _Ending:
+    ids: list[int]
+    """Of beginning and ending, as many as fit."""
+    n_ending: int
+    """Ids of the ending alone, the last ones."""
+    was_cut: bool
+
+
+def evaluate_hellaswag(
+    model: TransformerLM,
+    tokenizer: Tokenizer,
+    items: Sequence[HellaSwagItem],
+    *,
+    batch_size: int = 16,
+    dtype: torch.dtype = torch.float32,
+    results: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> HellaSwagScore:
+    """The accuracy over `items`, `batch_size` of them at a time.
+
+    With `results`, each item's log-likelihoods are appended to that file; items that it holds already are not computed
+    again, so an evaluation that was interrupted goes on. Raises `CheckpointError` where the file is of another model or
+    other items.
+    """
+    with _Results(results, _identity(model, tokenizer, items)) as known:
+        remaining = [number for number in range(len(items)) if number not in known.lines]
+        # Of similar length together: less padding. It does not change which ending is the likeliest.
+        endings = {number: _endings(model, tokenizer, items[number]) for number in remaining}
+        remaining.sort(key=lambda number: max(len(ending.ids) for ending in endings[number]))
+        for first in range(0, len(remaining), batch_size):
+            batch = remaining[first : first + batch_size]
+            rows = [ending for number in batch for ending in endings[number]]
+            sums = iter(_log_likelihoods(model, rows, dtype))
+            for number in batch:
+                own = endings[number]
+                known.add(
+                    {
+                        "item": number,
+                        "log_likelihoods": [next(sums) for _ in own],
+                        "n_tokens": [ending.n_ending for ending in own],
+                        "n_cut": sum(ending.was_cut for ending in own),
+                    }
+                )
+            if progress:
+                progress(len(known.lines), len(items))
+        return _score(items, [known.lines[number] for number in range(len(items))])
+
+
+def _endings(model: TransformerLM, tokenizer: Tokenizer, item: HellaSwagItem) -> list[_Ending]:
+    context = tokenizer.encode_ordinary(item.context)
+    return [
+        _cut(context, tokenizer.encode_ordinary(" " + ending), model.config.context_length)
+        for ending in item.endings
+    ]
+
+
+def _cut(context: list[int], ending: list[int], context_length: int) -> _Ending:
+    # One id before the ending must be seen for its first one to be predicted.
+    ending = ending[:context_length]
+    kept = context[-(context_length + 1 - len(ending)) :]
+    return _Ending([*kept, *ending], len(ending), len(kept) < len(context))
+
+
+@torch.inference_mode()
+def _log_likelihoods(model: TransformerLM, rows: Sequence[_Ending], dtype: torch.dtype) -> list[float]:
+    """Of each ending after its beginning, in nats."""
+    device = next(model.parameters()).device
+    model.eval()
+    length = max(len(row.ids) for row in rows)
+    # Padding stands at the right, where no token before it can see it.
+    ids = torch.zeros((len(rows), length), dtype=torch.int64)
+    for place, row in enumerate(rows):
+        ids[place, : len(row.ids)] = torch.tensor(row.ids)
+    ids = ids.to(device)
+    with autocast(device, dtype):
+        hidden = model.hidden(ids[:, :-1])
+    sums: list[float] = []
+    for place, row in enumerate(rows):
+        # Logits of the endings alone: of all positions they would be the largest array by far.
+        end = len(row.ids) - 1
+        span = slice(end - row.n_ending, end)
+        with autocast(device, dtype):
+            logits = model.lm_head(hidden[place, span])
+        targets = ids[place, span.start + 1 : span.stop + 1]
+        sums.append(-float(token_losses(logits, targets).double().sum()))
+    return sums
+
+
+def _score(items: Sequence[HellaSwagItem], lines: Sequence[dict[str, Any]]) -> HellaSwagScore:
+    n_right = dict.fromkeys(NORMALISATIONS, 0)
+    for item, line in zip(items, lines, strict=True):
+        lengths = {
+            "sum": [1] * len(item.endings),
+            "tokens": line["n_tokens"],
+            "characters": [len(ending) for ending in item.endings],
+            "bytes": [len(ending.encode()) for ending in item.endings],
+        }
+        for name in NORMALISATIONS:
+            scores = [
+                value / max(1, length)
+                for value, length in zip(line["log_likelihoods"], lengths[name], strict=True)
+            ]
+            n_right[name] += scores.index(max(scores)) == item.label
+    accuracy = {name: n / len(items) for name, n in n_right.items()}
+    return HellaSwagScore(len(items), accuracy, sum(line["n_cut"] for line in lines))
+
+
+class _Results:
+    """The file of results: a first line that says of what, then a line for each item."""
+
+    def __init__(self, path: str | os.PathLike[str] | None, identity: str) -> None:
+        self.lines: dict[int, dict[str, Any]] = {}
+        self._path = None if path is None else Path(path)
+        self._identity = identity
+        self._file: TextIO | None = None
+
+    def __enter__(self) -> _Results:
+        if self._path is None:
+            return self
+        try:
+            text = self._path.read_bytes() if self._path.exists() else b""
+            # A line that was being written when the process ended does not count, and is cut off.
+            n_whole = text.rfind(b"\n") + 1
+            self._take(text[:n_whole].splitlines())
+            self._file = self._path.open("a", encoding="utf-8", newline="")
+            self._file.truncate(n_whole)
+            if n_whole == 0:
+                self._file.write(json.dumps({"hellaswag": self._identity}) + "\n")
+                self._file.flush()
+        except OSError as error:
+            raise output_error(error, self._path) from error
+        return self
+
+    def _take(self, lines: Iterable[bytes]) -> None:
+        for number, line in enumerate(lines):
+            try:
+                record = cast("dict[str, Any]", json.loads(line))
+                if number == 0 and record["hellaswag"] == self._identity:
+                    continue
+                if number > 0:
+                    self.lines[int(record["item"])] = record
+                    continue
+            except (ValueError, KeyError, TypeError):
+                pass
+            raise CheckpointError(
+                f"{self._path} holds no results of this model on these items",
+                hint="name another file for the results, or remove this one",
+            )
+
+    def add(self, line: dict[str, Any]) -> None:
+        self.lines[line["item"]] = line
+        if self._file is not None:
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _identity(model: TransformerLM, tokenizer: Tokenizer, items: Sequence[HellaSwagItem]) -> str:
+    """A hash of all that the results depend on."""
+    digest = hashlib.sha256(tokenizer.fingerprint.encode())
+    for item in items:
+        digest.update(json.dumps(asdict(item)).encode())
+    for name, tensor in _tensors(model):
+        digest.update(name.encode())
+        digest.update(tensor.detach().float().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _tensors(model: TransformerLM) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from cast("dict[str, torch.Tensor]", model.state_dict()).items()

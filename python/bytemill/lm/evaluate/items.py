@@ -1,0 +1,85 @@
+"""HellaSwag's items (Zellers et al. 2019): a beginning and four endings, of which one is right."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from bytemill.errors import CorpusError
+
+if TYPE_CHECKING:
+    import os
+
+_N_ENDINGS = 4
+
+
+@dataclass(frozen=True)
+class HellaSwagItem:
+    """A beginning and its endings."""
+
+    context: str
+    endings: tuple[str, ...]
+    label: int
+    """Which ending is right, from 0 on."""
+
+
+def read_items(path: str | os.PathLike[str]) -> list[HellaSwagItem]:
+    """The items of a file: the original JSON lines, or six lines each: beginning, label, four endings.
+
+    The marks in the original ([header], [title], …) are taken out as lm-evaluation-harness does it. Raises
+    `CorpusError` with the line for a file that is neither.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise CorpusError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{path} is not UTF-8: {error}") from error
+    if lines and lines[0].lstrip().startswith("{"):
+        items = [_from_json(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line.strip()]
+    else:
+        items = _from_six_lines(lines, str(path))
+    if not items:
+        raise CorpusError(f"{path} holds no items", hint="give HellaSwag's validation file")
+    return items
+
+
+def _from_json(line: str, where: str) -> HellaSwagItem:
+    try:
+        record = cast("dict[str, Any]", json.loads(line))
+        endings = tuple(_clean(ending) for ending in record["endings"])
+        label = int(record["label"])
+        context = f"{record['ctx_a']} {record['ctx_b'].capitalize()}" if "ctx_a" in record else record["ctx"]
+        context = _clean(f"{record['activity_label']}: {context}" if "activity_label" in record else context)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorpusError(
+            f"{where} is no item of HellaSwag: {error!r}",
+            hint="fields ctx_a, ctx_b, endings, label are needed",
+        ) from error
+    if len(endings) != _N_ENDINGS or not 0 <= label < _N_ENDINGS:
+        raise CorpusError(f"{where}: {len(endings)} endings and label {label}; there must be 4, and 0 to 3")
+    return HellaSwagItem(context, endings, label)
+
+
+def _from_six_lines(lines: list[str], path: str) -> list[HellaSwagItem]:
+    while lines and not lines[-1].strip():
+        lines = lines[:-1]
+    if len(lines) % 6:
+        raise CorpusError(
+            f"{path} has {len(lines):,} lines, which is no multiple of six", hint="six for each item"
+        )
+    items: list[HellaSwagItem] = []
+    for first in range(0, len(lines), 6):
+        context, label, *endings = lines[first : first + 6]
+        if label not in ("0", "1", "2", "3"):
+            raise CorpusError(f"{path}:{first + 2}: the label is {label!r}", hint="it must be 0, 1, 2 or 3")
+        items.append(HellaSwagItem(context, tuple(endings), int(label)))
+    return items
+
+
+def _clean(text: str) -> str:
+    text = re.sub(r"\[.*?\]", "", text.strip().replace(" [title]", ". "))
+    return text.replace("  ", " ")

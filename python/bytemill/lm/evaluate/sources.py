@@ -1,0 +1,40 @@
+"""A trained model on a text file or on shards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bytemill.corpus import iter_texts
+from bytemill.lm.batches import JoinedShards
+from bytemill.lm.evaluate.text import TextScore, evaluate_text
+from bytemill.lm.loss import token_byte_counts
+
+if TYPE_CHECKING:
+    import os
+
+    from numpy.typing import NDArray
+
+    from bytemill.lm.loading import TrainedModel
+
+
+def score_shards(trained: TrainedModel, folder: str | os.PathLike[str], **options: Any) -> TextScore:
+    """The score on a folder of shards; `options` are those of `evaluate_text`.
+
+    Raises `ShardError` where the shards are of another tokenizer.
+    """
+    tokens = JoinedShards([folder], trained.tokenizer.fingerprint)
+    return evaluate_text(trained.model, tokens, token_byte_counts(trained.tokenizer), **options)
+
+
+def score_text_file(trained: TrainedModel, name: str, **options: Any) -> TextScore:
+    """The score on a text file, or on all that a glob names, as one text.
+
+    The text is read after `<|endoftext|>`, if the tokenizer has it, so that its first token is predicted too.
+    """
+    tokenizer = trained.tokenizer
+    pieces: list[NDArray[Any]] = [tokenizer.encode_to_numpy(text) for text in iter_texts([name])]
+    if "<|endoftext|>" in tokenizer.special_tokens:
+        pieces.insert(0, np.array([tokenizer.eot_token], dtype=pieces[0].dtype))
+    return evaluate_text(trained.model, np.concatenate(pieces), token_byte_counts(tokenizer), **options)

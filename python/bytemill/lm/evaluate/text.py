@@ -1,0 +1,176 @@
+"""Loss, perplexity and bits per byte on token ids."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from bytemill.errors import CorpusError
+from bytemill.lm.batches import windows_at
+from bytemill.lm.device import autocast
+from bytemill.lm.loss import bits_per_byte, perplexity, text_nats_and_bytes, token_losses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from bytemill.lm.batches import TokenSequence
+    from bytemill.lm.model import TransformerLM
+
+
+@dataclass(frozen=True)
+class TextScore:
+    """How well a model predicts a text."""
+
+    n_tokens: int
+    """Tokens that were predicted, special ones included."""
+    nats: float
+    """Sum of their losses."""
+    text_nats: float
+    """The same without special tokens, which stand for no text."""
+    n_bytes: int
+    """Bytes that the tokens stand for, special ones without any."""
+
+    @property
+    def loss(self) -> float:
+        """Mean loss of a token, special ones included."""
+        return self.nats / self.n_tokens
+
+    @property
+    def perplexity(self) -> float:
+        """exp(loss)."""
+        return perplexity(self.loss)
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Bits for each byte of text, special tokens apart: comparable between models with different tokenizers."""
+        return bits_per_byte(self.text_nats, self.n_bytes) if self.n_bytes else math.nan
+
+    def __add__(self, other: TextScore) -> TextScore:
+        return TextScore(
+            self.n_tokens + other.n_tokens,
+            self.nats + other.nats,
+            self.text_nats + other.text_nats,
+            self.n_bytes + other.n_bytes,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The score for JSON."""
+        return {
+            **asdict(self),
+            "loss": self.loss,
+            "perplexity": self.perplexity,
+            "bits_per_byte": None if math.isnan(self.bits_per_byte) else self.bits_per_byte,
+        }
+
+
+def evaluate_windows(
+    model: TransformerLM,
+    tokens: TokenSequence,
+    starts: Sequence[int],
+    byte_counts: torch.Tensor,
+    *,
+    batch_size: int = 16,
+    dtype: torch.dtype = torch.float32,
+) -> TextScore:
+    """The score on whole windows that begin at `starts`: as validation during training does it.
+
+    `byte_counts` (n_vocab,) is `loss.token_byte_counts` of the tokenizer. The model is left in evaluation mode.
+    """
+    length = model.config.context_length
+    counts = _counts(byte_counts, model)
+    score = TextScore(0, 0.0, 0.0, 0)
+    for first in range(0, len(starts), batch_size):
+        batch = starts[first : first + batch_size]
+        score += _score(model, tokens, batch, length, 0, byte_counts=counts, dtype=dtype)
+    return score
+
+
+def evaluate_text(
+    model: TransformerLM,
+    tokens: TokenSequence,
+    byte_counts: torch.Tensor,
+    *,
+    stride: int | None = None,
+    context_length: int | None = None,
+    batch_size: int = 16,
+    dtype: torch.dtype = torch.float32,
+    progress: Callable[[int, int], None] | None = None,
+) -> TextScore:
+    """The score on all of `tokens` but the first, each predicted once.
+
+    Windows of `context_length` (the model's) begin every `stride` tokens, and of each only what the one before has not
+    predicted counts: with a stride of half the context every token but the first ones is predicted from at least half
+    a context. The default stride is the context length: windows do not overlap, which is the fastest and the
+    strictest. Memory does not grow with the tokens. `progress` is told how many are done, of how many.
+
+    Raises `CorpusError` for fewer than two tokens and ValueError for a stride that would leave some out.
+    """
+    length = context_length or model.config.context_length
+    stride = stride or length
+    if not 1 <= stride <= length <= model.config.context_length:
+        raise ValueError(
+            f"stride {stride} and context_length {length} must be from 1 to the model's {model.config.context_length}"
+        )
+    n_targets = len(tokens) - 1
+    if n_targets < 1:
+        raise CorpusError("there are fewer than two tokens: nothing to predict", hint="give more text")
+    counts = _counts(byte_counts, model)
+    score = TextScore(0, 0.0, 0.0, 0)
+    for starts, size, n_skipped in _windows(n_targets, length, stride, batch_size):
+        score += _score(model, tokens, starts, size, n_skipped, byte_counts=counts, dtype=dtype)
+        if progress:
+            progress(score.n_tokens, n_targets)
+    return score
+
+
+def _windows(
+    n_targets: int, length: int, stride: int, batch_size: int
+) -> Iterator[tuple[list[int], int, int]]:
+    """Batches of windows: (starts, size of all, targets at the beginning of each that were predicted before)."""
+    size = min(length, n_targets)
+    yield [0], size, 0
+    batch: list[int] = []
+    done = size
+    while done + stride <= n_targets:
+        batch.append(done + stride - length)
+        done += stride
+        if len(batch) == batch_size:
+            yield batch, length, length - stride
+            batch = []
+    if batch:
+        yield batch, length, length - stride
+    if done < n_targets:
+        yield [n_targets - size], size, size - (n_targets - done)
+
+
+@torch.inference_mode()
+def _score(
+    model: TransformerLM,
+    tokens: TokenSequence,
+    starts: Sequence[int],
+    size: int,
+    n_skipped: int,
+    *,
+    byte_counts: torch.Tensor,
+    dtype: torch.dtype,
+) -> TextScore:
+    model.eval()
+    device = byte_counts.device
+    inputs, targets = windows_at(tokens, starts, size, device)
+    with autocast(device, dtype):
+        hidden = model.hidden(inputs)[:, n_skipped:]
+        logits = model.lm_head(hidden)
+    targets = targets[:, n_skipped:]
+    losses = token_losses(logits, targets)
+    text_nats, n_bytes = text_nats_and_bytes(losses, targets, byte_counts)
+    return TextScore(targets.numel(), float(losses.double().sum()), text_nats, n_bytes)
+
+
+def _counts(byte_counts: torch.Tensor, model: TransformerLM) -> torch.Tensor:
+    """For every id that the model has, those beyond the tokenizer's too."""
+    counts = torch.zeros(max(model.config.vocab_size, len(byte_counts)), dtype=torch.int64)
+    counts[: len(byte_counts)] = byte_counts
+    return counts.to(next(model.parameters()).device)

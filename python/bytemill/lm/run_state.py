@@ -1,0 +1,40 @@
+"""The state of all random generators: with the weights and the place in the data, what a run continues from."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def generators_state() -> dict[str, Any]:
+    """The states of Python's, numpy's and torch's global generators, of every accelerator that is in use."""
+    kind, keys, *rest = cast("tuple[Any, ...]", np.random.get_state(legacy=True))
+    state: dict[str, Any] = {
+        "python": random.getstate(),
+        "numpy": [kind, keys.tolist(), *rest],
+        "torch": torch.get_rng_state(),
+    }
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        state["cuda"] = torch.cuda.get_rng_state_all()
+    if torch.backends.mps.is_available():
+        state["mps"] = torch.mps.get_rng_state()
+    return state
+
+
+def restore_generators(state: Mapping[str, Any]) -> None:
+    """Puts the generators where `generators_state` found them; those of devices that are not here stay."""
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(words), gauss))
+    kind, keys, *rest = state["numpy"]
+    np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
+    torch.set_rng_state(state["torch"])
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(state["cuda"][: torch.cuda.device_count()])
+    if "mps" in state and torch.backends.mps.is_available():
+        torch.mps.set_rng_state(state["mps"])

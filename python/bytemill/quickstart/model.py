@@ -1,0 +1,159 @@
+"""A small language model on the shards, and how it does beside what needs no training. Needs torch."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from bytemill.lm.budget import flops_per_token
+from bytemill.lm.config import resolve
+from bytemill.lm.device import matmul_rate, pick_device
+from bytemill.lm.evaluate import TextScore, evaluate_text
+from bytemill.lm.generate import generate
+from bytemill.lm.loading import load_trained
+from bytemill.lm.loss import token_byte_counts
+from bytemill.lm.metrics_log import read_metrics
+from bytemill.lm.presets import preset
+from bytemill.lm.trainer import train
+from bytemill.quickstart.result import ModelResult, Sample, Score
+from bytemill.shards import TokenShards
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from bytemill.lm.model_config import ModelConfig
+    from bytemill.quickstart.folder import QuickstartFolder
+    from bytemill.tokenizer import Tokenizer
+
+_CONTEXT = 128
+_BATCH = 16
+_FEWEST_STEPS, _MOST_STEPS = 200, 600
+_N_SAMPLES = 3
+_PROMPT_WORDS = 5
+_SAMPLE_TOKENS = 80
+
+
+def train_model(
+    place: QuickstartFolder,
+    tokenizer: Tokenizer,
+    validation: Sequence[str],
+    n_steps: int | None,
+    on_record: Callable[[dict[str, Any]], None] | None,
+) -> ModelResult:
+    """Trains a model of a few million parameters for `n_steps` into the folder, and measures it.
+
+    None is as many as this machine does in about two minutes, between `_FEWEST_STEPS` and `_MOST_STEPS`.
+
+    `validation` are the documents whose beginnings it is given to go on with.
+    """
+    train_ids, validation_ids = (
+        TokenShards(place.shards("train"))[:],
+        TokenShards(place.shards("validation"))[:],
+    )
+    # A text shorter than a context would leave no window to train on.
+    context = max(1, min(_CONTEXT, (len(train_ids) - 1) // 2, len(validation_ids) - 1))
+    if n_steps is None:
+        n_steps = _steps_in_two_minutes(preset("tiny", vocab_size=tokenizer.n_vocab, context_length=context))
+    settings = {
+        "model.preset": "tiny",
+        "model.context_length": context,
+        "data.tokenizer": str(place.tokenizer),
+        "data.train": str(place.shards("train")),
+        "data.validation": str(place.shards("validation")),
+        # In so few steps Muon comes further: after 60 of 8 windows a validation loss of 6.28, AdamW at 3e-3 of 6.69.
+        "optimizer.name": "muon",
+        "optimizer.learning_rate": 1e-2,
+        "schedule.warmup_steps": max(1, n_steps // 20),
+        "training.steps": n_steps,
+        "training.batch_size": _BATCH,
+        "run.folder": str(place.model),
+        "run.log_every": max(1, n_steps // 100),
+        "run.validate_every": max(1, n_steps // 10),
+        "run.validation_windows": 64,
+        "run.checkpoint_every": 0,
+        "run.keep_checkpoints": 1,
+    }
+    run = train(
+        resolve([("quickstart", settings)], n_vocab=tokenizer.n_vocab), overwrite=True, on_record=on_record
+    )
+    device = str(pick_device())
+    trained = load_trained(run.path, device)
+    byte_counts = token_byte_counts(tokenizer)
+    own = evaluate_text(trained.model, validation_ids, byte_counts, stride=max(1, context // 2))
+    counts, n_vocab = byte_counts.numpy(), tokenizer.n_vocab
+    steps = read_metrics(run.metrics, "step")
+    return ModelResult(
+        folder=str(run.path),
+        n_parameters=trained.model.n_parameters(),
+        n_steps=n_steps,
+        n_tokens=int(steps[-1]["n_tokens"]) if steps else 0,
+        device=device,
+        curve=[(record["step"], record["loss"]) for record in steps if record["loss"] is not None],
+        validation_curve=[
+            (record["step"], record["loss"]) for record in read_metrics(run.metrics, "validation")
+        ],
+        scores=[
+            _score("Uniform", uniform_score(validation_ids[1:], counts, n_vocab)),
+            _score("Unigram", unigram_score(validation_ids[1:], counts, train_ids, n_vocab)),
+            _score("The model", own),
+        ],
+        samples=[
+            _sample(trained.model, tokenizer, document, place_)
+            for place_, document in _beginnings(validation)
+        ],
+    )
+
+
+def _steps_in_two_minutes(config: ModelConfig) -> int:
+    """A guess from how fast the machine multiplies now: training such a model uses about a fifth of that."""
+    rate = 0.2 * matmul_rate(pick_device(), torch.float32, seconds=1)
+    n_flops = flops_per_token(config, config.context_length, backward=True) * _BATCH * config.context_length
+    return min(_MOST_STEPS, max(_FEWEST_STEPS, round(120 * rate / n_flops)))
+
+
+def uniform_score(targets: NDArray[Any], byte_counts: NDArray[np.int64], n_vocab: int) -> TextScore:
+    """Every token as likely as any other."""
+    return _baseline(targets, byte_counts, np.full(n_vocab, math.log(n_vocab)))
+
+
+def unigram_score(
+    targets: NDArray[Any], byte_counts: NDArray[np.int64], training: NDArray[Any], n_vocab: int
+) -> TextScore:
+    """Every token as likely as it was frequent in training, and one more (Laplace), wherever it stands."""
+    counts = np.bincount(training, minlength=n_vocab) + 1
+    return _baseline(targets, byte_counts, -np.log(counts / counts.sum()))
+
+
+def _baseline(targets: NDArray[Any], byte_counts: NDArray[np.int64], nats: NDArray[np.float64]) -> TextScore:
+    losses, lengths = nats[targets], byte_counts[targets]
+    return TextScore(
+        n_tokens=len(targets),
+        nats=float(losses.sum()),
+        text_nats=float(losses[lengths > 0].sum()),
+        n_bytes=int(lengths.sum()),
+    )
+
+
+def _score(name: str, score: TextScore) -> Score:
+    return Score(name, score.loss, score.perplexity, score.bits_per_byte)
+
+
+def _beginnings(documents: Sequence[str]) -> list[tuple[int, str]]:
+    """The first words of documents that have more than those, spread over all."""
+    long = [text for text in documents if len(text.split()) > 2 * _PROMPT_WORDS] or list(documents)
+    chosen = [long[place * len(long) // _N_SAMPLES] for place in range(min(_N_SAMPLES, len(long)))]
+    return list(enumerate(" ".join(text.split()[:_PROMPT_WORDS]) for text in chosen))
+
+
+def _sample(model: Any, tokenizer: Tokenizer, prompt: str, seed: int) -> Sample:
+    ids = tokenizer.encode(prompt, allowed_special="none") or [tokenizer.eot_token]
+    stop = frozenset(tokenizer.special_tokens.values())
+    new = generate(model, ids, _SAMPLE_TOKENS, temperature=0.8, top_p=0.95, stop_ids=stop, seed=seed)[0]
+    kept = [token for token in new if token not in stop]
+    return Sample(prompt, tokenizer.decode(kept))

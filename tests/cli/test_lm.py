@@ -1,0 +1,284 @@
+"""`bytemill lm train`, `generate`, `eval` and `plan`."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bytemill.inspection import visible
+
+torch = pytest.importorskip("torch")
+
+Run = Callable[..., Any]
+TINY = (
+    "--model.context-length", "16", "--model.d-model", "16", "--model.n-layers", "1", "--model.n-heads", "2",
+    "--model.d-ff", "32", "--training.device", "cpu", "--training.batch-size", "4", "--run.validation-windows", "4",
+    "--data.tokenizer", "tokenizer.json", "--data.train", "shards", "--data.validation", "shards",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    from bytemill.lm import trainer
+
+    monkeypatch.setattr(trainer, "matmul_rate", lambda *_: 1e10)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def data(tokenizer_file: str, run: Run) -> str:
+    assert (
+        run("data", "encode", tokenizer_file, "corpus.txt", "--append-eot", "-o", "shards", "-q").status == 0
+    )
+    return "shards"
+
+
+@pytest.fixture
+def trained(data: str, run: Run) -> str:
+    outcome = run("lm", "train", *TINY, "--training.steps", "6", "--run.folder", "mine", "--quiet")
+    assert outcome.status == 0, outcome.err
+    assert outcome.out == outcome.err == ""
+    return "mine"
+
+
+def test_train_says_how_it_goes_and_goes_on_where_it_stopped(data: str, run: Run):
+    command = (
+        "lm",
+        "train",
+        *TINY,
+        "--run.folder",
+        "out",
+        "--run.sample-every",
+        "4",
+        "--schedule.name",
+        "constant",
+    )
+    outcome = run(*command, "--training.steps", "4")
+    assert outcome.status == 0, outcome.err
+    assert outcome.out == f"out: step 4, {Path('out/checkpoints/step_00000004.safetensors')}\n"
+    for expected in (
+        "parameters",
+        "step 4: loss ",
+        "validation loss",
+        "sample: ",
+        "saved out",
+        "bits per byte",
+    ):
+        assert expected in outcome.err
+    assert "\x1b" not in outcome.err
+    more = run("lm", "train", "out", "--training.steps", "6", "--json")
+    assert "going on from out" in more.err
+    result = json.loads(more.out)
+    assert result["step"]["step"] == result["validation"]["step"] == 6
+    again = run("lm", "train", "out")
+    assert again.status == 0
+    assert "all 6 steps are done: nothing to do" in again.err
+
+
+def test_the_resolved_settings_are_printed_with_their_origin(data: str, run: Run):
+    Path("run.toml").write_text("[model]\nnum_layers = 3\n[training]\ncompile = true\n")
+    outcome = run("lm", "train", "run.toml", *TINY, "--training.no-compile", "--print-config")
+    assert outcome.status == 0, outcome.err
+    lines = {line.split(" ")[0]: line.split("# ")[-1] for line in outcome.out.splitlines() if " = " in line}
+    assert lines["num_layers"] == lines["compile"] == "the command line"
+    assert lines["norm"] == "preset tiny"
+    assert lines["vocab_size"] == "the tokenizer"
+    Path("again.toml").write_text(outcome.out)
+    repeated = run("lm", "train", "again.toml", "--print-config", "--json")
+    first = run("lm", "train", "run.toml", *TINY, "--training.no-compile", "--print-config", "--json")
+    assert json.loads(repeated.out) == json.loads(first.out)
+    assert not Path("run").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("--model.n-layrs", "3"), 2, "Did you mean"),
+        (("nothing.toml",), 1, "error: cannot read nothing.toml"),
+        (("--model.num-heads", "5"), 1, "error: d_model 16 does not split"),
+        (("--data.train", "nowhere"), 1, "error: there is no folder nowhere"),
+        (("--training.device", "cuda:77"), 1, "error: device cuda:77 is not there"),
+    ],
+)
+def test_mistakes_are_said_in_a_line(
+    data: str, run: Run, arguments: tuple[str, ...], status: int, message: str
+):
+    names = {word.replace("num-heads", "n-heads") for word in arguments if word.startswith("--")}
+    kept = [word for pair in zip(TINY[::2], TINY[1::2], strict=True) if pair[0] not in names for word in pair]
+    outcome = run("lm", "train", *arguments, *kept)
+    assert outcome.status == status
+    assert message.lower() in outcome.err.lower()
+    assert "Traceback" not in outcome.err
+
+
+@pytest.mark.slow
+def test_sigterm_saves_and_the_status_says_interrupted(
+    data: str, start: Callable[..., subprocess.Popen[bytes]]
+):
+    process = start(
+        "lm", "train", *TINY, "--training.steps", "100000", "--run.log-every", "1", stderr=subprocess.PIPE
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith(b"step "):
+            process.send_signal(signal.SIGTERM)
+            break
+    rest = process.stderr.read().decode()
+    assert process.wait() == 130
+    assert "interrupted\nhint: all is saved in run: run the same command again to go on\n" in rest
+    assert len(list(Path("run/checkpoints").iterdir())) == 1
+
+
+def test_ctrl_c_saves_and_the_status_says_interrupted(data: str, run: Run, monkeypatch: pytest.MonkeyPatch):
+    from bytemill.cli.lm_training import TrainingView
+
+    def interrupt(view: object, record: dict[str, Any]) -> None:
+        if record["kind"] == "step":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(TrainingView, "__call__", interrupt)
+    outcome = run("lm", "train", *TINY, "--training.steps", "100", "--run.log-every", "2")
+    assert outcome.status == 130
+    assert outcome.err == "interrupted\nhint: all is saved in run: run the same command again to go on\n"
+    assert [path.name for path in Path("run/checkpoints").iterdir()] == ["step_00000002.safetensors"]
+
+
+def test_generate_writes_text_and_the_same_with_the_same_seed(trained: str, run: Run):
+    outcome = run("lm", "generate", trained, "the cat", "--max-tokens", "20", "--seed", "1")
+    assert outcome.status == 0, outcome.err
+    assert outcome.out.startswith("the cat")
+    assert outcome.out.endswith("\n")
+    uncached = run("lm", "generate", trained, "the cat", "-n", "20", "--seed", "1", "--no-cache")
+    assert uncached.out == outcome.out
+    checkpoint = next(Path(trained, "checkpoints").iterdir())
+    assert run("lm", "generate", str(checkpoint), "the cat", "-n", "20", "--seed", "1").out == outcome.out
+    assert run("lm", "generate", trained, "-", "-n", "20", "--seed", "1", stdin="the cat").out == outcome.out
+    three = run("lm", "generate", trained, "the", "--samples", "3", "-n", "5", "--seed", "1").out
+    assert three.count("── sample") == 3
+
+
+def test_tokens_and_probabilities_are_shown(trained: str, run: Run):
+    tokens = run("lm", "generate", trained, "the cat", "-n", "6", "--seed", "1", "--show-tokens")
+    assert tokens.out.count("│") >= 5
+    shown = run(
+        "lm", "generate", trained, "the", "-n", "3", "--seed", "1", "--show-probabilities", "--top-k", "2"
+    )
+    lines = shown.out.splitlines()
+    assert lines[0].split() == ["id", "prob.", "log", "p", "drawn", "from", "token"]
+    assert len(lines) == 1 + 3 * 4
+    result = json.loads(
+        run("lm", "generate", trained, "the", "-n", "3", "--seed", "1", "--top-k", "2", "--json").out
+    )
+    (sample,) = result["samples"]
+    assert len(sample["ids"]) == 3
+    for token in sample["tokens"]:
+        assert len(token["alternatives"]) == 3
+        assert token["sampled"] >= token["probability"] > 0
+        assert sum(other["sampled"] for other in token["alternatives"]) == pytest.approx(1, abs=1e-4)
+
+
+def test_the_prompt_is_interactive(trained: str, run: Run):
+    lines = ["/help", "/params", "/params temperature 0", "/params top_k x", "/what", "/tokens", "the cat"]
+    session = "\n".join([*lines, "/tokens", "the cat", "/quit", "not read"])
+    outcome = run("lm", "generate", trained, "-n", "4", stdin=session)
+    assert outcome.status == 0
+    assert "/params NAME VALUE" in outcome.out
+    assert "temperature" in outcome.out
+    assert "error: top_k is 'x', which is no int" in outcome.err
+    assert "error: /what is no command" in outcome.err
+    shown, plain = outcome.out.splitlines()[-2:]
+    assert shown.replace("│", "") == visible(plain.encode())
+    assert "not read" not in outcome.out
+
+
+def test_eval_scores_text_shards_and_hellaswag(trained: str, data: str, run: Run):
+    Path("items.txt").write_text("the cat sat. it\n1\nsat on the mat\nate the rat\nwas bored\ncould tell\n")
+    arguments = (
+        "lm",
+        "eval",
+        trained,
+        "--text",
+        "corpus.txt",
+        "--shards",
+        "shards",
+        "--hellaswag",
+        "items.txt",
+    )
+    result = json.loads(run(*arguments, "--json", "--stride", "8", "--quiet").out)
+    assert result["texts"]["corpus.txt"]["n_bytes"] == Path("corpus.txt").stat().st_size
+    assert result["texts"]["shards"]["perplexity"] > 1
+    assert set(result["hellaswag"]["items.txt"]["accuracy"]) == {"sum", "tokens", "characters", "bytes"}
+    outcome = run(*arguments)
+    assert "bits/byte" in outcome.out
+    assert "HellaSwag" in outcome.out
+    assert run("lm", "eval", trained).status == 2
+    assert run("lm", "eval", trained, "--text", "corpus.txt", "--stride", "17").status == 2
+
+
+def test_a_damaged_checkpoint_or_another_tokenizer_is_refused(trained: str, run: Run):
+    Path("mine/tokenizer.json").rename("kept.json")
+    assert "tokenizer.json is missing" in run("lm", "generate", trained, "a").err
+    import bytemill
+
+    bytemill.train(["corpus.txt"], 280, []).save("mine/tokenizer.json")
+    assert "is not the tokenizer that the model was trained with" in run("lm", "generate", trained, "a").err
+    Path("kept.json").replace("mine/tokenizer.json")
+    (checkpoint,) = Path("mine/checkpoints").iterdir()
+    os.truncate(checkpoint, 1000)
+    outcome = run("lm", "generate", trained, "a")
+    assert outcome.status == 1
+    assert "no checkpoint in mine" in outcome.err
+    assert "there is no checkpoint in shards" in run("lm", "eval", "shards", "--text", "corpus.txt").err
+
+
+def test_plan_prints_and_gives_json(run: Run):
+    outcome = run("lm", "plan", "gpt2-xl", "--memory", "80GB", "--batch-size", "4", "--device", "a100")
+    assert outcome.status == 0, outcome.err
+    for expected in ("1,557,611,200 parameters", "optimizer (adamw)", "the largest batch is", "days"):
+        assert expected in outcome.out
+    result = json.loads(run("lm", "plan", "tiny", "--model.n-layers", "8", "--json").out)
+    assert result["config"]["num_layers"] == 8
+    assert run("lm", "plan", "nothing").status == 1
+    assert "hint: write it as 80GB" in run("lm", "plan", "tiny", "--memory", "much").err
+
+
+def test_help_has_examples_and_every_setting(run: Run, monkeypatch: pytest.MonkeyPatch):
+    from bytemill.lm.config import settings
+
+    monkeypatch.setenv("COLUMNS", "200")
+    text = run("lm", "train", "--help").out
+    for setting in settings().values():
+        assert f"--{setting.section}.{setting.name.replace('_', '-')}" in text
+    for command in ("train", "generate", "eval", "plan"):
+        assert f"bytemill lm {command} " in run("lm", command, "--help").out
+
+
+@pytest.mark.slow
+def test_on_a_terminal_there_is_a_live_picture(data: str):
+    receiver, sender = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bytemill", "lm", "train", *TINY, "--training.steps", "20"],
+        stderr=sender, stdout=subprocess.DEVNULL, env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+    )  # fmt: skip
+    os.close(sender)
+    seen = b""
+    try:
+        while piece := os.read(receiver, 65536):
+            seen += piece
+    except OSError:  # the other end is closed
+        pass
+    os.close(receiver)
+    assert process.wait() == 0
+    assert b"step 20 of 20" in seen
+    assert b"validation loss" in seen
+    assert b"\x1b[" in seen

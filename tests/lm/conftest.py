@@ -1,0 +1,105 @@
+"""A small corpus, its tokenizer and its shards."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import bytemill
+from bytemill.lm.config import Resolved, resolve
+from bytemill.lm.model import ModelConfig, TransformerLM
+
+END = "<|endoftext|>"
+TINY = {
+    "model.context_length": 16,
+    "model.d_model": 16,
+    "model.num_layers": 2,
+    "model.num_heads": 2,
+    "model.d_ff": 32,
+    "training.device": "cpu",
+    "training.batch_size": 4,
+    "schedule.warmup_steps": 3,
+    "run.validation_windows": 4,
+}
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Where things are."""
+
+    folder: Path
+    tokenizer: bytemill.Tokenizer
+    text: str
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The settings that name them."""
+        return {
+            "data.tokenizer": str(self.folder / "tokenizer.json"),
+            "data.train": str(self.folder / "train"),
+            "data.validation": str(self.folder / "validation"),
+        }
+
+
+def sentences(seed: int, n: int) -> str:
+    chance = random.Random(seed)
+    nouns, verbs = ("cat", "dog", "naïve bird", "犬", "child"), ("saw", "ate", "liked", "déjà-vued")
+    return "".join(
+        f"The {chance.choice(nouns)} {chance.choice(verbs)} the {chance.choice(nouns)}."
+        + (END if chance.random() < 0.2 else " ")
+        for _ in range(n)
+    )
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    folder = tmp_path_factory.mktemp("corpus")
+    text = sentences(1, 600)
+    tokenizer = bytemill.train(iter([text]), 300, [END])
+    tokenizer.save(folder / "tokenizer.json")
+    tokenizer.encode_file(iter([text]), folder / "train", shard_tokens=1000)
+    tokenizer.encode_file(iter([sentences(2, 80)]), folder / "validation")
+    return Corpus(folder, tokenizer, text)
+
+
+@pytest.fixture
+def settings(corpus: Corpus, tmp_path: Path) -> Callable[..., Resolved]:
+    """Settings of a tiny run into `run` in the test's folder; keywords have `__` for the dot."""
+
+    def make(**changes: Any) -> Resolved:
+        changed = {key.replace("__", "."): value for key, value in changes.items()}
+        values = {**TINY, **corpus.data, "run.folder": str(tmp_path / "run"), **changed}
+        return resolve([("the test", values)], n_vocab=corpus.tokenizer.n_vocab)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def model(corpus: Corpus) -> TransformerLM:
+    """A model of the corpus' vocabulary, with weights large enough to have opinions."""
+    config = ModelConfig(
+        vocab_size=corpus.tokenizer.n_vocab, context_length=24, d_model=16, num_layers=2, num_heads=2, d_ff=32
+    )
+    made = TransformerLM(config, seed=3)
+    with torch.no_grad():
+        made.lm_head.weight.mul_(4)
+    return made.eval()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> Iterator[None]:
+    """For models as small as these, handing work to a second thread takes longer than the work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def quick_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rate of the device as if measured: a third of a second for each run is too long here."""
+    monkeypatch.setattr("bytemill.lm.trainer.matmul_rate", lambda *_: 1e10)

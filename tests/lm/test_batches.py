@@ -1,0 +1,204 @@
+"""Batches: every window possible, nothing lost of an id, an order that can be gone on with."""
+
+import itertools
+import tracemalloc
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bytemill
+from bytemill.errors import ShardError
+from bytemill.lm.batches import JoinedShards, ShardBatches, get_batch, spread_starts, windows_at
+from bytemill.lm.permutation import key_of, permuted
+
+BYTES = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [])
+
+
+def shards(
+    folder: Path, n_tokens: int, shard_tokens: int = 100, tokenizer: bytemill.Tokenizer = BYTES
+) -> str:
+    """Shards of `n_tokens` ids, 0, 1, …, 99, 0, 1, …"""
+    text = "".join(chr(number % 100) for number in range(n_tokens))
+    tokenizer.encode_file(iter([text]), folder, shard_tokens=shard_tokens)
+    return str(folder)
+
+
+@given(
+    st.integers(2, 60),
+    st.integers(1, 20),
+    st.integers(1, 9),
+    st.sampled_from([np.uint16, np.uint32, np.int64]),
+)
+def test_windows_are_of_the_array_and_targets_one_further(
+    n: int, length: int, size: int, dtype: type[np.integer]
+):
+    x = np.random.default_rng(n).integers(0, np.iinfo(np.uint16).max + 1, n).astype(dtype)
+    if n <= length:
+        with pytest.raises(ValueError, match="a window of"):
+            get_batch(x, size, length, "cpu")
+        return
+    inputs, targets = get_batch(x, size, length, "cpu")
+    assert inputs.shape == targets.shape == (size, length)
+    assert inputs.dtype == targets.dtype == torch.int64
+    places = {tuple(x[i : i + length + 1].tolist()) for i in range(n - length)}
+    for row, following in zip(inputs.tolist(), targets.tolist(), strict=True):
+        assert row[1:] == following[:-1]
+        assert (*row, following[-1]) in places
+
+
+def test_every_start_occurs_and_none_is_favoured():
+    counts = Counter[int]()
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(1000):
+        inputs, _ = get_batch(np.arange(100), 32, 7, "cpu", generator=generator)
+        counts.update(inputs[:, 0].tolist())
+    assert set(counts) == set(range(93))  # 0 … n - m - 1
+    expected = 32_000 / 93
+    assert (
+        sum((n - expected) ** 2 / expected for n in counts.values()) < 150
+    )  # χ², 92 degrees of freedom: p ≈ 1e-4
+
+
+def test_arrays_of_all_kinds_are_taken(tmp_path: Path):
+    ids = np.array([32_767, 32_768, 65_535, 40_000] * 5, dtype=np.uint16)
+    np.save(tmp_path / "ids.npy", ids)
+    mapped = np.load(tmp_path / "ids.npy", mmap_mode="r")
+    for x in (ids, mapped, torch.from_numpy(ids.astype(np.int64)), ids.astype(">u2")):
+        inputs, _ = get_batch(x, 4, 4, "cpu")
+        assert sorted(inputs[0].tolist()) == [32_767, 32_768, 40_000, 65_535]
+
+
+@pytest.mark.gpu
+def test_large_uint16_ids_survive_on_the_accelerator():
+    ids = np.array([32_767, 32_768, 65_535, 40_000] * 5, dtype=np.uint16)
+    inputs, targets = get_batch(ids, 4, 8, "cuda")
+    assert inputs.device.type == targets.device.type == "cuda"
+    assert set(inputs.unique().tolist()) == {32_767, 32_768, 40_000, 65_535}
+
+
+def test_what_is_no_sequence_of_ids_is_refused():
+    with pytest.raises(ValueError, match="one-dimensional"):
+        get_batch(np.zeros((3, 3), dtype=int), 1, 1, "cpu")
+    with pytest.raises(ValueError, match="ids are integers"):
+        get_batch(np.zeros(9), 1, 1, "cpu")
+    with pytest.raises(ValueError, match="at least 1"):
+        get_batch(np.zeros(9, dtype=int), 0, 1, "cpu")
+    with pytest.raises((ValueError, RuntimeError)):
+        get_batch(np.zeros(9, dtype=int), 1, 1, "nowhere")
+
+
+@given(st.integers(1, 300), st.integers(0, 2**64 - 1))
+def test_permutations_are_permutations(n: int, key: int):
+    places = permuted(np.arange(n), n, key)
+    assert sorted(places.tolist()) == list(range(n))
+    one_by_one = [int(permuted(np.array([i]), n, key)[0]) for i in range(min(n, 20))]
+    assert one_by_one == places[:20].tolist()
+
+
+def test_permutations_of_large_numbers_spread_and_differ():
+    first, second = (permuted(np.arange(20_000), 10**12, key_of(7, epoch)) for epoch in range(2))
+    assert len(set(first.tolist())) == 20_000
+    assert len(set(first.tolist()) & set(second.tolist())) == 0
+    tenths = np.bincount(first // 10**11, minlength=10)
+    assert 1_700 < tenths.min() <= tenths.max() < 2_300
+    with pytest.raises(ValueError, match="from 0 to 9"):
+        permuted(np.array([10]), 10, 0)
+
+
+@settings(deadline=None, max_examples=30)
+@given(data=st.data())
+def test_an_epoch_has_each_window_once_and_goes_on_from_anywhere(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+):
+    n_tokens, length = data.draw(st.integers(20, 300)), data.draw(st.integers(1, 18))
+    folder = shards(tmp_path_factory.mktemp("shards"), n_tokens, data.draw(st.integers(7, 90)))
+    batches = ShardBatches([folder], length, seed=5)
+    n = batches.n_windows
+    for epoch in range(3):
+        starts = sorted(batches.starts(epoch * n, n))
+        assert starts == list(range(starts[0], starts[0] + n * length, length))
+        assert starts[0] >= 0
+        assert starts[-1] + length + 1 <= n_tokens
+    position = data.draw(st.integers(0, 3 * n))
+    sizes = data.draw(st.lists(st.integers(1, 5), max_size=4))
+    whole = batches.starts(position, sum(sizes))
+    batches.position = position
+    taken = [batches.take(size)[0] for size in sizes]
+    again = ShardBatches([folder], length, seed=5)
+    again.load_state_dict({**batches.state_dict(), "position": position})
+    for size, inputs in zip(sizes, taken, strict=True):
+        assert torch.equal(inputs, again.take(size)[0])
+    assert [int(start) % 100 for start in whole] == [int(row[0]) for inputs in taken for row in inputs]
+
+
+def test_seeds_and_epochs_have_orders_of_their_own_and_every_start_occurs(tmp_path: Path):
+    folder = shards(tmp_path / "a", 1000)
+    orders = {tuple(ShardBatches([folder], 9, seed=seed).starts(0, 50)) for seed in range(20)}
+    assert len(orders) == 20
+    batches = ShardBatches([folder], 9)
+    starts = {
+        start
+        for epoch in range(300)
+        for start in batches.starts(epoch * batches.n_windows, batches.n_windows)
+    }
+    assert starts == set(range(1000 - 9))
+
+
+def test_several_folders_are_one_sequence(tmp_path: Path):
+    folders = [shards(tmp_path / "a", 250), shards(tmp_path / "b", 70)]
+    joined = JoinedShards(folders)
+    expected = np.array([i % 100 for i in range(250)] + [i % 100 for i in range(70)])
+    assert len(joined) == 320
+    for start, stop in ((0, 320), (10, 20), (240, 260), (249, 251), (250, 320), (5, 5)):
+        assert np.array_equal(joined[start:stop], expected[start:stop])
+    inputs, targets = windows_at(joined, [240, 0], 20)
+    assert inputs[0].tolist() == expected[240:260].tolist()
+    assert targets[0].tolist() == expected[241:261].tolist()
+
+
+def test_shards_of_another_tokenizer_are_refused(tmp_path: Path):
+    other = bytemill.train(iter(["aaa"]), 257, [])
+    folders = [shards(tmp_path / "a", 250), shards(tmp_path / "b", 250, tokenizer=other)]
+    with pytest.raises(ShardError, match="another tokenizer") as caught:
+        JoinedShards(folders)
+    assert "data encode" in (caught.value.hint or "")
+    with pytest.raises(ShardError, match="the run's tokenizer"):
+        ShardBatches([folders[0]], 8, fingerprint=other.fingerprint)
+    with pytest.raises(ShardError, match="no folder"):
+        ShardBatches([], 8)
+
+
+def test_too_few_tokens_and_changed_data_are_refused(tmp_path: Path):
+    folder = shards(tmp_path / "a", 30)
+    assert ShardBatches([folder], 29).n_windows == 1
+    with pytest.raises(ShardError, match="too few for one window") as caught:
+        ShardBatches([folder], 30)
+    assert "29 or less" in (caught.value.hint or "")
+    state = ShardBatches([folder], 5).state_dict()
+    with pytest.raises(ShardError, match="n_tokens was 30 and is 40"):
+        ShardBatches([shards(tmp_path / "b", 40)], 5).load_state_dict(state)
+
+
+@given(st.integers(2, 500), st.integers(1, 40), st.integers(1, 60))
+def test_spread_windows_do_not_overlap(n_tokens: int, length: int, n_windows: int):
+    starts = spread_starts(n_tokens, length, n_windows)
+    assert len(starts) == min(n_windows, (n_tokens - 1) // length)
+    assert all(b - a >= length for a, b in itertools.pairwise(starts))
+    assert all(start >= 0 and start + length + 1 <= n_tokens for start in starts)
+
+
+def test_reading_takes_memory_for_the_windows_alone(tmp_path: Path):
+    BYTES.encode_file(iter(["abcdefgh" * 1_000_000]), tmp_path / "s")  # 16 MB of ids
+    batches = ShardBatches([tmp_path / "s"], 64)
+    batches.take(8)
+    tracemalloc.start()
+    for _ in range(20):
+        batches.take(8)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 200_000

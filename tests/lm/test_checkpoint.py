@@ -1,0 +1,241 @@
+"""Checkpoints: what was written comes back, what is damaged is refused, nothing is executed."""
+
+import io
+import json
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from bytemill.errors import CheckpointError, OutputError
+from bytemill.lm.checkpoint import load_checkpoint, save_checkpoint
+from bytemill.lm.metrics_log import MetricsLog, read_metrics
+from bytemill.lm.run_state import generators_state, restore_generators
+from bytemill.lm.tensor_file import read_state, write_state
+
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool]
+plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
+tensors = st.builds(
+    lambda shape, dtype: (torch.randn(shape) * 100).to(dtype),
+    st.lists(st.integers(0, 4), max_size=3),
+    st.sampled_from(DTYPES),
+)
+trees = st.recursive(
+    plain | tensors,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text(max_size=4) | st.integers(-3, 3), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and a.shape == b.shape and torch.equal(a, b)
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and a == b
+
+
+class Model(nn.Module):
+    """Two matrices, of which one has two names."""
+
+    def __init__(self, size: int = 4) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.randn(size, 3))
+        self.second = nn.Parameter(torch.randn(3, size))
+        self.tied = self.first
+
+
+def trained(size: int = 4) -> tuple[Model, torch.optim.Optimizer]:
+    model = Model(size)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(3):
+        optimizer.zero_grad()
+        (model.first @ model.second).square().sum().backward()
+        optimizer.step()
+    return model, optimizer
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.text(max_size=5), trees, max_size=4))
+def test_states_come_back_as_they_were(state: dict[str, Any]):
+    file = io.BytesIO()
+    write_state(file, state)
+    file.seek(0)
+    assert same(read_state(file), state)
+
+
+def test_model_optimizer_and_iteration_come_back(tmp_path: Path):
+    model, optimizer = trained()
+    buffer = io.BytesIO()
+    for out in (tmp_path / "a", str(tmp_path / "b"), buffer):
+        save_checkpoint(model, optimizer, 17, out)
+    buffer.seek(0)
+    for src in (tmp_path / "a", str(tmp_path / "b"), buffer):
+        other, its = Model(), None
+        its = torch.optim.AdamW(other.parameters())
+        assert load_checkpoint(src, other, its) == 17
+        assert same(dict(other.state_dict()), dict(model.state_dict()))
+        assert same(its.state_dict(), optimizer.state_dict())
+
+
+def test_a_tensor_with_two_names_is_written_once(tmp_path: Path):
+    model, _ = trained(1000)
+    write_state(tmp_path / "tied", {"model": model.state_dict()})
+    assert (tmp_path / "tied").stat().st_size < 2 * 12_000 + 2_000
+    state = read_state(tmp_path / "tied")["model"]
+    assert torch.equal(state["tied"], model.tied)
+
+
+def test_the_layout_is_that_of_safetensors(tmp_path: Path):
+    write_state(tmp_path / "c.safetensors", {"w": torch.arange(6.0).reshape(2, 3), "n": 3})
+    data = (tmp_path / "c.safetensors").read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    assert header["w"] == {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}
+    assert all(isinstance(value, str) for value in header["__metadata__"].values())
+    assert torch.equal(
+        torch.frombuffer(bytearray(data[8 + length :]), dtype=torch.float32), torch.arange(6.0)
+    )
+
+
+def test_every_cut_and_every_changed_byte_is_found(tmp_path: Path):
+    write_state(tmp_path / "whole", {"w": torch.arange(4.0), "list": [1, (2, None)]})
+    data = (tmp_path / "whole").read_bytes()
+    for n_bytes in range(len(data)):
+        with pytest.raises(CheckpointError):
+            read_state(io.BytesIO(data[:n_bytes]))
+    for place in range(len(data)):
+        changed = bytearray(data)
+        changed[place] ^= 0x01
+        with pytest.raises(CheckpointError):
+            read_state(io.BytesIO(bytes(changed)))
+    with pytest.raises(CheckpointError, match="after its end"):
+        read_state(io.BytesIO(data + b"x"))
+
+
+def test_errors_name_the_file(tmp_path: Path):
+    with pytest.raises(CheckpointError, match=r"cannot read .*nothing: No such file"):
+        read_state(tmp_path / "nothing")
+    (tmp_path / "text").write_text("hello, I am no checkpoint")
+    with pytest.raises(CheckpointError, match="text is no checkpoint"):
+        read_state(tmp_path / "text")
+    write_state(tmp_path / "cut", {"w": torch.zeros(100)})
+    os.truncate(tmp_path / "cut", (tmp_path / "cut").stat().st_size - 4)
+    with pytest.raises(CheckpointError, match=r"cut is cut short: it ends within w"):
+        read_state(tmp_path / "cut")
+
+
+class Evil:
+    """Would make a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (os.mkdir, (str(self.path),))
+
+
+def test_nothing_in_a_file_is_executed(tmp_path: Path):
+    (tmp_path / "evil").write_bytes(pickle.dumps(Evil(tmp_path / "made")))
+    torch.save(Evil(tmp_path / "made"), tmp_path / "evil.pt")
+    for name in ("evil", "evil.pt"):
+        model, optimizer = trained()
+        with pytest.raises(CheckpointError):
+            load_checkpoint(tmp_path / name, model, optimizer)
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_header_that_lies_takes_no_memory():
+    header = json.dumps(
+        {
+            "__metadata__": {"format": "bytemill-1", "sha256": "0" * 64, "state": "{}"},
+            "w": {"dtype": "F32", "shape": [2**50], "data_offsets": [0, 2**52]},
+        }
+    ).encode()
+    with pytest.raises(CheckpointError, match="cut short"):
+        read_state(io.BytesIO(len(header).to_bytes(8, "little") + header))
+    with pytest.raises(CheckpointError, match="no header"):
+        read_state(io.BytesIO((2**60).to_bytes(8, "little") + header))
+
+
+def test_another_model_is_refused_and_nothing_is_changed(tmp_path: Path):
+    model, optimizer = trained(4)
+    save_checkpoint(model, optimizer, 3, tmp_path / "four")
+    five, its = trained(5)
+    before = {name: tensor.clone() for name, tensor in five.state_dict().items()}
+    with pytest.raises(CheckpointError, match=r"\(4, 3\) where the model has \(5, 3\): first") as caught:
+        load_checkpoint(tmp_path / "four", five, its)
+    assert "another configuration" in (caught.value.hint or "")
+    assert same(dict(five.state_dict()), before)
+    one_of_two = torch.optim.SGD([model.first])
+    with pytest.raises(CheckpointError, match="groups of"):
+        load_checkpoint(tmp_path / "four", model, one_of_two)
+    write_state(tmp_path / "no optimizer", {"model": model.state_dict()})
+    with pytest.raises(CheckpointError, match="not of a model with its optimizer"):
+        load_checkpoint(tmp_path / "no optimizer", model, optimizer)
+
+
+def test_what_cannot_be_written_is_refused_and_leaves_nothing(tmp_path: Path):
+    with pytest.raises(TypeError, match="what/x is a object"):
+        write_state(tmp_path / "c", {"what": {"x": object()}})
+    with pytest.raises(TypeError, match="complex"):
+        write_state(tmp_path / "c", {"z": torch.zeros(2, dtype=torch.complex64)})
+    with pytest.raises(OutputError):
+        write_state(tmp_path / "no folder" / "c", {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_generators_go_on_where_they_were():
+    import random
+
+    import numpy as np
+
+    def draw() -> tuple[Any, ...]:
+        return random.random(), random.gauss(), np.random.rand(), np.random.randn(), torch.rand(3).tolist()
+
+    draw()
+    file = io.BytesIO()
+    write_state(file, generators_state())
+    expected = draw(), draw()
+    file.seek(0)
+    restore_generators(read_state(file))
+    assert (draw(), draw()) == expected
+
+
+def test_metrics_are_cut_where_a_run_goes_on(tmp_path: Path):
+    log = MetricsLog(tmp_path / "m.jsonl")
+    for step in range(1, 6):
+        log.append({"kind": "step", "step": step, "loss": float("nan") if step == 3 else 1.0 / step})
+    log.append({"kind": "validation", "step": 5, "loss": 0.1})
+    assert [record["loss"] for record in read_metrics(tmp_path / "m.jsonl", "step")] == [
+        1.0,
+        0.5,
+        None,
+        0.25,
+        0.2,
+    ]
+    log.close()
+    with (tmp_path / "m.jsonl").open("a") as file:
+        file.write('{"kind": "step", "ste')
+    assert len(read_metrics(tmp_path / "m.jsonl")) == 6
+    again = MetricsLog(tmp_path / "m.jsonl", after_step=4)
+    again.append({"kind": "step", "step": 5, "loss": 7})
+    again.close()
+    assert [(record["step"], record["loss"]) for record in read_metrics(tmp_path / "m.jsonl")][3:] == [
+        (4, 0.25),
+        (5, 7),
+    ]
+    MetricsLog(tmp_path / "m.jsonl").close()
+    assert read_metrics(tmp_path / "m.jsonl") == []

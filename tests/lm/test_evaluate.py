@@ -1,0 +1,218 @@
+"""Evaluation: each token predicted once, sums independent of batches, HellaSwag as its authors score it."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bytemill.errors import CheckpointError, CorpusError
+from bytemill.lm.batches import spread_starts
+from bytemill.lm.evaluate import evaluate_hellaswag, evaluate_text, evaluate_windows, read_items
+from bytemill.lm.loss import token_byte_counts
+from bytemill.lm.model import TransformerLM
+
+from .conftest import Corpus
+
+
+def slow_losses(model: TransformerLM, ids: np.ndarray, length: int, stride: int) -> list[float]:
+    """The loss of each token but the first, one by one, with the context that its window gives it."""
+    losses: list[float] = []
+    n_targets = len(ids) - 1
+    for target in range(1, n_targets + 1):
+        # The window that first reaches this target ends at `end`.
+        end = (
+            min(length, n_targets)
+            if target <= length
+            else length + math.ceil((target - length) / stride) * stride
+        )
+        end = min(end, n_targets)
+        start = max(0, end - length)
+        with torch.inference_mode():
+            logits = model(torch.from_numpy(ids[start:target].astype(np.int64)))[-1]
+        losses.append(-float(logits.double().log_softmax(-1)[int(ids[target])]))
+    return losses
+
+
+@settings(deadline=None, max_examples=12)
+@given(data=st.data())
+def test_every_token_is_scored_once_with_the_context_of_its_window(
+    model: TransformerLM, corpus: Corpus, data: st.DataObject
+):
+    ids = corpus.tokenizer.encode_to_numpy(corpus.text)[: data.draw(st.integers(2, 90))]
+    length = data.draw(st.integers(1, 24))
+    stride = data.draw(st.integers(1, length))
+    counts = token_byte_counts(corpus.tokenizer)
+    score = evaluate_text(
+        model, ids, counts, stride=stride, context_length=length, batch_size=data.draw(st.integers(1, 5))
+    )
+    losses = slow_losses(model, ids, length, stride)
+    assert score.n_tokens == len(losses)
+    assert score.nats == pytest.approx(sum(losses), rel=1e-4)
+    special = set(corpus.tokenizer.special_tokens.values())
+    of_text = [(loss, int(i)) for loss, i in zip(losses, ids[1:], strict=True) if int(i) not in special]
+    assert score.n_bytes == len(corpus.tokenizer.decode_bytes([i for _, i in of_text]))
+    assert score.text_nats == pytest.approx(sum(loss for loss, _ in of_text), rel=1e-4)
+    if of_text:
+        assert score.bits_per_byte == pytest.approx(score.text_nats / math.log(2) / score.n_bytes)
+
+
+def test_windows_and_text_agree_where_they_are_the_same(model: TransformerLM, corpus: Corpus):
+    ids = corpus.tokenizer.encode_to_numpy(corpus.text)[: 24 * 10 + 1]
+    counts = token_byte_counts(corpus.tokenizer)
+    whole = evaluate_text(model, ids, counts)
+    windows = evaluate_windows(model, ids, spread_starts(len(ids), 24, 99), counts, batch_size=3)
+    assert windows.n_tokens == whole.n_tokens == 240
+    assert windows.nats == pytest.approx(whole.nats, rel=1e-6)
+    assert windows.to_dict()["perplexity"] == pytest.approx(math.exp(whole.loss))
+
+
+def test_more_context_does_not_come_from_nowhere(model: TransformerLM, corpus: Corpus):
+    counts = token_byte_counts(corpus.tokenizer)
+    with pytest.raises(CorpusError, match="fewer than two"):
+        evaluate_text(model, np.array([1]), counts)
+    impossible: list[dict[str, Any]] = [
+        {"stride": 25},
+        {"context_length": 25},
+        {"context_length": 4, "stride": 5},
+    ]
+    for options in impossible:
+        with pytest.raises(ValueError, match="must be from 1"):
+            evaluate_text(model, np.arange(50), counts, **options)
+    told: list[tuple[int, int]] = []
+    evaluate_text(model, np.arange(60), counts, progress=lambda done, total: told.append((done, total)))
+    assert told[-1] == (59, 59)
+
+
+ITEM = {
+    "ind": 24,
+    "activity_label": "Roof shingle removal",
+    "ctx_a": "A man is sitting on a roof.",
+    "ctx_b": "he",
+    "ctx": "A man is sitting on a roof. he",
+    "label": 3,
+    "endings": [
+        "is using wrap.",
+        "is ripping  tiles [substeps] off.",
+        "is holding a cube.",
+        "pulls. [title] Next.",
+    ],
+}
+
+
+def test_both_forms_of_items_are_read(tmp_path: Path):
+    (tmp_path / "items.jsonl").write_text(
+        json.dumps(ITEM) + "\n\n" + json.dumps({**ITEM, "label": "0"}) + "\n"
+    )
+    first, second = read_items(tmp_path / "items.jsonl")
+    assert first.context == "Roof shingle removal: A man is sitting on a roof. He"
+    assert first.endings == (
+        "is using wrap.",
+        "is ripping tiles off.",
+        "is holding a cube.",
+        "pulls.. Next.",
+    )
+    assert (first.label, second.label) == (3, 0)
+    (tmp_path / "items.txt").write_text("A cat: It sat. it\n2\na\nb\nc\nd\n")
+    (item,) = read_items(tmp_path / "items.txt")
+    assert (item.context, item.endings, item.label) == ("A cat: It sat. it", ("a", "b", "c", "d"), 2)
+
+
+def test_the_six_line_file_has_all_items(shared_data: Path):
+    items = read_items(shared_data / "hellaswag_val.txt")
+    assert len(items) == 10_042
+    assert {item.label for item in items} == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a\n7\nb\nc\nd\ne\n", r":2: the label is '7'"),
+        ("a\n1\nb\n", "no multiple of six"),
+        ("", "no items"),
+        ('{"ctx": "a"}\n', r":1 is no item"),
+        ('{"ctx": "a", "endings": ["b"], "label": 0}', "1 endings"),
+        ("{broken", ":1 is no item"),
+    ],
+)
+def test_files_that_hold_no_items_are_refused(tmp_path: Path, content: str, message: str):
+    (tmp_path / "f").write_text(content)
+    with pytest.raises(CorpusError, match=message):
+        read_items(tmp_path / "f")
+
+
+@pytest.fixture
+def items(tmp_path: Path) -> Path:
+    lines: list[str] = []
+    for number in range(9):
+        lines += [f"The cat saw {number} dogs. The dog", str(number % 4)]
+        lines += ["ate the 犬.", "saw the naïve bird and liked it " * 4, f"x{number}", "liked the child."]
+    (tmp_path / "items.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return tmp_path / "items.txt"
+
+
+def test_scores_are_those_of_one_ending_at_a_time(model: TransformerLM, corpus: Corpus, items: Path):
+    read = read_items(items)
+    score = evaluate_hellaswag(model, corpus.tokenizer, read, batch_size=4)
+    right = dict.fromkeys(score.accuracy, 0)
+    n_cut = 0
+    for item in read:
+        sums: list[float] = []
+        lengths: dict[str, list[int]] = {"sum": [], "tokens": [], "characters": [], "bytes": []}
+        for ending in item.endings:
+            end = corpus.tokenizer.encode(" " + ending)
+            context = corpus.tokenizer.encode(item.context)
+            end = end[:24]
+            both = [*context, *end][-25:]
+            n_cut += len(both) < len(context) + len(end)
+            with torch.inference_mode():
+                chances = model(torch.tensor(both[:-1])).double().log_softmax(-1)
+            first = len(both) - len(end)
+            sums.append(sum(float(chances[first + i - 1, token]) for i, token in enumerate(end)))
+            own_lengths = (1, len(end), len(ending), len(ending.encode()))
+            for name, n in zip(lengths, own_lengths, strict=True):
+                lengths[name].append(n)
+        for name, own in lengths.items():
+            values = [s / n for s, n in zip(sums, own, strict=True)]
+            right[name] += values.index(max(values)) == item.label
+    assert score.accuracy == {name: n / 9 for name, n in right.items()}
+    assert score.n_cut == n_cut > 0
+    assert len(set(score.accuracy.values())) > 1  # else the normalisations would not be told apart
+
+
+def test_an_interrupted_evaluation_goes_on(
+    model: TransformerLM, corpus: Corpus, items: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    read, results = read_items(items), tmp_path / "results.jsonl"
+    whole = evaluate_hellaswag(model, corpus.tokenizer, read)
+
+    def stop(done: int, total: int) -> None:
+        if done >= 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_hellaswag(model, corpus.tokenizer, read, batch_size=2, results=results, progress=stop)
+    with results.open("a") as file:
+        file.write('{"item": 8, "log_li')
+    told: list[int] = []
+    again = evaluate_hellaswag(
+        model,
+        corpus.tokenizer,
+        read,
+        batch_size=2,
+        results=results,
+        progress=lambda done, _: told.append(done),
+    )
+    assert again == whole
+    assert told == [6, 8, 9]
+    assert evaluate_hellaswag(model, corpus.tokenizer, read, results=results) == whole
+    other = TransformerLM(model.config, seed=9)
+    with pytest.raises(CheckpointError, match="no results of this model"):
+        evaluate_hellaswag(other, corpus.tokenizer, read, results=results)
+    with pytest.raises(CheckpointError, match="no results of this model"):
+        evaluate_hellaswag(model, corpus.tokenizer, read[:5], results=results)

@@ -1,0 +1,244 @@
+"""Generation: what may be drawn, the same with and without cache, whole characters, stops."""
+
+import math
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bytemill
+from bytemill.errors import RunConfigError
+from bytemill.lm.generate import generate, next_tokens
+from bytemill.lm.model import ModelConfig, TransformerLM
+from bytemill.lm.sampling import SamplingParameters, draw, next_log_probabilities
+from bytemill.lm.text_stream import StopStrings, TextStream
+from bytemill.stream_decoder import StreamDecoder
+
+BYTES = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<|endoftext|>"])
+logit_rows = st.lists(st.floats(-20, 20, width=32), min_size=1, max_size=12)
+
+
+def kept(x: torch.Tensor) -> set[int]:
+    return {int(i) for i in (x > -math.inf).nonzero()}
+
+
+@settings(deadline=None)
+@given(
+    logit_rows,
+    st.floats(0.1, 3),
+    st.integers(0, 5),
+    st.floats(0.05, 1),
+    st.floats(0, 1),
+)
+def test_cut_offs_keep_what_their_definitions_say(
+    row: list[float], temperature: float, top_k: int, top_p: float, min_p: float
+):
+    logits = torch.tensor(row)
+    parameters = SamplingParameters(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+    result = next_log_probabilities(logits, parameters)
+    assert result.exp().sum().item() == pytest.approx(1, abs=1e-5)
+    # The slow twin: over a sorted list, one candidate after another.
+    weights = [math.exp((x - max(row)) / temperature) for x in row]
+    order = sorted(range(len(row)), key=lambda i: -row[i])[: top_k or None]
+    total, reached, nucleus = sum(weights[i] for i in order), 0.0, list[int]()
+    for i in order:
+        if reached < top_p * total:
+            nucleus.append(i)
+        reached += weights[i]
+    expected = [i for i in nucleus if weights[i] >= min_p * weights[nucleus[0]]]
+    on_the_edge = any(abs(weights[i] / weights[order[0]] - min_p) < 1e-4 for i in order) or any(
+        abs(sum(weights[i] for i in order[:n]) / total - top_p) < 1e-4 for n in range(len(order) + 1)
+    )
+    if not on_the_edge and len(set(row)) == len(row):
+        assert kept(result) == set(expected)
+        for i in expected:
+            share = weights[i] / sum(weights[j] for j in expected)
+            assert result[i].exp().item() == pytest.approx(share, rel=1e-3, abs=1e-6)
+
+
+@given(logit_rows)
+def test_temperature_0_takes_the_likeliest(row: list[float]):
+    result = next_log_probabilities(torch.tensor(row), SamplingParameters(temperature=0))
+    assert kept(result) == {row.index(max(row))}
+    assert draw(result) == row.index(max(row))
+
+
+def test_tiny_temperatures_and_minus_infinity_are_no_trouble():
+    logits = torch.tensor([1e4, -math.inf, 9999.0])
+    result = next_log_probabilities(logits, SamplingParameters(temperature=1e-30, top_p=0.9))
+    assert kept(result) == {0}
+    assert draw(result) == 0
+
+
+def test_what_was_there_is_made_unlikelier_or_forbidden():
+    logits = torch.tensor([2.0, 1.0, -1.0, 0.5])
+    penalised = next_log_probabilities(logits, SamplingParameters(repetition_penalty=2.0), [0, 2])
+    expected = torch.tensor([1.0, 1.0, -2.0, 0.5]).log_softmax(0)
+    assert torch.allclose(penalised, expected)
+    assert kept(next_log_probabilities(logits, SamplingParameters(no_repeat_ngram=1), [0, 2])) == {1, 3}
+    # 3 0 1 … 3 0: a third "0 1" after "3" would repeat "3 0 1".
+    assert kept(next_log_probabilities(logits, SamplingParameters(no_repeat_ngram=3), [3, 0, 1, 3, 0])) == {
+        0,
+        2,
+        3,
+    }
+    assert kept(next_log_probabilities(logits, SamplingParameters(no_repeat_ngram=2), [3, 0, 3, 1, 3])) == {
+        2,
+        3,
+    }
+    assert kept(next_log_probabilities(logits, SamplingParameters(no_repeat_ngram=1), [0, 1, 2, 3])) == {
+        0,
+        1,
+        2,
+        3,
+    }
+
+
+def test_draws_follow_the_probabilities():
+    result = next_log_probabilities(torch.tensor([0.0, math.log(3), -50.0]), SamplingParameters(top_k=2))
+    generator = torch.Generator().manual_seed(1)
+    counts = Counter(draw(result, generator) for _ in range(2000))
+    assert set(counts) == {0, 1}
+    assert counts[1] / 2000 == pytest.approx(0.75, abs=0.04)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", -1),
+        ("temperature", math.nan),
+        ("top_k", -1),
+        ("top_p", 0),
+        ("top_p", 1.5),
+        ("min_p", 2),
+        ("repetition_penalty", 0),
+    ],
+)
+def test_impossible_parameters_are_refused(name: str, value: Any):
+    with pytest.raises(RunConfigError, match=f"{name} is"):
+        SamplingParameters(**{name: value})
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "rotary": {},
+    "learned": {"position": "learned", "norm": "layer", "feed_forward": "gelu"},
+    "grouped": {"num_kv_heads": 1, "sliding_window": 5},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("temperature", [0, 0.9])
+def test_the_cache_changes_nothing_also_beyond_the_context(shape: str, temperature: float):
+    config = ModelConfig(
+        vocab_size=50, context_length=12, d_model=16, num_layers=2, num_heads=2, d_ff=32, **SHAPES[shape]
+    )
+    model = TransformerLM(config, seed=1)
+    with torch.no_grad():
+        model.lm_head.weight.mul_(5)
+    with_cache, without = (
+        generate(model, [1, 2, 3], 40, temperature=temperature, seed=4, n_samples=2, use_cache=use_cache)
+        for use_cache in (True, False)
+    )
+    assert with_cache == without
+    assert [len(sample) for sample in with_cache] == [40, 40]
+
+
+def test_a_prompt_longer_than_the_context_is_read_from_its_end(model: TransformerLM):
+    long = list(range(100))
+    assert generate(model, long, 5, temperature=0) == generate(model, long, 5, temperature=0, use_cache=False)
+    assert generate(model, long, 1, temperature=0) == generate(model, long[-12:], 1, temperature=0)
+
+
+def test_greedy_is_the_argmax_of_the_model(model: TransformerLM):
+    ids = [5, 6]
+    for _ in range(10):
+        with torch.inference_mode():
+            ids.append(int(model(torch.tensor([ids]))[0, -1].argmax()))
+    assert generate(model, [5, 6], 10, temperature=0) == [ids[2:]]
+
+
+def test_seeds_decide_and_samples_do_not_depend_on_each_other(model: TransformerLM):
+    three = generate(model, [1], 20, seed=7, n_samples=3)
+    assert generate(model, [1], 20, seed=7, n_samples=3) == three
+    assert generate(model, [1], 20, seed=7)[0] == three[0]
+    assert len({tuple(sample) for sample in three}) == 3
+    assert generate(model, [1], 20, seed=8)[0] != three[0]
+    before = torch.get_rng_state()
+    generate(model, [1], 5, seed=7)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_sample_ends_with_a_stop_and_the_others_go_on(model: TransformerLM):
+    free = generate(model, [1], 30, seed=2, n_samples=4)
+    stop = free[0][3]
+    stopped = generate(model, [1], 30, seed=2, n_samples=4, stop_ids={stop})
+    for whole, part in zip(free, stopped, strict=True):
+        end = whole.index(stop) + 1 if stop in whole else 30
+        assert part == whole[:end]
+
+
+def test_ids_that_the_tokenizer_does_not_have_are_not_drawn(model: TransformerLM):
+    drawn = {token.id for token in next_tokens(model, [1], 60, seed=1, n_vocab=9)}
+    assert drawn <= set(range(9))
+
+
+def test_prompts_that_cannot_be_are_refused(model: TransformerLM):
+    with pytest.raises(RunConfigError, match="empty"):
+        generate(model, [], 5)
+    with pytest.raises(RunConfigError, match="holds id 99999"):
+        generate(model, [99_999], 5)
+
+
+def test_probabilities_before_and_after_cut_offs_are_there(model: TransformerLM):
+    (token,) = next_tokens(model, [1], 1, SamplingParameters(top_k=3, temperature=0.5), seed=1)
+    with torch.inference_mode():
+        expected = model(torch.tensor([[1]]))[0, -1]
+    assert torch.allclose(token.logits, expected, atol=1e-5)
+    assert len(kept(token.log_probabilities)) == 3
+    assert token.id in kept(token.log_probabilities)
+
+
+@given(st.lists(st.integers(0, 256), max_size=30))
+def test_streamed_text_is_the_decoded_text(ids: list[int]):
+    decoder = StreamDecoder(BYTES)
+    pieces = [decoder.feed(i) for i in ids]
+    assert "".join(pieces) + decoder.finish() == BYTES.decode(ids)
+
+
+@given(st.text(), st.integers(0, 3))
+def test_no_piece_ends_within_a_character(text: str, n_cut: int):
+    data = text.encode("utf-8", "replace")
+    decoder = StreamDecoder(BYTES)
+    shown = ""
+    for byte in data[: len(data) - n_cut]:
+        shown += decoder.feed(byte)
+        assert text.encode("utf-8", "replace").decode().startswith(shown)
+
+
+pieces = st.lists(st.text("ab<|", max_size=4), max_size=12)
+
+
+@given(pieces, st.lists(st.text("ab<|", min_size=1, max_size=4), max_size=3))
+def test_stops_cut_at_the_first_to_end_however_the_text_is_cut(parts: list[str], stops: list[str]):
+    stop = StopStrings(stops)
+    shown = "".join(stop.feed(part) for part in parts)
+    if not stop.stopped:
+        shown += stop.finish()
+    text = "".join(parts)
+    ends = [(text.find(s) + len(s), text.find(s)) for s in stops if s in text]
+    assert stop.stopped == bool(ends)
+    assert shown == (text[: min(ends)[1]] if ends else text)
+
+
+def test_special_tokens_are_not_shown_unless_asked_for():
+    end = BYTES.eot_token
+    plain, whole = TextStream(BYTES), TextStream(BYTES, show_special=True)
+    assert [plain.feed(i) for i in (97, 0xC3, end, 98)] == ["a", "", "�", "b"]
+    assert [whole.feed(i) for i in (97, end)] == ["a", "<|endoftext|>"]
+    stopping = TextStream(BYTES, ["xy"])
+    assert [stopping.feed(i) for i in b"axbxyz"] == ["a", "", "xb", "", "", ""]
+    assert stopping.stopped
+    assert stopping.finish() == ""

@@ -1,0 +1,348 @@
+"""Training runs: they learn, they resume bit for bit, they stop with everything saved."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import bytemill
+from bytemill.errors import CheckpointError, OutputError, RunConfigError, ShardError, TrainingDivergedError
+from bytemill.lm import trainer
+from bytemill.lm.config import Resolved
+from bytemill.lm.config_file import config_to_toml, read_config
+from bytemill.lm.metrics_log import read_metrics
+from bytemill.lm.run_folder import RunFolder
+from bytemill.lm.tensor_file import read_state
+from bytemill.lm.trainer import train
+
+from .conftest import Corpus
+
+Settings = Callable[..., Resolved]
+OF_THE_MOMENT = {"tokens_per_second", "flop_utilisation", "memory_bytes"}
+
+
+def state_of(folder: RunFolder) -> dict[str, Any]:
+    found = folder.load_newest()
+    assert found is not None
+    return found.state
+
+
+def metrics_of(folder: RunFolder) -> list[dict[str, Any]]:
+    """What does not depend on the clock."""
+    return [
+        {key: value for key, value in record.items() if key not in OF_THE_MOMENT}
+        for record in read_metrics(folder.metrics)
+    ]
+
+
+def same_run(one: RunFolder, other: RunFolder) -> bool:
+    a, b = state_of(one), state_of(other)
+    assert metrics_of(one) == metrics_of(other)
+    assert a["model"].keys() == b["model"].keys()
+    assert all(torch.equal(a["model"][name], b["model"][name]) for name in a["model"])
+    for number, moments in a["optimizer"]["state"].items():
+        for name, moment in moments.items():
+            theirs = b["optimizer"]["state"][number][name]
+            assert torch.equal(torch.as_tensor(moment), torch.as_tensor(theirs))
+    return a["batches"] == b["batches"] and torch.equal(a["generators"]["torch"], b["generators"]["torch"])
+
+
+def test_it_learns_and_says_so(settings: Settings, corpus: Corpus):
+    records: list[dict[str, Any]] = []
+    resolved = settings(
+        training__steps=60,
+        optimizer__learning_rate=1e-2,
+        run__log_every=10,
+        run__validate_every=30,
+        run__sample_every=60,
+        run__sample_prompt="The",
+    )
+    folder = train(resolved, on_record=records.append)
+    steps = read_metrics(folder.metrics, "step")
+    assert [record["step"] for record in steps] == [10, 20, 30, 40, 50, 60]
+    assert steps[-1]["loss"] < 0.5 * steps[0]["loss"]
+    for record in steps:
+        assert record["n_tokens"] == record["step"] * 4 * 16
+        assert record["learning_rate"] > 0
+        assert min(record[name] for name in OF_THE_MOMENT) > 0
+        assert 0 < record["bits_per_byte"] < record["loss"] / math.log(2)
+    validations = read_metrics(folder.metrics, "validation")
+    assert [record["step"] for record in validations] == [30, 60]
+    assert validations[1]["bits_per_byte"] < validations[0]["bits_per_byte"]
+    assert validations[1]["perplexity"] == pytest.approx(math.exp(validations[1]["loss"]))
+    (sample,) = read_metrics(folder.metrics, "sample")
+    assert sample["prompt"] == "The"
+    assert sample["text"]
+    kinds = [record["kind"] for record in records]
+    assert kinds[0] == "start"
+    assert kinds[-1] == "end"
+    assert kinds.index("checkpoint") < kinds.index("validation")  # saved before it is evaluated
+    assert bytemill.Tokenizer.load(folder.tokenizer).fingerprint == corpus.tokenizer.fingerprint
+    assert read_config(folder.config)["training.steps"] == 60
+    assert len(folder.checkpoint_files()) == 2
+
+
+@pytest.mark.parametrize(
+    "options", [{"training__accumulation": 3}, {"optimizer__name": "muon"}, {"model__dropout": 0.2}]
+)
+def test_stopped_and_resumed_is_bit_for_bit_the_same(
+    settings: Settings, tmp_path: Path, options: dict[str, Any]
+):
+    always = {
+        **options,
+        "training__steps": 14,
+        "run__log_every": 4,
+        "run__checkpoint_every": 5,
+        "run__validate_every": 7,
+        "run__sample_every": 7,
+    }
+    whole = train(settings(**always, run__folder=str(tmp_path / "whole")))
+
+    def stop_at(step: int) -> Callable[[dict[str, Any]], None]:
+        def look(record: dict[str, Any]) -> None:
+            if record["kind"] == "checkpoint" and record["step"] >= step:
+                raise RuntimeError("the power fails")
+
+        return look
+
+    parts = settings(**always, run__folder=str(tmp_path / "parts"))
+    for step in (5, 7):
+        with pytest.raises(RuntimeError, match="power"):
+            train(parts, on_record=stop_at(step))
+    torch.rand(7)  # whatever else the process does with the global generator
+    assert same_run(train(parts), whole)
+
+
+PROGRAM = """
+import sys
+import torch
+torch.set_num_threads(1)
+from bytemill.lm.config import resolve
+from bytemill.lm.config_file import read_config
+from bytemill.lm.trainer import train
+def show(record):
+    print(record["kind"], record["step"], flush=True)
+train(resolve([("file", read_config(sys.argv[1]))]), on_record=show)
+"""
+
+
+def in_a_process(config: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, str(config)], stdout=subprocess.PIPE, text=True)
+
+
+def test_killed_in_the_middle_and_resumed_is_bit_for_bit_the_same(settings: Settings, tmp_path: Path):
+    always = {
+        "training__steps": 60,
+        "training__accumulation": 2,
+        "run__log_every": 3,
+        "run__checkpoint_every": 5,
+        "run__validate_every": 20,
+        "model__dropout": 0.1,
+    }
+    (tmp_path / "killed.toml").write_text(
+        config_to_toml(settings(**always, run__folder=str(tmp_path / "killed")))
+    )
+    whole = settings(**always, run__folder=str(tmp_path / "whole"))
+    process = in_a_process(tmp_path / "killed.toml")
+    assert process.stdout is not None
+    for line in process.stdout:
+        kind, step = line.split()
+        if kind == "step" and int(step) > 12:
+            os.kill(process.pid, signal.SIGKILL)
+            break
+    assert process.wait() == -signal.SIGKILL
+    process.stdout.close()
+    killed = RunFolder(tmp_path / "killed")
+    stopped_at = state_of(killed)["iteration"]
+    assert 10 <= stopped_at < 60
+    resumed = train(settings(**always, run__folder=str(killed.path)))
+    assert state_of(resumed)["iteration"] == 60
+    assert same_run(resumed, train(whole))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_save_first(settings: Settings, tmp_path: Path, number: signal.Signals):
+    def interrupt(record: dict[str, Any]) -> None:
+        if record["kind"] == "step" and record["step"] == 3:
+            os.kill(os.getpid(), number)
+
+    resolved = settings(training__steps=8, run__log_every=1, run__checkpoint_every=0, run__validate_every=0)
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt):
+        train(resolved, on_record=interrupt)
+    assert signal.getsignal(number) is before
+    assert state_of(RunFolder(tmp_path / "run"))["iteration"] in (3, 4)
+    whole = settings(
+        training__steps=8,
+        run__log_every=1,
+        run__checkpoint_every=0,
+        run__validate_every=0,
+        run__folder=str(tmp_path / "w"),
+    )
+    assert same_run(train(resolved), train(whole))
+
+
+def test_of_checkpoints_the_newest_stay(settings: Settings):
+    folder = train(
+        settings(training__steps=10, run__checkpoint_every=2, run__keep_checkpoints=3, run__validate_every=0)
+    )
+    assert [path.name for path in folder.checkpoint_files()] == [
+        f"step_{step:08d}.safetensors" for step in (10, 8, 6)
+    ]
+
+
+def test_a_checkpoint_cut_short_is_passed_over_for_the_one_before(settings: Settings, tmp_path: Path):
+    always = {
+        "training__steps": 12,
+        "run__checkpoint_every": 4,
+        "run__validate_every": 0,
+        "run__log_every": 4,
+    }
+    whole = train(settings(**always, run__folder=str(tmp_path / "whole")))
+    folder = train(settings(**always))
+    newest = folder.checkpoint_files()[0]
+    os.truncate(newest, newest.stat().st_size // 2)
+    records: list[dict[str, Any]] = []
+    again = train(settings(**always), on_record=records.append)
+    assert records[0]["resumed_from"].endswith("step_00000008.safetensors")
+    assert "cut short" in records[0]["refused"][0]
+    assert same_run(again, whole)
+    for path in folder.checkpoint_files():
+        path.write_bytes(b"")
+    with pytest.raises(CheckpointError, match="no checkpoint in") as caught:
+        train(settings(**always))
+    assert "--overwrite" in (caught.value.hint or "")
+
+
+def test_another_configuration_or_tokenizer_is_refused_with_the_reason(settings: Settings, tmp_path: Path):
+    train(settings(training__steps=2))
+    with pytest.raises(
+        CheckpointError, match=r"model\.num_layers is 1 and was 2; optimizer\.beta2 is 0\.9 and was 0\.95"
+    ):
+        train(settings(training__steps=2, model__num_layers=1, optimizer__beta2=0.9))
+    other = bytemill.train(iter(["abcabc"]), 258, ["<|endoftext|>"])
+    other.save(tmp_path / "other.json")
+    other.encode_file(iter(["abcabc" * 50]), tmp_path / "shards")
+    with pytest.raises(ShardError, match="another tokenizer"):
+        train(settings(data__tokenizer=str(tmp_path / "other.json")))
+    changed = settings(
+        training__steps=2,
+        data__tokenizer=str(tmp_path / "other.json"),
+        data__train=str(tmp_path / "shards"),
+        data__validation=[],
+    )
+    with pytest.raises(CheckpointError, match="is of another tokenizer"):
+        train(changed)
+    assert state_of(train(changed, overwrite=True))["fingerprint"] == other.fingerprint
+
+
+def test_more_steps_go_on_and_no_more_do_nothing(settings: Settings):
+    folder = train(settings(training__steps=4, schedule__name="constant"))
+    before = folder.checkpoint_files()[0].stat().st_mtime_ns
+    records: list[dict[str, Any]] = []
+    train(settings(training__steps=4, schedule__name="constant"), on_record=records.append)
+    assert [record["kind"] for record in records] == ["start", "end"]
+    assert folder.checkpoint_files()[0].stat().st_mtime_ns == before
+    assert state_of(train(settings(training__steps=6, schedule__name="constant")))["iteration"] == 6
+
+
+def test_losses_that_are_not_finite_are_skipped_and_several_stop(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+):
+    real = trainer._accumulate_gradients
+    bad = {3, 5}
+
+    def sometimes(run: Any, compute_loss: Any) -> tuple[float, int, int]:
+        loss, n_tokens, n_bytes = real(run, compute_loss)
+        if run.step in bad:
+            for parameter in run.model.parameters():
+                parameter.grad.fill_(math.nan)
+            return math.nan, n_tokens, n_bytes
+        return loss, n_tokens, n_bytes
+
+    monkeypatch.setattr(trainer, "_accumulate_gradients", sometimes)
+    folder = train(settings(training__steps=8, run__log_every=1, run__checkpoint_every=2))
+    skipped = read_metrics(folder.metrics, "skipped")
+    assert [(record["step"], record["loss"], record["in_a_row"]) for record in skipped] == [
+        (4, None, 1),
+        (6, None, 1),
+    ]
+    assert [record["step"] for record in read_metrics(folder.metrics, "step")] == [1, 2, 3, 5, 7, 8]
+    assert all(tensor.isfinite().all() for tensor in state_of(folder)["model"].values())
+    bad.update(range(9, 100))
+    with pytest.raises(
+        TrainingDivergedError, match=r"3 steps in a row, up to step 12.*step_0000001\d\.safetensors"
+    ):
+        train(
+            settings(training__steps=50, run__log_every=1, run__checkpoint_every=2, training__max_bad_steps=3)
+        )
+
+
+def test_a_folder_with_other_files_is_refused(settings: Settings, tmp_path: Path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/config.toml").write_text("precious")
+    with pytest.raises(OutputError, match="not those of a run"):
+        train(settings(training__steps=1))
+    assert (tmp_path / "run/config.toml").read_text() == "precious"
+
+
+def test_what_is_missing_is_named(settings: Settings, corpus: Corpus):
+    with pytest.raises(RunConfigError, match=r"data\.tokenizer is not set"):
+        train(settings(data__tokenizer=""))
+    with pytest.raises(RunConfigError, match=r"data\.train is not set"):
+        train(settings(data__train=[]))
+    with pytest.raises(ShardError, match="too few"):
+        train(settings(model__context_length=100_000))
+    with pytest.raises(RunConfigError, match="no kind of device"):
+        train(settings(training__device="nothing"))
+
+
+def test_bfloat16_and_compiled_runs_learn_too(settings: Settings):
+    folder = train(
+        settings(training__steps=20, training__precision="bfloat16", optimizer__learning_rate=1e-2)
+    )
+    first, last = read_metrics(folder.metrics, "step")
+    assert last["loss"] < first["loss"]
+    assert all(tensor.dtype == torch.float32 for tensor in state_of(folder)["model"].values())
+
+
+@pytest.mark.slow
+def test_a_compiled_model_gives_the_same_losses(settings: Settings, tmp_path: Path):
+    plain = train(settings(training__steps=5, run__log_every=1))
+    compiled = train(
+        settings(
+            training__steps=5,
+            run__log_every=1,
+            training__compile=True,
+            run__folder=str(tmp_path / "compiled"),
+        )
+    )
+    losses = [
+        [record["loss"] for record in read_metrics(folder.metrics, "step")] for folder in (plain, compiled)
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+@pytest.mark.gpu
+def test_on_an_accelerator_it_learns_and_resumes(settings: Settings):
+    always = {"training__device": "cuda", "run__checkpoint_every": 10, "schedule__name": "constant"}
+    folder = train(settings(training__steps=20, **always))
+    train(settings(training__steps=40, **always))
+    losses = [record["loss"] for record in read_metrics(folder.metrics, "step")]
+    assert len(losses) == 4
+    assert losses[-1] < losses[0]
+
+
+def test_every_line_of_the_metrics_is_json(settings: Settings):
+    folder = train(settings(training__steps=3, run__log_every=1))
+    for line in folder.metrics.read_text().splitlines():
+        assert json.loads(line)["step"] in (1, 2, 3)
+    assert read_state(folder.checkpoint_files()[0])["config"]["training"]["steps"] == 3
