@@ -3,7 +3,7 @@
     uv run --group bench --with toktok-rs python benchmarks/hostile.py [--texts a,blanks] [--check]
 
 A process for each tool and text encodes it in growing sizes, to an array where the tool has one, else to a list; each
-size up to five times, another text each time, of which the quickest counts. Times are CPU time of all
+size up to nine times, another text each time, of which the quickest counts. Times are CPU time of all
 threads, one thread being asked for. A tool that takes longer than --limit for a text shows the sizes it finished.
 Of a text's row:
 
@@ -40,7 +40,7 @@ MOST_TIMES_TOKTOK = 1.0
 MOST_BEYOND_MB = 64
 TOO_SHORT_TO_COMPARE = 1e-3
 SECONDS_A_SIZE = 0.5
-REPEATS = 5
+REPEATS = 9
 
 
 def work(request: dict[str, Any]) -> dict[str, Any]:

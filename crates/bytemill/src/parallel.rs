@@ -99,6 +99,9 @@ impl Encoder {
         if n_threads <= 1 || text.len() <= PART_BYTES {
             let mut ids = Vec::with_capacity(text.len() / 3);
             self.encode(text, allowed, &mut ids, pulse)?;
+            if ids.len() < ids.capacity() / 2 {
+                ids.shrink_to_fit();
+            }
             return Ok(ids);
         }
         let none = SpecialTokens::default();

@@ -205,6 +205,11 @@ impl Encoder {
             workspace.hash(bytes, start, |pretoken, cut| self.cut(pretoken, cut));
             while let Some(huge) = workspace.look_up(out) {
                 self.resolve(workspace, bytes, out, pulse)?;
+                if out.is_empty() && out.capacity() < huge.len() {
+                    // It may be one that has an id for each byte. To move a result that has outgrown its place takes as long as
+                    // to write it; room that stays empty takes nothing.
+                    *out = Vec::with_capacity(huge.len());
+                }
                 self.encode_pretoken(&bytes[huge], &mut workspace.symbols, out, pulse)?;
             }
             if workspace.misses.are_many() {

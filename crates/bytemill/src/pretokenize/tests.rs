@@ -79,6 +79,7 @@ fn long_text() -> impl Strategy<Value = String> {
         "क्षिऍ१२३।a1 \n'\u{200d}\u{94d}\u{a0}.!/",
         "😀❤\u{fe0f}\u{1f3fb}𝐀𐐀𐐨𝟙𠀀aA1' \n/!",
         "01٣٤१२²½𝟙 aA\n",
+        "'''''ssSdDmMtTlLvVrReEſéa3$\u{13} ",
         " \t\r\n\u{85}\u{a0}\u{1680}\u{2003}\u{2028}\u{3000}a1!/é一",
         "aAéÉªʰ一\u{301}ǅ's/! \n",
     ];
