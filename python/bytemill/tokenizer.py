@@ -12,6 +12,7 @@ from bytemill.errors import TokenizerError
 from bytemill.explanation import Explanation, TokenInfo, explain
 from bytemill.formats.loaded import Loaded, build
 from bytemill.formats.spec import Ties, TokenizerSpec
+from bytemill.stream_decoder import StreamDecoder
 
 if TYPE_CHECKING:
     import os
@@ -381,6 +382,15 @@ class Tokenizer:
     def decode_batch(self, batch: Sequence[TokenIds], *, errors: str = "replace") -> list[str]:
         """The text of each sequence of ids."""
         return self.core.decode_batch(batch, errors)
+
+    def stream_decoder(self) -> StreamDecoder:
+        """A decoder for ids that come one by one: it never gives half a character.
+
+        >>> decoder = Tokenizer({i: bytes([i]) for i in range(256)}, []).stream_decoder()
+        >>> [decoder.feed(byte) for byte in "é!".encode()]
+        ['', 'é', '!']
+        """
+        return StreamDecoder(self)
 
 
 def _with_ids(
