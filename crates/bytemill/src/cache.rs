@@ -3,10 +3,9 @@
 //! Most pre-tokens of a text were seen before, and those mostly lately. The frequent ones keep their entries in the
 //! processor's cache whatever the size of the table; the others are asked for ahead of time.
 
-use crate::hash::{Packed, fold};
+use crate::hash::{Packed, fold, long_hash};
 use crate::huge::{HugeArray, Plain};
 use crate::prefetch::prefetch;
-use crate::tally::long_hash;
 
 /// Most ids of an entry for short pre-tokens.
 pub const SHORT_IDS: usize = 4;

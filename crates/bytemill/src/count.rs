@@ -6,11 +6,12 @@
 
 use crate::cutter::Cutter;
 use crate::error::{Error, Result};
+use crate::hash::long_hash;
 use crate::hash::{PACKED_BYTES, Packed, pack};
 use crate::pretokenize::Pattern;
 use crate::pulse::Pulse;
 use crate::special::{Segment, SpecialTokens};
-use crate::tally::{Table, long_hash, random_seed};
+use crate::tally::{Table, random_seed};
 use crate::utf8::{Malformed, Utf8Stream};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use std::io::Read;

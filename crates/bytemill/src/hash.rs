@@ -43,7 +43,8 @@ pub fn pack(text: &[u8], start: usize, end: usize) -> Packed {
 }
 
 impl Packed {
-    /// Equal to no key, nor to the default in which tables are filled.
+    /// Equal to no key of text, even where the upper half of its highest byte does not count: UTF-8 has no byte 0xFF. Nor to
+    /// the default with which tables are filled.
     pub const NO_KEY: Self = Self { low: 0, high: u64::MAX };
 
     /// The bytes, in the first [`Packed::n_bytes`] places.
@@ -75,6 +76,20 @@ pub fn fold(a: u64, b: u64) -> u64 {
     {
         product as u64 ^ (product >> 64) as u64
     }
+}
+
+/// Hash of a pre-token of more than eight bytes whose high bits depend on every byte, and on a seed: so that no text
+/// can be made on purpose whose pre-tokens all fall on one place.
+#[inline]
+pub fn long_hash(pretoken: &[u8], seed: u64) -> u64 {
+    let mut hash = seed ^ pretoken.len() as u64;
+    let (words, rest) = pretoken.as_chunks::<8>();
+    for word in words {
+        hash = fold(hash ^ u64::from_le_bytes(*word), 0x9E37_79B9_7F4A_7C15);
+    }
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    fold(hash ^ u64::from_le_bytes(last), 0xD6E8_FEB8_6659_FD93)
 }
 
 /// Hash of a pair of numbers.

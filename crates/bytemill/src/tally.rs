@@ -1,6 +1,6 @@
 //! A table of counts that one thread keeps.
 
-use crate::hash::{Packed, fold};
+use crate::hash::Packed;
 use crate::prefetch::prefetch;
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -183,18 +183,4 @@ fn part_of(n: usize, part: usize, n_parts: usize) -> Range<usize> {
 /// A seed that nobody who writes a corpus knows.
 pub fn random_seed() -> u64 {
     std::hash::RandomState::new().hash_one(0)
-}
-
-/// Hash of a pre-token of more than eight bytes whose high bits depend on every byte, and on a seed: so that no text
-/// can be made on purpose whose pre-tokens all fall on one place.
-#[inline]
-pub fn long_hash(pretoken: &[u8], seed: u64) -> u64 {
-    let mut hash = seed ^ pretoken.len() as u64;
-    let (words, rest) = pretoken.as_chunks::<8>();
-    for word in words {
-        hash = fold(hash ^ u64::from_le_bytes(*word), 0x9E37_79B9_7F4A_7C15);
-    }
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    fold(hash ^ u64::from_le_bytes(last), 0xD6E8_FEB8_6659_FD93)
 }

@@ -1,10 +1,11 @@
 //! What counting gives.
 
 use crate::error::{Error, Result};
+use crate::hash::long_hash;
 use crate::hash::{PACKED_BYTES, pack};
 use crate::parallel;
 use crate::pulse::{Pulse, no_pulse};
-use crate::tally::{Table, long_hash, random_seed};
+use crate::tally::{Table, random_seed};
 use std::ops::Range;
 use std::time::Duration;
 
