@@ -42,7 +42,7 @@ fn number(digits: &[u8]) -> Option<u32> {
     }
     let mut value = 0u64;
     for &digit in digits {
-        value = 10 * value + u64::from(digit.is_ascii_digit().then_some(digit - b'0')?);
+        value = 10 * value + u64::from(digit.is_ascii_digit().then(|| digit - b'0')?);
     }
     u32::try_from(value).ok()
 }
