@@ -273,3 +273,38 @@ def test_other_schedules() -> None:
     assert rates == pytest.approx([0, 1, 2, 2, 2, 2, 2, 1.5, 1, 0.5, 0, 0])
     assert [constant(t, 2.0, 4) for t in (0, 1, 4, 100)] == [0, 0.5, 2, 2]
     assert constant(0, 2.0) == 2
+
+
+PROGRAM = """
+import sys
+import torch
+from bytemill.lm import TransformerLM, preset
+from bytemill.lm.optim import SGD, AdamW, Muon, clip_gradients
+for make in (SGD, AdamW, Muon):
+    model = TransformerLM(preset("tiny", vocab_size=64, num_layers=1), seed=0)
+    optimizer = make(model.parameters())
+    model.loss(torch.arange(8), torch.arange(8)).backward()
+    clip_gradients(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+    optimizer.load_state_dict(optimizer.state_dict())
+print([name for name in sys.modules if name.startswith("torch._dynamo")])
+"""
+
+
+def test_a_step_does_not_bring_in_the_compiler():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("make", [SGD, AdamW, Muon])
+def test_gradients_are_forgotten_or_become_zeros(make: Any):
+    parameter = torch.nn.Parameter(torch.ones(2, 2))
+    optimizer = make([parameter])
+    parameter.grad = torch.ones(2, 2)
+    optimizer.zero_grad(set_to_none=False)
+    assert torch.equal(parameter.grad, torch.zeros(2, 2))
+    optimizer.zero_grad()
+    assert parameter.grad is None
+    with pytest.raises(ValueError, match="more than one parameter group"):
+        optimizer.add_param_group({"params": [parameter]})
