@@ -1,16 +1,21 @@
 """Training side by side: our model, and one of the same shape made of torch.nn alone. Loss and tokens/s.
 
     python benchmarks/lm.py stories.txt --preset tiny --steps 60
+    python benchmarks/lm.py stories.txt --preset tinystories --vocab-size 4096 --batch-size 8 --seeds 2
     python benchmarks/lm.py stories.txt --preset tinystories --steps 400 --compile
 
 All contenders get the same batches in the same order, AdamW with the same settings, and take turns of a few steps, so
-that a machine that slows down slows them all. The text is cut 95:5 into training and validation.
+that a machine that slows down slows them all. The text is cut 95:5 into training and validation. Each seed begins with
+other weights. Memory is what a process with one contender alone has at most, beyond what importing torch takes.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
+import subprocess
+import sys
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,16 +23,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 import bytemill
 from bytemill.lm.batches import get_batch, spread_starts, windows_at
 from bytemill.lm.budget import flops_per_token
-from bytemill.lm.device import matmul_rate, pick_device, synchronise
-from bytemill.lm.model import TransformerLM
+from bytemill.lm.device import matmul_rate, peak_memory, pick_device, synchronise
+from bytemill.lm.model import ModelConfig, TransformerLM
 from bytemill.lm.optim import AdamW, clip_gradients
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.schedule import cosine_with_warmup
+from lm_peer import TorchLM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,62 +40,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from bytemill.lm.model import ModelConfig
-
 LEARNING_RATE, WARMUP = 1e-3, 20
-
-
-class TorchBlock(nn.Module):
-    """A pre-norm block of torch.nn's own parts; rotary embedding by complex numbers, attention by torch's kernel."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.n_heads = config.num_heads
-        self.ln1, self.ln2 = (nn.RMSNorm(config.d_model, eps=config.norm_eps) for _ in range(2))
-        self.qkv = nn.Linear(config.d_model, 3 * config.d_model, bias=False)
-        self.out = nn.Linear(config.d_model, config.d_model, bias=False)
-        self.w1, self.w3 = (nn.Linear(config.d_model, config.d_ff, bias=False) for _ in range(2))
-        self.w2 = nn.Linear(config.d_ff, config.d_model, bias=False)
-
-    def forward(self, x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
-        batch, length, width = x.shape
-        heads = self.qkv(self.ln1(x)).view(batch, length, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4)
-        q, k = _turned(heads[0], *turns), _turned(heads[1], *turns)
-        attended = functional.scaled_dot_product_attention(q, k, heads[2], is_causal=True)
-        x = x + self.out(attended.transpose(1, 2).reshape(batch, length, width))
-        y = self.ln2(x)
-        return x + self.w2(functional.silu(self.w1(y)) * self.w3(y))
-
-
-class TorchLM(nn.Module):
-    """The same shape as ours in the presets with rotary embedding."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.embeddings = nn.Embedding(config.vocab_size, config.d_model)
-        self.blocks = nn.ModuleList(TorchBlock(config) for _ in range(config.num_layers))
-        self.ln_final = nn.RMSNorm(config.d_model, eps=config.norm_eps)
-        self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
-        for parameter in self.parameters():
-            if parameter.ndim == 2:
-                nn.init.trunc_normal_(parameter, std=(2 / sum(parameter.shape)) ** 0.5)
-        nn.init.trunc_normal_(self.embeddings.weight, a=-3, b=3)
-        frequencies = config.rope_theta ** (-torch.arange(0, config.d_head, 2) / config.d_head)
-        angles = torch.arange(config.context_length)[:, None] * frequencies
-        self.register_buffer("cos", angles.cos(), persistent=False)
-        self.register_buffer("sin", angles.sin(), persistent=False)
-
-    def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
-        x = self.embeddings(ids)
-        turns = (self.get_buffer("cos")[: ids.shape[1]], self.get_buffer("sin")[: ids.shape[1]])
-        for block in self.blocks:
-            x = block(x, turns)
-        return functional.cross_entropy(self.head(self.ln_final(x)).flatten(0, 1), targets.flatten())
-
-
-def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    even, odd = x[..., ::2], x[..., 1::2]
-    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
+NAMES = ["torch.nn", "bytemill", "bytemill, fused attention", "bytemill, fused and compiled"]
 
 
 @dataclass
@@ -104,6 +55,7 @@ class Contender:
     clip: Callable[[Any, float], Any]
     rates: list[float] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
+    validation: float = 0.0
 
     def step(self, inputs: Tensor, targets: Tensor, learning_rate: float) -> None:
         for group in self.optimizer.param_groups:
@@ -116,34 +68,25 @@ class Contender:
         self.losses.append(float(loss.detach()))
 
 
-def contenders(config: ModelConfig, device: torch.device, *, compiled: bool) -> list[Contender]:
-    made: list[Contender] = []
-    betas, decay = (0.9, 0.95), 0.1
-
-    def ours(name: str, shape: ModelConfig, *, fuse: bool = False) -> None:
-        model = TransformerLM(shape, seed=0).to(device)
-        loss: Any = torch.compile(model.loss) if fuse else model.loss
-        optimizer = AdamW(model.parameters(), LEARNING_RATE, betas=betas, weight_decay=decay)
-        made.append(Contender(name, model, loss, optimizer, clip_gradients))
-
-    torch.manual_seed(0)
-    theirs = TorchLM(config).to(device)
-    adamw = torch.optim.AdamW(theirs.parameters(), LEARNING_RATE, betas=betas, weight_decay=decay)
-    made.append(Contender("torch.nn", theirs, theirs.loss, adamw, nn.utils.clip_grad_norm_))
-    ours("bytemill", config)
-    ours("bytemill, fused attention", replace(config, attention="fused"))
-    if compiled:
-        ours("bytemill, fused and compiled", replace(config, attention="fused"), fuse=True)
-    return made
+def contender(name: str, config: ModelConfig, device: torch.device, seed: int) -> Contender:
+    """One of `NAMES`, not trained yet."""
+    settings: Any = {"betas": (0.9, 0.95), "weight_decay": 0.1}
+    if name == "torch.nn":
+        torch.manual_seed(seed)
+        theirs = TorchLM(config).to(device)
+        adamw = torch.optim.AdamW(theirs.parameters(), LEARNING_RATE, **settings)
+        return Contender(name, theirs, theirs.loss, adamw, nn.utils.clip_grad_norm_)
+    shape = replace(config, attention="fused" if "fused" in name else "scratch")
+    model = TransformerLM(shape, seed=seed).to(device)
+    loss: Any = torch.compile(model.loss) if "compiled" in name else model.loss
+    return Contender(name, model, loss, AdamW(model.parameters(), LEARNING_RATE, **settings), clip_gradients)
 
 
 @torch.no_grad()
-def validation_loss(
-    contender: Contender, ids: NDArray[np.integer], length: int, device: torch.device
-) -> float:
+def validation_loss(model: Contender, ids: NDArray[np.integer], length: int, device: torch.device) -> float:
     starts = spread_starts(len(ids), length, 64)
     losses = [
-        float(contender.loss(*windows_at(ids, starts[first : first + 8], length, device)))
+        float(model.loss(*windows_at(ids, starts[first : first + 8], length, device)))
         for first in range(0, len(starts), 8)
     ]
     return statistics.fmean(losses)
@@ -157,6 +100,7 @@ def main() -> None:
     parser.add_argument("--preset", default="tiny", choices=[n for n in PRESETS if not n.startswith("gpt2")])
     parser.add_argument("--vocab-size", type=int)
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--turn", type=int, default=5, help="steps that each contender takes in a row")
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--device", default="auto")
@@ -170,41 +114,89 @@ def main() -> None:
     tokenizer = bytemill.train(iter([text[:cut]]), options.vocab_size or config.vocab_size, ["<|endoftext|>"])
     train_ids, validation_ids = (tokenizer.encode_to_numpy(part) for part in (text[:cut], text[cut:]))
     config = replace(config, vocab_size=tokenizer.n_vocab)
-    length, n_tokens = config.context_length, options.batch_size * config.context_length
+    length = config.context_length
     rate = matmul_rate(device, torch.float32, seconds=2)
     print(
         f"{options.preset}: {TransformerLM(config, device='meta').n_parameters():,} parameters, "
         f"{options.steps} steps of {options.batch_size} x {length} tokens on {device}, "
         f"{torch.get_num_threads()} threads; matrix products at {rate / 1e9:,.1f} GFLOP/s"
     )
-    all_of_them = contenders(config, device, compiled=options.compile)
-    for contender in all_of_them:  # first calls allocate and compile; undone below by making them anew
-        contender.loss(*get_batch(train_ids, options.batch_size, length, device)).backward()
-        contender.optimizer.zero_grad(set_to_none=True)
+    names = NAMES if options.compile else NAMES[:3]
+    runs: list[list[Contender]] = []
+    for seed in range(options.seeds):
+        models = [contender(name, config, device, seed) for name in names]
+        race(models, train_ids, length, options, device)
+        for model in models:
+            model.validation = validation_loss(model, validation_ids, length, device)
+        runs.append(models)
+        if seed + 1 < options.seeds:
+            print(f"seed {seed}: " + ", ".join(f"{m.name} {m.validation:.3f}" for m in models), flush=True)
+    per_token = flops_per_token(config, length, backward=True)
+    print(
+        f"{'':<30} {'tokens/s':>9} {'ratio':>6} {'FLOP use':>8} {'memory':>8} {'train':>7}  validation, by seed"
+    )
+    base = [rate for run in runs for rate in run[0].rates]
+    for index, name in enumerate(names):
+        rates = [rate for run in runs for rate in run[index].rates]
+        speed = statistics.median(rates)
+        ratio = statistics.median(own / other for own, other in zip(rates, base, strict=True))
+        last = statistics.fmean(loss for run in runs for loss in run[index].losses[-10:])
+        print(
+            f"{name:<30} {speed:>9,.0f} {ratio:>6.2f} {speed * per_token / rate:>8.1%} "
+            f"{memory_alone(name, config, options, device) / 1e6:>5,.0f} MB {last:>7.3f}  "
+            + " ".join(f"{run[index].validation:.3f}" for run in runs)
+        )
+
+
+def race(
+    models: list[Contender],
+    ids: NDArray[np.integer],
+    length: int,
+    options: argparse.Namespace,
+    device: torch.device,
+) -> None:
+    """Trains the models in turns; each then has its losses and its rate of each turn."""
+    for model in models:  # first calls allocate and compile
+        model.loss(*get_batch(ids, options.batch_size, length, device)).backward()
+        model.optimizer.zero_grad(set_to_none=True)
     for first in range(0, options.steps, options.turn):
-        for contender in all_of_them:
+        for model in models:
             synchronise(device)
             started = time.perf_counter()
             steps = range(first, min(first + options.turn, options.steps))
             for step in steps:
                 generator = torch.Generator().manual_seed(step)
-                batch = get_batch(train_ids, options.batch_size, length, device, generator=generator)
+                batch = get_batch(ids, options.batch_size, length, device, generator=generator)
                 lr = cosine_with_warmup(step + 1, LEARNING_RATE, 0.1 * LEARNING_RATE, WARMUP, options.steps)
-                contender.step(*batch, lr)
+                model.step(*batch, lr)
             synchronise(device)
-            contender.rates.append(len(steps) * n_tokens / (time.perf_counter() - started))
-    base = all_of_them[0]
-    per_token = flops_per_token(config, length, backward=True)
-    print(f"{'':<30} {'tokens/s':>9} {'ratio':>6} {'FLOP use':>8} {'train':>7} {'validation':>10}")
-    for contender in all_of_them:
-        speed = statistics.median(contender.rates)
-        ratio = statistics.median(own / other for own, other in zip(contender.rates, base.rates, strict=True))
-        last = statistics.fmean(contender.losses[-10:])
-        validation = validation_loss(contender, validation_ids, length, device)
-        print(
-            f"{contender.name:<30} {speed:>9,.0f} {ratio:>6.2f} {speed * per_token / rate:>8.1%} "
-            f"{last:>7.3f} {validation:>10.3f}"
-        )
+            n_tokens = len(steps) * options.batch_size * length
+            model.rates.append(n_tokens / (time.perf_counter() - started))
+
+
+def memory_alone(name: str, config: ModelConfig, options: argparse.Namespace, device: torch.device) -> float:
+    """Bytes that two steps of one contender take, in a process of its own."""
+    program = "import lm, sys; lm.print_memory(*sys.argv[1:])"
+    words = [name, json.dumps(config.to_dict()), str(options.batch_size), str(device)]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        cwd=Path(__file__).parent,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return float(done.stdout)
+
+
+def print_memory(name: str, config_json: str, batch_size: str, device_name: str) -> None:
+    """By how much two steps of a contender raise the peak."""
+    device, config = torch.device(device_name), ModelConfig.from_dict(json.loads(config_json))
+    before = peak_memory(device)
+    one = contender(name, config, device, 0)
+    ids = torch.randint(0, config.vocab_size, (int(batch_size), config.context_length), device=device)
+    for _ in range(2):
+        one.step(ids, ids, LEARNING_RATE)
+    print(peak_memory(device) - before)
 
 
 if __name__ == "__main__":

@@ -15,72 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from bytemill.lm import ModelConfig, TransformerLM, preset
 from bytemill.lm.optim import AdamW, clip_gradients
+from lm_peer import TorchLM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-class TorchBlock(nn.Module):
-    """The block of the peer: torch.nn's layers, its fused attention, its RMSNorm."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        d = config.d_model
-        self.n_heads = config.num_heads
-        self.ln1, self.ln2 = nn.RMSNorm(d, config.norm_eps), nn.RMSNorm(d, config.norm_eps)
-        self.q, self.k, self.v, self.o = (nn.Linear(d, d, bias=False) for _ in range(4))
-        self.w1, self.w3 = (nn.Linear(d, config.d_ff, bias=False) for _ in range(2))
-        self.w2 = nn.Linear(config.d_ff, d, bias=False)
-
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        batch, n_tokens, d = x.shape
-        h = self.ln1(x)
-        q, k, v = (
-            p(h).view(batch, n_tokens, self.n_heads, -1).transpose(1, 2) for p in (self.q, self.k, self.v)
-        )
-        q, k = turned(q, cos, sin), turned(k, cos, sin)
-        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.o(mixed.transpose(1, 2).reshape(batch, n_tokens, d))
-        h = self.ln2(x)
-        return x + self.w2(functional.silu(self.w1(h)) * self.w3(h))
-
-
-def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary embedding in the half-split form that most models made of torch.nn use."""
-    left, right = x.chunk(2, -1)
-    return x * cos + torch.cat((-right, left), -1) * sin
-
-
-class TorchLM(nn.Module):
-    """The peer."""
-
-    cos: Tensor
-    sin: Tensor
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.blocks = nn.ModuleList(TorchBlock(config) for _ in range(config.num_layers))
-        self.norm = nn.RMSNorm(config.d_model, config.norm_eps)
-        self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
-        frequencies = config.rope_theta ** (-torch.arange(0, config.d_head, 2) / config.d_head)
-        angles = torch.outer(torch.arange(config.context_length), frequencies).repeat(1, 2)
-        self.register_buffer("cos", angles.cos(), persistent=False)
-        self.register_buffer("sin", angles.sin(), persistent=False)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        x = self.embedding(ids)
-        for block in self.blocks:
-            x = block(x, self.cos[: ids.shape[-1]], self.sin[: ids.shape[-1]])
-        return self.head(self.norm(x))
-
-
-def torch_loss(model: Any, ids: Tensor, targets: Tensor) -> Tensor:
-    return functional.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
 
 
 def contestants(config: ModelConfig, wanted: list[str]) -> dict[str, Callable[[Tensor, Tensor], None]]:
@@ -91,29 +32,25 @@ def contestants(config: ModelConfig, wanted: list[str]) -> dict[str, Callable[[T
         if name.startswith("torch"):
             model: Any = TorchLM(config)
             optimizer: Any = torch.optim.AdamW(model.parameters(), lr=1e-3)
-            loss, clip = torch_loss, nn.utils.clip_grad_norm_
+            clip = nn.utils.clip_grad_norm_
         else:
             fused = "fused" in name or "compile" in name
             model = TransformerLM(
                 ModelConfig.from_dict({**config.to_dict(), "attention": "fused" if fused else "scratch"})
             )
             optimizer = AdamW(model.parameters(), lr=1e-3)
-            loss, clip = our_loss, clip_gradients
-        step_loss = torch.compile(loss) if "compile" in name else loss
+            clip = clip_gradients
+        loss = torch.compile(model.loss) if "compile" in name else model.loss
 
-        steps[name] = partial(training_step, model, optimizer, step_loss, clip)
+        steps[name] = partial(training_step, model, optimizer, loss, clip)
     return steps
 
 
 def training_step(model: Any, optimizer: Any, loss: Any, clip: Any, *batch: Tensor) -> None:
     optimizer.zero_grad()
-    loss(model, *batch).backward()
+    loss(*batch).backward()
     clip(model.parameters(), 1.0)
     optimizer.step()
-
-
-def our_loss(model: Any, ids: Tensor, targets: Tensor) -> Tensor:
-    return model.loss(ids, targets)
 
 
 def main() -> None:

@@ -273,3 +273,23 @@ def test_other_schedules() -> None:
     assert rates == pytest.approx([0, 1, 2, 2, 2, 2, 2, 1.5, 1, 0.5, 0, 0])
     assert [constant(t, 2.0, 4) for t in (0, 1, 4, 100)] == [0, 0.5, 2, 2]
     assert constant(0, 2.0) == 2
+
+
+@pytest.mark.parametrize("name", ["add_param_group", "zero_grad", "state_dict"])
+@pytest.mark.parametrize("kind", [SGD, AdamW, Muon])
+def test_methods_are_torchs_without_the_wrapper_that_brings_in_the_compiler(kind: Any, name: str):
+    """That nothing else brings it in is seen in `test_trainer`, in a process of its own."""
+    assert getattr(kind, name) is getattr(torch.optim.Optimizer, name).__wrapped__
+
+
+@pytest.mark.parametrize("make", [SGD, AdamW, Muon])
+def test_gradients_are_forgotten_or_become_zeros(make: Any):
+    parameter = torch.nn.Parameter(torch.ones(2, 2))
+    optimizer = make([parameter])
+    parameter.grad = torch.ones(2, 2)
+    optimizer.zero_grad(set_to_none=False)
+    assert torch.equal(parameter.grad, torch.zeros(2, 2))
+    optimizer.zero_grad()
+    assert parameter.grad is None
+    with pytest.raises(ValueError, match="more than one parameter group"):
+        optimizer.add_param_group({"params": [parameter]})

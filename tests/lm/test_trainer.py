@@ -129,7 +129,7 @@ from bytemill.lm.config import resolve
 from bytemill.lm.config_file import read_config
 from bytemill.lm.trainer import train
 def show(record):
-    print(record["kind"], record["step"], flush=True)
+    print(record["kind"], record["step"], "torch._dynamo" in sys.modules, flush=True)
 train(resolve([("file", read_config(sys.argv[1]))]), on_record=show)
 """
 
@@ -154,13 +154,15 @@ def test_killed_in_the_middle_and_resumed_is_bit_for_bit_the_same(settings: Sett
     process = in_a_process(tmp_path / "killed.toml")
     assert process.stdout is not None
     for line in process.stdout:
-        kind, step = line.split()
+        kind, step, has_compiler = line.split()
+        assert has_compiler == "False", "torch's compiler was imported, which takes seconds and serves nobody"
         if kind == "step" and int(step) > 12:
             os.kill(process.pid, signal.SIGKILL)
             break
     assert process.wait() == -signal.SIGKILL
     process.stdout.close()
     killed = RunFolder(tmp_path / "killed")
+    assert killed.lock.exists()  # and hinders nobody: the system let go of it with the process
     stopped_at = state_of(killed)["iteration"]
     assert 10 <= stopped_at < 60
     resumed = train(settings(**always, run__folder=str(killed.path)))
@@ -292,6 +294,37 @@ def test_a_folder_with_other_files_is_refused(settings: Settings, tmp_path: Path
     with pytest.raises(OutputError, match="not those of a run"):
         train(settings(training__steps=1))
     assert (tmp_path / "run/config.toml").read_text() == "precious"
+
+
+def test_a_folder_in_which_another_process_trains_is_refused(settings: Settings, tmp_path: Path):
+    resolved = settings(training__steps=2, run__validate_every=0)
+    folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder.lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"held\n"
+    for overwrite in (False, True):
+        with pytest.raises(OutputError, match=r"another process is training in .*run") as caught:
+            train(resolved, overwrite=overwrite)
+        assert "another folder" in (caught.value.hint or "")
+    assert sorted(path.name for path in folder.path.iterdir()) == ["run.lock"]
+    process.kill()
+    process.communicate()
+    assert folder.lock.exists()
+    train(resolved)
+    assert not folder.lock.exists()
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from bytemill.file_lock import open_locked
+file = open_locked(Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.read()
+"""  # as `RunFolder.claimed` does, without waiting for torch's import
 
 
 def test_what_is_missing_is_named(settings: Settings, corpus: Corpus):

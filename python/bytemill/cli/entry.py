@@ -44,9 +44,11 @@ def _run(arguments: list[str]) -> None:
     from bytemill.cli.app import app
 
     output.prepare()
-    # Threads that wait shall sleep: spinning, as they do by default, a model trained 8 times slower beside other work.
-    # torch's OpenMP reads this when it is loaded.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # How long a waiting thread of torch's OpenMP (libgomp, which reads this when it is loaded) turns round before it
+    # sleeps. By default it is so long, 300,000 turns, that a model trains at a third to a twentieth of its speed beside
+    # other work; without any turns a small model loses a fifth on a quiet machine. See "spinning" in docs/log.md.
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     words = [_STDIN if word == "-" else word for word in arguments]
     command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
     _restore_stdin(bound)

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bytemill.lm.loss import log_sum_exp
+from bytemill.lm.kernels.rows import row_blocks
+from bytemill.lm.tensors import widened
 
 # Logits of a block. A block's matrix products must be large enough to run at full rate (each reads and writes the whole
 # gradient of the weights once) and small enough to be in cache when softmax comes: with 10,000 ids, 2²² are 420 rows.
@@ -59,21 +60,32 @@ def _forward(ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, with_gradient
     losses = torch.empty(len(x), 1, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
     d_x = torch.empty_like(x) if with_gradient else None
     d_weight = torch.zeros_like(weight, dtype=losses.dtype) if with_gradient else None
+    buffer = torch.empty(min(n_rows, len(x)), len(weight), device=x.device, dtype=x.dtype)
     for start in range(0, len(x), n_rows):
         rows, target = x[start : start + n_rows], targets[start : start + n_rows, None]
-        logits = rows @ weight.mT
-        normalizer = log_sum_exp(logits)
-        losses[start : start + n_rows] = normalizer - logits.gather(-1, target)
+        logits = torch.mm(rows, weight.mT, out=buffer[: len(rows)])
+        wide = widened(logits)
+        losses[start : start + n_rows] = _losses(wide, target, len(x))
         if d_x is None or d_weight is None:
             continue
-        # d mean / d logits = (softmax − 1 at the target) / number of rows, in place of the logits
-        logits = logits.to(losses.dtype).sub_(normalizer).exp_()
-        logits.scatter_add_(-1, target, torch.full_like(normalizer, -1))
-        logits = logits.div_(len(x)).to(x.dtype)
-        torch.mm(logits, weight, out=d_x[start : start + n_rows])
+        gradients = wide.to(x.dtype)
+        torch.mm(gradients, weight, out=d_x[start : start + n_rows])
         if d_weight.dtype == x.dtype:
-            d_weight.addmm_(logits.mT, rows)
+            d_weight.addmm_(gradients.mT, rows)
         else:
-            d_weight += logits.mT @ rows
+            d_weight += gradients.mT @ rows
     ctx.gradients = (d_x, None if d_weight is None else d_weight.to(weight.dtype))
     return losses.mean()
+
+
+def _losses(logits: Tensor, targets: Tensor, n_tokens: int) -> Tensor:
+    """(n_rows, 1) of losses. In place of the logits comes their gradient, (softmax − 1 at the target) / n_tokens."""
+    losses = -logits.gather(-1, targets)
+    for block in row_blocks(logits):
+        rows = logits[block]
+        greatest = rows.amax(-1, keepdim=True)
+        total = rows.sub_(greatest).exp_().sum(-1, keepdim=True)
+        losses[block] += total.log().add_(greatest)
+        rows.div_(total.mul_(n_tokens))
+    logits.scatter_add_(-1, targets, torch.full_like(losses, -1 / n_tokens))
+    return losses

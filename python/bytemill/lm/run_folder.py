@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bytemill.atomic import make_folder, output_error, remove_temporaries, write_text
-from bytemill.errors import CheckpointError
+from bytemill.errors import CheckpointError, OutputError
+from bytemill.file_lock import open_locked
 from bytemill.lm.config import Resolved, TrainConfig, config_from_dict, differences
 from bytemill.lm.config_file import config_to_toml
 from bytemill.lm.tensor_file import read_state, write_state
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
     from bytemill.tokenizer import Tokenizer
 
@@ -42,11 +44,37 @@ class RunFolder:
         self.metrics = self.path / "metrics.jsonl"
         self.tokenizer = self.path / "tokenizer.json"
         self.config = self.path / "config.toml"
+        self.lock = self.path / "run.lock"
+
+    @contextlib.contextmanager
+    def claimed(self) -> Generator[None]:
+        """Makes the folder, and lets no other process write to it while the block runs.
+
+        The lock is the system's: a process that is killed holds it no longer, though the file stays. Raises
+        `OutputError` where another process holds it.
+        """
+        make_folder(self.path)
+        try:
+            file = open_locked(self.lock)
+        except OSError as error:
+            raise output_error(error, self.lock) from error
+        if file is None:
+            raise OutputError(
+                f"another process is training in {self.path}",
+                hint="wait for its end, or train in another folder: --run.folder NAME",
+            )
+        with file:
+            if os.name == "nt":
+                file.close()  # Windows removes no open file
+            try:
+                yield
+            finally:
+                self.lock.unlink(missing_ok=True)
 
     def holds_other_files(self) -> bool:
         """Whether there is anything in the folder, and none of it a run's."""
         try:
-            is_used = self.path.is_dir() and any(self.path.iterdir())
+            is_used = self.path.is_dir() and any(path != self.lock for path in self.path.iterdir())
         except OSError as error:
             raise output_error(error, self.path) from error
         return is_used and not self.metrics.exists() and not self.checkpoint_files()

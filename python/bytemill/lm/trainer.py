@@ -57,7 +57,7 @@ def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | 
     compute_loss = _loss_function(run)
     speed = _speed(run)
     run.model.train()
-    with closing(MetricsLog(run.folder.metrics, after_step=run.step or None)) as log, stop_signals() as stop:
+    with run.folder.claimed(), _opened(run, resolved, overwrite=overwrite) as log, stop_signals() as stop:
         record = Recorder(log, config, on_record)
         record.show("start", run.step, **_facts(run))
         _look(run, record)  # a run may have been stopped between saving and looking
@@ -192,16 +192,21 @@ def _prepare(resolved: Resolved, *, overwrite: bool) -> _Run:
         model=model,
         optimizer=make_optimizer(model, config),
     )
-    if overwrite:
-        folder.clear()
-    elif folder.holds_other_files():
+    if not overwrite and folder.holds_other_files():
         raise OutputError(
             f"{folder.path} holds files, and not those of a run",
             hint="give another folder: --run.folder NAME",
         )
-    _go_on(run)
-    folder.prepare(resolved, tokenizer)
     return run
+
+
+def _opened(run: _Run, resolved: Resolved, *, overwrite: bool) -> closing[MetricsLog]:
+    """Goes on with what the claimed folder holds, or begins afresh; gives the log of metrics."""
+    if overwrite:
+        run.folder.clear()
+    _go_on(run)
+    run.folder.prepare(resolved, run.tokenizer)
+    return closing(MetricsLog(run.folder.metrics, after_step=run.step or None))
 
 
 def _go_on(run: _Run) -> None:

@@ -4,16 +4,11 @@ import contextlib
 import os
 from collections.abc import Generator
 from pathlib import Path
-from typing import BinaryIO
 
 from bytemill.atomic import make_folder, output_error, remove_temporaries, sync_folder
 from bytemill.errors import ShardError
+from bytemill.file_lock import open_locked
 from bytemill.shards.manifest import MANIFEST_NAME, UNFINISHED_NAME, shard_files
-
-try:
-    import fcntl
-except ImportError:  # Windows: runs are not kept apart there
-    fcntl = None
 
 OVERWRITE_HINT = "give another folder, or overwrite=True (--overwrite) to replace what is there"
 
@@ -81,9 +76,14 @@ def _remove_earlier(folder: Path) -> None:
 def _locked(marker: Path) -> Generator[bool]:
     """Hold the lock of the folder; True where the mark of an earlier run stood already."""
     try:
-        file = _open_and_lock(marker)
+        file = open_locked(marker)
     except OSError as error:
         raise output_error(error, marker) from error
+    if file is None:
+        raise ShardError(
+            f"another run is writing shards to {marker.parent}",
+            hint="wait for its end, or give another folder",
+        )
     with file:
         was_marked = os.fstat(file.fileno()).st_size > 0
         if not was_marked:
@@ -92,26 +92,6 @@ def _locked(marker: Path) -> Generator[bool]:
             except OSError as error:
                 marker.unlink(missing_ok=True)
                 raise output_error(error, marker) from error
-        if fcntl is None:
+        if os.name == "nt":
             file.close()  # Windows removes no open file
         yield was_marked
-
-
-def _open_and_lock(marker: Path) -> BinaryIO:
-    while True:
-        file = marker.open("ab", buffering=0)
-        if fcntl is None:
-            return file
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            file.close()
-            raise ShardError(
-                f"another run is writing shards to {marker.parent}",
-                hint="wait for its end, or give another folder",
-            ) from error
-        except OSError:
-            return file  # a file system without locks
-        if marker.exists() and os.path.samestat(marker.stat(), os.fstat(file.fileno())):
-            return file
-        file.close()  # the run before has ended and removed its mark in between: take a fresh one

@@ -118,4 +118,7 @@ def _blocks(q: Tensor, window: int | None) -> Iterator[tuple[slice, slice, Tenso
 
 def _scores(q: Tensor, k: Tensor, hidden: Tensor) -> Tensor:
     """q kᵀ / √d + hidden, in float32 at least."""
-    return widened(torch.bmm(q * (1 / math.sqrt(q.shape[-1])), k.mT)).add_(hidden)
+    scale = 1 / math.sqrt(q.shape[-1])
+    if q.dtype == hidden.dtype:
+        return torch.baddbmm(hidden, q, k.mT, alpha=scale)
+    return widened(torch.bmm(q * scale, k.mT)).add_(hidden)

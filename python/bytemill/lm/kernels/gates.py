@@ -32,7 +32,7 @@ class _GatedSilu(torch.autograd.Function):
         result = torch.empty_like(rows)
         for block in row_blocks(rows):
             a = widened(gates[block])
-            result[block] = torch.sigmoid(a).mul_(a).mul_(rows[block])
+            torch.mul(torch.sigmoid(a).mul_(a), rows[block], out=result[block])
         ctx.save_for_backward(gates, rows)
         return result.view(x.shape)
 
@@ -42,13 +42,14 @@ class _GatedSilu(torch.autograd.Function):
         gates, rows = ctx.saved_tensors
         gradients = gradient.reshape(rows.shape)
         d_gate, d_x = torch.empty_like(gates), torch.empty_like(rows)
+        one = torch.ones((), device=rows.device, dtype=widened(rows[:0]).dtype)
         for block in row_blocks(rows):
             a, b, g = widened(gates[block]), widened(rows[block]), widened(gradients[block])
             sigmoid = torch.sigmoid(a)
             silu = sigmoid * a
-            d_x[block] = g * silu
-            # silu′ = σ + a σ (1 − σ) = σ + silu − silu σ
-            d_gate[block] = silu.addcmul_(silu, sigmoid, value=-1).add_(sigmoid).mul_(b).mul_(g)
+            torch.mul(g, silu, out=d_x[block])
+            # silu′ = σ + a σ (1 − σ) = silu + σ (1 − silu)
+            torch.mul(silu.lerp_(one, sigmoid).mul_(b), g, out=d_gate[block])
         return d_gate.view(gradient.shape), d_x.view(gradient.shape)
 
 
@@ -59,7 +60,7 @@ class _GeluTanh(torch.autograd.Function):
         result = torch.empty_like(rows)
         for block in row_blocks(rows):
             a = widened(rows[block])
-            result[block] = _tanh_term(a).add_(1).mul_(a).mul_(0.5)
+            torch.mul(_tanh_term(a).add_(1).mul_(a), 0.5, out=result[block])
         ctx.save_for_backward(rows)
         return result.view(x.shape)
 
@@ -75,7 +76,7 @@ class _GeluTanh(torch.autograd.Function):
             # ½ (1 + t) + ½ a (1 − t²) √(2/π) (1 + 3 · 0.044715 a²)
             inner = a.square().mul_(3 * _CUBE).add_(1).mul_(0.5 * _SLOPE).mul_(a)
             inner.addcmul_(inner, tanh.square(), value=-1)
-            d_x[block] = tanh.add_(1).mul_(0.5).add_(inner).mul_(widened(gradients[block]))
+            torch.mul(tanh.add_(1).mul_(0.5).add_(inner), widened(gradients[block]), out=d_x[block])
         return d_x.view(gradient.shape)
 
 

@@ -34,8 +34,11 @@ class _Normalized(torch.autograd.Function):
                 wide = wide - mean
             scale = wide.square().mean(-1, keepdim=True).add_(eps).rsqrt_()
             numbers[0][block] = scale
-            y = (wide * scale).mul_(weight)
-            result[block] = y if bias is None else y.add_(bias)
+            unit = wide * scale
+            if bias is None:
+                torch.mul(unit, weight, out=result[block])
+            else:
+                torch.addcmul(bias, unit, weight, out=result[block])
         ctx.save_for_backward(rows, weight, *numbers)
         ctx.has_bias = bias is not None
         return result.view(x.shape)
@@ -48,17 +51,19 @@ class _Normalized(torch.autograd.Function):
         d_x = torch.empty_like(rows)
         d_weight = torch.zeros_like(weight, dtype=scales.dtype)
         d_bias = torch.zeros_like(d_weight) if ctx.has_bias else None
+        wide_weight = widened(weight) / rows.shape[-1]  # a product with it is a mean
         for block in row_blocks(rows):
             x, g, scale = widened(rows[block]), widened(gradients[block]), scales[block]
             unit = (x - means[0][block]).mul_(scale) if means else x * scale
             if d_bias is not None:
                 d_bias += g.sum(0)
-            d_weight += (g * unit).sum(0)
+            product = g * unit
+            d_weight += product.sum(0)
             # With x̂ the unit rows and h = g ⊙ weight: dx = scale (h − mean(h) − x̂ mean(h ⊙ x̂)), mean(h) only if centred
-            h = g * weight
-            along = (h * unit).mean(-1, keepdim=True)
+            along = (product @ wide_weight)[:, None]
+            h = torch.mul(g, weight, out=product)
             if means:
                 h.sub_(h.mean(-1, keepdim=True))
-            d_x[block] = h.sub_(unit.mul_(along)).mul_(scale)
+            torch.mul(h.addcmul_(unit, along, value=-1), scale, out=d_x[block])
         d_x, d_weight = d_x.view(gradient.shape), d_weight.to(weight.dtype)
         return d_x, d_weight, None if d_bias is None else d_bias.to(weight.dtype), None, None

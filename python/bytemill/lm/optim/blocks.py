@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from bytemill.lm.tensors import split
 
 if TYPE_CHECKING:
@@ -11,8 +13,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-# Numbers of a block on the CPU. An update reads and writes four or five tensors several times; 2¹⁵ numbers of five
-# float32 tensors are 640 kB, which a core's own cache holds, so that memory is read once instead of each time.
+# Numbers of a block for each thread of the CPU. An update reads and writes four or five tensors several times; 2¹⁵
+# numbers of five float32 tensors are 640 kB, which a core's own cache holds, so that memory is read once instead of
+# each time. It is also the least that torch hands to another thread.
 _BLOCK = 2**15
 
 
@@ -22,10 +25,11 @@ def blocks(tensors: Sequence[tuple[Tensor, ...]]) -> Iterator[list[list[Tensor]]
     `tensors` has a tuple for each parameter: the parameter, its gradient, what else the update takes, of one shape. On
     the CPU they come in blocks that fit in cache; elsewhere all at once, because launching operations costs more there.
     """
+    n_numbers = _BLOCK * torch.get_num_threads()
     elsewhere: dict[object, list[tuple[Tensor, ...]]] = {}
     for row in tensors:
         if row[0].device.type == "cpu" and all(tensor.is_contiguous() for tensor in row):
-            for pieces in zip(*(split(tensor.view(-1), _BLOCK) for tensor in row), strict=True):
+            for pieces in zip(*(split(tensor.view(-1), n_numbers) for tensor in row), strict=True):
                 yield [[piece] for piece in pieces]
         else:
             elsewhere.setdefault((row[0].device, row[0].dtype), []).append(row)
