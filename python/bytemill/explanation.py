@@ -10,7 +10,7 @@ from bytemill._core import pretoken_spans
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bytemill.tokenizer import AllowedSpecial, Tokenizer
+    from bytemill.codec import AllowedSpecial, Codec
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def show_token(token: bytes) -> str:
     return shown if shown.startswith("⟨") else f"'{shown}'"
 
 
-def explain(tokenizer: Tokenizer, text: str, allowed_special: AllowedSpecial) -> list[Explanation]:
+def explain(tokenizer: Codec, text: str, allowed_special: AllowedSpecial) -> list[Explanation]:
     """See `Tokenizer.explain`."""
     core = tokenizer.core
     core.encode(text, allowed_special, 1)  # raises where the text holds what is not allowed
@@ -97,7 +97,7 @@ def explain(tokenizer: Tokenizer, text: str, allowed_special: AllowedSpecial) ->
     return explanations
 
 
-def _encode_pretoken(tokenizer: Tokenizer, pretoken: bytes) -> list[int]:
+def _encode_pretoken(tokenizer: Codec, pretoken: bytes) -> list[int]:
     """The ids of one pre-token, by replaying its merges: cut out of its text it might split further."""
     core = tokenizer.core
     if core.whole_pretoken_lookup and (whole := core.bytes_to_id(pretoken)) is not None:
@@ -109,7 +109,7 @@ def _encode_pretoken(tokenizer: Tokenizer, pretoken: bytes) -> list[int]:
 
 
 def _segments(
-    tokenizer: Tokenizer, text: str, allowed_special: AllowedSpecial
+    tokenizer: Codec, text: str, allowed_special: AllowedSpecial
 ) -> Iterator[tuple[str, int | None]]:
     """The text between special tokens, and the special tokens with their ids."""
     if allowed_special == "all":

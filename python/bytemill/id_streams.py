@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from bytemill.codec import AllowedSpecial
     from bytemill.text_input import TextInput
-    from bytemill.tokenizer import AllowedSpecial, Tokenizer
+    from bytemill.tokenizer import Tokenizer
 
 _BETWEEN_IDS = bytes.maketrans(b",;[]", b"    ")
 """Lists of Python and JSON and comma-separated values are ids with more than blanks between them."""

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
+    from bytemill.codec import AllowedSpecial
     from bytemill.explanation import Explanation
-    from bytemill.tokenizer import AllowedSpecial, Tokenizer
+    from bytemill.tokenizer import Tokenizer
 
 PartKind: TypeAlias = Literal["text", "line end", "control", "bytes"]
 

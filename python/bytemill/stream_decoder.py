@@ -6,7 +6,7 @@ import codecs
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bytemill.tokenizer import Tokenizer
+    from bytemill.codec import Codec
 
 
 class StreamDecoder:
@@ -21,7 +21,7 @@ class StreamDecoder:
     ['n', '', 'é', '!']
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Codec) -> None:
         self._tokenizer = tokenizer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
