@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from bytemill.codec import Codec
 from bytemill.errors import TokenizerError
 from bytemill.formats.loaded import Loaded, build
-from bytemill.formats.spec import Ties, TokenizerSpec
+from bytemill.formats.spec import GivenSpecialTokens, Ties, TokenizerSpec
 
 if TYPE_CHECKING:
     import os
@@ -124,7 +124,7 @@ class Tokenizer(Codec):
         path: str | os.PathLike[str],
         *,
         pattern: str | EllipsisType | None = ...,
-        special_tokens: Mapping[str, int] | Iterable[str] | None = None,
+        special_tokens: GivenSpecialTokens | None = None,
     ) -> Self:
         """A tokenizer from a file of any format that bytemill reads, recognised by its content.
 

@@ -1,11 +1,10 @@
 """What `bytemill tokenizer convert` has done, as people and scripts read it."""
 
 import shlex
-from pathlib import Path
 
 from bytemill.cli import output
 from bytemill.formats.conversion import Conversion
-from bytemill.formats.writing import FORMATS, WrittenFormat
+from bytemill.formats.writing import FORMATS
 from bytemill.units import plural
 
 _PROOFS = {
@@ -20,13 +19,14 @@ def write_conversion(conversion: Conversion, *, as_json: bool, quiet: bool) -> N
     if as_json:
         output.write_json(conversion.to_dict())
         return
+    for warning in conversion.warnings:
+        output.note(warning, quiet=quiet)
     if quiet:
         return
     title = FORMATS[conversion.written_format].title
     first, *others = conversion.files
-    output.write_line(
-        f"{output.styled(str(first), '1')}: {title}, {plural(conversion.tokenizer.n_vocab, 'token')}"
-    )
+    n_tokens = len(conversion.tokenizer.vocab)
+    output.write_line(f"{output.styled(str(first), '1')}: {title}, {plural(n_tokens, 'token')}")
     output.write_line()
     beside = [("beside it", str(file)) for file in others]
     output.write_facts(
@@ -38,32 +38,35 @@ def write_conversion(conversion: Conversion, *, as_json: bool, quiet: bool) -> N
             ("left out", "; ".join(conversion.left_out) or "nothing"),
         ]
     )
-    lines = _how_to_open(conversion.written_format, first, has_settings=bool(others))
-    if lines:
-        output.write_line()
-        output.write_line("Open it:")
-        for line in lines:
-            output.write_line(f"  {line}")
+    output.write_line()
+    output.write_line("Open it:")
+    for line in _how_to_open(conversion):
+        output.write_line(f"  {line}")
 
 
-def _how_to_open(written_format: WrittenFormat, file: Path, *, has_settings: bool) -> list[str]:
-    show = f"bytemill tokenizer show {shlex.quote(str(file))}"
-    name = repr(str(file))
-    match written_format:
-        case "huggingface":
-            return [show, f"tokenizers.Tokenizer.from_file({name})"]
-        case "tiktoken" if has_settings:
-            settings = repr(f"{file}.json")
-            return [
-                show,
-                f"tiktoken.Encoding(**json.load(open({settings})), "
-                f"mergeable_ranks=tiktoken.load.load_tiktoken_bpe({name}))",
-            ]
-        case "gpt2":
-            return [show, f"transformers.GPT2TokenizerFast({name}, {str(file).replace('vocab.json', 'merges.txt')!r})"]
-        case "minbpe":
-            return [show, f"minbpe.RegexTokenizer(PATTERN).load({name})"]
+def _how_to_open(conversion: Conversion) -> list[str]:
+    """A command of ours, and what opens the files in Python with the library that they are made for."""
+    command = f"bytemill tokenizer show {shlex.quote(str(conversion.files[0]))}"
+    names = [repr(str(file)) for file in conversion.files]
+    match conversion.written_format:
         case "vocab":
-            return [f"less {shlex.quote(str(file))}"]
+            return [f"less {shlex.quote(str(conversion.files[0]))}"]
+        case "huggingface":
+            return [command, f"tokenizers.Tokenizer.from_file({names[0]})"]
+        case "gpt2":
+            return [command, f"transformers.GPT2TokenizerFast({', '.join(names)})"]
+        case "minbpe":
+            # minbpe's reader does not compile the pattern that it reads.
+            pattern = (
+                "" if conversion.tokenizer.pattern is None else f"open({names[0]}).readlines()[1].strip()"
+            )
+            kind = f"RegexTokenizer({pattern})" if pattern else "BasicTokenizer()"
+            return [command, f"tokenizer = minbpe.{kind}; tokenizer.load({names[0]})"]
+        case "tiktoken" if len(names) == 2:
+            ranks = f"tiktoken.load.load_tiktoken_bpe({names[0]})"
+            return [
+                command,
+                f"tiktoken.Encoding(**json.load(open({names[1]})), mergeable_ranks={ranks})",
+            ]
         case _:
-            return [show]
+            return [command]

@@ -29,7 +29,8 @@ TokenizerFile: TypeAlias = Annotated[
     Path,
     Parameter(
         name="TOKENIZER",
-        help="A tokenizer.json, a .tiktoken file, minbpe's .model, or a folder with a tokenizer.json or GPT-2's two files.",
+        help="A tokenizer.json, a .tiktoken file, minbpe's .model, or a folder with a tokenizer.json or GPT-2's two "
+        "files.",
     ),
 ]
 PatternOfFile: TypeAlias = Annotated[

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerFileError
@@ -15,17 +14,17 @@ from bytemill.formats.vocab_listing import looks_like_listing
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from pathlib import Path
     from types import EllipsisType
 
-    from bytemill.formats.spec import TokenizerSpec
+    from bytemill.formats.spec import GivenSpecialTokens, TokenizerSpec
 
 
 def load(
     path: str | os.PathLike[str],
     *,
     pattern: str | EllipsisType | None = ...,
-    special_tokens: Mapping[str, int] | Iterable[str] | None = None,
+    special_tokens: GivenSpecialTokens | None = None,
 ) -> TokenizerSpec:
     """The tokenizer at `path`: a file of any format, one of GPT-2's two with the other beside it, or a folder.
 
@@ -38,7 +37,7 @@ def load(
         return gpt2.read(*found, special_tokens, pattern=pattern)
     data = read_bytes(found)
     if tiktoken.looks_like_ranks(data):
-        pattern, special_tokens = rank_settings.completed(found, pattern, special_tokens)
+        pattern, special_tokens = rank_settings.completed(found, data, pattern, special_tokens)
     return from_content(data, found, pattern, special_tokens)
 
 
@@ -46,7 +45,7 @@ def from_content(
     data: bytes,
     file: Path,
     pattern: str | EllipsisType | None = ...,
-    special_tokens: Mapping[str, int] | Iterable[str] | None = None,
+    special_tokens: GivenSpecialTokens | None = None,
 ) -> TokenizerSpec:
     """As `from_bytes`, and where `file` is one of GPT-2's two, with the other that lies beside it."""
     try:
@@ -63,7 +62,7 @@ def from_bytes(
     data: bytes,
     where: str,
     pattern: str | EllipsisType | None = ...,
-    special_tokens: Mapping[str, int] | Iterable[str] | None = None,
+    special_tokens: GivenSpecialTokens | None = None,
 ) -> TokenizerSpec:
     """As `load`, of a file's content; `where` names it in errors."""
     if tiktoken.looks_like_ranks(data):
@@ -101,7 +100,7 @@ class HalfError(TokenizerFileError):
 
 def _refuse_arguments(
     pattern: str | EllipsisType | None,
-    special_tokens: Mapping[str, int] | Iterable[str] | None,
+    special_tokens: GivenSpecialTokens | None,
     where: str,
 ) -> None:
     if pattern is not ... or special_tokens is not None:

@@ -122,5 +122,9 @@ def shown(value: object, n_characters: int = 60) -> str:
         return "an object"
     if isinstance(value, list):
         return "an array"
+    if isinstance(value, str | bytes):
+        value = value[
+            :n_characters
+        ]  # what is longer is cut anyway, and its repr may be hundreds of megabytes
     text = "null" if value is None else repr(value)
     return text if len(text) <= n_characters else text[: n_characters - 1] + "…"

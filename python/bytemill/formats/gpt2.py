@@ -1,15 +1,14 @@
 """GPT-2's pair of files: `vocab.json` (token -> id) and `merges.txt` (one merge a line, most frequent first).
 
-Neither names a pattern: both mean GPT-2's, unless the caller knows better. Neither says which tokens are special. A token that is neither a
-single byte nor the product of a merge can only be one; it is taken for special where it is named by the
-caller or looks it.
+Neither names a pattern: both mean GPT-2's, unless the caller knows better. Neither says which tokens are
+special. A token that is neither a single byte nor the product of a merge can only be one; it is taken for
+special where it is named by the caller or looks it.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bytemill import _core
@@ -17,13 +16,15 @@ from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE, bytes_to_text
 from bytemill.formats.files import checked_pattern, decode_utf8, parse_json, read_bytes, shown
 from bytemill.formats.ranks import merges_of_ranks, unreachable_token
-from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.spec import TokenizerSpec, given_ids
 from bytemill.formats.spelling import checked_vocab, spelled_vocab, tokens_and_merges
 from bytemill.formats.vocabulary import MAX_ID, check_merges, check_special_tokens, is_text, ordinary_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from types import EllipsisType
+
+    from bytemill.formats.spec import GivenSpecialTokens
 
 _HEADER = "#version"
 
@@ -31,7 +32,7 @@ _HEADER = "#version"
 def read(
     vocab_path: str | os.PathLike[str],
     merges_path: str | os.PathLike[str],
-    special_tokens: Iterable[str] | Mapping[str, int] | None = None,
+    special_tokens: GivenSpecialTokens | None = None,
     *,
     pattern: str | EllipsisType | None = ...,
 ) -> TokenizerSpec:
@@ -120,12 +121,12 @@ def _read_pairs(text: str, where: str) -> tuple[list[tuple[str, str]], list[int]
 def _special_tokens(
     vocab: Mapping[str, int],
     pairs: Iterable[tuple[str, str]],
-    named: Iterable[str] | Mapping[str, int],
+    named: GivenSpecialTokens,
     where: str,
 ) -> dict[str, int]:
     """The special tokens by text: those named, and those that look it."""
     special: dict[str, int] = {}
-    given = named if isinstance(named, Mapping) else {}
+    given = given_ids(named) or {}
     next_id = max(vocab.values()) + 1
     for text in dict.fromkeys(named):
         if not text or not is_text(text):

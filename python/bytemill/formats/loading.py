@@ -7,7 +7,6 @@ the core does not take for beyond doubt, and for every one that is refused, so t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +16,21 @@ from bytemill.formats import rank_settings, tiktoken
 from bytemill.formats.files import is_object, parse_json, read_bytes
 from bytemill.formats.loaded import Loaded, build
 from bytemill.formats.places import find
+from bytemill.formats.spec import given_ids
 from bytemill.formats.vocabulary import MAX_ID
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
+    from collections.abc import Mapping
     from types import EllipsisType
+
+    from bytemill.formats.spec import GivenSpecialTokens
 
 
 def load(
     path: str | os.PathLike[str],
     pattern: str | EllipsisType | None = ...,
-    special_tokens: Mapping[str, int] | Iterable[str] | None = None,
+    special_tokens: GivenSpecialTokens | None = None,
 ) -> Loaded:
     """The tokenizer at `path`; arguments and errors are those of `detect.load`."""
     found = find(path)
@@ -38,7 +40,7 @@ def load(
         return build(detect.load(path, pattern=pattern, special_tokens=special_tokens))
     data, where = read_bytes(found), str(found)
     if tiktoken.looks_like_ranks(data):
-        pattern, special_tokens = rank_settings.completed(found, pattern, special_tokens)
+        pattern, special_tokens = rank_settings.completed(found, data, pattern, special_tokens)
     quick = load_quickly(data, where, pattern, special_tokens)
     if quick is None:
         # Brought in only here: the readers of all formats take longer to import than a rank file takes to load.
@@ -52,14 +54,15 @@ def load_quickly(
     data: bytes,
     where: str,
     pattern: str | EllipsisType | None = ...,
-    special_tokens: Mapping[str, int] | Iterable[str] | None = None,
+    special_tokens: GivenSpecialTokens | None = None,
 ) -> Loaded | None:
     """The tokenizer in a file's content; None where it must be read the slow way, or is refused there."""
     try:
         if tiktoken.looks_like_ranks(data):
-            if special_tokens is not None and not isinstance(special_tokens, Mapping):
+            ids = None if special_tokens is None else given_ids(special_tokens)
+            if ids is None and special_tokens is not None:
                 return None
-            return _from_ranks(data, where, pattern, special_tokens)
+            return _from_ranks(data, where, pattern, ids)
         if pattern is ... and special_tokens is None:
             return _from_json(data, where)
     except BytemillError:

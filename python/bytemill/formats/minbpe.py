@@ -28,6 +28,9 @@ Dialect: TypeAlias = Literal["minbpe", "simple-bpe"]
 
 _HEADERS: dict[str, Dialect] = {"minbpe v1": "minbpe", "simple-bpe v1": "simple-bpe"}
 
+_MAX_MERGES = 1 << 21
+"""More than that no encoder of bytemill takes."""
+
 _MAX_TOKEN_BYTES = 1 << 26
 """Bytes of all tokens together. Sixty lines can name a token of 2^60 bytes, each merging the one before with
 itself; the largest published vocabulary has 1.4 MB."""
@@ -53,14 +56,19 @@ def from_text(text: str, where: str) -> TokenizerSpec:
     """As `read`, of a file's content; `where` names it in errors."""
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     if lines[0].strip() not in _HEADERS:
-        raise TokenizerFileError(
-            f"{where}:1: is {shown(lines[0])}, not {' or '.join(map(repr, _HEADERS))}"
-        )
+        raise TokenizerFileError(f"{where}:1: is {shown(lines[0])}, not {' or '.join(map(repr, _HEADERS))}")
     if len(lines) < 3:
         raise TokenizerFileError(
             f"{where}:{len(lines)}: the file ends before the number of special tokens",
             hint="It is cut short: fetch or write it again.",
         )
+    if lines[-1]:
+        raise TokenizerFileError(
+            f"{where}:{len(lines)}: {shown(lines[-1])} is a line without an end, which may be cut short",
+            hint="Fetch or write the file again; if it is whole, add a line break at its end.",
+        )
+    if len(lines) > _MAX_MERGES:
+        raise TokenizerFileError(f"{where}: has {len(lines)} lines, and {_MAX_MERGES} merges are the most")
     special_tokens, first_merge = _read_special_tokens(lines, where)
     vocab, merges = _read_merges(lines, first_merge, where)
     _check_special_ids(special_tokens, vocab, where)
@@ -176,8 +184,8 @@ def _read_merges(
             raise TokenizerFileError(f"{where}:{number}: {shown(line)} is not two ids")
         if left >= len(tokens) or right >= len(tokens):
             raise TokenizerFileError(
-                f"{where}:{number}: merges token {max(left, right)}, and this line makes token {len(tokens)}: "
-                "only ids below it are known here"
+                f"{where}:{number}: merges token {max(left, right)}, but this line makes token {len(tokens)}, "
+                "and only those below it are there already"
             )
         n_bytes += len(tokens[left]) + len(tokens[right])
         if n_bytes > _MAX_TOKEN_BYTES:

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import binascii
 import hashlib
+import io
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from bytemill import _core
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import checked_pattern, read_bytes, shown
 from bytemill.formats.ranks import merges_of_ranks
-from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.spec import TokenizerSpec, given_ids
 from bytemill.formats.vocabulary import MAX_ID, missing_bytes, ordinary_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Mapping
     from types import EllipsisType
+
+    from bytemill.formats.spec import GivenSpecialTokens
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ KNOWN_FILES = (
 def read(
     path: str | os.PathLike[str],
     pattern: str | EllipsisType | None = ...,
-    special_tokens: Mapping[str, int] | Iterable[str] | None = None,
+    special_tokens: GivenSpecialTokens | None = None,
 ) -> TokenizerSpec:
     """The tokenizer in a rank file.
 
@@ -94,17 +97,16 @@ def from_bytes(
     data: bytes,
     where: str,
     pattern: str | EllipsisType | None = ...,
-    special_tokens: Mapping[str, int] | Iterable[str] | None = None,
+    special_tokens: GivenSpecialTokens | None = None,
 ) -> TokenizerSpec:
     """As `read`, of a file's content; `where` names it in errors."""
     ranks = _parse(data, where)
     tokens = {rank: token for token, rank in ranks.items()}
-    if special_tokens is not None and not isinstance(special_tokens, Mapping):
+    ids = None if special_tokens is None else given_ids(special_tokens)
+    if ids is None and special_tokens is not None:
         first_id = max(tokens) + 1
-        special_tokens = {text: first_id + i for i, text in enumerate(dict.fromkeys(special_tokens))}
-    pattern, special = complete(
-        data, where, len(ranks), tokens.get, pattern=pattern, special_tokens=special_tokens
-    )
+        ids = {text: first_id + i for i, text in enumerate(dict.fromkeys(special_tokens))}
+    pattern, special = complete(data, where, len(ranks), tokens.get, pattern=pattern, special_tokens=ids)
     return TokenizerSpec(pattern=pattern, special_tokens=special, ranks=ranks, whole_pretoken_lookup=True)
 
 
@@ -241,7 +243,9 @@ def _parse_line(line: bytes) -> tuple[bytes, int] | None:
 def _parse(data: bytes, where: str) -> dict[bytes, int]:
     ranks: dict[bytes, int] = {}
     n_lines = 0
-    for number, line in enumerate(data.splitlines(), start=1):
+    # Line by line: of a large file that is none, the first line is enough.
+    lines = chain.from_iterable(map(bytes.splitlines, io.BytesIO(data)))
+    for number, line in enumerate(lines, start=1):
         if not line:
             continue
         n_lines += 1

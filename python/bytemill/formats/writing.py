@@ -60,7 +60,11 @@ def format_of_name(path: Path) -> WrittenFormat:
 
 
 def rendered(
-    spec: TokenizerSpec, path: Path, written_format: WrittenFormat, *, special_tokens_as_they_are: bool = False
+    spec: TokenizerSpec,
+    path: Path,
+    written_format: WrittenFormat,
+    *,
+    special_tokens_as_they_are: bool = False,
 ) -> dict[Path, bytes]:
     """The files that stand for `spec` and what they hold, in the order in which they are to be written.
 
@@ -134,12 +138,11 @@ def _rank_file(spec: TokenizerSpec, path: Path) -> dict[Path, bytes]:
 
 
 def _gguf(spec: TokenizerSpec) -> bytes:
-    # The library writes to a path, and reads nothing but a path.
+    # The library that writes it knows files only.
+    from importlib import import_module
     from tempfile import TemporaryDirectory
-
-    from bytemill.formats import gguf
 
     with TemporaryDirectory() as folder:
         file = Path(folder) / "tokenizer.gguf"
-        gguf.write(spec, file)
+        import_module("bytemill.formats.gguf").write(spec, file)
         return file.read_bytes()
