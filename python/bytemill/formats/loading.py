@@ -14,7 +14,7 @@ from bytemill import _core
 from bytemill.errors import BytemillError
 from bytemill.formats import rank_settings, tiktoken
 from bytemill.formats.files import is_object, parse_json, read_bytes
-from bytemill.formats.loaded import Loaded, build
+from bytemill.formats.loaded import Loaded, build_file
 from bytemill.formats.places import find
 from bytemill.formats.spec import given_ids
 from bytemill.formats.vocabulary import MAX_ID
@@ -37,7 +37,7 @@ def load(
     if not isinstance(found, Path):
         from bytemill.formats import detect
 
-        return build(detect.load(path, pattern=pattern, special_tokens=special_tokens))
+        return build_file(detect.load(path, pattern=pattern, special_tokens=special_tokens), str(found[0]))
     data, where = read_bytes(found), str(found)
     if tiktoken.looks_like_ranks(data):
         pattern, special_tokens = rank_settings.completed(found, data, pattern, special_tokens)
@@ -46,7 +46,7 @@ def load(
         # Brought in only here: the readers of all formats take longer to import than a rank file takes to load.
         from bytemill.formats import detect
 
-        return build(detect.from_content(data, found, pattern, special_tokens))
+        return build_file(detect.from_content(data, found, pattern, special_tokens), where)
     return quick
 
 

@@ -54,6 +54,9 @@ def dialect_of(data: bytes) -> Dialect | None:
 
 def from_text(text: str, where: str) -> TokenizerSpec:
     """As `read`, of a file's content; `where` names it in errors."""
+    n_lines = text.count("\n")
+    if n_lines > _MAX_MERGES:
+        raise TokenizerFileError(f"{where}: has {n_lines} lines, and {_MAX_MERGES} merges are the most")
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     if lines[0].strip() not in _HEADERS:
         raise TokenizerFileError(f"{where}:1: is {shown(lines[0])}, not {' or '.join(map(repr, _HEADERS))}")
@@ -67,8 +70,6 @@ def from_text(text: str, where: str) -> TokenizerSpec:
             f"{where}:{len(lines)}: {shown(lines[-1])} is a line without an end, which may be cut short",
             hint="Fetch or write the file again; if it is whole, add a line break at its end.",
         )
-    if len(lines) > _MAX_MERGES:
-        raise TokenizerFileError(f"{where}: has {len(lines)} lines, and {_MAX_MERGES} merges are the most")
     special_tokens, first_merge = _read_special_tokens(lines, where)
     vocab, merges = _read_merges(lines, first_merge, where)
     _check_special_ids(special_tokens, vocab, where)
