@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiktoken
-import tokenizers
 
 import bytemill
 
@@ -31,19 +29,20 @@ def test_convert_says_what_it_wrote_and_how_to_open_it(tokenizer_file: str, run:
         "\n"
         "Open it:\n"
         "  bytemill tokenizer show cat.tiktoken\n"
-        "  tiktoken.Encoding(**json.load(open('cat.tiktoken.json')), "
+        "  import json, tiktoken.load; tok = tiktoken.Encoding(**json.load(open('cat.tiktoken.json')), "
         "mergeable_ranks=tiktoken.load.load_tiktoken_bpe('cat.tiktoken'))\n"
     )
 
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
-def test_the_lines_to_open_it_with_do(tokenizer_file: str, run: Run):
-    expected = bytemill.Tokenizer.load(tokenizer_file).encode("the cat<|endoftext|> sat")
-    line = run("tokenizer", "convert", tokenizer_file, "cat.tiktoken").out.splitlines()[-1]
-    encoding = eval(line, {"tiktoken": tiktoken, "json": json})  # noqa: S307
-    assert encoding.encode("the cat<|endoftext|> sat", allowed_special="all") == expected
-    line = run("tokenizer", "convert", "cat.tiktoken", "again.json").out.splitlines()[-1]
-    assert eval(line, {"tokenizers": tokenizers}).encode("the cat<|endoftext|> sat").ids == expected  # noqa: S307
+@pytest.mark.parametrize("name", ["cat.tiktoken", "cat.json"])
+def test_the_line_to_open_it_with_does(tokenizer_file: str, run: Run, name: str):
+    text = "the cat<|endoftext|> sat"
+    opened: dict[str, Any] = {}
+    exec(run("tokenizer", "convert", tokenizer_file, name).out.splitlines()[-1], opened)  # noqa: S102
+    tok = opened["tok"]
+    ids = tok.encode(text, allowed_special="all") if name == "cat.tiktoken" else tok.encode(text).ids
+    assert ids == bytemill.Tokenizer.load(tokenizer_file).encode(text)
 
 
 def test_convert_as_json_is_one_object(tokenizer_file: str, run: Run):

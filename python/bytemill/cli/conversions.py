@@ -52,21 +52,18 @@ def _how_to_open(conversion: Conversion) -> list[str]:
         case "vocab":
             return [f"less {shlex.quote(str(conversion.files[0]))}"]
         case "huggingface":
-            return [command, f"tokenizers.Tokenizer.from_file({names[0]})"]
+            return [command, f"import tokenizers; tok = tokenizers.Tokenizer.from_file({names[0]})"]
         case "gpt2":
-            return [command, f"transformers.GPT2TokenizerFast({', '.join(names)})"]
+            return [command, f"import transformers; tok = transformers.GPT2TokenizerFast({', '.join(names)})"]
         case "minbpe":
             # minbpe's reader does not compile the pattern that it reads.
-            pattern = (
-                "" if conversion.tokenizer.pattern is None else f"open({names[0]}).readlines()[1].strip()"
-            )
-            kind = f"RegexTokenizer({pattern})" if pattern else "BasicTokenizer()"
-            return [command, f"tokenizer = minbpe.{kind}; tokenizer.load({names[0]})"]
+            has_pattern = conversion.tokenizer.pattern is not None
+            pattern = f"open({names[0]}).readlines()[1].strip()"
+            kind = f"RegexTokenizer({pattern})" if has_pattern else "BasicTokenizer()"
+            return [command, f"import minbpe; tok = minbpe.{kind}; tok.load({names[0]})"]
         case "tiktoken" if len(names) == 2:
             ranks = f"tiktoken.load.load_tiktoken_bpe({names[0]})"
-            return [
-                command,
-                f"tiktoken.Encoding(**json.load(open({names[1]})), mergeable_ranks={ranks})",
-            ]
+            encoding = f"tiktoken.Encoding(**json.load(open({names[1]})), mergeable_ranks={ranks})"
+            return [command, f"import json, tiktoken.load; tok = {encoding}"]
         case _:
             return [command]
