@@ -39,7 +39,7 @@ def test_convert_says_what_it_wrote_and_how_to_open_it(tokenizer_file: str, run:
 def test_the_line_to_open_it_with_does(tokenizer_file: str, run: Run, name: str):
     text = "the cat<|endoftext|> sat"
     opened: dict[str, Any] = {}
-    exec(run("tokenizer", "convert", tokenizer_file, name).out.splitlines()[-1], opened)  # noqa: S102
+    exec(run("tokenizer", "convert", tokenizer_file, name).out.splitlines()[-1].strip(), opened)  # noqa: S102
     tok = opened["tok"]
     ids = tok.encode(text, allowed_special="all") if name == "cat.tiktoken" else tok.encode(text).ids
     assert ids == bytemill.Tokenizer.load(tokenizer_file).encode(text)
