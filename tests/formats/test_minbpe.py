@@ -247,6 +247,8 @@ def test_what_is_written_is_read_and_written_again(make_spec: MakeSpec, dialect:
     assert minbpe.dialect_of(written.encode()) == dialect
     assert minbpe.from_text(written, "t") == spec
     assert minbpe.write(minbpe.from_text(written, "t"), dialect) == written
+    tokenizer = Tokenizer.from_spec(minbpe.from_text(written, "t"))
+    assert minbpe.write(tokenizer.to_spec(), dialect) == written
     assert Minbpe(written).encode("abab ab<|a|>é<|b|>") == Tokenizer.from_spec(spec).encode(
         "abab ab<|a|>é<|b|>"
     )

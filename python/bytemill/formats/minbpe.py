@@ -232,12 +232,11 @@ def _hidden_token(texts: Iterable[str]) -> tuple[str, str] | None:
     return None
 
 
-def _in_minbpes_order(special_tokens: Mapping[str, int]) -> dict[str, int]:
-    """By id, but the longest first where minbpe would not find a token otherwise."""
-    ordered = dict(sorted(special_tokens.items(), key=lambda item: item[1]))
-    if _hidden_token(ordered) is None:
-        return ordered
-    return dict(sorted(ordered.items(), key=lambda item: -len(item[0])))
+def _in_minbpes_order(special_tokens: Mapping[str, int]) -> Mapping[str, int]:
+    """As they are, but the longest first where minbpe would not find a token otherwise."""
+    if _hidden_token(special_tokens) is None:
+        return special_tokens
+    return dict(sorted(special_tokens.items(), key=lambda item: -len(item[0])))
 
 
 def _check_ids(tokens: Mapping[int, bytes], merges: list[tuple[bytes, bytes]]) -> None:

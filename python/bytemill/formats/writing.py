@@ -118,7 +118,7 @@ def left_out(spec: TokenizerSpec, written_format: WrittenFormat) -> list[str]:
         named = special_tokens_to_name(spec)
         if named:
             phrases.append(f"that these tokens are special: {', '.join(map(shown, named))}")
-    if written_format != "huggingface":
+    if written_format not in ("huggingface", "gguf"):
         if spec.ties is not None:
             phrases.append("how training broke ties")
         if spec.merge_counts is not None:
