@@ -200,6 +200,16 @@ def test_what_is_left_out_is_said(make_spec: MakeSpec, tmp_path: Path) -> None:
     }
 
 
+def test_special_tokens_that_begin_with_others_are_named_for_tiktoken(
+    make_spec: MakeSpec, tmp_path: Path
+) -> None:
+    tokenizer = Tokenizer.from_spec(make_spec(special_tokens={"<x>y": 300, "<x>": 301}))
+    tokenizer.save(tmp_path / "s.json")
+    assert convert(tmp_path / "s.json", tmp_path / "t.tiktoken").left_out == [
+        "that '<x>y' is found where '<x>' begins it"
+    ]
+
+
 def test_what_the_source_does_not_say_can_be_given(make_spec: MakeSpec, tmp_path: Path) -> None:
     (tmp_path / "t.tiktoken").write_text(tiktoken.write(make_spec()))
     with pytest.raises(TokenizerFileError, match="none of the published"):

@@ -235,7 +235,7 @@ def test_a_hidden_special_token_is_found_where_there_is_one(texts: list[str]) ->
     hidden = [
         (one, other) for i, one in enumerate(texts) for other in texts[i + 1 :] if other.startswith(one)
     ]
-    found = minbpe._hidden_token(texts)
+    found = minbpe.hidden_token(texts)
     assert found in hidden if hidden else found is None
 
 

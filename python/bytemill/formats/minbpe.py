@@ -158,7 +158,7 @@ def _read_special_tokens(lines: list[str], where: str) -> tuple[dict[str, int], 
             )
         special_tokens[text] = token_id
         texts[token_id] = text
-    hidden = _hidden_token(special_tokens)
+    hidden = hidden_token(special_tokens)
     if hidden is not None:
         shorter, longer = hidden
         raise TokenizerFileError(
@@ -214,7 +214,7 @@ def _check_special_ids(special_tokens: Mapping[str, int], vocab: Mapping[int, by
             )
 
 
-def _hidden_token(texts: Iterable[str]) -> tuple[str, str] | None:
+def hidden_token(texts: Iterable[str]) -> tuple[str, str] | None:
     """A text and a later one that begins with it, None where there are no such two.
 
     minbpe looks for special tokens with an expression of alternatives, of which the first that fits wins.
@@ -234,7 +234,7 @@ def _hidden_token(texts: Iterable[str]) -> tuple[str, str] | None:
 
 def _in_minbpes_order(special_tokens: Mapping[str, int]) -> Mapping[str, int]:
     """As they are, but the longest first where minbpe would not find a token otherwise."""
-    if _hidden_token(special_tokens) is None:
+    if hidden_token(special_tokens) is None:
         return special_tokens
     return dict(sorted(special_tokens.items(), key=lambda item: -len(item[0])))
 

@@ -118,6 +118,12 @@ def left_out(spec: TokenizerSpec, written_format: WrittenFormat) -> list[str]:
         named = special_tokens_to_name(spec)
         if named:
             phrases.append(f"that these tokens are special: {', '.join(map(shown, named))}")
+    if written_format == "tiktoken":
+        from bytemill.formats.minbpe import hidden_token
+
+        overlapping = hidden_token(sorted(spec.special_tokens))
+        if overlapping is not None:
+            phrases.append("that {1} is found where {0} begins it".format(*map(shown, overlapping)))
     if written_format not in ("huggingface", "gguf"):
         if spec.ties is not None:
             phrases.append("how training broke ties")
