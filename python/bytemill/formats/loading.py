@@ -37,7 +37,7 @@ def load(
     if not isinstance(found, Path):
         from bytemill.formats import detect
 
-        return build_file(detect.load(path, pattern=pattern, special_tokens=special_tokens), str(found[0]))
+        return build_file(detect.load(path, pattern=pattern, special_tokens=special_tokens), str(path))
     data, where = read_bytes(found), str(found)
     if tiktoken.looks_like_ranks(data):
         pattern, special_tokens = rank_settings.completed(found, data, pattern, special_tokens)
