@@ -23,6 +23,8 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     file = Path(path)
     try:
         data = file.read_bytes() if _is_small(file) else _read_stream(file)
+    except TokenizerFileError:
+        raise
     except FileNotFoundError as error:
         raise TokenizerFileError(f"{file}: no such file", hint="Check the path.") from error
     except IsADirectoryError as error:
