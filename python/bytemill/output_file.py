@@ -35,7 +35,7 @@ def check_output_file(path: str | os.PathLike[str], *, overwrite: bool) -> None:
     if target.is_file() and not overwrite:
         raise OutputError(
             f"{target} is there already",
-            hint="give another name with --output, or --overwrite (overwrite=True) to replace it",
+            hint="give another name, or --overwrite (overwrite=True) to replace it",
         )
     # To begin the file under its temporary name is the one test that finds everything that can be in the way.
     AtomicFile(target).discard()

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from bytemill.codec import Codec
 from bytemill.errors import TokenizerError
 from bytemill.formats.loaded import Loaded, build
-from bytemill.formats.spec import Ties, TokenizerSpec
+from bytemill.formats.spec import GivenSpecialTokens, Ties, TokenizerSpec
 
 if TYPE_CHECKING:
     import os
     from types import EllipsisType
 
     from bytemill.corpus import CorpusInputs
+    from bytemill.formats.writing import WrittenFormat
     from bytemill.shards import Manifest
     from bytemill.training import TrainingReport
 
@@ -123,12 +124,13 @@ class Tokenizer(Codec):
         path: str | os.PathLike[str],
         *,
         pattern: str | EllipsisType | None = ...,
-        special_tokens: Mapping[str, int] | None = None,
+        special_tokens: GivenSpecialTokens | None = None,
     ) -> Self:
         """A tokenizer from a file of any format that bytemill reads, recognised by its content.
 
-        `pattern` and `special_tokens` are for `.tiktoken` rank files, which hold neither and of which only the known
-        ones go without.
+        `path` is a file or a folder; of GPT-2's two files either will do where the other lies beside it. `pattern` and
+        `special_tokens` are for formats that hold neither: `.tiktoken` rank files, of which only the published ones and
+        those with a `.tiktoken.json` beside them go without, and GPT-2's files, which otherwise mean GPT-2's pattern.
 
         Raises `TokenizerFileError` for a file that is damaged, unknown, or asks for what bytemill does not do exactly.
         """
@@ -136,15 +138,19 @@ class Tokenizer(Codec):
 
         return cls._from_loaded(loading.load(path, pattern, special_tokens))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, format: WrittenFormat = "huggingface") -> None:  # noqa: A002
         """Writes a `tokenizer.json` that Hugging Face `tokenizers` opens and that gives the same ids there.
 
-        The file appears under its name once it is whole. Raises `OutputError` where it cannot be written.
-        """
-        from bytemill.atomic import write_text
-        from bytemill.formats import huggingface
+        Other formats are `"tiktoken"` (a rank file, with a `.json` beside it for what it leaves out), `"gpt2"`
+        (`vocab.json` and `merges.txt` in a folder), `"minbpe"` (a `.model`), `"vocab"` (a listing for people) and
+        `"gguf"`. `bytemill.formats.conversion` has what `bytemill tokenizer convert` does, proof included.
 
-        write_text(Path(path), huggingface.write(self.to_spec()))
+        Each file appears under its name once it is whole. Raises `OutputError` where it cannot be written, and
+        `TokenizerError` where the format cannot say what this tokenizer is.
+        """
+        from bytemill.formats.writing import publish, rendered
+
+        publish(rendered(self.to_spec(), Path(path), format), Path(path))
 
     def encode_file(
         self,

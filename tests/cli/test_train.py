@@ -149,7 +149,7 @@ def test_an_existing_file_is_kept_unless_told_otherwise(work: Path, run: Run):
     assert outcome.status == 1
     assert outcome.err == (
         "error: tokenizer.json is there already\n"
-        "hint: give another name with --output, or --overwrite (overwrite=True) to replace it\n"
+        "hint: give another name, or --overwrite (overwrite=True) to replace it\n"
     )
     assert Path("tokenizer.json").read_text() == "precious"
     assert run(*arguments, "--overwrite").status == 0

@@ -92,7 +92,10 @@ def test_half_of_gpt2s_files_is_not_enough(spec: TokenizerSpec, tmp_path: Path) 
         (b"", "the file is empty"),
         (b" \n\t\n", "the file is empty"),
         (b"hello world\n", "of no known format"),
-        (b"simple-bpe v1\n", "of no known format"),
+        (b"simple-bpe v1\n", ":2: the file ends before the number of special tokens"),
+        (b"minbpe v2\n\n0\n", "of no known format"),
+        (b"[\\u0000] 0\n[\\u0001] 1\n", "a listing for people"),
+        (b"[ ][t] -> [ t] 256\n", "a listing for people"),
         (b'{"a": "b"}', "of no known format"),
         (b"{}", "of no known format"),
         (b"[1, 2]", "of no known format"),
@@ -130,6 +133,7 @@ def test_a_file_without_permission_is_named(tmp_path: Path, monkeypatch: pytest.
     def refuse(path: Path) -> bytes:
         raise PermissionError(13, "Permission denied", str(path))
 
+    (tmp_path / "x").write_text("content")
     monkeypatch.setattr(Path, "read_bytes", refuse)
     with pytest.raises(TokenizerFileError, match="x: cannot be read: Permission denied"):
         load(tmp_path / "x")

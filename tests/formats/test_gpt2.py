@@ -188,6 +188,10 @@ def test_a_tokenizer_comes_back_and_hugging_face_reads_it(make_spec: MakeSpec, t
             "no sequence of merges makes token b'abc'",
         ),
         ({"special_tokens": {"a": 500}}, "spelled like the ordinary token"),
+        (
+            {"special_tokens": {" ": 32}},
+            "special token ' ' is the ordinary token with id 32 as well, .* spells 'Ġ'",
+        ),
         ({"merges": [(b"a", b"q")]}, "b'aq' is not in the vocabulary"),
     ],
 )

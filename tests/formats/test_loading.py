@@ -15,7 +15,7 @@ from bytemill._core import NAMED_PATTERNS, RankFile, TokenizerJson
 from bytemill.errors import BytemillError
 from bytemill.formats import detect, huggingface, tiktoken
 from bytemill.formats.bytes_to_unicode import ALPHABET, bytes_to_text
-from bytemill.formats.loaded import build
+from bytemill.formats.loaded import build_file
 from bytemill.formats.loading import load, load_quickly
 from bytemill.formats.spec import TokenizerSpec
 
@@ -181,7 +181,7 @@ def test_refusals_come_from_the_slow_reader(tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_text(content, encoding="utf-8")
         with pytest.raises(BytemillError) as slow:
-            build(detect.load(path, pattern=pattern))
+            build_file(detect.load(path, pattern=pattern), str(path))
         with pytest.raises(BytemillError) as quick:
             load(path, pattern)
         assert (str(quick.value), quick.value.hint) == (str(slow.value), slow.value.hint)

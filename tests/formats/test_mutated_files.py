@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bytemill import BytemillError, Tokenizer
-from bytemill.formats import huggingface, tiktoken
+from bytemill.formats import gpt2, huggingface, minbpe, rank_settings, tiktoken
 from bytemill.formats.spec import TokenizerSpec
 
 MakeSpec = Callable[..., TokenizerSpec]
@@ -132,3 +132,70 @@ def test_rank_files_with_other_bytes(make_spec: MakeSpec, tmp_path: Path, n_muta
     head, tail = data[:-400], data[-400:]
     options = {"pattern": "gpt2", "special_tokens": {"<|endoftext|>": 999}}
     try_mutants(tmp_path / "x.tiktoken", lambda chance: head + damage(tail, chance), n_mutants, **options)
+
+
+def test_gpt2s_files_with_other_bytes(make_spec: MakeSpec, tmp_path: Path, n_mutants: int) -> None:
+    vocab_json, merges_txt = gpt2.write(make_spec())
+    vocab, merges = tmp_path / "vocab.json", tmp_path / "merges.txt"
+    vocab.write_text(vocab_json, encoding="utf-8")
+    merges.write_text(merges_txt, encoding="utf-8")
+    try_mutants(merges, lambda chance: damage(merges_txt.encode(), chance), n_mutants)
+    merges.write_text(merges_txt, encoding="utf-8")
+    head, tail = vocab_json[:-200].encode(), vocab_json[-200:].encode()
+    try_mutants(vocab, lambda chance: head + damage(tail, chance), n_mutants)
+
+
+def test_vocab_json_with_other_values_and_keys(make_spec: MakeSpec, tmp_path: Path, n_mutants: int) -> None:
+    vocab_json, merges_txt = gpt2.write(make_spec())
+    (tmp_path / "merges.txt").write_text(merges_txt, encoding="utf-8")
+    original = json.loads(vocab_json)
+
+    def mutant(chance: random.Random) -> bytes:
+        document = dict(original)
+        mutate(document, chance)
+        return json.dumps(document).encode()
+
+    try_mutants(tmp_path / "vocab.json", mutant, n_mutants)
+
+
+def test_models_with_other_bytes(make_spec: MakeSpec, tmp_path: Path, n_mutants: int) -> None:
+    data = minbpe.write(make_spec(special_tokens={"<|endoftext|>": 1000, "<a>": 1001})).encode()
+    try_mutants(tmp_path / "t.model", lambda chance: damage(data, chance), n_mutants)
+
+
+def test_rank_settings_with_other_bytes(make_spec: MakeSpec, tmp_path: Path, n_mutants: int) -> None:
+    rank_file, settings = tmp_path / "t.tiktoken", tmp_path / "t.tiktoken.json"
+    rank_file.write_text(tiktoken.write(make_spec()))
+    data = rank_settings.write(make_spec(), "t").encode()
+    n_read = 0
+    for seed in range(n_mutants):
+        settings.write_bytes(damage(data, random.Random(seed)))
+        n_read += read_or_refused(rank_file)
+    assert 0 < n_read < n_mutants
+
+
+@pytest.mark.parametrize("written_format", ["tiktoken", "gpt2", "minbpe"])
+def test_a_file_that_ends_at_any_byte_is_whole_or_refused(
+    make_spec: MakeSpec, tmp_path: Path, written_format: Any
+) -> None:
+    """No file but a whole one is read, except for what a line less of it says."""
+    whole = Tokenizer.from_spec(make_spec())
+    whole.save(tmp_path / "t", format=written_format)
+    said: list[str] = []
+    files = sorted((tmp_path / "t").iterdir()) if (tmp_path / "t").is_dir() else [tmp_path / "t"]
+    for file in files:
+        data = file.read_bytes()
+        for length in [*range(0, len(data), 7), *range(max(0, len(data) - 300), len(data))]:
+            file.write_bytes(data[:length])
+            try:
+                tokenizer = Tokenizer.load(tmp_path / "t")
+            except BytemillError as error:
+                said.append(str(error))
+                continue
+            is_whole = tokenizer.fingerprint == whole.fingerprint
+            assert is_whole or (written_format == "minbpe" and data[:length].endswith(b"\n")), (file, length)
+            n_merges = len(tokenizer.merges)
+            assert tokenizer.merges == whole.merges[:n_merges]
+        file.write_bytes(data)
+    assert said
+    assert all(str(tmp_path) in message for message in said)

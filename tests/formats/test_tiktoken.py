@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import tiktoken as oracle
 import tiktoken_ext.openai_public
+from hypothesis import given
+from hypothesis import strategies as st
 from tiktoken.load import load_tiktoken_bpe
 
 from bytemill._core import NAMED_PATTERNS
@@ -216,3 +218,9 @@ def test_a_token_that_is_only_looked_up_is_written() -> None:
 )
 def test_rank_files_are_told_by_their_first_line(data: bytes, expected: bool) -> None:
     assert tiktoken.looks_like_ranks(data) is expected
+
+
+@given(st.lists(st.sampled_from([b"a", b"\n", b"\r", b"\r\n"]), max_size=12))
+def test_lines_are_counted_as_they_are_split(parts: list[bytes]) -> None:
+    data = b"".join(parts) + b"x"
+    assert tiktoken._line_number(data, len(data) - 1) == len(data.splitlines())

@@ -29,7 +29,25 @@ TokenizerFile: TypeAlias = Annotated[
     Path,
     Parameter(
         name="TOKENIZER",
-        help="A tokenizer.json, a .tiktoken file, or a folder with a tokenizer.json or GPT-2's two files.",
+        help="A tokenizer.json, a .tiktoken file, minbpe's .model, or a folder with a tokenizer.json or GPT-2's two "
+        "files.",
+    ),
+]
+PatternOfFile: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        name="--pattern",
+        help="The pattern of a file that names none (.tiktoken, vocab.json with merges.txt): gpt2, cl100k, o200k, "
+        "llama3, a regular expression, or none.",
+    ),
+]
+SpecialTokensOfFile: TypeAlias = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--special-token",
+        show_default=False,
+        help="A special token of a file that names none, with =ID where the next free one is not meant; give it "
+        "once for each.",
     ),
 ]
 Inputs: TypeAlias = Annotated[

@@ -1,4 +1,4 @@
-"""`bytemill tokenizer`: train, encode, decode, show, inspect."""
+"""`bytemill tokenizer`: train, encode, decode, show, inspect, convert."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,6 +9,7 @@ from cyclopts.validators import Number
 from bytemill._core import named_pattern
 from bytemill.cli import options, output
 from bytemill.cli.failures import on_interrupt
+from bytemill.formats.writing import WrittenFormat
 from bytemill.tokenizer import Tokenizer
 
 app = App(
@@ -189,13 +190,16 @@ def show(
     tokens: Annotated[
         bool, Parameter(name="--tokens", show_default=False, help="List all tokens, one a line.")
     ] = False,
+    pattern: options.PatternOfFile = None,
+    special_tokens: options.SpecialTokensOfFile = (),
     as_json: options.Json = False,
 ) -> None:
     """Show a tokenizer's sizes, settings and longest tokens, or single tokens."""
     from bytemill.cli import views
+    from bytemill.cli.given import load_arguments
     from bytemill.facts import describe, token_infos
 
-    tokenizer = Tokenizer.load(tokenizer_file)
+    tokenizer = Tokenizer.load(tokenizer_file, **load_arguments(pattern, special_tokens))
     if token:
         views.write_tokens(tokenizer, token_infos(tokenizer, token), as_json=as_json)
     elif tokens:
@@ -242,3 +246,53 @@ def inspect(
     inspection = inspect(tokenizer, content, allowed_special=allowed_special)
     explanations = tokenizer.explain(content, allowed_special=allowed_special) if explain else None
     views.write_inspection(inspection, explanations, ids=ids, as_json=as_json)
+
+
+@app.command(
+    sort_key=6,
+    help_epilogue="""Examples:
+  bytemill tokenizer convert tokenizer.json stories.tiktoken
+  bytemill tokenizer convert gpt2/vocab.json tokenizer.json
+  bytemill tokenizer convert ranks.tiktoken tokenizer.json --pattern cl100k
+  bytemill tokenizer convert minbpe.model tokens.vocab""",
+)
+def convert(
+    tokenizer_file: options.TokenizerFile,
+    output_path: Annotated[
+        Path,
+        Parameter(
+            name="OUT",
+            help="The file to write: NAME.json, NAME.tiktoken, vocab.json, NAME.model, NAME.vocab or NAME.gguf; a "
+            "folder gets vocab.json and merges.txt.",
+        ),
+    ],
+    /,
+    *,
+    written_format: Annotated[
+        WrittenFormat | None,
+        Parameter(name="--to", help="The format to write, where it is not the one that OUT is named for."),
+    ] = None,
+    pattern: options.PatternOfFile = None,
+    special_tokens: options.SpecialTokensOfFile = (),
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write a tokenizer in another file format.
+
+    What is written is read again and must be the same tokenizer before it appears
+    under its name. What the format cannot say exactly is refused; what it leaves
+    out without a change of ids is named.
+    """
+    from bytemill.cli.conversions import write_conversion
+    from bytemill.cli.given import load_arguments
+    from bytemill.formats.conversion import convert
+
+    conversion = convert(
+        tokenizer_file,
+        output_path,
+        written_format,
+        overwrite=overwrite,
+        **load_arguments(pattern, special_tokens),
+    )
+    write_conversion(conversion, as_json=as_json, quiet=quiet)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from bytemill.errors import TokenizerFileError
+from bytemill import _core
+from bytemill.errors import TokenizerError, TokenizerFileError
 
 if TYPE_CHECKING:
     import os
 
 
+MAX_FILE_BYTES = 1 << 28
+"""More than a tokenizer file has: the largest published ones have 35 MB."""
+
+
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The file's bytes. Raises TokenizerFileError where it cannot be read or holds nothing."""
+    """The file's bytes. Raises TokenizerFileError where it cannot be read, is far too large, or is empty."""
     file = Path(path)
     try:
-        data = file.read_bytes()
+        data = file.read_bytes() if _is_small(file) else _read_stream(file)
+    except TokenizerFileError:
+        raise
     except FileNotFoundError as error:
         raise TokenizerFileError(f"{file}: no such file", hint="Check the path.") from error
     except IsADirectoryError as error:
@@ -27,6 +35,31 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     if not data.strip():
         raise TokenizerFileError(f"{file}: the file is empty")
     return data
+
+
+def _is_small(file: Path) -> bool:
+    """Whether it is a file of a size that is known and bounded; not so a device or a pipe."""
+    facts = file.stat()
+    if facts.st_size > MAX_FILE_BYTES:
+        raise _too_large(file)
+    return stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)
+
+
+def _read_stream(file: Path) -> bytes:
+    data = bytearray()
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            data += block
+            if len(data) > MAX_FILE_BYTES:
+                raise _too_large(file)
+    return bytes(data)
+
+
+def _too_large(file: Path) -> TokenizerFileError:
+    return TokenizerFileError(
+        f"{file}: has more than {MAX_FILE_BYTES >> 20} MiB, which no tokenizer file has",
+        hint="Give the tokenizer's file, not the weights of its model or a corpus.",
+    )
 
 
 def decode_utf8(data: bytes, where: str) -> str:
@@ -64,6 +97,20 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
+def checked_pattern(pattern: str | None) -> str | None:
+    """A pattern that a caller gives, by name or as an expression, as an expression; None for no splitting.
+
+    Raises TokenizerError where it is neither.
+    """
+    if pattern is None:
+        return None
+    try:
+        _core.check_pattern(pattern)
+    except ValueError as error:
+        raise TokenizerError(f"pattern {shown(pattern)}: {error}") from error
+    return _core.NAMED_PATTERNS.get(pattern, pattern)
+
+
 def shown(value: object, n_characters: int = 60) -> str:
     """`value` as it may stand in an error message: its repr cut to `n_characters`; of containers only the
     kind.
@@ -77,5 +124,9 @@ def shown(value: object, n_characters: int = 60) -> str:
         return "an object"
     if isinstance(value, list):
         return "an array"
+    if isinstance(value, str | bytes):
+        value = value[
+            :n_characters
+        ]  # what is longer is cut anyway, and its repr may be hundreds of megabytes
     text = "null" if value is None else repr(value)
     return text if len(text) <= n_characters else text[: n_characters - 1] + "…"

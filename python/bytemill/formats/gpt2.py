@@ -1,8 +1,8 @@
 """GPT-2's pair of files: `vocab.json` (token -> id) and `merges.txt` (one merge a line, most frequent first).
 
-Neither names a pattern: both mean GPT-2's. Neither says which tokens are special. A token that is neither a
-single byte nor the product of a merge can only be one; it is taken for special where it is named by the
-caller or looks it.
+Neither names a pattern: both mean GPT-2's, unless the caller knows better. Neither says which tokens are
+special. A token that is neither a single byte nor the product of a merge can only be one; it is taken for
+special where it is named by the caller or looks it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING
 from bytemill import _core
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE, bytes_to_text
-from bytemill.formats.files import decode_utf8, parse_json, read_bytes, shown
+from bytemill.formats.files import checked_pattern, decode_utf8, parse_json, read_bytes, shown
 from bytemill.formats.ranks import merges_of_ranks, unreachable_token
-from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.spec import TokenizerSpec, given_ids
 from bytemill.formats.spelling import checked_vocab, spelled_vocab, tokens_and_merges
 from bytemill.formats.vocabulary import MAX_ID, check_merges, check_special_tokens, is_text, ordinary_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from types import EllipsisType
+
+    from bytemill.formats.spec import GivenSpecialTokens
 
 _HEADER = "#version"
 
@@ -29,11 +32,14 @@ _HEADER = "#version"
 def read(
     vocab_path: str | os.PathLike[str],
     merges_path: str | os.PathLike[str],
-    special_tokens: Iterable[str] | None = None,
+    special_tokens: GivenSpecialTokens | None = None,
+    *,
+    pattern: str | EllipsisType | None = ...,
 ) -> TokenizerSpec:
     """The tokenizer in a vocabulary file and a merges file.
 
-    `special_tokens` that the vocabulary holds keep their ids; others get the next ids after the highest one.
+    `special_tokens` that the vocabulary holds keep their ids; others get those given with them, or the next
+    ids after the highest one. `pattern` is GPT-2's where it is left out.
     A token that no merge makes is special without being named if it is written `<like this>` or `[like this]`
     or has a character that stands for no byte. Raises TokenizerFileError, naming the token or the line, where
     a file is damaged or the two do not belong together.
@@ -49,9 +55,15 @@ def read(
         vocab_place=where,
         merge_place=lambda index: f"{merges_where}:{line_numbers[index]}",
     )
-    return TokenizerSpec(
-        pattern=_core.NAMED_PATTERNS["gpt2"], special_tokens=special, vocab=tokens, merges=merges
-    )
+    expression = _core.NAMED_PATTERNS["gpt2"] if pattern is ... else checked_pattern(pattern)
+    return TokenizerSpec(pattern=expression, special_tokens=special, vocab=tokens, merges=merges)
+
+
+def special_tokens_to_name(spec: TokenizerSpec) -> list[str]:
+    """The special tokens that must be named when the two files of `spec` are read again."""
+    merges = spec.merges if spec.merges is not None else merges_of_ranks(spec.ranks or {})
+    made = {bytes_to_text(left + right) for left, right in merges} | CHARACTER_TO_BYTE.keys()
+    return [text for text in spec.special_tokens if text in made or not _looks_special(text)]
 
 
 def write(spec: TokenizerSpec) -> tuple[str, str]:
@@ -107,16 +119,26 @@ def _read_pairs(text: str, where: str) -> tuple[list[tuple[str, str]], list[int]
 
 
 def _special_tokens(
-    vocab: Mapping[str, int], pairs: Iterable[tuple[str, str]], named: Iterable[str], where: str
+    vocab: Mapping[str, int],
+    pairs: Iterable[tuple[str, str]],
+    named: GivenSpecialTokens,
+    where: str,
 ) -> dict[str, int]:
     """The special tokens by text: those named, and those that look it."""
     special: dict[str, int] = {}
+    given = given_ids(named) or {}
     next_id = max(vocab.values()) + 1
     for text in dict.fromkeys(named):
         if not text or not is_text(text):
             raise TokenizerError(f"special token {text!r} is not a text")
         if text in vocab:
             special[text] = vocab[text]
+            if given.get(text, vocab[text]) != vocab[text]:
+                raise TokenizerError(
+                    f"special token {text!r} is to have id {given[text]}, and has {vocab[text]} in {where}"
+                )
+        elif text in given:
+            special[text] = given[text]
         else:
             special[text] = next_id
             next_id += 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bytemill._core import Encoder
+from bytemill.errors import TokenizerError, TokenizerFileError
 
 if TYPE_CHECKING:
     from bytemill.formats.spec import Ties, TokenizerSpec
@@ -29,3 +30,11 @@ def build(spec: TokenizerSpec) -> Loaded:
             spec.vocab, spec.merges or [], spec.special_tokens, spec.pattern, spec.whole_pretoken_lookup
         )
     return Loaded(core, spec.ties, spec.merge_counts)
+
+
+def build_file(spec: TokenizerSpec, where: str) -> Loaded:
+    """As `build`, of a file's spec. Raises TokenizerFileError, which names the file, where it contradicts itself."""
+    try:
+        return build(spec)
+    except TokenizerError as error:
+        raise TokenizerFileError(f"{where}: {error}", hint=error.hint) from error

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill import _core
 from bytemill.errors import BytemillError
-from bytemill.formats import tiktoken
+from bytemill.formats import rank_settings, tiktoken
 from bytemill.formats.files import is_object, parse_json, read_bytes
-from bytemill.formats.loaded import Loaded, build
+from bytemill.formats.loaded import Loaded, build_file
 from bytemill.formats.places import find
+from bytemill.formats.spec import given_ids
 from bytemill.formats.vocabulary import MAX_ID
 
 if TYPE_CHECKING:
@@ -23,25 +24,29 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import EllipsisType
 
+    from bytemill.formats.spec import GivenSpecialTokens
+
 
 def load(
     path: str | os.PathLike[str],
     pattern: str | EllipsisType | None = ...,
-    special_tokens: Mapping[str, int] | None = None,
+    special_tokens: GivenSpecialTokens | None = None,
 ) -> Loaded:
     """The tokenizer at `path`; arguments and errors are those of `detect.load`."""
     found = find(path)
     if not isinstance(found, Path):
         from bytemill.formats import detect
 
-        return build(detect.load(path, pattern=pattern, special_tokens=special_tokens))
+        return build_file(detect.load(path, pattern=pattern, special_tokens=special_tokens), str(path))
     data, where = read_bytes(found), str(found)
+    if tiktoken.looks_like_ranks(data):
+        pattern, special_tokens = rank_settings.completed(found, data, pattern, special_tokens)
     quick = load_quickly(data, where, pattern, special_tokens)
     if quick is None:
         # Brought in only here: the readers of all formats take longer to import than a rank file takes to load.
         from bytemill.formats import detect
 
-        return build(detect.from_bytes(data, where, pattern, special_tokens))
+        return build_file(detect.from_content(data, found, pattern, special_tokens), where)
     return quick
 
 
@@ -49,12 +54,15 @@ def load_quickly(
     data: bytes,
     where: str,
     pattern: str | EllipsisType | None = ...,
-    special_tokens: Mapping[str, int] | None = None,
+    special_tokens: GivenSpecialTokens | None = None,
 ) -> Loaded | None:
     """The tokenizer in a file's content; None where it must be read the slow way, or is refused there."""
     try:
         if tiktoken.looks_like_ranks(data):
-            return _from_ranks(data, where, pattern, special_tokens)
+            ids = None if special_tokens is None else given_ids(special_tokens)
+            if ids is None and special_tokens is not None:
+                return None
+            return _from_ranks(data, where, pattern, ids)
         if pattern is ... and special_tokens is None:
             return _from_json(data, where)
     except BytemillError:

@@ -9,10 +9,11 @@ from bytemill.errors import TokenizerFileError
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterable
 
 UNDERSTOOD = (
-    "bytemill reads a tokenizer.json, a .tiktoken rank file, and a folder with a tokenizer.json or with "
-    "vocab.json and merges.txt."
+    "bytemill reads a tokenizer.json, a .tiktoken rank file, minbpe's .model, and a folder with a "
+    "tokenizer.json or with vocab.json and merges.txt."
 )
 _PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 
@@ -38,3 +39,39 @@ def find(path: str | os.PathLike[str]) -> Path | tuple[Path, Path]:
                 f"{place}: holds {there} but not {missing}", hint="Put both into the folder."
             )
     raise TokenizerFileError(f"{place}: no tokenizer in this folder", hint=UNDERSTOOD)
+
+
+def halves(path: Path) -> tuple[Path, Path]:
+    """Where GPT-2's two files are to be written: `path` is the name of one of them, or a folder.
+
+    >>> [file.name for file in halves(Path("gpt2_vocab.json"))]
+    ['gpt2_vocab.json', 'gpt2_merges.txt']
+    """
+    if not path.is_dir():
+        for vocab_name, merges_name in _PAIRS:
+            for name in (vocab_name, merges_name):
+                if path.name.endswith(name):
+                    start = path.name.removesuffix(name)
+                    return path.with_name(start + vocab_name), path.with_name(start + merges_name)
+    return path / "vocab.json", path / "merges.txt"
+
+
+def merges_beside(vocab: Path) -> Path | None:
+    """The merges file that lies beside a vocabulary file and is named alike.
+
+    `vocab.json` belongs to `merges.txt`, `gpt2_vocab.json` to `gpt2_merges.txt`.
+    """
+    return _other_half(vocab, _PAIRS)
+
+
+def vocab_beside(merges: Path) -> Path | None:
+    """The vocabulary file that lies beside a merges file and is named alike."""
+    return _other_half(merges, [(merges_name, vocab_name) for vocab_name, merges_name in _PAIRS])
+
+
+def _other_half(file: Path, names: Iterable[tuple[str, str]]) -> Path | None:
+    for own, other in names:
+        if file.name.endswith(own):
+            beside = file.with_name(file.name.removesuffix(own) + other)
+            return beside if beside.is_file() else None
+    return None

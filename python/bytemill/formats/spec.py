@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 Ties: TypeAlias = Literal["bytes", "huggingface"]
+
+GivenSpecialTokens: TypeAlias = Mapping[str, int] | Iterable[str]
+"""Special tokens that a caller names for a file that does not: with their ids, or for the next free ones."""
 
 
 @dataclass(frozen=True)
@@ -29,3 +33,8 @@ class TokenizerSpec:
     """How training broke ties between equally frequent pairs, where the file records it."""
     merge_counts: list[int] | None = None
     """How often each merge's pair stood in the corpus when it was merged, where the file records it."""
+
+
+def given_ids(special_tokens: GivenSpecialTokens) -> Mapping[str, int] | None:
+    """Special tokens and their ids, None where they are named without."""
+    return cast("Mapping[str, int]", special_tokens) if isinstance(special_tokens, Mapping) else None

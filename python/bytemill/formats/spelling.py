@@ -94,10 +94,16 @@ def spelled_vocab(
     """Ordinary and special tokens by spelling, in the order of the ids.
 
     Raises TokenizerError where a special token's text is the spelling of other bytes that are a token, or
-    (with `whole_pretoken_lookup`) that could be a pre-token.
+    (with `whole_pretoken_lookup`) that could be a pre-token, and where a token that is both ordinary and
+    special is spelled otherwise than its text.
     """
     vocab = {bytes_to_text(token): token_id for token_id, token in tokens.items()}
     for text, token_id in spec.special_tokens.items():
+        if token_id in tokens and vocab.get(text) != token_id:
+            raise TokenizerError(
+                f"special token {text!r} is the ordinary token with id {token_id} as well, which a file of this "
+                f"format spells {bytes_to_text(tokens[token_id])!r}: it cannot say that the two are one"
+            )
         if vocab.setdefault(text, token_id) != token_id:
             raise TokenizerError(
                 f"special token {text!r} (id {token_id}) is spelled like the ordinary token with id "

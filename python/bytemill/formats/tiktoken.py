@@ -1,7 +1,7 @@
 """tiktoken's rank files: a token in base64 and its rank on each line; the rank is id and priority at once.
 
 The file has neither pattern nor special tokens. For OpenAI's published files both are known; for any other
-the caller gives them.
+the caller gives them, or a file beside it (`rank_settings`).
 """
 
 from __future__ import annotations
@@ -9,19 +9,22 @@ from __future__ import annotations
 import binascii
 import hashlib
 import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bytemill import _core
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats.files import read_bytes, shown
+from bytemill.formats.files import checked_pattern, read_bytes, shown
 from bytemill.formats.ranks import merges_of_ranks
-from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.spec import TokenizerSpec, given_ids
 from bytemill.formats.vocabulary import MAX_ID, missing_bytes, ordinary_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import EllipsisType
+
+    from bytemill.formats.spec import GivenSpecialTokens
 
 
 @dataclass(frozen=True)
@@ -77,12 +80,13 @@ KNOWN_FILES = (
 def read(
     path: str | os.PathLike[str],
     pattern: str | EllipsisType | None = ...,
-    special_tokens: Mapping[str, int] | None = None,
+    special_tokens: GivenSpecialTokens | None = None,
 ) -> TokenizerSpec:
     """The tokenizer in a rank file.
 
     `pattern` is a name, an expression, or None for no splitting; left out, it is that of the published file
-    with the same content, and so are the special tokens. Raises TokenizerFileError naming the line that is
+    with the same content, and so are the special tokens. Of these, a list gets the next ids after the highest
+    rank. Raises TokenizerFileError naming the line that is
     wrong, or where the content is not that of a published file and no pattern is given.
     """
     return from_bytes(read_bytes(path), os.fspath(path), pattern, special_tokens)
@@ -92,14 +96,16 @@ def from_bytes(
     data: bytes,
     where: str,
     pattern: str | EllipsisType | None = ...,
-    special_tokens: Mapping[str, int] | None = None,
+    special_tokens: GivenSpecialTokens | None = None,
 ) -> TokenizerSpec:
     """As `read`, of a file's content; `where` names it in errors."""
     ranks = _parse(data, where)
     tokens = {rank: token for token, rank in ranks.items()}
-    pattern, special = complete(
-        data, where, len(ranks), tokens.get, pattern=pattern, special_tokens=special_tokens
-    )
+    ids = None if special_tokens is None else given_ids(special_tokens)
+    if ids is None and special_tokens is not None:
+        first_id = max(tokens) + 1
+        ids = {text: first_id + i for i, text in enumerate(dict.fromkeys(special_tokens))}
+    pattern, special = complete(data, where, len(ranks), tokens.get, pattern=pattern, special_tokens=ids)
     return TokenizerSpec(pattern=pattern, special_tokens=special, ranks=ranks, whole_pretoken_lookup=True)
 
 
@@ -125,12 +131,7 @@ def complete(
                 hint=f"Give the pattern: an expression or one of {', '.join(sorted(_core.NAMED_PATTERNS))}.",
             )
         pattern = known.pattern
-    if pattern is not None:
-        try:
-            _core.check_pattern(pattern)
-        except ValueError as error:
-            raise TokenizerError(f"pattern {shown(pattern)}: {error}") from error
-        pattern = _core.NAMED_PATTERNS.get(pattern, pattern)
+    pattern = checked_pattern(pattern)
     if special_tokens is None:
         special_tokens = known.special_tokens if known is not None else {}
     for text, token_id in special_tokens.items():
@@ -162,6 +163,16 @@ def write(spec: TokenizerSpec) -> str:
         _check_same_merges(spec.merges, ranks, whole_pretoken_lookup=spec.whole_pretoken_lookup)
     return "".join(
         f"{binascii.b2a_base64(token, newline=False).decode()} {rank}\n" for rank, token in tokens.items()
+    )
+
+
+def is_published(text: str, spec: TokenizerSpec) -> bool:
+    """Whether `text`, the rank file of `spec`, alone brings back its pattern and special tokens."""
+    known = _known_file(text.encode(), text.count("\n"))
+    return (
+        known is not None
+        and spec.pattern == _core.NAMED_PATTERNS[known.pattern]
+        and spec.special_tokens == known.special_tokens
     )
 
 
@@ -228,19 +239,27 @@ def _parse_line(line: bytes) -> tuple[bytes, int] | None:
     return (token, rank) if token and rank <= MAX_ID else None
 
 
+_LINES = re.compile(rb"[^\r\n]+")
+
+
+def _line_number(data: bytes, offset: int) -> int:
+    """The number of the line at `offset`, from 1."""
+    breaks = [data.count(end, 0, offset) for end in (b"\n", b"\r", b"\r\n")]
+    return breaks[0] + breaks[1] - breaks[2] + 1
+
+
 def _parse(data: bytes, where: str) -> dict[bytes, int]:
     ranks: dict[bytes, int] = {}
-    n_lines = 0
-    for number, line in enumerate(data.splitlines(), start=1):
-        if not line:
-            continue
-        n_lines += 1
-        entry = _parse_line(line)
+    # One line after another: of a large file that is none, the first is enough; and empty ones cost nothing.
+    for n_lines, line in enumerate(_LINES.finditer(data), start=1):
+        entry = _parse_line(line[0])
         if entry is None:
-            raise TokenizerFileError(f"{where}:{number}: {shown(line)} is not a token in base64 and its rank")
+            place = f"{where}:{_line_number(data, line.start())}"
+            raise TokenizerFileError(f"{place}: {shown(line[0])} is not a token in base64 and its rank")
         ranks[entry[0]] = entry[1]
         if len(ranks) != n_lines:
-            raise TokenizerFileError(f"{where}:{number}: token {shown(entry[0])} is there twice")
+            place = f"{where}:{_line_number(data, line.start())}"
+            raise TokenizerFileError(f"{place}: token {shown(entry[0])} is there twice")
     if len(set(ranks.values())) != len(ranks):
         seen: dict[int, bytes] = {}
         for token, rank in ranks.items():

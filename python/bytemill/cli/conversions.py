@@ -1,0 +1,69 @@
+"""What `bytemill tokenizer convert` has done, as people and scripts read it."""
+
+import shlex
+
+from bytemill.cli import output
+from bytemill.formats.conversion import Conversion
+from bytemill.formats.writing import FORMATS
+from bytemill.units import plural
+
+_PROOFS = {
+    "fingerprint": "yes: what was written has the same fingerprint",
+    "ids": "yes: what was written gives the same ids for a sample text, every token and every special token",
+    "none": "no: a listing is for people, and no tool reads it",
+}
+
+
+def write_conversion(conversion: Conversion, *, as_json: bool, quiet: bool) -> None:
+    """What was written, what it leaves out, and how to open it."""
+    if as_json:
+        output.write_json(conversion.to_dict())
+        return
+    for warning in conversion.warnings:
+        output.note(warning, quiet=quiet)
+    if quiet:
+        return
+    title = FORMATS[conversion.written_format].title
+    first, *others = conversion.files
+    n_tokens = len(conversion.tokenizer.vocab)
+    output.write_line(f"{output.styled(str(first), '1')}: {title}, {plural(n_tokens, 'token')}")
+    output.write_line()
+    beside = [("beside it", str(file)) for file in others]
+    output.write_facts(
+        [
+            ("from", str(conversion.source)),
+            *beside,
+            ("same tokenizer", _PROOFS[conversion.proof]),
+            ("fingerprint", conversion.tokenizer.fingerprint),
+            ("left out", "; ".join(conversion.left_out) or "nothing"),
+        ]
+    )
+    output.write_line()
+    output.write_line("Open it:")
+    for line in _how_to_open(conversion):
+        output.write_line(f"  {line}")
+
+
+def _how_to_open(conversion: Conversion) -> list[str]:
+    """A command of ours, and what opens the files in Python with the library that they are made for."""
+    command = f"bytemill tokenizer show {shlex.quote(str(conversion.files[0]))}"
+    names = [repr(str(file)) for file in conversion.files]
+    match conversion.written_format:
+        case "vocab":
+            return [f"less {shlex.quote(str(conversion.files[0]))}"]
+        case "huggingface":
+            return [command, f"import tokenizers; tok = tokenizers.Tokenizer.from_file({names[0]})"]
+        case "gpt2":
+            return [command, f"import transformers; tok = transformers.GPT2TokenizerFast({', '.join(names)})"]
+        case "minbpe":
+            # minbpe's reader does not compile the pattern that it reads.
+            has_pattern = conversion.tokenizer.pattern is not None
+            pattern = f"open({names[0]}).readlines()[1].strip()"
+            kind = f"RegexTokenizer({pattern})" if has_pattern else "BasicTokenizer()"
+            return [command, f"import minbpe; tok = minbpe.{kind}; tok.load({names[0]})"]
+        case "tiktoken" if len(names) == 2:
+            ranks = f"tiktoken.load.load_tiktoken_bpe({names[0]})"
+            encoding = f"tiktoken.Encoding(**json.load(open({names[1]})), mergeable_ranks={ranks})"
+            return [command, f"import json, tiktoken.load; tok = {encoding}"]
+        case _:
+            return [command]
