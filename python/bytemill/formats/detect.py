@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerFileError
-from bytemill.formats import gpt2, huggingface, tiktoken
+from bytemill.formats import gguf, gpt2, huggingface, tiktoken
 from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE
-from bytemill.formats.files import decode_utf8, is_object, parse_json, read_bytes
+from bytemill.formats.files import GGUF_MAGIC, begins_with, decode_utf8, is_object, parse_json, read_bytes
 from bytemill.formats.places import UNDERSTOOD, find
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ def load(
     if isinstance(found, tuple):
         _refuse_arguments(pattern, special_tokens, str(Path(path)))
         return gpt2.read(*found)
+    if begins_with(found, GGUF_MAGIC):
+        _refuse_arguments(..., special_tokens, str(found))
+        return gguf.read(found, pattern)
     return from_bytes(read_bytes(found), str(found), pattern, special_tokens)
 
 
@@ -46,6 +49,9 @@ def from_bytes(
     special_tokens: Mapping[str, int] | None = None,
 ) -> TokenizerSpec:
     """As `load`, of a file's content; `where` names it in errors."""
+    if data.startswith(GGUF_MAGIC):
+        _refuse_arguments(..., special_tokens, where)
+        return gguf.from_bytes(data, where, pattern)
     if tiktoken.looks_like_ranks(data):
         return tiktoken.from_bytes(data, where, pattern, special_tokens)
     text = decode_utf8(data, where)

@@ -11,6 +11,9 @@ from bytemill.errors import TokenizerFileError
 if TYPE_CHECKING:
     import os
 
+GGUF_MAGIC = b"GGUF"
+"""How files begin that may be as large as a model, and of which only the head is read."""
+
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """The file's bytes. Raises TokenizerFileError where it cannot be read or holds nothing."""
@@ -27,6 +30,17 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     if not data.strip():
         raise TokenizerFileError(f"{file}: the file is empty")
     return data
+
+
+def begins_with(path: Path, magic: bytes) -> bool:
+    """Whether a regular file begins with `magic`. A pipe is left as it is: it could not be read a second time."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(len(magic)) == magic
+    except (OSError, ValueError):  # who reads the file afterwards will say what is wrong
+        return False
 
 
 def decode_utf8(data: bytes, where: str) -> str:

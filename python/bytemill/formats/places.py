@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     import os
 
 UNDERSTOOD = (
-    "bytemill reads a tokenizer.json, a .tiktoken rank file, and a folder with a tokenizer.json or with "
-    "vocab.json and merges.txt."
+    "bytemill reads a tokenizer.json, a .tiktoken rank file, a GGUF file, and a folder with a tokenizer.json "
+    "or with vocab.json and merges.txt."
 )
 _PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 
