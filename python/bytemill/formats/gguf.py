@@ -382,11 +382,15 @@ def _means_the_same(pre: str, name: str) -> bool:
 
 
 def _warn(pattern: str | None, pre: str | None) -> None:
-    splits = f"as the pattern {shown(_pattern_name(pattern))} does" if pattern is not None else "nothing at all"
+    splits = (
+        f"as the pattern {shown(_pattern_name(pattern))} does" if pattern is not None else "nothing at all"
+    )
     if pre is None:
         message = f"llama.cpp has no pre-tokenizer that splits {splits}: the file names none, and ids may differ there"
     else:
-        message = f"the pre-tokenizer {shown(pre)} is not known to split {splits}: ids may differ in llama.cpp"
+        message = (
+            f"the pre-tokenizer {shown(pre)} is not known to split {splits}: ids may differ in llama.cpp"
+        )
     warnings.warn(message, PreTokenizerWarning, stacklevel=3)
 
 

@@ -168,7 +168,9 @@ class _Source:
             try:
                 return raw.decode()
             except UnicodeDecodeError as error:
-                raise TokenizerFileError(f"{self.where}: {key}: is not UTF-8 at byte {error.start}") from error
+                raise TokenizerFileError(
+                    f"{self.where}: {key}: is not UTF-8 at byte {error.start}"
+                ) from error
         if kind == _ARRAY:
             return self._array(key)
         _, code = self._scalar(kind, key)
@@ -243,7 +245,7 @@ class _Source:
         for index in range(count):
             if len(block) - at < 8:
                 begin += at
-                block, at = block[at:] + self.file.read(_BLOCK), 0
+                block, at = block[at:] + self.file.read(8 + _BLOCK), 0
             if len(block) - at < 8:
                 self._cut_short(key, index, begin + at, 8)
             n_bytes = length(block, at)[0]

@@ -42,9 +42,7 @@ _TEKKEN = (
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
     rf"|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_WHITE_SPACE}"
 )
-_BAILING = (
-    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
-)
+_BAILING = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 # Digits are cut off one by one, and GPT-2's pattern splits what lies between them. White space before a digit
 # is at the end of such a piece, where GPT-2's looks ahead to nothing: hence the digit in the last look-ahead.
 _STARCODER = r"\p{N}|'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?![^\s\p{N}])|\s+"
@@ -64,9 +62,17 @@ def _table() -> dict[str, PreTokenizer]:
     named = _core.NAMED_PATTERNS
     # The first name of a row is the one that is written.
     rows: list[tuple[str, bool, str]] = [
-        (named["gpt2"], False, "gpt-2 phi-2 gigachat a.x-4.0 mellum modern-bert exaone4 mpt olmo jais trillion"),
+        (
+            named["gpt2"],
+            False,
+            "gpt-2 phi-2 gigachat a.x-4.0 mellum modern-bert exaone4 mpt olmo jais trillion",
+        ),
         (named["gpt2"], False, "granite-docling"),
-        (named["llama3"], True, "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano"),
+        (
+            named["llama3"],
+            True,
+            "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
+        ),
         (named["llama3"], False, "smaug-bpe glm4 chatglm-bpe dbrx"),
         (named["o200k"], False, "gpt-4o llama4 kanana2 talkie minimax-m2"),
         (_QWEN2, False, "qwen2 deepseek-r1-qwen kormo f2llmv2 megrez stablelm2 hunyuan solar-open grok-2"),
@@ -125,10 +131,11 @@ def fitting_name(
 ) -> str | None:
     """The name under which llama.cpp encodes as these parts say; None where there is none."""
     alike = [known for known in PRE_TOKENIZERS.values() if same_split(known.pattern, pattern)]
-    for known in alike:
-        if known.whole_pretoken_lookup == whole_pretoken_lookup:
-            return known.name
-    # Looking whole pre-tokens up makes no difference where merging alone leads to every token.
-    if alike and unreachable_token(merges, list(tokens)) is None:
-        return alike[0].name
-    return None
+    if not alike:
+        return None
+    if alike[0].whole_pretoken_lookup != whole_pretoken_lookup and (
+        unreachable_token(merges, list(tokens)) is not None
+    ):
+        # Looking whole pre-tokens up makes a difference, since merging alone does not lead to every token.
+        alike = [known for known in alike if known.whole_pretoken_lookup == whole_pretoken_lookup]
+    return alike[0].name if alike else None
