@@ -8,6 +8,7 @@ import socket
 import sys
 import types
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -257,9 +258,9 @@ def small_llama3(monkeypatch: pytest.MonkeyPatch) -> bytes:
     tokens = [bytes([i]) for i in range(256)] + [b" " * n for n in range(2, 300)]
     data = "".join(f"{base64.b64encode(token).decode()} {i}\n" for i, token in enumerate(tokens)).encode()
     digest = hashlib.sha256(data).hexdigest()
-    file = pretrained.replace(pretrained._LLAMA3, sha256=digest, n_ranks=len(tokens))
+    file = replace(pretrained._LLAMA3, sha256=digest, n_ranks=len(tokens))
     monkeypatch.setattr(pretrained, "_LLAMA3", file)
-    monkeypatch.setitem(PUBLISHED, "llama3", pretrained.replace(PUBLISHED["llama3"], file=file))
+    monkeypatch.setitem(PUBLISHED, "llama3", replace(PUBLISHED["llama3"], file=file))
     return data
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _MAX_KEYS = 2**16
 _MAX_KEY_BYTES = 2**16 - 1
 """The format's own limit."""
-MAX_ELEMENTS = 2**22
-"""Of an array that is kept, and of all arrays of strings together, which have to be walked through: five
-times what the largest published vocabularies have, and walked in less than a second."""
+MAX_ELEMENTS = 2**21
+"""Of an array that is kept, and of all arrays of strings together, which have to be walked through:
+nearly three times what the largest published vocabularies have, and walked in less than a second."""
 _MAX_STRING_BYTES = 2**24
 """Of a string that is kept."""
 _MAX_KEPT_BYTES = 2**28
