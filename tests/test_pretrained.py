@@ -388,6 +388,13 @@ def test_what_can_be_no_name_is_not_looked_for(name: str | Path, monkeypatch: py
         Tokenizer.from_pretrained(name)
 
 
+def test_two_special_tokens_of_one_id_are_refused() -> None:
+    special = tiktoken_ext.openai_public.ENCODING_CONSTRUCTORS.keys() - set(BY_TIKTOKEN)
+    assert special == {"o200k_harmony"}
+    with pytest.raises(TokenizerFileError, match="two special tokens for the id 200018"):
+        Tokenizer.from_pretrained("o200k_harmony")
+
+
 def test_open_is_for_paths_and_published_names(caches: Path, rank_files: dict[str, bytes]) -> None:
     put_into_tiktokens_cache(caches, "gpt2", rank_files["r50k_base"])
     assert Tokenizer.open("gpt2").n_vocab == 50257

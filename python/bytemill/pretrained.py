@@ -72,7 +72,10 @@ _LLAMA3_HUB = tuple(
 _GPT2_HUB = tuple((name, "tokenizer.json") for name in ("openai-community/gpt2", "gpt2"))
 _P50K_EDIT = {"<|fim_prefix|>": 50281, "<|fim_middle|>": 50282, "<|fim_suffix|>": 50283}
 
-# o200k_harmony is missing: it gives one id (200018) to two special tokens.
+_REFUSED = {
+    "o200k_harmony": "it has two special tokens for the id 200018, so that ids do not tell which it was"
+}
+
 PUBLISHED: dict[str, Published] = {
     published.name: published
     for published in (
@@ -116,6 +119,10 @@ def load(
     if published is not None:
         folder = cache_folder() if cache_dir is None else Path(cache_dir)
         return _Search(published, folder, local_files_only=local_files_only).run()
+    if text in _REFUSED:
+        raise TokenizerFileError(
+            f"{text}: {_REFUSED[text]}", hint="Take o200k_base, or the model's tokenizer.json."
+        )
     if not isinstance(name, str) or not _HUB_NAME.fullmatch(text):
         raise TokenizerFileError(f"{text}: no such file or folder, and no name of a tokenizer", hint=_names())
     return _from_hub(text, revision, local_files_only=local_files_only)

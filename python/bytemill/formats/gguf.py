@@ -313,6 +313,8 @@ def write(
     check_special_tokens(spec, tokens)
     merges = spec.merges if spec.merges is not None else merges_of_ranks(spec.ranks or {})
     check_merges(merges, tokens.values())
+    if not merges:
+        raise TokenizerError("a tokenizer without merges: a GGUF file cannot hold an empty list of them")
     whole = spec.whole_pretoken_lookup or spec.ranks is not None
     name = fitting_name(spec.pattern, merges, tokens.values(), whole_pretoken_lookup=whole)
     if name is None or (pre is not None and not _means_the_same(pre, name)):
