@@ -92,7 +92,10 @@ def test_the_lock_file_of_uv_stays_out(committed: list[Path]) -> None:
 
 
 def test_importing_bytemill_imports_nothing_heavy() -> None:
-    heavy = ("torch", "ray", "fastapi", "matplotlib", "numpy", "pyarrow", "rich", "cyclopts", "uvicorn")
+    heavy = (
+        *("torch", "ray", "fastapi", "matplotlib", "numpy", "pyarrow", "rich", "cyclopts", "uvicorn"),
+        *("tiktoken", "tokenizers", "transformers", "gguf", "huggingface_hub"),
+    )
     program = f"import sys, bytemill; print([name for name in {heavy!r} if name in sys.modules])"
     answer = run(sys.executable, "-c", program)
     assert answer.returncode == 0, answer.stderr

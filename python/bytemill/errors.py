@@ -54,3 +54,7 @@ class ModelConfigError(BytemillError, ValueError):
 
 class MissingExtraError(BytemillError, ImportError):
     """A part of bytemill was asked for whose libraries are not installed."""
+
+
+class PreTokenizerWarning(UserWarning):
+    """A tokenizer was written for a tool that has no name for the way in which it splits texts."""

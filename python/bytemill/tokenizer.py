@@ -138,6 +138,52 @@ class Tokenizer(Codec):
 
         return cls._from_loaded(loading.load(path, pattern, special_tokens))
 
+    # Published tokenizers
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | os.PathLike[str],
+        *,
+        revision: str | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        local_files_only: bool = False,
+    ) -> Self:
+        """A published tokenizer by its name, or one from Hugging Face's hub.
+
+        `name` is the path of a file or folder, one of `gpt2`, `r50k_base`, `p50k_base`, `p50k_edit`, `cl100k_base`,
+        `o200k_base` and `llama3`, or a repository of the hub (`revision` says which version). Files on this machine
+        come first: in `cache_dir` (by default `$BYTEMILL_CACHE/tokenizers` or `bytemill/tokenizers` in the user's
+        cache), in tiktoken's cache, in Hugging Face's. What is not there is fetched through `tiktoken` or
+        `huggingface_hub`, where they are installed and `local_files_only` is not set. Files of the seven names must
+        have the published checksums.
+
+        Raises `TokenizerFileError` where it is not found, saying where to put which file.
+        """
+        from bytemill import pretrained
+
+        return cls._from_loaded(
+            pretrained.load(name, revision=revision, cache_dir=cache_dir, local_files_only=local_files_only)
+        )
+
+    @classmethod
+    def open(
+        cls,
+        place: str | os.PathLike[str],
+        *,
+        pattern: str | EllipsisType | None = ...,
+        special_tokens: GivenSpecialTokens | None = None,
+    ) -> Self:
+        """A tokenizer from a file or folder, or where there is none, the published one of that name.
+
+        As `load`, which is for paths alone, for `from_pretrained`'s seven names; nothing is looked for on the hub.
+        """
+        from bytemill import pretrained
+
+        if pattern is ... and special_tokens is None and pretrained.is_published(place):
+            return cls.from_pretrained(place)
+        return cls.load(place, pattern=pattern, special_tokens=special_tokens)
+
     def save(self, path: str | os.PathLike[str], *, format: WrittenFormat = "huggingface") -> None:  # noqa: A002
         """Writes a `tokenizer.json` that Hugging Face `tokenizers` opens and that gives the same ids there.
 

@@ -64,7 +64,7 @@ def encode(
     from bytemill.shards import EncodeProgress, encode_to_shards
     from bytemill.tokenizer import Tokenizer
 
-    tokenizer = Tokenizer.load(tokenizer_file)
+    tokenizer = Tokenizer.open(tokenizer_file)
     with (
         on_interrupt(
             "run the same command again: it starts afresh and replaces the shards that are finished"

@@ -29,8 +29,8 @@ TokenizerFile: TypeAlias = Annotated[
     Path,
     Parameter(
         name="TOKENIZER",
-        help="A tokenizer.json, a .tiktoken file, minbpe's .model, or a folder with a tokenizer.json or GPT-2's two "
-        "files.",
+        help="A tokenizer.json, a .tiktoken or GGUF file, minbpe's .model, a folder with a tokenizer.json or GPT-2's "
+        "two files, or a published name: gpt2, p50k_base, cl100k_base, o200k_base, llama3.",
     ),
 ]
 PatternOfFile: TypeAlias = Annotated[

@@ -136,7 +136,7 @@ def encode(
     from bytemill.cli.texts import text_input
     from bytemill.id_streams import encode_text, ids_as_text
 
-    tokenizer = Tokenizer.load(tokenizer_file)
+    tokenizer = Tokenizer.open(tokenizer_file)
     arrays = encode_text(
         tokenizer,
         text_input(text, file),
@@ -167,7 +167,7 @@ def decode(tokenizer_file: options.TokenizerFile, /, *ids: Annotated[str, Parame
     from bytemill.cli.texts import id_blocks
     from bytemill.id_streams import decode_stream, read_ids
 
-    tokenizer = Tokenizer.load(tokenizer_file)
+    tokenizer = Tokenizer.open(tokenizer_file)
     blocks, name = id_blocks(ids)
     for data in decode_stream(tokenizer, read_ids(blocks, name)):
         output.write_bytes(data)
@@ -199,7 +199,7 @@ def show(
     from bytemill.cli.given import load_arguments
     from bytemill.facts import describe, token_infos
 
-    tokenizer = Tokenizer.load(tokenizer_file, **load_arguments(pattern, special_tokens))
+    tokenizer = Tokenizer.open(tokenizer_file, **load_arguments(pattern, special_tokens))
     if token:
         views.write_tokens(tokenizer, token_infos(tokenizer, token), as_json=as_json)
     elif tokens:
@@ -241,7 +241,7 @@ def inspect(
     from bytemill.cli.texts import text_input
     from bytemill.inspection import inspect
 
-    tokenizer = Tokenizer.load(tokenizer_file)
+    tokenizer = Tokenizer.open(tokenizer_file)
     content = text_input(text, file).read()
     inspection = inspect(tokenizer, content, allowed_special=allowed_special)
     explanations = tokenizer.explain(content, allowed_special=allowed_special) if explain else None

@@ -88,7 +88,7 @@ def convert(
         raise OutputError("a tokenizer is written to files, not to standard output", hint="Give a file name.")
     if written_format is None:
         written_format = format_of_name(target)
-    tokenizer = Tokenizer.load(source, pattern=pattern, special_tokens=special_tokens)
+    tokenizer = Tokenizer.open(source, pattern=pattern, special_tokens=special_tokens)
     spec = tokenizer.to_spec()
     is_simple_bpe = written_format == "vocab" and _is_simple_bpe(source)
     with warnings.catch_warnings(record=True) as caught:

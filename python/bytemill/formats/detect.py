@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerFileError
-from bytemill.formats import gpt2, huggingface, minbpe, rank_settings, tiktoken
+from bytemill.formats import gguf, gpt2, huggingface, minbpe, rank_settings, tiktoken
 from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE
-from bytemill.formats.files import decode_utf8, is_object, parse_json, read_bytes
+from bytemill.formats.files import GGUF_MAGIC, begins_with, decode_utf8, is_object, parse_json, read_bytes
 from bytemill.formats.places import UNDERSTOOD, find, merges_beside, vocab_beside
 from bytemill.formats.vocab_listing import looks_like_listing
 
@@ -35,6 +35,9 @@ def load(
     found = find(path)
     if isinstance(found, tuple):
         return gpt2.read(*found, special_tokens, pattern=pattern)
+    if begins_with(found, GGUF_MAGIC):
+        _refuse_arguments(..., special_tokens, str(found))
+        return gguf.read(found, pattern)
     data = read_bytes(found)
     if tiktoken.looks_like_ranks(data):
         pattern, special_tokens = rank_settings.completed(found, data, pattern, special_tokens)
@@ -65,6 +68,9 @@ def from_bytes(
     special_tokens: GivenSpecialTokens | None = None,
 ) -> TokenizerSpec:
     """As `load`, of a file's content; `where` names it in errors."""
+    if data.startswith(GGUF_MAGIC):
+        _refuse_arguments(..., special_tokens, where)
+        return gguf.from_bytes(data, where, pattern)
     if tiktoken.looks_like_ranks(data):
         return tiktoken.from_bytes(data, where, pattern, special_tokens)
     if looks_like_listing(data):

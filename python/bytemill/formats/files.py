@@ -13,6 +13,9 @@ from bytemill.errors import TokenizerError, TokenizerFileError
 if TYPE_CHECKING:
     import os
 
+GGUF_MAGIC = b"GGUF"
+"""How files begin that may be as large as a model, and of which only the head is read."""
+
 
 MAX_FILE_BYTES = 1 << 28
 """More than a tokenizer file has: the largest published ones have 35 MB."""
@@ -60,6 +63,17 @@ def _too_large(file: Path) -> TokenizerFileError:
         f"{file}: has more than {MAX_FILE_BYTES >> 20} MiB, which no tokenizer file has",
         hint="Give the tokenizer's file, not the weights of its model or a corpus.",
     )
+
+
+def begins_with(path: Path, magic: bytes) -> bool:
+    """Whether a regular file begins with `magic`. A pipe is left as it is: it could not be read a second time."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(len(magic)) == magic
+    except (OSError, ValueError):  # who reads the file afterwards will say what is wrong
+        return False
 
 
 def decode_utf8(data: bytes, where: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bytemill import _core
 from bytemill.errors import BytemillError
 from bytemill.formats import rank_settings, tiktoken
-from bytemill.formats.files import is_object, parse_json, read_bytes
+from bytemill.formats.files import GGUF_MAGIC, begins_with, is_object, parse_json, read_bytes
 from bytemill.formats.loaded import Loaded, build_file
 from bytemill.formats.places import find
 from bytemill.formats.spec import given_ids
@@ -34,7 +34,8 @@ def load(
 ) -> Loaded:
     """The tokenizer at `path`; arguments and errors are those of `detect.load`."""
     found = find(path)
-    if not isinstance(found, Path):
+    # A GGUF file may be as large as a model: of such a one only the head is read, by its own reader.
+    if not isinstance(found, Path) or begins_with(found, GGUF_MAGIC):
         from bytemill.formats import detect
 
         return build_file(detect.load(path, pattern=pattern, special_tokens=special_tokens), str(path))

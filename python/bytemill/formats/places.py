@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 UNDERSTOOD = (
-    "bytemill reads a tokenizer.json, a .tiktoken rank file, minbpe's .model, and a folder with a "
+    "bytemill reads a tokenizer.json, a .tiktoken rank file, a GGUF file, minbpe's .model, and a folder with a "
     "tokenizer.json or with vocab.json and merges.txt."
 )
 _PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))

@@ -21,7 +21,7 @@ class DataConfig:
     """Where tokens come from."""
 
     tokenizer: str = ""
-    """The tokenizer's file, for samples, bits per byte and the size of the vocabulary."""
+    """The tokenizer's file or published name, for samples, bits per byte and the size of the vocabulary."""
     train: tuple[str, ...] = ()
     """Folders of shards to train on."""
     validation: tuple[str, ...] = ()

@@ -161,7 +161,7 @@ def _prepare(resolved: Resolved, *, overwrite: bool) -> _Run:
     if not config.data.train:
         raise RunConfigError("data.train is not set", hint="name a folder of shards: --data.train shards")
     folder = RunFolder(config.run.folder)
-    tokenizer = Tokenizer.load(config.data.tokenizer)
+    tokenizer = Tokenizer.open(config.data.tokenizer)
     if config.model.vocab_size < tokenizer.n_vocab:
         raise RunConfigError(
             f"model.vocab_size is {config.model.vocab_size:,}, and the tokenizer has {tokenizer.n_vocab:,} ids",

@@ -1,0 +1,284 @@
+"""The head of a GGUF file: keys and values, of which those asked for are read and the rest is passed over.
+
+A file is a magic word, a version, two counts, then the metadata, then descriptions of tensors and the tensors
+themselves, of which nothing is read here: a model of 100 GB opens as fast as its vocabulary alone. Every
+length that the file states is held against what is left of the file before anything is read or kept, and what
+is kept is bounded besides.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+
+from bytemill.errors import TokenizerFileError
+from bytemill.formats.files import GGUF_MAGIC
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+_MAX_KEYS = 2**16
+_MAX_KEY_BYTES = 2**16 - 1
+"""The format's own limit."""
+MAX_ELEMENTS = 2**21
+"""Of an array that is kept, and of all arrays of strings together, which have to be walked through:
+nearly three times what the largest published vocabularies have, and walked in less than a second."""
+_MAX_STRING_BYTES = 2**24
+"""Of a string that is kept."""
+_MAX_KEPT_BYTES = 2**28
+"""Of all that is kept."""
+_BLOCK = 2**20
+
+_STRING, _ARRAY, _BOOL = 8, 9, 7
+_SCALARS = {
+    0: ("uint8", "B"),
+    1: ("int8", "b"),
+    2: ("uint16", "H"),
+    3: ("int16", "h"),
+    4: ("uint32", "I"),
+    5: ("int32", "i"),
+    6: ("float32", "f"),
+    7: ("bool", "B"),
+    10: ("uint64", "Q"),
+    11: ("int64", "q"),
+    12: ("float64", "d"),
+}
+
+Value: TypeAlias = "str | bool | int | float | list[str] | array[int] | array[float]"
+
+
+@dataclass(frozen=True)
+class Head:
+    """What the head of a GGUF file says."""
+
+    version: int
+    big_endian: bool
+    values: dict[str, Value]
+    """The values of the keys that were asked for, as far as they are there."""
+
+
+def read_head(file: BinaryIO, size: int, where: str, wanted: Container[str]) -> Head:
+    """Reads the metadata of the GGUF file `file` of `size` bytes, and of it the keys in `wanted`.
+
+    Raises TokenizerFileError, with `where` as the name of the file, for versions other than 2 and 3 and where
+    the file is damaged, naming the key and the offset.
+    """
+    if file.read(4) != GGUF_MAGIC:
+        raise TokenizerFileError(f"{where}: no GGUF file: it does not begin with {GGUF_MAGIC.decode()!r}")
+    source = _Source(file, size, where)
+    version, big_endian = _version(source, where)
+    source.order = ">" if big_endian else "<"
+    source.number("Q", "the number of tensors")
+    n_keys = source.number("Q", "the number of keys")
+    # The shortest key and value take 8 + 1 + 4 + 1 bytes.
+    source.check(14 * n_keys, f"its {n_keys} keys")
+    if n_keys > _MAX_KEYS:
+        raise TokenizerFileError(f"{where}: has {n_keys} keys, and bytemill reads up to {_MAX_KEYS}")
+    values: dict[str, Value] = {}
+    seen: set[bytes] = set()
+    for index in range(n_keys):
+        raw = source.raw_string(f"key {index}", _MAX_KEY_BYTES)
+        try:
+            key = raw.decode()
+        except UnicodeDecodeError as error:
+            raise TokenizerFileError(f"{where}: key {index} is not UTF-8: {raw[:40]!r}") from error
+        if raw in seen:
+            raise TokenizerFileError(f"{where}: key {key[:80]!r} is there twice")
+        seen.add(raw)
+        if key in wanted:
+            values[key] = source.value(key)
+        else:
+            source.skip_value(key[:80])
+    return Head(version, big_endian, values)
+
+
+def _version(source: _Source, where: str) -> tuple[int, bool]:
+    """The version, and whether the file is big-endian: then it is so large that it can be nothing else."""
+    version = source.number("I", "the version")
+    big_endian = version >= 2**16
+    if big_endian:
+        version = int.from_bytes(version.to_bytes(4, "little"), "big")
+    if version not in (2, 3):
+        raise TokenizerFileError(
+            f"{where}: is of GGUF version {version}, and bytemill reads 2 and 3",
+            hint="Convert the file anew with current tools.",
+        )
+    return version, big_endian
+
+
+class _Source:
+    """A file read from front to back; every length is checked before it is believed."""
+
+    def __init__(self, file: BinaryIO, size: int, where: str) -> None:
+        self.file = file
+        self.size = size
+        self.where = where
+        self.offset = file.tell()
+        self.order = "<"
+        self.n_strings = 0
+        self.n_kept = 0
+
+    def check(self, n_bytes: int, what: str) -> None:
+        """Refuse what would reach beyond the end of the file."""
+        left = self.size - self.offset
+        if n_bytes > left:
+            raise TokenizerFileError(
+                f"{self.where}: {what} at offset {self.offset} cannot be: it takes {n_bytes} bytes, "
+                f"and {max(left, 0)} are left",
+                hint="The file may be cut short: fetch or write it again.",
+            )
+
+    def take(self, n_bytes: int, what: str) -> bytes:
+        self.check(n_bytes, what)
+        data = self.file.read(n_bytes)
+        if len(data) != n_bytes:
+            raise TokenizerFileError(f"{self.where}: became shorter while it was read")
+        self.offset += n_bytes
+        return data
+
+    def skip(self, n_bytes: int, what: str) -> None:
+        self.check(n_bytes, what)
+        self.offset += n_bytes
+        self.file.seek(self.offset)
+
+    def number(self, code: str, what: str) -> int:
+        layout = self.order + code
+        return struct.unpack(layout, self.take(struct.calcsize(layout), what))[0]
+
+    def keep(self, n_bytes: int, what: str, limit: int = _MAX_KEPT_BYTES) -> None:
+        """Refuse what is larger than anything that a tokenizer has to say."""
+        self.n_kept += n_bytes
+        if n_bytes > limit or self.n_kept > _MAX_KEPT_BYTES:
+            raise TokenizerFileError(
+                f"{self.where}: {what} at offset {self.offset} is of {n_bytes} bytes, too many for a tokenizer"
+            )
+
+    def raw_string(self, what: str, limit: int = _MAX_STRING_BYTES) -> bytes:
+        n_bytes = self.number("Q", what)
+        self.check(n_bytes, what)
+        self.keep(n_bytes, what, limit)
+        return self.take(n_bytes, what)
+
+    def value(self, key: str) -> Value:
+        kind = self.number("I", key)
+        if kind == _STRING:
+            raw = self.raw_string(key)
+            try:
+                return raw.decode()
+            except UnicodeDecodeError as error:
+                raise TokenizerFileError(
+                    f"{self.where}: {key}: is not UTF-8 at byte {error.start}"
+                ) from error
+        if kind == _ARRAY:
+            return self._array(key)
+        _, code = self._scalar(kind, key)
+        number = self.number(code, key)
+        if kind != _BOOL:
+            return number
+        if number > 1:
+            raise TokenizerFileError(f"{self.where}: {key}: is {number}, neither true nor false")
+        return bool(number)
+
+    def skip_value(self, key: str) -> None:
+        kind = self.number("I", key)
+        if kind == _STRING:
+            self.skip(self.number("Q", key), key)
+        elif kind == _ARRAY:
+            element, count = self._array_head(key)
+            if element == _STRING:
+                self._strings(key, count, wanted=False)
+            else:
+                self.skip(count * struct.calcsize(self._scalar(element, key)[1]), key)
+        else:
+            self.skip(struct.calcsize(self._scalar(kind, key)[1]), key)
+
+    def _scalar(self, kind: int, key: str) -> tuple[str, str]:
+        if kind not in _SCALARS:
+            raise TokenizerFileError(
+                f"{self.where}: {key}: a value of type {kind} at offset {self.offset - 4}, and there is no such type"
+            )
+        return _SCALARS[kind]
+
+    def _array_head(self, key: str) -> tuple[int, int]:
+        element = self.number("I", key)
+        if element == _ARRAY:
+            raise TokenizerFileError(f"{self.where}: {key}: an array of arrays, which no model file has")
+        if element != _STRING:
+            self._scalar(element, key)
+        count = self.number("Q", key)
+        # A string has its length in front.
+        each = 8 if element == _STRING else struct.calcsize(_SCALARS[element][1])
+        self.check(each * count, f"{key}: an array of {count} elements")
+        return element, count
+
+    def _array(self, key: str) -> list[str] | array[int] | array[float]:
+        element, count = self._array_head(key)
+        if count > MAX_ELEMENTS:
+            raise TokenizerFileError(
+                f"{self.where}: {key}: has {count} elements, and bytemill reads up to {MAX_ELEMENTS}"
+            )
+        if element == _STRING:
+            return self._strings(key, count, wanted=True)
+        code = self._scalar(element, key)[1]
+        n_bytes = count * struct.calcsize(code)
+        self.keep(n_bytes, key)
+        # Of struct's codes and array's, those for 32 and 64 bits differ in size on some systems.
+        return array(
+            "d" if code in "fd" else "q" if code != "Q" else "Q",
+            struct.unpack(f"{self.order}{count}{code}", self.take(n_bytes, key)),
+        )
+
+    def _strings(self, key: str, count: int, *, wanted: bool) -> list[str]:
+        """The next `count` strings, or with `wanted` false none, but passed over."""
+        self.n_strings += count
+        if self.n_strings > MAX_ELEMENTS:
+            raise TokenizerFileError(
+                f"{self.where}: {key}: with it the file has {self.n_strings} strings in arrays, "
+                f"and bytemill reads up to {MAX_ELEMENTS}"
+            )
+        length = struct.Struct(self.order + "Q").unpack_from
+        strings: list[str] = []
+        # Blocks of the file, cut into strings here: a call of `read` for each would take most of the time.
+        block, at, begin = b"", 0, self.offset
+        for index in range(count):
+            if len(block) - at < 8:
+                begin += at
+                block, at = block[at:] + self.file.read(8 + _BLOCK), 0
+            if len(block) - at < 8:
+                self._cut_short(key, index, begin + at, 8)
+            n_bytes = length(block, at)[0]
+            at += 8
+            if len(block) - at < n_bytes:
+                if n_bytes > self.size - begin - at:
+                    self._cut_short(key, index, begin + at, n_bytes)
+                if not wanted:
+                    begin += at + n_bytes
+                    self.file.seek(begin)
+                    block, at = b"", 0
+                    continue
+                self.keep(n_bytes, f"{key}[{index}]", _MAX_STRING_BYTES)
+                begin += at
+                block, at = block[at:] + self.file.read(n_bytes + _BLOCK), 0
+                if len(block) < n_bytes:
+                    self._cut_short(key, index, begin, n_bytes)
+            if wanted:
+                try:
+                    strings.append(block[at : at + n_bytes].decode())
+                except UnicodeDecodeError as error:
+                    raise TokenizerFileError(
+                        f"{self.where}: {key}[{index}]: is not UTF-8 at byte {error.start}"
+                    ) from error
+            at += n_bytes
+        n_read = begin + at - self.offset
+        if wanted:
+            self.keep(n_read, key)
+        self.offset += n_read
+        self.file.seek(self.offset)
+        return strings
+
+    def _cut_short(self, key: str, index: int, offset: int, n_bytes: int) -> None:
+        self.offset = offset
+        self.check(n_bytes, f"{key}[{index}]")
+        raise TokenizerFileError(f"{self.where}: became shorter while it was read")
