@@ -36,16 +36,23 @@ class Encoder:
         special_tokens: Mapping[str, int],
         pattern: str | None,
         whole_pretoken_lookup: bool,
+        special_rules: Mapping[str, int] | None = None,
     ) -> Encoder:
         """BPE by an ordered list of merges (the rank of a merge is its place in the list).
 
         `vocab` holds every ordinary token and may hold the special tokens too. Raises ValueError where
         vocabulary, merges and special tokens contradict each other, naming the first contradiction.
+
+        `special_rules` has bits for special tokens that are found by more than their text: 1 only as a single word,
+        2 with white space before, 4 with white space behind, 8 only in what those without this bit leave over.
         """
 
     @staticmethod
     def from_ranks(
-        ranks: Mapping[bytes, int], special_tokens: Mapping[str, int], pattern: str | None
+        ranks: Mapping[bytes, int],
+        special_tokens: Mapping[str, int],
+        pattern: str | None,
+        special_rules: Mapping[str, int] | None = None,
     ) -> Encoder:
         """BPE by token ranks, as in .tiktoken files: the rank is the id and the priority."""
 
@@ -126,7 +133,11 @@ class TokenizerJson:
         """The id of an entry of the vocabulary."""
 
     def encoder(
-        self, special_tokens: Mapping[str, int], pattern: str | None, whole_pretoken_lookup: bool
+        self,
+        special_tokens: Mapping[str, int],
+        pattern: str | None,
+        whole_pretoken_lookup: bool,
+        special_rules: Mapping[str, int] | None = None,
     ) -> Encoder | None:
         """The encoder of this file, in which special tokens are ordinary ones only where merges make them.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from bytemill.codec import Codec
 from bytemill.errors import TokenizerError
 from bytemill.formats.loaded import Loaded, build
-from bytemill.formats.spec import Ties, TokenizerSpec
+from bytemill.formats.spec import Companions, Ties, TokenFlags, TokenizerSpec, special_rules
 
 if TYPE_CHECKING:
-    import os
     from types import EllipsisType
 
     from bytemill.corpus import CorpusInputs
@@ -62,6 +62,10 @@ class Tokenizer(Codec):
         self.merge_counts = loaded.merge_counts
         self.ties: Ties | None = loaded.ties
         """How training broke ties, where that is known."""
+        self.token_flags: dict[str, TokenFlags] = loaded.flags
+        """The flags of special tokens that have others than usual, as Hugging Face's files have them."""
+        self.companions: Companions | None = loaded.companions
+        """What came with the tokenizer and decides no ids: post-processor, chat template, tokenizer_config.json."""
         self.training_report: TrainingReport | None = None
         """What `train` found out; None for a tokenizer that was not trained in this process."""
 
@@ -81,7 +85,13 @@ class Tokenizer(Codec):
         core = self.core
         if core.ranked:
             ranks = {token: i for i, token in core.vocab().items()}
-            return TokenizerSpec(pattern=self.pattern, special_tokens=self.special_tokens, ranks=ranks)
+            return TokenizerSpec(
+                pattern=self.pattern,
+                special_tokens=self.special_tokens,
+                ranks=ranks,
+                flags=self.token_flags,
+                companions=self.companions,
+            )
         return TokenizerSpec(
             pattern=self.pattern,
             special_tokens=self.special_tokens,
@@ -90,6 +100,8 @@ class Tokenizer(Codec):
             whole_pretoken_lookup=core.whole_pretoken_lookup,
             ties=self.ties,
             merge_counts=self.merge_counts,
+            flags=self.token_flags,
+            companions=self.companions,
         )
 
     def _ordinary(self) -> dict[int, bytes]:
@@ -139,12 +151,56 @@ class Tokenizer(Codec):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a `tokenizer.json` that Hugging Face `tokenizers` opens and that gives the same ids there.
 
-        The file appears under its name once it is whole. Raises `OutputError` where it cannot be written.
+        Into a folder (one that exists, or a path that ends with a slash) goes also a `tokenizer_config.json`, so that
+        `AutoTokenizer.from_pretrained` opens it, and what else came with the tokenizer, such as its chat template.
+
+        A file appears under its name once it is whole. Raises `OutputError` where it cannot be written.
         """
         from bytemill.atomic import write_text
         from bytemill.formats import huggingface
+        from bytemill.formats.huggingface_folder import files_beside
 
-        write_text(Path(path), huggingface.write(self.to_spec()))
+        place, spec = Path(path), self.to_spec()
+        text = huggingface.write(spec)
+        if str(path).endswith(("/", os.sep)) or place.is_dir():
+            for name, content in files_beside(spec).items():
+                write_text(place / name, content)
+            place = place / "tokenizer.json"
+        write_text(place, text)
+
+    # Hugging Face
+
+    def to_huggingface(self) -> Any:
+        """A `tokenizers.Tokenizer` that gives the same ids with `encode(text, add_special_tokens=False)`.
+
+        Raises `TokenizerError` where it could not, and `BytemillError` where `tokenizers` is not installed.
+        """
+        from bytemill.formats import huggingface_objects
+
+        return huggingface_objects.to_tokenizers(self.to_spec())
+
+    def to_transformers(self, **arguments: Any) -> Any:
+        """A `transformers.PreTrainedTokenizerFast` that gives the same ids with `add_special_tokens=False`.
+
+        `arguments` are its own (`pad_token="<pad>"`, `model_max_length=1024`, `chat_template=...`) and go before what
+        came with the tokenizer. Where nothing did, `<|endoftext|>` is the token that ends a text, if it is there. A
+        token that is named and is not there yet is added by `transformers`.
+
+        Raises as `to_huggingface` does.
+        """
+        from bytemill.formats import huggingface_objects
+
+        return huggingface_objects.to_transformers(self.to_spec(), arguments)
+
+    @classmethod
+    def from_huggingface(cls, tokenizer: Any) -> Self:
+        """The tokenizer in a `tokenizers.Tokenizer` or a `transformers.PreTrainedTokenizerFast`.
+
+        Raises `TokenizerFileError` where bytemill cannot give the same ids, naming the reason.
+        """
+        from bytemill.formats import huggingface_objects
+
+        return cls._from_loaded(huggingface_objects.from_object(tokenizer))
 
     def encode_file(
         self,
@@ -185,6 +241,9 @@ class Tokenizer(Codec):
         ]
         for part in parts:
             digest.update(b"\n".join(part) + b"\n\n")
+        rules = special_rules(self.special_tokens, self.token_flags)
+        if rules:
+            digest.update(repr(sorted(rules.items())).encode())
         return digest.hexdigest()
 
 

@@ -7,6 +7,7 @@ use crate::{batch, convert};
 use bytemill::decode::Decoder;
 use bytemill::encode::{Encoder, Id, no_pulse};
 use bytemill::pretokenize::Pattern;
+use bytemill::special::Rules;
 use bytemill::vocab::{MergedTokens, TokenList, Vocab};
 use numpy::PyArray1;
 use pyo3::exceptions::{PyKeyError, PyMemoryError, PyTypeError};
@@ -54,10 +55,32 @@ pub fn specials(special_tokens: &Bound<'_, PyMapping>) -> PyResult<Vec<(String, 
     Ok(all)
 }
 
+/// Bits of the number that stands for the rules of a special token.
+const SINGLE_WORD: u32 = 1;
+const LSTRIP: u32 = 2;
+const RSTRIP: u32 = 4;
+const LATE: u32 = 8;
+
+/// The rules of special tokens by their text, from a mapping to numbers.
+pub fn rules(special_rules: Option<&Bound<'_, PyMapping>>) -> PyResult<Vec<(String, Rules)>> {
+    let Some(special_rules) = special_rules else { return Ok(Vec::new()) };
+    let mut all = Vec::new();
+    for item in special_rules.items()? {
+        let (token, bits): (String, u32) = item.extract()?;
+        let has = |bit| bits & bit != 0;
+        let rule = Rules { single_word: has(SINGLE_WORD), lstrip: has(LSTRIP), rstrip: has(RSTRIP), late: has(LATE) };
+        all.push((token, rule));
+    }
+    Ok(all)
+}
+
 impl PyEncoder {
-    pub fn build(vocab: Vocab, pattern: Option<&str>) -> PyResult<Self> {
+    pub fn build(vocab: Vocab, pattern: Option<&str>, rules: &[(String, Rules)]) -> PyResult<Self> {
         let pattern = Pattern::new(pattern).map_err(to_python)?;
-        let encoder = Encoder::new(vocab, pattern).map_err(to_python)?;
+        let mut encoder = Encoder::new(vocab, pattern).map_err(to_python)?;
+        if !rules.is_empty() {
+            encoder = encoder.with_rules(rules).map_err(to_python)?;
+        }
         Ok(Self { encoder: Arc::new(encoder), ints: IntOfId::default(), decoder: OnceLock::new() })
     }
 
@@ -104,6 +127,7 @@ impl PyEncoder {
 #[pymethods]
 impl PyEncoder {
     #[staticmethod]
+    #[pyo3(signature = (vocab, merges, special_tokens, pattern, whole_pretoken_lookup, special_rules=None))]
     fn from_merges(
         py: Python<'_>,
         vocab: &Bound<'_, PyMapping>,
@@ -111,37 +135,40 @@ impl PyEncoder {
         special_tokens: &Bound<'_, PyMapping>,
         pattern: Option<&str>,
         whole_pretoken_lookup: bool,
+        special_rules: Option<&Bound<'_, PyMapping>>,
     ) -> PyResult<Self> {
         let mut tokens = TokenList::default();
         for item in vocab.items()? {
             let (id, token): (Bound<'_, PyAny>, Bound<'_, PyBytes>) = item.extract()?;
             tokens.push(id_of(&id, token.as_any())?, token.as_bytes()).map_err(to_python)?;
         }
-        let special = specials(special_tokens)?;
+        let (special, rules) = (specials(special_tokens)?, rules(special_rules)?);
         let mut merged = MergedTokens::new(tokens).map_err(to_python)?;
         for (left, right) in &merges {
             merged.merge(left.as_bytes(), right.as_bytes()).map_err(to_python)?;
         }
         py.detach(|| {
             let vocab = merged.finish(special).map_err(to_python)?;
-            Self::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern)
+            Self::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern, &rules)
         })
     }
 
     #[staticmethod]
+    #[pyo3(signature = (ranks, special_tokens, pattern, special_rules=None))]
     fn from_ranks(
         py: Python<'_>,
         ranks: &Bound<'_, PyMapping>,
         special_tokens: &Bound<'_, PyMapping>,
         pattern: Option<&str>,
+        special_rules: Option<&Bound<'_, PyMapping>>,
     ) -> PyResult<Self> {
         let mut tokens = TokenList::default();
         for item in ranks.items()? {
             let (token, rank): (Bound<'_, PyBytes>, Bound<'_, PyAny>) = item.extract()?;
             tokens.push(id_of(&rank, token.as_any())?, token.as_bytes()).map_err(to_python)?;
         }
-        let special = specials(special_tokens)?;
-        py.detach(|| Self::build(Vocab::from_ranked(tokens, special).map_err(to_python)?, pattern))
+        let (special, rules) = (specials(special_tokens)?, rules(special_rules)?);
+        py.detach(|| Self::build(Vocab::from_ranked(tokens, special).map_err(to_python)?, pattern, &rules))
     }
 
     #[getter]

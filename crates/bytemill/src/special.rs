@@ -1,13 +1,19 @@
 //! Special tokens: found in a text before anything else, the leftmost first and of those the longest.
 
+mod rules;
+
 use crate::error::{Error, Result};
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, MatchKind};
+use rules::Ruled;
+pub use rules::Rules;
 
 /// A set of special tokens to look for.
 #[derive(Clone, Debug, Default)]
 pub struct SpecialTokens {
     tokens: Vec<(String, u32)>,
     finder: Option<AhoCorasick>,
+    /// Set where a token is looked for in another way than by its text alone.
+    ruled: Option<Box<Ruled>>,
     longest: usize,
 }
 
@@ -34,17 +40,32 @@ impl SpecialTokens {
                 return Err(Error::Invalid(format!("special token {token:?} is there twice")));
             }
         }
-        let finder = if tokens.is_empty() {
-            None
-        } else {
-            let built = AhoCorasickBuilder::new()
-                .match_kind(MatchKind::LeftmostLongest)
-                .build(tokens.iter().map(|(token, _)| token.as_bytes()))
-                .map_err(|error| Error::Invalid(format!("special tokens: {error}")))?;
-            Some(built)
-        };
+        let finder = finder(tokens.iter().map(|(token, _)| token.as_bytes()))?;
         let longest = tokens.iter().map(|(token, _)| token.len()).max().unwrap_or(0);
-        Ok(Self { tokens, finder, longest })
+        Ok(Self { tokens, finder, ruled: None, longest })
+    }
+
+    /// As [`SpecialTokens::new`], with a rule for each token.
+    ///
+    /// # Errors
+    /// As [`SpecialTokens::new`].
+    pub fn with_rules(tokens: Vec<(String, u32)>, rules: Vec<Rules>) -> Result<Self> {
+        let mut special = Self::new(tokens)?;
+        special.ruled = Ruled::new(&special.tokens, rules)?.map(Box::new);
+        Ok(special)
+    }
+
+    /// Those of the tokens that `chosen` accepts, with their rules.
+    ///
+    /// # Errors
+    /// None but what the search itself gives.
+    pub fn subset(&self, chosen: impl Fn(&str) -> bool) -> Result<Self> {
+        let places: Vec<usize> = (0..self.tokens.len()).filter(|&place| chosen(&self.tokens[place].0)).collect();
+        let tokens = places.iter().map(|&place| self.tokens[place].clone()).collect();
+        match &self.ruled {
+            None => Self::new(tokens),
+            Some(ruled) => Self::with_rules(tokens, places.iter().map(|&place| ruled.rules()[place]).collect()),
+        }
     }
 
     /// The tokens and their ids, as given.
@@ -59,21 +80,20 @@ impl SpecialTokens {
         self.tokens.is_empty()
     }
 
-    /// Bytes of the longest special token, 0 without any.
-    #[must_use]
-    pub fn longest(&self) -> usize {
-        self.longest
-    }
-
-    /// The special tokens in `text`, from left to right, without overlap.
+    /// The special tokens in `text`, from left to right, without overlap, with the white space that they take in.
+    ///
+    /// Where a token begins inside the white space that the one before has taken in, both are found, as in Hugging
+    /// Face's library: then they do overlap, and what follows the later one is text.
     pub fn find<'s>(&'s self, text: &'s str) -> impl Iterator<Item = Found> + 's {
-        self.finder.iter().flat_map(move |finder| {
+        let plainly = if self.ruled.is_none() { self.finder.as_ref() } else { None };
+        let plainly = plainly.into_iter().flat_map(move |finder| {
             finder.find_iter(text).map(|found| Found {
                 start: found.start(),
                 end: found.end(),
                 index: found.pattern().as_usize(),
             })
-        })
+        });
+        plainly.chain(self.ruled.iter().flat_map(move |ruled| ruled.find(text)))
     }
 
     /// The text between special tokens (never empty) and the special tokens, in order.
@@ -96,13 +116,56 @@ impl SpecialTokens {
     ///
     /// Where there is none, `text[..at]` and `text[at..]` hold the same special tokens as `text`: a search from the
     /// left that has come to `at` has chosen only tokens that end at or before it, and starts afresh there.
+    ///
+    /// With rules, what stands beside a token counts too, so one that begins or ends at `at` is in the way as well. Then
+    /// the same holds where a letter stands before `at`: no white space is taken in across it from the right, since the
+    /// letter ends it, and none from the left, since it would have to pass the letter.
     #[must_use]
     pub fn straddle(&self, text: &str, at: usize) -> bool {
-        let bytes = text.as_bytes();
-        self.tokens.iter().any(|(token, _)| {
-            (1..token.len().min(at + 1)).any(|before| bytes[at - before..].starts_with(token.as_bytes()))
-        })
+        let touching = usize::from(self.ruled.is_some());
+        self.tokens.iter().any(|(token, _)| occurs(text, at, token, 1 - touching, token.len() + touching))
     }
+
+    /// True where `text` may be cut behind `found`, so that the parts hold the same special tokens as `text`.
+    ///
+    /// With rules, that is where no white space is beside the cut to be taken in, something follows, and no other
+    /// occurrence of a token touches it; which is known for places up to `ceiling`.
+    #[must_use]
+    pub fn may_cut_behind(&self, text: &str, found: &Found, ceiling: usize) -> bool {
+        if self.ruled.is_none() {
+            return true;
+        }
+        let at = found.end;
+        let is_space = |character: Option<char>| character.is_none_or(char::is_whitespace);
+        let others = |(place, (token, _)): (usize, &(String, u32))| {
+            occurs(text, at, token, 0, token.len() + usize::from(place != found.index))
+        };
+        at <= ceiling
+            && !is_space(text[at..].chars().next())
+            && !is_space(text[..at].chars().next_back())
+            && !self.tokens.iter().enumerate().any(others)
+    }
+
+    /// Bytes that must be known behind a place before it can be said that no token straddles it.
+    #[must_use]
+    pub fn lookahead(&self) -> usize {
+        if self.ruled.is_some() { self.longest } else { self.longest.saturating_sub(1) }
+    }
+}
+
+/// True where `token` begins at least `nearest` and less than `farthest` bytes before `at`.
+fn occurs(text: &str, at: usize, token: &str, nearest: usize, farthest: usize) -> bool {
+    let bytes = text.as_bytes();
+    (nearest..farthest.min(at + 1)).any(|before| bytes[at - before..].starts_with(token.as_bytes()))
+}
+
+/// A search for the leftmost, and of those the longest; None where there is nothing to look for.
+fn finder<'t>(tokens: impl ExactSizeIterator<Item = &'t [u8]>) -> Result<Option<AhoCorasick>> {
+    if tokens.len() == 0 {
+        return Ok(None);
+    }
+    let built = AhoCorasickBuilder::new().match_kind(MatchKind::LeftmostLongest).build(tokens);
+    built.map(Some).map_err(|error| Error::Invalid(format!("special tokens: {error}")))
 }
 
 /// A stretch of a text.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from bytemill.errors import TokenizerFileError
 from bytemill.formats import gpt2, huggingface, tiktoken
 from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE
 from bytemill.formats.files import decode_utf8, is_object, parse_json, read_bytes
+from bytemill.formats.huggingface_folder import with_files_beside
 from bytemill.formats.places import UNDERSTOOD, find
 
 if TYPE_CHECKING:
@@ -36,7 +38,10 @@ def load(
     if isinstance(found, tuple):
         _refuse_arguments(pattern, special_tokens, str(Path(path)))
         return gpt2.read(*found)
-    return from_bytes(read_bytes(found), str(found), pattern, special_tokens)
+    spec = from_bytes(read_bytes(found), str(found), pattern, special_tokens)
+    if found.name == "tokenizer.json":
+        return replace(spec, companions=with_files_beside(spec.companions, found.parent))
+    return spec
 
 
 def from_bytes(

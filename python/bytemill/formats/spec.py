@@ -3,9 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Ties: TypeAlias = Literal["bytes", "huggingface"]
+
+
+@dataclass(frozen=True)
+class TokenFlags:
+    """What Hugging Face's files say of an added token beside its text and id. The defaults are a special token's."""
+
+    special: bool = True
+    """False: an ordinary word that was added later. It decides what a decoder leaves out, and no ids."""
+    single_word: bool = False
+    """True: only where no letter, mark, digit or underscore stands beside it."""
+    lstrip: bool = False
+    """True: the white space before it belongs to it (and is lost in decoding)."""
+    rstrip: bool = False
+    """True: the white space behind it belongs to it."""
+    normalized: bool = False
+    """True: looked for only in what the tokens without this leave over."""
+
+
+@dataclass(frozen=True)
+class Companions:
+    """What Hugging Face's files say beyond ids: kept as it stands there, and written again."""
+
+    post_processor: Any = None
+    """`post_processor` of tokenizer.json, where it is not what bytemill writes by itself."""
+    decoder: Any = None
+    """`decoder` of tokenizer.json, where it is not what bytemill writes by itself."""
+    config: dict[str, Any] | None = None
+    """tokenizer_config.json."""
+    special_tokens_map: dict[str, Any] | None = None
+    """special_tokens_map.json."""
+    chat_template: str | None = None
+    """chat_template.jinja."""
 
 
 @dataclass(frozen=True)
@@ -29,3 +64,25 @@ class TokenizerSpec:
     """How training broke ties between equally frequent pairs, where the file records it."""
     merge_counts: list[int] | None = None
     """How often each merge's pair stood in the corpus when it was merged, where the file records it."""
+    flags: dict[str, TokenFlags] = field(default_factory=dict[str, TokenFlags])
+    """Flags of the special tokens that have other than the usual ones."""
+    companions: Companions | None = None
+    """What came with the tokenizer and decides no ids; None where there was nothing."""
+
+
+_SINGLE_WORD, _LSTRIP, _RSTRIP, _LATE = 1, 2, 4, 8
+
+
+def special_rules(special_tokens: Mapping[str, int], flags: Mapping[str, TokenFlags]) -> dict[str, int]:
+    """How special tokens are found beyond their text, as the core takes it: bits by token; none without a rule.
+
+    Where all are `normalized`, none is looked for after another, as where none is.
+    """
+    is_mixed = len({token in flags and flags[token].normalized for token in special_tokens}) > 1
+    rules: dict[str, int] = {}
+    for token, flag in flags.items():
+        bits = _SINGLE_WORD * flag.single_word + _LSTRIP * flag.lstrip + _RSTRIP * flag.rstrip
+        bits += _LATE * (flag.normalized and is_mixed)
+        if bits:
+            rules[token] = bits
+    return rules

@@ -86,6 +86,9 @@ def pretokenize(text: str, pattern: str | None) -> list[str]:
     """
     if pattern is None:
         return [text] if text else []
+    first, then, rest = pattern.partition("(?#then)")
+    if then:  # several patterns: each cuts the pieces of the one before
+        return [pretoken for piece in pretokenize(text, first) for pretoken in pretokenize(piece, rest)]
     expression = _compile(PATTERNS.get(pattern, pattern))
     pretokens: list[str] = []
     covered = 0  # characters in the pre-tokens so far

@@ -9,7 +9,7 @@ use crate::pairs::PairTable;
 use crate::pretokenize::Pattern;
 pub use crate::pulse::{Pulse, no_pulse};
 use crate::seams::Seams;
-use crate::special::{Segment, SpecialTokens};
+use crate::special::{Rules, Segment, SpecialTokens};
 use crate::vocab::Vocab;
 use crate::words::Words;
 use std::sync::{Mutex, OnceLock};
@@ -89,6 +89,22 @@ impl Encoder {
         // The first workspace is made here, so that encoding itself needs no memory beyond text and result.
         encoder.put_back(Box::default());
         Ok(encoder)
+    }
+
+    /// The same with rules for some special tokens, by their text.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where one is no special token.
+    pub fn with_rules(mut self, rules: &[(String, Rules)]) -> Result<Self> {
+        let tokens = self.special.tokens().to_vec();
+        let mut rule_of = vec![Rules::default(); tokens.len()];
+        for (text, rule) in rules {
+            let place = tokens.iter().position(|(token, _)| token == text);
+            let place = place.ok_or_else(|| Error::Invalid(format!("{text:?} has rules but is no special token")))?;
+            rule_of[place] = *rule;
+        }
+        self.special = SpecialTokens::with_rules(tokens, rule_of)?;
+        Ok(self)
     }
 
     /// The vocabulary.
