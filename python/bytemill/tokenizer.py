@@ -158,15 +158,13 @@ class Tokenizer(Codec):
         """
         from bytemill.atomic import write_text
         from bytemill.formats import huggingface
-        from bytemill.formats.huggingface_folder import files_beside
+        from bytemill.formats.huggingface_folder import write_folder
 
         place, spec = Path(path), self.to_spec()
-        text = huggingface.write(spec)
         if str(path).endswith(("/", os.sep)) or place.is_dir():
-            for name, content in files_beside(spec).items():
-                write_text(place / name, content)
-            place = place / "tokenizer.json"
-        write_text(place, text)
+            write_folder(spec, place)
+        else:
+            write_text(place, huggingface.write(spec))
 
     # Hugging Face
 

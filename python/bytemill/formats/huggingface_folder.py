@@ -97,6 +97,23 @@ def files_beside(spec: TokenizerSpec) -> dict[str, str]:
     return files
 
 
+def write_folder(spec: TokenizerSpec, folder: Path) -> None:
+    """Writes tokenizer.json and what belongs beside it into `folder`, which is made if need be.
+
+    Raises TokenizerError where the format cannot hold `spec`, OutputError where a file cannot be written.
+    """
+    from bytemill.atomic import output_error, write_text
+    from bytemill.formats import huggingface
+
+    files = {**files_beside(spec), "tokenizer.json": huggingface.write(spec)}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise output_error(error, folder) from error
+    for name, text in files.items():
+        write_text(folder / name, text)
+
+
 def default_config(spec: TokenizerSpec) -> dict[str, Any]:
     """What `transformers` is told where no tokenizer_config.json came with the tokenizer."""
     end = "<|endoftext|>"

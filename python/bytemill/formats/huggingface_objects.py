@@ -24,6 +24,8 @@ _NOT_ARGUMENTS = frozenset(
         "added_tokens_decoder",
         "auto_map",
         "backend",
+        "is_local",
+        "local_files_only",
         "name_or_path",
         "tokenizer_class",
         "tokenizer_file",
