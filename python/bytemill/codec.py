@@ -52,6 +52,14 @@ class Codec:
         return self.core.pattern
 
     @property
+    def normalizer(self) -> Literal["NFC"] | None:
+        """What is done to a text between its special tokens before it is split; only files of others ask for it.
+
+        Decoding gives back what that has left.
+        """
+        return "NFC" if self.core.nfc else None
+
+    @property
     def special_tokens_set(self) -> set[str]:
         """The special tokens."""
         return set(self.special_tokens)

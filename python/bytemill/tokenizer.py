@@ -89,6 +89,7 @@ class Tokenizer(Codec):
                 pattern=self.pattern,
                 special_tokens=self.special_tokens,
                 ranks=ranks,
+                normalizer=self.normalizer,
                 flags=self.token_flags,
                 companions=self.companions,
             )
@@ -100,6 +101,7 @@ class Tokenizer(Codec):
             whole_pretoken_lookup=core.whole_pretoken_lookup,
             ties=self.ties,
             merge_counts=self.merge_counts,
+            normalizer=self.normalizer,
             flags=self.token_flags,
             companions=self.companions,
         )
@@ -239,9 +241,9 @@ class Tokenizer(Codec):
         ]
         for part in parts:
             digest.update(b"\n".join(part) + b"\n\n")
-        rules = special_rules(self.special_tokens, self.token_flags)
-        if rules:
-            digest.update(repr(sorted(rules.items())).encode())
+        rules = special_rules(self.special_tokens, self.token_flags, self.normalizer)
+        if rules or self.normalizer:
+            digest.update(repr((self.normalizer, sorted(rules.items()))).encode())
         return digest.hexdigest()
 
 

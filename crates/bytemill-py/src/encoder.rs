@@ -5,9 +5,9 @@ use crate::signals::{Pulse, TokenizerError, to_python};
 use crate::stream::{PyStreamEncoder, PyTokenIterator};
 use crate::{batch, convert};
 use bytemill::decode::Decoder;
-use bytemill::encode::{Encoder, Id, no_pulse};
+use bytemill::encode::{Allowed, Encoder, Id, no_pulse};
 use bytemill::pretokenize::Pattern;
-use bytemill::special::Rules;
+use bytemill::special::{Rules, Segment};
 use bytemill::vocab::{MergedTokens, TokenList, Vocab};
 use numpy::PyArray1;
 use pyo3::exceptions::{PyKeyError, PyMemoryError, PyTypeError};
@@ -75,11 +75,11 @@ pub fn rules(special_rules: Option<&Bound<'_, PyMapping>>) -> PyResult<Vec<(Stri
 }
 
 impl PyEncoder {
-    pub fn build(vocab: Vocab, pattern: Option<&str>, rules: &[(String, Rules)]) -> PyResult<Self> {
+    pub fn build(vocab: Vocab, pattern: Option<&str>, rules: &[(String, Rules)], nfc: bool) -> PyResult<Self> {
         let pattern = Pattern::new(pattern).map_err(to_python)?;
         let mut encoder = Encoder::new(vocab, pattern).map_err(to_python)?;
-        if !rules.is_empty() {
-            encoder = encoder.with_rules(rules).map_err(to_python)?;
+        if !rules.is_empty() || nfc {
+            encoder = encoder.with_rules(rules, nfc).map_err(to_python)?;
         }
         Ok(Self { encoder: Arc::new(encoder), ints: IntOfId::default(), decoder: OnceLock::new() })
     }
@@ -127,7 +127,7 @@ impl PyEncoder {
 #[pymethods]
 impl PyEncoder {
     #[staticmethod]
-    #[pyo3(signature = (vocab, merges, special_tokens, pattern, whole_pretoken_lookup, special_rules=None))]
+    #[pyo3(signature = (vocab, merges, special_tokens, pattern, whole_pretoken_lookup, special_rules=None, nfc=false))]
     fn from_merges(
         py: Python<'_>,
         vocab: &Bound<'_, PyMapping>,
@@ -136,6 +136,7 @@ impl PyEncoder {
         pattern: Option<&str>,
         whole_pretoken_lookup: bool,
         special_rules: Option<&Bound<'_, PyMapping>>,
+        nfc: bool,
     ) -> PyResult<Self> {
         let mut tokens = TokenList::default();
         for item in vocab.items()? {
@@ -149,18 +150,19 @@ impl PyEncoder {
         }
         py.detach(|| {
             let vocab = merged.finish(special).map_err(to_python)?;
-            Self::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern, &rules)
+            Self::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern, &rules, nfc)
         })
     }
 
     #[staticmethod]
-    #[pyo3(signature = (ranks, special_tokens, pattern, special_rules=None))]
+    #[pyo3(signature = (ranks, special_tokens, pattern, special_rules=None, nfc=false))]
     fn from_ranks(
         py: Python<'_>,
         ranks: &Bound<'_, PyMapping>,
         special_tokens: &Bound<'_, PyMapping>,
         pattern: Option<&str>,
         special_rules: Option<&Bound<'_, PyMapping>>,
+        nfc: bool,
     ) -> PyResult<Self> {
         let mut tokens = TokenList::default();
         for item in ranks.items()? {
@@ -168,7 +170,7 @@ impl PyEncoder {
             tokens.push(id_of(&rank, token.as_any())?, token.as_bytes()).map_err(to_python)?;
         }
         let (special, rules) = (specials(special_tokens)?, rules(special_rules)?);
-        py.detach(|| Self::build(Vocab::from_ranked(tokens, special).map_err(to_python)?, pattern, &rules))
+        py.detach(|| Self::build(Vocab::from_ranked(tokens, special).map_err(to_python)?, pattern, &rules, nfc))
     }
 
     #[getter]
@@ -189,6 +191,11 @@ impl PyEncoder {
     #[getter]
     fn whole_pretoken_lookup(&self) -> bool {
         self.encoder.vocab().whole_pretoken_lookup()
+    }
+
+    #[getter]
+    fn nfc(&self) -> bool {
+        self.encoder.special().nfc()
     }
 
     #[getter]
@@ -245,6 +252,34 @@ impl PyEncoder {
                 (step.symbol - 256, ids[step.left as usize], ids[step.right as usize], index)
             })
             .collect()
+    }
+
+    fn segments(
+        &self,
+        text: &Bound<'_, PyString>,
+        allowed_special: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<(String, Option<u32>)>> {
+        let text = convert::text(text)?;
+        let allowed = convert::allowed(&self.encoder, allowed_special)?;
+        let special = match allowed.as_allowed() {
+            Allowed::All => self.encoder.special(),
+            Allowed::These(special) => special,
+            Allowed::None | Allowed::Refused => self.encoder.none(),
+        };
+        let mut all = Vec::new();
+        special
+            .segments(&text, &no_pulse, |segment| {
+                all.push(match segment {
+                    Segment::Text(text) => (text.to_owned(), None),
+                    Segment::Special(id) => {
+                        let token = special.tokens().iter().find(|token| token.1 == id);
+                        (token.map(|token| token.0.clone()).unwrap_or_default(), Some(id))
+                    }
+                });
+                Ok(())
+            })
+            .map_err(to_python)?;
+        Ok(all)
     }
 
     fn merge_of(&self, token_id: &Bound<'_, PyAny>) -> PyResult<Option<(u32, u32, u32)>> {

@@ -68,7 +68,7 @@ impl PyRankFile {
     ) -> PyResult<PyEncoder> {
         let special = specials(special_tokens)?;
         let tokens = self.tokens.take()?;
-        py.detach(|| PyEncoder::build(Vocab::from_ranked(tokens, special).map_err(to_python)?, pattern, &[]))
+        py.detach(|| PyEncoder::build(Vocab::from_ranked(tokens, special).map_err(to_python)?, pattern, &[], false))
     }
 }
 
@@ -101,7 +101,7 @@ impl PyTokenizerJson {
         self.model.with(|model| model.id(spelling))
     }
 
-    #[pyo3(signature = (special_tokens, pattern, whole_pretoken_lookup, special_rules=None))]
+    #[pyo3(signature = (special_tokens, pattern, whole_pretoken_lookup, special_rules=None, nfc=false))]
     fn encoder(
         &self,
         py: Python<'_>,
@@ -109,12 +109,13 @@ impl PyTokenizerJson {
         pattern: Option<&str>,
         whole_pretoken_lookup: bool,
         special_rules: Option<&Bound<'_, PyMapping>>,
+        nfc: bool,
     ) -> PyResult<Option<PyEncoder>> {
         let (special, rules) = (specials(special_tokens)?, rules(special_rules)?);
         let model = self.model.take()?;
         py.detach(|| {
             let Some(vocab) = model.into_vocab(special) else { return Ok(None) };
-            PyEncoder::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern, &rules).map(Some)
+            PyEncoder::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern, &rules, nfc).map(Some)
         })
     }
 }

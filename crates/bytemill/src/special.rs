@@ -3,6 +3,8 @@
 mod rules;
 
 use crate::error::{Error, Result};
+use crate::nfc::{is_stable_about, normalize};
+use crate::pulse::Pulse;
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, MatchKind};
 use rules::Ruled;
 pub use rules::Rules;
@@ -15,6 +17,8 @@ pub struct SpecialTokens {
     /// Set where a token is looked for in another way than by its text alone.
     ruled: Option<Box<Ruled>>,
     longest: usize,
+    /// True where what lies between the tokens is brought into NFC.
+    nfc: bool,
 }
 
 /// A special token found in a text.
@@ -42,7 +46,7 @@ impl SpecialTokens {
         }
         let finder = finder(tokens.iter().map(|(token, _)| token.as_bytes()))?;
         let longest = tokens.iter().map(|(token, _)| token.len()).max().unwrap_or(0);
-        Ok(Self { tokens, finder, ruled: None, longest })
+        Ok(Self { tokens, finder, ruled: None, longest, nfc: false })
     }
 
     /// As [`SpecialTokens::new`], with a rule for each token.
@@ -55,6 +59,12 @@ impl SpecialTokens {
         Ok(special)
     }
 
+    /// The same tokens in texts that are brought into NFC, or not.
+    #[must_use]
+    pub fn with_nfc(self, nfc: bool) -> Self {
+        Self { nfc, ..self }
+    }
+
     /// Those of the tokens that `chosen` accepts, with their rules.
     ///
     /// # Errors
@@ -62,10 +72,23 @@ impl SpecialTokens {
     pub fn subset(&self, chosen: impl Fn(&str) -> bool) -> Result<Self> {
         let places: Vec<usize> = (0..self.tokens.len()).filter(|&place| chosen(&self.tokens[place].0)).collect();
         let tokens = places.iter().map(|&place| self.tokens[place].clone()).collect();
-        match &self.ruled {
+        let subset = match &self.ruled {
             None => Self::new(tokens),
             Some(ruled) => Self::with_rules(tokens, places.iter().map(|&place| ruled.rules()[place]).collect()),
-        }
+        };
+        Ok(subset?.with_nfc(self.nfc))
+    }
+
+    /// True where a text is a single segment as it is.
+    #[must_use]
+    pub fn leaves_texts(&self) -> bool {
+        self.tokens.is_empty() && !self.nfc
+    }
+
+    /// True where texts are brought into NFC.
+    #[must_use]
+    pub fn nfc(&self) -> bool {
+        self.nfc
     }
 
     /// The tokens and their ids, as given.
@@ -99,10 +122,35 @@ impl SpecialTokens {
     /// The text between special tokens (never empty) and the special tokens, in order.
     ///
     /// # Errors
-    /// Whatever `each` returns.
-    pub fn segments<'t>(&self, text: &'t str, mut each: impl FnMut(Segment<'t>) -> Result<()>) -> Result<()> {
+    /// Whatever `each` returns, and what `pulse` gives.
+    pub fn segments(&self, text: &str, pulse: Pulse, mut each: impl FnMut(Segment<'_>) -> Result<()>) -> Result<()> {
+        if !self.nfc {
+            return self.between(self.find(text), text, each);
+        }
+        // Some tokens are looked for before the text is normalized, some behind that.
+        let Some(ruled) = &self.ruled else {
+            return self.between(self.find(text), text, |segment| match segment {
+                Segment::Text(text) => each(Segment::Text(&normalize(text, pulse)?)),
+                special => each(special),
+            });
+        };
+        self.between(ruled.search(0, text), text, |segment| match segment {
+            Segment::Text(text) => {
+                let text = normalize(text, pulse)?;
+                self.between(ruled.search(1, &text), &text, &mut each)
+            }
+            special => each(special),
+        })
+    }
+
+    fn between(
+        &self,
+        all: impl Iterator<Item = Found>,
+        text: &str,
+        mut each: impl FnMut(Segment<'_>) -> Result<()>,
+    ) -> Result<()> {
         let mut at = 0;
-        for found in self.find(text) {
+        for found in all {
             if found.start > at {
                 each(Segment::Text(&text[at..found.start]))?;
             }
@@ -120,9 +168,15 @@ impl SpecialTokens {
     /// With rules, what stands beside a token counts too, so one that begins or ends at `at` is in the way as well. Then
     /// the same holds where a letter stands before `at`: no white space is taken in across it from the right, since the
     /// letter ends it, and none from the left, since it would have to pass the letter.
+    ///
+    /// With NFC, the text about `at` must be in it already, as far as a token reaches: then the tokens that straddle `at`
+    /// once the text is normalized are those that do so now, and nothing combines across.
     #[must_use]
     pub fn straddle(&self, text: &str, at: usize) -> bool {
         let touching = usize::from(self.ruled.is_some());
+        if self.nfc && !is_stable_about(text, at, self.longest + 8) {
+            return true;
+        }
         self.tokens.iter().any(|(token, _)| occurs(text, at, token, 1 - touching, token.len() + touching))
     }
 
@@ -132,8 +186,9 @@ impl SpecialTokens {
     /// occurrence of a token touches it; which is known for places up to `ceiling`.
     #[must_use]
     pub fn may_cut_behind(&self, text: &str, found: &Found, ceiling: usize) -> bool {
-        if self.ruled.is_none() {
-            return true;
+        let Some(ruled) = &self.ruled else { return true };
+        if self.nfc && ruled.rules()[found.index].late {
+            return false;
         }
         let at = found.end;
         let is_space = |character: Option<char>| character.is_none_or(char::is_whitespace);
@@ -180,6 +235,7 @@ pub enum Segment<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pulse::no_pulse;
 
     fn special(tokens: &[&str]) -> SpecialTokens {
         SpecialTokens::new(tokens.iter().zip(0..).map(|(token, id)| ((*token).to_owned(), id)).collect()).unwrap()
@@ -188,8 +244,11 @@ mod tests {
     fn segments<'t>(special: &SpecialTokens, text: &'t str) -> Vec<Segment<'t>> {
         let mut all = Vec::new();
         special
-            .segments(text, |segment| {
-                all.push(segment);
+            .segments(text, &no_pulse, |segment| {
+                all.push(match segment {
+                    Segment::Text(part) => Segment::Text(&text[text.find(part).unwrap()..][..part.len()]),
+                    Segment::Special(id) => Segment::Special(id),
+                });
                 Ok(())
             })
             .unwrap();

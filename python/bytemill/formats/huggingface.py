@@ -24,7 +24,7 @@ from bytemill.formats.huggingface_folder import DECODER, companions_of, post_pro
 from bytemill.formats.huggingface_model import read_model, refuse_other_models
 from bytemill.formats.pre_tokenizer import from_pre_tokenizer, to_pre_tokenizer
 from bytemill.formats.ranks import merges_of_ranks
-from bytemill.formats.spec import TokenFlags, TokenizerSpec
+from bytemill.formats.spec import Normalizer, TokenFlags, TokenizerSpec
 from bytemill.formats.spelling import spelled_vocab
 from bytemill.formats.vocabulary import check_merges, check_special_tokens, ordinary_tokens
 
@@ -76,7 +76,7 @@ def write(spec: TokenizerSpec) -> str:
             for text, token_id in sorted(spec.special_tokens.items(), key=lambda item: item[1])
             for flags in [spec.flags.get(text, _USUAL)]
         ],
-        "normalizer": None,
+        "normalizer": None if spec.normalizer is None else {"type": spec.normalizer},
         "pre_tokenizer": to_pre_tokenizer(spec.pattern),
         "post_processor": post_processor_of(spec, vocab),
         "decoder": DECODER if spec.companions is None else spec.companions.decoder or DECODER,
@@ -138,6 +138,7 @@ def from_document(document: Any, where: str) -> TokenizerSpec:
         whole_pretoken_lookup=bool(model.get("ignore_merges")),
         ties=record.get("ties"),
         merge_counts=record.get("merge_counts"),
+        normalizer=normalizer_of(document, flags, where),
         flags=flags,
         companions=companions_of(document, where),
     )
@@ -199,14 +200,40 @@ def refuse_unsupported(document: dict[str, Any], where: str) -> None:
                 f"{where}: {field}: is set, and bytemill encodes a text to its own length",
                 hint=f"Set {field!r} to null and do it where the ids are used.",
             )
+
+
+def normalizer_of(document: dict[str, Any], flags: dict[str, TokenFlags], where: str) -> Normalizer | None:
+    """What the document's `normalizer` does to a text: nothing, or NFC.
+
+    Raises TokenizerFileError for all else, and where `flags` has a token that is looked for in normalized text but
+    could not stand there.
+    """
+    place = f"{where}: normalizer"
     normalizer = document.get("normalizer")
-    is_empty_sequence = is_object(normalizer) and normalizer == {"type": "Sequence", "normalizers": []}
-    if normalizer is not None and not is_empty_sequence:
-        kind = shown(normalizer.get("type")) if is_object(normalizer) else shown(normalizer)
-        raise TokenizerFileError(
-            f"{where}: normalizer: is {kind}, and bytemill encodes a text as it is",
-            hint="Normalize texts before you encode them, and set 'normalizer' to null.",
-        )
+    steps: list[Any] = [normalizer]
+    if is_object(normalizer) and normalizer.get("type") == "Sequence":
+        place += ".normalizers"
+        inner = normalizer.get("normalizers")
+        if not is_array(inner):
+            raise TokenizerFileError(f"{place}: is {shown(inner)}, not an array")
+        steps = inner
+    elif normalizer is None:
+        return None
+    for step in steps:
+        if step != {"type": "NFC"}:
+            kind = shown(step.get("type")) if is_object(step) else shown(step)
+            raise TokenizerFileError(
+                f"{place}: is {kind}, and bytemill normalizes texts to NFC or not at all",
+                hint="Normalize texts before you encode them, and set 'normalizer' to null.",
+            )
+    if not steps:
+        return None
+    for text, flag in flags.items():
+        if flag.normalized and not text.isascii():
+            raise TokenizerFileError(
+                f"{where}: added_tokens: {shown(text)} is 'normalized', which bytemill does with ASCII alone"
+            )
+    return "NFC"
 
 
 def _read_record(record: Any, *, n_merges: int, where: str) -> dict[str, Any]:

@@ -25,9 +25,10 @@ class Loaded:
 
 def build(spec: TokenizerSpec) -> Loaded:
     """The encoder of a spec. Raises TokenizerError where it contradicts itself."""
-    rules = special_rules(spec.special_tokens, spec.flags)
+    rules = special_rules(spec.special_tokens, spec.flags, spec.normalizer)
+    nfc = spec.normalizer == "NFC"
     if spec.ranks is not None:
-        core = Encoder.from_ranks(spec.ranks, spec.special_tokens, spec.pattern, rules)
+        core = Encoder.from_ranks(spec.ranks, spec.special_tokens, spec.pattern, rules, nfc)
     else:
         core = Encoder.from_merges(
             spec.vocab,
@@ -36,5 +37,6 @@ def build(spec: TokenizerSpec) -> Loaded:
             spec.pattern,
             spec.whole_pretoken_lookup,
             rules,
+            nfc,
         )
     return Loaded(core, spec.ties, spec.merge_counts, spec.flags, spec.companions)

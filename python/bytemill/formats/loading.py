@@ -107,8 +107,9 @@ def _from_json(data: bytes, where: str) -> Loaded | None:
     )
     pattern, record = huggingface.pattern_and_record(document, file.n_merges, where)
     companions = companions_of(document, where)
-    rules = special_rules(special_tokens, flags)
-    core = file.encoder(special_tokens, pattern, bool(model.get("ignore_merges")), rules)
+    normalizer = huggingface.normalizer_of(document, flags, where)
+    rules = special_rules(special_tokens, flags, normalizer)
+    core = file.encoder(special_tokens, pattern, bool(model.get("ignore_merges")), rules, normalizer == "NFC")
     if core is None:
         return None
     return Loaded(core, record.get("ties"), record.get("merge_counts"), flags, companions)

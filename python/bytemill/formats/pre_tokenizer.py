@@ -13,12 +13,10 @@ from bytemill import _core
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import is_array, is_object, shown
 from bytemill.formats.oniguruma import ExpressionError, from_oniguruma, to_oniguruma
+from bytemill.formats.spec import THEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-THEN = "(?#then)"
-"""What stands between the steps of a pattern: a comment, which no expression has by chance."""
 
 # A step that isolates digits, in Rust's words: `char::is_numeric` is what Hugging Face's library asks.
 _DIGITS = {True: r"\p{N}", False: r"\p{N}+"}

@@ -9,6 +9,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Ties: TypeAlias = Literal["bytes", "huggingface"]
+Normalizer: TypeAlias = Literal["NFC"]
+
+
+THEN = "(?#then)"
+"""What stands between the steps of a pattern, of which each cuts the pieces of the one before: a comment, which no
+expression has by chance."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,8 @@ class TokenizerSpec:
     """How training broke ties between equally frequent pairs, where the file records it."""
     merge_counts: list[int] | None = None
     """How often each merge's pair stood in the corpus when it was merged, where the file records it."""
+    normalizer: Normalizer | None = None
+    """What is done to a text between its special tokens before it is split; decoding gives back what that has left."""
     flags: dict[str, TokenFlags] = field(default_factory=dict[str, TokenFlags])
     """Flags of the special tokens that have other than the usual ones."""
     companions: Companions | None = None
@@ -73,12 +81,15 @@ class TokenizerSpec:
 _SINGLE_WORD, _LSTRIP, _RSTRIP, _LATE = 1, 2, 4, 8
 
 
-def special_rules(special_tokens: Mapping[str, int], flags: Mapping[str, TokenFlags]) -> dict[str, int]:
+def special_rules(
+    special_tokens: Mapping[str, int], flags: Mapping[str, TokenFlags], normalizer: Normalizer | None
+) -> dict[str, int]:
     """How special tokens are found beyond their text, as the core takes it: bits by token; none without a rule.
 
-    Where all are `normalized`, none is looked for after another, as where none is.
+    Where all are `normalized` and nothing is, none is looked for after another, as where none is `normalized`.
     """
     is_mixed = len({token in flags and flags[token].normalized for token in special_tokens}) > 1
+    is_mixed |= normalizer is not None
     rules: dict[str, int] = {}
     for token, flag in flags.items():
         bits = _SINGLE_WORD * flag.single_word + _LSTRIP * flag.lstrip + _RSTRIP * flag.rstrip
@@ -86,3 +97,13 @@ def special_rules(special_tokens: Mapping[str, int], flags: Mapping[str, TokenFl
         if bits:
             rules[token] = bits
     return rules
+
+
+def beyond_other_formats(spec: TokenizerSpec) -> str | None:
+    """What decides ids of `spec` and can be said in a tokenizer.json alone; None where there is nothing of the kind."""
+    if spec.normalizer is not None:
+        return f"it brings texts into {spec.normalizer}"
+    rules = special_rules(spec.special_tokens, spec.flags, None)
+    if rules:
+        return f"special token {next(iter(rules))!r} is found by more than its text"
+    return "its pattern has several steps" if spec.pattern is not None and THEN in spec.pattern else None

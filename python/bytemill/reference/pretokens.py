@@ -72,7 +72,8 @@ def split_at_special_tokens(text: str, special_tokens: Collection[str]) -> list[
 def pretokenize(text: str, pattern: str | None) -> list[str]:
     """The pre-tokens of `text`, in order; joined they are the text again.
 
-    `pattern` is a name in `PATTERNS`, a regular expression, or None: the whole text is one pre-token. Text
+    `pattern` is a name in `PATTERNS`, a regular expression, several of them with `(?#then)` in between (each cuts
+    the pieces of the one before), or None: the whole text is one pre-token. Text
     that no match covers forms pre-tokens of its own, so nothing is lost. After an empty match the search goes
     on behind the next character.
 

@@ -36,9 +36,7 @@ struct Round {
 impl Ruled {
     /// None where no rule changes anything.
     pub fn new(tokens: &[(String, u32)], rules: Vec<Rules>) -> Result<Option<Self>> {
-        let n_late = rules.iter().filter(|rule| rule.late).count();
-        let is_plain = |rule: &Rules| !(rule.single_word || rule.lstrip || rule.rstrip);
-        if rules.iter().all(is_plain) && (n_late == 0 || n_late == rules.len()) {
+        if rules.iter().all(|rule| *rule == Rules::default()) {
             return Ok(None);
         }
         let round = |late: bool| -> Result<Round> {
@@ -82,7 +80,7 @@ impl Ruled {
     /// The tokens of one round in `text`.
     ///
     /// The search goes on behind a token's own text, whatever it takes in and whether it counts: so does Hugging Face's.
-    fn search<'s>(&'s self, round: usize, text: &'s str) -> impl Iterator<Item = Found> + 's {
+    pub fn search<'s>(&'s self, round: usize, text: &'s str) -> impl Iterator<Item = Found> + 's {
         let Round { finder, places } = &self.rounds[round];
         // Where the token before ends; the white space that was last measured, so that none is measured twice.
         let (mut done, mut space) = (0, 0..0);
