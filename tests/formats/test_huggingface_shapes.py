@@ -359,7 +359,11 @@ def test_added_tokens_are_recognised_refused_or_text(trained: dict[str, Any]) ->
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("qwen", "texts into NFC"), ("phi-4", "found by more than its text"), ("starcoder-smollm", "several steps")],
+    [
+        ("qwen", "texts into NFC"),
+        ("phi-4", "found by more than its text"),
+        ("starcoder-smollm", "several steps"),
+    ],
 )
 def test_other_formats_do_not_take_what_they_cannot_say(
     trained: dict[str, Any], name: str, said: str

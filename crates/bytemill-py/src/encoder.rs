@@ -127,6 +127,7 @@ impl PyEncoder {
 #[pymethods]
 impl PyEncoder {
     #[staticmethod]
+    #[expect(clippy::too_many_arguments, reason = "what a tokenizer is made of")]
     #[pyo3(signature = (vocab, merges, special_tokens, pattern, whole_pretoken_lookup, special_rules=None, nfc=false))]
     fn from_merges(
         py: Python<'_>,

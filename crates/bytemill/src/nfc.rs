@@ -53,7 +53,7 @@ pub fn is_stable_about(text: &str, at: usize, n_bytes: usize) -> bool {
         end += 1;
     }
     // A mark that is where it should be is stable, but belongs to what stands before it.
-    is_stable(&text[start..end]) && text[at..].chars().next().is_none_or(|next| is_stable_alone(next))
+    is_stable(&text[start..end]) && text[at..].chars().next().is_none_or(is_stable_alone)
 }
 
 /// True where the character starts something of its own.

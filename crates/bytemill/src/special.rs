@@ -8,6 +8,7 @@ use crate::pulse::Pulse;
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, MatchKind};
 use rules::Ruled;
 pub use rules::Rules;
+use std::collections::HashSet;
 
 /// A set of special tokens to look for.
 #[derive(Clone, Debug, Default)]
@@ -36,11 +37,12 @@ impl SpecialTokens {
     /// # Errors
     /// [`Error::Invalid`] for an empty token or one that is there twice.
     pub fn new(tokens: Vec<(String, u32)>) -> Result<Self> {
-        for (place, (token, _)) in tokens.iter().enumerate() {
+        let mut seen = HashSet::with_capacity(tokens.len());
+        for (token, _) in &tokens {
             if token.is_empty() {
                 return Err(Error::Invalid("a special token is empty".to_owned()));
             }
-            if tokens[..place].iter().any(|(earlier, _)| earlier == token) {
+            if !seen.insert(token.as_str()) {
                 return Err(Error::Invalid(format!("special token {token:?} is there twice")));
             }
         }

@@ -18,6 +18,9 @@ from bytemill.formats.spec import THEN
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# Published files have up to four; each has its regular expression and its share of every text.
+_MAX_STEPS = 16
+
 # A step that isolates digits, in Rust's words: `char::is_numeric` is what Hugging Face's library asks.
 _DIGITS = {True: r"\p{N}", False: r"\p{N}+"}
 # cl100k in the words that Hugging Face's own conversions use, which also other readers of tokenizer.json know
@@ -78,6 +81,8 @@ def from_pre_tokenizer(value: Any, where: str) -> str | None:
             f"{place}.add_prefix_space: is true",
             hint="bytemill does not change the text: put the space there yourself and set this to false.",
         )
+    if len(steps) > _MAX_STEPS:
+        raise TokenizerFileError(f"{where}: has {len(steps)} steps, and bytemill does at most {_MAX_STEPS}")
     patterns = [_step_pattern(step, step_place) for step, step_place in steps[:-1]]
     if _flag(byte_level, "use_regex", place, missing=True):
         patterns.append(_core.NAMED_PATTERNS["gpt2"])
@@ -114,7 +119,8 @@ def _steps(value: Any, where: str) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 def _kinds(steps: list[tuple[dict[str, Any], str]]) -> str:
-    return " + ".join(shown(step.get("type")).strip("'") for step, _ in steps) or "empty"
+    kinds = [shown(step.get("type")).strip("'") for step, _ in steps]
+    return " + ".join([*kinds[:_MAX_STEPS], *(["…"] if len(kinds) > _MAX_STEPS else [])]) or "empty"
 
 
 def _step_pattern(step: dict[str, Any], place: str) -> str:

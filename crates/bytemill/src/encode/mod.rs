@@ -13,6 +13,7 @@ use crate::seams::Seams;
 use crate::special::{Rules, Segment, SpecialTokens};
 use crate::vocab::Vocab;
 use crate::words::Words;
+use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock};
 use workspace::Workspace;
 
@@ -102,8 +103,9 @@ impl Encoder {
     pub fn with_rules(mut self, rules: &[(String, Rules)], nfc: bool) -> Result<Self> {
         let tokens = self.special.tokens().to_vec();
         let mut rule_of = vec![Rules::default(); tokens.len()];
+        let place_of: HashMap<&str, usize> = tokens.iter().map(|(token, _)| token.as_str()).zip(0..).collect();
         for (text, rule) in rules {
-            let place = tokens.iter().position(|(token, _)| token == text);
+            let place = place_of.get(text.as_str()).copied();
             let place = place.ok_or_else(|| Error::Invalid(format!("{text:?} has rules but is no special token")))?;
             rule_of[place] = *rule;
         }
