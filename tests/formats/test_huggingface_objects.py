@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from bytemill.errors import BytemillError, OutputError, TokenizerError, Tokenize
 from bytemill.formats import detect, huggingface
 from bytemill.formats.bytes_to_unicode import bytes_to_text
 from bytemill.formats.huggingface_folder import files_beside
-from bytemill.formats.spec import Companions, TokenFlags, TokenizerSpec
+from bytemill.formats.spec import Companions, TokenFlags
 
 CORPUS = "the cat sat on the mat and the cat's 12345 mats; naïve 日本語 😀 the end.\n"
 SPECIAL = ["<|endoftext|>", "<pad>", "<mask>"]
@@ -34,7 +35,7 @@ def with_config(ours: Tokenizer) -> Callable[..., Tokenizer]:
 
     def make(**fields: Any) -> Tokenizer:
         spec = ours.to_spec()
-        return Tokenizer.from_spec(TokenizerSpec(**(vars(spec) | {"companions": Companions(**fields)})))
+        return Tokenizer.from_spec(replace(spec, companions=Companions(**fields)))
 
     return make
 
@@ -170,7 +171,7 @@ def test_ids_that_have_changed_are_written_anew(ours: Tokenizer) -> None:
         post_processor={"type": "Sequence", "processors": [template, sides]},
         config={"added_tokens_decoder": {"5": {"content": "<pad>"}}},
     )
-    spec = TokenizerSpec(**(vars(spec) | {"companions": companions}))
+    spec = replace(spec, companions=companions)
     written = json.loads(huggingface.write(spec))["post_processor"]["processors"]
     pad, mask = ours.special_tokens["<pad>"], ours.special_tokens["<mask>"]
     assert written[0]["special_tokens"]["<pad>"]["ids"] == [pad]
@@ -183,7 +184,7 @@ def test_ids_that_have_changed_are_written_anew(ours: Tokenizer) -> None:
     }
     gone = {text: i for text, i in spec.special_tokens.items() if text != "<pad>"}
     with pytest.raises(TokenizerError, match="puts '<pad>' around texts, which is no token any more"):
-        huggingface.write(TokenizerSpec(**(vars(spec) | {"special_tokens": gone})))
+        huggingface.write(replace(spec, special_tokens=gone))
 
 
 def test_a_folder_that_cannot_be_made_is_an_output_error(ours: Tokenizer, tmp_path: Path) -> None:

@@ -110,14 +110,8 @@ impl SpecialTokens {
     /// Where a token begins inside the white space that the one before has taken in, both are found, as in Hugging
     /// Face's library: then they do overlap, and what follows the later one is text.
     pub fn find<'s>(&'s self, text: &'s str) -> impl Iterator<Item = Found> + 's {
-        let plainly = if self.ruled.is_none() { self.finder.as_ref() } else { None };
-        let plainly = plainly.into_iter().flat_map(move |finder| {
-            finder.find_iter(text).map(|found| Found {
-                start: found.start(),
-                end: found.end(),
-                index: found.pattern().as_usize(),
-            })
-        });
+        let finder = if self.ruled.is_none() { self.finder.as_ref() } else { None };
+        let plainly = finder.into_iter().flat_map(move |finder| occurrences(finder, text));
         plainly.chain(self.ruled.iter().flat_map(move |ruled| ruled.find(text)))
     }
 
@@ -127,7 +121,12 @@ impl SpecialTokens {
     /// Whatever `each` returns, and what `pulse` gives.
     pub fn segments(&self, text: &str, pulse: Pulse, mut each: impl FnMut(Segment<'_>) -> Result<()>) -> Result<()> {
         if !self.nfc {
-            return self.between(self.find(text), text, each);
+            // Most texts are short, and of most tokenizers the special tokens have no rules.
+            return match (&self.ruled, &self.finder) {
+                (None, Some(finder)) => self.between(occurrences(finder, text), text, each),
+                (None, None) => self.between(std::iter::empty(), text, each),
+                (Some(ruled), _) => self.between(ruled.find(text), text, each),
+            };
         }
         // Some tokens are looked for before the text is normalized, some behind that.
         let Some(ruled) = &self.ruled else {
@@ -208,6 +207,15 @@ impl SpecialTokens {
     pub fn lookahead(&self) -> usize {
         if self.ruled.is_some() { self.longest } else { self.longest.saturating_sub(1) }
     }
+}
+
+/// What a search finds, without rules.
+fn occurrences<'s>(finder: &'s AhoCorasick, text: &'s str) -> impl Iterator<Item = Found> + 's {
+    finder.find_iter(text).map(|found| Found {
+        start: found.start(),
+        end: found.end(),
+        index: found.pattern().as_usize(),
+    })
 }
 
 /// True where `token` begins at least `nearest` and less than `farthest` bytes before `at`.

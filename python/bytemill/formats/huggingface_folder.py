@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats.files import decode_utf8, is_object, parse_json, read_bytes, shown
+from bytemill.formats.files import decode_utf8, is_array, is_object, parse_json, read_bytes, shown
 from bytemill.formats.spec import Companions, TokenFlags
 
 if TYPE_CHECKING:
@@ -158,40 +158,45 @@ def _with_ids(processor: dict[str, Any], ids: Mapping[str, int]) -> dict[str, An
 
 def _check_post_processor(value: Any, where: str) -> None:
     _check_depth(value, where)
-    waiting = [(value, where)] if value is not None else []
+    waiting: list[tuple[Any, str]] = [] if value is None else [(value, where)]
     while waiting:
         processor, place = waiting.pop()
-        kind = processor.get("type") if is_object(processor) else None
-        if kind not in _POST_PROCESSORS:
-            raise TokenizerFileError(
-                f"{place}: is {shown(kind if is_object(processor) else processor)}, which bytemill does not know"
+        kind: Any = processor.get("type") if is_object(processor) else None
+        if not is_object(processor) or kind not in _POST_PROCESSORS:
+            what = shown(kind if is_object(processor) else processor)
+            raise TokenizerFileError(f"{place}: is {what}, which bytemill does not know")
+        parts, entries = processor.get("processors"), processor.get("special_tokens")
+        well_formed = True
+        if kind == "Sequence" and is_array(parts):
+            waiting.extend((part, f"{place}.processors[{i}]") for i, part in enumerate(parts))
+        elif kind == "TemplateProcessing" and is_object(entries):
+            for name, entry in entries.items():
+                if not _has_ids(entry):
+                    raise TokenizerFileError(
+                        f"{place}.special_tokens[{shown(name)}]: is no token with its ids"
+                    )
+        elif kind != "ByteLevel":
+            sides = [processor.get(side) for side in ("sep", "cls")]
+            well_formed = kind in {"RobertaProcessing", "BertProcessing"} and all(
+                map(_is_token_and_id, sides)
             )
-        match processor:
-            case {"type": "Sequence", "processors": list(parts)}:
-                waiting.extend((part, f"{place}.processors[{i}]") for i, part in enumerate(parts))
-            case {"type": "TemplateProcessing", "special_tokens": dict(entries)}:
-                for name, entry in entries.items():
-                    match entry:
-                        case {"ids": list(ids), "tokens": list(tokens)} if (
-                            set(map(type, ids)) <= {int}
-                            and set(map(type, tokens)) <= {str}
-                            and len(ids) == len(tokens)
-                        ):
-                            pass
-                        case _:
-                            raise TokenizerFileError(
-                                f"{place}.special_tokens[{shown(name)}]: is no token with its ids"
-                            )
-            case {
-                "type": "RobertaProcessing" | "BertProcessing",
-                "sep": [str(), int()],
-                "cls": [str(), int()],
-            }:
-                pass
-            case {"type": "ByteLevel"}:
-                pass
-            case _:
-                raise TokenizerFileError(f"{place}: is no {kind} as Hugging Face's library writes it")
+        if not well_formed:
+            raise TokenizerFileError(f"{place}: is no {kind} as Hugging Face's library writes it")
+
+
+def _has_ids(entry: Any) -> bool:
+    ids, tokens = (entry.get("ids"), entry.get("tokens")) if is_object(entry) else (None, None)
+    return (
+        is_array(ids)
+        and is_array(tokens)
+        and len(ids) == len(tokens)
+        and all(type(token_id) is int for token_id in ids)
+        and all(isinstance(token, str) for token in tokens)
+    )
+
+
+def _is_token_and_id(value: Any) -> bool:
+    return is_array(value) and len(value) == 2 and isinstance(value[0], str) and type(value[1]) is int
 
 
 def _check_depth(value: Any, where: str) -> None:
