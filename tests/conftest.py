@@ -1,7 +1,12 @@
 """Fixtures that several test modules share."""
 
+import importlib
 import os
+import sys
+import warnings
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -21,3 +26,19 @@ def shared_data() -> Path:
     if folder is None:
         pytest.skip("real texts and vocabularies are not here: set BYTEMILL_TEST_DATA to their folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def transformers() -> Any:
+    """The package `transformers`. Its import takes seconds."""
+    # At import it refuses versions of other packages that are not its own, `regex` among them: its tokenizers of the
+    # kind that is used here do without it.
+    versions = ModuleType("transformers.dependency_versions_check")
+    versions.__dict__["dep_version_check"] = lambda *_: None
+    sys.modules.setdefault(versions.__name__, versions)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module: Any = importlib.import_module("transformers")
+        # What is brought in only when it is asked for.
+        _ = module.AutoTokenizer, module.PreTrainedTokenizerFast
+    return module

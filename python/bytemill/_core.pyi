@@ -36,16 +36,26 @@ class Encoder:
         special_tokens: Mapping[str, int],
         pattern: str | None,
         whole_pretoken_lookup: bool,
+        special_rules: Mapping[str, int] | None = None,
+        nfc: bool = False,
     ) -> Encoder:
         """BPE by an ordered list of merges (the rank of a merge is its place in the list).
 
         `vocab` holds every ordinary token and may hold the special tokens too. Raises ValueError where
         vocabulary, merges and special tokens contradict each other, naming the first contradiction.
+
+        `special_rules` has bits for special tokens that are found by more than their text: 1 only as a single word,
+        2 with white space before, 4 with white space behind, 8 only in what those without this bit leave over. `nfc`
+        brings what lies between special tokens into NFC.
         """
 
     @staticmethod
     def from_ranks(
-        ranks: Mapping[bytes, int], special_tokens: Mapping[str, int], pattern: str | None
+        ranks: Mapping[bytes, int],
+        special_tokens: Mapping[str, int],
+        pattern: str | None,
+        special_rules: Mapping[str, int] | None = None,
+        nfc: bool = False,
     ) -> Encoder:
         """BPE by token ranks, as in .tiktoken files: the rank is the id and the priority."""
 
@@ -57,6 +67,8 @@ class Encoder:
     special_tokens: dict[str, int]
     ranked: bool
     """True where the ids are priorities (a rank file) that no list of merges stands for; `merges()` is empty then."""
+    nfc: bool
+    """True where the text between special tokens is brought into NFC (which those of rule 8 see, and no others)."""
     whole_pretoken_lookup: bool
     """True where a pre-token that is itself a token is that token even if its merges do not lead there."""
 
@@ -68,6 +80,8 @@ class Encoder:
     def bytes_to_id(self, token: bytes) -> int | None: ...
     def merge_steps(self, pretoken: bytes) -> list[tuple[int, int, int, int]]:
         """Merges of one pre-token in the order they happen: (rank, left id, right id, index of the left part)."""
+    def segments(self, text: str, allowed_special: _Allowed) -> list[tuple[str, int | None]]:
+        """The special tokens in a text, with their ids, and the text between them as it is split."""
     def merge_of(self, token_id: int) -> tuple[int, int, int] | None:
         """(rank, left id, right id) of the merge that makes the token, None for bytes and special tokens."""
     def encode(self, text: str, allowed_special: _Allowed, num_threads: int | None) -> list[int]: ...
@@ -126,7 +140,12 @@ class TokenizerJson:
         """The id of an entry of the vocabulary."""
 
     def encoder(
-        self, special_tokens: Mapping[str, int], pattern: str | None, whole_pretoken_lookup: bool
+        self,
+        special_tokens: Mapping[str, int],
+        pattern: str | None,
+        whole_pretoken_lookup: bool,
+        special_rules: Mapping[str, int] | None = None,
+        nfc: bool = False,
     ) -> Encoder | None:
         """The encoder of this file, in which special tokens are ordinary ones only where merges make them.
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from bytemill.explanation import Explanation, TokenInfo, explain
+from bytemill.formats.bytes_to_unicode import bytes_to_text, text_to_bytes
 from bytemill.stream_decoder import StreamDecoder
 
 if TYPE_CHECKING:
@@ -51,6 +52,14 @@ class Codec:
         return self.core.pattern
 
     @property
+    def normalizer(self) -> Literal["NFC"] | None:
+        """What is done to a text between its special tokens before it is split; only files of others ask for it.
+
+        Decoding gives back what that has left.
+        """
+        return "NFC" if self.core.nfc else None
+
+    @property
     def special_tokens_set(self) -> set[str]:
         """The special tokens."""
         return set(self.special_tokens)
@@ -74,25 +83,24 @@ class Codec:
         """
         return self.core.merges()
 
-    def token_to_id(self, token: str | bytes) -> int | None:
-        """The id of a token, special or not; None where there is no such token."""
-        if isinstance(token, str):
-            special = self.special_tokens.get(token)
-            return self.core.bytes_to_id(token.encode()) if special is None else special
-        ordinary = self.core.bytes_to_id(token)
-        if ordinary is not None:
-            return ordinary
-        try:
-            return self.special_tokens.get(token.decode())
-        except UnicodeDecodeError:
-            return None
-
     def encode_single_token(self, text_or_bytes: str | bytes) -> int:
-        """The id of a token, special or not. Raises KeyError where there is no such token."""
-        found = self.token_to_id(text_or_bytes)
+        """The id of a token, special or not, by its text or its bytes. Raises KeyError where there is no such token."""
+        found = self._id_of(text_or_bytes)
         if found is None:
             raise KeyError(text_or_bytes)
         return found
+
+    def _id_of(self, text_or_bytes: str | bytes) -> int | None:
+        if isinstance(text_or_bytes, str):
+            special = self.special_tokens.get(text_or_bytes)
+            return self.core.bytes_to_id(text_or_bytes.encode()) if special is None else special
+        ordinary = self.core.bytes_to_id(text_or_bytes)
+        if ordinary is not None:
+            return ordinary
+        try:
+            return self.special_tokens.get(text_or_bytes.decode())
+        except UnicodeDecodeError:
+            return None
 
     def decode_single_token_bytes(self, token: int) -> bytes:
         """The bytes of one token. Raises KeyError for an id that no token has."""
@@ -134,6 +142,62 @@ class Codec:
         ' the' -> ' ' 'th' 'e' (32 256 101): t+h
         """
         return explain(self, text, allowed_special)
+
+    # Hugging Face's names, with its spelling: a character for each byte ("Ġ" is the space); special tokens as they are
+
+    def token_to_id(self, token: str | bytes) -> int | None:
+        """The id of a token, special or not; None where there is no such token.
+
+        A `str` is Hugging Face's spelling (`"Ġthe"`, `"Ã©"`); one with a character that stands for no byte, such as a
+        space, can be none and is taken as text. Bytes are the token's bytes.
+
+        >>> from bytemill import Tokenizer
+        >>> tok = Tokenizer({i: bytes([i]) for i in range(256)} | {256: b" t"}, [(b" ", b"t")])
+        >>> tok.token_to_id("Ġt"), tok.token_to_id(" t"), tok.token_to_id(b" t"), tok.token_to_id("Ġx")
+        (256, 256, 256, None)
+        """
+        if isinstance(token, bytes) or token in self.special_tokens:
+            return self._id_of(token)
+        try:
+            return self.core.bytes_to_id(text_to_bytes(token))
+        except ValueError:
+            return self._id_of(token)
+
+    def id_to_token(self, token_id: int) -> str | None:
+        """The spelling of a token; None for an id that no token has.
+
+        >>> from bytemill import Tokenizer
+        >>> Tokenizer({i: bytes([i]) for i in range(256)} | {256: b" t"}, [(b" ", b"t")]).id_to_token(256)
+        'Ġt'
+        """
+        special = next((text for text, i in self.special_tokens.items() if i == token_id), None)
+        if special is not None:
+            return special
+        try:
+            return bytes_to_text(self.core.token_bytes(token_id))
+        except KeyError:
+            return None
+
+    def get_vocab(self, with_added_tokens: bool = True) -> dict[str, int]:
+        """All tokens by spelling, in the order of their ids; without the special ones on request.
+
+        >>> from bytemill import Tokenizer
+        >>> vocab = Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<x>"]).get_vocab()
+        >>> vocab["Ġ"], vocab["<x>"]
+        (32, 256)
+        """
+        special = {i: token for token, i in self.special_tokens.items()}
+        ordinary = {
+            i: bytes_to_text(token)
+            for i, token in self.core.vocab().items()
+            if special.get(i, "").encode() != token or len(token) == 1
+        }
+        by_id = ordinary | special if with_added_tokens else ordinary
+        return {token: i for i, token in sorted(by_id.items())}
+
+    def get_vocab_size(self, with_added_tokens: bool = True) -> int:
+        """How many tokens there are (`n_vocab` is the highest id + 1); without the special ones on request."""
+        return len(self.get_vocab(with_added_tokens))
 
     # Text to ids
 

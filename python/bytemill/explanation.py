@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from bytemill._core import pretoken_spans
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from bytemill.codec import AllowedSpecial, Codec
 
 
@@ -78,8 +76,7 @@ def explain(tokenizer: Codec, text: str, allowed_special: AllowedSpecial) -> lis
     core = tokenizer.core
     core.encode(text, allowed_special, 1)  # raises where the text holds what is not allowed
     explanations: list[Explanation] = []
-    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    for segment, special_id in _segments(tokenizer, text, allowed_special):
+    for segment, special_id in core.segments(text, allowed_special):
         if special_id is not None:
             explanations.append(Explanation(segment, [special_id], [segment.encode()], [], special=True))
             continue
@@ -106,28 +103,3 @@ def _encode_pretoken(tokenizer: Codec, pretoken: bytes) -> list[int]:
     for _, _, _, at in core.merge_steps(pretoken):
         parts[at : at + 2] = [parts[at] + parts[at + 1]]
     return [tokenizer.encode_single_token(part) for part in parts]
-
-
-def _segments(
-    tokenizer: Codec, text: str, allowed_special: AllowedSpecial
-) -> Iterator[tuple[str, int | None]]:
-    """The text between special tokens, and the special tokens with their ids."""
-    if allowed_special == "all":
-        special = tokenizer.special_tokens
-    elif isinstance(allowed_special, str):
-        special = {}
-    else:
-        special = {token: tokenizer.special_tokens[token] for token in allowed_special}
-    longest_first = sorted(special, key=len, reverse=True)
-    start = at = 0
-    while at < len(text):
-        found = next((token for token in longest_first if text.startswith(token, at)), None)
-        if found is None:
-            at += 1
-            continue
-        if at > start:
-            yield text[start:at], None
-        yield found, special[found]
-        start = at = at + len(found)
-    if start < len(text):
-        yield text[start:], None

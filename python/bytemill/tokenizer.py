@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from bytemill.codec import Codec
 from bytemill.errors import TokenizerError
 from bytemill.formats.loaded import Loaded, build
-from bytemill.formats.spec import GivenSpecialTokens, Ties, TokenizerSpec
+from bytemill.formats.spec import Companions, GivenSpecialTokens, Ties, TokenFlags, TokenizerSpec, special_rules
 
 if TYPE_CHECKING:
-    import os
     from types import EllipsisType
 
     from bytemill.corpus import CorpusInputs
@@ -63,6 +63,10 @@ class Tokenizer(Codec):
         self.merge_counts = loaded.merge_counts
         self.ties: Ties | None = loaded.ties
         """How training broke ties, where that is known."""
+        self.token_flags: dict[str, TokenFlags] = loaded.flags
+        """The flags of special tokens that have others than usual, as Hugging Face's files have them."""
+        self.companions: Companions | None = loaded.companions
+        """What came with the tokenizer and decides no ids: post-processor, chat template, tokenizer_config.json."""
         self.training_report: TrainingReport | None = None
         """What `train` found out; None for a tokenizer that was not trained in this process."""
 
@@ -82,7 +86,14 @@ class Tokenizer(Codec):
         core = self.core
         if core.ranked:
             ranks = {token: i for i, token in core.vocab().items()}
-            return TokenizerSpec(pattern=self.pattern, special_tokens=self.special_tokens, ranks=ranks)
+            return TokenizerSpec(
+                pattern=self.pattern,
+                special_tokens=self.special_tokens,
+                ranks=ranks,
+                normalizer=self.normalizer,
+                flags=self.token_flags,
+                companions=self.companions,
+            )
         return TokenizerSpec(
             pattern=self.pattern,
             special_tokens=self.special_tokens,
@@ -91,6 +102,9 @@ class Tokenizer(Codec):
             whole_pretoken_lookup=core.whole_pretoken_lookup,
             ties=self.ties,
             merge_counts=self.merge_counts,
+            normalizer=self.normalizer,
+            flags=self.token_flags,
+            companions=self.companions,
         )
 
     def _ordinary(self) -> dict[int, bytes]:
@@ -187,6 +201,9 @@ class Tokenizer(Codec):
     def save(self, path: str | os.PathLike[str], *, format: WrittenFormat = "huggingface") -> None:  # noqa: A002
         """Writes a `tokenizer.json` that Hugging Face `tokenizers` opens and that gives the same ids there.
 
+        Into a folder (one that exists, or a path that ends with a slash) goes also a `tokenizer_config.json`, so that
+        `AutoTokenizer.from_pretrained` opens it, and what else came with the tokenizer, such as its chat template.
+
         Other formats are `"tiktoken"` (a rank file, with a `.json` beside it for what it leaves out), `"gpt2"`
         (`vocab.json` and `merges.txt` in a folder), `"minbpe"` (a `.model`), `"vocab"` (a listing for people) and
         `"gguf"`. `bytemill.formats.conversion` has what `bytemill tokenizer convert` does, proof included.
@@ -196,7 +213,48 @@ class Tokenizer(Codec):
         """
         from bytemill.formats.writing import publish, rendered
 
-        publish(rendered(self.to_spec(), Path(path), format), Path(path))
+        spec = self.to_spec()
+        is_folder = str(path).endswith(("/", os.sep)) or Path(path).is_dir()
+        if format == "huggingface" and is_folder:
+            from bytemill.formats.huggingface_folder import write_folder
+
+            write_folder(spec, Path(path))
+            return
+        publish(rendered(spec, Path(path), format), Path(path))
+
+    # Hugging Face
+
+    def to_huggingface(self) -> Any:
+        """A `tokenizers.Tokenizer` that gives the same ids with `encode(text, add_special_tokens=False)`.
+
+        Raises `TokenizerError` where it could not, and `BytemillError` where `tokenizers` is not installed.
+        """
+        from bytemill.formats import huggingface_objects
+
+        return huggingface_objects.to_tokenizers(self.to_spec())
+
+    def to_transformers(self, **arguments: Any) -> Any:
+        """A `transformers.PreTrainedTokenizerFast` that gives the same ids with `add_special_tokens=False`.
+
+        `arguments` are its own (`pad_token="<pad>"`, `model_max_length=1024`, `chat_template=...`) and go before what
+        came with the tokenizer. Where nothing did, `<|endoftext|>` is the token that ends a text, if it is there. A
+        token that is named and is not there yet is added by `transformers`.
+
+        Raises as `to_huggingface` does.
+        """
+        from bytemill.formats import huggingface_objects
+
+        return huggingface_objects.to_transformers(self.to_spec(), arguments)
+
+    @classmethod
+    def from_huggingface(cls, tokenizer: Any) -> Self:
+        """The tokenizer in a `tokenizers.Tokenizer` or a `transformers.PreTrainedTokenizerFast`.
+
+        Raises `TokenizerFileError` where bytemill cannot give the same ids, naming the reason.
+        """
+        from bytemill.formats import huggingface_objects
+
+        return cls._from_loaded(huggingface_objects.from_object(tokenizer))
 
     def encode_file(
         self,
@@ -237,6 +295,9 @@ class Tokenizer(Codec):
         ]
         for part in parts:
             digest.update(b"\n".join(part) + b"\n\n")
+        rules = special_rules(self.special_tokens, self.token_flags, self.normalizer)
+        if rules or self.normalizer:
+            digest.update(repr((self.normalizer, sorted(rules.items()))).encode())
         return digest.hexdigest()
 
 

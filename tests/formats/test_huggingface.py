@@ -273,11 +273,11 @@ def test_what_does_not_change_ids_is_passed_over(
     assert theirs.encode("abab<|endoftext|>", add_special_tokens=False).ids == [257, 261]
 
 
-@pytest.mark.parametrize("field", ["unk_token", "fuse_unk"])
+@pytest.mark.parametrize("field", ["unk_token", "fuse_unk", "byte_fallback"])
 def test_a_token_for_the_unknown_means_nothing_where_every_byte_is_known(
     make_spec: MakeSpec, document: dict[str, Any], field: str
 ) -> None:
-    document["model"][field] = {"unk_token": "<|endoftext|>", "fuse_unk": True}[field]
+    document["model"][field] = "<|endoftext|>" if field == "unk_token" else True
     assert read(document).vocab == make_spec().vocab
     theirs = tokenizers.Tokenizer.from_str(json.dumps(document))
     assert theirs.encode("\x00日").ids == [0, *"日".encode()]
@@ -321,7 +321,11 @@ def without(document: dict[str, Any], key: str) -> dict[str, Any]:
     return {k: v for k, v in document.items() if k != key}
 
 
-BYTES = {chr(i): i for i in range(256)}
+def nested(depth: int) -> Any:
+    value: Any = {"type": "Sequence", "processors": []}
+    for _ in range(depth):
+        value = {"type": "Sequence", "processors": [value]}
+    return value
 
 
 @pytest.mark.parametrize(
@@ -330,8 +334,8 @@ BYTES = {chr(i): i for i in range(256)}
         ({"version": "2.0"}, "version: is '2.0'"),
         ({"truncation": {"max_length": 5}}, "truncation: is set"),
         ({"padding": {"pad_id": 0}}, "padding: is set"),
-        ({"normalizer": {"type": "NFC"}}, "normalizer: is 'NFC'"),
-        ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}]}}, "normalizer: is 'Sequence'"),
+        ({"normalizer": {"type": "NFKC"}}, "normalizer: is 'NFKC'"),
+        ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFD"}]}}, "normalizers: is 'NFD'"),
         ({"normalizer": "NFC"}, "normalizer: is 'NFC'"),
         ({"pre_tokenizer": None}, "pre_tokenizer: is null"),
         ({"model": None}, "not a tokenizer.json"),
@@ -343,13 +347,28 @@ BYTES = {chr(i): i for i in range(256)}
         ({"added_tokens": [added("<|endoftext|>", 261) | {"id": "261"}]}, r"added_tokens\[0\].id: is '261'"),
         ({"added_tokens": [added("<|endoftext|>", 5)]}, "is 5 for '<|endoftext|>', but .* gives it 261"),
         ({"added_tokens": [added("<|endoftext|>", 261)] * 2}, r"added_tokens\[1\]: .* is there twice"),
-        ({"added_tokens": [added("<x>", 262, lstrip=True)]}, r"added_tokens\[0\].lstrip: is True for '<x>'"),
-        ({"added_tokens": [added("<x>", 262, rstrip=True)]}, r"rstrip: is True"),
-        ({"added_tokens": [added("<x>", 262, single_word=True)]}, r"single_word: is True"),
         (
-            {"added_tokens": [added("<|endoftext|>", 261), added("|>x", 262, normalized=True)]},
-            "'<|endoftext|>' and '|>x' can overlap",
+            {"added_tokens": [added("<x>", 262, lstrip=1)]},
+            r"added_tokens\[0\].lstrip: is 1, not true or false",
         ),
+        ({"added_tokens": [added("<x>", 262, special=None)]}, r"added_tokens\[0\].special: is null"),
+        ({"added_tokens": [added("<x>", 262, normalized="no")]}, r"added_tokens\[0\].normalized: is 'no'"),
+        ({"post_processor": 5}, "post_processor: is 5, which bytemill does not know"),
+        ({"post_processor": {}}, "post_processor: is null, which"),
+        ({"post_processor": {"type": "Sequence", "processors": [{"type": "X"}]}}, r"processors\[0\]: is 'X'"),
+        ({"post_processor": {"type": "Sequence"}}, "post_processor: is no Sequence as"),
+        ({"post_processor": {"type": "TemplateProcessing"}}, "is no TemplateProcessing as"),
+        (
+            {"post_processor": {"type": "TemplateProcessing", "special_tokens": {"<a>": {"ids": ["1"]}}}},
+            r"post_processor.special_tokens\['<a>'\]: is no token with its ids",
+        ),
+        (
+            {"post_processor": {"type": "BertProcessing", "sep": ["a", 1], "cls": "a"}},
+            "is no BertProcessing as",
+        ),
+        ({"post_processor": nested(40)}, "post_processor: is nested more than 30 deep"),
+        ({"decoder": "ByteLevel"}, "decoder: is 'ByteLevel', which has no type"),
+        ({"decoder": {"type": "Sequence", "decoders": nested(40)}}, "decoder: is nested more than 30 deep"),
     ],
 )
 def test_what_bytemill_cannot_do_exactly_is_refused_with_its_place(
@@ -368,7 +387,11 @@ def test_what_bytemill_cannot_do_exactly_is_refused_with_its_place(
         ({"dropout": 0.1}, "model.dropout: is 0.1"),
         ({"continuing_subword_prefix": "##"}, "model.continuing_subword_prefix: is '##'"),
         ({"end_of_word_suffix": "</w>"}, "model.end_of_word_suffix: is '</w>'"),
-        ({"byte_fallback": True}, "model.byte_fallback: is True"),
+        ({"byte_fallback": "no"}, "model.byte_fallback: is 'no', not true or false"),
+        ({"fuse_unk": 1}, "model.fuse_unk: is 1, not true or false"),
+        ({"unk_token": 0}, "model.unk_token: is 0, neither a text nor null"),
+        ({"dropout": True}, "model.dropout: is True"),
+        ({"continuing_subword_prefix": False}, "model.continuing_subword_prefix: is False"),
         ({"ignore_merges": "yes"}, "model.ignore_merges: is 'yes'"),
         ({"vocab": None}, "model.vocab: is null"),
         ({"vocab": []}, "model.vocab: is an array"),

@@ -18,7 +18,9 @@ from tokenizers.trainers import BpeTrainer
 import bytemill
 from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS
-from bytemill.formats import gpt2, tiktoken
+from bytemill.errors import TokenizerFileError
+from bytemill.formats import gpt2, huggingface, tiktoken
+from bytemill.formats.bytes_to_unicode import bytes_to_text
 from bytemill.formats.spec import TokenizerSpec
 
 CORPUS = (
@@ -226,3 +228,71 @@ def test_a_file_in_the_form_of_llama3_gives_the_same_ids(
     # "abba" has no merge and is found as a whole pre-token only.
     assert ours.encode("abba abba") == [261, 258, 98, 97]
     assert_same_ids(ours, theirs, ["abba abba", "abab<|endoftext|>a\n  ", 'é"\\ abab', CORPUS])
+
+
+def with_every_split(ranks: dict[bytes, int]) -> list[tuple[bytes, bytes]]:
+    """Every way to split every token in two, as the converter of ranks in `transformers` lists them."""
+    merges: list[tuple[bytes, bytes]] = []
+    for token in sorted(ranks, key=ranks.__getitem__):
+        splits = [(token[:at], token[at:]) for at in range(1, len(token))]
+        known = [(left, right) for left, right in splits if left in ranks and right in ranks]
+        merges += sorted(known, key=lambda pair: (ranks[pair[0]], ranks[pair[1]]))
+    return merges
+
+
+def document_of(
+    ranks: dict[bytes, int], merges: list[tuple[bytes, bytes]], *, ignore_merges: bool, split: str
+) -> str:
+    spelled = bytes_to_text
+    splits = {"type": "Split", "pattern": {"Regex": split}, "behavior": "Isolated", "invert": False}
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    model = {
+        "type": "BPE",
+        "ignore_merges": ignore_merges,
+        "vocab": {spelled(token): rank for token, rank in ranks.items()},
+        "merges": [f"{spelled(left)} {spelled(right)}" for left, right in merges],
+    }
+    pre_tokenizer = {"type": "Sequence", "pretokenizers": [splits, byte_level]}
+    return json.dumps({"version": "1.0", "added_tokens": [], "pre_tokenizer": pre_tokenizer, "model": model})
+
+
+@settings(max_examples=150, deadline=None)
+@given(rank_lists(), st.data())
+def test_several_merges_for_one_token_give_the_same_ids(ranks: dict[bytes, int], data: st.DataObject) -> None:
+    merges = with_every_split(ranks)
+    if data.draw(st.booleans()):
+        merges = data.draw(st.permutations(merges))
+    ignore_merges = data.draw(st.booleans())
+    text = document_of(ranks, merges, ignore_merges=ignore_merges, split=r"\S+|\s")
+    try:
+        ours = Tokenizer.from_spec(huggingface.read(text))
+    except TokenizerFileError as error:
+        assert "has a part that no merge before it makes" in str(error)  # noqa: PT017
+        return
+    texts = data.draw(st.lists(st.text("ab ", max_size=14), min_size=1, max_size=8))
+    assert_same_ids(ours, tokenizers.Tokenizer.from_str(text), texts)
+    assert_same_ids(ours, ours.to_huggingface(), texts)
+
+
+def test_a_vocabulary_converted_with_every_split_gives_the_same_ids(shared_data: Path) -> None:
+    spec = tiktoken.read(shared_data / "r50k_base.tiktoken")
+    merges = with_every_split(spec.ranks or {})
+    assert len(merges) > 2 * len(spec.ranks or {})
+    text = document_of(spec.ranks or {}, merges, ignore_merges=True, split=NAMED_PATTERNS["llama3"])
+    ours = Tokenizer.from_spec(huggingface.read(text))
+    assert len(ours.merges) == 50_000
+    assert_same_ids(ours, tokenizers.Tokenizer.from_str(text), [*excerpts(shared_data), CORPUS])
+
+
+def test_a_token_that_is_made_of_a_later_one_is_read_as_ranks_or_refused() -> None:
+    ranks = {bytes([i]): i for i in range(256)} | {b"abc": 256, b"ab": 257}
+    merges = with_every_split(ranks)
+    assert merges == [(b"ab", b"c"), (b"a", b"b")]
+    text = document_of(ranks, merges, ignore_merges=True, split=r"\S+|\s")
+    ours = Tokenizer.from_spec(huggingface.read(text))
+    assert ours.core.ranked
+    assert_same_ids(ours, tokenizers.Tokenizer.from_str(text), ["abc", "abcab", "xabc ab"])
+    with pytest.raises(
+        TokenizerFileError, match=r"model.merges: \('ab', 'c'\) has a part that no merge before"
+    ):
+        huggingface.read(document_of(ranks, merges, ignore_merges=False, split=r"\S+|\s"))

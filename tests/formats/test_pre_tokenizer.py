@@ -73,6 +73,11 @@ def split_first(expression: str, **fields: object) -> dict[str, Any]:
     return {"type": "Sequence", "pretokenizers": [split, BYTE_LEVEL]}
 
 
+def after(*steps: dict[str, Any]) -> dict[str, Any]:
+    """These steps, then ByteLevel without a pattern of its own."""
+    return {"type": "Sequence", "pretokenizers": [*steps, BYTE_LEVEL]}
+
+
 @pytest.mark.parametrize("pattern", [*NAMES, None, r"\p{N}{1,2}|\s+$|\S+|\s"])
 def test_a_pattern_splits_the_same_in_hugging_face(pattern: str | None) -> None:
     theirs, ours = split_by_hugging_face(to_pre_tokenizer(pattern)), split_here(pattern)
@@ -175,29 +180,25 @@ def test_tiktokens_own_expression_is_read_as_oniguruma_reads_it() -> None:
         (split_first(r"\S+", behavior="Removed", invert=True), "behaviour 'Removed' with invert True"),
         (split_first("a", behavior="MergedWithNext"), "MergedWithNext"),
         (split_first("a", behavior="Contiguous"), "Contiguous"),
-        (split_first("a", pattern={"String": "a"}), "pattern: is no {'Regex'"),
-        (split_first("a", pattern="a"), "pattern: is no {'Regex'"),
+        (split_first("a", pattern={"String": ""}), "pattern: is neither {'Regex'"),
+        (split_first("a", pattern={"Regex": "a", "String": "a"}), "pattern: is neither {'Regex'"),
+        (split_first("a", pattern="a"), "pattern: is neither {'Regex'"),
+        (split_first("a", invert=1), r"pretokenizers\[0\].invert: is 1, not true or false"),
+        (split_first("a", behavior=[]), "behaviour an array"),
         (split_first(r"\w+|\W+"), r"pattern.Regex: .* cannot be followed exactly"),
         (split_first(r"\p{Klingon}+"), "cannot be followed exactly"),
         (split_first("a|"), "empty string"),
         (split_first("(" * 3000), "nested more than"),
+        (after({"type": "Punctuation"}), "no 'Punctuation' pre-tokenizer"),
+        (after({"type": "Metaspace"}), "no 'Metaspace' pre-tokenizer"),
+        (after({"type": ["Split"]}), "no an array pre-tokenizer"),
+        (after({"type": "Digits", "individual_digits": "yes"}), "individual_digits: is 'yes'"),
+        ({"type": "ByteLevel", "add_prefix_space": 0}, "add_prefix_space: is 0, not true or false"),
+        (BYTE_LEVEL | {"use_regex": None}, "use_regex: is null, not true or false"),
+        # Falcon's, which cuts between the bytes of a character.
         (
-            {"type": "Sequence", "pretokenizers": [{"type": "Digits"}, BYTE_LEVEL]},
-            "no 'Digits' pre-tokenizer",
-        ),
-        (
-            {"type": "Sequence", "pretokenizers": [*split_first("a")["pretokenizers"][:1] * 2, BYTE_LEVEL]},
-            "splits more than once",
-        ),
-        (
-            {
-                "type": "Sequence",
-                "pretokenizers": [
-                    split_first("a")["pretokenizers"][0],
-                    {"type": "ByteLevel", "add_prefix_space": False},
-                ],
-            },
-            r"splits more than once \(Split \+ ByteLevel\)",
+            after({"type": "ByteLevel", "add_prefix_space": False}, {"type": "Digits"}),
+            "no 'ByteLevel' pre-tokenizer",
         ),
     ],
 )

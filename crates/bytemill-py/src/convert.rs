@@ -3,7 +3,6 @@
 use crate::lists::ids_of_list;
 use crate::signals::{SpecialTokenError, to_python};
 use bytemill::encode::{Allowed, Encoder};
-use bytemill::special::SpecialTokens;
 use bytemill::stream::StreamAllowed;
 use bytemill::utf8::Malformed;
 use numpy::{PyArray1, PyArrayDescrMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
@@ -13,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyString};
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
@@ -87,17 +87,16 @@ pub fn allowed(encoder: &Encoder, allowed: &Bound<'_, PyAny>) -> PyResult<Stream
             ))),
         };
     }
-    let mut chosen: Vec<(String, u32)> = Vec::new();
+    let mut chosen: HashSet<String> = HashSet::new();
     for token in allowed.try_iter()? {
         let token: String = token?.extract()?;
-        let Some(known) = encoder.special().tokens().iter().find(|(known, _)| *known == token) else {
+        if !encoder.special().tokens().iter().any(|(known, _)| *known == token) {
             return Err(SpecialTokenError::new_err(format!("{token:?} is not a special token of this tokenizer")));
-        };
-        if !chosen.contains(known) {
-            chosen.push(known.clone());
         }
+        chosen.insert(token);
     }
-    Ok(StreamAllowed::These(Arc::new(SpecialTokens::new(chosen).map_err(to_python)?)))
+    let these = encoder.special().subset(|token| chosen.contains(token)).map_err(to_python)?;
+    Ok(StreamAllowed::These(Arc::new(these)))
 }
 
 /// Runs `work` with the special tokens that the caller allows. The default, the string `"all"`, costs nothing.

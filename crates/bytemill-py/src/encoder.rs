@@ -5,8 +5,9 @@ use crate::signals::{Pulse, TokenizerError, to_python};
 use crate::stream::{PyStreamEncoder, PyTokenIterator};
 use crate::{batch, convert};
 use bytemill::decode::Decoder;
-use bytemill::encode::{Encoder, Id, no_pulse};
+use bytemill::encode::{Allowed, Encoder, Id, no_pulse};
 use bytemill::pretokenize::Pattern;
+use bytemill::special::{Rules, Segment};
 use bytemill::vocab::{MergedTokens, TokenList, Vocab};
 use numpy::PyArray1;
 use pyo3::exceptions::{PyKeyError, PyMemoryError, PyTypeError};
@@ -54,10 +55,32 @@ pub fn specials(special_tokens: &Bound<'_, PyMapping>) -> PyResult<Vec<(String, 
     Ok(all)
 }
 
+/// Bits of the number that stands for the rules of a special token.
+const SINGLE_WORD: u32 = 1;
+const LSTRIP: u32 = 2;
+const RSTRIP: u32 = 4;
+const LATE: u32 = 8;
+
+/// The rules of special tokens by their text, from a mapping to numbers.
+pub fn rules(special_rules: Option<&Bound<'_, PyMapping>>) -> PyResult<Vec<(String, Rules)>> {
+    let Some(special_rules) = special_rules else { return Ok(Vec::new()) };
+    let mut all = Vec::new();
+    for item in special_rules.items()? {
+        let (token, bits): (String, u32) = item.extract()?;
+        let has = |bit| bits & bit != 0;
+        let rule = Rules { single_word: has(SINGLE_WORD), lstrip: has(LSTRIP), rstrip: has(RSTRIP), late: has(LATE) };
+        all.push((token, rule));
+    }
+    Ok(all)
+}
+
 impl PyEncoder {
-    pub fn build(vocab: Vocab, pattern: Option<&str>) -> PyResult<Self> {
+    pub fn build(vocab: Vocab, pattern: Option<&str>, rules: &[(String, Rules)], nfc: bool) -> PyResult<Self> {
         let pattern = Pattern::new(pattern).map_err(to_python)?;
-        let encoder = Encoder::new(vocab, pattern).map_err(to_python)?;
+        let mut encoder = Encoder::new(vocab, pattern).map_err(to_python)?;
+        if !rules.is_empty() || nfc {
+            encoder = encoder.with_rules(rules, nfc).map_err(to_python)?;
+        }
         Ok(Self { encoder: Arc::new(encoder), ints: IntOfId::default(), decoder: OnceLock::new() })
     }
 
@@ -104,6 +127,8 @@ impl PyEncoder {
 #[pymethods]
 impl PyEncoder {
     #[staticmethod]
+    #[expect(clippy::too_many_arguments, reason = "what a tokenizer is made of")]
+    #[pyo3(signature = (vocab, merges, special_tokens, pattern, whole_pretoken_lookup, special_rules=None, nfc=false))]
     fn from_merges(
         py: Python<'_>,
         vocab: &Bound<'_, PyMapping>,
@@ -111,37 +136,42 @@ impl PyEncoder {
         special_tokens: &Bound<'_, PyMapping>,
         pattern: Option<&str>,
         whole_pretoken_lookup: bool,
+        special_rules: Option<&Bound<'_, PyMapping>>,
+        nfc: bool,
     ) -> PyResult<Self> {
         let mut tokens = TokenList::default();
         for item in vocab.items()? {
             let (id, token): (Bound<'_, PyAny>, Bound<'_, PyBytes>) = item.extract()?;
             tokens.push(id_of(&id, token.as_any())?, token.as_bytes()).map_err(to_python)?;
         }
-        let special = specials(special_tokens)?;
+        let (special, rules) = (specials(special_tokens)?, rules(special_rules)?);
         let mut merged = MergedTokens::new(tokens).map_err(to_python)?;
         for (left, right) in &merges {
             merged.merge(left.as_bytes(), right.as_bytes()).map_err(to_python)?;
         }
         py.detach(|| {
             let vocab = merged.finish(special).map_err(to_python)?;
-            Self::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern)
+            Self::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern, &rules, nfc)
         })
     }
 
     #[staticmethod]
+    #[pyo3(signature = (ranks, special_tokens, pattern, special_rules=None, nfc=false))]
     fn from_ranks(
         py: Python<'_>,
         ranks: &Bound<'_, PyMapping>,
         special_tokens: &Bound<'_, PyMapping>,
         pattern: Option<&str>,
+        special_rules: Option<&Bound<'_, PyMapping>>,
+        nfc: bool,
     ) -> PyResult<Self> {
         let mut tokens = TokenList::default();
         for item in ranks.items()? {
             let (token, rank): (Bound<'_, PyBytes>, Bound<'_, PyAny>) = item.extract()?;
             tokens.push(id_of(&rank, token.as_any())?, token.as_bytes()).map_err(to_python)?;
         }
-        let special = specials(special_tokens)?;
-        py.detach(|| Self::build(Vocab::from_ranked(tokens, special).map_err(to_python)?, pattern))
+        let (special, rules) = (specials(special_tokens)?, rules(special_rules)?);
+        py.detach(|| Self::build(Vocab::from_ranked(tokens, special).map_err(to_python)?, pattern, &rules, nfc))
     }
 
     #[getter]
@@ -162,6 +192,11 @@ impl PyEncoder {
     #[getter]
     fn whole_pretoken_lookup(&self) -> bool {
         self.encoder.vocab().whole_pretoken_lookup()
+    }
+
+    #[getter]
+    fn nfc(&self) -> bool {
+        self.encoder.special().nfc()
     }
 
     #[getter]
@@ -218,6 +253,34 @@ impl PyEncoder {
                 (step.symbol - 256, ids[step.left as usize], ids[step.right as usize], index)
             })
             .collect()
+    }
+
+    fn segments(
+        &self,
+        text: &Bound<'_, PyString>,
+        allowed_special: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<(String, Option<u32>)>> {
+        let text = convert::text(text)?;
+        let allowed = convert::allowed(&self.encoder, allowed_special)?;
+        let special = match allowed.as_allowed() {
+            Allowed::All => self.encoder.special(),
+            Allowed::These(special) => special,
+            Allowed::None | Allowed::Refused => self.encoder.none(),
+        };
+        let mut all = Vec::new();
+        special
+            .segments(&text, &no_pulse, |segment| {
+                all.push(match segment {
+                    Segment::Text(text) => (text.to_owned(), None),
+                    Segment::Special(id) => {
+                        let token = special.tokens().iter().find(|token| token.1 == id);
+                        (token.map(|token| token.0.clone()).unwrap_or_default(), Some(id))
+                    }
+                });
+                Ok(())
+            })
+            .map_err(to_python)?;
+        Ok(all)
     }
 
     fn merge_of(&self, token_id: &Bound<'_, PyAny>) -> PyResult<Option<(u32, u32, u32)>> {

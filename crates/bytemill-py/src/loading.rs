@@ -1,6 +1,6 @@
 //! Tokenizer files read in the core: `RankFile`, `TokenizerJson`.
 
-use crate::encoder::{PyEncoder, specials};
+use crate::encoder::{PyEncoder, rules, specials};
 use crate::signals::{TokenizerError, to_python};
 use bytemill::formats::{TokenizerJson, read_ranks, read_tokenizer_json};
 use bytemill::vocab::{TokenList, Vocab};
@@ -68,7 +68,7 @@ impl PyRankFile {
     ) -> PyResult<PyEncoder> {
         let special = specials(special_tokens)?;
         let tokens = self.tokens.take()?;
-        py.detach(|| PyEncoder::build(Vocab::from_ranked(tokens, special).map_err(to_python)?, pattern))
+        py.detach(|| PyEncoder::build(Vocab::from_ranked(tokens, special).map_err(to_python)?, pattern, &[], false))
     }
 }
 
@@ -101,18 +101,21 @@ impl PyTokenizerJson {
         self.model.with(|model| model.id(spelling))
     }
 
+    #[pyo3(signature = (special_tokens, pattern, whole_pretoken_lookup, special_rules=None, nfc=false))]
     fn encoder(
         &self,
         py: Python<'_>,
         special_tokens: &Bound<'_, PyMapping>,
         pattern: Option<&str>,
         whole_pretoken_lookup: bool,
+        special_rules: Option<&Bound<'_, PyMapping>>,
+        nfc: bool,
     ) -> PyResult<Option<PyEncoder>> {
-        let special = specials(special_tokens)?;
+        let (special, rules) = (specials(special_tokens)?, rules(special_rules)?);
         let model = self.model.take()?;
         py.detach(|| {
             let Some(vocab) = model.into_vocab(special) else { return Ok(None) };
-            PyEncoder::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern).map(Some)
+            PyEncoder::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern, &rules, nfc).map(Some)
         })
     }
 }

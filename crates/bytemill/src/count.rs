@@ -10,6 +10,7 @@ use crate::hash::long_hash;
 use crate::hash::{PACKED_BYTES, Packed, pack};
 use crate::pretokenize::Pattern;
 use crate::pulse::Pulse;
+use crate::pulse::no_pulse;
 use crate::special::{Segment, SpecialTokens};
 use crate::tally::{Table, random_seed};
 use crate::utf8::{Malformed, Utf8Stream};
@@ -283,7 +284,7 @@ fn count_chunks(shared: &Shared, chunks: &Receiver<Chunk>, recycle: &Sender<Chun
     for chunk in chunks {
         let mut start = 0;
         for &end in &chunk.ends {
-            let counted = shared.special.segments(&chunk.text[start..end], |segment| match segment {
+            let counted = shared.special.segments(&chunk.text[start..end], &no_pulse, |segment| match segment {
                 Segment::Text(text) => {
                     n_pretokens += count_text(shared, text, &mut table, &mut workspace)?;
                     Ok(())

@@ -22,14 +22,13 @@ impl Cutter<'_> {
     /// the cut keeps the bytes of the longest one, less one, behind it.
     #[must_use]
     pub fn cut_stream(&self, text: &str) -> Option<usize> {
-        let unseen = self.special.longest().saturating_sub(1);
-        let ceiling = text.len().checked_sub(unseen)?;
+        let ceiling = text.len().checked_sub(self.special.lookahead())?;
         let allowed = |at| !self.special.straddle(text, at);
         let near = self.pattern.last_cut(text, ceiling.saturating_sub(NEAR), ceiling, allowed);
         near.or_else(|| {
             // Behind a special token, if no longer one that starts with it may still be arriving.
             let complete = self.special.find(text).take_while(|found| found.start < ceiling);
-            complete.last().map(|found| found.end)
+            complete.filter(|found| self.special.may_cut_behind(text, found, ceiling)).last().map(|found| found.end)
         })
         .or_else(|| self.pattern.last_cut(text, 0, ceiling, allowed))
     }
@@ -39,10 +38,13 @@ impl Cutter<'_> {
     pub fn cut_whole(&self, text: &str, part_bytes: usize) -> Vec<usize> {
         let part_bytes = part_bytes.max(1);
         let mut ends = Vec::with_capacity(text.len() / part_bytes + 1);
-        if matches!(self.pattern, Pattern::Whole | Pattern::Custom(_)) {
+        if matches!(self.pattern, Pattern::Whole | Pattern::Custom(_) | Pattern::Steps(_)) {
             let mut done = 0;
             for found in self.special.find(text) {
-                if found.end - done >= part_bytes && found.end < text.len() {
+                if found.end.saturating_sub(done) >= part_bytes
+                    && found.end < text.len()
+                    && self.special.may_cut_behind(text, &found, text.len())
+                {
                     ends.push(found.end);
                     done = found.end;
                 }

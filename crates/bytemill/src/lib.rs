@@ -15,6 +15,7 @@ pub mod formats;
 pub mod hash;
 mod huge;
 pub mod merges;
+pub mod nfc;
 pub mod pairs;
 pub mod parallel;
 pub mod prefetch;

@@ -3,7 +3,6 @@
 use crate::cutter::Cutter;
 use crate::encode::{Allowed, Encoder, Id, Pulse};
 use crate::error::{Error, Result};
-use crate::special::SpecialTokens;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -104,14 +103,13 @@ impl Encoder {
             }
             return Ok(ids);
         }
-        let none = SpecialTokens::default();
         let (special, allowed) = match allowed {
             Allowed::All => (self.special(), allowed),
             Allowed::These(special) => (special, allowed),
-            Allowed::None => (&none, allowed),
+            Allowed::None => (self.none(), allowed),
             Allowed::Refused => {
                 self.refuse_special(text)?;
-                (&none, Allowed::None)
+                (self.none(), Allowed::None)
             }
         };
         let ends = Cutter { pattern: self.pattern(), special }.cut_whole(text, PART_BYTES);

@@ -75,12 +75,11 @@ impl Stream {
         if !self.is_ready() {
             return Ok(());
         }
-        let none = SpecialTokens::default();
         let special = match &self.allowed {
             // A special token that is refused must be seen whole too.
             StreamAllowed::All | StreamAllowed::Refused => self.encoder.special(),
             StreamAllowed::These(special) => special,
-            StreamAllowed::None => &none,
+            StreamAllowed::None => self.encoder.none(),
         };
         match (Cutter { pattern: self.encoder.pattern(), special }).cut_stream(&self.text) {
             Some(cut) => {

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerFileError
 from bytemill.formats import gguf, gpt2, huggingface, minbpe, rank_settings, tiktoken
 from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE
 from bytemill.formats.files import GGUF_MAGIC, begins_with, decode_utf8, is_object, parse_json, read_bytes
+from bytemill.formats.huggingface_folder import with_files_beside
 from bytemill.formats.places import UNDERSTOOD, find, merges_beside, vocab_beside
 from bytemill.formats.vocab_listing import looks_like_listing
 
@@ -41,7 +43,10 @@ def load(
     data = read_bytes(found)
     if tiktoken.looks_like_ranks(data):
         pattern, special_tokens = rank_settings.completed(found, data, pattern, special_tokens)
-    return from_content(data, found, pattern, special_tokens)
+    spec = from_content(data, found, pattern, special_tokens)
+    if found.name == "tokenizer.json":
+        return replace(spec, companions=with_files_beside(spec.companions, found.parent))
+    return spec
 
 
 def from_content(

@@ -4,10 +4,10 @@ What is written loads unchanged in `tokenizers` and gives the same ids there. Wh
 ties were broken, how often each merge's pair stood in the corpus) lies in `model.bytemill`: `tokenizers`
 refuses unknown fields at the top of the file and passes over them inside the model.
 
-What is read gives the ids that `tokenizers` gives with `encode(text, add_special_tokens=False)`.
-Post-processors, which only put tokens around a text and move offsets, are therefore passed over; so are
-decoders. Every added token, special or not, becomes a special token. What cannot be followed exactly is
-refused by name.
+What is read gives the ids that `tokenizers` gives with `encode(text, add_special_tokens=False)`. Post-processors,
+which only put tokens around a text and move offsets, decide none of them, nor do decoders: both are kept as they
+are and written again. Every added token, special or not, becomes a special token, with its flags. What cannot be
+followed exactly is refused by name.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from bytemill import _core
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.bytes_to_unicode import bytes_to_text
 from bytemill.formats.files import decode_utf8, is_array, is_object, parse_json, read_bytes, shown
-from bytemill.formats.huggingface_model import read_model, refuse_other_models
+from bytemill.formats.huggingface_folder import DECODER, companions_of, post_processor_of
+from bytemill.formats.huggingface_model import merge_out_of_order, read_model, refuse_other_models
 from bytemill.formats.pre_tokenizer import from_pre_tokenizer, to_pre_tokenizer
 from bytemill.formats.ranks import merges_of_ranks
-from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.spec import Normalizer, TokenFlags, TokenizerSpec
 from bytemill.formats.spelling import spelled_vocab
 from bytemill.formats.vocabulary import check_merges, check_special_tokens, ordinary_tokens
 
@@ -34,6 +35,7 @@ RECORD_FORMAT = 1
 """Version of `model.bytemill`."""
 
 _COUNTS_PER_LINE = 16
+_USUAL = TokenFlags()
 
 
 def write(spec: TokenizerSpec) -> str:
@@ -65,24 +67,19 @@ def write(spec: TokenizerSpec) -> str:
             {
                 "id": token_id,
                 "content": text,
-                "single_word": False,
-                "lstrip": False,
-                "rstrip": False,
-                "normalized": False,
-                "special": True,
+                "single_word": flags.single_word,
+                "lstrip": flags.lstrip,
+                "rstrip": flags.rstrip,
+                "normalized": flags.normalized,
+                "special": flags.special,
             }
             for text, token_id in sorted(spec.special_tokens.items(), key=lambda item: item[1])
+            for flags in [spec.flags.get(text, _USUAL)]
         ],
-        "normalizer": None,
+        "normalizer": None if spec.normalizer is None else {"type": spec.normalizer},
         "pre_tokenizer": to_pre_tokenizer(spec.pattern),
-        # With trim_offsets false a token's offsets take in its space, as in GPT-2's own file.
-        "post_processor": {
-            "type": "ByteLevel",
-            "add_prefix_space": True,
-            "trim_offsets": False,
-            "use_regex": True,
-        },
-        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "post_processor": post_processor_of(spec, vocab),
+        "decoder": DECODER if spec.companions is None else spec.companions.decoder or DECODER,
     }
     model_head = {
         "type": "BPE",
@@ -131,16 +128,32 @@ def from_document(document: Any, where: str) -> TokenizerSpec:
     model: dict[str, Any] = document["model"]
     refuse_other_models(model, where)
     refuse_unsupported(document, where)
-    special_tokens, vocab, merges = read_model(model, document.get("added_tokens", []), where)
+    special_tokens, flags, vocab, merges = read_model(model, document.get("added_tokens", []), where)
     pattern, record = pattern_and_record(document, len(merges), where)
+    whole_pretoken_lookup = bool(model.get("ignore_merges"))
+    ranks = None
+    out_of_order = merge_out_of_order(merges)
+    if out_of_order is not None:
+        # As ranks, tokens may be made of others that come later.
+        ranks = {token: token_id for token_id, token in vocab.items()}
+        if not (whole_pretoken_lookup and merges_of_ranks(ranks) == merges):
+            pair = tuple(map(bytes_to_text, out_of_order))
+            raise TokenizerFileError(
+                f"{where}: model.merges: {shown(pair)} has a part that no merge before it makes"
+            )
+        vocab, merges, whole_pretoken_lookup = {}, None, False
     return TokenizerSpec(
         pattern=pattern,
         special_tokens=special_tokens,
         vocab=vocab,
         merges=merges,
-        whole_pretoken_lookup=bool(model.get("ignore_merges")),
+        ranks=ranks,
+        whole_pretoken_lookup=whole_pretoken_lookup,
         ties=record.get("ties"),
         merge_counts=record.get("merge_counts"),
+        normalizer=normalizer_of(document, flags, where),
+        flags=flags,
+        companions=companions_of(document, where),
     )
 
 
@@ -200,14 +213,40 @@ def refuse_unsupported(document: dict[str, Any], where: str) -> None:
                 f"{where}: {field}: is set, and bytemill encodes a text to its own length",
                 hint=f"Set {field!r} to null and do it where the ids are used.",
             )
+
+
+def normalizer_of(document: dict[str, Any], flags: dict[str, TokenFlags], where: str) -> Normalizer | None:
+    """What the document's `normalizer` does to a text: nothing, or NFC.
+
+    Raises TokenizerFileError for all else, and where `flags` has a token that is looked for in normalized text but
+    could not stand there.
+    """
+    place = f"{where}: normalizer"
     normalizer = document.get("normalizer")
-    is_empty_sequence = is_object(normalizer) and normalizer == {"type": "Sequence", "normalizers": []}
-    if normalizer is not None and not is_empty_sequence:
-        kind = shown(normalizer.get("type")) if is_object(normalizer) else shown(normalizer)
-        raise TokenizerFileError(
-            f"{where}: normalizer: is {kind}, and bytemill encodes a text as it is",
-            hint="Normalize texts before you encode them, and set 'normalizer' to null.",
-        )
+    steps: list[Any] = [normalizer]
+    if is_object(normalizer) and normalizer.get("type") == "Sequence":
+        place += ".normalizers"
+        inner = normalizer.get("normalizers")
+        if not is_array(inner):
+            raise TokenizerFileError(f"{place}: is {shown(inner)}, not an array")
+        steps = inner
+    elif normalizer is None:
+        return None
+    for step in steps:
+        if step != {"type": "NFC"}:
+            kind = shown(step.get("type")) if is_object(step) else shown(step)
+            raise TokenizerFileError(
+                f"{place}: is {kind}, and bytemill normalizes texts to NFC or not at all",
+                hint="Normalize texts before you encode them, and set 'normalizer' to null.",
+            )
+    if not steps:
+        return None
+    for text, flag in flags.items():
+        if flag.normalized and not text.isascii():
+            raise TokenizerFileError(
+                f"{where}: added_tokens: {shown(text)} is 'normalized', which bytemill does with ASCII alone"
+            )
+    return "NFC"
 
 
 def _read_record(record: Any, *, n_merges: int, where: str) -> dict[str, Any]:

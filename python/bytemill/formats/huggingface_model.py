@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from itertools import chain, product
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerFileError
 from bytemill.formats.files import is_array, is_object, shown
+from bytemill.formats.ranks import merges_that_happen
+from bytemill.formats.spec import TokenFlags
 from bytemill.formats.spelling import check_id, checked_vocab, tokens_and_merges
 from bytemill.formats.vocabulary import is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
 
-# Characters of the one kind times characters of the other: a bound on the time that comparing them takes,
-# some hundred times what published files need.
-_MAX_COMPARISONS = 10_000_000
+_USUAL = TokenFlags()
+_FLAGS = ("special", "single_word", "lstrip", "rstrip", "normalized")
 
 
 def read_model(
     model: dict[str, Any], added_tokens: Any, where: str
-) -> tuple[dict[str, int], dict[int, bytes], list[tuple[bytes, bytes]]]:
-    """The special tokens by text, the ordinary tokens by id, and the merges.
+) -> tuple[dict[str, int], dict[str, TokenFlags], dict[int, bytes], list[tuple[bytes, bytes]]]:
+    """The special tokens by text, their flags, the ordinary tokens by id, and the merges.
 
     `model` and `added_tokens` are the fields of the file. Raises TokenizerFileError naming the place.
     """
     vocab = checked_vocab(model.get("vocab"), f"{where}: model.vocab")
     pairs = _checked_pairs(model.get("merges"), f"{where}: model.merges")
-    special_tokens = special_tokens_of(added_tokens, vocab.get, len(vocab), f"{where}: added_tokens")
+    special_tokens, flags = special_tokens_of(added_tokens, vocab.get, len(vocab), f"{where}: added_tokens")
     tokens, merges = tokens_and_merges(
         vocab,
         pairs,
@@ -35,7 +36,30 @@ def read_model(
         vocab_place=f"{where}: model.vocab",
         merge_place=lambda index: f"{where}: model.merges[{index}]",
     )
-    return special_tokens, tokens, merges
+    return special_tokens, flags, tokens, _that_happen(merges, f"{where}: model.merges")
+
+
+def _that_happen(merges: list[tuple[bytes, bytes]], place: str) -> list[tuple[bytes, bytes]]:
+    """The merges without those that never happen, where several make one token.
+
+    Raises TokenizerFileError where that takes too long to find out.
+    """
+    if len({left + right for left, right in merges}) == len(merges):
+        return merges
+    try:
+        return [merges[index] for index in merges_that_happen(merges)]
+    except ValueError as error:
+        raise TokenizerFileError(f"{place}: {error}") from error
+
+
+def merge_out_of_order(merges: Sequence[tuple[bytes, bytes]]) -> tuple[bytes, bytes] | None:
+    """The first merge of which a part is made only later, or never; None where there is none."""
+    made: set[bytes] = set()
+    for left, right in merges:
+        if (len(left) > 1 and left not in made) or (len(right) > 1 and right not in made):
+            return left, right
+        made.add(left + right)
+    return None
 
 
 def refuse_other_models(model: dict[str, Any], where: str) -> None:
@@ -44,30 +68,38 @@ def refuse_other_models(model: dict[str, Any], where: str) -> None:
     kind = model.get("type", "BPE" if "merges" in model else None)
     if kind != "BPE":
         raise TokenizerFileError(f"{where}.type: is {shown(kind)}, and bytemill reads byte-level BPE only")
-    # `unk_token` and `fuse_unk` have no effect where all 256 bytes have tokens, which is checked.
-    for field in ("continuing_subword_prefix", "end_of_word_suffix", "dropout", "byte_fallback"):
-        if model.get(field):
-            raise TokenizerFileError(
-                f"{where}.{field}: is {shown(model[field])}, which bytemill cannot do",
-                hint="For encoding without chance set 'dropout' to null." if field == "dropout" else None,
-            )
-    if not isinstance(model.get("ignore_merges", False), bool):
+    for field in ("continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(field) not in (None, ""):
+            raise TokenizerFileError(f"{where}.{field}: is {shown(model[field])}, which bytemill cannot do")
+    dropout = model.get("dropout")
+    if dropout is not None and (isinstance(dropout, bool) or dropout != 0):
         raise TokenizerFileError(
-            f"{where}.ignore_merges: is {shown(model['ignore_merges'])}, not true or false"
+            f"{where}.dropout: is {shown(dropout)}, which bytemill cannot do",
+            hint="For encoding without chance set 'dropout' to null.",
+        )
+    # `unk_token`, `fuse_unk` and `byte_fallback` are for characters without a token. The model sees only the 256
+    # characters that stand for bytes, and all of them have tokens, which is checked.
+    for field in ("fuse_unk", "byte_fallback", "ignore_merges"):
+        if not isinstance(model.get(field, False), bool):
+            raise TokenizerFileError(f"{where}.{field}: is {shown(model[field])}, not true or false")
+    if not isinstance(model.get("unk_token"), str | None):
+        raise TokenizerFileError(
+            f"{where}.unk_token: is {shown(model['unk_token'])}, neither a text nor null"
         )
 
 
 def special_tokens_of(
     value: Any, id_of: Callable[[str], int | None], n_entries: int, where: str
-) -> dict[str, int]:
+) -> tuple[dict[str, int], dict[str, TokenFlags]]:
     """The added tokens by text, beside a vocabulary of `n_entries`, of which `id_of` gives the ids.
 
-    Raises TokenizerFileError for flags and ids that bytemill cannot follow.
+    And the flags of those that have others than a special token has. Raises TokenizerFileError for damaged ones
+    and for ids that bytemill cannot follow.
     """
     if not is_array(value):
         raise TokenizerFileError(f"{where}: is {shown(value)}, not an array")
     added: dict[str, int] = {}
-    by_normalized: dict[bool, list[str]] = {False: [], True: []}
+    flags: dict[str, TokenFlags] = {}
     next_id = n_entries
     for index, token in enumerate(value):
         place = f"{where}[{index}]"
@@ -78,12 +110,11 @@ def special_tokens_of(
         if not isinstance(text, str) or not text or not is_text(text):
             raise TokenizerFileError(f"{place}.content: is {shown(text)}, not a text")
         check_id(token_id, f"{place}.id")
-        for flag in ("single_word", "lstrip", "rstrip"):
-            if token.get(flag, False) is not False:
-                raise TokenizerFileError(
-                    f"{place}.{flag}: is {shown(token[flag])} for {shown(text)}, which bytemill cannot do",
-                    hint=f"Set {flag!r} to false if texts need no such treatment.",
-                )
+        # Where a flag is missing, it is false in Hugging Face's library; special are those in this list that say so.
+        values = [token.get(flag, False) for flag in _FLAGS]
+        for flag, value_of_flag in zip(_FLAGS, values, strict=True):
+            if not isinstance(value_of_flag, bool):
+                raise TokenizerFileError(f"{place}.{flag}: is {shown(value_of_flag)}, not true or false")
         if text in added:
             raise TokenizerFileError(f"{place}: {shown(text)} is there twice")
         # What Hugging Face's library does, whatever id the file says.
@@ -97,32 +128,10 @@ def special_tokens_of(
             )
         next_id = max(next_id, token_id + 1)
         added[text] = token_id
-        by_normalized[token.get("normalized") is True].append(text)
-    _refuse_overlaps(by_normalized[False], by_normalized[True], where)
-    return added
-
-
-def _refuse_overlaps(first: Collection[str], second: Collection[str], where: str) -> None:
-    """Refuse added tokens of unequal `normalized` of which one can overlap another in a text.
-
-    Without a normalizer the flag decides only that those without it are looked for first; that is the same as
-    looking for all at once where none of the ones can touch one of the others.
-    """
-    if sum(map(len, first)) * sum(map(len, second)) > _MAX_COMPARISONS:
-        raise TokenizerFileError(f"{where}: too many tokens with 'normalized' and without it")
-    for one, other in product(first, second):
-        if (
-            one in other
-            or other in one
-            or any(
-                one.endswith(other[:n]) or other.endswith(one[:n])
-                for n in range(1, min(len(one), len(other)))
-            )
-        ):
-            raise TokenizerFileError(
-                f"{where}: {shown(one)} and {shown(other)} can overlap, and only one of them is 'normalized'",
-                hint="Give both the same 'normalized'.",
-            )
+        token_flags = TokenFlags(*values)
+        if token_flags != _USUAL:
+            flags[text] = token_flags
+    return added, flags
 
 
 def _checked_pairs(merges: Any, place: str) -> Sequence[Sequence[str]]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bytemill._core import Encoder
 from bytemill.errors import TokenizerError, TokenizerFileError
+from bytemill.formats.spec import special_rules
 
 if TYPE_CHECKING:
-    from bytemill.formats.spec import Ties, TokenizerSpec
+    from bytemill.formats.spec import Companions, Ties, TokenFlags, TokenizerSpec
 
 
 @dataclass(frozen=True)
@@ -19,17 +20,27 @@ class Loaded:
     core: Encoder
     ties: Ties | None = None
     merge_counts: list[int] | None = None
+    flags: dict[str, TokenFlags] = field(default_factory=dict[str, "TokenFlags"])
+    companions: Companions | None = None
 
 
 def build(spec: TokenizerSpec) -> Loaded:
     """The encoder of a spec. Raises TokenizerError where it contradicts itself."""
+    rules = special_rules(spec.special_tokens, spec.flags, spec.normalizer)
+    nfc = spec.normalizer == "NFC"
     if spec.ranks is not None:
-        core = Encoder.from_ranks(spec.ranks, spec.special_tokens, spec.pattern)
+        core = Encoder.from_ranks(spec.ranks, spec.special_tokens, spec.pattern, rules, nfc)
     else:
         core = Encoder.from_merges(
-            spec.vocab, spec.merges or [], spec.special_tokens, spec.pattern, spec.whole_pretoken_lookup
+            spec.vocab,
+            spec.merges or [],
+            spec.special_tokens,
+            spec.pattern,
+            spec.whole_pretoken_lookup,
+            rules,
+            nfc,
         )
-    return Loaded(core, spec.ties, spec.merge_counts)
+    return Loaded(core, spec.ties, spec.merge_counts, spec.flags, spec.companions)
 
 
 def build_file(spec: TokenizerSpec, where: str) -> Loaded:

@@ -7,6 +7,7 @@ the core does not take for beyond doubt, and for every one that is refused, so t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from bytemill.formats import rank_settings, tiktoken
 from bytemill.formats.files import GGUF_MAGIC, begins_with, is_object, parse_json, read_bytes
 from bytemill.formats.loaded import Loaded, build_file
 from bytemill.formats.places import find
-from bytemill.formats.spec import given_ids
+from bytemill.formats.spec import given_ids, special_rules
 from bytemill.formats.vocabulary import MAX_ID
 
 if TYPE_CHECKING:
@@ -47,7 +48,11 @@ def load(
         # Brought in only here: the readers of all formats take longer to import than a rank file takes to load.
         from bytemill.formats import detect
 
-        return build_file(detect.from_content(data, found, pattern, special_tokens), where)
+        quick = build_file(detect.from_content(data, found, pattern, special_tokens), where)
+    if found.name == "tokenizer.json":
+        from bytemill.formats.huggingface_folder import with_files_beside
+
+        return replace(quick, companions=with_files_beside(quick.companions, found.parent))
     return quick
 
 
@@ -94,6 +99,7 @@ def _from_json(data: bytes, where: str) -> Loaded | None:
     if read is None:
         return None
     from bytemill.formats import huggingface
+    from bytemill.formats.huggingface_folder import companions_of
     from bytemill.formats.huggingface_model import refuse_other_models, special_tokens_of
 
     file, rest = read
@@ -104,9 +110,14 @@ def _from_json(data: bytes, where: str) -> Loaded | None:
     model: dict[str, Any] = document["model"]
     refuse_other_models(model, where)
     huggingface.refuse_unsupported(document, where)
-    special_tokens = special_tokens_of(
+    special_tokens, flags = special_tokens_of(
         document.get("added_tokens", []), file.id_of, file.n_entries, f"{where}: added_tokens"
     )
     pattern, record = huggingface.pattern_and_record(document, file.n_merges, where)
-    core = file.encoder(special_tokens, pattern, bool(model.get("ignore_merges")))
-    return None if core is None else Loaded(core, record.get("ties"), record.get("merge_counts"))
+    companions = companions_of(document, where)
+    normalizer = huggingface.normalizer_of(document, flags, where)
+    rules = special_rules(special_tokens, flags, normalizer)
+    core = file.encoder(special_tokens, pattern, bool(model.get("ignore_merges")), rules, normalizer == "NFC")
+    if core is None:
+        return None
+    return Loaded(core, record.get("ties"), record.get("merge_counts"), flags, companions)

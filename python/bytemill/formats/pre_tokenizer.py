@@ -1,17 +1,28 @@
-"""Patterns as Hugging Face's `pre_tokenizer` objects, both ways."""
+"""Patterns as Hugging Face's `pre_tokenizer` objects, both ways.
+
+A pattern of several steps, of which each cuts the pieces of the one before, is written as their expressions with
+`THEN` in between.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from bytemill import _core
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import is_array, is_object, shown
 from bytemill.formats.oniguruma import ExpressionError, from_oniguruma, to_oniguruma
+from bytemill.formats.spec import THEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# Published files have up to four; each has its regular expression and its share of every text.
+_MAX_STEPS = 16
+
+# A step that isolates digits, in Rust's words: `char::is_numeric` is what Hugging Face's library asks.
+_DIGITS = {True: r"\p{N}", False: r"\p{N}+"}
 # cl100k in the words that Hugging Face's own conversions use, which also other readers of tokenizer.json know
 # (JavaScript's has neither possessive quantifiers nor \z). The alternative with (?![\s\S]), the end of the
 # text, sets it apart from Llama 3's pattern: white space at the end stays in one piece even if it holds a
@@ -29,9 +40,16 @@ def to_pre_tokenizer(pattern: str | None) -> dict[str, Any]:
     """
     if pattern is None:
         return _byte_level(use_regex=False)
+    *before, last = pattern.split(THEN)
+    ends_with_gpt2 = _core.named_pattern(last) == "gpt2"
+    splits = [_split(step) for step in (before if ends_with_gpt2 else [*before, last])]
+    byte_level = _byte_level(use_regex=ends_with_gpt2)
+    return {"type": "Sequence", "pretokenizers": [*splits, byte_level]} if splits else byte_level
+
+
+def _split(pattern: str) -> dict[str, Any]:
+    """The Split that is one step."""
     name = _core.named_pattern(pattern)
-    if name == "gpt2":
-        return _byte_level(use_regex=True)
     if name == "cl100k":
         expression = CL100K_FOR_ONIGURUMA
     else:
@@ -43,14 +61,13 @@ def to_pre_tokenizer(pattern: str | None) -> dict[str, Any]:
                 f"pattern {shown(pattern)} cannot be written for Hugging Face tokenizers exactly: {error}",
                 hint="Use \\p{...}, \\s, \\d and plain classes, which both engines read alike.",
             ) from error
-    split = {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
-    return {"type": "Sequence", "pretokenizers": [split, _byte_level(use_regex=False)]}
+    return {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
 
 
 def from_pre_tokenizer(value: Any, where: str) -> str | None:
     """The pattern (an expression; None: no splitting) that splits as the `pre_tokenizer` object does.
 
-    Raises TokenizerFileError where it is damaged or not ByteLevel alone or ByteLevel after one Split.
+    Raises TokenizerFileError where it is damaged or not ByteLevel, alone or after steps of Split and Digits.
     """
     steps = list(_steps(value, where))
     if not steps or steps[-1][0].get("type") != "ByteLevel":
@@ -58,21 +75,25 @@ def from_pre_tokenizer(value: Any, where: str) -> str | None:
             f"{where}: is {_kinds(steps)}, which does not end with ByteLevel",
             hint="bytemill reads byte-level BPE tokenizers only.",
         )
-    splits = steps[:-1]
     byte_level, place = steps[-1]
-    if byte_level.get("add_prefix_space", True):
+    if _flag(byte_level, "add_prefix_space", place, missing=True):
         raise TokenizerFileError(
             f"{place}.add_prefix_space: is true",
             hint="bytemill does not change the text: put the space there yourself and set this to false.",
         )
-    use_regex = byte_level.get("use_regex", True)
-    if not splits:
-        return _core.NAMED_PATTERNS["gpt2"] if use_regex else None
-    if use_regex or len(splits) > 1:
-        raise TokenizerFileError(
-            f"{where}: splits more than once ({_kinds(steps)}), which bytemill cannot do"
-        )
-    return _split_pattern(*splits[0])
+    if len(steps) > _MAX_STEPS:
+        raise TokenizerFileError(f"{where}: has {len(steps)} steps, and bytemill does at most {_MAX_STEPS}")
+    patterns = [_step_pattern(step, step_place) for step, step_place in steps[:-1]]
+    if _flag(byte_level, "use_regex", place, missing=True):
+        patterns.append(_core.NAMED_PATTERNS["gpt2"])
+    return THEN.join(patterns) or None
+
+
+def _flag(step: dict[str, Any], field: str, place: str, *, missing: bool) -> bool:
+    value = step.get(field, missing)
+    if not isinstance(value, bool):
+        raise TokenizerFileError(f"{place}.{field}: is {shown(value)}, not true or false")
+    return value
 
 
 def _byte_level(*, use_regex: bool) -> dict[str, Any]:
@@ -98,21 +119,32 @@ def _steps(value: Any, where: str) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 def _kinds(steps: list[tuple[dict[str, Any], str]]) -> str:
-    return " + ".join(shown(step.get("type")).strip("'") for step, _ in steps) or "empty"
+    kinds = [shown(step.get("type")).strip("'") for step, _ in steps]
+    return " + ".join([*kinds[:_MAX_STEPS], *(["…"] if len(kinds) > _MAX_STEPS else [])]) or "empty"
 
 
-def _split_pattern(split: dict[str, Any], place: str) -> str:
-    if split.get("type") != "Split":
-        raise TokenizerFileError(f"{place}: bytemill has no {shown(split.get('type'))} pre-tokenizer")
-    pattern = split.get("pattern")
-    expression = pattern.get("Regex") if is_object(pattern) else None
-    if not isinstance(expression, str):
-        raise TokenizerFileError(f"{place}.pattern: is no {{'Regex': …}}")
-    name, found = _recognised(expression, f"{place}.pattern.Regex")
-    behaviour, invert = split.get("behavior"), split.get("invert", False)
+def _step_pattern(step: dict[str, Any], place: str) -> str:
+    """The pattern of one step before ByteLevel."""
+    kind = step.get("type")
+    if kind == "Digits":
+        return _DIGITS[_flag(step, "individual_digits", place, missing=False)]
+    if kind != "Split":
+        raise TokenizerFileError(
+            f"{place}: bytemill has no {shown(kind)} pre-tokenizer",
+            hint="What follows ByteLevel would cut inside characters." if kind == "ByteLevel" else None,
+        )
+    pattern = step.get("pattern")
+    match pattern:
+        case {"Regex": str(expression)} if len(pattern) == 1:
+            name, found = _recognised(expression, f"{place}.pattern.Regex")
+        case {"String": str(text)} if len(pattern) == 1 and text:
+            name, found = None, re.sub(r"([\\.+*?()|\[\]{}^$#&~-])", r"\\\1", text)
+        case _:
+            raise TokenizerFileError(f"{place}.pattern: is neither {{'Regex': …}} nor {{'String': …}}")
+    behaviour, invert = step.get("behavior"), _flag(step, "invert", place, missing=False)
     # Isolated keeps matches and what lies between them, inverted or not. Removed and inverted throws away
     # what lies between: nothing where the expression matches every character, which the named patterns do.
-    if behaviour == "Isolated" or (behaviour == "Removed" and invert is True and name is not None):
+    if behaviour == "Isolated" or (behaviour == "Removed" and invert and name is not None):
         return found
     raise TokenizerFileError(f"{place}: a Split of behaviour {shown(behaviour)} with invert {shown(invert)}")
 

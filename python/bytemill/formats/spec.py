@@ -4,9 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 Ties: TypeAlias = Literal["bytes", "huggingface"]
+Normalizer: TypeAlias = Literal["NFC"]
+
+
+THEN = "(?#then)"
+"""What stands between the steps of a pattern, of which each cuts the pieces of the one before: a comment, which no
+expression has by chance."""
+
+
+@dataclass(frozen=True)
+class TokenFlags:
+    """What Hugging Face's files say of an added token beside its text and id. The defaults are a special token's."""
+
+    special: bool = True
+    """False: an ordinary word that was added later. It decides what a decoder leaves out, and no ids."""
+    single_word: bool = False
+    """True: only where no letter, mark, digit or underscore stands beside it."""
+    lstrip: bool = False
+    """True: the white space before it belongs to it (and is lost in decoding)."""
+    rstrip: bool = False
+    """True: the white space behind it belongs to it."""
+    normalized: bool = False
+    """True: looked for only in what the tokens without this leave over."""
+
+
+@dataclass(frozen=True)
+class Companions:
+    """What Hugging Face's files say beyond ids: kept as it stands there, and written again."""
+
+    post_processor: Any = None
+    """`post_processor` of tokenizer.json, where it is not what bytemill writes by itself."""
+    decoder: Any = None
+    """`decoder` of tokenizer.json, where it is not what bytemill writes by itself."""
+    config: dict[str, Any] | None = None
+    """tokenizer_config.json."""
+    special_tokens_map: dict[str, Any] | None = None
+    """special_tokens_map.json."""
+    chat_template: str | None = None
+    """chat_template.jinja."""
+
 
 GivenSpecialTokens: TypeAlias = Mapping[str, int] | Iterable[str]
 """Special tokens that a caller names for a file that does not: with their ids, or for the next free ones."""
@@ -33,8 +72,45 @@ class TokenizerSpec:
     """How training broke ties between equally frequent pairs, where the file records it."""
     merge_counts: list[int] | None = None
     """How often each merge's pair stood in the corpus when it was merged, where the file records it."""
+    normalizer: Normalizer | None = None
+    """What is done to a text between its special tokens before it is split; decoding gives back what that has left."""
+    flags: dict[str, TokenFlags] = field(default_factory=dict[str, TokenFlags])
+    """Flags of the special tokens that have other than the usual ones."""
+    companions: Companions | None = None
+    """What came with the tokenizer and decides no ids; None where there was nothing."""
 
 
 def given_ids(special_tokens: GivenSpecialTokens) -> Mapping[str, int] | None:
     """Special tokens and their ids, None where they are named without."""
     return cast("Mapping[str, int]", special_tokens) if isinstance(special_tokens, Mapping) else None
+
+
+_SINGLE_WORD, _LSTRIP, _RSTRIP, _LATE = 1, 2, 4, 8
+
+
+def special_rules(
+    special_tokens: Mapping[str, int], flags: Mapping[str, TokenFlags], normalizer: Normalizer | None
+) -> dict[str, int]:
+    """How special tokens are found beyond their text, as the core takes it: bits by token; none without a rule.
+
+    Where all are `normalized` and nothing is, none is looked for after another, as where none is `normalized`.
+    """
+    is_mixed = len({token in flags and flags[token].normalized for token in special_tokens}) > 1
+    is_mixed |= normalizer is not None
+    rules: dict[str, int] = {}
+    for token, flag in flags.items():
+        bits = _SINGLE_WORD * flag.single_word + _LSTRIP * flag.lstrip + _RSTRIP * flag.rstrip
+        bits += _LATE * (flag.normalized and is_mixed)
+        if bits:
+            rules[token] = bits
+    return rules
+
+
+def beyond_other_formats(spec: TokenizerSpec) -> str | None:
+    """What decides ids of `spec` and can be said in a tokenizer.json alone; None where there is nothing of the kind."""
+    if spec.normalizer is not None:
+        return f"it brings texts into {spec.normalizer}"
+    rules = special_rules(spec.special_tokens, spec.flags, None)
+    if rules:
+        return f"special token {next(iter(rules))!r} is found by more than its text"
+    return "its pattern has several steps" if spec.pattern is not None and THEN in spec.pattern else None

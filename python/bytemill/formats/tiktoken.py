@@ -17,7 +17,7 @@ from bytemill import _core
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import checked_pattern, read_bytes, shown
 from bytemill.formats.ranks import merges_of_ranks
-from bytemill.formats.spec import TokenizerSpec, given_ids
+from bytemill.formats.spec import TokenizerSpec, beyond_other_formats, given_ids
 from bytemill.formats.vocabulary import MAX_ID, missing_bytes, ordinary_tokens
 
 if TYPE_CHECKING:
@@ -157,6 +157,9 @@ def write(spec: TokenizerSpec) -> str:
     Raises TokenizerError where encoding by ranks would give other ids than `spec` does: where ids do not
     follow the order of the merges, or where tiktoken would put a token together from other parts.
     """
+    beyond = beyond_other_formats(spec)
+    if beyond is not None:
+        raise TokenizerError(f"a rank file cannot say all of this tokenizer: {beyond}")
     tokens = ordinary_tokens(spec)
     ranks = {token: token_id for token_id, token in tokens.items()}
     if spec.merges is not None:

@@ -145,10 +145,11 @@ def _rank_file(spec: TokenizerSpec, path: Path) -> dict[Path, bytes]:
 
 def _gguf(spec: TokenizerSpec) -> bytes:
     # The library that writes it knows files only.
-    from importlib import import_module
     from tempfile import TemporaryDirectory
+
+    from bytemill.formats import gguf
 
     with TemporaryDirectory() as folder:
         file = Path(folder) / "tokenizer.gguf"
-        import_module("bytemill.formats.gguf").write(spec, file)
+        gguf.write(spec, file)
         return file.read_bytes()

@@ -72,7 +72,8 @@ def split_at_special_tokens(text: str, special_tokens: Collection[str]) -> list[
 def pretokenize(text: str, pattern: str | None) -> list[str]:
     """The pre-tokens of `text`, in order; joined they are the text again.
 
-    `pattern` is a name in `PATTERNS`, a regular expression, or None: the whole text is one pre-token. Text
+    `pattern` is a name in `PATTERNS`, a regular expression, several of them with `(?#then)` in between (each cuts
+    the pieces of the one before), or None: the whole text is one pre-token. Text
     that no match covers forms pre-tokens of its own, so nothing is lost. After an empty match the search goes
     on behind the next character.
 
@@ -86,6 +87,9 @@ def pretokenize(text: str, pattern: str | None) -> list[str]:
     """
     if pattern is None:
         return [text] if text else []
+    first, then, rest = pattern.partition("(?#then)")
+    if then:  # several patterns: each cuts the pieces of the one before
+        return [pretoken for piece in pretokenize(text, first) for pretoken in pretokenize(piece, rest)]
     expression = _compile(PATTERNS.get(pattern, pattern))
     pretokens: list[str] = []
     covered = 0  # characters in the pre-tokens so far

@@ -10,7 +10,7 @@ fn plainly(pattern: &Pattern, special: &[String], texts: &[String]) -> HashMap<V
     let mut counts = HashMap::new();
     for text in texts {
         special
-            .segments(text, |segment| match segment {
+            .segments(text, &no_pulse, |segment| match segment {
                 Segment::Text(text) => pattern.for_each(text, |pretoken| {
                     *counts.entry(pretoken.as_bytes().to_vec()).or_insert(0) += 1;
                 }),

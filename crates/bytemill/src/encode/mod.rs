@@ -5,13 +5,15 @@ mod workspace;
 
 use crate::bpe::Merger;
 use crate::error::{Error, Result};
+use crate::nfc::normalize;
 use crate::pairs::PairTable;
 use crate::pretokenize::Pattern;
 pub use crate::pulse::{Pulse, no_pulse};
 use crate::seams::Seams;
-use crate::special::{Segment, SpecialTokens};
+use crate::special::{Rules, Segment, SpecialTokens};
 use crate::vocab::Vocab;
 use crate::words::Words;
+use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock};
 use workspace::Workspace;
 
@@ -60,6 +62,8 @@ pub struct Encoder {
     vocab: Vocab,
     pattern: Pattern,
     special: SpecialTokens,
+    /// What is looked for where no special tokens are recognised.
+    none: SpecialTokens,
     pairs: PairTable,
     words: Words,
     merger: Merger,
@@ -80,6 +84,7 @@ impl Encoder {
             vocab,
             pattern,
             special,
+            none: SpecialTokens::default(),
             pairs,
             words,
             merger: Merger::default(),
@@ -89,6 +94,24 @@ impl Encoder {
         // The first workspace is made here, so that encoding itself needs no memory beyond text and result.
         encoder.put_back(Box::default());
         Ok(encoder)
+    }
+
+    /// The same with rules for some special tokens, by their text, and with texts brought into NFC or not.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where one is no special token.
+    pub fn with_rules(mut self, rules: &[(String, Rules)], nfc: bool) -> Result<Self> {
+        let tokens = self.special.tokens().to_vec();
+        let mut rule_of = vec![Rules::default(); tokens.len()];
+        let place_of: HashMap<&str, usize> = tokens.iter().map(|(token, _)| token.as_str()).zip(0..).collect();
+        for (text, rule) in rules {
+            let place = place_of.get(text.as_str()).copied();
+            let place = place.ok_or_else(|| Error::Invalid(format!("{text:?} has rules but is no special token")))?;
+            rule_of[place] = *rule;
+        }
+        self.special = SpecialTokens::with_rules(tokens, rule_of)?.with_nfc(nfc);
+        self.none = self.none.with_nfc(nfc);
+        Ok(self)
     }
 
     /// The vocabulary.
@@ -107,6 +130,12 @@ impl Encoder {
     #[must_use]
     pub fn special(&self) -> &SpecialTokens {
         &self.special
+    }
+
+    /// No special tokens, for where none is recognised.
+    #[must_use]
+    pub fn none(&self) -> &SpecialTokens {
+        &self.none
     }
 
     /// Which symbol a pair of symbols becomes.
@@ -134,25 +163,26 @@ impl Encoder {
     /// [`Error::SpecialToken`] with [`Allowed::Refused`], [`Error::Pattern`] where a custom pattern fails, and what
     /// `pulse` gives. What `out` holds then is undefined.
     pub fn encode<T: Id>(&self, text: &str, allowed: Allowed, out: &mut Vec<T>, pulse: Pulse) -> Result<()> {
-        let recognised = match allowed {
-            Allowed::All => Some(&self.special),
-            Allowed::These(special) => Some(special),
-            Allowed::None => None,
+        let special = match allowed {
+            Allowed::All => &self.special,
+            Allowed::These(special) => special,
+            Allowed::None => &self.none,
             Allowed::Refused => {
                 self.refuse_special(text)?;
-                None
+                &self.none
             }
         };
         let mut workspace = self.workspace();
-        let result = match recognised {
-            Some(special) if !special.is_empty() => special.segments(text, |segment| match segment {
+        let result = if special.leaves_texts() {
+            self.encode_segment(&mut workspace, text, out, pulse)
+        } else {
+            special.segments(text, pulse, |segment| match segment {
                 Segment::Text(text) => self.encode_segment(&mut workspace, text, out, pulse),
                 Segment::Special(id) => {
                     out.push(T::narrow(id));
                     tick(&mut workspace.since_pulse, 1, pulse)
                 }
-            }),
-            _ => self.encode_segment(&mut workspace, text, out, pulse),
+            })
         };
         self.put_back(workspace);
         result
@@ -161,12 +191,15 @@ impl Encoder {
     /// # Errors
     /// [`Error::SpecialToken`] where a special token stands in `text`.
     pub fn refuse_special(&self, text: &str) -> Result<()> {
-        match self.special.find(text).next() {
+        let found = |text: &str| match self.special.find(text).next() {
             Some(found) => {
                 Err(Error::SpecialToken { token: self.special.tokens()[found.index].0.clone(), offset: found.start })
             }
             None => Ok(()),
-        }
+        };
+        found(text)?;
+        // A token may also stand there only once the text is normalized.
+        if self.special.nfc() { found(&normalize(text, &no_pulse)?) } else { Ok(()) }
     }
 
     /// Appends the ids of bytes that may not be UTF-8, without special tokens: what is malformed is a pre-token.
@@ -291,7 +324,7 @@ mod tests {
     fn encode_plainly(encoder: &Encoder, text: &str, special: &SpecialTokens) -> Vec<u32> {
         let mut ids = Vec::new();
         special
-            .segments(text, |segment| match segment {
+            .segments(text, &no_pulse, |segment| match segment {
                 Segment::Special(id) => {
                     ids.push(id);
                     Ok(())

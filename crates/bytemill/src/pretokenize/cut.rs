@@ -14,7 +14,7 @@
 //! `p`; a run of letters that ends at `p` ends there in both texts; and what follows an apostrophe in a contraction is
 //! letters, so the character at `p` makes it fail exactly as the end of the text does.
 //!
-//! Nothing of the kind can be said of custom patterns: those are cut at special tokens alone.
+//! Nothing of the kind can be said of custom patterns and of several steps: those are cut at special tokens alone.
 
 use super::Pattern;
 use crate::unicode::{Class, class_at};
@@ -22,7 +22,7 @@ use crate::unicode::{Class, class_at};
 impl Pattern {
     /// The last harmless cut `p` of `text` with `floor < p <= ceiling`, `p < text.len()`, that `allowed` accepts.
     pub fn last_cut(&self, text: &str, floor: usize, ceiling: usize, allowed: impl Fn(usize) -> bool) -> Option<usize> {
-        if matches!(self, Self::Whole | Self::Custom(_)) {
+        if matches!(self, Self::Whole | Self::Custom(_) | Self::Steps(_)) {
             return None;
         }
         let bytes = text.as_bytes();

@@ -14,12 +14,15 @@ mod gpt2;
 mod o200k;
 mod rules;
 mod scan;
+mod steps;
 
 use crate::error::Result;
 use blocks::Blocks;
 use classify::InstructionSet;
 use custom::CustomPattern;
 use rules::Rules;
+pub use steps::THEN;
+use steps::{StepSplits, Steps};
 
 /// No call of [`Splits::fill`] gives more pre-tokens than this.
 pub const BLOCK: usize = blocks::MOST_ENDS;
@@ -71,10 +74,13 @@ pub enum Pattern {
     O200k,
     /// Any other expression, by a regex engine.
     Custom(Box<CustomPattern>),
+    /// Several patterns, each of which cuts the pre-tokens of the one before.
+    Steps(Box<Steps>),
 }
 
 impl Pattern {
-    /// The pattern of a name (`gpt2`, `cl100k`, `llama3`, `o200k`) or of an expression; `None` for no cuts.
+    /// The pattern of a name (`gpt2`, `cl100k`, `llama3`, `o200k`) or of an expression; `None` for no cuts. Several of
+    /// them with [`THEN`] in between are taken one after the other.
     ///
     /// # Errors
     /// [`crate::Error::Pattern`] where the expression does not compile.
@@ -85,6 +91,7 @@ impl Pattern {
             Some("cl100k") => Ok(Self::Cl100k),
             Some("llama3") => Ok(Self::Llama3),
             Some("o200k") => Ok(Self::O200k),
+            _ if pattern.contains(THEN) => Ok(Self::Steps(Box::new(Steps::new(pattern)?))),
             _ => Ok(Self::Custom(Box::new(CustomPattern::new(pattern)?))),
         }
     }
@@ -107,6 +114,7 @@ impl Pattern {
             Self::Llama3 => Some(NAMED[2].1),
             Self::O200k => Some(NAMED[3].1),
             Self::Custom(custom) => Some(custom.expression()),
+            Self::Steps(steps) => Some(steps.expression()),
         }
     }
 
@@ -132,6 +140,7 @@ impl Pattern {
             Self::Llama3 => blocks(Rules::Llama3),
             Self::O200k => blocks(Rules::O200k),
             Self::Custom(custom) => Way::Custom(custom),
+            Self::Steps(steps) => Way::Steps(Box::new(steps.splits(text, instruction_set))),
         };
         Splits { text, done: 0, way }
     }
@@ -166,6 +175,7 @@ enum Way<'t> {
     Whole,
     Blocks(Blocks<'t>),
     Custom(&'t CustomPattern),
+    Steps(Box<StepSplits<'t>>),
 }
 
 impl Splits<'_> {
@@ -180,6 +190,7 @@ impl Splits<'_> {
         ends.clear();
         match &mut self.way {
             Way::Blocks(blocks) => Ok(blocks.fill(ends)),
+            Way::Steps(steps) => steps.fill(ends),
             _ if self.done == self.text.len() => Ok(false),
             Way::Whole => {
                 ends.push(self.text.len());
