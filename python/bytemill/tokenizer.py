@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from bytemill.codec import Codec
 from bytemill.errors import TokenizerError
 from bytemill.formats.loaded import Loaded, build
-from bytemill.formats.spec import Companions, GivenSpecialTokens, Ties, TokenFlags, TokenizerSpec, special_rules
+from bytemill.formats.spec import (
+    Companions,
+    GivenSpecialTokens,
+    Ties,
+    TokenFlags,
+    TokenizerSpec,
+    special_rules,
+)
 
 if TYPE_CHECKING:
     from types import EllipsisType

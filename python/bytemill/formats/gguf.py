@@ -311,7 +311,9 @@ def write(
     gguf = _library()
     beyond = beyond_other_formats(spec)
     if beyond is not None:
-        raise TokenizerError(f"a GGUF file cannot hold what decides ids here: {beyond}", hint="Write a tokenizer.json.")
+        raise TokenizerError(
+            f"a GGUF file cannot hold what decides ids here: {beyond}", hint="Write a tokenizer.json."
+        )
     tokens = ordinary_tokens(spec)
     check_special_tokens(spec, tokens)
     merges = spec.merges if spec.merges is not None else merges_of_ranks(spec.ranks or {})
