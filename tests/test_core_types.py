@@ -213,6 +213,7 @@ def values_of_kinds() -> list[tuple[object, str, Callable[[object], bool]]]:
         (encoder, "dtype", lambda value: value == "uint16"),
         (encoder, "pattern", lambda value: isinstance(value, str)),
         (encoder, "special_tokens", lambda value: value == {"<s>": 256}),
+        (encoder, "nfc", lambda value: value is False),
         (encoder, "ranked", lambda value: value is False),
         (encoder, "whole_pretoken_lookup", lambda value: value is False),
     ]

@@ -107,7 +107,7 @@ def test_hostile_files_are_refused_with_their_place(make: Callable[[], str], sai
 
 def test_many_added_tokens_are_read() -> None:
     many = [{"id": 258, "content": "<x>"}]
-    many += [{"id": 259 + i, "content": f"<{i}>", "lstrip": i % 2 == 0} for i in range(50_000)]
+    many += [{"id": 259 + i, "content": f"<{i}>", "lstrip": i % 2 == 0} for i in range(10_000)]
     loaded = load_quickly(with_fields(added_tokens=many)().encode(), "t")
     assert loaded is not None
-    assert Tokenizer._from_loaded(loaded).encode("a  <7><49998>") == [97, 32, 32, 266, 50257]
+    assert Tokenizer._from_loaded(loaded).encode("a  <7><9998>") == [97, 32, 32, 266, 10257]
