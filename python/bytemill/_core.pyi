@@ -63,6 +63,8 @@ class Encoder:
     def vocab(self) -> dict[int, bytes]:
         """Tokens by id, as given: ordinary ones, and special ones where the vocabulary listed them."""
     def merges(self) -> list[tuple[bytes, bytes]]: ...
+    def canonical_form(self) -> bytes:
+        """What decides the ids, and nothing else: two encoders with equal bytes give equal ids for every text."""
     def token_bytes(self, token_id: int) -> bytes:
         """Raises KeyError for an id that no token has."""
     def bytes_to_id(self, token: bytes) -> int | None: ...
@@ -74,11 +76,18 @@ class Encoder:
     def encode_bytes(self, data: bytes) -> list[int]:
         """Ids of arbitrary bytes without special tokens; what is not UTF-8 forms pre-tokens of its own."""
     def encode_batch(
-        self, texts: Sequence[str], allowed_special: _Allowed, num_threads: int | None
-    ) -> list[list[int]]: ...
+        self, texts: Iterable[str], allowed_special: _Allowed, num_threads: int | None
+    ) -> list[list[int]]:
+        """Raises TypeError naming the index of an item that is no str."""
     def encode_to_numpy(
         self, text: str, allowed_special: _Allowed, num_threads: int | None
     ) -> _TokenArray: ...
+    def encode_with_spans(
+        self, text: str, allowed_special: _Allowed, num_threads: int | None
+    ) -> tuple[_TokenArray, NDArray[np.int64]]:
+        """The ids, and a row for each with start and end of its bytes in the UTF-8 of the text."""
+    def find_special(self, text: str, allowed_special: _Allowed) -> list[tuple[int, int, int]]:
+        """The special tokens that encoding recognises: (start, end, id), in bytes of the UTF-8 of the text."""
     def count(self, text: str, allowed_special: _Allowed) -> int: ...
     def encode_iterable(self, pieces: Iterable[str], allowed_special: _Allowed) -> Iterator[int]: ...
     def stream(
@@ -91,7 +100,7 @@ class Encoder:
         """As `decode_bytes(ids).decode("utf-8", errors)`."""
     def decode_bytes(self, ids: Sequence[int] | NDArray[Any]) -> bytes:
         """Raises KeyError naming the first id that no token has."""
-    def decode_batch(self, batch: Sequence[Sequence[int] | NDArray[Any]], errors: str) -> list[str]: ...
+    def decode_batch(self, batch: Iterable[Sequence[int] | NDArray[Any]], errors: str) -> list[str]: ...
 
 @final
 class RankFile:
