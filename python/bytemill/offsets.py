@@ -36,7 +36,8 @@ class EncodedText:
     @property
     def tokens(self) -> list[bytes]:
         """The bytes that each id stands for. Made anew at each call."""
-        return [self.utf8[start:end] for start, end in self.byte_offsets.tolist()]
+        starts, ends = self.byte_offsets.T.tolist()
+        return [self.utf8[span] for span in map(slice, starts, ends)]
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -83,7 +83,9 @@ def _ids_of_merges(spec: TokenizerSpec) -> list[int]:
     if len(ids) != 256 + len(made):
         alone = ids.keys() - {left + right for left, right in spec.merges}
         token_id, token = min((ids[token], token) for token in alone if len(token) > 1)
-        raise TokenizerError(f"token {token!r} (id {token_id}) is made by no merge, so no merge is its place to cut")
+        raise TokenizerError(
+            f"token {token!r} (id {token_id}) is made by no merge, so no merge is its place to cut"
+        )
     last_byte = max(ids[bytes([byte])] for byte in range(256))
     for before, after in pairwise([last_byte, *made]):
         if after < before:

@@ -34,6 +34,8 @@ pub struct PyEncoder {
     ints: IntOfId,
     /// Made when something is first decoded.
     decoder: OnceLock<Decoder>,
+    /// The symbol of each id, made when the merge of a token is first asked for; `u32::MAX` where there is none.
+    symbols: OnceLock<Box<[u32]>>,
 }
 
 fn id_of(id: &Bound<'_, PyAny>, token: &Bound<'_, PyAny>) -> PyResult<u32> {
@@ -58,7 +60,12 @@ impl PyEncoder {
     pub fn build(vocab: Vocab, pattern: Option<&str>) -> PyResult<Self> {
         let pattern = Pattern::new(pattern).map_err(to_python)?;
         let encoder = Encoder::new(vocab, pattern).map_err(to_python)?;
-        Ok(Self { encoder: Arc::new(encoder), ints: IntOfId::default(), decoder: OnceLock::new() })
+        Ok(Self {
+            encoder: Arc::new(encoder),
+            ints: IntOfId::default(),
+            decoder: OnceLock::new(),
+            symbols: OnceLock::new(),
+        })
     }
 
     /// Gives what `encode` puts into a vector with room for `n_ids`; without the GIL where the work is long.
@@ -250,10 +257,17 @@ impl PyEncoder {
         let id = convert::one_id(token_id)?;
         let vocab = self.encoder.vocab();
         let ids = vocab.symbol_ids();
-        let rank = ids[256..].iter().position(|&made| made == id);
+        let symbols = self.symbols.get_or_init(|| {
+            let mut symbols = vec![u32::MAX; vocab.n_ids()].into_boxed_slice();
+            for (&id, symbol) in ids.iter().zip(0..) {
+                symbols[id as usize] = symbol;
+            }
+            symbols
+        });
+        let rank = symbols.get(id as usize).and_then(|symbol| symbol.checked_sub(256));
         Ok(rank.and_then(|rank| {
-            let &(left, right) = vocab.merges().get(rank)?;
-            Some((u32::try_from(rank).ok()?, ids[left as usize], ids[right as usize]))
+            let &(left, right) = vocab.merges().get(rank as usize)?;
+            Some((rank, ids[left as usize], ids[right as usize]))
         }))
     }
 
