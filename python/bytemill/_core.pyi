@@ -25,6 +25,12 @@ def named_pattern(pattern: str) -> str | None:
 def check_pattern(pattern: str | None) -> None:
     """Raise ValueError where `pattern` is neither a known name nor an expression that compiles."""
 
+def needed_merges(merges: Sequence[tuple[bytes, bytes]]) -> list[int]:
+    """The places of the merges that some text needs: of several that make one token the one that happens.
+
+    Raises ValueError for a merge that is there twice.
+    """
+
 @final
 class Encoder:
     """A vocabulary ready to encode and decode. Immutable; several threads may use one."""
@@ -71,7 +77,11 @@ class Encoder:
     def merge_steps(self, pretoken: bytes) -> list[tuple[int, int, int, int]]:
         """Merges of one pre-token in the order they happen: (rank, left id, right id, index of the left part)."""
     def merge_of(self, token_id: int) -> tuple[int, int, int] | None:
-        """(rank, left id, right id) of the merge that makes the token, None for bytes and special tokens."""
+        """(rank, left id, right id) of the merge that makes the token, None where none does.
+
+        Where `ranked`, the rank counts the tokens of more than one byte, and the parts are those that the token's own
+        bytes are in before the last merge.
+        """
     def encode(self, text: str, allowed_special: _Allowed, num_threads: int | None) -> list[int]: ...
     def encode_bytes(self, data: bytes) -> list[int]:
         """Ids of arbitrary bytes without special tokens; what is not UTF-8 forms pre-tokens of its own."""

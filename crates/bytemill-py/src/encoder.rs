@@ -264,11 +264,9 @@ impl PyEncoder {
             }
             symbols
         });
-        let rank = symbols.get(id as usize).and_then(|symbol| symbol.checked_sub(256));
-        Ok(rank.and_then(|rank| {
-            let &(left, right) = vocab.merges().get(rank as usize)?;
-            Some((rank, ids[left as usize], ids[right as usize]))
-        }))
+        let Some(&symbol) = symbols.get(id as usize).filter(|&&symbol| symbol != u32::MAX) else { return Ok(None) };
+        let parts = vocab.parts(self.encoder.pairs(), symbol);
+        Ok(parts.map(|(left, right)| (symbol - 256, ids[left as usize], ids[right as usize])))
     }
 
     fn encode<'py>(

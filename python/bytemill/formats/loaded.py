@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bytemill._core import Encoder
+from bytemill.errors import TokenizerError
 
 if TYPE_CHECKING:
     from bytemill.formats.spec import Ties, TokenizerSpec
@@ -22,10 +23,21 @@ class Loaded:
 
 def build(spec: TokenizerSpec) -> Loaded:
     """The encoder of a spec. Raises TokenizerError where it contradicts itself."""
-    if spec.ranks is not None:
-        core = Encoder.from_ranks(spec.ranks, spec.special_tokens, spec.pattern)
-    else:
-        core = Encoder.from_merges(
-            spec.vocab, spec.merges or [], spec.special_tokens, spec.pattern, spec.whole_pretoken_lookup
-        )
+    try:
+        core = _encoder(spec)
+    except TokenizerError:
+        from bytemill.formats.merge_lists import with_needed_merges
+
+        regular = with_needed_merges(spec)
+        if regular is None:
+            raise
+        spec, core = regular, _encoder(regular)
     return Loaded(core, spec.ties, spec.merge_counts)
+
+
+def _encoder(spec: TokenizerSpec) -> Encoder:
+    if spec.ranks is not None:
+        return Encoder.from_ranks(spec.ranks, spec.special_tokens, spec.pattern)
+    return Encoder.from_merges(
+        spec.vocab, spec.merges or [], spec.special_tokens, spec.pattern, spec.whole_pretoken_lookup
+    )

@@ -49,6 +49,16 @@ impl Vocab {
         made.filter(|(_, _, symbol)| whole[*symbol as usize]).collect()
     }
 
+    /// The two symbols of which a symbol is made; None for a byte, and for a token that nothing makes. `pairs` is the
+    /// table of [`Vocab::take_tables`].
+    #[must_use]
+    pub fn parts(&self, pairs: &PairTable, symbol: u32) -> Option<(u32, u32)> {
+        if self.ranked {
+            return last_merge(pairs, self.symbol(symbol)).map(|(left, right, _)| (left, right));
+        }
+        self.merges.get(symbol.checked_sub(256)? as usize).copied()
+    }
+
     /// The tokens with their ids that only a look-up of whole pre-tokens finds: neither bytes nor results of the merges
     /// `live`.
     #[must_use]
