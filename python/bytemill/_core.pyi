@@ -95,9 +95,10 @@ class Encoder:
     def encode_with_spans(
         self, text: str, allowed_special: _Allowed, num_threads: int | None
     ) -> tuple[_TokenArray, NDArray[np.int64]]:
-        """The ids, and a row for each with start and end of its bytes in the UTF-8 of the text."""
-    def find_special(self, text: str, allowed_special: _Allowed) -> list[tuple[int, int, int]]:
-        """The special tokens that encoding recognises: (start, end, id), in bytes of the UTF-8 of the text."""
+        """The ids, and a row for each with start and end of its bytes in the UTF-8 of the text.
+
+        Raises ValueError where the tokenizer does not encode the text as it is.
+        """
     def count(self, text: str, allowed_special: _Allowed) -> int: ...
     def encode_iterable(self, pieces: Iterable[str], allowed_special: _Allowed) -> Iterator[int]: ...
     def stream(

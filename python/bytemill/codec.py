@@ -194,7 +194,9 @@ class Codec:
         Byte offsets are exact: they count in the UTF-8 of the text, and each token starts where the one before ends.
         Character offsets count in `text` itself; a token that begins or ends inside a character covers all of it. So
         tokens that share a character overlap there. In `text` a lone surrogate is one place and three bytes (those of
-        U+FFFD), a surrogate pair two places and four bytes.
+        U+FFFD), a surrogate pair two places and four bytes. White space that a special token takes in is part of it.
+
+        Raises `TokenizerError` where a normalizer changes `text`.
 
         >>> from bytemill import Tokenizer
         >>> tok = Tokenizer({i: bytes([i]) for i in range(256)}, [])

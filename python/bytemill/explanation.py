@@ -76,31 +76,25 @@ def show_token(token: bytes) -> str:
 def explain(tokenizer: Codec, text: str, allowed_special: AllowedSpecial) -> list[Explanation]:
     """See `Tokenizer.explain`."""
     core = tokenizer.core
+    core.encode(text, allowed_special, 1)  # raises where the text holds what is not allowed
     explanations: list[Explanation] = []
-    special = core.find_special(text, allowed_special)
-    data = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
-    at = 0
-    for start, end, token_id in special:
-        explanations += _explain_segment(tokenizer, data[at:start])
-        shown = data[start:end].decode()
-        explanations.append(Explanation(shown, [token_id], [core.token_bytes(token_id)], [], special=True))
-        at = end
-    return [*explanations, *_explain_segment(tokenizer, data[at:])]
-
-
-def _explain_segment(tokenizer: Codec, segment: bytes) -> Iterator[Explanation]:
-    """The pre-tokens of the text between two special tokens."""
-    core = tokenizer.core
-    for start, end in pretoken_spans(segment.decode(), tokenizer.pattern):
-        pretoken = segment[start:end]
-        ids = core.encode_bytes(pretoken) if len(pretoken) == 1 else _encode_pretoken(tokenizer, pretoken)
-        looked_up = core.whole_pretoken_lookup and core.bytes_to_id(pretoken) is not None
-        steps = [
-            MergeStep(rank, core.token_bytes(left), core.token_bytes(right), at)
-            for rank, left, right, at in ([] if looked_up else core.merge_steps(pretoken))
-        ]
-        tokens = [core.token_bytes(i) for i in ids]
-        yield Explanation(pretoken.decode(), ids, tokens, steps, special=False)
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    for segment, special_id in _segments(tokenizer, text, allowed_special):
+        if special_id is not None:
+            explanations.append(Explanation(segment, [special_id], [segment.encode()], [], special=True))
+            continue
+        data = segment.encode()
+        for start, end in pretoken_spans(segment, tokenizer.pattern):
+            pretoken = data[start:end]
+            ids = core.encode_bytes(pretoken) if len(pretoken) == 1 else _encode_pretoken(tokenizer, pretoken)
+            looked_up = core.whole_pretoken_lookup and core.bytes_to_id(pretoken) is not None
+            steps = [
+                MergeStep(rank, core.token_bytes(left), core.token_bytes(right), at)
+                for rank, left, right, at in ([] if looked_up else core.merge_steps(pretoken))
+            ]
+            tokens = [core.token_bytes(i) for i in ids]
+            explanations.append(Explanation(pretoken.decode(), ids, tokens, steps, special=False))
+    return explanations
 
 
 def _encode_pretoken(tokenizer: Codec, pretoken: bytes) -> list[int]:
@@ -112,3 +106,28 @@ def _encode_pretoken(tokenizer: Codec, pretoken: bytes) -> list[int]:
     for _, _, _, at in core.merge_steps(pretoken):
         parts[at : at + 2] = [parts[at] + parts[at + 1]]
     return [tokenizer.encode_single_token(part) for part in parts]
+
+
+def _segments(
+    tokenizer: Codec, text: str, allowed_special: AllowedSpecial
+) -> Iterator[tuple[str, int | None]]:
+    """The text between special tokens, and the special tokens with their ids."""
+    if allowed_special == "all":
+        special = tokenizer.special_tokens
+    elif isinstance(allowed_special, str):
+        special = {}
+    else:
+        special = {token: tokenizer.special_tokens[token] for token in allowed_special}
+    longest_first = sorted(special, key=len, reverse=True)
+    start = at = 0
+    while at < len(text):
+        found = next((token for token in longest_first if text.startswith(token, at)), None)
+        if found is None:
+            at += 1
+            continue
+        if at > start:
+            yield text[start:at], None
+        yield found, special[found]
+        start = at = at + len(found)
+    if start < len(text):
+        yield text[start:], None

@@ -116,7 +116,7 @@ impl PyEncoder {
             let ids: Vec<T> = self.encoder.encode_parallel(text, allowed, n_threads, &|| pulse.beat(0))?;
             let mut ends = Vec::with_capacity(2 * ids.len());
             // A text has no more than isize::MAX bytes.
-            self.encoder.spans(text, allowed, &ids, |span| ends.extend([span.start as i64, span.end as i64]));
+            self.encoder.spans(text, allowed, &ids, |span| ends.extend([span.start as i64, span.end as i64]))?;
             Ok((ids, ends))
         });
         let (ids, ends) = encoded.map_err(|error| pulse.raise(error))?;
@@ -351,21 +351,6 @@ impl PyEncoder {
             } else {
                 self.ids_and_spans::<u32>(py, &text, allowed, n_threads)
             }
-        })
-    }
-
-    fn find_special(
-        &self,
-        text: &Bound<'_, PyString>,
-        allowed_special: &Bound<'_, PyAny>,
-    ) -> PyResult<Vec<(usize, usize, u32)>> {
-        let text = convert::text(text)?;
-        convert::with_allowed(&self.encoder, allowed_special, |allowed| {
-            if let Allowed::Refused = allowed {
-                self.encoder.refuse_special(&text).map_err(to_python)?;
-            }
-            let found = self.encoder.find_special(&text, allowed);
-            Ok(found.map(|(span, id)| (span.start, span.end, id)).collect())
         })
     }
 

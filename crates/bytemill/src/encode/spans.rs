@@ -1,56 +1,78 @@
 //! Where in the text the tokens stand.
 
 use super::{Allowed, Encoder};
-use crate::special::Found;
+use crate::error::{Error, Result};
 use std::ops::Range;
 
 impl Encoder {
-    /// The special tokens that encoding recognises in `text`, in order: the bytes that each stands for, and its id.
-    pub fn find_special<'s>(
-        &'s self,
-        text: &'s str,
-        allowed: Allowed<'s>,
-    ) -> impl Iterator<Item = (Range<usize>, u32)> + 's {
-        let recognised = match allowed {
-            Allowed::All => Some(&self.special),
-            Allowed::These(special) => Some(special),
-            Allowed::None | Allowed::Refused => None,
-        };
-        recognised.into_iter().flat_map(move |special| {
-            let id = |found: &Found| special.tokens()[found.index].1;
-            special.find(text).map(move |found| (found.start..found.end, id(&found)))
-        })
-    }
-
     /// The bytes of `text` that each of its `ids` stands for, as [`Encoder::encode`] gives them with the same `allowed`.
     ///
     /// Tokens tile the text between special tokens, so they follow from the tokens' lengths; a special token has the
     /// bytes where it was found.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the bytes of a token do not stand where it should: what is encoded is not the text as it
+    /// is.
     pub fn spans<T: Copy + Into<u32>>(
         &self,
         text: &str,
         allowed: Allowed,
         ids: &[T],
         mut each: impl FnMut(Range<usize>),
-    ) {
-        let mut lengths = ids.iter().map(|&id| self.vocab.token(id.into()).map_or(0, <[u8]>::len));
+    ) -> Result<()> {
+        let mut ids = ids.iter().map(|&id| id.into());
+        let recognised = match allowed {
+            Allowed::All => Some(&self.special),
+            Allowed::These(special) => Some(special),
+            Allowed::None | Allowed::Refused => None,
+        };
         let mut at = 0;
-        for (found, _) in self.find_special(text, allowed) {
-            while at < found.start {
-                let Some(n_bytes) = lengths.next() else { return };
-                each(at..at + n_bytes);
-                at += n_bytes;
+        for found in recognised.into_iter().flat_map(|special| special.find(text)) {
+            self.tile(&text.as_bytes()[..found.start], &mut at, &mut ids, &mut each)?;
+            if ids.next() != Some(self.id_of(allowed, found.index)) {
+                return changed(found.start);
             }
-            if lengths.next().is_some() {
-                each(found.clone());
-            }
+            each(found.start..found.end);
             at = found.end;
         }
-        for n_bytes in lengths {
-            each(at..at + n_bytes);
-            at += n_bytes;
+        self.tile(text.as_bytes(), &mut at, &mut ids, &mut each)?;
+        if ids.next().is_some() { changed(at) } else { Ok(()) }
+    }
+
+    /// The spans of ordinary tokens, from `at` up to the end of `bytes`.
+    fn tile(
+        &self,
+        bytes: &[u8],
+        at: &mut usize,
+        ids: &mut impl Iterator<Item = u32>,
+        each: &mut impl FnMut(Range<usize>),
+    ) -> Result<()> {
+        while *at < bytes.len() {
+            let token = ids.next().and_then(|id| self.vocab.token(id));
+            match token.filter(|token| bytes[*at..].starts_with(token)) {
+                Some(token) => {
+                    each(*at..*at + token.len());
+                    *at += token.len();
+                }
+                None => return changed(*at),
+            }
+        }
+        Ok(())
+    }
+
+    fn id_of(&self, allowed: Allowed, index: usize) -> u32 {
+        match allowed {
+            Allowed::These(special) => special.tokens()[index].1,
+            _ => self.special.tokens()[index].1,
         }
     }
+}
+
+fn changed(at: usize) -> Result<()> {
+    Err(Error::Invalid(format!(
+        "at byte {at} stands another text than the one encoded: this tokenizer normalizes texts or leaves some of it out, \
+         so its tokens have no places in them"
+    )))
 }
 
 #[cfg(test)]
@@ -78,7 +100,7 @@ mod tests {
             let mut ids: Vec<u32> = Vec::new();
             encoder.encode(&text, allowed, &mut ids, &no_pulse).unwrap();
             let mut spans = Vec::new();
-            encoder.spans(&text, allowed, &ids, |span| spans.push(span));
+            encoder.spans(&text, allowed, &ids, |span| spans.push(span)).unwrap();
             prop_assert_eq!(spans.len(), ids.len());
             let mut at = 0;
             for (span, &id) in spans.iter().zip(&ids) {
@@ -87,6 +109,10 @@ mod tests {
                 at = span.end;
             }
             prop_assert_eq!(at, text.len());
+            // Ids of another text: each has its bytes, or it is an error.
+            for other in [&ids[..ids.len() / 2], &[&ids[..], &ids[..1.min(ids.len())]].concat()] {
+                prop_assert_eq!(encoder.spans(&text, allowed, other, |_| ()).is_err(), other != ids);
+            }
         }
     }
 }
