@@ -25,6 +25,12 @@ def named_pattern(pattern: str) -> str | None:
 def check_pattern(pattern: str | None) -> None:
     """Raise ValueError where `pattern` is neither a known name nor an expression that compiles."""
 
+def needed_merges(merges: Sequence[tuple[bytes, bytes]]) -> list[int]:
+    """The places of the merges that some text needs: of several that make one token the one that happens.
+
+    Raises ValueError for a merge that is there twice.
+    """
+
 @final
 class Encoder:
     """A vocabulary ready to encode and decode. Immutable; several threads may use one."""
@@ -75,6 +81,8 @@ class Encoder:
     def vocab(self) -> dict[int, bytes]:
         """Tokens by id, as given: ordinary ones, and special ones where the vocabulary listed them."""
     def merges(self) -> list[tuple[bytes, bytes]]: ...
+    def canonical_form(self) -> bytes:
+        """What decides the ids, and nothing else: two encoders with equal bytes give equal ids for every text."""
     def token_bytes(self, token_id: int) -> bytes:
         """Raises KeyError for an id that no token has."""
     def bytes_to_id(self, token: bytes) -> int | None: ...
@@ -83,16 +91,28 @@ class Encoder:
     def segments(self, text: str, allowed_special: _Allowed) -> list[tuple[str, int | None]]:
         """The special tokens in a text, with their ids, and the text between them as it is split."""
     def merge_of(self, token_id: int) -> tuple[int, int, int] | None:
-        """(rank, left id, right id) of the merge that makes the token, None for bytes and special tokens."""
+        """(rank, left id, right id) of the merge that makes the token, None where none does.
+
+        Where `ranked`, the rank counts the tokens of more than one byte, and the parts are those that the token's own
+        bytes are in before the last merge.
+        """
     def encode(self, text: str, allowed_special: _Allowed, num_threads: int | None) -> list[int]: ...
     def encode_bytes(self, data: bytes) -> list[int]:
         """Ids of arbitrary bytes without special tokens; what is not UTF-8 forms pre-tokens of its own."""
     def encode_batch(
-        self, texts: Sequence[str], allowed_special: _Allowed, num_threads: int | None
-    ) -> list[list[int]]: ...
+        self, texts: Iterable[str], allowed_special: _Allowed, num_threads: int | None
+    ) -> list[list[int]]:
+        """Raises TypeError naming the index of an item that is no str."""
     def encode_to_numpy(
         self, text: str, allowed_special: _Allowed, num_threads: int | None
     ) -> _TokenArray: ...
+    def encode_with_spans(
+        self, text: str, allowed_special: _Allowed, num_threads: int | None
+    ) -> tuple[_TokenArray, NDArray[np.int64]]:
+        """The ids, and a row for each with start and end of its bytes in the UTF-8 of the text.
+
+        Raises ValueError where the tokenizer does not encode the text as it is.
+        """
     def count(self, text: str, allowed_special: _Allowed) -> int: ...
     def encode_iterable(self, pieces: Iterable[str], allowed_special: _Allowed) -> Iterator[int]: ...
     def stream(
@@ -105,7 +125,7 @@ class Encoder:
         """As `decode_bytes(ids).decode("utf-8", errors)`."""
     def decode_bytes(self, ids: Sequence[int] | NDArray[Any]) -> bytes:
         """Raises KeyError naming the first id that no token has."""
-    def decode_batch(self, batch: Sequence[Sequence[int] | NDArray[Any]], errors: str) -> list[str]: ...
+    def decode_batch(self, batch: Iterable[Sequence[int] | NDArray[Any]], errors: str) -> list[str]: ...
 
 @final
 class RankFile:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from bytemill.explanation import Explanation, TokenInfo, explain
 from bytemill.formats.bytes_to_unicode import bytes_to_text, text_to_bytes
+from bytemill.offsets import EncodedText, encode_with_offsets
 from bytemill.stream_decoder import StreamDecoder
 
 if TYPE_CHECKING:
@@ -217,16 +218,20 @@ class Codec:
 
     def encode_batch(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         *,
         num_threads: int | None = None,
         allowed_special: AllowedSpecial = "all",
     ) -> list[list[int]]:
-        """The ids of each text, on `num_threads` threads (default: as many as the machine runs at once)."""
+        """The ids of each text of an iterable, on `num_threads` threads (default: as many as the machine runs at once).
+
+        The texts are taken from the iterable before the first is encoded. Raises TypeError naming the index of one
+        that is no `str`.
+        """
         return self.core.encode_batch(texts, allowed_special, num_threads)
 
     def encode_ordinary_batch(
-        self, texts: Sequence[str], *, num_threads: int | None = None
+        self, texts: Iterable[str], *, num_threads: int | None = None
     ) -> list[list[int]]:
         """As `encode_batch`, with special tokens as plain text."""
         return self.core.encode_batch(texts, "none", num_threads)
@@ -245,6 +250,30 @@ class Codec:
         """
         return self.core.encode_to_numpy(text, allowed_special, num_threads)
 
+    def encode_with_offsets(
+        self, text: str, *, allowed_special: AllowedSpecial = "all", num_threads: int | None = None
+    ) -> EncodedText:
+        """The ids of `text`, and for each the bytes and the characters that it stands for, as arrays.
+
+        Byte offsets are exact: they count in the UTF-8 of the text, and each token starts where the one before ends.
+        Character offsets count in `text` itself; a token that begins or ends inside a character covers all of it. So
+        tokens that share a character overlap there. In `text` a lone surrogate is one place and three bytes (those of
+        U+FFFD), a surrogate pair two places and four bytes. White space that a special token takes in is part of it.
+
+        Raises `TokenizerError` where a normalizer changes `text`.
+
+        >>> from bytemill import Tokenizer
+        >>> tok = Tokenizer({i: bytes([i]) for i in range(256)}, [])
+        >>> encoded = tok.encode_with_offsets("né!")
+        >>> encoded.tokens
+        [b'n', b'\xc3', b'\xa9', b'!']
+        >>> encoded.byte_offsets.tolist()
+        [[0, 1], [1, 2], [2, 3], [3, 4]]
+        >>> encoded.char_offsets.tolist()
+        [[0, 1], [1, 2], [1, 2], [2, 3]]
+        """
+        return encode_with_offsets(self, text, allowed_special, num_threads)
+
     def encode_iterable(
         self, iterable: Iterable[str], *, allowed_special: AllowedSpecial = "all"
     ) -> Iterator[int]:
@@ -253,7 +282,7 @@ class Codec:
         They are those of `encode("".join(iterable))`, wherever the pieces are cut. Pieces are taken as ids are asked
         for, some kilobytes ahead. (Where nothing may be cut, memory grows up to the next place where it may: inside
         one endless word, and with a pattern of one's own up to the next special token. A surrogate pair that is cut
-        in two becomes two U+FFFD.)
+        in two becomes two U+FFFD.) Raises TypeError naming the index of a piece that is no `str`.
         """
         return self.core.encode_iterable(iterable, allowed_special)
 
@@ -278,8 +307,8 @@ class Codec:
         """The bytes of each id. Raises KeyError for an id that no token has."""
         return [self.core.token_bytes(i) for i in ids]
 
-    def decode_batch(self, batch: Sequence[TokenIds], *, errors: str = "replace") -> list[str]:
-        """The text of each sequence of ids."""
+    def decode_batch(self, batch: Iterable[TokenIds], *, errors: str = "replace") -> list[str]:
+        """The text of each sequence of ids of an iterable."""
         return self.core.decode_batch(batch, errors)
 
     def stream_decoder(self) -> StreamDecoder:

@@ -19,7 +19,7 @@ class TokenInfo:
     bytes: bytes
     special: bool
     rank: int | None
-    """Place of its merge in the order of training; None for single bytes and special tokens."""
+    """Place of its merge in the order of training; None for single bytes, special tokens and what no merge makes."""
     parts: tuple[int, int] | None
     """Ids of the two tokens it is merged from."""
     count: int | None

@@ -283,29 +283,40 @@ class Tokenizer(Codec):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 (hexadecimal) of all that decides ids: pattern, tokens with ids, merges, special tokens.
+        """SHA-256 (hexadecimal) of all that decides ids, and of nothing else.
 
-        Two tokenizers with one fingerprint give the same ids for every text, whatever files they come from.
+        Two tokenizers with one fingerprint give the same ids for every text. Those of one vocabulary have one whatever
+        files they come from: it does not depend on how a pattern is written, on whether merges or ranks are given, on
+        merges that no text needs, or on tokens that no text has.
         """
         return self._fingerprint
 
     @cached_property
     def _fingerprint(self) -> str:
-        core = self.core
-        digest = hashlib.sha256()
-        parts: Sequence[Iterable[bytes]] = [
-            [b"bytemill 1", repr(self.pattern).encode()],
-            [f"{core.ranked} {core.whole_pretoken_lookup}".encode()],
-            (f"{i} {token.hex()}".encode() for i, token in sorted(self._ordinary().items())),
-            (f"{left.hex()} {right.hex()}".encode() for left, right in self.core.merges()),
-            (f"{i} {token!r}".encode() for token, i in sorted(self.special_tokens.items())),
-        ]
-        for part in parts:
-            digest.update(b"\n".join(part) + b"\n\n")
+        digest = hashlib.sha256(self.core.canonical_form())
         rules = special_rules(self.special_tokens, self.token_flags, self.normalizer)
         if rules or self.normalizer:
             digest.update(repr((self.normalizer, sorted(rules.items()))).encode())
         return digest.hexdigest()
+
+    def truncate(self, vocab_size: int) -> Self:
+        """The tokenizer of the first merges: what training with this `vocab_size` gives on the same corpus.
+
+        Of the `vocab_size` tokens 256 are bytes, and all special tokens stay. Those whose ids come before that of the
+        last ordinary token which is left keep them; the others follow it in their order. Where all merges fit, the
+        tokenizer stays as it is.
+
+        Raises `TokenizerError` where there are fewer tokens than that, where 256 bytes and the special tokens are more,
+        where the ids do not follow the merges, and for ranks that no list of merges stands for.
+
+        >>> import bytemill
+        >>> tok = bytemill.train(iter(["low low low low low lower lower"]), vocab_size=259, special_tokens=["<e>"])
+        >>> tok.truncate(258).merges, tok.truncate(258).special_tokens
+        ([(b'o', b'w')], {'<e>': 257})
+        """
+        from bytemill.truncation import truncate
+
+        return self.from_spec(truncate(self.to_spec(), vocab_size))
 
 
 def _with_ids(

@@ -24,11 +24,6 @@ BYTES = {byte: bytes([byte]) for byte in range(256)}
         (BYTES | {256: b"abc"}, [(b"a", b"bc")], r"merge 0 .*b\"bc\" is neither a byte nor"),
         (BYTES | {256: b"abc", 257: b"ab"}, [(b"ab", b"c"), (b"a", b"b")], r"merge 0 .*earlier merge"),
         (BYTES | {256: b"ab"}, [(b"a", b"b")] * 2, r"merge 1 .*an earlier merge makes"),
-        (
-            BYTES | {256: b"ab", 257: b"bc", 258: b"abc"},
-            [(b"a", b"b"), (b"b", b"c"), (b"ab", b"c"), (b"a", b"bc")],
-            r"merge 3 .*an earlier merge makes",
-        ),
         (BYTES, [(b"a", b"")], r"merge 0"),
         (BYTES, [(b"", b"")], r"merge 0"),
         (BYTES | {-1: b"ab"}, [], r"-1"),

@@ -178,7 +178,9 @@ def test_tokens_of_ranks_have_parts_where_merges_make_them() -> None:
     looked_up = TOKENIZERS["ranks that no merges make"]
     assert looked_up.merges == []
     assert looked_up.token(256).bytes == b"abc"
-    assert looked_up.token(256).parts is None
+    assert (looked_up.token(256).rank, looked_up.token(256).parts) == (0, (257, ord("c")))
+    never_made = by_ranks(b"abcd", b"bc")
+    assert (never_made.token(256).rank, never_made.token(256).parts) == (None, None)
 
 
 def test_the_merge_of_every_token_of_a_published_vocabulary(peer_of: object) -> None:

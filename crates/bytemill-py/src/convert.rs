@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::{PyIterator, PyList, PyString};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -26,6 +26,39 @@ pub fn text<'a>(text: &'a Bound<'_, PyString>) -> PyResult<Cow<'a, str>> {
         .call_method1("decode", ("utf-16-le", "replace"))?
         .cast_into::<PyString>()?;
     Ok(Cow::Owned(repaired.to_str()?.to_owned()))
+}
+
+/// An iterator over what should be texts. A `str`, whose items are texts too, is a mistake.
+pub fn several<'py>(texts: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
+    if texts.is_instance_of::<PyString>() {
+        return Err(PyTypeError::new_err(
+            "an iterable of str is needed, such as a list or an open file; for one str use encode",
+        ));
+    }
+    texts.try_iter()
+}
+
+/// An item as a `str`; the error names its place.
+pub fn string<'py>(item: Bound<'py, PyAny>, index: usize) -> PyResult<Bound<'py, PyString>> {
+    item.cast_into::<PyString>().map_err(|error| {
+        let item = error.into_inner();
+        match item.get_type().name() {
+            Ok(kind) => {
+                PyTypeError::new_err(format!("an iterable of str is needed, and item {index} is of type {kind}"))
+            }
+            Err(error) => error,
+        }
+    })
+}
+
+/// All items of an iterable of `str`.
+pub fn strings<'py>(texts: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyString>>> {
+    let items = several(texts)?;
+    let mut strings = Vec::with_capacity(texts.len().unwrap_or(0));
+    for (index, item) in items.enumerate() {
+        strings.push(string(item?, index)?);
+    }
+    Ok(strings)
 }
 
 /// More threads than any machine has; a larger number is a mistake.

@@ -9,10 +9,10 @@ use bytemill::encode::{Allowed, Encoder, Id, no_pulse};
 use bytemill::pretokenize::Pattern;
 use bytemill::special::{Rules, Segment};
 use bytemill::vocab::{MergedTokens, TokenList, Vocab};
-use numpy::PyArray1;
+use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::exceptions::{PyKeyError, PyMemoryError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyMapping, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString};
 use std::sync::{Arc, OnceLock};
 
 /// Below this many bytes the work is done before another thread could take the GIL over.
@@ -35,6 +35,8 @@ pub struct PyEncoder {
     ints: IntOfId,
     /// Made when something is first decoded.
     decoder: OnceLock<Decoder>,
+    /// The symbol of each id, made when the merge of a token is first asked for; `u32::MAX` where there is none.
+    symbols: OnceLock<Box<[u32]>>,
 }
 
 fn id_of(id: &Bound<'_, PyAny>, token: &Bound<'_, PyAny>) -> PyResult<u32> {
@@ -81,7 +83,12 @@ impl PyEncoder {
         if !rules.is_empty() || nfc {
             encoder = encoder.with_rules(rules, nfc).map_err(to_python)?;
         }
-        Ok(Self { encoder: Arc::new(encoder), ints: IntOfId::default(), decoder: OnceLock::new() })
+        Ok(Self {
+            encoder: Arc::new(encoder),
+            ints: IntOfId::default(),
+            decoder: OnceLock::new(),
+            symbols: OnceLock::new(),
+        })
     }
 
     /// Gives what `encode` puts into a vector with room for `n_ids`; without the GIL where the work is long.
@@ -117,6 +124,27 @@ impl PyEncoder {
         let done = if ids.len() <= SHORT_TEXT { decode() } else { py.detach(decode) };
         done.map_err(to_python)?;
         Ok(bytes)
+    }
+
+    /// The ids of `text` as an array, and the bytes that each stands for: a row with start and end.
+    fn ids_and_spans<'py, T: Id + Into<u32> + numpy::Element>(
+        &self,
+        py: Python<'py>,
+        text: &str,
+        allowed: Allowed<'_>,
+        n_threads: usize,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyArray2<i64>>)> {
+        let pulse = Pulse::new(None);
+        let encoded = py.detach(|| {
+            let ids: Vec<T> = self.encoder.encode_parallel(text, allowed, n_threads, &|| pulse.beat(0))?;
+            let mut ends = Vec::with_capacity(2 * ids.len());
+            // A text has no more than isize::MAX bytes.
+            self.encoder.spans(text, allowed, &ids, |span| ends.extend([span.start as i64, span.end as i64]))?;
+            Ok((ids, ends))
+        });
+        let (ids, ends) = encoded.map_err(|error| pulse.raise(error))?;
+        let spans = PyArray1::from_vec(py, ends).reshape([ids.len(), 2])?;
+        Ok((PyArray1::from_vec(py, ids).into_any(), spans))
     }
 
     fn narrow(&self) -> bool {
@@ -229,6 +257,11 @@ impl PyEncoder {
         vocab.merges().iter().map(|&(left, right)| (bytes(left), bytes(right))).collect()
     }
 
+    fn canonical_form<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let form = py.detach(|| self.encoder.canonical_form());
+        PyBytes::new(py, &form)
+    }
+
     fn token_bytes<'py>(&self, py: Python<'py>, token_id: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
         let id = convert::one_id(token_id)?;
         match self.encoder.vocab().token(id) {
@@ -287,11 +320,16 @@ impl PyEncoder {
         let id = convert::one_id(token_id)?;
         let vocab = self.encoder.vocab();
         let ids = vocab.symbol_ids();
-        let rank = ids[256..].iter().position(|&made| made == id);
-        Ok(rank.and_then(|rank| {
-            let &(left, right) = vocab.merges().get(rank)?;
-            Some((u32::try_from(rank).ok()?, ids[left as usize], ids[right as usize]))
-        }))
+        let symbols = self.symbols.get_or_init(|| {
+            let mut symbols = vec![u32::MAX; vocab.n_ids()].into_boxed_slice();
+            for (&id, symbol) in ids.iter().zip(0..) {
+                symbols[id as usize] = symbol;
+            }
+            symbols
+        });
+        let Some(&symbol) = symbols.get(id as usize).filter(|&&symbol| symbol != u32::MAX) else { return Ok(None) };
+        let parts = vocab.parts(self.encoder.pairs(), symbol);
+        Ok(parts.map(|(left, right)| (symbol - 256, ids[left as usize], ids[right as usize])))
     }
 
     fn encode<'py>(
@@ -324,10 +362,11 @@ impl PyEncoder {
     fn encode_batch<'py>(
         &self,
         py: Python<'py>,
-        texts: Vec<Bound<'py, PyString>>,
+        texts: &Bound<'py, PyAny>,
         allowed_special: &Bound<'py, PyAny>,
         num_threads: Option<i64>,
     ) -> PyResult<Vec<Py<PyList>>> {
+        let texts = convert::strings(texts)?;
         let texts = texts.iter().map(convert::text).collect::<PyResult<Vec<_>>>()?;
         let texts: Vec<&str> = texts.iter().map(|text| &**text).collect();
         let n_threads = convert::threads_for(num_threads, texts.iter().map(|text| text.len()).sum())?;
@@ -359,6 +398,25 @@ impl PyEncoder {
         })
     }
 
+    fn encode_with_spans<'py>(
+        &self,
+        py: Python<'py>,
+        text: &Bound<'py, PyString>,
+        allowed_special: &Bound<'py, PyAny>,
+        num_threads: Option<i64>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyArray2<i64>>)> {
+        convert::arrays_ready(py)?;
+        let text = convert::text(text)?;
+        let n_threads = convert::threads_for(num_threads, text.len())?;
+        convert::with_allowed(&self.encoder, allowed_special, |allowed| {
+            if self.narrow() {
+                self.ids_and_spans::<u16>(py, &text, allowed, n_threads)
+            } else {
+                self.ids_and_spans::<u32>(py, &text, allowed, n_threads)
+            }
+        })
+    }
+
     fn count(&self, py: Python<'_>, text: &Bound<'_, PyString>, allowed_special: &Bound<'_, PyAny>) -> PyResult<usize> {
         let text = convert::text(text)?;
         let ids: Vec<Counted> = convert::with_allowed(&self.encoder, allowed_special, |allowed| {
@@ -372,13 +430,9 @@ impl PyEncoder {
         pieces: &Bound<'_, PyAny>,
         allowed_special: &Bound<'_, PyAny>,
     ) -> PyResult<PyTokenIterator> {
-        if pieces.is_instance_of::<PyString>() {
-            return Err(PyTypeError::new_err(
-                "encode_iterable takes an iterable of str, such as an open file; for one str use encode",
-            ));
-        }
+        let pieces = convert::several(pieces)?;
         let allowed = convert::allowed(&self.encoder, allowed_special)?;
-        Ok(PyTokenIterator::new(Arc::clone(&self.encoder), allowed, PyIterator::from_object(pieces)?.unbind()))
+        Ok(PyTokenIterator::new(Arc::clone(&self.encoder), allowed, pieces.unbind()))
     }
 
     fn stream(
@@ -408,9 +462,9 @@ impl PyEncoder {
     fn decode_batch<'py>(
         &self,
         py: Python<'py>,
-        batch: Vec<Bound<'py, PyAny>>,
+        batch: &Bound<'py, PyAny>,
         errors: &Bound<'py, PyString>,
     ) -> PyResult<Vec<Bound<'py, PyString>>> {
-        batch.iter().map(|ids| self.decode(py, ids, errors)).collect()
+        batch.try_iter()?.map(|ids| self.decode(py, &ids?, errors)).collect()
     }
 }

@@ -11,7 +11,7 @@ mod training;
 
 use bytemill::pretokenize::{NAMED, Pattern};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 /// Byte offsets (start, end) of the pre-tokens of `text`, which tile it.
 #[pyfunction]
@@ -41,6 +41,13 @@ fn check_pattern(pattern: Option<&str>) -> PyResult<()> {
     Pattern::new(pattern).map(drop).map_err(signals::to_python)
 }
 
+/// The places of the merges that some text needs: of several that make one token the one that happens.
+#[pyfunction]
+fn needed_merges(py: Python<'_>, merges: Vec<(Bound<'_, PyBytes>, Bound<'_, PyBytes>)>) -> PyResult<Vec<usize>> {
+    let merges: Vec<_> = merges.iter().map(|(left, right)| (left.as_bytes(), right.as_bytes())).collect();
+    py.detach(|| bytemill::vocab::needed_merges(&merges)).map_err(signals::to_python)
+}
+
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
@@ -53,6 +60,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pretoken_spans, module)?)?;
     module.add_function(wrap_pyfunction!(named_pattern, module)?)?;
     module.add_function(wrap_pyfunction!(check_pattern, module)?)?;
+    module.add_function(wrap_pyfunction!(needed_merges, module)?)?;
     module.add_class::<encoder::PyEncoder>()?;
     module.add_class::<loading::PyRankFile>()?;
     module.add_class::<loading::PyTokenizerJson>()?;

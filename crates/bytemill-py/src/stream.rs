@@ -98,12 +98,18 @@ impl PyStreamEncoder {
     }
 }
 
+/// From this many bytes on pieces are encoded without the GIL, which takes milliseconds. Below, it takes less time than a
+/// busy thread of Python may keep the GIL before it hands it back, so others would not gain what this one would lose.
+const LONG_PIECE: usize = 1 << 20;
+
 /// The ids of pieces of text, one by one, as `encode` gives them for the pieces joined.
 #[pyclass(name = "TokenIterator", module = "bytemill._core")]
 pub struct PyTokenIterator {
     stream: Stream,
     /// The source of pieces, until it is exhausted.
     pieces: Option<Py<PyIterator>>,
+    /// How many pieces have been taken.
+    n_pieces: usize,
     ids: Vec<u32>,
     /// How many of `ids` have been given.
     n_given: usize,
@@ -112,7 +118,7 @@ pub struct PyTokenIterator {
 impl PyTokenIterator {
     pub fn new(encoder: Arc<Encoder>, allowed: StreamAllowed, pieces: Py<PyIterator>) -> Self {
         let ids = Vec::with_capacity(1 << 13);
-        Self { stream: Stream::new(encoder, allowed, 1), pieces: Some(pieces), ids, n_given: 0 }
+        Self { stream: Stream::new(encoder, allowed, 1), pieces: Some(pieces), n_pieces: 0, ids, n_given: 0 }
     }
 
     /// Takes pieces until there are ids; none are left where it ends without. After an error nothing more comes: what
@@ -136,19 +142,18 @@ impl PyTokenIterator {
             let pulse = Pulse::new(None);
             let beat = || pulse.beat(0);
             let next = pieces.bind(py).clone().next().transpose()?;
-            if let Some(piece) = &next {
-                let Ok(piece) = piece.cast::<PyString>() else {
-                    let kind = piece.get_type().name()?;
-                    return Err(PyTypeError::new_err(format!(
-                        "encode_iterable takes an iterable of str; this one gives {kind}"
-                    )));
-                };
-                self.stream.text().push_str(&convert::text(piece)?);
-                self.stream.encode_ready(&mut self.ids, &beat).map_err(|error| pulse.raise(error))?;
+            if let Some(piece) = next {
+                let piece = convert::string(piece, self.n_pieces)?;
+                self.n_pieces += 1;
+                self.stream.text().push_str(&convert::text(&piece)?);
             } else {
                 self.pieces = None;
-                self.stream.finish(&mut self.ids, &beat).map_err(|error| pulse.raise(error))?;
             }
+            let (stream, ids, is_last) = (&mut self.stream, &mut self.ids, self.pieces.is_none());
+            let n_bytes = stream.text().len();
+            let mut encode = || if is_last { stream.finish(ids, &beat) } else { stream.encode_ready(ids, &beat) };
+            let done = if n_bytes < LONG_PIECE { encode() } else { py.detach(encode) };
+            done.map_err(|error| pulse.raise(error))?;
             if !self.ids.is_empty() {
                 break;
             }

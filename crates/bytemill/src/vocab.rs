@@ -5,11 +5,13 @@
 //! whatever id its file gives it.
 
 mod merged;
+mod needed;
 mod ranks;
 mod tokens;
 mod whole;
 
 pub use merged::MergedTokens;
+pub use needed::needed_merges;
 pub use tokens::TokenList;
 
 use crate::error::{Error, Result};

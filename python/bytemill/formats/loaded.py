@@ -26,20 +26,15 @@ class Loaded:
 
 def build(spec: TokenizerSpec) -> Loaded:
     """The encoder of a spec. Raises TokenizerError where it contradicts itself."""
-    rules = special_rules(spec.special_tokens, spec.flags, spec.normalizer)
-    nfc = spec.normalizer == "NFC"
-    if spec.ranks is not None:
-        core = Encoder.from_ranks(spec.ranks, spec.special_tokens, spec.pattern, rules, nfc)
-    else:
-        core = Encoder.from_merges(
-            spec.vocab,
-            spec.merges or [],
-            spec.special_tokens,
-            spec.pattern,
-            spec.whole_pretoken_lookup,
-            rules,
-            nfc,
-        )
+    try:
+        core = _encoder(spec)
+    except TokenizerError:
+        from bytemill.formats.merge_lists import with_needed_merges
+
+        regular = with_needed_merges(spec)
+        if regular is None:
+            raise
+        spec, core = regular, _encoder(regular)
     return Loaded(core, spec.ties, spec.merge_counts, spec.flags, spec.companions)
 
 
@@ -49,3 +44,19 @@ def build_file(spec: TokenizerSpec, where: str) -> Loaded:
         return build(spec)
     except TokenizerError as error:
         raise TokenizerFileError(f"{where}: {error}", hint=error.hint) from error
+
+
+def _encoder(spec: TokenizerSpec) -> Encoder:
+    rules = special_rules(spec.special_tokens, spec.flags, spec.normalizer)
+    nfc = spec.normalizer == "NFC"
+    if spec.ranks is not None:
+        return Encoder.from_ranks(spec.ranks, spec.special_tokens, spec.pattern, rules, nfc)
+    return Encoder.from_merges(
+        spec.vocab,
+        spec.merges or [],
+        spec.special_tokens,
+        spec.pattern,
+        spec.whole_pretoken_lookup,
+        rules,
+        nfc,
+    )

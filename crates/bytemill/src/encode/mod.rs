@@ -1,6 +1,8 @@
 //! Encoding: text to ids.
 
+mod canonical;
 mod misses;
+mod spans;
 mod workspace;
 
 use crate::bpe::Merger;

@@ -29,6 +29,48 @@ impl Vocab {
         Ok((pairs, Words::new(&tokens)))
     }
 
+    /// The merges that some text needs, in the order of their ranks: left symbol, right symbol, and what they become.
+    ///
+    /// A merge is needed if and only if the bytes of its result, alone, merge to it. For nothing crosses the ends of a
+    /// stretch that becomes a token in some text, so what happens inside it happens to its bytes alone as well; which
+    /// also means that a token comes of the same two parts wherever it does. `pairs` is the table of
+    /// [`Vocab::take_tables`].
+    #[must_use]
+    pub fn live_merges(&self, pairs: &PairTable) -> Vec<(u32, u32, u32)> {
+        if self.ranked {
+            let symbols = 256..self.symbol_ids.len() as u32;
+            return symbols.filter_map(|symbol| last_merge(pairs, self.symbol(symbol))).collect();
+        }
+        let made = self.merges.iter().zip(256..).map(|(&(left, right), symbol)| (left, right, symbol));
+        if self.all_made_whole {
+            return made.collect();
+        }
+        let whole = made_whole(&self.merges, pairs);
+        made.filter(|(_, _, symbol)| whole[*symbol as usize]).collect()
+    }
+
+    /// The two symbols of which a symbol is made; None for a byte, and for a token that nothing makes. `pairs` is the
+    /// table of [`Vocab::take_tables`].
+    #[must_use]
+    pub fn parts(&self, pairs: &PairTable, symbol: u32) -> Option<(u32, u32)> {
+        if self.ranked {
+            return last_merge(pairs, self.symbol(symbol)).map(|(left, right, _)| (left, right));
+        }
+        self.merges.get(symbol.checked_sub(256)? as usize).copied()
+    }
+
+    /// The tokens with their ids that only a look-up of whole pre-tokens finds: neither bytes nor results of the merges
+    /// `live`.
+    #[must_use]
+    pub fn only_looked_up(&self, live: &[(u32, u32, u32)]) -> Vec<(u32, &[u8])> {
+        let mut is_merged = vec![false; self.n_ids()];
+        for &symbol in live.iter().map(|(_, _, made)| made) {
+            is_merged[self.symbol_ids[symbol as usize] as usize] = true;
+        }
+        let others = self.tokens().filter(|(token, id)| token.len() > 1 && !is_merged[*id as usize]);
+        others.map(|(token, id)| (id, token)).collect()
+    }
+
     fn pairs(&self) -> Result<PairTable> {
         let mut pairs = PairTable::new(self.merges.len() + self.other_splits.len());
         for (&(left, right), symbol) in self.merges.iter().zip(256..) {
@@ -60,6 +102,13 @@ pub(super) fn join<A: Send, B>(one: impl FnOnce() -> A + Send, other: impl FnOnc
             (None, None) => unreachable!("a thread that has taken the work gives its result or panics"),
         }
     })
+}
+
+/// The last merge of a token's own bytes; None where they do not merge to one symbol.
+fn last_merge(pairs: &PairTable, token: &[u8]) -> Option<(u32, u32, u32)> {
+    let steps = crate::bpe::steps(pairs, token);
+    let last = steps.last().filter(|_| steps.len() + 1 == token.len())?;
+    Some((last.left, last.right, last.symbol))
 }
 
 /// For each symbol whether its own bytes merge to it.
