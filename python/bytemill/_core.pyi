@@ -45,9 +45,15 @@ class Encoder:
 
     @staticmethod
     def from_ranks(
-        ranks: Mapping[bytes, int], special_tokens: Mapping[str, int], pattern: str | None
+        ranks: Mapping[bytes, int],
+        special_tokens: Mapping[str, int],
+        pattern: str | None,
+        drops_unmatched: bool = False,
     ) -> Encoder:
-        """BPE by token ranks, as in .tiktoken files: the rank is the id and the priority."""
+        """BPE by token ranks, as in .tiktoken files: the rank is the id and the priority.
+
+        With `drops_unmatched`, text that the pattern does not match has no ids, as in tiktoken.
+        """
 
     n_vocab: int
     """Highest id + 1."""
@@ -62,6 +68,8 @@ class Encoder:
 
     def vocab(self) -> dict[int, bytes]:
         """Tokens by id, as given: ordinary ones, and special ones where the vocabulary listed them."""
+    def sorted_tokens(self) -> list[bytes]:
+        """The tokens in the order of their bytes, without those that are special and nothing else."""
     def merges(self) -> list[tuple[bytes, bytes]]: ...
     def token_bytes(self, token_id: int) -> bytes:
         """Raises KeyError for an id that no token has."""
@@ -71,6 +79,8 @@ class Encoder:
     def merge_of(self, token_id: int) -> tuple[int, int, int] | None:
         """(rank, left id, right id) of the merge that makes the token, None for bytes and special tokens."""
     def encode(self, text: str, allowed_special: _Allowed, num_threads: int | None) -> list[int]: ...
+    def encode_with_unstable(self, text: str, allowed_special: _Allowed) -> tuple[list[int], list[list[int]]]:
+        """The ids that more text cannot change, and what may follow them: see `Tokenizer.encode_with_unstable`."""
     def encode_bytes(self, data: bytes) -> list[int]:
         """Ids of arbitrary bytes without special tokens; what is not UTF-8 forms pre-tokens of its own."""
     def encode_batch(

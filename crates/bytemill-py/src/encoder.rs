@@ -55,8 +55,8 @@ pub fn specials(special_tokens: &Bound<'_, PyMapping>) -> PyResult<Vec<(String, 
 }
 
 impl PyEncoder {
-    pub fn build(vocab: Vocab, pattern: Option<&str>) -> PyResult<Self> {
-        let pattern = Pattern::new(pattern).map_err(to_python)?;
+    pub fn build(vocab: Vocab, pattern: Option<&str>, drops_unmatched: bool) -> PyResult<Self> {
+        let pattern = Pattern::new(pattern).map_err(to_python)?.dropping_unmatched(drops_unmatched);
         let encoder = Encoder::new(vocab, pattern).map_err(to_python)?;
         Ok(Self { encoder: Arc::new(encoder), ints: IntOfId::default(), decoder: OnceLock::new() })
     }
@@ -124,16 +124,18 @@ impl PyEncoder {
         }
         py.detach(|| {
             let vocab = merged.finish(special).map_err(to_python)?;
-            Self::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern)
+            Self::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern, false)
         })
     }
 
     #[staticmethod]
+    #[pyo3(signature = (ranks, special_tokens, pattern, drops_unmatched=false))]
     fn from_ranks(
         py: Python<'_>,
         ranks: &Bound<'_, PyMapping>,
         special_tokens: &Bound<'_, PyMapping>,
         pattern: Option<&str>,
+        drops_unmatched: bool,
     ) -> PyResult<Self> {
         let mut tokens = TokenList::default();
         for item in ranks.items()? {
@@ -141,7 +143,7 @@ impl PyEncoder {
             tokens.push(id_of(&rank, token.as_any())?, token.as_bytes()).map_err(to_python)?;
         }
         let special = specials(special_tokens)?;
-        py.detach(|| Self::build(Vocab::from_ranked(tokens, special).map_err(to_python)?, pattern))
+        py.detach(|| Self::build(Vocab::from_ranked(tokens, special).map_err(to_python)?, pattern, drops_unmatched))
     }
 
     #[getter]
@@ -186,6 +188,12 @@ impl PyEncoder {
             all.set_item(id, PyBytes::new(py, token))?;
         }
         Ok(all)
+    }
+
+    fn sorted_tokens<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
+        let vocab = self.encoder.vocab();
+        let bytes = |id: &u32| PyBytes::new(py, vocab.token(*id).unwrap_or_default());
+        self.encoder.sorted_tokens().ids().iter().map(bytes).collect()
     }
 
     fn merges<'py>(&self, py: Python<'py>) -> Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
@@ -251,6 +259,22 @@ impl PyEncoder {
             })
         })?;
         self.list(py, &ids)
+    }
+
+    fn encode_with_unstable<'py>(
+        &self,
+        py: Python<'py>,
+        text: &Bound<'py, PyString>,
+        allowed_special: &Bound<'py, PyAny>,
+    ) -> PyResult<(Bound<'py, PyList>, Vec<Bound<'py, PyList>>)> {
+        let text = convert::text(text)?;
+        let pulse = Pulse::new(None);
+        let found = convert::with_allowed(&self.encoder, allowed_special, |allowed| {
+            py.detach(|| self.encoder.encode_with_unstable(&text, allowed, &|| pulse.beat(0)))
+                .map_err(|error| pulse.raise(error))
+        })?;
+        let completions = found.completions.iter().map(|ids| self.list(py, ids)).collect::<PyResult<_>>()?;
+        Ok((self.list(py, &found.stable)?, completions))
     }
 
     fn encode_bytes<'py>(&self, py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyList>> {

@@ -6,10 +6,12 @@
 
 mod merged;
 mod ranks;
+mod sorted;
 mod tokens;
 mod whole;
 
 pub use merged::MergedTokens;
+pub use sorted::SortedTokens;
 pub use tokens::TokenList;
 
 use crate::error::{Error, Result};

@@ -156,13 +156,18 @@ def write(spec: TokenizerSpec) -> str:
     Raises TokenizerError where encoding by ranks would give other ids than `spec` does: where ids do not
     follow the order of the merges, or where tiktoken would put a token together from other parts.
     """
-    tokens = ordinary_tokens(spec)
-    ranks = {token: token_id for token_id, token in tokens.items()}
+    return "".join(
+        f"{binascii.b2a_base64(token, newline=False).decode()} {rank}\n"
+        for token, rank in same_ranks(spec).items()
+    )
+
+
+def same_ranks(spec: TokenizerSpec) -> dict[bytes, int]:
+    """The ranks that encode as `spec` does, in their order. Raises TokenizerError as `write` does."""
+    ranks = {token: token_id for token_id, token in ordinary_tokens(spec).items()}
     if spec.merges is not None:
         _check_same_merges(spec.merges, ranks, whole_pretoken_lookup=spec.whole_pretoken_lookup)
-    return "".join(
-        f"{binascii.b2a_base64(token, newline=False).decode()} {rank}\n" for rank, token in tokens.items()
-    )
+    return ranks
 
 
 def _check_same_merges(
