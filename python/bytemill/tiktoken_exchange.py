@@ -9,7 +9,7 @@ from bytemill.compat.tiktoken import Encoding
 from bytemill.errors import MissingExtraError, TokenizerError
 from bytemill.formats.coverage import why_not_covering
 from bytemill.formats.files import shown
-from bytemill.formats.oniguruma import ExpressionError, to_oniguruma
+from bytemill.formats.oniguruma import ExpressionError, check_matches_something
 from bytemill.formats.spec import TokenizerSpec
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ def pattern_to(pattern: str | None) -> str:
     if _core.named_pattern(pattern) is not None or why_not_covering(pattern) is None:
         return pattern
     try:
-        to_oniguruma(pattern)  # It refuses what can match nothing, and groups that are referred to.
+        check_matches_something(
+            pattern
+        )  # It knows no groups that are named or referred to: all can stand twice.
     except ExpressionError as error:
         raise TokenizerError(
             "tiktoken passes over text that its pattern does not match, and "

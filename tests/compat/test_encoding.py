@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tiktoken
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bytemill import TokenizerError
 from bytemill.compat import tiktoken as ours
+
 from .conftest import RANKS, SPECIAL, Pair, toy
 
 TOY = toy(r"\w+|\s+")
@@ -23,7 +24,7 @@ TOY = toy(r"\w+|\s+")
 def outcome(call: Callable[[], Any]) -> tuple[str, Any]:
     try:
         return "gives", call()
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         return "raises", error
 
 
@@ -198,7 +199,11 @@ def test_every_public_name_is_there_with_the_same_arguments() -> None:
         if not callable(value):
             return "property"
         return [
-            (name, parameter.kind, "empty" if parameter.default in (set(), frozenset()) else parameter.default)
+            (
+                name,
+                parameter.kind,
+                "empty" if parameter.default in (set(), frozenset()) else parameter.default,
+            )
             for name, parameter in inspect.signature(value).parameters.items()
         ]
 
@@ -279,7 +284,7 @@ def test_copies_are_the_same_encoding() -> None:
 
 
 def test_several_threads_may_use_one() -> None:
-    texts = [f"ab {n % 10} abc\n\n字{n}" * (1 + n % 50) for n in range(200)]
+    texts = [f"ab {'c' * n} abc\n\n字" * (1 + n % 50) for n in range(200)]
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(TOY.ours.encode, texts, timeout=60))
     assert found == [TOY.theirs.encode(text) for text in texts]
@@ -287,7 +292,24 @@ def test_several_threads_may_use_one() -> None:
 
 # Properties
 
-PIECES = ["ab", "a", "b", " ", "  ", "\n", "é", "字", "!", "12", "<x>", "<y>", "<", "x>", "\ud800", "<|endoftext|>"]
+PIECES = [
+    "ab",
+    "a",
+    "b",
+    " ",
+    "  ",
+    "\n",
+    "é",
+    "字",
+    "!",
+    "12",
+    "<x>",
+    "<y>",
+    "<",
+    "x>",
+    "\ud800",
+    "<|endoftext|>",
+]
 PATTERNS = [
     r"\w+|\s+",
     r"\w+",
@@ -300,6 +322,7 @@ PATTERNS = [
 ]
 
 
+@settings(deadline=None)
 @given(
     pattern=st.sampled_from(PATTERNS),
     pieces=st.lists(st.sampled_from(PIECES), max_size=20),
@@ -317,18 +340,22 @@ def test_any_text_with_any_options_has_tiktokens_ids(
     assert_same(pair, lambda enc: enc.encode_ordinary(text))
 
 
+@settings(deadline=None)
 @given(ids=st.lists(st.sampled_from([*range(97, 100), *range(0xC0, 0xC5), 0xA9, *range(256, 274), 300, 302])))
 def test_any_ids_have_tiktokens_bytes_texts_and_offsets(ids: list[int]) -> None:
     for call in ("decode", "decode_bytes", "decode_with_offsets", "decode_tokens_bytes"):
         assert_same(TOY, lambda enc, call=call: getattr(enc, call)(ids))
 
 
-@pytest.mark.parametrize(
-    "name", ["gpt2", "cl100k_base", pytest.param("o200k_base", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", ["gpt2", "cl100k_base", pytest.param("o200k_base", marks=pytest.mark.slow)])
 def test_published_encodings_have_tiktokens_ids(published: Callable[[str], Pair], name: str) -> None:
     pair = published(name)
-    for text in ("Hello wörld, 今日は 👩‍👩‍👧!\n\n  x = 12345", "<|endoftext|> fim", "\r\n \t", "e\u0301" * 30):
+    for text in (
+        "Hello wörld, 今日は 👩‍👩‍👧!\n\n  x = 12345",
+        "<|endoftext|> fim",
+        "\r\n \t",
+        "e\u0301" * 30,
+    ):
         for options in ({}, {"allowed_special": "all"}, {"disallowed_special": ()}):
             assert_same(pair, lambda enc, text=text, options=options: enc.encode(text, **options))
         ids = pair.theirs.encode_ordinary(text)

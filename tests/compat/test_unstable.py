@@ -23,7 +23,24 @@ PATTERNS = [
     r"a+?|b(?!\s)|(?<=a)\s+|\S",
     r"[^a]+?(?=b)|a",
 ]
-PIECES = ["a", "b", "ab", " ", "  ", "\n", "\t", "\r", "\u3000", "é", "e\u0301", "字", "!", "<x>", "<", "aaaa"]
+PIECES = [
+    "a",
+    "b",
+    "ab",
+    " ",
+    "  ",
+    "\n",
+    "\t",
+    "\r",
+    "\u3000",
+    "é",
+    "e\u0301",
+    "字",
+    "!",
+    "<x>",
+    "<",
+    "aaaa",
+]
 
 
 def as_sets(found: Unstable) -> tuple[list[int], set[tuple[int, ...]]]:
@@ -39,6 +56,7 @@ def assert_same(pair: Pair, text: str) -> None:
     assert found[1] == sorted(found[1])
 
 
+@settings(deadline=None)
 @given(pattern=st.sampled_from(PATTERNS), pieces=st.lists(st.sampled_from(PIECES), max_size=12))
 def test_any_text_with_any_pattern(pattern: str, pieces: list[str]) -> None:
     assert_same(toy(pattern), "".join(pieces))
@@ -79,9 +97,7 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "name", ["gpt2", "cl100k_base", pytest.param("o200k_base", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", ["gpt2", "cl100k_base", pytest.param("o200k_base", marks=pytest.mark.slow)])
 def test_published_encodings(published: Callable[[str], Pair], name: str) -> None:
     pair = published(name)
     for text in TEXTS:
@@ -90,7 +106,7 @@ def test_published_encodings(published: Callable[[str], Pair], name: str) -> Non
             assert_same(pair, text)
 
 
-@settings(max_examples=12)
+@settings(deadline=None, max_examples=12)
 @given(text=st.text(max_size=12))
 def test_published_encodings_with_any_text(published: Callable[[str], Pair], text: str) -> None:
     assert_same(published("cl100k_base"), text + "x")
@@ -112,10 +128,14 @@ def test_options_are_those_of_encode() -> None:
 @pytest.fixture(scope="module")
 def trained() -> bytemill.Tokenizer:
     text = "the quick brown fox, the slow fox and other foxes; naïve café 今日は。 " * 3
-    return bytemill.train(iter([text]), vocab_size=330, special_tokens=["<|endoftext|>"])
+    return bytemill.train(iter([text]), vocab_size=300, special_tokens=["<|endoftext|>"])
 
 
-@given(text=st.text(alphabet="thequickbrownfx ,;.é今日", max_size=12), more=st.text(alphabet="thefox é今", max_size=6))
+@settings(deadline=None)
+@given(
+    text=st.text(alphabet="thequickbrownfx ,;.é今日", max_size=12),
+    more=st.text(alphabet="thefox é今", max_size=6),
+)
 def test_what_follows_begins_with_a_completion(trained: bytemill.Tokenizer, text: str, more: str) -> None:
     stable, completions = trained.encode_with_unstable(text)
     n_bytes = len(text.encode())

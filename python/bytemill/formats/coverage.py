@@ -18,7 +18,7 @@ import sys
 from functools import lru_cache
 
 from bytemill import _core
-from bytemill.formats.oniguruma import ExpressionError, to_oniguruma
+from bytemill.formats.oniguruma import ExpressionError, check_matches_something
 
 _ATOM = re.compile(
     r"""\\[pP](?:\{[^{}]*\}|[A-Za-z])|\\[sSdDwWnrtf]|\\[^A-Za-z0-9<>]   # a class or an escaped sign
@@ -41,12 +41,12 @@ def why_not_covering(pattern: str) -> str | None:
     if _core.named_pattern(pattern) is not None:
         return None
     try:
-        to_oniguruma(pattern)  # refuses what can match nothing, and what it does not know
+        check_matches_something(pattern)
     except ExpressionError as error:
         return str(error)
-    alone = "|".join(expression for part in _alternatives(pattern) for expression in _matches_alone(part))
-    missing = f"(?!{alone})(?s:.)"
-    characters = "".join(map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1))))
+    alone = "".join(found for part in _alternatives(pattern) for found in _matches_alone(part))
+    missing = f"[^{alone}]"
+    characters = _all_characters()
     # Pre-tokens are missing characters, one by one, and what lies between: all in one if there are none.
     spans = _core.pretoken_spans(characters, missing) if alone else [(0, 1), (1, 2)]
     if len(spans) == 1:
@@ -55,6 +55,10 @@ def why_not_covering(pattern: str) -> str | None:
     first, second = (data[start : start + 4].decode("utf-8", "ignore")[0] for start, _ in spans[:2])
     is_missing = not alone or len(_core.pretoken_spans(2 * first, missing)) == 2
     return f"no plain part of it matches U+{ord(first if is_missing else second):04X}"
+
+
+def _all_characters() -> str:
+    return "".join(map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1))))
 
 
 def _alternatives(pattern: str) -> list[str]:
@@ -78,7 +82,7 @@ def _alternatives(pattern: str) -> list[str]:
 
 
 def _matches_alone(alternative: str) -> list[str]:
-    """Expressions for single characters, which are those that a plain alternative matches alone; none for another."""
+    """Classes of those characters that a plain alternative matches alone; none for an alternative that is not plain."""
     atoms: list[tuple[str, int, bool]] = []
     at = 0
     while at < len(alternative):
@@ -97,6 +101,13 @@ def _matches_alone(alternative: str) -> list[str]:
     found: list[str] = []
     for place, (atom, fewest, _) in enumerate(atoms):
         if fewest <= 1 and not any(others for i, (_, others, _) in enumerate(atoms) if i != place):
-            not_taken_before = "".join(f"(?!{earlier})" for earlier, _, takes in atoms[:place] if takes)
-            found.append(not_taken_before + atom)
+            taken_before = "".join(_in_class(earlier) for earlier, _, takes in atoms[:place] if takes)
+            found.append(f"[{_in_class(atom)}--[{taken_before}]]" if taken_before else _in_class(atom))
     return found
+
+
+def _in_class(atom: str) -> str:
+    """An atom as a part of a class."""
+    if atom == ".":
+        return r"[^\n]"
+    return atom if len(atom) > 1 else re.escape(atom)
