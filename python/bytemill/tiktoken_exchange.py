@@ -27,10 +27,11 @@ def spec_of(encoding: Any) -> TokenizerSpec:
     """The tokenizer that a tiktoken `Encoding` is. Raises TokenizerError where bytemill has none with the same ids."""
     if isinstance(encoding, Encoding) and encoding.made_from is not None:
         return encoding.made_from.to_spec()
+    parts: Any = encoding
     try:
-        ranks: Mapping[bytes, int] = encoding._mergeable_ranks
-        special_tokens: Mapping[str, int] = encoding._special_tokens
-        expression: str = encoding._pat_str
+        ranks: Mapping[bytes, int] = parts._mergeable_ranks
+        special_tokens: Mapping[str, int] = parts._special_tokens
+        expression: str = parts._pat_str
     except AttributeError as error:
         raise TypeError(f"a tiktoken Encoding is wanted, not {type(encoding).__name__}") from error
     pattern = pattern_from(expression)
