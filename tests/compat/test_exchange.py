@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import pytest
@@ -107,12 +108,14 @@ def test_toys_with_any_pattern_that_matches_all_come_and_go(pattern: str, text: 
     assert to_tiktoken(pattern).encode(text, allowed_special="all") == ids
 
 
-def from_tiktoken(pattern: str, made: dict[str, Tokenizer] = {}) -> Tokenizer:  # noqa: B006
-    return made.setdefault(pattern, made.get(pattern) or Tokenizer.from_tiktoken(toy(pattern).theirs))
+@lru_cache
+def from_tiktoken(pattern: str) -> Tokenizer:
+    return Tokenizer.from_tiktoken(toy(pattern).theirs)
 
 
-def to_tiktoken(pattern: str, made: dict[str, Any] = {}) -> Any:  # noqa: B006
-    return made.setdefault(pattern, made.get(pattern) or from_tiktoken(pattern).to_tiktoken())
+@lru_cache
+def to_tiktoken(pattern: str) -> Any:
+    return from_tiktoken(pattern).to_tiktoken()
 
 
 MERGES = [
@@ -127,11 +130,16 @@ MERGES = [
 VOCAB = dict(enumerate([*BYTES, *(left + right for left, right in MERGES)]))
 
 
+@lru_cache
+def here_and_there(pattern: str | None) -> tuple[Tokenizer, Any]:
+    ours = Tokenizer(VOCAB, MERGES, ["<x>", "<|endoftext|>"], pattern=pattern)
+    return ours, ours.to_tiktoken()
+
+
 @settings(deadline=None)
 @given(pattern=st.sampled_from(OURS), text=TEXTS)
 def test_tokenizers_with_any_pattern_go_and_come_back(pattern: str | None, text: str) -> None:
-    ours = Tokenizer(VOCAB, MERGES, ["<x>", "<|endoftext|>"], pattern=pattern)
-    theirs = ours.to_tiktoken()
+    ours, theirs = here_and_there(pattern)
     ids = ours.encode(text)
     assert theirs.encode(text, allowed_special="all") == ids
     assert theirs.encode_ordinary(text) == ours.encode_ordinary(text)
@@ -242,8 +250,8 @@ def test_the_name_stays_with_copies_and_is_never_empty() -> None:
 @settings(deadline=None)
 @given(text=TEXTS)
 def test_a_view_of_a_tokenizer_refuses_what_tiktoken_refuses(text: str) -> None:
-    ours = Tokenizer(VOCAB, MERGES, ["<x>", "<|endoftext|>"])
-    view, theirs = compat.Encoding.from_tokenizer(ours), ours.to_tiktoken()
+    ours, theirs = here_and_there("gpt2")
+    view = compat.Encoding.from_tokenizer(ours)
     assert view.name == theirs.name
     assert view.tokenizer is ours
     assert view.encode(text, allowed_special="all") == theirs.encode(text, allowed_special="all")

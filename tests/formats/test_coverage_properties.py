@@ -43,7 +43,7 @@ def few_characters() -> Iterator[None]:
     coverage.why_not_covering.cache_clear()
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(pattern=PATTERNS, text=st.text(alphabet="ab! \né", max_size=12))
 def test_nothing_is_dropped_of_any_text(pattern: str, text: str) -> None:
     assume(why_not_covering(pattern) is None)
