@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use std::collections::HashSet;
 
 /// Bytes that are encoded in search of completions, at most: some seconds. The last pre-token of a text in any language
-/// takes some megabytes at most, 2,000 blanks 200 MB with cl100k.
-const MOST_BYTES: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
+/// takes some megabytes at most, 2,000 blanks 100 MB with cl100k.
+const MOST_BYTES: usize = if cfg!(test) { 1 << 20 } else { 1 << 29 };
 
 /// Ids of all completions together, at most.
 const MOST_IDS: usize = 1 << 26;
