@@ -62,8 +62,12 @@ class Encoder:
         pattern: str | None,
         special_rules: Mapping[str, int] | None = None,
         nfc: bool = False,
+        drops_unmatched: bool = False,
     ) -> Encoder:
-        """BPE by token ranks, as in .tiktoken files: the rank is the id and the priority."""
+        """BPE by token ranks, as in .tiktoken files: the rank is the id and the priority.
+
+        With `drops_unmatched`, text that the pattern does not match has no ids, as in tiktoken.
+        """
 
     n_vocab: int
     """Highest id + 1."""
@@ -80,6 +84,8 @@ class Encoder:
 
     def vocab(self) -> dict[int, bytes]:
         """Tokens by id, as given: ordinary ones, and special ones where the vocabulary listed them."""
+    def sorted_tokens(self) -> list[bytes]:
+        """The tokens in the order of their bytes, without those that are special and nothing else."""
     def merges(self) -> list[tuple[bytes, bytes]]: ...
     def canonical_form(self) -> bytes:
         """What decides the ids, and nothing else: two encoders with equal bytes give equal ids for every text."""
@@ -97,6 +103,8 @@ class Encoder:
         bytes are in before the last merge.
         """
     def encode(self, text: str, allowed_special: _Allowed, num_threads: int | None) -> list[int]: ...
+    def encode_with_unstable(self, text: str, allowed_special: _Allowed) -> tuple[list[int], list[list[int]]]:
+        """The ids that more text cannot change, and what may follow them: see `Tokenizer.encode_with_unstable`."""
     def encode_bytes(self, data: bytes) -> list[int]:
         """Ids of arbitrary bytes without special tokens; what is not UTF-8 forms pre-tokens of its own."""
     def encode_batch(

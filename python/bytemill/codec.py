@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from bytemill.explanation import Explanation, TokenInfo, explain
 from bytemill.formats.bytes_to_unicode import bytes_to_text, text_to_bytes
 from bytemill.offsets import EncodedText, encode_with_offsets
+from bytemill.special_options import BY_DEFAULT, DisallowedSpecial, allowed_in
 from bytemill.stream_decoder import StreamDecoder
+from bytemill.token_starts import text_and_starts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,6 +32,10 @@ class Codec:
     `"none_raise"` raises `SpecialTokenError`, and a set recognises its members alone. A text that comes from outside
     is encoded with `encode_ordinary`, which never sees special tokens.
 
+    Where there is a `disallowed_special` and it is given, both options mean what they mean in tiktoken: strings that
+    may not stand in the text (`"all"`: the special tokens that are not allowed) raise `SpecialTokenError`, and
+    `allowed_special` is empty unless it is given too. `bytemill.compat.tiktoken` has tiktoken's defaults as well.
+
     A `str` with lone surrogates is encoded as if they were U+FFFD; surrogate pairs are joined.
     """
 
@@ -46,6 +52,11 @@ class Codec:
     def n_vocab(self) -> int:
         """The highest id + 1."""
         return self.core.n_vocab
+
+    @property
+    def max_token_value(self) -> int:
+        """The highest id."""
+        return self.core.n_vocab - 1
 
     @property
     def pattern(self) -> str | None:
@@ -85,8 +96,14 @@ class Codec:
         return self.core.merges()
 
     def encode_single_token(self, text_or_bytes: str | bytes) -> int:
-        """The id of a token, special or not, by its text or its bytes. Raises KeyError where there is no such token."""
-        found = self._id_of(text_or_bytes)
+        """The id of a token, special or not (of two with the same bytes, the ordinary one), by its text or its bytes.
+
+        Raises KeyError where there is no such token.
+        """
+        token = text_or_bytes.encode() if isinstance(text_or_bytes, str) else text_or_bytes
+        found = self.core.bytes_to_id(token)
+        if found is None:
+            found = self._id_of(token)
         if found is None:
             raise KeyError(text_or_bytes)
         return found
@@ -110,6 +127,10 @@ class Codec:
     def is_special_token(self, token: int) -> bool:
         """True for the id of a special token."""
         return token in self.special_tokens.values()
+
+    def token_byte_values(self) -> list[bytes]:
+        """The bytes of all ordinary tokens, in the order of the bytes."""
+        return self.core.sorted_tokens()
 
     def token(self, token_id: int) -> TokenInfo:
         """What is known of a token: its bytes, the pair it is merged from, rank, count in training.
@@ -203,13 +224,20 @@ class Codec:
     # Text to ids
 
     def encode(
-        self, text: str, *, allowed_special: AllowedSpecial = "all", num_threads: int | None = None
+        self,
+        text: str,
+        *,
+        allowed_special: AllowedSpecial = BY_DEFAULT,
+        disallowed_special: DisallowedSpecial | None = None,
+        num_threads: int | None = None,
     ) -> list[int]:
         """The ids of `text`.
 
         A long text is encoded on `num_threads` threads (default: as many as the machine runs at once), cut only
         where no token can change.
         """
+        if disallowed_special is not None:
+            allowed_special = allowed_in([text], self.special_tokens, allowed_special, disallowed_special)
         return self.core.encode(text, allowed_special, num_threads)
 
     def encode_ordinary(self, text: str, *, num_threads: int | None = None) -> list[int]:
@@ -221,13 +249,17 @@ class Codec:
         texts: Iterable[str],
         *,
         num_threads: int | None = None,
-        allowed_special: AllowedSpecial = "all",
+        allowed_special: AllowedSpecial = BY_DEFAULT,
+        disallowed_special: DisallowedSpecial | None = None,
     ) -> list[list[int]]:
         """The ids of each text of an iterable, on `num_threads` threads (default: as many as the machine runs at once).
 
         The texts are taken from the iterable before the first is encoded. Raises TypeError naming the index of one
         that is no `str`.
         """
+        if disallowed_special is not None:
+            texts = list(texts)
+            allowed_special = allowed_in(texts, self.special_tokens, allowed_special, disallowed_special)
         return self.core.encode_batch(texts, allowed_special, num_threads)
 
     def encode_ordinary_batch(
@@ -241,14 +273,40 @@ class Codec:
         text: str,
         *,
         num_threads: int | None = None,
-        allowed_special: AllowedSpecial = "all",
+        allowed_special: AllowedSpecial = BY_DEFAULT,
+        disallowed_special: DisallowedSpecial | None = None,
     ) -> TokenArray:
         """The ids of `text` as a 1-D array: uint16 where every id of the vocabulary fits, else uint32.
 
         A long text is encoded on `num_threads` threads (default: as many as the machine runs at once), cut only
         where no token can change.
         """
+        if disallowed_special is not None:
+            allowed_special = allowed_in([text], self.special_tokens, allowed_special, disallowed_special)
         return self.core.encode_to_numpy(text, allowed_special, num_threads)
+
+    def encode_with_unstable(
+        self,
+        text: str,
+        *,
+        allowed_special: AllowedSpecial = BY_DEFAULT,
+        disallowed_special: DisallowedSpecial | None = None,
+    ) -> tuple[list[int], list[list[int]]]:
+        """The ids of `text` that more text cannot change, and what may follow them, as in tiktoken.
+
+        Each of the second is a shortest list of ids with which the bytes of the whole begin with `text`; they are in
+        order. They are all that end with a token which begins inside the text. None is there after a special token.
+
+        Raises `TokenizerError` where the last pre-token has so many thousand bytes that this would take minutes.
+
+        >>> from bytemill import Tokenizer
+        >>> vocab = {i: bytes([i]) for i in range(256)} | {256: b"th", 257: b"the"}
+        >>> Tokenizer(vocab, [(b"t", b"h"), (b"th", b"e")]).encode_with_unstable("a th")
+        ([97], [[32, 256], [32, 257]])
+        """
+        if disallowed_special is not None:
+            allowed_special = allowed_in([text], self.special_tokens, allowed_special, disallowed_special)
+        return self.core.encode_with_unstable(text, allowed_special)
 
     def encode_with_offsets(
         self, text: str, *, allowed_special: AllowedSpecial = "all", num_threads: int | None = None
@@ -292,7 +350,7 @@ class Codec:
 
     # Ids to text
 
-    def decode(self, ids: TokenIds, *, errors: str = "replace") -> str:
+    def decode(self, ids: TokenIds, errors: str = "replace") -> str:
         """The text of `ids`; what is not UTF-8 becomes U+FFFD unless `errors` says otherwise.
 
         Raises KeyError for an id that no token has.
@@ -307,9 +365,39 @@ class Codec:
         """The bytes of each id. Raises KeyError for an id that no token has."""
         return [self.core.token_bytes(i) for i in ids]
 
-    def decode_batch(self, batch: Iterable[TokenIds], *, errors: str = "replace") -> list[str]:
-        """The text of each sequence of ids of an iterable."""
+    def decode_with_offsets(self, ids: TokenIds) -> tuple[str, list[int]]:
+        """The text of `ids` and the character at which each token starts.
+
+        A token that starts inside a character has the offset of this character. Raises UnicodeDecodeError where the
+        bytes are not UTF-8, and KeyError for an id that no token has.
+
+        >>> from bytemill import Tokenizer
+        >>> Tokenizer({i: bytes([i]) for i in range(256)}, []).decode_with_offsets(list("né!".encode()))
+        ('né!', [0, 1, 1, 2])
+        """
+        return text_and_starts(self.decode_tokens_bytes(ids))
+
+    def decode_batch(
+        self,
+        batch: Iterable[TokenIds],
+        *,
+        errors: str = "replace",
+        num_threads: int | None = None,  # noqa: ARG002
+    ) -> list[str]:
+        """The text of each sequence of ids of an iterable.
+
+        One thread decodes, whatever `num_threads` (tiktoken has it) says: it takes less than to divide the work.
+        """
         return self.core.decode_batch(batch, errors)
+
+    def decode_bytes_batch(
+        self,
+        batch: Sequence[TokenIds],
+        *,
+        num_threads: int | None = None,  # noqa: ARG002
+    ) -> list[bytes]:
+        """The bytes of each sequence of ids, as `decode_batch`."""
+        return [self.core.decode_bytes(ids) for ids in batch]
 
     def stream_decoder(self) -> StreamDecoder:
         """A decoder for ids that come one by one: it never gives half a character.

@@ -24,6 +24,9 @@ from bytemill.formats.spec import (
 if TYPE_CHECKING:
     from types import EllipsisType
 
+    import tiktoken
+
+    from bytemill.compat.tiktoken import Encoding
     from bytemill.corpus import CorpusInputs
     from bytemill.formats.writing import WrittenFormat
     from bytemill.shards import Manifest
@@ -76,6 +79,7 @@ class Tokenizer(Codec):
         """What came with the tokenizer and decides no ids: post-processor, chat template, tokenizer_config.json."""
         self.training_report: TrainingReport | None = None
         """What `train` found out; None for a tokenizer that was not trained in this process."""
+        self._name: str | None = None
 
     @classmethod
     def from_spec(cls, spec: TokenizerSpec) -> Self:
@@ -263,6 +267,39 @@ class Tokenizer(Codec):
 
         return cls._from_loaded(huggingface_objects.from_object(tokenizer))
 
+    # tiktoken
+
+    @property
+    def name(self) -> str:
+        """The name of the encoding it was made from (`from_tiktoken`), else one that its fingerprint gives it."""
+        return self._name or f"bytemill-{self.fingerprint[:12]}"
+
+    @classmethod
+    def from_tiktoken(cls, encoding: tiktoken.Encoding | Encoding) -> Self:
+        """The tokenizer that gives the ids of a tiktoken `Encoding`, or of one of `bytemill.compat.tiktoken`.
+
+        Where that refuses special tokens by default, this recognises them.
+
+        Raises `TokenizerError` where not all ids would be the same: tiktoken passes over text that the pattern does not
+        match, so the pattern must be seen to match every character; bytes without a token; special tokens of which one
+        begins another if tiktoken takes the shorter.
+        """
+        from bytemill.tiktoken_exchange import spec_of
+
+        tokenizer = cls.from_spec(spec_of(encoding))
+        tokenizer._name = encoding.name
+        return tokenizer
+
+    def to_tiktoken(self, name: str | None = None) -> tiktoken.Encoding:
+        """The tiktoken `Encoding` that gives the same ids; it needs the package `tiktoken`.
+
+        Raises `TokenizerError` where none does: where ids do not follow the order of the merges, where the pattern is
+        one of your own that may match nothing, or where of two special tokens tiktoken would take the shorter.
+        """
+        from bytemill.tiktoken_exchange import encoding_of
+
+        return encoding_of(self, name or self.name)
+
     def encode_file(
         self,
         inputs: CorpusInputs,
@@ -275,7 +312,8 @@ class Tokenizer(Codec):
         return encode_to_shards(self, inputs, out_folder, **options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).from_spec, (self.to_spec(),)
+        made = type(self).from_spec, (self.to_spec(),)
+        return made if self._name is None else (*made, {"_name": self._name})
 
     def __repr__(self) -> str:
         sizes = f"{self.n_vocab} tokens, {len(self.special_tokens)} of them special"

@@ -77,8 +77,14 @@ pub fn rules(special_rules: Option<&Bound<'_, PyMapping>>) -> PyResult<Vec<(Stri
 }
 
 impl PyEncoder {
-    pub fn build(vocab: Vocab, pattern: Option<&str>, rules: &[(String, Rules)], nfc: bool) -> PyResult<Self> {
-        let pattern = Pattern::new(pattern).map_err(to_python)?;
+    pub fn build(
+        vocab: Vocab,
+        pattern: Option<&str>,
+        drops_unmatched: bool,
+        rules: &[(String, Rules)],
+        nfc: bool,
+    ) -> PyResult<Self> {
+        let pattern = Pattern::new(pattern).map_err(to_python)?.dropping_unmatched(drops_unmatched);
         let mut encoder = Encoder::new(vocab, pattern).map_err(to_python)?;
         if !rules.is_empty() || nfc {
             encoder = encoder.with_rules(rules, nfc).map_err(to_python)?;
@@ -179,12 +185,12 @@ impl PyEncoder {
         }
         py.detach(|| {
             let vocab = merged.finish(special).map_err(to_python)?;
-            Self::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern, &rules, nfc)
+            Self::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern, false, &rules, nfc)
         })
     }
 
     #[staticmethod]
-    #[pyo3(signature = (ranks, special_tokens, pattern, special_rules=None, nfc=false))]
+    #[pyo3(signature = (ranks, special_tokens, pattern, special_rules=None, nfc=false, drops_unmatched=false))]
     fn from_ranks(
         py: Python<'_>,
         ranks: &Bound<'_, PyMapping>,
@@ -192,6 +198,7 @@ impl PyEncoder {
         pattern: Option<&str>,
         special_rules: Option<&Bound<'_, PyMapping>>,
         nfc: bool,
+        drops_unmatched: bool,
     ) -> PyResult<Self> {
         let mut tokens = TokenList::default();
         for item in ranks.items()? {
@@ -199,7 +206,10 @@ impl PyEncoder {
             tokens.push(id_of(&rank, token.as_any())?, token.as_bytes()).map_err(to_python)?;
         }
         let (special, rules) = (specials(special_tokens)?, rules(special_rules)?);
-        py.detach(|| Self::build(Vocab::from_ranked(tokens, special).map_err(to_python)?, pattern, &rules, nfc))
+        py.detach(|| {
+            let vocab = Vocab::from_ranked(tokens, special).map_err(to_python)?;
+            Self::build(vocab, pattern, drops_unmatched, &rules, nfc)
+        })
     }
 
     #[getter]
@@ -249,6 +259,12 @@ impl PyEncoder {
             all.set_item(id, PyBytes::new(py, token))?;
         }
         Ok(all)
+    }
+
+    fn sorted_tokens<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
+        let vocab = self.encoder.vocab();
+        let bytes = |id: &u32| PyBytes::new(py, vocab.token(*id).unwrap_or_default());
+        self.encoder.sorted_tokens().ids().iter().map(bytes).collect()
     }
 
     fn merges<'py>(&self, py: Python<'py>) -> Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
@@ -352,6 +368,22 @@ impl PyEncoder {
             })
         })?;
         self.list(py, &ids)
+    }
+
+    fn encode_with_unstable<'py>(
+        &self,
+        py: Python<'py>,
+        text: &Bound<'py, PyString>,
+        allowed_special: &Bound<'py, PyAny>,
+    ) -> PyResult<(Bound<'py, PyList>, Vec<Bound<'py, PyList>>)> {
+        let text = convert::text(text)?;
+        let pulse = Pulse::new(None);
+        let found = convert::with_allowed(&self.encoder, allowed_special, |allowed| {
+            py.detach(|| self.encoder.encode_with_unstable(&text, allowed, &|| pulse.beat(0)))
+                .map_err(|error| pulse.raise(error))
+        })?;
+        let completions = found.completions.iter().map(|ids| self.list(py, ids)).collect::<PyResult<_>>()?;
+        Ok((self.list(py, &found.stable)?, completions))
     }
 
     fn encode_bytes<'py>(&self, py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyList>> {

@@ -68,7 +68,9 @@ impl PyRankFile {
     ) -> PyResult<PyEncoder> {
         let special = specials(special_tokens)?;
         let tokens = self.tokens.take()?;
-        py.detach(|| PyEncoder::build(Vocab::from_ranked(tokens, special).map_err(to_python)?, pattern, &[], false))
+        py.detach(|| {
+            PyEncoder::build(Vocab::from_ranked(tokens, special).map_err(to_python)?, pattern, false, &[], false)
+        })
     }
 }
 
@@ -115,7 +117,8 @@ impl PyTokenizerJson {
         let model = self.model.take()?;
         py.detach(|| {
             let Some(vocab) = model.into_vocab(special) else { return Ok(None) };
-            PyEncoder::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern, &rules, nfc).map(Some)
+            PyEncoder::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern, false, &rules, nfc)
+                .map(Some)
         })
     }
 }

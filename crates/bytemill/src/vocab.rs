@@ -7,11 +7,13 @@
 mod merged;
 mod needed;
 mod ranks;
+mod sorted;
 mod tokens;
 mod whole;
 
 pub use merged::MergedTokens;
 pub use needed::needed_merges;
+pub use sorted::SortedTokens;
 pub use tokens::TokenList;
 
 use crate::error::{Error, Result};

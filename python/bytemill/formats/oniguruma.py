@@ -60,6 +60,14 @@ def from_oniguruma(expression: str) -> str:
     return _Translation(expression, "oniguruma").whole()
 
 
+def check_matches_something(expression: str) -> None:
+    """Raise ExpressionError where an expression in Rust's syntax can match nothing at all, or is not understood.
+
+    >>> check_matches_something(r"\\w+(?!\\S)|(?i:ab)")
+    """
+    _Reading(expression, "rust").whole()
+
+
 class _Translation:
     """One pass of recursive descent. Methods give the translated part and whether it can match nothing."""
 
@@ -231,3 +239,15 @@ class _Translation:
 
     def refused(self, what: str) -> ExpressionError:
         return ExpressionError(f"{what} near character {self.at}")
+
+
+class _Reading(_Translation):
+    """As the translation, of what Oniguruma reads otherwise too."""
+
+    def escape(self, *, ignore_case: bool, in_class: bool) -> tuple[str, bool]:
+        if self.expression.startswith(("\\w", "\\W", "\\b", "\\B"), self.at):
+            self.at += 2
+            return self.expression[self.at - 2 : self.at], not in_class and self.expression[
+                self.at - 1
+            ] in "bB"
+        return super().escape(ignore_case=ignore_case, in_class=in_class)

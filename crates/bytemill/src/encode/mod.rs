@@ -3,6 +3,7 @@
 mod canonical;
 mod misses;
 mod spans;
+mod unstable;
 mod workspace;
 
 use crate::bpe::Merger;
@@ -13,10 +14,11 @@ use crate::pretokenize::Pattern;
 pub use crate::pulse::{Pulse, no_pulse};
 use crate::seams::Seams;
 use crate::special::{Rules, Segment, SpecialTokens};
-use crate::vocab::Vocab;
+use crate::vocab::{SortedTokens, Vocab};
 use crate::words::Words;
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock};
+pub use unstable::Unstable;
 use workspace::Workspace;
 
 /// An id as it is written out: `u16` where all ids of a vocabulary fit, else `u32`.
@@ -71,6 +73,8 @@ pub struct Encoder {
     merger: Merger,
     /// Made when the first long pre-token comes that may have some.
     seams: OnceLock<Seams>,
+    /// Made when tokens are first asked for in the order of their bytes.
+    sorted: OnceLock<SortedTokens>,
     /// One a thread that encodes at the same time; they stay, with what they have learnt.
     #[expect(clippy::vec_box, reason = "a workspace changes hands twice for each text, however short")]
     workspaces: Mutex<Vec<Box<Workspace>>>,
@@ -91,6 +95,7 @@ impl Encoder {
             words,
             merger: Merger::default(),
             seams: OnceLock::new(),
+            sorted: OnceLock::new(),
             workspaces: Mutex::new(Vec::new()),
         };
         // The first workspace is made here, so that encoding itself needs no memory beyond text and result.
@@ -144,6 +149,12 @@ impl Encoder {
     #[must_use]
     pub fn pairs(&self) -> &PairTable {
         &self.pairs
+    }
+
+    /// The ordinary tokens in the order of their bytes.
+    #[must_use]
+    pub fn sorted_tokens(&self) -> &SortedTokens {
+        self.sorted.get_or_init(|| SortedTokens::new(&self.vocab))
     }
 
     fn workspace(&self) -> Box<Workspace> {
@@ -235,8 +246,9 @@ impl Encoder {
         let mut splits = self.pattern.splits(text);
         let mut at = 0;
         while splits.fill(&mut workspace.ends)? {
-            let start = at;
-            at = workspace.ends.last().copied().unwrap_or(at);
+            let done = at;
+            let start = splits.block_start(at);
+            at = workspace.ends.last().copied().unwrap_or(start);
             workspace.hash(bytes, start, |pretoken, cut| self.cut(pretoken, cut));
             while let Some(huge) = workspace.look_up(out) {
                 self.resolve(workspace, bytes, out, pulse)?;
@@ -250,7 +262,7 @@ impl Encoder {
             if workspace.misses.are_many() {
                 self.resolve(workspace, bytes, out, pulse)?;
             }
-            tick(&mut workspace.since_pulse, at - start, pulse)?;
+            tick(&mut workspace.since_pulse, at - done, pulse)?;
         }
         self.resolve(workspace, bytes, out, pulse)
     }

@@ -9,6 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub struct CustomPattern {
     expression: String,
     regex: fancy_regex::Regex,
+    /// What lies between two matches is dropped: it belongs to no pre-token.
+    pub drops_unmatched: bool,
 }
 
 /// Backtracking steps that one match may take. The engine's own default, a million, is reached by lazy patterns on
@@ -21,7 +23,7 @@ impl CustomPattern {
             .backtrack_limit(BACKTRACK_LIMIT)
             .build()
             .map_err(|error| Error::Pattern(format!("the pattern {expression:?} does not compile: {error}")))?;
-        Ok(Self { expression: expression.to_owned(), regex })
+        Ok(Self { expression: expression.to_owned(), regex, drops_unmatched: false })
     }
 
     pub fn expression(&self) -> &str {
@@ -29,8 +31,11 @@ impl CustomPattern {
     }
 
     /// As [`super::Splits::fill`], from `at` on: the matches, and what lies between them. Empty matches count for nothing.
-    pub fn split(&self, text: &str, at: usize, ends: &mut Vec<usize>) -> Result<usize> {
-        let (mut done, mut search) = (at, at);
+    ///
+    /// Gives where the first of these pre-tokens starts and where the last ends. Where text is dropped, they end before the
+    /// next stretch of it: the pre-tokens of a block tile what lies between these two places.
+    pub fn split(&self, text: &str, at: usize, ends: &mut Vec<usize>) -> Result<(usize, usize)> {
+        let (mut start, mut done, mut search) = (at, at, at);
         while ends.len() < BLOCK && done < text.len() {
             let failed = |why: &dyn std::fmt::Display| {
                 Error::Pattern(format!("the pattern {:?} failed at byte {search} of a text: {why}", self.expression))
@@ -42,7 +47,13 @@ impl CustomPattern {
             match found {
                 Some(found) if found.end() > found.start() => {
                     if found.start() > done {
-                        ends.push(found.start());
+                        if !self.drops_unmatched {
+                            ends.push(found.start());
+                        } else if ends.is_empty() {
+                            start = found.start();
+                        } else {
+                            break;
+                        }
                     }
                     ends.push(found.end());
                     (done, search) = (found.end(), found.end());
@@ -50,12 +61,17 @@ impl CustomPattern {
                 Some(empty) if empty.end() < text.len() => {
                     search = empty.end() + text[empty.end()..].chars().next().map_or(1, char::len_utf8);
                 }
+                _ if self.drops_unmatched && !ends.is_empty() => break,
                 _ => {
-                    ends.push(text.len());
+                    if self.drops_unmatched {
+                        start = text.len();
+                    } else {
+                        ends.push(text.len());
+                    }
                     done = text.len();
                 }
             }
         }
-        Ok(done)
+        Ok((start, done))
     }
 }

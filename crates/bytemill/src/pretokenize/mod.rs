@@ -1,7 +1,7 @@
 //! Pre-tokenization: cutting a text into the pieces inside which merges happen.
 //!
 //! The pre-tokens of a text tile it: what a custom pattern leaves out between two matches is a pre-token too, so
-//! that no byte is ever lost. The four patterns of the field are matched by hand: by [`blocks`] of 64 bytes, and where
+//! that no byte is ever lost, unless it is asked for that such text be dropped, as it is in tiktoken. The four patterns of the field are matched by hand: by [`blocks`] of 64 bytes, and where
 //! those do not serve, character by character; each scalar matcher's file derives it from its expression.
 
 mod blocks;
@@ -96,6 +96,16 @@ impl Pattern {
         }
     }
 
+    /// The same pattern; with `yes`, what it does not match belongs to no pre-token, as in tiktoken. The named patterns match
+    /// every character, and without a pattern all is one pre-token: there is nothing to drop.
+    #[must_use]
+    pub fn dropping_unmatched(mut self, yes: bool) -> Self {
+        if let Self::Custom(custom) = &mut self {
+            custom.drops_unmatched = yes;
+        }
+        self
+    }
+
     /// The name of the hand-written matcher that serves a name or an expression.
     #[must_use]
     pub fn name_for(pattern: &str) -> Option<&'static str> {
@@ -142,7 +152,7 @@ impl Pattern {
             Self::Custom(custom) => Way::Custom(custom),
             Self::Steps(steps) => Way::Steps(Box::new(steps.splits(text, instruction_set))),
         };
-        Splits { text, done: 0, way }
+        Splits { text, start: 0, done: 0, way }
     }
 
     /// Calls `each` with every pre-token of `text` in order.
@@ -154,6 +164,7 @@ impl Pattern {
         let mut splits = self.splits(text);
         let mut start = 0;
         while splits.fill(&mut ends)? {
+            start = splits.block_start(start);
             for &end in &ends {
                 each(&text[start..end]);
                 start = end;
@@ -166,6 +177,8 @@ impl Pattern {
 /// A text on its way to pre-tokens.
 pub struct Splits<'t> {
     text: &'t str,
+    /// Start of the first pre-token of the block, of a custom pattern.
+    start: usize,
     /// End of the last pre-token given.
     done: usize,
     way: Way<'t>,
@@ -198,10 +211,18 @@ impl Splits<'_> {
                 Ok(true)
             }
             Way::Custom(custom) => {
-                self.done = custom.split(self.text, self.done, ends)?;
+                (self.start, self.done) = custom.split(self.text, self.done, ends)?;
                 Ok(true)
             }
         }
+    }
+
+    /// Where the first pre-token of the block that [`Splits::fill`] has given starts: where the one before it ends, which is
+    /// at `done`, unless text between them is dropped.
+    #[inline]
+    #[must_use]
+    pub fn block_start(&self, done: usize) -> usize {
+        if let Way::Custom(_) = self.way { self.start } else { done }
     }
 }
 

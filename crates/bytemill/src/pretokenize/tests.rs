@@ -206,3 +206,17 @@ fn a_pattern_that_does_not_compile_is_refused_with_its_text() {
     let error = Pattern::new(Some("(unclosed")).unwrap_err().to_string();
     assert!(error.contains("(unclosed"), "{error}");
 }
+
+proptest! {
+    #[test]
+    fn with_unmatched_text_dropped_the_pretokens_are_the_matches(
+        text in "[ab1 !\n]{0,300}",
+        expression in prop::sample::select(vec![r"\w+", "a|b+", r" ?\w+(?!\S)", "!", "(?s).+", "z", r"\w{1,2}|\s"]),
+    ) {
+        let pattern = Pattern::new(Some(expression)).unwrap().dropping_unmatched(true);
+        prop_assert_eq!(
+            pretokens(&pattern, &text),
+            fancy_regex::Regex::new(expression).unwrap().find_iter(&text).map(|found| found.unwrap().as_str()).collect::<Vec<_>>()
+        );
+    }
+}

@@ -1,0 +1,1 @@
+"""bytemill behind the interfaces of other libraries."""

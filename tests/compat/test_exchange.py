@@ -1,0 +1,309 @@
+"""`Tokenizer.from_tiktoken` and `to_tiktoken`: the same ids, or refused with the reason."""
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import pytest
+import tiktoken
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bytemill
+from bytemill import Tokenizer, TokenizerError
+from bytemill._core import NAMED_PATTERNS
+from bytemill.compat import tiktoken as compat
+from bytemill.errors import MissingExtraError
+from bytemill.tiktoken_exchange import pattern_from, pattern_to
+
+from .conftest import BYTES, RANKS, SPECIAL, Pair, toy
+
+PIECES = [
+    "ab",
+    "a",
+    "b",
+    " ",
+    "  ",
+    "\n",
+    "é",
+    "字",
+    "!",
+    "12",
+    "<x>",
+    "<y>",
+    "<",
+    "x>",
+    "<|endoftext|>",
+    "abc",
+    "\r",
+]
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=20).map("".join)
+COVERING = [
+    "(?s:.+)",
+    r"[\s\S]",
+    r"\w+|\s+|[^\w\s]+",
+    r" ?\w+|\s+(?!\S)|\s+$|\s|\W",
+    r"a+?|b(?!\s)|(?<=a)\s+|\S|\s",
+    NAMED_PATTERNS["llama3"],
+]
+OURS = [
+    None,
+    "gpt2",
+    "cl100k",
+    "o200k",
+    "llama3",
+    r"\w+",
+    r"\w+|\s+",
+    "!",
+    "a+?b|(?<=a)b",
+    r"\s+(?!\S)|ab",
+    r"(?i:AB)+",
+]
+
+
+def encoding(
+    ranks: dict[bytes, int] = RANKS, special: dict[str, int] = SPECIAL, pattern: str = "(?s:.+)"
+) -> Any:
+    return tiktoken.Encoding("t", pat_str=pattern, mergeable_ranks=ranks, special_tokens=special)
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt2", "r50k_base", "cl100k_base", pytest.param("o200k_base", marks=pytest.mark.slow)]
+)
+def test_published_encodings_come_and_go(published: Callable[[str], Pair], name: str) -> None:
+    theirs = published(name).theirs
+    ours = Tokenizer.from_tiktoken(theirs)
+    assert ours.name == name
+    assert (ours.n_vocab, ours.max_token_value, ours.eot_token) == (
+        theirs.n_vocab,
+        theirs.max_token_value,
+        theirs.eot_token,
+    )
+    back = ours.to_tiktoken()
+    assert back.name == name
+    for part in ("_mergeable_ranks", "_special_tokens"):
+        assert getattr(back, part) == getattr(theirs, part)
+    for text in ("Hello wörld, 今日は!\n\n  x = 12345", "<|endoftext|>fim  ", "\r\n \t", "e\u0301" * 30):
+        ids = theirs.encode(text, allowed_special="all")
+        assert ours.encode(text) == ids
+        assert back.encode(text, allowed_special="all") == ids
+
+
+def test_an_encoding_with_an_id_for_two_tokens_is_refused() -> None:
+    with pytest.raises(TokenizerError, match="the id 300 belongs to two tokens"):
+        Tokenizer.from_tiktoken(encoding(special={"<x>": 300, "<y>": 300}))
+
+
+@settings(deadline=None)
+@given(pattern=st.sampled_from(COVERING), text=TEXTS)
+def test_toys_with_any_pattern_that_matches_all_come_and_go(pattern: str, text: str) -> None:
+    theirs = toy(pattern).theirs
+    ours = from_tiktoken(pattern)
+    ids = theirs.encode(text, allowed_special="all")
+    assert ours.encode(text) == ids
+    assert ours.encode_ordinary(text) == theirs.encode_ordinary(text)
+    assert to_tiktoken(pattern).encode(text, allowed_special="all") == ids
+
+
+@lru_cache
+def from_tiktoken(pattern: str) -> Tokenizer:
+    return Tokenizer.from_tiktoken(toy(pattern).theirs)
+
+
+@lru_cache
+def to_tiktoken(pattern: str) -> Any:
+    return from_tiktoken(pattern).to_tiktoken()
+
+
+MERGES = [
+    (b"a", b"b"),
+    (b" ", b"a"),
+    (b" ", b"ab"),
+    (b"ab", b"c"),
+    (b"\xc3", b"\xa9"),
+    (b"a", b"a"),
+    (b"aa", b"aa"),
+]
+VOCAB = dict(enumerate([*BYTES, *(left + right for left, right in MERGES)]))
+
+
+@lru_cache
+def here_and_there(pattern: str | None) -> tuple[Tokenizer, Any]:
+    ours = Tokenizer(VOCAB, MERGES, ["<x>", "<|endoftext|>"], pattern=pattern)
+    return ours, ours.to_tiktoken()
+
+
+@settings(deadline=None)
+@given(pattern=st.sampled_from(OURS), text=TEXTS)
+def test_tokenizers_with_any_pattern_go_and_come_back(pattern: str | None, text: str) -> None:
+    ours, theirs = here_and_there(pattern)
+    ids = ours.encode(text)
+    assert theirs.encode(text, allowed_special="all") == ids
+    assert theirs.encode_ordinary(text) == ours.encode_ordinary(text)
+    assert pattern_from(theirs._pat_str) == ours.pattern  # pyright: ignore[reportPrivateUsage]
+    assert theirs.name == ours.name
+
+
+@settings(deadline=None, max_examples=30)
+@given(texts=st.lists(TEXTS, min_size=1), text=TEXTS)
+def test_trained_tokenizers_go(texts: list[str], text: str) -> None:
+    ours = bytemill.train(iter(["ab abc b aa  \n", *texts]), vocab_size=262, special_tokens=["<x>"])
+    theirs = ours.to_tiktoken("trained")
+    assert theirs.name == "trained"
+    assert theirs.encode(text, allowed_special="all") == ours.encode(text)
+    assert Tokenizer.from_tiktoken(theirs).encode(text) == ours.encode(text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        (r"[^!\s]+|\s+", r"no plain part of it matches U\+0021"),
+        (r"\w+", r"no plain part of it matches U\+0000"),
+        (r".", r"no plain part of it matches U\+000A"),
+        (r"a*|\s|\S", "empty string"),
+        (r"(a)\1|\s|\S", r"1"),
+    ],
+)
+def test_patterns_that_may_leave_text_over_are_refused(pattern: str, reason: str) -> None:
+    with pytest.raises(TokenizerError, match=reason):
+        Tokenizer.from_tiktoken(encoding(pattern=pattern))
+
+
+def test_bytes_without_a_token_are_refused() -> None:
+    with pytest.raises(TokenizerError, match="all 256 bytes must be"):
+        Tokenizer.from_tiktoken(encoding({b"a": 0, b"b": 1}))
+
+
+def test_a_special_token_with_the_id_of_another_is_refused() -> None:
+    with pytest.raises(TokenizerError, match="the id 97 belongs to two tokens"):
+        Tokenizer.from_tiktoken(encoding(special={"<q>": 97}))
+
+
+def test_of_two_special_tokens_the_longer_must_win_there_too() -> None:
+    # Which one does is decided by a hash table: with these names it is the one and the other.
+    shorter, longer = {"<a>": 400, "<a><a>": 401}, {"xy": 400, "xyz": 401}
+    how = [
+        encoding(special=special).encode(max(special), allowed_special="all") == [401]
+        for special in (shorter, longer)
+    ]
+    assert how == [False, True]
+    for make in (
+        lambda special: Tokenizer.from_tiktoken(encoding(special=special)),
+        lambda special: Tokenizer(VOCAB, MERGES, special).to_tiktoken(),
+    ):
+        with pytest.raises(TokenizerError, match="'<a>' begins '<a><a>'"):
+            make(shorter)
+        assert make(longer).encode("xyzxy", allowed_special="all") == [401, 400]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "merges", "pattern", "reason"),
+    [
+        ([b"cd", b"ab"], [(b"a", b"b"), (b"c", b"d")], None, "do not follow the order"),
+        ([b"ab", b"bc", b"abc"], [(b"a", b"b"), (b"b", b"c"), (b"a", b"bc")], None, "is made of"),
+        ([b"abcc"], [], None, "made by no merge"),
+        ([], [], "a*", "empty string"),
+        ([], [], r"(?<x>a)b", "cannot be completed"),
+    ],
+)
+def test_what_no_encoding_says_is_refused(
+    tokens: list[bytes], merges: list[tuple[bytes, bytes]], pattern: str | None, reason: str
+) -> None:
+    vocab = dict(enumerate([*BYTES, *tokens]))
+    with pytest.raises(TokenizerError, match=reason):
+        Tokenizer(vocab, merges, pattern=pattern).to_tiktoken()
+
+
+def test_ranks_that_no_merges_stand_for_go_and_come() -> None:
+    ranks = BYTES | {b"abcd": 256, b"ab": 257, b"cd": 258}
+    theirs = encoding(ranks, {})
+    ours = Tokenizer.from_tiktoken(theirs)
+    for text in ("abcd", "xabcd", "abcdabcd", "ab cd"):
+        assert ours.encode(text) == theirs.encode(text) == ours.to_tiktoken().encode(text)
+
+
+def test_what_is_no_encoding_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="a tiktoken Encoding is wanted, not str"):
+        Tokenizer.from_tiktoken("gpt2")  # type: ignore[arg-type]
+
+
+def test_the_name_of_a_pattern_is_an_expression_there() -> None:
+    for pattern in NAMED_PATTERNS:
+        assert pattern_from(pattern) != pattern
+    assert pattern_from(pattern_to(r"\w")) == r"\w"
+    assert pattern_from(pattern_to(None)) is None
+
+
+def test_the_name_stays_with_copies_and_is_never_empty() -> None:
+    ours = Tokenizer.from_tiktoken(encoding())
+    assert ours.name == pickle.loads(pickle.dumps(ours)).name == "t"  # noqa: S301
+    unnamed = Tokenizer(VOCAB, MERGES)
+    assert unnamed.name == f"bytemill-{unnamed.fingerprint[:12]}"
+
+
+# Views
+
+
+@settings(deadline=None)
+@given(text=TEXTS)
+def test_a_view_of_a_tokenizer_refuses_what_tiktoken_refuses(text: str) -> None:
+    ours, theirs = here_and_there("gpt2")
+    view = compat.Encoding.from_tokenizer(ours)
+    assert view.name == theirs.name
+    assert view.tokenizer is ours
+    assert view.encode(text, allowed_special="all") == theirs.encode(text, allowed_special="all")
+    if "<x>" in text or "<|endoftext|>" in text:
+        with pytest.raises(ValueError, match="disallowed"):
+            view.encode(text)
+    else:
+        assert view.encode(text) == theirs.encode(text)
+
+
+def test_a_view_has_the_parts_of_an_encoding() -> None:
+    for pattern in (None, "gpt2", r"\w+"):
+        ours = Tokenizer(VOCAB, MERGES, ["<x>"], pattern=pattern)
+        view, theirs = compat.Encoding.from_tokenizer(ours), ours.to_tiktoken()
+        for part in ("_pat_str", "_mergeable_ranks", "_special_tokens"):
+            assert getattr(view, part) == getattr(theirs, part)
+        assert Tokenizer.from_tiktoken(view).fingerprint == ours.fingerprint
+        again = pickle.loads(pickle.dumps(view))  # noqa: S301
+        assert (again.name, again.tokenizer.fingerprint) == (view.name, ours.fingerprint)
+
+
+def test_a_view_made_from_parts_is_a_tokenizer_where_there_is_one() -> None:
+    pair = toy("(?s:.+)")
+    assert pair.ours.tokenizer.encode("ab<x>") == [256, 300]
+    assert pair.ours.tokenizer.name == "toy"
+    with pytest.raises(TokenizerError, match="no plain part of it matches"):
+        _ = toy(r"\w+").ours.tokenizer
+
+
+# Without tiktoken
+
+
+def test_nothing_but_to_tiktoken_needs_tiktoken() -> None:
+    script = """
+import sys
+sys.modules["tiktoken"] = None
+import bytemill
+from bytemill.compat import tiktoken
+tok = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<x>"])
+assert tiktoken.Encoding.from_tokenizer(tok).encode("<x>", disallowed_special=()) == list(b"<x>")
+try:
+    tok.to_tiktoken()
+except ImportError as error:
+    print(type(error).__name__, error.hint)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, timeout=60)
+    assert done.stdout.decode().strip() == f"{MissingExtraError.__name__} pip install tiktoken"
+
+
+def test_importing_bytemill_imports_no_tiktoken() -> None:
+    script = (
+        "import bytemill, bytemill.compat.tiktoken, sys; print([m for m in sys.modules if m == 'tiktoken'])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, timeout=60)
+    assert done.stdout.decode().strip() == "[]"

@@ -1,0 +1,76 @@
+"""Encodings by name and by model."""
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import tiktoken
+import tiktoken.model
+
+import bytemill
+from bytemill.compat import tiktoken as ours
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names that `from_pretrained` was asked for; it gives bytes alone for each."""
+    names: list[str] = []
+
+    def from_pretrained(name: str) -> bytemill.Tokenizer:
+        names.append(name)
+        return bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<|endoftext|>"])
+
+    monkeypatch.setattr(bytemill.Tokenizer, "from_pretrained", from_pretrained, raising=False)
+    monkeypatch.setattr(ours, "_MADE", {})
+    return names
+
+
+def test_models_have_the_encodings_that_tiktoken_says() -> None:
+    known = [*tiktoken.model.MODEL_TO_ENCODING]
+    dated = [f"{beginning}x" for beginning in tiktoken.model.MODEL_PREFIX_TO_ENCODING]
+    for model in [*known, *dated, "gpt-4o-2024-05-13", "ft:gpt-4o-mini:org", "gpt-4.1-nano", "gpt-5-mini"]:
+        assert ours.encoding_name_for_model(model) == tiktoken.encoding_name_for_model(model), model
+
+
+@pytest.mark.parametrize("model", ["", "nope", "gpt-6", "gpt-4x", "o1x"])
+def test_an_unknown_model_is_a_key_error(model: str) -> None:
+    for module in (tiktoken, ours):
+        with pytest.raises(KeyError):
+            module.encoding_name_for_model(model)
+        with pytest.raises(KeyError):
+            module.encoding_for_model(model)
+
+
+def test_the_names_are_tiktokens() -> None:
+    assert sorted(ours.list_encoding_names()) == sorted(tiktoken.list_encoding_names())
+
+
+@pytest.mark.parametrize("name", ["nope", 5, None])
+def test_an_unknown_name_is_a_value_error(name: Any) -> None:
+    for module in (tiktoken, ours):
+        with pytest.raises(ValueError, match=r"nope|str"):
+            module.get_encoding(name)
+
+
+def test_an_encoding_is_made_once_whoever_asks(asked: list[str]) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(ours.get_encoding, ["cl100k_base"] * 20, timeout=60))
+    assert asked == ["cl100k_base"]
+    assert len(set(map(id, found))) == 1
+    assert ours.encoding_for_model("gpt-4") is found[0]
+    assert found[0].name == "cl100k_base"
+    assert found[0].encode("ab") == [97, 98]
+
+
+def test_a_pickle_of_one_is_its_name(asked: list[str]) -> None:
+    enc = ours.get_encoding("gpt2")
+    data = pickle.dumps(enc)
+    assert len(data) < 200
+    assert pickle.loads(data) is enc  # noqa: S301
+    assert asked == ["gpt2"]
+
+
+def test_an_encoding_that_bytemill_cannot_be_says_why() -> None:
+    with pytest.raises(bytemill.TokenizerError, match="200018"):
+        ours.get_encoding("o200k_harmony")
