@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bytemill import _core
 from bytemill.compat.tiktoken import Encoding
 from bytemill.errors import MissingExtraError, TokenizerError
 from bytemill.formats.coverage import why_not_covering
 from bytemill.formats.files import shown
-from bytemill.formats.oniguruma import ExpressionError, check_matches_something
-from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.spec import THEN, TokenizerSpec
+from bytemill.formats.tiktoken_pattern import pattern_from, pattern_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     import tiktoken
 
     from bytemill.tokenizer import Tokenizer
-
-# tiktoken always has a pattern. This one makes one pre-token of all.
-_WHOLE = r"(?s:.+)"
 
 
 def spec_of(encoding: Any) -> TokenizerSpec:
@@ -35,6 +31,10 @@ def spec_of(encoding: Any) -> TokenizerSpec:
     except AttributeError as error:
         raise TypeError(f"a tiktoken Encoding is wanted, not {type(encoding).__name__}") from error
     pattern = pattern_from(expression)
+    if pattern is not None and THEN in pattern:
+        raise TokenizerError(
+            f"the pattern {shown(pattern)} holds {THEN}, which parts the steps of a pattern here"
+        )
     if pattern is not None and (reason := why_not_covering(pattern)) is not None:
         raise TokenizerError(
             f"tiktoken passes over text that the pattern {shown(pattern)} does not match, and it is not seen that it "
@@ -67,43 +67,6 @@ def encoding_of(tokenizer: Tokenizer, name: str) -> tiktoken.Encoding:
         raise TokenizerError(f"tiktoken does not take the pattern {shown(expression)}: {error}") from error
     check_longer_wins(encoding, spec.special_tokens)
     return encoding
-
-
-def pattern_from(expression: str) -> str | None:
-    """The pattern behind an expression that `pattern_to` may have made."""
-    if expression == _WHOLE:
-        return None
-    if expression in _core.NAMED_PATTERNS:  # To tiktoken it is no name.
-        return f"(?:{expression})"
-    pattern = expression[: (len(expression) - len(_rest_as_well(""))) // 2]
-    return pattern if expression == _rest_as_well(pattern) else expression
-
-
-def pattern_to(pattern: str | None) -> str:
-    """An expression with which tiktoken splits as bytemill does with `pattern`.
-
-    Raises TokenizerError where what lies between the matches may be told apart from them in no expression.
-    """
-    if pattern is None:
-        return _WHOLE
-    if _core.named_pattern(pattern) is not None or why_not_covering(pattern) is None:
-        return pattern
-    try:
-        check_matches_something(
-            pattern
-        )  # It knows no groups that are named or referred to: all can stand twice.
-    except ExpressionError as error:
-        raise TokenizerError(
-            "tiktoken passes over text that its pattern does not match, and "
-            f"{shown(pattern)} cannot be completed: {error}",
-            hint="Write a tokenizer.json.",
-        ) from error
-    return _rest_as_well(pattern)
-
-
-def _rest_as_well(pattern: str) -> str:
-    """`pattern`, and where it does not match, everything up to its next match or the end."""
-    return rf"{pattern}|(?s:.)+?(?=(?:{pattern})|\z)"
 
 
 def check_longer_wins(encoding: Any, special_tokens: Mapping[str, int]) -> None:

@@ -187,9 +187,12 @@ class Tokenizer(Codec):
         """
         from bytemill import pretrained
 
-        return cls._from_loaded(
+        tokenizer = cls._from_loaded(
             pretrained.load(name, revision=revision, cache_dir=cache_dir, local_files_only=local_files_only)
         )
+        if pretrained.is_published(name):
+            tokenizer._name = str(name)
+        return tokenizer
 
     @classmethod
     def open(

@@ -15,10 +15,11 @@ from tokenizers.models import BPE
 
 import bytemill
 from bytemill._core import NAMED_PATTERNS
+from bytemill.formats import gguf
 from bytemill.formats.bytes_to_unicode import bytes_to_text
 from bytemill.formats.pre_tokenizer import CL100K_FOR_ONIGURUMA
 from bytemill.formats.ranks import merges_of_ranks
-from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.spec import TokenFlags, TokenizerSpec
 
 END = "<|endoftext|>"
 BYTES = {byte: bytes([byte]) for byte in range(256)}
@@ -212,6 +213,12 @@ def test_what_decides_ids_decides_the_fingerprint() -> None:
         by_ranks(b"abcd", b"ab"),
         by_merges(b"abcd", b"ab", b"cd", merges=[], whole_pretoken_lookup=True),
         bytemill.Tokenizer({255 - byte: token for byte, token in BYTES.items()} | {256: b"ab"}, merges[:1]),
+        by_merges(b"ab", merges=merges[:1], normalizer="NFC"),
+        by_merges(b"ab", merges=merges[:1], special_tokens={END: 300}, flags={END: TokenFlags(lstrip=True)}),
+        by_merges(b"ab", merges=merges[:1], special_tokens={END: 300}, flags={END: TokenFlags(rstrip=True)}),
+        by_merges(
+            b"ab", merges=merges[:1], special_tokens={END: 300}, flags={END: TokenFlags(single_word=True)}
+        ),
     ]
     assert len({tokenizer.fingerprint for tokenizer in different}) == len(different)
 
@@ -248,6 +255,8 @@ def test_what_decides_no_id_leaves_the_fingerprint() -> None:
         ).truncate(258),
         # How often pairs stood in the corpus, and how ties were broken.
         by_merges(b"ab", merges=merges, special_tokens={END: 257}, merge_counts=[5], ties="huggingface"),
+        # What Hugging Face's decoder leaves out.
+        by_merges(b"ab", merges=merges, special_tokens={END: 257}, flags={END: TokenFlags(special=False)}),
     ]
     assert len({tokenizer.fingerprint for tokenizer in same}) == 1
     assert len({tuple(tokenizer.encode(TEXT)) for tokenizer in same}) == 1
@@ -327,7 +336,9 @@ def test_gpt2_has_one_whatever_it_is_loaded_from(shared_data: Path, tmp_path: Pa
 def test_cl100k_has_one_whatever_it_is_loaded_from(shared_data: Path, tmp_path: Path) -> None:
     ours = bytemill.Tokenizer.load(shared_data / "cl100k_base.tiktoken")
     ours.save(tmp_path / "tokenizer.json")
+    gguf.write(ours.to_spec(), tmp_path / "tokenizer.gguf")
     same = [
+        bytemill.Tokenizer.load(tmp_path / "tokenizer.gguf"),
         bytemill.Tokenizer.load(tmp_path / "tokenizer.json"),
         by_ranks_of(ours),
         bytemill.Tokenizer.load(

@@ -1,6 +1,7 @@
 """Byte and character offsets: exact in bytes, whole characters in characters, always of the `str` that was given."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import bytemill
-from bytemill.errors import SpecialTokenError
+from bytemill.errors import SpecialTokenError, TokenizerError
+from bytemill.formats.spec import TokenFlags
 
 END = "<|endoftext|>"
 BYTES = {byte: bytes([byte]) for byte in range(256)}
@@ -147,6 +149,23 @@ def test_refused_tokens_and_other_types_are_errors() -> None:
             TRAINED.encode_with_offsets(wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="num_threads"):
         TRAINED.encode_with_offsets("fox", num_threads=0)
+
+
+def test_white_space_that_a_special_token_takes_in_is_part_of_it() -> None:
+    flags = {END: TokenFlags(lstrip=True, rstrip=True)}
+    ours = bytemill.Tokenizer.from_spec(replace(TRAINED.to_spec(), flags=flags))
+    encoded = ours.encode_with_offsets(f"é  {END}\n fox")
+    place = encoded.ids.tolist().index(ours.special_tokens[END])
+    assert encoded.char_offsets[place].tolist() == [1, 3 + len(END) + 2]
+    assert encoded.byte_offsets[place].tolist() == [2, 4 + len(END) + 2]
+    assert encoded.ids.tolist() == ours.encode(f"é  {END}\n fox")
+
+
+def test_text_that_a_normalizer_changes_has_no_offsets() -> None:
+    ours = bytemill.Tokenizer.from_spec(replace(TRAINED.to_spec(), normalizer="NFC"))
+    assert ours.encode_with_offsets("naïve fox").tokens == TRAINED.encode_with_offsets("naïve fox").tokens
+    with pytest.raises(TokenizerError, match="another text than the one encoded"):
+        ours.encode_with_offsets("nai\u0308ve fox")
 
 
 # Other libraries

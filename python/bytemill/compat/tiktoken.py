@@ -111,7 +111,7 @@ class Encoding:
 
     @property
     def _pat_str(self) -> str:
-        from bytemill.tiktoken_exchange import pattern_to
+        from bytemill.formats.tiktoken_pattern import pattern_to
 
         return (
             self._pattern
@@ -344,7 +344,7 @@ def _pretrained(name: str) -> Encoding:
             "o200k_harmony gives the id 200018 to two special tokens, which bytemill does not do",
             hint="Take o200k_base, or an Encoding with special tokens of your own.",
         )
-    return Encoding.from_tokenizer(cast("Any", Tokenizer).from_pretrained(name), name)
+    return Encoding.from_tokenizer(Tokenizer.from_pretrained(name), name)
 
 
 def encoding_for_model(model_name: str) -> Encoding:

@@ -21,7 +21,7 @@ from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.bytes_to_unicode import bytes_to_text
 from bytemill.formats.files import decode_utf8, is_array, is_object, parse_json, read_bytes, shown
 from bytemill.formats.huggingface_folder import DECODER, companions_of, post_processor_of
-from bytemill.formats.huggingface_model import merge_out_of_order, read_model, refuse_other_models
+from bytemill.formats.huggingface_model import read_model, refuse_other_models
 from bytemill.formats.pre_tokenizer import from_pre_tokenizer, to_pre_tokenizer
 from bytemill.formats.ranks import merges_of_ranks
 from bytemill.formats.spec import Normalizer, TokenFlags, TokenizerSpec
@@ -130,25 +130,12 @@ def from_document(document: Any, where: str) -> TokenizerSpec:
     refuse_unsupported(document, where)
     special_tokens, flags, vocab, merges = read_model(model, document.get("added_tokens", []), where)
     pattern, record = pattern_and_record(document, len(merges), where)
-    whole_pretoken_lookup = bool(model.get("ignore_merges"))
-    ranks = None
-    out_of_order = merge_out_of_order(merges)
-    if out_of_order is not None:
-        # As ranks, tokens may be made of others that come later.
-        ranks = {token: token_id for token_id, token in vocab.items()}
-        if not (whole_pretoken_lookup and merges_of_ranks(ranks) == merges):
-            pair = tuple(map(bytes_to_text, out_of_order))
-            raise TokenizerFileError(
-                f"{where}: model.merges: {shown(pair)} has a part that no merge before it makes"
-            )
-        vocab, merges, whole_pretoken_lookup = {}, None, False
     return TokenizerSpec(
         pattern=pattern,
         special_tokens=special_tokens,
         vocab=vocab,
         merges=merges,
-        ranks=ranks,
-        whole_pretoken_lookup=whole_pretoken_lookup,
+        whole_pretoken_lookup=bool(model.get("ignore_merges")),
         ties=record.get("ties"),
         merge_counts=record.get("merge_counts"),
         normalizer=normalizer_of(document, flags, where),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerFileError
 from bytemill.formats.files import is_array, is_object, shown
-from bytemill.formats.ranks import merges_that_happen
 from bytemill.formats.spec import TokenFlags
 from bytemill.formats.spelling import check_id, checked_vocab, tokens_and_merges
 from bytemill.formats.vocabulary import is_text
@@ -36,30 +35,7 @@ def read_model(
         vocab_place=f"{where}: model.vocab",
         merge_place=lambda index: f"{where}: model.merges[{index}]",
     )
-    return special_tokens, flags, tokens, _that_happen(merges, f"{where}: model.merges")
-
-
-def _that_happen(merges: list[tuple[bytes, bytes]], place: str) -> list[tuple[bytes, bytes]]:
-    """The merges without those that never happen, where several make one token.
-
-    Raises TokenizerFileError where that takes too long to find out.
-    """
-    if len({left + right for left, right in merges}) == len(merges):
-        return merges
-    try:
-        return [merges[index] for index in merges_that_happen(merges)]
-    except ValueError as error:
-        raise TokenizerFileError(f"{place}: {error}") from error
-
-
-def merge_out_of_order(merges: Sequence[tuple[bytes, bytes]]) -> tuple[bytes, bytes] | None:
-    """The first merge of which a part is made only later, or never; None where there is none."""
-    made: set[bytes] = set()
-    for left, right in merges:
-        if (len(left) > 1 and left not in made) or (len(right) > 1 and right not in made):
-            return left, right
-        made.add(left + right)
-    return None
+    return special_tokens, flags, tokens, merges
 
 
 def refuse_other_models(model: dict[str, Any], where: str) -> None:

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
     from bytemill.formats.spec import GivenSpecialTokens, TokenizerSpec
 
-_WHOLE_TEXT = r"[\s\S]+"
-"""No splitting, as an expression: tiktoken knows no tokenizer without a pattern."""
-
 
 def settings_file(rank_file: Path) -> Path:
     """The file that says what `rank_file` leaves out.
@@ -39,9 +36,14 @@ def settings_file(rank_file: Path) -> Path:
 
 def write(spec: TokenizerSpec, name: str) -> str:
     """The text of the file beside the ranks of `spec`. `name` is tiktoken's name for the encoding."""
-    pattern = _WHOLE_TEXT if spec.pattern is None else spec.pattern
+    from bytemill.formats.tiktoken_pattern import pattern_to
+
     special_tokens = dict(sorted(spec.special_tokens.items(), key=lambda item: item[1]))
-    settings: dict[str, Any] = {"name": name, "pat_str": pattern, "special_tokens": special_tokens}
+    settings: dict[str, Any] = {
+        "name": name,
+        "pat_str": pattern_to(spec.pattern),
+        "special_tokens": special_tokens,
+    }
     ordinary = ordinary_tokens(spec)
     n_tokens = len(ordinary) + len(special_tokens)
     if max([*ordinary, *special_tokens.values()]) == n_tokens - 1:
@@ -106,7 +108,10 @@ def _read(path: Path) -> tuple[str | None, dict[str, int], int | None]:
     if n_vocab is not None:
         check_id(n_vocab, f"{where}: explicit_n_vocab")
     try:
-        expression = None if pattern == _WHOLE_TEXT else checked_pattern(pattern)
+        from bytemill.formats.tiktoken_pattern import pattern_from
+
+        own = pattern_from(pattern)
+        expression = None if own is None else checked_pattern(own)
     except TokenizerError as error:
         raise TokenizerFileError(f"{where}: pat_str: {error}") from error
     return expression, special_tokens, n_vocab

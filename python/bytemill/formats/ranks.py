@@ -15,7 +15,6 @@ The same holds where a list names several pairs for one token, as files do that 
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
 
 _NEVER = 2**32
 """Above every rank."""
-
-# Squared lengths of the tokens that several merges make: ten times what the largest published file has.
-_MOST_STEPS = 100_000_000
 
 
 def last_two_parts(token: bytes, ranks: Mapping[bytes, int]) -> tuple[bytes, bytes] | None:
@@ -69,49 +65,6 @@ def merges_of_ranks(ranks: Mapping[bytes, int]) -> list[tuple[bytes, bytes]]:
             if parts is not None:
                 merges.append(parts)
     return merges
-
-
-def merges_that_happen(merges: Sequence[tuple[bytes, bytes]]) -> list[int]:
-    """The places of those `merges` that take part in encoding: one for each token that arises at all.
-
-    Without the others the list encodes alike. Raises ValueError for tokens so long that finding out would take
-    minutes.
-
-    >>> merges_that_happen([(b"b", b"c"), (b"a", b"b"), (b"ab", b"c"), (b"a", b"bc")])
-    [0, 1, 3]
-    """
-    order = {merge: index for index, merge in enumerate(merges)}
-    counts = Counter(left + right for left, right in merges)
-    several = {token for token, n in counts.items() if n > 1}
-    if sum(len(token) ** 2 for token in several) > _MOST_STEPS:
-        raise ValueError("several merges make each of many long tokens")
-    happens = {token: _last_merge(token, order) for token in several}
-    return [
-        index
-        for index, (left, right) in enumerate(merges)
-        if (left + right) not in several or happens[left + right] == index
-    ]
-
-
-def _last_merge(token: bytes, order: Mapping[tuple[bytes, bytes], int]) -> int | None:
-    """The place of the merge by which `token` becomes one when it is merged alone; None where it never does."""
-    never = len(order)
-    parts = [token[i : i + 1] for i in range(len(token))]
-    indices = [order.get(pair, never) for pair in pairwise(parts)]
-    while True:
-        index = min(indices)
-        if index == never:
-            return None
-        if len(parts) == 2:
-            return index
-        i = indices.index(index)
-        merged = parts[i] + parts[i + 1]
-        parts[i : i + 2] = [merged]
-        del indices[i]
-        if i > 0:
-            indices[i - 1] = order.get((parts[i - 1], merged), never)
-        if i < len(indices):
-            indices[i] = order.get((merged, parts[i + 1]), never)
 
 
 def unreachable_token(merges: Sequence[tuple[bytes, bytes]], tokens: Sequence[bytes]) -> bytes | None:

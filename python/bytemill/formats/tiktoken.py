@@ -157,9 +157,6 @@ def write(spec: TokenizerSpec) -> str:
     Raises TokenizerError where encoding by ranks would give other ids than `spec` does: where ids do not
     follow the order of the merges, or where tiktoken would put a token together from other parts.
     """
-    beyond = beyond_other_formats(spec)
-    if beyond is not None:
-        raise TokenizerError(f"a rank file cannot say all of this tokenizer: {beyond}")
     return "".join(
         f"{binascii.b2a_base64(token, newline=False).decode()} {rank}\n"
         for token, rank in same_ranks(spec).items()
@@ -178,6 +175,11 @@ def is_published(text: str, spec: TokenizerSpec) -> bool:
 
 def same_ranks(spec: TokenizerSpec) -> dict[bytes, int]:
     """The ranks that encode as `spec` does, in their order. Raises TokenizerError as `write` does."""
+    beyond = beyond_other_formats(spec)
+    if beyond is not None:
+        raise TokenizerError(
+            f"ranks cannot say all of this tokenizer: {beyond}", hint="Write a tokenizer.json."
+        )
     ranks = {token: token_id for token_id, token in ordinary_tokens(spec).items()}
     if spec.merges is not None:
         # The core finds the merges behind ranks in a fiftieth of the time; if they are others, what follows says why.
