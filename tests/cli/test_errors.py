@@ -167,7 +167,7 @@ def test_wrong_usage_is_status_2_and_points_at_the_help(
 
 
 def test_a_bug_is_called_one_and_says_how_to_see_it(work: Path, run: Run, monkeypatch: pytest.MonkeyPatch):
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setattr(bytemill.Tokenizer, "load", broken)

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from tokenizers.models import BPE
 
 import bytemill
 from bytemill._core import NAMED_PATTERNS
+from bytemill.errors import PreTokenizerWarning
 from bytemill.formats import gguf
 from bytemill.formats.bytes_to_unicode import bytes_to_text
 from bytemill.formats.pre_tokenizer import CL100K_FOR_ONIGURUMA
@@ -336,7 +338,10 @@ def test_gpt2_has_one_whatever_it_is_loaded_from(shared_data: Path, tmp_path: Pa
 def test_cl100k_has_one_whatever_it_is_loaded_from(shared_data: Path, tmp_path: Path) -> None:
     ours = bytemill.Tokenizer.load(shared_data / "cl100k_base.tiktoken")
     ours.save(tmp_path / "tokenizer.json")
-    gguf.write(ours.to_spec(), tmp_path / "tokenizer.gguf")
+    with pytest.warns(
+        PreTokenizerWarning
+    ):  # llama.cpp has no name for the pattern; bytemill's own record has it
+        gguf.write(ours.to_spec(), tmp_path / "tokenizer.gguf")
     same = [
         bytemill.Tokenizer.load(tmp_path / "tokenizer.gguf"),
         bytemill.Tokenizer.load(tmp_path / "tokenizer.json"),

@@ -369,7 +369,7 @@ def test_other_formats_do_not_take_what_they_cannot_say(
     trained: dict[str, Any], name: str, said: str
 ) -> None:
     spec = opened(in_shape(trained, name))[0].to_spec()
-    with pytest.raises(TokenizerError, match=f"a rank file cannot say all of this tokenizer: .*{said}"):
+    with pytest.raises(TokenizerError, match=f"ranks cannot say all of this tokenizer: .*{said}"):
         tiktoken.write(spec)
     if name != "qwen":
         return
