@@ -85,7 +85,7 @@ def _losses(logits: Tensor, targets: Tensor, n_tokens: int) -> Tensor:
         rows = logits[block]
         greatest = rows.amax(-1, keepdim=True)
         total = rows.sub_(greatest).exp_().sum(-1, keepdim=True)
-        losses[block] += total.log().add_(greatest)
+        losses[block].add_(greatest).add_(total.log())  # in this order: see `token_losses`
         rows.div_(total.mul_(n_tokens))
     logits.scatter_add_(-1, targets, torch.full_like(losses, -1 / n_tokens))
     return losses

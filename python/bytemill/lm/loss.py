@@ -90,11 +90,11 @@ def text_nats_and_bytes(losses: Tensor, targets: Tensor, byte_counts: Tensor) ->
     return float(nats), int(counts.sum())
 
 
-def log_sum_exp(x: Tensor) -> Tensor:
-    """log Σ exp(x) over the last dimension, which is kept with length 1; in float32 at least."""
+def _greatest_and_total(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The maximum m and Σ exp(x − m) of each row, (n_rows, 1); in float32 at least."""
     wide = widened(x)
     greatest = wide.amax(-1, keepdim=True)
-    return (wide - greatest).exp_().sum(-1, keepdim=True).log_().add_(greatest)
+    return greatest, (wide - greatest).exp_().sum(-1, keepdim=True)
 
 
 def rows_per_block(logits: Tensor) -> int:
@@ -108,25 +108,26 @@ class _TokenLosses(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor) -> Tensor:
-        n_rows = rows_per_block(logits)
-        normalizers = torch.cat([log_sum_exp(block) for block in split(logits, n_rows)])
+        parts = [_greatest_and_total(block) for block in split(logits, rows_per_block(logits))]
+        greatest, total = (torch.cat(numbers) for numbers in zip(*parts, strict=True))
         chosen = logits.gather(-1, targets[:, None])
-        ctx.save_for_backward(logits, targets, normalizers)
-        return (normalizers - chosen).squeeze(-1)
+        ctx.save_for_backward(logits, targets, greatest, total)
+        # The maximum first: beside logits of 10⁴ the logarithm would lose 10 of its 24 bits.
+        return (greatest - chosen).add_(total.log()).squeeze(-1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        logits, targets, normalizers = ctx.saved_tensors
+        logits, targets, greatest, total = ctx.saved_tensors
         result = torch.empty_like(logits)
         n_rows = rows_per_block(logits)
-        for x, target, normalizer, g, out in zip(
-            *(split(t, n_rows) for t in (logits, targets, normalizers, gradient, result)), strict=True
+        for x, target, most, sum_, g, out in zip(
+            *(split(t, n_rows) for t in (logits, targets, greatest, total, gradient[:, None], result)),
+            strict=True,
         ):
             # d loss / d x = softmax(x) − 1 at the target
-            share = (x - normalizer).exp_()
-            share.scatter_add_(-1, target[:, None], torch.full_like(normalizer, -1)[: len(target)])
-            out.copy_(share.mul_(g[:, None]))
+            share = (x - most).exp_().mul_(g / sum_)
+            out.copy_(share.scatter_add_(-1, target[:, None], -g))
         return result, None
 
 
