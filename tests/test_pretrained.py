@@ -22,6 +22,7 @@ from bytemill import Tokenizer, pretrained
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerFileError
 from bytemill.formats import huggingface
+from bytemill.formats.huggingface_folder import FILES_BESIDE
 from bytemill.formats.spec import TokenizerSpec
 from bytemill.pretrained import PUBLISHED
 
@@ -358,7 +359,13 @@ def test_a_repository_is_fetched(caches: Path, spec: TokenizerSpec, monkeypatch:
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
     assert Tokenizer.from_pretrained("me/small", revision="v2").to_spec() == spec
-    assert fetched == [("me/small", "tokenizer.json", "v2")]
+    assert fetched[0] == ("me/small", "tokenizer.json", "v2")
+    files["chat_template.jinja"] = "{{ messages }}"
+    companions = Tokenizer.from_pretrained("me/small", revision="v2").companions
+    assert companions is not None
+    assert companions.chat_template == "{{ messages }}"
+    assert {file for _, file, _ in fetched} == {"tokenizer.json", *FILES_BESIDE}
+    assert {revision for _, _, revision in fetched} == {"v2"}
     del files["tokenizer.json"]
     assert Tokenizer.from_pretrained("gpt2", revision="main").to_spec() == spec
     files["vocab.json"] = "{}"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from bytemill.explanation import TokenInfo
-    from bytemill.formats.spec import Ties
+    from bytemill.formats.spec import Normalizer, Ties
     from bytemill.tokenizer import Tokenizer
     from bytemill.training import TrainingReport
 
@@ -32,6 +32,8 @@ class TokenizerFacts:
     """The expression, None for no pre-tokenization."""
     pattern_name: str | None
     """Its name where it is one of the hand-written ones."""
+    normalizer: Normalizer | None
+    """What is done to texts before they are split."""
     dtype: Literal["uint16", "uint32"]
     """Smallest of the two array types that every id fits."""
     ties: Ties | None
@@ -52,6 +54,7 @@ class TokenizerFacts:
             "special_tokens": self.special_tokens,
             "pattern": self.pattern,
             "pattern_name": self.pattern_name,
+            "normalizer": self.normalizer,
             "dtype": self.dtype,
             "ties": self.ties,
             "has_counts": self.has_counts,
@@ -84,6 +87,7 @@ def describe(tokenizer: Tokenizer, n_longest: int = 20) -> TokenizerFacts:
         pattern=tokenizer.pattern,
         pattern_name=None if tokenizer.pattern is None else named_pattern(tokenizer.pattern),
         dtype=tokenizer.core.dtype,
+        normalizer=tokenizer.normalizer,
         ties=tokenizer.ties,
         has_counts=tokenizer.merge_counts is not None,
         fingerprint=tokenizer.fingerprint,

@@ -286,7 +286,14 @@ def _from_hub(name: str, revision: str | None, *, local_files_only: bool) -> Loa
     reasons: list[str] = []
     for files in kinds:
         try:
-            return _of_files([Path(hub.hf_hub_download(name, file, revision=revision)) for file in files])
+            paths = [Path(hub.hf_hub_download(name, file, revision=revision)) for file in files]
+            if files == ("tokenizer.json",):
+                from bytemill.formats.huggingface_folder import FILES_BESIDE
+
+                for file in FILES_BESIDE:
+                    with suppress(Exception):  # few repositories have all of them, and no id depends on them
+                        hub.hf_hub_download(name, file, revision=revision)
+            return _of_files(paths)
         except BytemillError:
             raise
         except (

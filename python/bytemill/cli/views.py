@@ -97,6 +97,7 @@ def _facts(facts: TokenizerFacts) -> list[tuple[str, str]]:
         ("merges", format_count(facts.n_merges)),
         ("special tokens", special or "none"),
         ("pattern", pattern),
+        *([("normalizer", facts.normalizer)] if facts.normalizer else []),
         ("ties", _TIES.get(facts.ties or "", "not recorded")),
         ("counts", "of each merge in training" if facts.has_counts else "not recorded"),
         ("array type", facts.dtype),

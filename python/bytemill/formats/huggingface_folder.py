@@ -36,7 +36,11 @@ DECODER: dict[str, Any] = {
 }
 
 _POST_PROCESSORS = ("ByteLevel", "TemplateProcessing", "RobertaProcessing", "BertProcessing", "Sequence")
-_CONFIG, _MAP, _TEMPLATE = "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"
+FILES_BESIDE = _CONFIG, _MAP, _TEMPLATE = (
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+)
 _MAX_DEPTH = 30
 _MAX_BYTES = 1 << 26
 
