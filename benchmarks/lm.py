@@ -4,9 +4,10 @@
     python benchmarks/lm.py stories.txt --preset tinystories --vocab-size 4096 --batch-size 8 --seeds 2
     python benchmarks/lm.py stories.txt --preset tinystories --steps 400 --compile
 
-All contenders get the same batches in the same order, AdamW with the same settings, and take turns of a few steps, so
-that a machine that slows down slows them all. The text is cut 95:5 into training and validation. Each seed begins with
-other weights. Memory is what a process with one contender alone has at most, beyond what importing torch takes.
+All contenders begin with the same weights, each seed with others, get the same batches in the same order, AdamW with
+the same settings, and take turns of a few steps, so that a machine that slows down slows them all. The text is cut
+95:5 into training and validation. Memory is what a process with one contender alone has at most, beyond what importing
+torch takes.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ def contender(name: str, config: ModelConfig, device: torch.device, seed: int) -
     if name == "torch.nn":
         torch.manual_seed(seed)
         theirs = TorchLM(config).to(device)
+        theirs.start_as(TransformerLM(config, seed=seed).to(device))
         adamw = torch.optim.AdamW(theirs.parameters(), LEARNING_RATE, **settings)
         return Contender(name, theirs, theirs.loss, adamw, nn.utils.clip_grad_norm_)
     shape = replace(config, attention="fused" if "fused" in name else "scratch")

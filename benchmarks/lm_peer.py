@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -41,8 +41,14 @@ def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos + torch.cat((-right, left), -1) * sin
 
 
+def halved(rows: Tensor, n_heads: int) -> Tensor:
+    """Rows of a head in the order of `turned`: the first of each pair of neighbours, then the second."""
+    pairs = rows.view(n_heads, -1, 2, rows.shape[-1])
+    return torch.cat([pairs[:, :, 0], pairs[:, :, 1]], dim=1).reshape(rows.shape)
+
+
 class TorchLM(nn.Module):
-    """The shape of our presets with rotary embedding, with weights that start as ours do."""
+    """The shape of our presets with rotary embedding."""
 
     cos: Tensor
     sin: Tensor
@@ -53,16 +59,27 @@ class TorchLM(nn.Module):
         self.blocks = nn.ModuleList(TorchBlock(config) for _ in range(config.num_layers))
         self.ln_final = nn.RMSNorm(config.d_model, eps=config.norm_eps)
         self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
-        for name, parameter in self.named_parameters():
-            if parameter.ndim == 2:
-                d_out, d_in = parameter.shape
-                std = (2 / (d_in + (d_in if "qkv" in name else d_out))) ** 0.5
-                nn.init.trunc_normal_(parameter, std=std, a=-3 * std, b=3 * std)
-        nn.init.trunc_normal_(self.embeddings.weight, a=-3, b=3)
         frequencies = config.rope_theta ** (-torch.arange(0, config.d_head, 2) / config.d_head)
         angles = torch.outer(torch.arange(config.context_length), frequencies).repeat(1, 2)
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
+
+    @torch.no_grad()
+    def start_as(self, model: Any) -> None:
+        """Takes the weights of our `TransformerLM`: what is computed is then the same, whatever the order of rows."""
+        self.embeddings.weight.copy_(model.token_embeddings.weight)
+        self.ln_final.weight.copy_(model.ln_final.weight)
+        self.head.weight.copy_(model.lm_head.weight)
+        blocks: Any = self.blocks
+        for mine, theirs in zip(blocks, model.layers, strict=True):
+            attention, ffn = theirs.attn, theirs.ffn
+            q, k = (halved(rows.weight, mine.n_heads) for rows in (attention.q_proj, attention.k_proj))
+            mine.qkv.weight.copy_(torch.cat([q, k, attention.v_proj.weight]))
+            mine.out.weight.copy_(attention.output_proj.weight)
+            for name in ("w1", "w2", "w3"):
+                getattr(mine, name).weight.copy_(getattr(ffn, name).weight)
+            mine.ln1.weight.copy_(theirs.ln1.weight)
+            mine.ln2.weight.copy_(theirs.ln2.weight)
 
     def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
         x = self.embeddings(ids)
