@@ -53,6 +53,7 @@ def test_nothing_is_dropped_of_any_text(pattern: str, text: str) -> None:
 @settings(deadline=None)
 @given(pattern=PLAIN)
 def test_a_character_that_is_named_is_missing(pattern: str) -> None:
+    assume("{0}" not in pattern)  # an alternative that holds such a part is not looked into: that is no proof
     reason = str(why_not_covering(pattern))
     if "U+" in reason:
         character = chr(int(reason.rpartition("U+")[2], 16))
