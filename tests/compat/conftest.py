@@ -34,6 +34,8 @@ WORDS = [
     b"12",
 ]
 RANKS = BYTES | {token: 256 + i for i, token in enumerate(WORDS)}
+PIECES = ["ab", "a", "b", " ", "  ", "\n", "é", "字", "!", "12", "<x>", "<y>", "<", "x>", "<|endoftext|>"]
+"""What texts are made of: tokens, special tokens and parts of them."""
 SPECIAL = {"<x>": 300, "<y>": 301, "<|endoftext|>": 302, "12": 303}
 
 

@@ -19,28 +19,10 @@ from bytemill.compat import tiktoken as compat
 from bytemill.errors import MissingExtraError
 from bytemill.formats.tiktoken_pattern import pattern_from, pattern_to
 
-from .conftest import BYTES, RANKS, SPECIAL, Pair, toy
+from .conftest import BYTES, PIECES, RANKS, SPECIAL, Pair, toy
 
-PIECES = [
-    "ab",
-    "a",
-    "b",
-    " ",
-    "  ",
-    "\n",
-    "é",
-    "字",
-    "!",
-    "12",
-    "<x>",
-    "<y>",
-    "<",
-    "x>",
-    "<|endoftext|>",
-    "abc",
-    "\r",
-]
-TEXTS = st.lists(st.sampled_from(PIECES), max_size=20).map("".join)
+TEXT_PIECES = [*PIECES, "abc", "\r"]
+TEXTS = st.lists(st.sampled_from(TEXT_PIECES), max_size=20).map("".join)
 COVERING = [
     "(?s:.+)",
     r"[\s\S]",

@@ -18,7 +18,7 @@ import bytemill
 from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import SpecialTokenError, TokenizerError, TokenizerFileError
-from bytemill.formats import gpt2, huggingface, tiktoken
+from bytemill.formats import gguf, gpt2, huggingface, minbpe, tiktoken
 from bytemill.formats.loading import load_quickly
 from bytemill.formats.spec import THEN
 
@@ -366,11 +366,16 @@ def test_added_tokens_are_recognised_refused_or_text(trained: dict[str, Any]) ->
     ],
 )
 def test_other_formats_do_not_take_what_they_cannot_say(
-    trained: dict[str, Any], name: str, said: str
+    trained: dict[str, Any], name: str, said: str, tmp_path: Path
 ) -> None:
     spec = opened(in_shape(trained, name))[0].to_spec()
     with pytest.raises(TokenizerError, match=f"ranks cannot say all of this tokenizer: .*{said}"):
         tiktoken.write(spec)
+    with pytest.raises(TokenizerError, match=f"a .model cannot say all of this tokenizer: .*{said}"):
+        minbpe.write(spec)
+    with pytest.raises(TokenizerError, match=f"a GGUF file cannot say all of this tokenizer: .*{said}"):
+        gguf.write(spec, tmp_path / "tokenizer.gguf")
+    assert not list(tmp_path.iterdir())
     if name != "qwen":
         return
     with pytest.raises(TokenizerError, match=f"merges.txt cannot say all of this tokenizer: .*{said}"):

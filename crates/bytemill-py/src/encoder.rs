@@ -1,7 +1,8 @@
 //! `Encoder`.
 
 use crate::lists::IntOfId;
-use crate::signals::{Pulse, TokenizerError, to_python};
+use crate::signals::{Pulse, to_python};
+use crate::special::{id_of, rules, specials};
 use crate::stream::{PyStreamEncoder, PyTokenIterator};
 use crate::{batch, convert};
 use bytemill::decode::Decoder;
@@ -10,7 +11,7 @@ use bytemill::pretokenize::Pattern;
 use bytemill::special::{Rules, Segment};
 use bytemill::vocab::{MergedTokens, TokenList, Vocab};
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
-use pyo3::exceptions::{PyKeyError, PyMemoryError, PyTypeError};
+use pyo3::exceptions::{PyKeyError, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString};
 use std::sync::{Arc, OnceLock};
@@ -37,43 +38,6 @@ pub struct PyEncoder {
     decoder: OnceLock<Decoder>,
     /// The symbol of each id, made when the merge of a token is first asked for; `u32::MAX` where there is none.
     symbols: OnceLock<Box<[u32]>>,
-}
-
-fn id_of(id: &Bound<'_, PyAny>, token: &Bound<'_, PyAny>) -> PyResult<u32> {
-    id.extract::<u32>().map_err(|_| match (id.repr(), token.repr()) {
-        (Ok(id), Ok(token)) => {
-            TokenizerError::new_err(format!("the id of {token} is {id}: ids are integers from 0 on"))
-        }
-        _ => PyTypeError::new_err("ids are integers from 0 on"),
-    })
-}
-
-pub fn specials(special_tokens: &Bound<'_, PyMapping>) -> PyResult<Vec<(String, u32)>> {
-    let mut all = Vec::new();
-    for item in special_tokens.items()? {
-        let (token, id): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item.extract()?;
-        all.push((token.extract()?, id_of(&id, &token)?));
-    }
-    Ok(all)
-}
-
-/// Bits of the number that stands for the rules of a special token.
-const SINGLE_WORD: u32 = 1;
-const LSTRIP: u32 = 2;
-const RSTRIP: u32 = 4;
-const LATE: u32 = 8;
-
-/// The rules of special tokens by their text, from a mapping to numbers.
-pub fn rules(special_rules: Option<&Bound<'_, PyMapping>>) -> PyResult<Vec<(String, Rules)>> {
-    let Some(special_rules) = special_rules else { return Ok(Vec::new()) };
-    let mut all = Vec::new();
-    for item in special_rules.items()? {
-        let (token, bits): (String, u32) = item.extract()?;
-        let has = |bit| bits & bit != 0;
-        let rule = Rules { single_word: has(SINGLE_WORD), lstrip: has(LSTRIP), rstrip: has(RSTRIP), late: has(LATE) };
-        all.push((token, rule));
-    }
-    Ok(all)
 }
 
 impl PyEncoder {

@@ -6,6 +6,7 @@ mod encoder;
 mod lists;
 mod loading;
 mod signals;
+mod special;
 mod stream;
 mod training;
 

@@ -1,7 +1,8 @@
 //! Tokenizer files read in the core: `RankFile`, `TokenizerJson`.
 
-use crate::encoder::{PyEncoder, rules, specials};
+use crate::encoder::PyEncoder;
 use crate::signals::{TokenizerError, to_python};
+use crate::special::{rules, specials};
 use bytemill::formats::{TokenizerJson, read_ranks, read_tokenizer_json};
 use bytemill::vocab::{TokenList, Vocab};
 use pyo3::prelude::*;

@@ -31,7 +31,7 @@ from bytemill.formats.gguf_pre_tokenizers import (
     same_split,
 )
 from bytemill.formats.ranks import merges_of_ranks
-from bytemill.formats.spec import TokenizerSpec, beyond_other_formats
+from bytemill.formats.spec import TokenizerSpec, refuse_what_they_cannot_say
 from bytemill.formats.spelling import spelled_vocab, tokens_and_merges
 from bytemill.formats.vocabulary import check_merges, check_special_tokens, ordinary_tokens
 
@@ -309,11 +309,7 @@ def write(
     `TokenizerError` where the format cannot say what `spec` says, and `OutputError` where it cannot be written.
     """
     gguf = _library()
-    beyond = beyond_other_formats(spec)
-    if beyond is not None:
-        raise TokenizerError(
-            f"a GGUF file cannot hold what decides ids here: {beyond}", hint="Write a tokenizer.json."
-        )
+    refuse_what_they_cannot_say(spec, "a GGUF file")
     tokens = ordinary_tokens(spec)
     check_special_tokens(spec, tokens)
     merges = spec.merges if spec.merges is not None else merges_of_ranks(spec.ranks or {})

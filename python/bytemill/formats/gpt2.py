@@ -16,7 +16,7 @@ from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE, bytes_to_text
 from bytemill.formats.files import checked_pattern, decode_utf8, parse_json, read_bytes, shown
 from bytemill.formats.ranks import merges_of_ranks, unreachable_token
-from bytemill.formats.spec import TokenizerSpec, beyond_other_formats, given_ids
+from bytemill.formats.spec import TokenizerSpec, given_ids, refuse_what_they_cannot_say
 from bytemill.formats.spelling import checked_vocab, spelled_vocab, tokens_and_merges
 from bytemill.formats.vocabulary import MAX_ID, check_merges, check_special_tokens, is_text, ordinary_tokens
 
@@ -78,9 +78,7 @@ def write(spec: TokenizerSpec) -> tuple[str, str]:
             f"vocab.json and merges.txt mean GPT-2's pattern, and this tokenizer's is {shown(spec.pattern)}",
             hint="Write a tokenizer.json: it names the pattern.",
         )
-    beyond = beyond_other_formats(spec)
-    if beyond is not None:
-        raise TokenizerError(f"vocab.json and merges.txt cannot say all of this tokenizer: {beyond}")
+    refuse_what_they_cannot_say(spec, "vocab.json and merges.txt")
     tokens = ordinary_tokens(spec)
     check_special_tokens(spec, tokens)
     merges = spec.merges if spec.merges is not None else merges_of_ranks(spec.ranks or {})

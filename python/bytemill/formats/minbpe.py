@@ -18,7 +18,7 @@ from bytemill import _core
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import decode_utf8, read_bytes, shown
 from bytemill.formats.ranks import merges_of_ranks, unreachable_token
-from bytemill.formats.spec import TokenizerSpec, beyond_other_formats
+from bytemill.formats.spec import TokenizerSpec, refuse_what_they_cannot_say
 from bytemill.formats.vocabulary import MAX_ID, check_merges, check_special_tokens, ordinary_tokens
 
 if TYPE_CHECKING:
@@ -85,11 +85,7 @@ def write(spec: TokenizerSpec, dialect: Dialect = "minbpe") -> str:
     are not the byte values and then the merges in order, where a token has no merge, and where the pattern or
     a special token holds what minbpe's reader takes apart.
     """
-    beyond = beyond_other_formats(spec)
-    if beyond is not None:
-        raise TokenizerError(
-            f"a .model cannot hold what decides ids here: {beyond}", hint="Write a tokenizer.json."
-        )
+    refuse_what_they_cannot_say(spec, "a .model")
     tokens = ordinary_tokens(spec)
     check_special_tokens(spec, tokens)
     merges = spec.merges if spec.merges is not None else merges_of_ranks(spec.ranks or {})

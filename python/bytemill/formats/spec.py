@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
+from bytemill.errors import TokenizerError
+
 Ties: TypeAlias = Literal["bytes", "huggingface"]
 Normalizer: TypeAlias = Literal["NFC"]
 
@@ -106,11 +108,17 @@ def special_rules(
     return rules
 
 
-def beyond_other_formats(spec: TokenizerSpec) -> str | None:
-    """What decides ids of `spec` and can be said in a tokenizer.json alone; None where there is nothing of the kind."""
-    if spec.normalizer is not None:
-        return f"it brings texts into {spec.normalizer}"
+def refuse_what_they_cannot_say(spec: TokenizerSpec, files: str) -> None:
+    """Raise TokenizerError, naming `files`, where only a tokenizer.json can say what decides the ids of `spec`."""
     rules = special_rules(spec.special_tokens, spec.flags, None)
-    if rules:
-        return f"special token {next(iter(rules))!r} is found by more than its text"
-    return "its pattern has several steps" if spec.pattern is not None and THEN in spec.pattern else None
+    if spec.normalizer is not None:
+        reason = f"it brings texts into {spec.normalizer}"
+    elif rules:
+        reason = f"special token {next(iter(rules))!r} is found by more than its text"
+    elif spec.pattern is not None and THEN in spec.pattern:
+        reason = "its pattern has several steps"
+    else:
+        return
+    raise TokenizerError(
+        f"{files} cannot say all of this tokenizer: {reason}", hint="Write a tokenizer.json."
+    )

@@ -17,7 +17,7 @@ from bytemill import _core
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import checked_pattern, read_bytes, shown
 from bytemill.formats.ranks import merges_of_ranks
-from bytemill.formats.spec import TokenizerSpec, beyond_other_formats, given_ids
+from bytemill.formats.spec import TokenizerSpec, given_ids, refuse_what_they_cannot_say
 from bytemill.formats.vocabulary import MAX_ID, missing_bytes, ordinary_tokens
 
 if TYPE_CHECKING:
@@ -175,11 +175,7 @@ def is_published(text: str, spec: TokenizerSpec) -> bool:
 
 def same_ranks(spec: TokenizerSpec) -> dict[bytes, int]:
     """The ranks that encode as `spec` does, in their order. Raises TokenizerError as `write` does."""
-    beyond = beyond_other_formats(spec)
-    if beyond is not None:
-        raise TokenizerError(
-            f"ranks cannot say all of this tokenizer: {beyond}", hint="Write a tokenizer.json."
-        )
+    refuse_what_they_cannot_say(spec, "ranks")
     ranks = {token: token_id for token_id, token in ordinary_tokens(spec).items()}
     if spec.merges is not None:
         # The core finds the merges behind ranks in a fiftieth of the time; if they are others, what follows says why.

@@ -1,0 +1,46 @@
+//! Special tokens and their rules, as Python gives them.
+
+use crate::signals::TokenizerError;
+use bytemill::special::Rules;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyMapping;
+
+/// An id among the arguments; `token` is whose it is, for the error.
+pub fn id_of(id: &Bound<'_, PyAny>, token: &Bound<'_, PyAny>) -> PyResult<u32> {
+    id.extract::<u32>().map_err(|_| match (id.repr(), token.repr()) {
+        (Ok(id), Ok(token)) => {
+            TokenizerError::new_err(format!("the id of {token} is {id}: ids are integers from 0 on"))
+        }
+        _ => PyTypeError::new_err("ids are integers from 0 on"),
+    })
+}
+
+/// Special tokens and their ids, from a mapping.
+pub fn specials(special_tokens: &Bound<'_, PyMapping>) -> PyResult<Vec<(String, u32)>> {
+    let mut all = Vec::new();
+    for item in special_tokens.items()? {
+        let (token, id): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item.extract()?;
+        all.push((token.extract()?, id_of(&id, &token)?));
+    }
+    Ok(all)
+}
+
+/// Bits of the number that stands for the rules of a special token.
+const SINGLE_WORD: u32 = 1;
+const LSTRIP: u32 = 2;
+const RSTRIP: u32 = 4;
+const LATE: u32 = 8;
+
+/// The rules of special tokens by their text, from a mapping to numbers.
+pub fn rules(special_rules: Option<&Bound<'_, PyMapping>>) -> PyResult<Vec<(String, Rules)>> {
+    let Some(special_rules) = special_rules else { return Ok(Vec::new()) };
+    let mut all = Vec::new();
+    for item in special_rules.items()? {
+        let (token, bits): (String, u32) = item.extract()?;
+        let has = |bit| bits & bit != 0;
+        let rule = Rules { single_word: has(SINGLE_WORD), lstrip: has(LSTRIP), rstrip: has(RSTRIP), late: has(LATE) };
+        all.push((token, rule));
+    }
+    Ok(all)
+}
