@@ -11,7 +11,7 @@ from bytemill.atomic import write_json
 from bytemill.errors import ShardError
 
 FORMAT = "bytemill-shards"
-VERSION = 1
+VERSION = 2
 MANIFEST_NAME = "manifest.json"
 UNFINISHED_NAME = "UNFINISHED.txt"
 """Stands in a folder whose encoding is under way or was interrupted, instead of the manifest."""
@@ -21,16 +21,29 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
+class FileInfo:
+    """A file that stands beside a shard, or beside all of them."""
+
+    file: str
+    """Name of the file in the folder."""
+    n_bytes: int
+    sha256: str
+    """Of the whole file, in hexadecimal."""
+
+
+@dataclass(frozen=True)
 class ShardInfo:
-    """One shard: a one-dimensional `.npy` array of token ids."""
+    """One shard: token ids in a row, in the layout that the manifest names."""
 
     file: str
     """Name of the file in the folder."""
     n_tokens: int
     n_bytes: int
-    """Size of the file, the `.npy` header included."""
+    """Size of the file, its header included."""
     sha256: str
     """Of the whole file, in hexadecimal."""
+    companions: tuple[FileInfo, ...] = ()
+    """Files that the layout asks for beside it, such as an index."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +88,11 @@ class Manifest:
     """In the order of the text."""
     sources: tuple[SourceInfo, ...]
     settings: ShardSettings
+    layout: str = "npy"
+    """Name of the layout (`bytemill.shards.layouts`)."""
+    documents: FileInfo | None = None
+    """The document index: a `.npy` array (uint64, shape (n_documents,)) of where each document ends, in tokens from the
+    beginning of the first shard."""
 
 
 def shard_name(index: int) -> str:
