@@ -16,7 +16,8 @@ MANIFEST_NAME = "manifest.json"
 UNFINISHED_NAME = "UNFINISHED.txt"
 """Stands in a folder whose encoding is under way or was interrupted, instead of the manifest."""
 
-_SHARD_NAME = re.compile(r"shard_\d{5,}\.npy")
+_SHARD_NAME = re.compile(r"shard_\d{5,}\.(npy|bin|ds)")
+_COMPANION_NAME = re.compile(r"documents\.npy|shard_\d{5,}\.(idx|ds\.index|ds\.metadata)")
 _T = TypeVar("_T")
 
 
@@ -93,6 +94,8 @@ class Manifest:
     documents: FileInfo | None = None
     """The document index: a `.npy` array (uint64, shape (n_documents,)) of where each document ends, in tokens from the
     beginning of the first shard."""
+    separator_id: int | None = None
+    """Id of the special token that separates documents, where there is one."""
 
 
 def shard_name(index: int) -> str:
@@ -106,7 +109,7 @@ def shard_name(index: int) -> str:
 
 def shard_files(folder: Path) -> list[str]:
     """Names of the files in `folder` that are named like shards, sorted."""
-    return sorted(path.name for path in folder.glob("shard_*.npy") if _SHARD_NAME.fullmatch(path.name))
+    return sorted(path.name for path in folder.glob("shard_*") if _SHARD_NAME.fullmatch(path.name))
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -202,6 +205,9 @@ class _Fields:
                 for source in self.objects("sources")
             ),
             settings=self.object("settings").settings(),
+            layout=self.take("layout", str) if "layout" in self.document else "npy",
+            documents=self.object("documents").file() if self.document.get("documents") else None,
+            separator_id=None if self.document.get("separator_id") is None else self.count("separator_id"),
         )
         total = sum(shard.n_tokens for shard in manifest.shards)
         if total != manifest.n_tokens:
@@ -220,7 +226,18 @@ class _Fields:
             n_tokens=self.count("n_tokens"),
             n_bytes=self.count("n_bytes"),
             sha256=self.take("sha256", str),
+            companions=tuple(info.file() for info in self.objects("companions"))
+            if "companions" in self.document
+            else (),
         )
+
+    def file(self) -> FileInfo:
+        file = self.take("file", str)
+        if not _COMPANION_NAME.fullmatch(file):
+            raise _damaged(
+                self.path, f"field '{self.within}file' is {file!r}, no name of a file beside shards"
+            )
+        return FileInfo(file, self.count("n_bytes"), self.take("sha256", str))
 
     def settings(self) -> ShardSettings:
         allowed: object = self.take("allowed_special", object)

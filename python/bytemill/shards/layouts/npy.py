@@ -34,12 +34,7 @@ class NpyLayout:
 
     def header(self, dtype: Dtype, n_tokens: int) -> bytes:
         """numpy's header, padded by numpy so that any number of tokens fits."""
-        stream = io.BytesIO()
-        descr = npy_format.dtype_to_descr(np.dtype(dtype).newbyteorder("<"))
-        npy_format.write_array_header_1_0(
-            stream, {"descr": descr, "fortran_order": False, "shape": (n_tokens,)}
-        )
-        return stream.getvalue()
+        return npy_header(dtype, n_tokens)
 
     def companions(
         self, dtype: Dtype, document_ends: NDArray[np.uint64], fingerprint: str
@@ -68,6 +63,14 @@ class NpyLayout:
         """Unknown."""
         del path, dtype, n_tokens
         return None
+
+
+def npy_header(dtype: str, n_items: int) -> bytes:
+    """numpy's header (version 1.0) of a row of `n_items` little-endian integers, of one size for any number."""
+    stream = io.BytesIO()
+    descr = npy_format.dtype_to_descr(np.dtype(dtype).newbyteorder("<"))
+    npy_format.write_array_header_1_0(stream, {"descr": descr, "fortran_order": False, "shape": (n_items,)})
+    return stream.getvalue()
 
 
 def _read_header(path: Path) -> tuple[FileFacts, int]:
