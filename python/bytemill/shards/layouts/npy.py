@@ -80,17 +80,10 @@ def _read_header(path: Path) -> tuple[FileFacts, int]:
             shape, dtype, offset = _parse_header(file)
     except OSError as error:
         raise cannot_read(path, error) from error
-    # numpy evaluates the header as a Python literal, and damaged ones raise whatever that raises.
-    except (
-        ValueError,
-        TypeError,
-        SyntaxError,
-        EOFError,
-        MemoryError,
-        RecursionError,
-        AttributeError,
-    ) as error:
-        raise ShardError(f"{path.name} is no readable .npy file: {str(error).splitlines()[:1]}") from error
+    # numpy evaluates the header as a Python literal, and damaged ones raise whatever tokenizing and parsing raise.
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ShardError(f"{path.name} is no readable .npy file: {reason}") from error
     if len(shape) != 1:
         raise ShardError(f"{path.name} has shape {shape}; ids come in one row")
     if dtype.newbyteorder("=").name not in ITEM_BYTES or dtype.byteorder == ">":
