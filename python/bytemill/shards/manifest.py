@@ -19,7 +19,8 @@ UNFINISHED_NAME = "UNFINISHED.txt"
 DOCUMENTS_NAME = "documents.npy"
 """The document index."""
 
-_SHARD_NAME = re.compile(r"shard_\d{5,}(\.[a-z0-9]+)+")
+_SHARD_NAME = re.compile(r"shard_\d{5,}\.(npy|bin|ds)")
+_COMPANION_NAME = re.compile(r"documents\.npy|shard_\d{5,}\.(idx|ds\.index|ds\.metadata)")
 _T = TypeVar("_T")
 
 
@@ -108,6 +109,8 @@ class Manifest:
     documents: FileInfo | None = None
     """The document index: a `.npy` array (uint64, shape (n_documents,)) of where each document ends, in tokens from the
     beginning of the first shard."""
+    separator_id: int | None = None
+    """Id of the special token that separates documents, where there is one."""
     n_empty_documents: int = 0
     """Documents without text, which have no tokens and no place in the index."""
     n_skipped_bytes: int = 0
@@ -130,8 +133,13 @@ def shard_name(index: int, suffix: str = ".npy") -> str:
 
 
 def shard_files(folder: Path) -> list[str]:
-    """Names of the files in `folder` that are named like shards and what stands beside them, sorted."""
+    """Names of the files in `folder` that are named like shards, sorted."""
     return sorted(path.name for path in folder.glob("shard_*") if _SHARD_NAME.fullmatch(path.name))
+
+
+def companion_files(folder: Path) -> list[str]:
+    """Names of the files in `folder` that are named like what stands beside shards, sorted."""
+    return sorted(path.name for path in folder.glob("*") if _COMPANION_NAME.fullmatch(path.name))
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -236,6 +244,7 @@ class _Fields:
             settings=self.object("settings").settings(),
             layout=self.optional("layout", str) or "npy",
             documents=self.object("documents").file() if self.optional("documents", dict) else None,
+            separator_id=None if self.document.get("separator_id") is None else self.count("separator_id"),
             n_empty_documents=self.count_or_0("n_empty_documents"),
             n_skipped_bytes=self.count_or_0("n_skipped_bytes"),
             n_broken_documents=self.count_or_0("n_broken_documents"),
@@ -252,7 +261,7 @@ class _Fields:
     def shard(self) -> ShardInfo:
         companions = self.objects("companions") if "companions" in self.document else []
         return ShardInfo(
-            file=self.name(),
+            file=self.name(_SHARD_NAME, "no name of a shard"),
             n_tokens=self.count("n_tokens"),
             n_bytes=self.count("n_bytes"),
             sha256=self.take("sha256", str),
@@ -260,13 +269,14 @@ class _Fields:
         )
 
     def file(self) -> FileInfo:
-        return FileInfo(file=self.name(), n_bytes=self.count("n_bytes"), sha256=self.take("sha256", str))
+        file = self.name(_COMPANION_NAME, "no name of a file beside shards")
+        return FileInfo(file, self.count("n_bytes"), self.take("sha256", str))
 
-    def name(self) -> str:
+    def name(self, pattern: re.Pattern[str], is_none: str) -> str:
         file = self.take("file", str)
         # Names with folders in them would lead a reader out of the folder.
-        if file != DOCUMENTS_NAME and not _SHARD_NAME.fullmatch(file):
-            raise _damaged(self.path, f"field '{self.within}file' is {file!r}, no name of a shard")
+        if not pattern.fullmatch(file):
+            raise _damaged(self.path, f"field '{self.within}file' is {file!r}, {is_none}")
         return file
 
     def settings(self) -> ShardSettings:

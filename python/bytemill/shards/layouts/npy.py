@@ -34,12 +34,7 @@ class NpyLayout:
 
     def header(self, dtype: Dtype, n_tokens: int) -> bytes:
         """numpy's header, padded by numpy so that any number of tokens fits."""
-        stream = io.BytesIO()
-        descr = npy_format.dtype_to_descr(np.dtype(dtype).newbyteorder("<"))
-        npy_format.write_array_header_1_0(
-            stream, {"descr": descr, "fortran_order": False, "shape": (n_tokens,)}
-        )
-        return stream.getvalue()
+        return npy_header(dtype, n_tokens)
 
     def companions(
         self, dtype: Dtype, document_ends: NDArray[np.uint64], fingerprint: str
@@ -70,6 +65,14 @@ class NpyLayout:
         return None
 
 
+def npy_header(dtype: str, n_items: int) -> bytes:
+    """numpy's header (version 1.0) of a row of `n_items` little-endian integers, of one size for any number."""
+    stream = io.BytesIO()
+    descr = npy_format.dtype_to_descr(np.dtype(dtype).newbyteorder("<"))
+    npy_format.write_array_header_1_0(stream, {"descr": descr, "fortran_order": False, "shape": (n_items,)})
+    return stream.getvalue()
+
+
 def _read_header(path: Path) -> tuple[FileFacts, int]:
     """What the header says, and where it ends."""
     try:
@@ -77,17 +80,10 @@ def _read_header(path: Path) -> tuple[FileFacts, int]:
             shape, dtype, offset = _parse_header(file)
     except OSError as error:
         raise cannot_read(path, error) from error
-    # numpy evaluates the header as a Python literal, and damaged ones raise whatever that raises.
-    except (
-        ValueError,
-        TypeError,
-        SyntaxError,
-        EOFError,
-        MemoryError,
-        RecursionError,
-        AttributeError,
-    ) as error:
-        raise ShardError(f"{path.name} is no readable .npy file: {str(error).splitlines()[:1]}") from error
+    # numpy evaluates the header as a Python literal, and damaged ones raise whatever tokenizing and parsing raise.
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ShardError(f"{path.name} is no readable .npy file: {reason}") from error
     if len(shape) != 1:
         raise ShardError(f"{path.name} has shape {shape}; ids come in one row")
     if dtype.newbyteorder("=").name not in ITEM_BYTES or dtype.byteorder == ">":

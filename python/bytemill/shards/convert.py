@@ -1,0 +1,229 @@
+"""Shards of one layout to shards of another: the same ids, laid out anew."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from bytemill._core import __version__
+from bytemill.errors import ShardError
+from bytemill.profiling import phase
+from bytemill.shards.claim import claim_folder
+from bytemill.shards.layout_writer import LayoutWriter
+from bytemill.shards.layouts import layout_named
+from bytemill.shards.manifest import Manifest, ShardSettings, SourceInfo, write_manifest
+from bytemill.shards.separators import move_separators
+from bytemill.shards.token_source import TokenBlock, TokenSource, open_tokens
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Mapping
+
+    from bytemill.shards.layouts import Dtype, Layout
+
+UNKNOWN_FINGERPRINT = "unknown"
+"""In the manifest of ids whose tokenizer nobody named."""
+
+
+class NamedTokenizer(Protocol):
+    """What is asked of the tokenizer that made the ids."""
+
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def n_vocab(self) -> int: ...
+    @property
+    def special_tokens(self) -> Mapping[str, int]: ...
+
+
+@dataclass(frozen=True)
+class ConvertProgress:
+    """How far a conversion has come."""
+
+    n_tokens: int
+    total_tokens: int
+    n_shards: int
+    """Shards that stand under their names."""
+
+
+def convert_shards(
+    source: str | os.PathLike[str],
+    out_folder: str | os.PathLike[str],
+    *,
+    layout: str,
+    shard_tokens: int | None = None,
+    separator: int | str | None = None,
+    keep_separators: bool = False,
+    document_index: bool | None = None,
+    tokenizer: NamedTokenizer | None = None,
+    source_layout: str | None = None,
+    source_dtype: str | None = None,
+    progress: Callable[[ConvertProgress], None] | None = None,
+    overwrite: bool = False,
+) -> Manifest:
+    """Lay out the ids at `source` anew in `out_folder`, in constant memory; the manifest that is written there.
+
+    `source` is a folder of shards, or files of other programs (see `open_tokens`, which `source_layout` and
+    `source_dtype` are for). `shard_tokens` are as many as in the source by default.
+
+    Documents end where the source says so: by its document index, by the files of its layout, or at the id `separator`
+    (a special token by its id, or by its text if `tokenizer` is given; shards with a manifest name it themselves).
+    Where the layout wants the separator at the other end of documents it is moved there, and every document has one
+    then; `keep_separators` leaves all ids as they are. A document index is written where documents are known, unless
+    `document_index` is False.
+
+    `tokenizer` is the one that made the ids. Shards with a manifest name its fingerprint; for others it is asked for,
+    or stays unknown.
+
+    Raises `ShardError` for a source that cannot be read, is damaged or belongs to another tokenizer, for an
+    `out_folder` that must not be replaced, and where the layout cannot hold the ids or needs to know the documents;
+    `OutputError` where writing fails. After an interruption the next run starts afresh.
+    """
+    target = layout_named(layout)
+    tokens = open_tokens(source, layout=source_layout, dtype=source_dtype)
+    _check(tokens, tokenizer, Path(source), Path(out_folder))
+    _find_separator(tokens, separator, tokenizer)
+    if target.whole_documents and not tokens.knows_documents:
+        raise ShardError(
+            f"the layout {layout} is made of documents, and nothing in {source} says where they end",
+            hint="name the id that separates them: separator=50256 (--separator 50256) for GPT-2",
+        )
+    if document_index and not tokens.knows_documents:
+        raise ShardError(
+            f"nothing in {source} says where documents end",
+            hint="name the id that separates them: separator=50256 (--separator 50256) for GPT-2",
+        )
+    known = tokens.manifest
+    n_vocab = known.n_vocab if known else tokenizer.n_vocab if tokenizer else None
+    dtype = target.dtype(_narrowest(tokens, n_vocab))
+    shard_tokens = shard_tokens or (known.settings.shard_tokens if known else 100_000_000)
+    fingerprint = known.fingerprint if known else tokenizer.fingerprint if tokenizer else UNKNOWN_FINGERPRINT
+    folder = Path(out_folder)
+    with (
+        phase("convert"),
+        claim_folder(folder, overwrite=overwrite),
+        LayoutWriter(
+            folder,
+            target,
+            dtype,
+            shard_tokens,
+            fingerprint,
+            document_index=tokens.knows_documents and document_index is not False,
+        ) as writer,
+    ):
+        limits = _Limits(tokens, n_vocab if n_vocab is not None else 2**32)
+        for block in _arranged(limits.checked(), tokens, target, keep_separators):
+            writer.append(block)
+            if progress:
+                progress(ConvertProgress(limits.n_tokens, tokens.n_tokens, len(writer.shards)))
+        shards, documents = writer.finish()
+        manifest = dataclasses.replace(
+            known or _manifest_of(tokens),
+            bytemill_version=__version__,
+            fingerprint=fingerprint,
+            n_vocab=n_vocab if n_vocab is not None else limits.highest + 1,
+            dtype=dtype,
+            n_tokens=writer.n_tokens,
+            n_documents=writer.n_documents if tokens.knows_documents else known.n_documents if known else 0,
+            shards=shards,
+            layout=layout,
+            documents=documents,
+            separator_id=tokens.separator,
+            settings=dataclasses.replace((known or _manifest_of(tokens)).settings, shard_tokens=shard_tokens),
+        )
+        write_manifest(folder, manifest)
+    return manifest
+
+
+def _check(tokens: TokenSource, tokenizer: NamedTokenizer | None, source: Path, out_folder: Path) -> None:
+    """Refuse what would lose or mix up ids, before anything is written."""
+    if tokens.n_tokens == 0:
+        raise ShardError(f"{source} holds no token")
+    if any(file.parent.resolve() == out_folder.resolve() for file in tokens.files):
+        raise ShardError(f"{out_folder} holds the ids themselves", hint="give another folder for the result")
+    if tokens.manifest and tokenizer and tokenizer.fingerprint != tokens.manifest.fingerprint:
+        raise ShardError(
+            f"the shards in {source} were made with the tokenizer {tokens.manifest.fingerprint}, "
+            f"this one is {tokenizer.fingerprint}",
+            hint="name the tokenizer that they were made with, or none",
+        )
+
+
+def _find_separator(
+    tokens: TokenSource, separator: int | str | None, tokenizer: NamedTokenizer | None
+) -> None:
+    """Tell `tokens` its separator, where it is given, or the manifest and the tokenizer know it."""
+    known = tokens.manifest
+    name = separator or (known.settings.document_separator if known else None)
+    if isinstance(separator, int):
+        tokens.separate_at(separator)
+    elif isinstance(name, str) and tokenizer is not None and name in tokenizer.special_tokens:
+        tokens.separate_at(tokenizer.special_tokens[name])
+    elif separator is not None:
+        raise ShardError(
+            f"the id of the separator {separator!r} is unknown",
+            hint="give the id itself, or the tokenizer (--tokenizer) that has this special token",
+        )
+    elif known and known.separator_id is not None:
+        tokens.separate_at(known.separator_id)
+
+
+def _manifest_of(tokens: TokenSource) -> Manifest:
+    """What can be said of the ids of other programs."""
+    return Manifest(
+        bytemill_version=__version__,
+        fingerprint=UNKNOWN_FINGERPRINT,
+        n_vocab=0,
+        dtype="uint32",
+        n_tokens=0,
+        n_bytes=0,
+        n_documents=0,
+        n_replaced=0,
+        shards=(),
+        sources=tuple(SourceInfo(str(file), file.stat().st_size) for file in tokens.files),
+        settings=ShardSettings(0, "all", "strict", None, False),
+    )
+
+
+def _narrowest(tokens: TokenSource, n_vocab: int | None) -> Dtype:
+    if n_vocab is not None:
+        return "uint16" if n_vocab <= 1 << 16 else "uint32"
+    return "uint16" if tokens.dtype in ("uint8", "uint16") else "uint32"
+
+
+class _Limits:
+    """Lets blocks pass whose ids are within the vocabulary."""
+
+    def __init__(self, tokens: TokenSource, n_vocab: int) -> None:
+        self.n_tokens = 0
+        self.highest = 0
+        self._source = tokens
+        self._n_vocab = n_vocab
+
+    def checked(self) -> Iterator[TokenBlock]:
+        for block in self._source.blocks():
+            lowest, highest = int(block.tokens.min()), int(block.tokens.max())
+            if lowest < 0 or highest >= self._n_vocab:
+                bad = lowest if lowest < 0 else highest
+                place = self._source.place(self.n_tokens + int(np.argmax(block.tokens == bad)))
+                raise ShardError(
+                    f"{place} is {bad:,}, no id of a vocabulary of {self._n_vocab:,}",
+                    hint="the file is damaged, of another dtype, or of another tokenizer",
+                )
+            self.highest = max(self.highest, highest)
+            self.n_tokens += len(block.tokens)
+            yield block
+
+
+def _arranged(
+    blocks: Iterator[TokenBlock], tokens: TokenSource, target: Layout, keep_separators: bool
+) -> Iterator[TokenBlock]:
+    """`blocks` with the separators where the layout wants them."""
+    stays = keep_separators or target.separator_in_front == tokens.separator_in_front
+    if tokens.separator is None or stays:
+        return blocks
+    return move_separators(blocks, tokens.separator, to_front=target.separator_in_front)

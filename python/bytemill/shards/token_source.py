@@ -1,0 +1,224 @@
+"""Token ids in order, with the ends of documents, from shards with a manifest or from files of other programs."""
+
+from __future__ import annotations
+
+import glob
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bytemill.errors import ShardError
+from bytemill.shards.layouts import LAYOUTS, Layout, layout_named
+from bytemill.shards.layouts.llmc import has_header
+from bytemill.shards.manifest import MANIFEST_NAME, UNFINISHED_NAME, Manifest
+from bytemill.shards.reader import TokenShards, open_shards
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+BLOCK_TOKENS = 1 << 20
+"""Ids that are held at once."""
+
+
+@dataclass(frozen=True)
+class TokenBlock:
+    """Ids in a row, and where documents end in them."""
+
+    tokens: NDArray[Any]
+    ends: NDArray[np.int64]
+    """Ascending, from 0 (a document that ended with the block before) to `len(tokens)`; the same place twice where a
+    document holds no token. Empty where documents are unknown."""
+
+
+class TokenSource:
+    """The ids of some files in order, mapped from the disk.
+
+    Documents end where the files' index says, or else at the `separator`. Raises `ShardError` for files that are no
+    shards, or damaged.
+    """
+
+    def __init__(
+        self, files: list[Path], arrays: list[NDArray[Any]], layout: Layout, manifest: Manifest | None = None
+    ) -> None:
+        self.files = files
+        self.layout = layout
+        self.manifest = manifest
+        """None for files of other programs."""
+        self.n_tokens = sum(len(array) for array in arrays)
+        self.n_bytes = sum(array.nbytes for array in arrays)
+        """Bytes of all ids as they are stored."""
+        self.separator: int | None = None
+        """The id that separates documents, where it is known."""
+        self.separator_in_front = layout.separator_in_front
+        """True where it stands before each document, and not behind it."""
+        self._arrays = arrays
+        self._starts = [0, *accumulate(len(array) for array in arrays)]
+        self._document_ends = None if manifest is None else TokenShards(files[0].parent).document_ends()
+        self._has_indices = self._document_ends is None and self._find_indices()
+
+    @property
+    def dtype(self) -> str:
+        """What the ids are stored as (numpy's name); "int64" where the files differ."""
+        names = {array.dtype.name for array in self._arrays}
+        return names.pop() if len(names) == 1 else "int64"
+
+    @property
+    def has_index(self) -> bool:
+        """True where the files say where documents end."""
+        return self._document_ends is not None or self._has_indices
+
+    @property
+    def knows_documents(self) -> bool:
+        """True where `blocks` says where documents end."""
+        return self.has_index or self.separator is not None
+
+    def separate_at(self, separator: int, *, in_front: bool | None = None) -> None:
+        """Let `separator` be the id that stands before (`in_front`) or behind each document.
+
+        By default it stands in front where the first token of all is one.
+        """
+        self.separator = separator
+        if in_front is None:
+            in_front = self.n_tokens > 0 and int(self._array_at(0)[0]) == separator
+        self.separator_in_front = in_front
+
+    def blocks(self, start: int = 0, block_tokens: int = BLOCK_TOKENS) -> Iterator[TokenBlock]:
+        """All ids from token `start` on, in blocks that end with their file or hold `block_tokens`."""
+        for number, array in enumerate(self._arrays):
+            before = self._starts[number]
+            if before + len(array) <= start:
+                continue
+            for offset in range(max(0, start - before), len(array), block_tokens):
+                tokens = np.asarray(array[offset : offset + block_tokens])
+                yield TokenBlock(tokens, self._ends_in(number, before + offset, tokens))
+
+    def place(self, token: int) -> str:
+        """The file and the place in it of a token, for messages."""
+        number = max(i for i, start in enumerate(self._starts[:-1]) if start <= token or i == 0)
+        return f"{self.files[number].name}: token {token - self._starts[number]:,}"
+
+    def _array_at(self, token: int) -> NDArray[Any]:
+        return next(
+            array[token - start :]
+            for array, start in zip(self._arrays, self._starts, strict=False)
+            if start <= token < start + len(array)
+        )
+
+    def _find_indices(self) -> bool:
+        """True where every file has an index beside it."""
+        return all(self._ends_of_file(number) is not None for number in range(len(self.files)))
+
+    def _ends_of_file(self, number: int) -> NDArray[np.uint64] | None:
+        array = self._arrays[number]
+        return self.layout.document_ends(self.files[number], array.dtype.name, len(array))
+
+    def _ends_in(self, number: int, start: int, tokens: NDArray[Any]) -> NDArray[np.int64]:
+        stop = start + len(tokens)
+        if self.has_index:
+            ends, base = self._document_ends, 0
+            if ends is None:
+                ends, base = self._index_of(number), self._starts[number]
+            # Ends at the very beginning are those of documents without a token.
+            side = "left" if start == base else "right"
+            first = int(np.searchsorted(ends, np.uint64(start - base), side=side))
+            last = int(np.searchsorted(ends, np.uint64(stop - base), side="right"))
+            return ends[first:last].astype(np.int64) + (base - start)
+        if self.separator is None:
+            return np.empty(0, np.int64)
+        places = np.flatnonzero(tokens == self.separator).astype(np.int64)
+        ends = places if self.separator_in_front else places + 1
+        if self.separator_in_front and start == 0:
+            ends = ends[ends > 0]
+        if stop == self.n_tokens and (len(ends) == 0 or ends[-1] != len(tokens)):
+            ends = np.append(ends, len(tokens))
+        return ends
+
+    def _index_of(self, number: int) -> NDArray[np.uint64]:
+        """The ends of one file, kept until another is asked for: blocks come file by file."""
+        cached = getattr(self, "_index", None)
+        if cached is None or cached[0] != number:
+            ends = self._ends_of_file(number)
+            cached = self._index = (number, ends if ends is not None else np.empty(0, np.uint64))
+        return cached[1]
+
+
+def open_tokens(
+    path: str | os.PathLike[str], *, layout: str | None = None, dtype: str | None = None
+) -> TokenSource:
+    """The ids at `path`: a folder of shards with a manifest; or one file, a folder, or a glob of files of others.
+
+    Files of others are told apart by their names and first bytes. A headerless `.bin` says nothing about itself: it
+    needs `layout="bin"` and the `dtype` of its ids. All files of a folder, sorted by name, are one sequence.
+
+    Raises `ShardError` where nothing is there, where it is not what `layout` and `dtype` say, or where only they could
+    tell what it is.
+    """
+    place = Path(path)
+    if place.is_dir() and ((place / MANIFEST_NAME).exists() or (place / UNFINISHED_NAME).exists()):
+        shards = TokenShards(place)
+        manifest = shards.manifest
+        if layout not in (None, manifest.layout) or dtype not in (None, manifest.dtype):
+            raise ShardError(
+                f"the manifest of {place} says {manifest.layout} of {manifest.dtype}, not "
+                f"{layout or manifest.layout} of {dtype or manifest.dtype}",
+                hint="leave out layout and dtype (--from, --dtype): the manifest tells both",
+            )
+        files = [place / shard.file for shard in manifest.shards]
+        return TokenSource(files, list(open_shards(place)), layout_named(manifest.layout), manifest)
+    files = _files_at(place, None if layout is None else layout_named(layout))
+    found = layout_named(layout) if layout is not None else _layout_of(files)
+    arrays: list[NDArray[Any]] = []
+    for file in files:
+        facts = found.inspect(file, dtype)
+        arrays.append(found.open(file, facts.dtype, facts.n_tokens))
+    return TokenSource(files, arrays, found)
+
+
+def _files_at(place: Path, layout: Layout | None) -> list[Path]:
+    suffixes = {known.suffix for known in LAYOUTS.values()} if layout is None else {layout.suffix}
+    if place.is_dir():
+        files = sorted(file for file in place.iterdir() if file.suffix in suffixes and file.is_file())
+        if not files:
+            raise ShardError(
+                f"{place} holds neither a {MANIFEST_NAME} nor a file named *{', *'.join(sorted(suffixes))}",
+                hint="name a folder of shards, or the files themselves",
+            )
+        return files
+    if place.exists():
+        return [place]
+    files = [Path(name) for name in sorted(glob.glob(str(place)))]  # noqa: PTH207  the pattern may be absolute
+    if not files:
+        raise ShardError(f"there is no {place}", hint="name a folder of shards, a file, or a glob of files")
+    return files
+
+
+def _layout_of(files: list[Path]) -> Layout:
+    """The layout that all of them have. Raises `ShardError` where they differ or say nothing."""
+    names = {_name_of_layout(file) for file in files}
+    if len(names) > 1:
+        raise ShardError(
+            f"{files[0].parent} holds files of several layouts: {', '.join(sorted(names))}",
+            hint="name one with layout=… (--from), or a glob of the files",
+        )
+    return layout_named(names.pop())
+
+
+def _name_of_layout(file: Path) -> str:
+    if file.suffix == ".npy":
+        return "npy"
+    if file.suffix == ".ds":
+        return "datatrove"
+    if file.suffix == ".bin" and file.with_suffix(".idx").exists():
+        return "megatron"
+    if has_header(file):
+        return "llmc"
+    raise ShardError(
+        f"nothing in {file} tells its layout",
+        hint='if it holds ids and nothing else: layout="bin", dtype="uint16" (--from bin --dtype uint16)',
+    )
