@@ -1,106 +1,37 @@
-"""A tokenizer of bytes that streams as the real one does, so that shards are tested apart from it."""
+"""A tokenizer whose ids can be written down by hand, and documents that come in batches of any size."""
 
-import codecs
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+
+from bytemill import Tokenizer
+from bytemill.corpus import CorpusCounts, DocumentBatch, Position
 
 END = "<|endoftext|>"
 END_ID = 256
 
 
-class ByteStream:
-    """Gives the bytes as ids, and the end-of-text token as 256 wherever it is cut."""
-
-    def __init__(self, errors: str, dtype: str) -> None:
-        self.n_replaced = 0
-        self._dtype = dtype
-        self._errors = errors
-        self._start_again()
-
-    def feed(self, data: str | bytes, /) -> NDArray[Any]:
-        data = data.encode() if isinstance(data, str) else data
-        buffered = len(self._decoder.getstate()[0])
-        self._text += self._decode(data, self._n_bytes - buffered, final=False)
-        self._n_bytes += len(data)
-        # What may be the beginning of the special token waits for the next piece.
-        certain, found, rest = self._text.rpartition(END)
-        cut = max(0, len(rest) - len(END) + 1)
-        self._text = rest[cut:]
-        return self._ids(certain + found + rest[:cut])
-
-    def finish(self) -> NDArray[Any]:
-        buffered = len(self._decoder.getstate()[0])
-        text = self._text + self._decode(b"", self._n_bytes - buffered, final=True)
-        self._start_again()
-        return self._ids(text)
-
-    def _start_again(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")(self._errors)
-        self._text = ""
-        self._n_bytes = 0
-
-    def _decode(self, data: bytes, offset: int, *, final: bool) -> str:
-        try:
-            text = self._decoder.decode(data, final)
-        except UnicodeDecodeError as error:
-            place = offset + error.start
-            raise UnicodeDecodeError("utf-8", b"", place, place + 1, error.reason) from None
-        self.n_replaced += text.count("\ufffd")
-        return text
-
-    def _ids(self, text: str) -> NDArray[Any]:
-        parts = [np.frombuffer(part.encode(), np.uint8) for part in text.split(END)]
-        for place in range(len(parts) - 1, 0, -1):
-            parts.insert(place, np.array([END_ID]))
-        return np.concatenate(parts).astype(self._dtype)
+def tokenizer_of_bytes(dtype: Literal["uint16", "uint32"] = "uint16", start: str | None = None) -> Tokenizer:
+    """Bytes as ids 0 to 255, and END; `start` is one more special token."""
+    special = {END: END_ID if dtype == "uint16" else 70_000}
+    if start is not None:
+        special[start] = 257
+    return Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], special_tokens=special)
 
 
-@dataclass
-class ByteCore:
-    """The part of the Rust encoder that shards are made with."""
-
-    dtype: Literal["uint16", "uint32"] = "uint16"
-    n_vocab: int = 257
-
-    def stream(
-        self,
-        allowed_special: str | Collection[str],
-        errors: Literal["strict", "replace"],
-        num_threads: int | None,  # noqa: ARG002
-    ) -> ByteStream:
-        if isinstance(allowed_special, str) and allowed_special not in ("all", "none", "none_raise"):
-            raise ValueError(f"allowed_special is {allowed_special!r}")
-        return ByteStream(errors, self.dtype)
+@pytest.fixture(scope="session")
+def byte_tokenizer() -> Tokenizer:
+    return tokenizer_of_bytes()
 
 
-@dataclass
-class ByteTokenizer:
-    """Bytes as ids 0 to 255, and one special token."""
-
-    core: ByteCore = field(default_factory=ByteCore)
-    fingerprint: str = "bytes-1"
-    special_tokens: dict[str, int] = field(default_factory=lambda: {END: END_ID})
-
-
-@pytest.fixture
-def byte_tokenizer() -> ByteTokenizer:
-    return ByteTokenizer()
-
-
-@pytest.fixture
-def make_tokenizer() -> Callable[..., ByteTokenizer]:
-    """Makes byte tokenizers with another dtype or fingerprint."""
-
-    def make(dtype: Literal["uint16", "uint32"] = "uint16", fingerprint: str = "bytes-1") -> ByteTokenizer:
-        return ByteTokenizer(ByteCore(dtype), fingerprint)
-
-    return make
+@pytest.fixture(scope="session")
+def make_tokenizer() -> Callable[..., Tokenizer]:
+    """Makes byte tokenizers with another dtype, or with another special token more."""
+    return tokenizer_of_bytes
 
 
 @pytest.fixture
@@ -111,3 +42,59 @@ def corpus(tmp_path: Path) -> Path:
     (folder / "a.txt").write_text(f"Es war einmal{END}Zweite Größe{END}", "utf-8")
     (folder / "b.txt").write_text("日本語のテキスト, and more of it", "utf-8")
     return folder
+
+
+@dataclass
+class Documents:
+    """Documents of one source in batches of some characters; a longer one goes on from batch to batch."""
+
+    texts: list[str]
+    batch_chars: int = 1000
+    can_resume: bool = True
+    name: str = "documents"
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(len(text.encode()) for text in self.texts)
+
+    @property
+    def source_names(self) -> list[str]:
+        return [self.name]
+
+    @property
+    def description(self) -> dict[str, Any]:
+        return {"name": self.name, "n_texts": len(self.texts)}
+
+    def read(self, start: Position | None = None) -> Generator[DocumentBatch]:
+        at = start or Position()
+        first = at.state.get("batch", 0)
+        for number, (pieces, is_open) in enumerate(self._batches()):
+            if number < first:
+                continue
+            data = [piece.encode() for piece in pieces]
+            n_bytes = at.counts.n_bytes + sum(map(len, data))
+            counts = CorpusCounts(at.counts.n_documents + len(pieces) - is_open, n_bytes)
+            at = Position(0, {"batch": number + 1}, counts)
+            ends = np.cumsum([len(piece) for piece in data], dtype=np.int64)
+            yield DocumentBatch(b"".join(data), ends, is_open, 0, n_bytes, at)
+
+    def _batches(self) -> Generator[tuple[list[str], bool]]:
+        pieces: list[str] = []
+        room = self.batch_chars
+        for text in self.texts:
+            rest = text
+            while len(rest) > room:
+                yield [*pieces, rest[:room]], True
+                rest, pieces, room = rest[room:], [], self.batch_chars
+            pieces.append(rest)
+            room -= len(rest)
+            if not room:
+                yield pieces, False
+                pieces, room = [], self.batch_chars
+        if pieces:
+            yield pieces, False
+
+
+@pytest.fixture(scope="session")
+def make_documents() -> Callable[..., Documents]:
+    return Documents

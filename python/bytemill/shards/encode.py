@@ -103,7 +103,9 @@ def encode_to_shards(
         source,
         ShardSettings(
             shard_tokens=shard_tokens,
-            allowed_special=allowed_special if isinstance(allowed_special, str) else tuple(sorted(allowed_special)),
+            allowed_special=allowed_special
+            if isinstance(allowed_special, str)
+            else tuple(sorted(allowed_special)),
             errors=_errors_of(source, errors),
             document_separator=document_separator,
             append_separator=append_separator,
@@ -140,9 +142,7 @@ def encode_to_shards(
         encoding.run(job.encoder, writers)
         if not encoding.counts.n_bytes:
             raise empty_corpus(source.source_names)
-        manifests = [
-            job.manifest(encoding, index, writer) for index, writer in enumerate(writers)
-        ]
+        manifests = [job.manifest(encoding, index, writer) for index, writer in enumerate(writers)]
         for part, manifest in zip(parts, manifests, strict=True):
             write_manifest(part, manifest)
         encoding.report_end(writers)
@@ -265,7 +265,9 @@ def _source(
         raise ShardError(f"errors is {errors!r}", hint='give "strict", "replace" or "skip"')
     if hasattr(inputs, "read") and hasattr(inputs, "source_names"):
         if errors != "strict":
-            raise ShardError("a corpus that is made already knows its encoding_errors", hint="leave out errors")
+            raise ShardError(
+                "a corpus that is made already knows its encoding_errors", hint="leave out errors"
+            )
         return cast("DocumentSource", inputs)
     return Corpus(
         cast("CorpusInputs", inputs), encoding_errors=errors, documents=document_separator or "file"

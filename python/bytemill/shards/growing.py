@@ -139,5 +139,6 @@ class GrowingFile:
 
 def _lost(path: Path, what: str) -> ShardError:
     return ShardError(
-        f"the interrupted encoding cannot go on: {path} {what}", hint="overwrite=True (--overwrite) begins it afresh"
+        f"the interrupted encoding cannot go on: {path} {what}",
+        hint="overwrite=True (--overwrite) begins it afresh",
     )

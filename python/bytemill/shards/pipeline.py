@@ -117,12 +117,16 @@ class Encoding:
 
         start = self._position if self._checkpoint else None
         n_bytes_noted, noted_at = 0, time.monotonic()
-        with closing(self._source.read(start)) as batches, Background(write, _WAITING, "write shards") as background:
+        with (
+            closing(self._source.read(start)) as batches,
+            Background(write, _WAITING, "write shards") as background,
+        ):
             for group in _groups(batches):
                 background.put(self._encode(encoder, group, len(writers)))
                 n_bytes_noted += sum(len(batch.data) for batch in group)
                 is_due = (
-                    n_bytes_noted >= self._checkpoint_bytes or time.monotonic() - noted_at >= _CHECKPOINT_SECONDS
+                    n_bytes_noted >= self._checkpoint_bytes
+                    or time.monotonic() - noted_at >= _CHECKPOINT_SECONDS
                 )
                 if is_due and self._source.can_resume:
                     background.put(self._note(encoder))
@@ -141,7 +145,9 @@ class Encoding:
                 sides = encoder.encode([(batch.data, batch.ends, batch.is_open) for batch in group])
         except SpecialTokenError as error:
             names = dict.fromkeys(self._source.source_names[batch.source] for batch in group)
-            raise SpecialTokenError(f"{' or '.join(names)}: {error} of a document", hint=error.hint) from error
+            raise SpecialTokenError(
+                f"{' or '.join(names)}: {error} of a document", hint=error.hint
+            ) from error
         taken: list[Any] = []
         for counts, (pieces, ends, n_bytes, n_empty) in zip(self.parts, sides[:n_parts], strict=True):
             for batch, n_of_batch in zip(group, n_bytes, strict=True):

@@ -11,7 +11,14 @@ import numpy as np
 from bytemill.atomic import write_bytes
 from bytemill.shards.growing import GrowingFile, growing_name
 from bytemill.shards.layouts.npy import npy_header
-from bytemill.shards.manifest import DOCUMENTS_NAME, FileInfo, ShardInfo, companion_files, shard_files, shard_name
+from bytemill.shards.manifest import (
+    DOCUMENTS_NAME,
+    FileInfo,
+    ShardInfo,
+    companion_files,
+    shard_files,
+    shard_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +86,9 @@ class ShardWriter:
         for piece in pieces:
             start = 0
             while start < len(piece):
-                n_taken = len(piece) - start if stop is None else min(len(piece) - start, stop - self.n_tokens)
+                n_taken = (
+                    len(piece) - start if stop is None else min(len(piece) - start, stop - self.n_tokens)
+                )
                 self._grow(piece[start : start + n_taken])
                 start += n_taken
                 if self.n_tokens == stop:
@@ -99,7 +108,11 @@ class ShardWriter:
             "n_tokens": self.n_tokens,
             "shards": [dataclasses.asdict(shard) for shard in self.shards],
         }
-        for name, file in (("shard", self._shard), ("ends", self._shard_ends), ("documents", self._documents)):
+        for name, file in (
+            ("shard", self._shard),
+            ("ends", self._shard_ends),
+            ("documents", self._documents),
+        ):
             if file is not None:
                 file.sync()
             state[name] = None if file is None else file.n_bytes
@@ -107,11 +120,10 @@ class ShardWriter:
 
     def finish(self) -> tuple[tuple[ShardInfo, ...], FileInfo | None]:
         """Finish the last shard, whatever it holds: all shards in order, and the document index."""
-        if self._shard is not None:
-            self._finish_shard()
-        if self._documents is None:
+        self._finish_shard()
+        documents = self._documents
+        if documents is None:
             return tuple(self.shards), None
-        documents, self._documents = self._documents, None
         n_items = (documents.n_bytes - len(self._documents_header(0))) // 8
         sha256 = documents.finish(self._documents_header(n_items))
         return tuple(self.shards), FileInfo(documents.path.name, documents.n_bytes, sha256)
@@ -147,14 +159,16 @@ class ShardWriter:
         return ends[n_within:]
 
     def _finish_shard(self) -> None:
-        shard, self._shard = self._shard, None
+        shard = self._shard
         if shard is None:
             return
         n_tokens = self.n_tokens - self._shard_start
         # The companions first: a shard that stands under its name is complete.
         companions: list[FileInfo] = []
         if self._shard_ends is not None:
-            ends = np.frombuffer(self._shard_ends.read(), "<u8").astype(np.uint64) - np.uint64(self._shard_start)
+            ends = np.frombuffer(self._shard_ends.read(), "<u8").astype(np.uint64) - np.uint64(
+                self._shard_start
+            )
             if not len(ends) or int(ends[-1]) != n_tokens:
                 ends = np.append(ends, np.uint64(n_tokens))
             stem = shard.path.name.removesuffix(self._layout.suffix)
@@ -166,7 +180,7 @@ class ShardWriter:
             self._shard_ends.close()
         self.shards.append(ShardInfo(shard.path.name, n_tokens, shard.n_bytes, sha256, tuple(companions)))
         self._shard_start = self.n_tokens
-        self._shard_ends = None
+        self._shard = self._shard_ends = None
 
     def _go_on(self, state: dict[str, Any]) -> None:
         """Takes up what a writer left: what it wrote behind `state` is cut off."""
