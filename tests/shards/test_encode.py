@@ -19,7 +19,6 @@ from bytemill.shards import (
     EncodeProgress,
     ShardSettings,
     SourceInfo,
-    TokenShards,
     encode_to_shards,
     open_shards,
     read_manifest,

@@ -49,6 +49,7 @@ def claim_folder(folder: Path, *, overwrite: bool, journal: Path | None = None) 
                 goes_on = was_marked and not overwrite and journal is not None and journal.exists()
                 if goes_on:
                     _remove(folder, [MANIFEST_NAME])
+                    _remove_temporaries(folder)
                 else:
                     _clear(folder, was_marked=was_marked)
                 yield goes_on
@@ -80,6 +81,7 @@ def tidy_up(folder: Path, journal: Path) -> None:
         return
     with _locked(folder / UNFINISHED_NAME):
         remove_growing(folder)
+        _remove_temporaries(folder)
         _remove(folder, [journal.name, UNFINISHED_NAME])
 
 
@@ -109,6 +111,13 @@ def _clear(folder: Path, *, was_marked: bool) -> None:
     _remove(folder, [name for name in others if is_ours or name != DOCUMENTS_NAME])
     try:
         remove_growing(folder)
+    except OSError as error:
+        raise output_error(error, folder) from error
+    _remove_temporaries(folder)
+
+
+def _remove_temporaries(folder: Path) -> None:
+    try:
         for name in ("shard_*", MANIFEST_NAME, JOURNAL_NAME):
             remove_temporaries(folder, name)
     except OSError as error:

@@ -47,18 +47,23 @@ class GrowingFile:
         self._growing = path.with_name(growing_name(path.name))
         self._hash = hashlib.sha256()
         try:
-            if n_bytes is None:
-                self._file: io.FileIO = self._growing.open("w+b", buffering=0)
-                self.write(header)
-            else:
-                if path.exists():
-                    path.replace(self._growing)
-                self._file = self._growing.open("r+b", buffering=0)
-                self._go_back(n_bytes)
+            if n_bytes is not None and path.exists():
+                path.replace(self._growing)
+            self._file: io.FileIO = self._growing.open("w+b" if n_bytes is None else "r+b", buffering=0)
         except FileNotFoundError as error:
+            if n_bytes is None:
+                raise output_error(error, path) from error
             raise _lost(self._growing, "is gone") from error
         except OSError as error:
             raise output_error(error, path) from error
+        try:
+            if n_bytes is None:
+                self.write(header)
+            else:
+                self._go_back(n_bytes)
+        except BaseException:
+            self.close()
+            raise
 
     def write(self, data: bytes | memoryview) -> None:
         """Append all of `data`."""
@@ -103,11 +108,6 @@ class GrowingFile:
         with contextlib.suppress(OSError):
             self._file.close()
 
-    def discard(self) -> None:
-        """Remove the file."""
-        self.close()
-        self._growing.unlink(missing_ok=True)
-
     def _write(self, data: bytes | memoryview) -> None:
         rest = memoryview(data)
         try:
@@ -118,14 +118,17 @@ class GrowingFile:
             raise output_error(error, self.path) from error
 
     def _go_back(self, n_bytes: int) -> None:
-        n_found = os.fstat(self._file.fileno()).st_size
-        if n_found < n_bytes:
-            raise _lost(self._growing, f"has {n_found:,} bytes, and {n_bytes:,} were written to it")
-        self._file.truncate(n_bytes)
-        self._rewrite_header(self._header)
-        self._file.seek(0)
-        while block := self._file.read(1 << 20):
-            self._hash.update(block)
+        try:
+            n_found = os.fstat(self._file.fileno()).st_size
+            if n_found < n_bytes:
+                raise _lost(self._growing, f"has {n_found:,} bytes, and {n_bytes:,} were written to it")
+            self._file.truncate(n_bytes)
+            self._rewrite_header(self._header)
+            self._file.seek(0)
+            while block := self._file.read(1 << 20):
+                self._hash.update(block)
+        except OSError as error:
+            raise output_error(error, self.path) from error
         self.n_bytes = n_bytes
 
     def _rewrite_header(self, header: bytes) -> None:
