@@ -77,8 +77,8 @@ class BlockDocuments:
 class TextSplitter:
     """Cuts plain text into documents: lines, or what ends with a separator, which stays in the text.
 
-    Lines come without their ends (LF or CRLF), and empty ones not at all. `leaves_out` leaves out documents that are not
-    UTF-8 (with "strict"); otherwise the first one ends the work.
+    Lines come without their ends (LF or CRLF), and empty ones not at all. `leaves_out` leaves out documents that are
+    not UTF-8 (with "strict"); otherwise the first one ends the work.
     """
 
     def __init__(

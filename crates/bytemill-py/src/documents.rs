@@ -23,9 +23,7 @@ fn malformed(errors: &str) -> PyResult<Malformed> {
 /// The documents of a block.
 #[pyclass(frozen, name = "BlockDocuments", module = "bytemill._core")]
 pub struct PyBlockDocuments {
-    #[pyo3(get)]
     text: Py<PyBytes>,
-    #[pyo3(get)]
     ends: Py<PyArray1<i64>>,
     #[pyo3(get)]
     is_open: bool,
@@ -65,6 +63,19 @@ impl PyBlockDocuments {
             n_broken: documents.n_broken,
             broken,
         }
+    }
+}
+
+#[pymethods]
+impl PyBlockDocuments {
+    #[getter]
+    fn text(&self, py: Python<'_>) -> Py<PyBytes> {
+        self.text.clone_ref(py)
+    }
+
+    #[getter]
+    fn ends(&self, py: Python<'_>) -> Py<PyArray1<i64>> {
+        self.ends.clone_ref(py)
     }
 }
 

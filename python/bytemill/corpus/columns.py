@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,7 @@ class ColumnReader:
     def piece(self, array: Any, row: int, n_bytes_read: int, after: dict[str, Any]) -> Piece:
         """The strings of an array whose first one stands in this row (from 0)."""
         data, ends = packed(array)
-        missing = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+        missing: Any = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
         documents = check_documents(
             data, ends, missing, self._options.encoding_errors, self._options.on_error == "skip"
         )
@@ -108,7 +109,8 @@ def rows_of_a_piece(array: Any, first: int) -> int:
     import numpy as np
 
     places = _offsets(array)
-    return max(1, int(np.searchsorted(places[first:], places[first] + batches.BATCH_BYTES, "right")) - 1)
+    end = int(places[first]) + batches.BATCH_BYTES
+    return max(1, int(np.searchsorted(places[first:], end, "right")) - 1)
 
 
 def _offsets(array: Any) -> NDArray[Any]:
@@ -184,6 +186,8 @@ def read_arrow(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) ->
     number = int(state.get("batch", 0))
     row = int(state.get("row", 0))
     with _seekable(file) as opened, _failures(file.name, pa):
+        size = opened.seek(0, os.SEEK_END)
+        opened.seek(0)
         is_stream = opened.read(4) == _ARROW_STREAM_MAGIC
         opened.seek(0)
         arrow = pa.ipc.open_stream(opened) if is_stream else pa.ipc.open_file(opened)
@@ -193,7 +197,8 @@ def read_arrow(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) ->
                 return
             if index < number:
                 continue  # of a stream, which is read from its beginning
-            done = opened.tell() if is_stream else (file.source.n_bytes or 0) * (index + 1) // n_batches
+            share = opened.tell() / size if is_stream else (index + 1) / n_batches
+            done = int((file.source.n_bytes or 0) * share)
             array = reader.array(batch)
             first = int(state.get("first", 0)) if index == number else 0
             while first < len(array):

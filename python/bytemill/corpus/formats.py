@@ -41,5 +41,7 @@ def format_of_name(name: str) -> Format | None:
 
 def format_of_head(head: bytes) -> Format:
     """The format of a file that begins with `head`: text where nothing says otherwise."""
-    text: Format = "text"
-    return next((kind for magic, kind in _MAGIC if head.startswith(magic)), text)
+    for magic, kind in _MAGIC:
+        if head.startswith(magic):
+            return kind
+    return "text"

@@ -174,10 +174,10 @@ class _Selecting:
         ends = ends[ends > start] if start else ends
         while len(ends):
             n, end = _first_part(data, ends, start)
-            part_is_open = is_open if n == len(ends) else bool(ends[n - 1] > end)
+            is_all = n == len(ends) and end == len(data)
+            part_is_open = is_open if is_all else bool(ends[n - 1] > end)
             part_ends = ends[:n] - start
             part_ends[-1] = end - start
-            is_all = n == len(ends) and end == len(data)
             goes_on = after if is_all else replace(at, given=end)
             part = data if is_all and not start else data[start:end]
             yield self._batch(part, part_ends, part_is_open, number, goes_on, before + piece.n_bytes_read)

@@ -74,13 +74,11 @@ def is_texts(inputs: object) -> TypeGuard[Iterable[Any]]:
     """
     if isinstance(inputs, (str, os.PathLike)) or not isinstance(inputs, Iterable):
         return False
-    if isinstance(inputs, Sequence) and not type(inputs).__module__.startswith("datasets."):
+    if isinstance(inputs, (bytes, bytearray, memoryview)):
+        return False
+    if isinstance(inputs, Sequence) and not is_dataset(cast("object", inputs)):
         items = cast("Sequence[object]", inputs)
-        return (
-            not isinstance(inputs, (bytes, bytearray, memoryview))
-            and len(items) > 0
-            and isinstance(items[0], Mapping)
-        )
+        return len(items) > 0 and isinstance(items[0], Mapping)
     return True
 
 
@@ -174,7 +172,7 @@ def _sources_of(name: str, format: Format | Literal["auto"]) -> list[Source]:  #
             files = [file for file in files if file[0] in wanted]
         return [Source(file, n_bytes, None, remote) for file, n_bytes, remote in files]
     if not glob.has_magic(name) or os.path.lexists(name):
-        if Path(name).is_dir() and name:
+        if os.path.isdir(name):  # noqa: PTH112  (False for a name that is too long)
             return [_file_source(file) for file in folders.files_in(name, format)]
         return [_file_source(name)]
     matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207  (Path.glob drops a leading "./")
