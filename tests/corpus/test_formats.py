@@ -128,5 +128,6 @@ def test_the_rest_is_read_from_the_place_and_not_from_the_beginning(
     data[:offset] = b"\xff" * offset
     Path(name).write_bytes(data)
     # A byte order mark and the magic of a compression are looked for at the beginning, and are not there.
-    assert texts_of(read(corpus, middle)) == texts_of(batches)[middle.counts.n_documents :]
+    rest = b"".join(bytes(batch.data) for batch in batches[len(batches) // 2 + 1 :])
+    assert b"".join(bytes(batch.data) for batch in read(corpus, middle)) == rest
     assert sys.getsizeof(middle.state) < 1000
