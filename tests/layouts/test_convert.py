@@ -177,8 +177,12 @@ def test_any_documents_survive_any_layout(
     if arrange is behind and not documents[0]:
         return
     assert verify(tmp_path / "out") == []
-    for reading in (open_tokens(tmp_path / "out"), _without_documents(tmp_path / "out")):
-        assert documents_in(list(reading.blocks(block_tokens=block_tokens))) == expected
+    reading = open_tokens(tmp_path / "out")
+    assert documents_in(list(reading.blocks(block_tokens=block_tokens))) == expected
+    if not documents[0] and layout not in ("llmc", "megatron", "datatrove"):
+        return
+    reading = _without_documents(tmp_path / "out")
+    assert documents_in(list(reading.blocks(block_tokens=block_tokens))) == expected
 
 
 def _without_documents(folder: Path) -> Any:

@@ -81,12 +81,25 @@ class TokenSource:
     def separate_at(self, separator: int, *, in_front: bool | None = None) -> None:
         """Let `separator` be the id that stands before (`in_front`) or behind each document.
 
-        By default it stands in front where the first token of all is one.
+        By default this is judged by the first document that the index knows; without an index, it stands in front where
+        the first token of all is one.
         """
         self.separator = separator
-        if in_front is None:
-            in_front = self.n_tokens > 0 and int(self._array_at(0)[0]) == separator
-        self.separator_in_front = in_front
+        self.separator_in_front = self._is_in_front(separator) if in_front is None else in_front
+
+    def _is_in_front(self, separator: int) -> bool:
+        block = next(self.blocks(), None)
+        if block is None:
+            return self.layout.separator_in_front
+        if not self.has_index:
+            return int(block.tokens[0]) == separator
+        stops = np.unique(block.ends[block.ends > 0])
+        starts = np.concatenate((np.zeros(1, np.int64), stops[:-1]))[: len(stops)]
+        begins_so = block.tokens[starts] == separator
+        ends_so = block.tokens[stops - 1] == separator
+        # One that begins and ends so tells nothing, such as a document of nothing but its separator.
+        telling = np.flatnonzero(begins_so != ends_so)
+        return bool(begins_so[telling[0]]) if len(telling) else self.layout.separator_in_front
 
     def blocks(self, start: int = 0, block_tokens: int = BLOCK_TOKENS) -> Iterator[TokenBlock]:
         """All ids from token `start` on, in blocks that end with their file or hold `block_tokens`."""
@@ -102,13 +115,6 @@ class TokenSource:
         """The file and the place in it of a token, for messages."""
         number = max(i for i, start in enumerate(self._starts[:-1]) if start <= token or i == 0)
         return f"{self.files[number].name}: token {token - self._starts[number]:,}"
-
-    def _array_at(self, token: int) -> NDArray[Any]:
-        return next(
-            array[token - start :]
-            for array, start in zip(self._arrays, self._starts, strict=False)
-            if start <= token < start + len(array)
-        )
 
     def _find_indices(self) -> bool:
         """True where every file has an index beside it."""
