@@ -136,6 +136,35 @@ class Encoder:
     def decode_batch(self, batch: Iterable[Sequence[int] | NDArray[Any]], errors: str) -> list[str]: ...
 
 @final
+class DocumentEncoder:
+    """Encodes packed documents, batch after batch, each document to the ids of its text alone."""
+
+    def __new__(
+        cls,
+        encoder: Encoder,
+        allowed_special: _Allowed,
+        num_threads: int | None,
+        prefix: Sequence[int] = ...,
+        suffix: int | None = None,
+        stripped: int | None = None,
+        split: tuple[int, int] | None = None,
+    ) -> DocumentEncoder:
+        """Every document with ids begins with `prefix`, does not end with `stripped`, and ends with `suffix`; what stands
+        there already is not added. `split` is (seed, limit): documents whose first MiB has an XXH3 below the limit fall on
+        side 1.
+        """
+    def encode(
+        self, batches: Sequence[tuple[bytes | memoryview, NDArray[np.int64], bool]]
+    ) -> list[tuple[list[_TokenArray], NDArray[np.uint64], list[int], int]]:
+        """What batches (data, ends of documents, is_open) give on side 0 and 1: ids in pieces, where documents with ids end
+        among them, bytes of text by batches, number of documents without ids.
+        """
+    carry: tuple[str, int, int | None, list[int], int | None] | None
+    """What is left of a document that is open: text, bytes before it, side, ids held back, last id given."""
+    def go_on(self, carry: tuple[str, int, int | None, list[int], int | None] | None) -> None:
+        """Go on where another encoder of the same options had this `carry`."""
+
+@final
 class RankFile:
     """The tokens of a rank file."""
 

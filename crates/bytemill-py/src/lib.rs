@@ -5,6 +5,7 @@ mod convert;
 mod encoder;
 mod lists;
 mod loading;
+mod pack;
 mod signals;
 mod special;
 mod stream;
@@ -64,6 +65,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(needed_merges, module)?)?;
     module.add_class::<encoder::PyEncoder>()?;
     module.add_class::<loading::PyRankFile>()?;
+    module.add_class::<pack::PyDocumentEncoder>()?;
     module.add_class::<loading::PyTokenizerJson>()?;
     module.add_class::<stream::PyStreamEncoder>()?;
     module.add_class::<training::PyPretokenCounter>()?;

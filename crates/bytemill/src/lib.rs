@@ -16,6 +16,7 @@ pub mod hash;
 mod huge;
 pub mod merges;
 pub mod nfc;
+pub mod pack;
 pub mod pairs;
 pub mod parallel;
 pub mod prefetch;
