@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -32,8 +33,8 @@ class TokenBlock:
 
     tokens: NDArray[Any]
     ends: NDArray[np.int64]
-    """Ascending, from 0 (a document that ended with the block before) to `len(tokens)`; the same place twice where a
-    document holds no token. Empty where documents are unknown."""
+    """Ascending, from 0 (a document that ended with the block before) to `len(tokens)`. Empty where documents are
+    unknown. Documents without a token are left out."""
 
 
 class TokenSource:
@@ -46,6 +47,7 @@ class TokenSource:
     def __init__(
         self, files: list[Path], arrays: list[NDArray[Any]], layout: Layout, manifest: Manifest | None = None
     ) -> None:
+        self.name = str(files[0] if len(files) == 1 and manifest is None else files[0].parent)
         self.files = files
         self.layout = layout
         self.manifest = manifest
@@ -111,10 +113,33 @@ class TokenSource:
                 tokens = np.asarray(array[offset : offset + block_tokens])
                 yield TokenBlock(tokens, self._ends_in(number, before + offset, tokens))
 
+    def read(self, start: int, stop: int) -> TokenBlock:
+        """A copy of the ids from `start` up to and without `stop`; what ends behind them ends in this block."""
+        blocks = [
+            TokenBlock(tokens, self._ends_in(number, first, tokens) + (first - start))
+            for number, array in enumerate(self._arrays)
+            if (before := self._starts[number]) < stop and before + len(array) > start
+            for first in [max(start, before)]
+            for tokens in [np.asarray(array[first - before : stop - before])]
+        ]
+        if not blocks:
+            return TokenBlock(np.empty(0, self.dtype), np.empty(0, np.int64))
+        ends = np.concatenate([block.ends for block in blocks])
+        if self.separator is not None and self.separator_in_front and not self.has_index:
+            ends = ends[ends > 0]  # these were given with the block before
+            if stop < self.n_tokens and int(self._array_at(stop)[0]) == self.separator:
+                ends = np.append(ends, stop - start)
+        return TokenBlock(np.concatenate([block.tokens for block in blocks]), ends)
+
     def place(self, token: int) -> str:
         """The file and the place in it of a token, for messages."""
-        number = max(i for i, start in enumerate(self._starts[:-1]) if start <= token or i == 0)
+        number = bisect_right(self._starts, token, hi=len(self.files)) - 1
         return f"{self.files[number].name}: token {token - self._starts[number]:,}"
+
+    def _array_at(self, token: int) -> NDArray[Any]:
+        """The rest of a file, from a token on."""
+        number = bisect_right(self._starts, token) - 1
+        return self._arrays[number][token - self._starts[number] :]
 
     def _find_indices(self) -> bool:
         """True where every file has an index beside it."""
@@ -130,11 +155,10 @@ class TokenSource:
             ends, base = self._document_ends, 0
             if ends is None:
                 ends, base = self._index_of(number), self._starts[number]
-            # Ends at the very beginning are those of documents without a token.
-            side = "left" if start == base else "right"
-            first = int(np.searchsorted(ends, np.uint64(start - base), side=side))
+            first = int(np.searchsorted(ends, np.uint64(start - base), side="right"))
             last = int(np.searchsorted(ends, np.uint64(stop - base), side="right"))
-            return ends[first:last].astype(np.int64) + (base - start)
+            # A document without a token ends where another does.
+            return np.unique(ends[first:last].astype(np.int64)) + (base - start)
         if self.separator is None:
             return np.empty(0, np.int64)
         places = np.flatnonzero(tokens == self.separator).astype(np.int64)
