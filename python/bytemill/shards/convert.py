@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,11 @@ import numpy as np
 from bytemill._core import __version__
 from bytemill.errors import ShardError
 from bytemill.profiling import phase
-from bytemill.shards.claim import claim_folder
-from bytemill.shards.layout_writer import LayoutWriter
+from bytemill.shards.claim import claim_folder, remove_growing
 from bytemill.shards.layouts import layout_named
 from bytemill.shards.manifest import Manifest, ShardSettings, SourceInfo, write_manifest
 from bytemill.shards.separators import move_separators
+from bytemill.shards.shard_writer import ShardWriter
 from bytemill.shards.token_source import TokenBlock, TokenSource, open_tokens
 
 if TYPE_CHECKING:
@@ -103,21 +104,15 @@ def convert_shards(
     shard_tokens = shard_tokens or (known.settings.shard_tokens if known else 100_000_000)
     fingerprint = known.fingerprint if known else tokenizer.fingerprint if tokenizer else UNKNOWN_FINGERPRINT
     folder = Path(out_folder)
-    with (
-        phase("convert"),
-        claim_folder(folder, overwrite=overwrite),
-        LayoutWriter(
-            folder,
-            target,
-            dtype,
-            shard_tokens,
-            fingerprint,
-            document_index=tokens.knows_documents and document_index is not False,
-        ) as writer,
-    ):
+    has_index = tokens.knows_documents and document_index is not False
+    with phase("convert"), claim_folder(folder, overwrite=overwrite), contextlib.ExitStack() as stack:
+        writer = ShardWriter(folder, target, dtype, shard_tokens, fingerprint, document_index=has_index)
+        stack.callback(writer.close)
         limits = _Limits(tokens, n_vocab if n_vocab is not None else 2**32)
+        n_documents = 0
         for block in _arranged(limits.checked(), tokens, target, keep_separators):
-            writer.append(block)
+            writer.append([block.tokens], block.ends.astype(np.uint64))
+            n_documents += len(block.ends)
             if progress:
                 progress(ConvertProgress(limits.n_tokens, tokens.n_tokens, len(writer.shards)))
         shards, documents = writer.finish()
@@ -128,14 +123,17 @@ def convert_shards(
             n_vocab=n_vocab if n_vocab is not None else limits.highest + 1,
             dtype=dtype,
             n_tokens=writer.n_tokens,
-            n_documents=writer.n_documents if tokens.knows_documents else known.n_documents if known else 0,
+            n_documents=n_documents if tokens.knows_documents else known.n_documents if known else 0,
             shards=shards,
             layout=layout,
             documents=documents,
             separator_id=tokens.separator,
-            settings=dataclasses.replace((known or _manifest_of(tokens)).settings, shard_tokens=shard_tokens),
+            settings=dataclasses.replace(
+                (known or _manifest_of(tokens)).settings, shard_tokens=shard_tokens, document_index=has_index
+            ),
         )
         write_manifest(folder, manifest)
+        remove_growing(folder)
     return manifest
 
 

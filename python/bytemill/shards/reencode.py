@@ -29,11 +29,11 @@ _SKIP_HINT = 'on_error="skip" (--on-error skip) leaves such documents out'
 class ShardCorpus:
     """The documents of `tokens` as text, for `encode_to_shards`: a `DocumentSource`.
 
-    `tokenizer` is the one that made them. The tokens that stand around documents (separators, and what the manifest says
-    is prepended) are left out: they are no text, and whoever encodes the documents puts his own. Other special tokens
-    inside of documents become their text; those that `target_special` (the special tokens of the other tokenizer) has
-    too are to be recognised again. Text that merely looks like one of these could not be told from it afterwards: such a
-    document is broken.
+    `tokenizer` is the one that made them. The tokens that stand around documents (separators, and what the manifest
+    says is prepended) are left out: they are no text, and whoever encodes the documents puts his own. Other special
+    tokens inside of documents become their text; those that `target_special` (the special tokens of the other
+    tokenizer) has too are to be recognised again. Text that merely looks like one of these could not be told from it
+    afterwards: such a document is broken.
 
     `on_error` says what becomes of broken documents, whose bytes are not UTF-8 or whose text looks like a special
     token: "fail" names the first one, "skip" leaves them out, "replace" reads malformed bytes as U+FFFD.
@@ -103,7 +103,10 @@ class ShardCorpus:
         return True
 
     def read(self, start: Position | None = None) -> Generator[DocumentBatch]:
-        """See `DocumentSource`. Raises `CorpusError` for a broken document, `ShardError` for an id that no token has."""
+        """See `DocumentSource`.
+
+        Raises `CorpusError` for a broken document, `ShardError` for an id that no token has.
+        """
         at = start or Position()
         if at.source > 0:
             return
@@ -299,7 +302,8 @@ def _ids_around(
     """The ids that documents may begin with, and end with, without their being text."""
     separator = [] if tokens.separator is None else [tokens.separator]
     prepended = tokens.manifest.settings.prepended if tokens.manifest else None
-    begin = [tokenizer.special_tokens[prepended]] if prepended in tokenizer.special_tokens else []
+    first = tokenizer.special_tokens.get(prepended or "")
+    begin = [] if first is None else [first]
     leading = begin + separator if tokens.separator_in_front else begin
     trailing = [] if tokens.separator_in_front else separator
     return np.array(leading, dtype=np.int64), np.array(trailing, dtype=np.int64)

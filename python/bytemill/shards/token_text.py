@@ -58,7 +58,7 @@ class TokenText:
         return sums[ends]
 
     def look_alikes(self, ids: NDArray[Any], data: bytes, before: bytes = b"") -> Iterator[tuple[int, int]]:
-        """The places (first and last byte + 1) in `data`, the bytes of `ids`, that read as a special token and are none.
+        """Where `data`, the bytes of `ids`, reads as a special token and holds none: first byte, and last byte + 1.
 
         `before` is text in front of it: what begins there begins below 0.
         """
