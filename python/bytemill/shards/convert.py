@@ -18,7 +18,7 @@ from bytemill.shards.layouts import layout_named
 from bytemill.shards.manifest import Manifest, ShardSettings, SourceInfo, write_manifest
 from bytemill.shards.separators import move_separators
 from bytemill.shards.shard_writer import ShardWriter
-from bytemill.shards.token_source import TokenBlock, TokenSource, open_tokens
+from bytemill.shards.token_source import TokenBlock, TokenSource, find_separator, open_tokens
 
 if TYPE_CHECKING:
     import os
@@ -87,7 +87,7 @@ def convert_shards(
     target = layout_named(layout)
     tokens = open_tokens(source, layout=source_layout, dtype=source_dtype)
     _check(tokens, tokenizer, Path(source), Path(out_folder))
-    _find_separator(tokens, separator, tokenizer)
+    find_separator(tokens, separator, tokenizer.special_tokens if tokenizer else {})
     if target.whole_documents and not tokens.knows_documents:
         raise ShardError(
             f"the layout {layout} is made of documents, and nothing in {source} says where they end",
@@ -149,25 +149,6 @@ def _check(tokens: TokenSource, tokenizer: NamedTokenizer | None, source: Path, 
             f"this one is {tokenizer.fingerprint}",
             hint="name the tokenizer that they were made with, or none",
         )
-
-
-def _find_separator(
-    tokens: TokenSource, separator: int | str | None, tokenizer: NamedTokenizer | None
-) -> None:
-    """Tell `tokens` its separator, where it is given, or the manifest and the tokenizer know it."""
-    known = tokens.manifest
-    name = separator or (known.settings.document_separator if known else None)
-    if isinstance(separator, int):
-        tokens.separate_at(separator)
-    elif isinstance(name, str) and tokenizer is not None and name in tokenizer.special_tokens:
-        tokens.separate_at(tokenizer.special_tokens[name])
-    elif separator is not None:
-        raise ShardError(
-            f"the id of the separator {separator!r} is unknown",
-            hint="give the id itself, or the tokenizer (--tokenizer) that has this special token",
-        )
-    elif known and known.separator_id is not None:
-        tokens.separate_at(known.separator_id)
 
 
 def _manifest_of(tokens: TokenSource) -> Manifest:

@@ -19,7 +19,7 @@ from bytemill.shards.reader import TokenShards, open_shards
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -208,6 +208,28 @@ def open_tokens(
         facts = found.inspect(file, dtype)
         arrays.append(found.open(file, facts.dtype, facts.n_tokens))
     return TokenSource(files, arrays, found)
+
+
+def find_separator(
+    tokens: TokenSource, separator: int | str | None, special_tokens: Mapping[str, int]
+) -> None:
+    """Tell `tokens` its separator, where it is given, or the manifest knows it.
+
+    Raises `ShardError` for a special token whose id `special_tokens` do not tell.
+    """
+    known = tokens.manifest
+    name = separator or (known.settings.document_separator if known else None)
+    if isinstance(separator, int):
+        tokens.separate_at(separator)
+    elif isinstance(name, str) and name in special_tokens:
+        tokens.separate_at(special_tokens[name])
+    elif separator is not None:
+        raise ShardError(
+            f"the id of the separator {separator!r} is unknown",
+            hint="give the id itself, or the tokenizer that has this special token",
+        )
+    elif known and known.separator_id is not None:
+        tokens.separate_at(known.separator_id)
 
 
 def _files_at(place: Path, layout: Layout | None) -> list[Path]:
