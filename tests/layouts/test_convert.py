@@ -152,7 +152,7 @@ def test_separators_move_as_one_document_after_another_would(
     assert documents_in(moved) == moved_slowly(arranged, to_front)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
 @given(
     documents_of,
     st.sampled_from([behind, in_front]),
@@ -257,7 +257,7 @@ def test_what_cannot_be_known_is_asked_for(source: Path, tmp_path: Path) -> None
     out = tmp_path / "out"
     with pytest.raises(ShardError, match=r"nothing in .*train\.bin tells its layout") as caught:
         convert_shards(source, out, layout="npy")
-    assert "--from bin --dtype uint16" in str(caught.value.hint)
+    assert "--source-layout bin --dtype uint16" in str(caught.value.hint)
     with pytest.raises(ShardError, match="whether its ids take 2 bytes or 4"):
         convert_shards(source, out, layout="npy", source_layout="bin")
     with pytest.raises(

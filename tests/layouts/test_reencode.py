@@ -267,7 +267,7 @@ def test_a_finished_result_is_left_as_it_is(tmp_path: Path, old: Tokenizer, new:
 texts = st.lists(st.text(st.sampled_from("theé日🦀 \n<|user|>"), max_size=12), min_size=1, max_size=8)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
 @given(
     documents=texts,
     layout=st.sampled_from(["npy", "llmc"]),
@@ -305,7 +305,7 @@ def test_batches_of_any_size_hold_the_documents(
     batch_tokens=st.integers(1, 20),
     on_error=st.sampled_from(["skip", "replace"]),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
 def test_broken_documents_are_left_out_or_replaced_however_long(
     tmp_path_factory: pytest.TempPathFactory,
     old: Tokenizer,

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 UNKNOWN_FINGERPRINT = "unknown"
 """In the manifest of ids whose tokenizer nobody named."""
 
+_MOVED = {True: "goes in front of each document", False: "goes behind each document"}
+
 
 class NamedTokenizer(Protocol):
     """What is asked of the tokenizer that made the ids."""
@@ -63,6 +65,7 @@ def convert_shards(
     tokenizer: NamedTokenizer | None = None,
     source_layout: str | None = None,
     source_dtype: str | None = None,
+    note: Callable[[str], None] | None = None,
     progress: Callable[[ConvertProgress], None] | None = None,
     overwrite: bool = False,
 ) -> Manifest:
@@ -78,7 +81,7 @@ def convert_shards(
     `document_index` is False.
 
     `tokenizer` is the one that made the ids. Shards with a manifest name its fingerprint; for others it is asked for,
-    or stays unknown.
+    or stays unknown. `note` is told where separators move, in a sentence.
 
     Raises `ShardError` for a source that cannot be read, is damaged or belongs to another tokenizer, for an
     `out_folder` that must not be replaced, and where the layout cannot hold the ids or needs to know the documents;
@@ -110,6 +113,10 @@ def convert_shards(
         stack.callback(writer.close)
         limits = _Limits(tokens, n_vocab if n_vocab is not None else 2**32)
         n_documents = 0
+        if note and _moves(tokens, target, keep_separators):
+            note(
+                f"the separator, {tokens.separator}, {_MOVED[target.separator_in_front]} (not with --keep-separators)"
+            )
         for block in _arranged(limits.checked(), tokens, target, keep_separators):
             writer.append([block.tokens], block.ends.astype(np.uint64))
             n_documents += len(block.ends)
@@ -202,7 +209,11 @@ def _arranged(
     blocks: Iterator[TokenBlock], tokens: TokenSource, target: Layout, keep_separators: bool
 ) -> Iterator[TokenBlock]:
     """`blocks` with the separators where the layout wants them."""
-    stays = keep_separators or target.separator_in_front == tokens.separator_in_front
-    if tokens.separator is None or stays:
+    if tokens.separator is None or not _moves(tokens, target, keep_separators):
         return blocks
     return move_separators(blocks, tokens.separator, to_front=target.separator_in_front)
+
+
+def _moves(tokens: TokenSource, target: Layout, keep_separators: bool) -> bool:
+    is_elsewhere = target.separator_in_front != tokens.separator_in_front
+    return tokens.separator is not None and is_elsewhere and not keep_separators

@@ -197,7 +197,7 @@ def open_tokens(
             raise ShardError(
                 f"the manifest of {place} says {manifest.layout} of {manifest.dtype}, not "
                 f"{layout or manifest.layout} of {dtype or manifest.dtype}",
-                hint="leave out layout and dtype (--from, --dtype): the manifest tells both",
+                hint="leave out layout and dtype (--source-layout, --dtype): the manifest tells both",
             )
         files = [place / shard.file for shard in manifest.shards]
         return TokenSource(files, list(open_shards(place)), layout_named(manifest.layout), manifest)
@@ -256,7 +256,7 @@ def _layout_of(files: list[Path]) -> Layout:
     if len(names) > 1:
         raise ShardError(
             f"{files[0].parent} holds files of several layouts: {', '.join(sorted(names))}",
-            hint="name one with layout=… (--from), or a glob of the files",
+            hint="name one with layout=… (--source-layout), or a glob of the files",
         )
     return layout_named(names.pop())
 
@@ -272,5 +272,5 @@ def _name_of_layout(file: Path) -> str:
         return "llmc"
     raise ShardError(
         f"nothing in {file} tells its layout",
-        hint='if it holds ids and nothing else: layout="bin", dtype="uint16" (--from bin --dtype uint16)',
+        hint='if it holds ids and nothing else: layout="bin", dtype="uint16" (--source-layout bin --dtype uint16)',
     )
