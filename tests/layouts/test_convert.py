@@ -152,7 +152,7 @@ def test_separators_move_as_one_document_after_another_would(
     assert documents_in(moved) == moved_slowly(arranged, to_front)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
 @given(
     documents_of,
     st.sampled_from([behind, in_front]),
@@ -177,8 +177,12 @@ def test_any_documents_survive_any_layout(
     if arrange is behind and not documents[0]:
         return
     assert verify(tmp_path / "out") == []
-    for reading in (open_tokens(tmp_path / "out"), _without_documents(tmp_path / "out")):
-        assert documents_in(list(reading.blocks(block_tokens=block_tokens))) == expected
+    reading = open_tokens(tmp_path / "out")
+    assert documents_in(list(reading.blocks(block_tokens=block_tokens))) == expected
+    if not documents[0] and layout not in ("llmc", "megatron", "datatrove"):
+        return
+    reading = _without_documents(tmp_path / "out")
+    assert documents_in(list(reading.blocks(block_tokens=block_tokens))) == expected
 
 
 def _without_documents(folder: Path) -> Any:
@@ -253,7 +257,7 @@ def test_what_cannot_be_known_is_asked_for(source: Path, tmp_path: Path) -> None
     out = tmp_path / "out"
     with pytest.raises(ShardError, match=r"nothing in .*train\.bin tells its layout") as caught:
         convert_shards(source, out, layout="npy")
-    assert "--from bin --dtype uint16" in str(caught.value.hint)
+    assert "--source-layout bin --dtype uint16" in str(caught.value.hint)
     with pytest.raises(ShardError, match="whether its ids take 2 bytes or 4"):
         convert_shards(source, out, layout="npy", source_layout="bin")
     with pytest.raises(

@@ -18,6 +18,8 @@ quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], ma
 
 
 def write(folder: Path, name: str) -> Path:
+    for earlier in folder.glob("some.*"):
+        earlier.unlink()
     layout = layout_named(name)
     path = folder / f"some{layout.suffix}"
     path.write_bytes(layout.header("uint16", len(IDS)) + IDS.tobytes())
@@ -68,8 +70,6 @@ def test_damage_anywhere_is_an_error_or_other_ids(folder: Path, name: str, data:
         content[at : at + len(value)] = value
     victim.write_bytes(content)
     read_all(path, name)
-    for file in files:
-        file.unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,6 @@ def test_the_error_says_what_is_wrong(
     with pytest.raises(ShardError, match=says):
         for _ in open_tokens(path, layout=name, dtype="uint16").blocks():
             pass
-    for file in folder.glob("some.*"):
-        file.unlink()
 
 
 def test_too_long_for_their_layouts() -> None:

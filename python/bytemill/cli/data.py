@@ -1,4 +1,4 @@
-"""`bytemill data`: encode, info."""
+"""`bytemill data`: encode, info; convert and reencode stand in files of their own."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from bytemill.cli import options, output
+from bytemill.cli import data_convert, data_reencode, options, output
 from bytemill.cli.failures import on_interrupt
 
 app = App(
@@ -140,3 +140,7 @@ def info(
         )
     if problems is not None and not as_json:
         output.write_line("\n  verified: every shard is as the manifest says")
+
+
+app.command(data_convert.convert, sort_key=3, help_epilogue=data_convert.EXAMPLES)
+app.command(data_reencode.reencode, sort_key=4, help_epilogue=data_reencode.EXAMPLES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +13,12 @@ import numpy as np
 from bytemill._core import __version__
 from bytemill.errors import ShardError
 from bytemill.profiling import phase
-from bytemill.shards.claim import claim_folder
-from bytemill.shards.layout_writer import LayoutWriter
+from bytemill.shards.claim import claim_folder, remove_growing
 from bytemill.shards.layouts import layout_named
 from bytemill.shards.manifest import Manifest, ShardSettings, SourceInfo, write_manifest
 from bytemill.shards.separators import move_separators
-from bytemill.shards.token_source import TokenBlock, TokenSource, open_tokens
+from bytemill.shards.shard_writer import ShardWriter
+from bytemill.shards.token_source import TokenBlock, TokenSource, find_separator, open_tokens
 
 if TYPE_CHECKING:
     import os
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 UNKNOWN_FINGERPRINT = "unknown"
 """In the manifest of ids whose tokenizer nobody named."""
+
+_MOVED = {True: "goes in front of each document", False: "goes behind each document"}
 
 
 class NamedTokenizer(Protocol):
@@ -62,6 +65,7 @@ def convert_shards(
     tokenizer: NamedTokenizer | None = None,
     source_layout: str | None = None,
     source_dtype: str | None = None,
+    note: Callable[[str], None] | None = None,
     progress: Callable[[ConvertProgress], None] | None = None,
     overwrite: bool = False,
 ) -> Manifest:
@@ -77,7 +81,7 @@ def convert_shards(
     `document_index` is False.
 
     `tokenizer` is the one that made the ids. Shards with a manifest name its fingerprint; for others it is asked for,
-    or stays unknown.
+    or stays unknown. `note` is told where separators move, in a sentence.
 
     Raises `ShardError` for a source that cannot be read, is damaged or belongs to another tokenizer, for an
     `out_folder` that must not be replaced, and where the layout cannot hold the ids or needs to know the documents;
@@ -86,7 +90,7 @@ def convert_shards(
     target = layout_named(layout)
     tokens = open_tokens(source, layout=source_layout, dtype=source_dtype)
     _check(tokens, tokenizer, Path(source), Path(out_folder))
-    _find_separator(tokens, separator, tokenizer)
+    find_separator(tokens, separator, tokenizer.special_tokens if tokenizer else {})
     if target.whole_documents and not tokens.knows_documents:
         raise ShardError(
             f"the layout {layout} is made of documents, and nothing in {source} says where they end",
@@ -103,21 +107,19 @@ def convert_shards(
     shard_tokens = shard_tokens or (known.settings.shard_tokens if known else 100_000_000)
     fingerprint = known.fingerprint if known else tokenizer.fingerprint if tokenizer else UNKNOWN_FINGERPRINT
     folder = Path(out_folder)
-    with (
-        phase("convert"),
-        claim_folder(folder, overwrite=overwrite),
-        LayoutWriter(
-            folder,
-            target,
-            dtype,
-            shard_tokens,
-            fingerprint,
-            document_index=tokens.knows_documents and document_index is not False,
-        ) as writer,
-    ):
+    has_index = tokens.knows_documents and document_index is not False
+    with phase("convert"), claim_folder(folder, overwrite=overwrite), contextlib.ExitStack() as stack:
+        writer = ShardWriter(folder, target, dtype, shard_tokens, fingerprint, document_index=has_index)
+        stack.callback(writer.close)
         limits = _Limits(tokens, n_vocab if n_vocab is not None else 2**32)
+        n_documents = 0
+        if note and _moves(tokens, target, keep_separators):
+            note(
+                f"the separator, {tokens.separator}, {_MOVED[target.separator_in_front]} (not with --keep-separators)"
+            )
         for block in _arranged(limits.checked(), tokens, target, keep_separators):
-            writer.append(block)
+            writer.append([block.tokens], block.ends.astype(np.uint64))
+            n_documents += len(block.ends)
             if progress:
                 progress(ConvertProgress(limits.n_tokens, tokens.n_tokens, len(writer.shards)))
         shards, documents = writer.finish()
@@ -128,14 +130,17 @@ def convert_shards(
             n_vocab=n_vocab if n_vocab is not None else limits.highest + 1,
             dtype=dtype,
             n_tokens=writer.n_tokens,
-            n_documents=writer.n_documents if tokens.knows_documents else known.n_documents if known else 0,
+            n_documents=n_documents if tokens.knows_documents else known.n_documents if known else 0,
             shards=shards,
             layout=layout,
             documents=documents,
             separator_id=tokens.separator,
-            settings=dataclasses.replace((known or _manifest_of(tokens)).settings, shard_tokens=shard_tokens),
+            settings=dataclasses.replace(
+                (known or _manifest_of(tokens)).settings, shard_tokens=shard_tokens, document_index=has_index
+            ),
         )
         write_manifest(folder, manifest)
+        remove_growing(folder)
     return manifest
 
 
@@ -151,25 +156,6 @@ def _check(tokens: TokenSource, tokenizer: NamedTokenizer | None, source: Path, 
             f"this one is {tokenizer.fingerprint}",
             hint="name the tokenizer that they were made with, or none",
         )
-
-
-def _find_separator(
-    tokens: TokenSource, separator: int | str | None, tokenizer: NamedTokenizer | None
-) -> None:
-    """Tell `tokens` its separator, where it is given, or the manifest and the tokenizer know it."""
-    known = tokens.manifest
-    name = separator or (known.settings.document_separator if known else None)
-    if isinstance(separator, int):
-        tokens.separate_at(separator)
-    elif isinstance(name, str) and tokenizer is not None and name in tokenizer.special_tokens:
-        tokens.separate_at(tokenizer.special_tokens[name])
-    elif separator is not None:
-        raise ShardError(
-            f"the id of the separator {separator!r} is unknown",
-            hint="give the id itself, or the tokenizer (--tokenizer) that has this special token",
-        )
-    elif known and known.separator_id is not None:
-        tokens.separate_at(known.separator_id)
 
 
 def _manifest_of(tokens: TokenSource) -> Manifest:
@@ -223,7 +209,11 @@ def _arranged(
     blocks: Iterator[TokenBlock], tokens: TokenSource, target: Layout, keep_separators: bool
 ) -> Iterator[TokenBlock]:
     """`blocks` with the separators where the layout wants them."""
-    stays = keep_separators or target.separator_in_front == tokens.separator_in_front
-    if tokens.separator is None or stays:
+    if tokens.separator is None or not _moves(tokens, target, keep_separators):
         return blocks
     return move_separators(blocks, tokens.separator, to_front=target.separator_in_front)
+
+
+def _moves(tokens: TokenSource, target: Layout, keep_separators: bool) -> bool:
+    is_elsewhere = target.separator_in_front != tokens.separator_in_front
+    return tokens.separator is not None and is_elsewhere and not keep_separators

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -18,7 +19,7 @@ from bytemill.shards.reader import TokenShards, open_shards
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -32,8 +33,8 @@ class TokenBlock:
 
     tokens: NDArray[Any]
     ends: NDArray[np.int64]
-    """Ascending, from 0 (a document that ended with the block before) to `len(tokens)`; the same place twice where a
-    document holds no token. Empty where documents are unknown."""
+    """Ascending, from 0 (a document that ended with the block before) to `len(tokens)`. Empty where documents are
+    unknown. Documents without a token are left out."""
 
 
 class TokenSource:
@@ -46,6 +47,7 @@ class TokenSource:
     def __init__(
         self, files: list[Path], arrays: list[NDArray[Any]], layout: Layout, manifest: Manifest | None = None
     ) -> None:
+        self.name = str(files[0] if len(files) == 1 and manifest is None else files[0].parent)
         self.files = files
         self.layout = layout
         self.manifest = manifest
@@ -81,12 +83,25 @@ class TokenSource:
     def separate_at(self, separator: int, *, in_front: bool | None = None) -> None:
         """Let `separator` be the id that stands before (`in_front`) or behind each document.
 
-        By default it stands in front where the first token of all is one.
+        By default this is judged by the first document that the index knows; without an index, it stands in front where
+        the first token of all is one.
         """
         self.separator = separator
-        if in_front is None:
-            in_front = self.n_tokens > 0 and int(self._array_at(0)[0]) == separator
-        self.separator_in_front = in_front
+        self.separator_in_front = self._is_in_front(separator) if in_front is None else in_front
+
+    def _is_in_front(self, separator: int) -> bool:
+        block = next(self.blocks(), None)
+        if block is None:
+            return self.layout.separator_in_front
+        if not self.has_index:
+            return int(block.tokens[0]) == separator
+        stops = np.unique(block.ends[block.ends > 0])
+        starts = np.concatenate((np.zeros(1, np.int64), stops[:-1]))[: len(stops)]
+        begins_so = block.tokens[starts] == separator
+        ends_so = block.tokens[stops - 1] == separator
+        # One that begins and ends so tells nothing, such as a document of nothing but its separator.
+        telling = np.flatnonzero(begins_so != ends_so)
+        return bool(begins_so[telling[0]]) if len(telling) else self.layout.separator_in_front
 
     def blocks(self, start: int = 0, block_tokens: int = BLOCK_TOKENS) -> Iterator[TokenBlock]:
         """All ids from token `start` on, in blocks that end with their file or hold `block_tokens`."""
@@ -98,17 +113,33 @@ class TokenSource:
                 tokens = np.asarray(array[offset : offset + block_tokens])
                 yield TokenBlock(tokens, self._ends_in(number, before + offset, tokens))
 
+    def read(self, start: int, stop: int) -> TokenBlock:
+        """A copy of the ids from `start` up to and without `stop`; what ends behind them ends in this block."""
+        blocks = [
+            TokenBlock(tokens, self._ends_in(number, first, tokens) + (first - start))
+            for number, array in enumerate(self._arrays)
+            if (before := self._starts[number]) < stop and before + len(array) > start
+            for first in [max(start, before)]
+            for tokens in [np.asarray(array[first - before : stop - before])]
+        ]
+        if not blocks:
+            return TokenBlock(np.empty(0, self.dtype), np.empty(0, np.int64))
+        ends = np.concatenate([block.ends for block in blocks])
+        if self.separator is not None and self.separator_in_front and not self.has_index:
+            ends = ends[ends > 0]  # these were given with the block before
+            if stop < self.n_tokens and int(self._array_at(stop)[0]) == self.separator:
+                ends = np.append(ends, stop - start)
+        return TokenBlock(np.concatenate([block.tokens for block in blocks]), ends)
+
     def place(self, token: int) -> str:
         """The file and the place in it of a token, for messages."""
-        number = max(i for i, start in enumerate(self._starts[:-1]) if start <= token or i == 0)
+        number = bisect_right(self._starts, token, hi=len(self.files)) - 1
         return f"{self.files[number].name}: token {token - self._starts[number]:,}"
 
     def _array_at(self, token: int) -> NDArray[Any]:
-        return next(
-            array[token - start :]
-            for array, start in zip(self._arrays, self._starts, strict=False)
-            if start <= token < start + len(array)
-        )
+        """The rest of a file, from a token on."""
+        number = bisect_right(self._starts, token) - 1
+        return self._arrays[number][token - self._starts[number] :]
 
     def _find_indices(self) -> bool:
         """True where every file has an index beside it."""
@@ -124,11 +155,10 @@ class TokenSource:
             ends, base = self._document_ends, 0
             if ends is None:
                 ends, base = self._index_of(number), self._starts[number]
-            # Ends at the very beginning are those of documents without a token.
-            side = "left" if start == base else "right"
-            first = int(np.searchsorted(ends, np.uint64(start - base), side=side))
+            first = int(np.searchsorted(ends, np.uint64(start - base), side="right"))
             last = int(np.searchsorted(ends, np.uint64(stop - base), side="right"))
-            return ends[first:last].astype(np.int64) + (base - start)
+            # A document without a token ends where another does.
+            return np.unique(ends[first:last].astype(np.int64)) + (base - start)
         if self.separator is None:
             return np.empty(0, np.int64)
         places = np.flatnonzero(tokens == self.separator).astype(np.int64)
@@ -167,7 +197,7 @@ def open_tokens(
             raise ShardError(
                 f"the manifest of {place} says {manifest.layout} of {manifest.dtype}, not "
                 f"{layout or manifest.layout} of {dtype or manifest.dtype}",
-                hint="leave out layout and dtype (--from, --dtype): the manifest tells both",
+                hint="leave out layout and dtype (--source-layout, --dtype): the manifest tells both",
             )
         files = [place / shard.file for shard in manifest.shards]
         return TokenSource(files, list(open_shards(place)), layout_named(manifest.layout), manifest)
@@ -178,6 +208,28 @@ def open_tokens(
         facts = found.inspect(file, dtype)
         arrays.append(found.open(file, facts.dtype, facts.n_tokens))
     return TokenSource(files, arrays, found)
+
+
+def find_separator(
+    tokens: TokenSource, separator: int | str | None, special_tokens: Mapping[str, int]
+) -> None:
+    """Tell `tokens` its separator, where it is given, or the manifest knows it.
+
+    Raises `ShardError` for a special token whose id `special_tokens` do not tell.
+    """
+    known = tokens.manifest
+    name = separator or (known.settings.document_separator if known else None)
+    if isinstance(separator, int):
+        tokens.separate_at(separator)
+    elif isinstance(name, str) and name in special_tokens:
+        tokens.separate_at(special_tokens[name])
+    elif separator is not None:
+        raise ShardError(
+            f"the id of the separator {separator!r} is unknown",
+            hint="give the id itself, or the tokenizer that has this special token",
+        )
+    elif known and known.separator_id is not None:
+        tokens.separate_at(known.separator_id)
 
 
 def _files_at(place: Path, layout: Layout | None) -> list[Path]:
@@ -204,7 +256,7 @@ def _layout_of(files: list[Path]) -> Layout:
     if len(names) > 1:
         raise ShardError(
             f"{files[0].parent} holds files of several layouts: {', '.join(sorted(names))}",
-            hint="name one with layout=… (--from), or a glob of the files",
+            hint="name one with layout=… (--source-layout), or a glob of the files",
         )
     return layout_named(names.pop())
 
@@ -220,5 +272,5 @@ def _name_of_layout(file: Path) -> str:
         return "llmc"
     raise ShardError(
         f"nothing in {file} tells its layout",
-        hint='if it holds ids and nothing else: layout="bin", dtype="uint16" (--from bin --dtype uint16)',
+        hint='if it holds ids and nothing else: layout="bin", dtype="uint16" (--source-layout bin --dtype uint16)',
     )
