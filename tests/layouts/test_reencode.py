@@ -264,6 +264,43 @@ def test_a_finished_result_is_left_as_it_is(tmp_path: Path, old: Tokenizer, new:
     assert [event.already_complete for event in events] == [True]
 
 
+@pytest.mark.parametrize("stop_at", [1, 4, 9])
+def test_an_interrupted_run_goes_on_to_the_same_files(
+    tmp_path: Path, old: Tokenizer, new: Tokenizer, stop_at: int
+) -> None:
+    documents = [f"{number} the thing 日本語 {'the other ' * (number % 7 * 3)}" for number in range(60)]
+    write(tmp_path / "old", old, documents, shard_tokens=400)
+
+    def corpus() -> ShardCorpus:
+        tokens = open_tokens(tmp_path / "old")
+        tokens.separate_at(old.special_tokens[END])
+        return ShardCorpus(tokens, old, new.special_tokens, batch_tokens=90)
+
+    def run(out: Path, progress: Any = None) -> None:
+        options: dict[str, Any] = {"document_separator": END, "append_separator": True, "shard_tokens": 300}
+        encode_to_shards(
+            new, corpus(), out, allowed_special="none", checkpoint_bytes=1, progress=progress, **options
+        )
+
+    run(tmp_path / "whole")
+    events: list[Any] = []
+
+    def interrupt(event: Any) -> None:
+        events.append(event)
+        if len(events) == stop_at:
+            raise KeyboardInterrupt
+
+    try:
+        run(tmp_path / "out", interrupt)
+    except KeyboardInterrupt:
+        assert not (tmp_path / "out" / "manifest.json").exists()
+    run(tmp_path / "out")
+    whole, out = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("whole", "out")
+    )
+    assert out == whole
+
+
 texts = st.lists(st.text(st.sampled_from("theé日🦀 \n<|user|>"), max_size=12), min_size=1, max_size=8)
 
 
