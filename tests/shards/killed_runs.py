@@ -1,8 +1,9 @@
 """Encodes the same documents over and over, killed each time at another moment, until a last run may come to its end.
 
 A process of its own, which forks: what a killed run has left the next one finds, and nothing else of it. Run as
-`killed_runs.py OUT OPTIONS`, where OPTIONS are JSON: `kills`, the moments, as numbers of steps that touch the disk or
-as seconds (floats); `encode`, options of `encode_to_shards`. Prints for each run how it ended, and the files it left.
+`python -m shards.killed_runs OUT OPTIONS` in `tests`, where OPTIONS are JSON: `kills`, the
+moments, as numbers of steps that touch the disk or as seconds (floats); `encode`, options of `encode_to_shards`. Prints
+for each run how it ended, and the files it left.
 """
 
 import json
@@ -14,10 +15,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from packed_documents import documents, tokenizer_of_bytes
-
 from bytemill.shards import encode_to_shards, pipeline
 from bytemill.shards.growing import GrowingFile
+
+from .packed_documents import documents, tokenizer_of_bytes
 
 
 def kill_at(step: int) -> None:
@@ -30,7 +31,6 @@ def kill_at(step: int) -> None:
             n_steps += 1
             if n_steps > step:
                 os.kill(os.getpid(), signal.SIGKILL)
-                open("/tmp/steps", "a").write("x")
             return do(*arguments, **options)
 
         return wrapped

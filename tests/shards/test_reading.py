@@ -233,10 +233,11 @@ def test_separators_and_special_tokens_come_back_from_the_manifest(
 def test_a_manifest_of_the_first_version_is_read(shards: Path) -> None:
     """It knew neither layouts nor what stands around documents."""
     manifest = shards / "manifest.json"
-    document = json.loads(manifest.read_text("utf-8"))
+    written = json.loads(manifest.read_text("utf-8"))
     first = "format bytemill_version fingerprint n_vocab dtype n_tokens n_bytes n_documents n_replaced"
     first += " shards sources settings"
-    document = {name: document[name] for name in first.split()} | {"version": 1}
+    document: dict[str, Any] = {name: written[name] for name in first.split()}
+    document["version"] = 1
     for shard in document["shards"]:
         del shard["companions"]
     first = "shard_tokens allowed_special errors document_separator append_separator"

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from bytemill.errors import OutputError, ShardError
 from bytemill.shards import EncodeProgress, encode_to_shards, read_manifest, verify
 
 from .packed_documents import END, Documents, documents, tokenizer_of_bytes
+
+TESTS = Path(__file__).parents[1]
 
 KINDS: dict[str, dict[str, Any]] = {
     "npy": {"shard_tokens": 5_000, "document_index": True},
@@ -64,10 +66,11 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dic
     return files
 
 
-def run_killed(out: Path, kind: str, kills: list[float]) -> list[tuple[str, list[str]]]:
-    options = {"kills": kills, "encode": {**KINDS[kind], "checkpoint_bytes": 1}}
+def run_killed(out: Path, kind: str, kills: Sequence[float]) -> list[tuple[str, list[str]]]:
+    options = {"kills": list(kills), "encode": {**KINDS[kind], "checkpoint_bytes": 1}}
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("killed_runs.py")), str(out), json.dumps(options)],
+        [sys.executable, "-m", "shards.killed_runs", str(out), json.dumps(options)],
+        cwd=TESTS,
         capture_output=True,
         text=True,
         check=False,
@@ -120,7 +123,7 @@ def test_killed_at_twenty_random_moments_the_work_goes_on_to_the_same_files(
     check_killed(tmp_path / "out", undisturbed(kind), kind, [chance.uniform(0.0, 0.2) for _ in range(20)])
 
 
-def check_killed(out: Path, expected: dict[str, bytes], kind: str, kills: list[float]) -> None:
+def check_killed(out: Path, expected: dict[str, bytes], kind: str, kills: Sequence[float]) -> None:
     ended = run_killed(out, kind, kills)
     assert [how for how, _ in ended[-1:]] == ["done"]
     assert {how for how, _ in ended} <= {"killed", "done"}
@@ -161,13 +164,13 @@ def test_after_ctrl_c_the_work_goes_on(
 def test_ctrl_c_ends_the_command_within_a_second(tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").write_text("the quick brown fox\n" * 3_000_000)
     script = (
-        "import sys, signal; from packed_documents import tokenizer_of_bytes;"
+        "import sys, signal; from shards.packed_documents import tokenizer_of_bytes;"
         "from bytemill.shards import encode_to_shards;"
         "encode_to_shards(tokenizer_of_bytes(), [sys.argv[1]] * 50, sys.argv[2], checkpoint_bytes=1 << 23)"
     )
     running = subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path / "corpus.txt"), str(tmp_path / "out")],
-        env={"PYTHONPATH": str(Path(__file__).parent)},
+        cwd=TESTS,
         stderr=subprocess.PIPE,
         # Who runs tests in the background makes them ignore Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509

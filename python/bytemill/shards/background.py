@@ -50,7 +50,7 @@ class Background(Generic[_T]):
             if self._error is None and not self._stopped:
                 try:
                     self._work(item)
-                except BaseException as error:  # noqa: BLE001  (it is raised where the work was handed over)
+                except BaseException as error:
                     self._error = error
 
     def __enter__(self) -> Self:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 from bytemill.errors import ShardError
 from bytemill.shards.claim import OVERWRITE_HINT, tidy_up
@@ -17,14 +18,17 @@ if TYPE_CHECKING:
     from bytemill.corpus import DocumentSource
 
 
-def complete_manifests(
-    folder: Path,
-    parts: list[Path],
-    fingerprint: str,
-    layout: str,
-    settings: ShardSettings,
-    source: DocumentSource,
-) -> list[Manifest] | None:
+@dataclass(frozen=True)
+class Wanted:
+    """What shards are to hold."""
+
+    fingerprint: str
+    layout: str
+    settings: ShardSettings
+    source: DocumentSource
+
+
+def complete_manifests(folder: Path, parts: list[Path], wanted: Wanted) -> list[Manifest] | None:
     """The manifests of all `parts` of `folder` if they hold this result already, None where a manifest is missing.
 
     Raises `ShardError` where they hold another result, where shards are missing or not of their size, and where a
@@ -34,7 +38,7 @@ def complete_manifests(
         return None
     manifests = [read_manifest(part) for part in parts]
     for part, manifest in zip(parts, manifests, strict=True):
-        if difference := _difference(part, manifest, fingerprint, layout, settings, source):
+        if difference := _difference(part, manifest, wanted):
             raise ShardError(f"{part} holds other shards already: {difference}", hint=OVERWRITE_HINT)
         if problems := size_problems(part, manifest):
             hint = "overwrite=True (--overwrite) makes them anew"
@@ -44,25 +48,40 @@ def complete_manifests(
     return manifests
 
 
-def _difference(
-    part: Path,
-    manifest: Manifest,
-    fingerprint: str,
-    layout: str,
-    settings: ShardSettings,
-    source: DocumentSource,
-) -> str | None:
+def reproducible(description: dict[str, Any]) -> dict[str, Any]:
+    """What a corpus says of itself, without the times at which its files were changed.
+
+    >>> reproducible({"sources": [["a.txt", 30, 1700000000000000000]], "options": {"seed": 0}})
+    {'sources': [['a.txt', 30]], 'options': {'seed': 0}}
+    """
+    plain = as_json(description)
+    sources = plain.get("sources")
+    if isinstance(sources, list):
+        plain["sources"] = [_without_time(entry) for entry in cast("list[Any]", sources)]
+    return plain
+
+
+def _without_time(source: Any) -> Any:
+    """Name, size and, where it is no time but a name, what changes with the content."""
+    if not isinstance(source, list):
+        return source
+    entry = cast("list[Any]", source)
+    return [*entry[:2], *(version for version in entry[2:3] if isinstance(version, str))]
+
+
+def _difference(part: Path, manifest: Manifest, wanted: Wanted) -> str | None:
     """What keeps the shards on disk from being the result that is asked for, None if nothing does."""
-    if manifest.fingerprint != fingerprint:
-        return f"they were made with the tokenizer {manifest.fingerprint}, this one is {fingerprint}"
-    if difference := first_difference(manifest.layout, layout, "layout"):
+    source = wanted.source
+    if manifest.fingerprint != wanted.fingerprint:
+        return f"they were made with the tokenizer {manifest.fingerprint}, this one is {wanted.fingerprint}"
+    if difference := first_difference(manifest.layout, wanted.layout, "layout"):
         return difference
-    before, now = dataclasses.asdict(manifest.settings), dataclasses.asdict(settings)
+    before, now = dataclasses.asdict(manifest.settings), dataclasses.asdict(wanted.settings)
     if difference := first_difference(as_json(before), as_json(now)):
         return difference
     if not source.can_resume:
         return f"whether {source.source_names[0]} gives the same text again cannot be known"
-    if difference := first_difference(manifest.corpus, as_json(source.description), "corpus"):
+    if difference := first_difference(manifest.corpus, reproducible(source.description), "corpus"):
         return difference
     return _changed_since(source, (part / MANIFEST_NAME).stat().st_mtime)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
@@ -14,7 +13,7 @@ from bytemill.corpus import Corpus, DocumentSource
 from bytemill.corpus.sources import empty_corpus
 from bytemill.errors import ShardError, SpecialTokenError
 from bytemill.shards.claim import claim_folder, remove_growing
-from bytemill.shards.complete import complete_manifests
+from bytemill.shards.complete import Wanted, complete_manifests, reproducible
 from bytemill.shards.journal import JOURNAL_NAME, as_json, read_journal
 from bytemill.shards.layouts import layout_named
 from bytemill.shards.manifest import Manifest, ShardSettings, SourceInfo, write_manifest
@@ -22,6 +21,7 @@ from bytemill.shards.pipeline import EncodeProgress, Encoding
 from bytemill.shards.shard_writer import ShardWriter
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Collection, Mapping
 
     from bytemill._core import Encoder
@@ -33,7 +33,7 @@ Errors: TypeAlias = Literal["strict", "replace", "skip"]
 Part: TypeAlias = Literal["train", "validation"]
 
 CHECKPOINT_BYTES = 128 << 20
-"""Text after which the files are synced and the journal is written: a second's work for two cores, and 60 MB to sync."""
+"""Text after which files are synced and the journal is written: a second's work for a core, and 60 MB to sync."""
 _BEGIN_TOKENS = ("<|begin_of_text|>", "<s>", "<bos>", "<|startoftext|>", "[BOS]", "<|endoftext|>")
 """What tokenizers call the token that documents begin with; GPT-2's begin with the one that ends them."""
 
@@ -118,9 +118,8 @@ def encode_to_shards(
     )
     folder = Path(out_folder)
     parts = [folder / name for name in job.parts] if job.parts else [folder]
-    if not overwrite and (
-        complete := complete_manifests(folder, parts, tokenizer.fingerprint, layout, job.settings, source)
-    ):
+    wanted = Wanted(tokenizer.fingerprint, layout, job.settings, source)
+    if not overwrite and (complete := complete_manifests(folder, parts, wanted)):
         if progress:
             progress(_already_complete(complete))
         return complete[0]
@@ -254,7 +253,7 @@ class _Job:
             n_skipped_bytes=counts.n_skipped_bytes,
             n_broken_documents=counts.n_broken,
             part=self.parts[index] if self.parts else None,
-            corpus=as_json(self.source.description),
+            corpus=reproducible(self.source.description),
         )
 
 

@@ -34,7 +34,7 @@ class Checkpoint:
 
 
 def write_journal(folder: Path, identity: dict[str, Any], checkpoint: Checkpoint) -> None:
-    """Write the journal of `folder`, atomically: the one before it stays until this one stands. Raises `OutputError`."""
+    """Write the journal of `folder`, atomically: the one before it stays until then. Raises `OutputError`."""
     document = {"version": _VERSION, "identity": identity, **dataclasses.asdict(checkpoint)}
     write_bytes(folder / JOURNAL_NAME, json.dumps(document).encode())
 
@@ -84,7 +84,7 @@ def as_json(value: Any) -> Any:
 def first_difference(before: Any, now: Any, name: str = "") -> str | None:
     """The first place where two JSON values differ, in words; None where they are equal.
 
-    >>> first_difference({"shard_tokens": 30, "corpus": {"sample": None}}, {"shard_tokens": 30, "corpus": {"sample": 0.5}})
+    >>> first_difference({"seed": 0, "corpus": {"sample": None}}, {"seed": 0, "corpus": {"sample": 0.5}})
     'corpus.sample was None, now it is 0.5'
     """
     if isinstance(before, dict) and isinstance(now, dict):

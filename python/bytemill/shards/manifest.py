@@ -142,6 +142,15 @@ def companion_files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob("*") if _COMPANION_NAME.fullmatch(path.name))
 
 
+def parts_of(folder: Path) -> list[Path]:
+    """`folder`, or the folders in it where it holds the parts of a split corpus."""
+    parts = [folder / "train", folder / "validation"]
+    is_split = not (folder / MANIFEST_NAME).exists() and all(
+        (part / MANIFEST_NAME).exists() for part in parts
+    )
+    return parts if is_split else [folder]
+
+
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write `manifest` into `folder`, atomically. Raises `OutputError`."""
     write_json(folder / MANIFEST_NAME, {"format": FORMAT, "version": VERSION, **asdict(manifest)})

@@ -103,8 +103,9 @@ class Encoding:
         """Encode all that is left of the corpus; `writers` has one for each part."""
         if self._checkpoint is not None:
             encoder.go_on(self._checkpoint.carry)
-        before = self._checkpoint.parts if self._checkpoint else [{}] * len(writers)
-        self.parts = [PartCounts(**counts) for counts in before]
+            self.parts = [PartCounts(**counts) for counts in self._checkpoint.parts]
+        else:
+            self.parts = [PartCounts() for _ in writers]
 
         def write(item: list[Any] | Checkpoint) -> None:
             with phase("write"):

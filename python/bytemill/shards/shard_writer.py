@@ -66,7 +66,7 @@ class ShardWriter:
         """Tokens in the finished shards."""
         self._shard: GrowingFile | None = None
         self._shard_ends: GrowingFile | None = None
-        """Where documents end in the growing shard, for the layouts that want to know, in tokens from the first shard on."""
+        """Where documents end in the growing shard, in tokens from the first one on, for layouts that want to know."""
         self._documents: GrowingFile | None = None
         self._n_settled = self._n_removed = 0
         """Finished shards whose ends nobody will ask for again, and those of them whose ends are removed."""
@@ -91,7 +91,7 @@ class ShardWriter:
                 )
                 self._grow(piece[start : start + n_taken])
                 start += n_taken
-                if self.n_tokens == stop:
+                if stop is not None and self.n_tokens == stop:
                     ends = self._note_ends(ends, stop)
                     self._finish_shard()
                     stop = self._shard_stop(ends)
@@ -219,5 +219,6 @@ def _names(shard: ShardInfo) -> list[str]:
 
 
 def _shard_info(fields: dict[str, Any]) -> ShardInfo:
-    companions = tuple(FileInfo(**companion) for companion in fields["companions"])
-    return ShardInfo(**{**fields, "companions": companions})
+    return dataclasses.replace(
+        ShardInfo(**fields), companions=tuple(FileInfo(**companion) for companion in fields["companions"])
+    )
