@@ -1,5 +1,6 @@
 """Converting shards keeps every id and every document, and puts separators where the layout wants them."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,12 @@ def test_two_conversions_are_one(source: Path, tmp_path: Path, first: str, secon
     convert_shards(tmp_path / "between", tmp_path / "out", layout=second, shard_tokens=6)
     direct = {path.name: path.read_bytes() for path in (tmp_path / "direct").iterdir()}
     out = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    manifests = [json.loads(files.pop("manifest.json")) for files in (direct, out)]
     assert out == direct
+    # Only where separators moved is it known that every document has one.
+    flags = [manifest["settings"].pop("append_separator") for manifest in manifests]
+    assert flags == [second == "llmc", "llmc" in (first, second)]
+    assert manifests[0] == manifests[1]
 
 
 documents_of = st.lists(st.lists(st.integers(0, 50), max_size=6), min_size=1, max_size=12)
@@ -242,6 +248,7 @@ def test_ids_of_any_integer_type_are_narrowed_to_the_vocabulary(tmp_path: Path, 
     manifest = read_manifest(tmp_path / "out")
     assert (manifest.dtype, manifest.n_vocab, manifest.fingerprint) == ("uint16", 100, "f")
     assert (manifest.n_documents, manifest.separator_id) == (2, SEPARATOR)
+    assert manifest.settings.document_separator == "<|end|>"
     assert TokenShards(tmp_path / "out")[:].tolist() == [1, 2, SEPARATOR, 3]
 
 
@@ -327,3 +334,22 @@ def test_a_folder_of_several_layouts_asks_which(source: Path, tmp_path: Path) ->
     (tmp_path / "empty").mkdir()
     with pytest.raises(ShardError, match="holds neither a manifest"):
         open_tokens(tmp_path / "empty")
+    (tmp_path / "parts" / "train").mkdir(parents=True)
+    (tmp_path / "parts" / "train" / "manifest.json").write_text("{}", "utf-8")
+    with pytest.raises(ShardError, match="holds neither a manifest") as caught:
+        open_tokens(tmp_path / "parts")
+    assert caught.value.hint == "name one of its folders: train"
+
+
+def test_documents_without_separators_get_one_where_it_is_named(tmp_path: Path, read_back: ReadAll) -> None:
+    """From the index of Megatron's files to llm.c's, whose readers ask for one in front."""
+    source = tmp_path / "source.npy"
+    np.save(source, np.array(joined(behind(DOCUMENTS)), np.uint16))
+    convert_shards(source, tmp_path / "megatron", layout="megatron", separator=SEPARATOR)
+    (tmp_path / "megatron" / "manifest.json").unlink()
+    convert_shards(tmp_path / "megatron", tmp_path / "plain", layout="llmc")
+    assert read_back("llmc", tmp_path / "plain")[0].tokens == joined(behind(DOCUMENTS))
+    convert_shards(tmp_path / "megatron", tmp_path / "out", layout="llmc", separator=SEPARATOR + 1)
+    expected = [[SEPARATOR + 1, *document] for document in behind(DOCUMENTS)]
+    assert read_back("llmc", tmp_path / "out")[0].tokens == joined(expected)
+    assert read_manifest(tmp_path / "out").settings.append_separator

@@ -242,6 +242,23 @@ def test_where_nothing_separates_documents_all_is_one(tmp_path: Path, old: Token
     assert TokenShards(tmp_path / "out")[:].tolist() == new.encode_ordinary(text)
 
 
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint32"])
+def test_ids_of_any_integer_type_are_decoded(
+    tmp_path: Path, old: Tokenizer, new: Tokenizer, dtype: str
+) -> None:
+    ids = [*old.encode_ordinary("the thing"), old.special_tokens[END]]
+    np.save(tmp_path / "ids.npy", np.array(ids, dtype))
+    reencode_shards(shard_corpus(tmp_path / "ids.npy", old, new), new, tmp_path / "out")
+    assert TokenShards(tmp_path / "out")[:].tolist() == [
+        *new.encode_ordinary("the thing"),
+        new.special_tokens[END],
+    ]
+    if dtype != "uint32":
+        np.save(tmp_path / "ids.npy", np.array([1, -1], dtype))
+        with pytest.raises(ShardError, match="hold the id -1, which the tokenizer does not have"):
+            reencode_shards(shard_corpus(tmp_path / "ids.npy", old, new), new, tmp_path / "bad")
+
+
 def test_a_target_without_a_separator_is_asked_for_one(tmp_path: Path, old: Tokenizer) -> None:
     bare = tokenizer([], ["<stop>"])
     write(tmp_path / "old", old, DOCUMENTS)

@@ -135,8 +135,12 @@ def convert_shards(
             layout=layout,
             documents=documents,
             separator_id=tokens.separator,
-            settings=dataclasses.replace(
-                (known or _manifest_of(tokens)).settings, shard_tokens=shard_tokens, document_index=has_index
+            settings=_settings(
+                tokens,
+                tokenizer,
+                is_moved=_moves(tokens, target, keep_separators),
+                shard_tokens=shard_tokens,
+                has_index=has_index,
             ),
         )
         write_manifest(folder, manifest)
@@ -172,6 +176,27 @@ def _manifest_of(tokens: TokenSource) -> Manifest:
         shards=(),
         sources=tuple(SourceInfo(str(file), file.stat().st_size) for file in tokens.files),
         settings=ShardSettings(0, "all", "strict", None, False),
+    )
+
+
+def _settings(
+    tokens: TokenSource,
+    tokenizer: NamedTokenizer | None,
+    *,
+    is_moved: bool,
+    shard_tokens: int,
+    has_index: bool,
+) -> ShardSettings:
+    """What the result has around documents, as far as it is known."""
+    before = (tokens.manifest or _manifest_of(tokens)).settings
+    names = {token: text for text, token in tokenizer.special_tokens.items()} if tokenizer else {}
+    separator = before.document_separator if tokens.separator is None else names.get(tokens.separator)
+    return dataclasses.replace(
+        before,
+        shard_tokens=shard_tokens,
+        document_index=has_index,
+        document_separator=separator or before.document_separator,
+        append_separator=is_moved or before.append_separator,
     )
 
 

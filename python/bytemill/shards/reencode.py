@@ -30,6 +30,7 @@ def shard_corpus(
     on_error: OnError = "fail",
     source_layout: str | None = None,
     source_dtype: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> ShardCorpus:
     """The documents at `source`, which `tokenizer` made, as a corpus for `target` (see `ShardCorpus`).
 
@@ -46,7 +47,7 @@ def shard_corpus(
     # Some special tokens are found by what stands around them too, or take up white space: text does not carry them.
     rules = special_rules(target.special_tokens, target.token_flags, target.normalizer)
     plain = {text: token for text, token in target.special_tokens.items() if text not in rules}
-    return ShardCorpus(tokens, tokenizer, plain, on_error=on_error)
+    return ShardCorpus(tokens, tokenizer, plain, on_error=on_error, progress=progress)
 
 
 def reencode_shards(

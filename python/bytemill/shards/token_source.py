@@ -14,7 +14,7 @@ import numpy as np
 from bytemill.errors import ShardError
 from bytemill.shards.layouts import LAYOUTS, Layout, layout_named
 from bytemill.shards.layouts.llmc import has_header
-from bytemill.shards.manifest import MANIFEST_NAME, UNFINISHED_NAME, Manifest
+from bytemill.shards.manifest import DOCUMENTS_NAME, MANIFEST_NAME, UNFINISHED_NAME, Manifest
 from bytemill.shards.reader import TokenShards, open_shards
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class TokenSource:
         """True where it stands before each document, and not behind it."""
         self._arrays = arrays
         self._starts = [0, *accumulate(len(array) for array in arrays)]
+        self._index: tuple[int, NDArray[np.uint64]] | None = None
+        """Number of a file and where its documents end: blocks come file by file."""
         self._document_ends = None if manifest is None else TokenShards(files[0].parent).document_ends()
         self._has_indices = self._document_ends is None and self._find_indices()
 
@@ -170,12 +172,10 @@ class TokenSource:
         return ends
 
     def _index_of(self, number: int) -> NDArray[np.uint64]:
-        """The ends of one file, kept until another is asked for: blocks come file by file."""
-        cached = getattr(self, "_index", None)
-        if cached is None or cached[0] != number:
+        if self._index is None or self._index[0] != number:
             ends = self._ends_of_file(number)
-            cached = self._index = (number, ends if ends is not None else np.empty(0, np.uint64))
-        return cached[1]
+            self._index = (number, np.empty(0, np.uint64) if ends is None else ends)
+        return self._index[1]
 
 
 def open_tokens(
@@ -199,6 +199,8 @@ def open_tokens(
                 f"{layout or manifest.layout} of {dtype or manifest.dtype}",
                 hint="leave out layout and dtype (--source-layout, --dtype): the manifest tells both",
             )
+        if not manifest.shards:
+            raise ShardError(f"the shards in {place} hold no token")
         files = [place / shard.file for shard in manifest.shards]
         return TokenSource(files, list(open_shards(place)), layout_named(manifest.layout), manifest)
     files = _files_at(place, None if layout is None else layout_named(layout))
@@ -235,11 +237,15 @@ def find_separator(
 def _files_at(place: Path, layout: Layout | None) -> list[Path]:
     suffixes = {known.suffix for known in LAYOUTS.values()} if layout is None else {layout.suffix}
     if place.is_dir():
-        files = sorted(file for file in place.iterdir() if file.suffix in suffixes and file.is_file())
+        found = (file for file in place.iterdir() if file.suffix in suffixes and file.name != DOCUMENTS_NAME)
+        files = sorted(file for file in found if file.is_file())
         if not files:
+            parts = [part.name for part in sorted(place.iterdir()) if (part / MANIFEST_NAME).exists()]
             raise ShardError(
                 f"{place} holds neither a {MANIFEST_NAME} nor a file named *{', *'.join(sorted(suffixes))}",
-                hint="name a folder of shards, or the files themselves",
+                hint=f"name one of its folders: {', '.join(parts)}"
+                if parts
+                else "name a folder of shards, or the files themselves",
             )
         return files
     if place.exists():
