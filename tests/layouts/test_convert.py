@@ -1,6 +1,8 @@
 """Converting shards keeps every id and every document, and puts separators where the layout wants them."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -308,6 +310,36 @@ def test_an_interrupted_conversion_leaves_no_manifest_and_starts_afresh(source: 
         convert_bin(source, out, layout)
         assert verify(out) == []
         assert not (out / "UNFINISHED.txt").exists()
+
+
+KILLED = """
+import os, sys
+from bytemill.shards import convert_shards
+def die(event):
+    if event.n_shards >= 1:
+        os._exit(9)
+convert_shards(sys.argv[1], sys.argv[2], layout=sys.argv[3], separator=99, shard_tokens=900_000, progress=die)
+"""
+
+
+@pytest.mark.parametrize("layout", ["megatron", "llmc"])
+def test_a_killed_conversion_leaves_nothing_that_the_next_one_does_not_replace(
+    tmp_path: Path, layout: str
+) -> None:
+    tokens = np.tile(np.array([1, 2, 3, SEPARATOR], np.uint16), 600_000)
+    np.save(tmp_path / "ids.npy", tokens)
+    out = tmp_path / "out"
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path / "ids.npy"), str(out), layout], check=False
+    )
+    assert killed.returncode == 9
+    assert not (out / "manifest.json").exists()
+    assert list(out.glob(".*.partial"))
+    options: dict[str, Any] = {"layout": layout, "separator": SEPARATOR, "shard_tokens": 900_000}
+    convert_shards(tmp_path / "ids.npy", out, **options)
+    convert_shards(tmp_path / "ids.npy", tmp_path / "undisturbed", **options)
+    found = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert found == {path.name: path.read_bytes() for path in (tmp_path / "undisturbed").iterdir()}
 
 
 def test_shards_of_another_tokenizer_are_refused(source: Path, tmp_path: Path) -> None:
