@@ -118,6 +118,20 @@ def test_what_is_not_said_is_as_it_was(tmp_path: Path, old: Tokenizer, new: Toke
     assert len(ends) == len(DOCUMENTS)
 
 
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize(
+    "around", [{"document_separator": None, "append_separator": False}, {"prepend": END}, {"layout": "llmc"}]
+)
+def test_what_documents_begin_with_tells_them_apart_too(
+    tmp_path: Path, old: Tokenizer, new: Tokenizer, indexed: bool, around: dict[str, Any]
+) -> None:
+    options = {"prepend": USER} | around
+    write(tmp_path / "old", old, DOCUMENTS, document_index=indexed, **options)
+    reencode_shards(shard_corpus(tmp_path / "old", old, new), new, tmp_path / "new", document_index=True)
+    write(tmp_path / "direct", new, DOCUMENTS, document_index=True, **options)
+    assert TokenShards(tmp_path / "new")[:].tolist() == TokenShards(tmp_path / "direct")[:].tolist()
+
+
 def test_there_and_back_is_where_it_began(tmp_path: Path, old: Tokenizer, wide: Tokenizer) -> None:
     write(tmp_path / "old", old, DOCUMENTS)
     reencode_shards(shard_corpus(tmp_path / "old", old, wide), wide, tmp_path / "wide")

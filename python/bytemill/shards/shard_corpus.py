@@ -328,11 +328,14 @@ class _Piece:
 def _around(tokens: TokenSource, tokenizer: DecodingTokenizer) -> Around:
     settings = tokens.manifest.settings if tokens.manifest else None
     names = {token: text for text, token in tokenizer.special_tokens.items()}
+    separator = None if tokens.separator is None else names.get(tokens.separator)
+    if settings and settings.document_separator is None and separator == settings.prepended:
+        separator = None  # documents are told apart by what they begin with
     return Around(
         tokens.layout.name,
         settings.shard_tokens if settings else None,
         tokens.manifest is not None and tokens.manifest.documents is not None,
-        None if tokens.separator is None else names.get(tokens.separator),
+        separator,
         settings.prepended if settings else None,
     )
 
