@@ -209,16 +209,16 @@ class Encoder:
 class DocumentEncoder:
     """Encodes packed documents, batch after batch, each document to the ids of its text alone."""
 
-    def __new__(
-        cls,
+    def __init__(
+        self,
         encoder: Encoder,
         allowed_special: _Allowed,
         num_threads: int | None,
-        prefix: Sequence[int] = ...,
+        prefix: Sequence[int],
         suffix: int | None = None,
         stripped: int | None = None,
         split: tuple[int, int] | None = None,
-    ) -> DocumentEncoder:
+    ) -> None:
         """Every document with ids begins with `prefix`, does not end with `stripped`, and ends with `suffix`; what stands
         there already is not added. `split` is (seed, limit): documents whose first MiB has an XXH3 below the limit fall on
         side 1.
@@ -229,8 +229,8 @@ class DocumentEncoder:
         """What batches (data, ends of documents, is_open) give on side 0 and 1: ids in pieces, where documents with ids end
         among them, bytes of text by batches, number of documents without ids.
         """
-    carry: tuple[str, int, int | None, list[int], int | None] | None
-    """What is left of a document that is open: text, bytes before it, side, ids held back, last id given."""
+    def carry(self) -> tuple[str, int, int | None, list[int], int | None] | None:
+        """What is left of a document that is open: text, bytes before it, side, ids held back, last id given."""
     def go_on(self, carry: tuple[str, int, int | None, list[int], int | None] | None) -> None:
         """Go on where another encoder of the same options had this `carry`."""
 

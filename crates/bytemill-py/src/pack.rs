@@ -96,7 +96,7 @@ where
 #[pymethods]
 impl PyDocumentEncoder {
     #[new]
-    #[pyo3(signature = (encoder, allowed_special, num_threads, prefix=Vec::new(), suffix=None, stripped=None, split=None))]
+    #[pyo3(signature = (encoder, allowed_special, num_threads, prefix, suffix=None, stripped=None, split=None))]
     #[expect(clippy::too_many_arguments, reason = "what decides the ids of a document")]
     fn new(
         py: Python<'_>,
@@ -140,7 +140,6 @@ impl PyDocumentEncoder {
         if self.narrow { self.take::<u16>(py, &checked) } else { self.take::<u32>(py, &checked) }
     }
 
-    #[getter]
     fn carry(&self) -> Option<CarryOfPython> {
         let carry = self.documents.carry()?;
         Some((carry.text, carry.n_done, carry.side, carry.held, carry.last))

@@ -162,7 +162,7 @@ class Encoding:
 
     def _note(self, encoder: DocumentEncoder) -> Checkpoint:
         parts = [dataclasses.asdict(part) for part in self.parts]
-        return Checkpoint(self._position, self._n_bytes_read, encoder.carry, parts, [])
+        return Checkpoint(self._position, self._n_bytes_read, encoder.carry(), parts, [])
 
     def _report(self, source: str, writers: list[ShardWriter]) -> None:
         if self._progress:
