@@ -278,6 +278,10 @@ def test_what_cannot_be_known_is_asked_for(source: Path, tmp_path: Path) -> None
         convert_bin(source, out, "npy", separator=None, document_index=True)
     with pytest.raises(ShardError, match=r"the id of the separator '<\|end\|>' is unknown"):
         convert_bin(source, out, "npy", separator="<|end|>")
+    with pytest.raises(ShardError, match="shard_tokens is 0; a shard holds at least one token"):
+        convert_bin(source, out, "npy", shard_tokens=0)
+    with pytest.raises(ShardError, match="llmc counts up to 2,147,483,647"):
+        convert_bin(source, out, "llmc", shard_tokens=2**31)
     with pytest.raises(ShardError, match="there is no layout 'hdf5'"):
         convert_bin(source, out, "hdf5")
     assert not out.exists()

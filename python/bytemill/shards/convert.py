@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from bytemill.shards.layouts import Dtype, Layout
 
+DEFAULT_SHARD_TOKENS = 100_000_000
 UNKNOWN_FINGERPRINT = "unknown"
 """In the manifest of ids whose tokenizer nobody named."""
 
@@ -104,7 +105,11 @@ def convert_shards(
     known = tokens.manifest
     n_vocab = known.n_vocab if known else tokenizer.n_vocab if tokenizer else None
     dtype = target.dtype(_narrowest(tokens, n_vocab))
-    shard_tokens = shard_tokens or (known.settings.shard_tokens if known else 100_000_000)
+    if shard_tokens is None:
+        shard_tokens = known.settings.shard_tokens if known else DEFAULT_SHARD_TOKENS
+    if shard_tokens < 1:
+        raise ShardError(f"shard_tokens is {shard_tokens}; a shard holds at least one token")
+    target.header(dtype, shard_tokens)  # refuses too many before a folder is touched
     fingerprint = known.fingerprint if known else tokenizer.fingerprint if tokenizer else UNKNOWN_FINGERPRINT
     folder = Path(out_folder)
     has_index = tokens.knows_documents and document_index is not False
