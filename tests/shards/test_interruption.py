@@ -31,23 +31,18 @@ def interrupt_at(n_shards: int) -> Callable[[EncodeProgress], None]:
 
 
 @pytest.fixture
-def texts() -> Callable[[], Any]:
-    """Makes an iterator of texts of 10 tokens each that ends in an interrupt after four of them."""
-
-    def make() -> Any:
-        yield from ["0123456789"] * 4
-        raise KeyboardInterrupt
-
-    return make
+def once(make_documents: Callable[..., Any]) -> Any:
+    """40 texts of a million tokens each that cannot be read a second time."""
+    return make_documents(["0123456789" * 100_000] * 40, 1_000_000, can_resume=False)
 
 
-def test_ctrl_c_keeps_finished_shards_and_no_manifest(
-    tmp_path: Path, byte_tokenizer: Any, texts: Callable[[], Any]
-) -> None:
+def test_ctrl_c_keeps_finished_shards_and_no_manifest(tmp_path: Path, byte_tokenizer: Any, once: Any) -> None:
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        encode_to_shards(byte_tokenizer, texts(), out, shard_tokens=16)
-    assert names(out) == ["UNFINISHED.txt", "shard_00000.npy", "shard_00001.npy"]
+        encode_to_shards(byte_tokenizer, once, out, shard_tokens=1_000_000, progress=interrupt_at(1))
+    assert "UNFINISHED.txt" in names(out)
+    assert "shard_00000.npy" in names(out)
+    assert not any(name.startswith(".") for name in names(out))
     with pytest.raises(ShardError, match="are unfinished") as caught:
         read_manifest(out)
     assert caught.value.hint is not None
@@ -68,18 +63,20 @@ def test_ctrl_c_before_the_first_shard_leaves_no_trace(
 
 
 def test_the_next_run_leaves_no_shard_of_the_interrupted_one(
-    tmp_path: Path, corpus: Path, byte_tokenizer: Any, texts: Callable[[], Any]
+    tmp_path: Path, corpus: Path, byte_tokenizer: Any, once: Any
 ) -> None:
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        encode_to_shards(byte_tokenizer, texts(), out, shard_tokens=3)
-    assert "shard_00012.npy" in names(out)
+        encode_to_shards(byte_tokenizer, once, out, shard_tokens=300_000, progress=interrupt_at(4))
+    assert "shard_00003.npy" in names(out)
     manifest = encode_to_shards(byte_tokenizer, corpus / "b.txt", out, shard_tokens=30)
     assert names(out) == ["manifest.json", *(shard.file for shard in manifest.shards)]
     assert verify(out) == []
 
 
-def test_what_a_killed_run_left_is_cleared_away(tmp_path: Path, corpus: Path, byte_tokenizer: Any) -> None:
+def test_what_a_killed_run_left_without_a_journal_is_cleared_away(
+    tmp_path: Path, corpus: Path, byte_tokenizer: Any
+) -> None:
     out = tmp_path / "out"
     script = textwrap.dedent(
         """
@@ -87,17 +84,20 @@ def test_what_a_killed_run_left_is_cleared_away(tmp_path: Path, corpus: Path, by
         from pathlib import Path
         import numpy as np
         from bytemill.shards.claim import claim_folder
-        from bytemill.shards.npy import ShardWriter
+        from bytemill.shards.layouts import layout_named
+        from bytemill.shards.shard_writer import ShardWriter
         folder = Path(sys.argv[1])
-        with claim_folder(folder, overwrite=False), ShardWriter(folder, "uint16", 100) as writer:
-            writer.append(np.zeros(550))
+        with claim_folder(folder, overwrite=False):
+            writer = ShardWriter(folder, layout_named("datatrove"), "uint16", 100, "f", document_index=True)
+            writer.append([np.zeros(550, np.uint16)], np.arange(50, 551, 50).astype(np.uint64))
             os.kill(os.getpid(), 9)
         """
     )
     killed = subprocess.run([sys.executable, "-c", script, str(out)], check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert len(names(out)) == 7  # the mark, five shards and half of one under a temporary name
-    assert sum(name.endswith(".tmp") for name in names(out)) == 1
+    # The mark, five shards with two files each beside them, where their documents end, and half a shard and index.
+    assert len(names(out)) == 1 + 5 * 3 + 6 + 2
+    assert sum(name.endswith(".partial") for name in names(out)) == 8
     encode_to_shards(byte_tokenizer, corpus / "a.txt", out)
     assert names(out) == ["manifest.json", "shard_00000.npy"]
 
@@ -112,27 +112,13 @@ def test_a_full_disk_leaves_no_half_shard_and_says_what_to_do(
     script = textwrap.dedent(
         """
         import resource, sys
-        from pathlib import Path
-        import numpy as np
+        from bytemill import Tokenizer
         from bytemill.errors import OutputError
         from bytemill.shards import encode_to_shards
-
-        class Stream:
-            n_replaced = 0
-            def feed(self, data):
-                return np.frombuffer(data, np.uint8).astype(np.uint16)
-            def finish(self):
-                return np.empty(0, np.uint16)
-        class Core:
-            dtype, n_vocab = "uint16", 256
-            def stream(self, *_):
-                return Stream()
-        class Tokenizer:
-            core, fingerprint, special_tokens = Core(), "bytes", {}
-
+        tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
         try:
-            encode_to_shards(Tokenizer(), iter(["x" * 2000]), sys.argv[1], shard_tokens=400)
+            encode_to_shards(tokenizer, iter(["x" * 2000]), sys.argv[1], shard_tokens=400)
         except OutputError as error:
             print(error.errno, error, error.hint, sep="|")
         """
@@ -213,11 +199,14 @@ def test_the_same_work_again_is_already_complete(tmp_path: Path, corpus: Path, b
         ({"errors": "replace"}, "errors was 'strict'"),
         ({"allowed_special": "none"}, "allowed_special was 'all'"),
         ({"document_separator": END}, "document_separator was None"),
-        ({"fingerprint": "bytes-2"}, "made with the tokenizer bytes-1, this one is bytes-2"),
-        ({"inputs": ["a.txt"]}, "n_sources was 2, now it is 1"),
-        ({"inputs": ["b.txt", "a.txt"]}, "a.txt, not from"),
+        ({"document_index": True}, "document_index was False"),
+        ({"prepend": END}, "prepended was None, now it is '<|endoftext|>'"),
+        ({"layout": "bin"}, "layout was 'npy', now it is 'bin'"),
+        ({"start": "<s>"}, "made with the tokenizer"),
+        ({"inputs": ["a.txt"]}, "corpus.sources"),
+        ({"inputs": ["b.txt", "a.txt"]}, "corpus.sources"),
         ({"inputs": None}, "cannot be known"),
-        ({"append": "b.txt"}, "b.txt has changed since"),
+        ({"append": "b.txt"}, "corpus.sources"),
         ({"touch": "b.txt"}, "b.txt has changed since"),
     ],
 )
@@ -230,7 +219,7 @@ def test_other_work_is_refused_unless_it_shall_overwrite(
     encode_to_shards(make_tokenizer(), [corpus / name for name in inputs], out, **options)
     before = {path.name: path.read_bytes() for path in out.iterdir()}
 
-    tokenizer = make_tokenizer(fingerprint=change.pop("fingerprint", "bytes-1"))
+    tokenizer = make_tokenizer(start=change.pop("start", None))
     inputs = change.pop("inputs", inputs)
     if name := change.pop("append", None):
         (corpus / name).write_bytes((corpus / name).read_bytes() + b"more")
@@ -249,7 +238,8 @@ def test_other_work_is_refused_unless_it_shall_overwrite(
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
     manifest = encode_to_shards(tokenizer, corpus_again(), out, **options | change, overwrite=True)
-    assert names(out) == ["manifest.json", *(shard.file for shard in manifest.shards)]
+    index = ["documents.npy"] if manifest.documents else []
+    assert names(out) == [*index, "manifest.json", *(shard.file for shard in manifest.shards)]
     assert read_manifest(out) == manifest
     assert verify(out) == []
 

@@ -117,7 +117,13 @@ impl PyEncoder {
         Ok((PyArray1::from_vec(py, ids).into_any(), spans))
     }
 
-    fn narrow(&self) -> bool {
+    /// The encoder of the core.
+    pub fn core(&self) -> &Arc<Encoder> {
+        &self.encoder
+    }
+
+    /// True where all ids fit 16 bits.
+    pub fn narrow(&self) -> bool {
         self.encoder.vocab().n_ids() <= 1 << 16
     }
 }

@@ -1,19 +1,25 @@
-"""`bytemill data`: encode, info."""
+"""`bytemill data`: encode, info; convert and reencode stand in files of their own."""
 
+import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from bytemill.cli import options, output
+from bytemill.cli import data_convert, data_reencode, options, output
+from bytemill.cli.corpus_options import CorpusOptions
+from bytemill.cli.data_convert import LayoutName
 from bytemill.cli.failures import on_interrupt
+from bytemill.units import format_bytes
 
 app = App(
     name="data",
     help="Turn text into shards of token ids.",
     help_epilogue="bytemill data COMMAND --help shows options and examples.",
 )
+
+app.command("bytemill.cli.data_get:app", name="get", help="Get a well-known text.", sort_key=5)
 
 _EOT = "<|endoftext|>"
 
@@ -22,8 +28,9 @@ _EOT = "<|endoftext|>"
     sort_key=1,
     help_epilogue="""Examples:
   bytemill data encode tokenizer.json corpus.txt --output shards
-  bytemill data encode tokenizer.json 'docs/*.txt' --output shards --append-eot
-  zstd -dc corpus.zst | bytemill data encode tokenizer.json - --output shards""",
+  bytemill data encode tokenizer.json 'docs/*.jsonl.zst' -o shards --append-eot
+  bytemill data encode gpt2 fineweb/ -o shards --layout llmc --append-eot
+  bytemill data encode gpt2 web.parquet -o shards --validation-fraction 0.01""",
 )
 def encode(
     tokenizer_file: options.TokenizerFile,
@@ -32,70 +39,127 @@ def encode(
     output_folder: Annotated[
         Path, Parameter(name=["--output", "-o"], help="The folder for the shards and their manifest.")
     ],
+    corpus: CorpusOptions = CorpusOptions(),  # noqa: B008  (it is immutable)
+    layout: Annotated[
+        LayoutName, Parameter(help="What the files are laid out in, for those who will read them.")
+    ] = "npy",
     shard_tokens: Annotated[
         int, Parameter(validator=Number(gte=1), help="Ids in each shard but the last.")
     ] = 100_000_000,
+    document_index: Annotated[
+        bool,
+        Parameter(
+            name="--document-index",
+            show_default=False,
+            help="Write documents.npy, which tells where documents end.",
+        ),
+    ] = False,
     document_separator: Annotated[
         str | None,
-        Parameter(help="The special token that ends documents in the text; the manifest then counts them."),
+        Parameter(help="The special token that stands between documents, and ends them in text files."),
     ] = None,
     append_eot: Annotated[
         bool,
         Parameter(
             name="--append-eot",
             show_default=False,
-            help=f"End every input with the document separator, {_EOT} where none is named.",
+            help=f"End every document with the document separator, {_EOT} where none is named. "
+            "Where the layout wants it so, it stands in front.",
         ),
     ] = False,
+    prepend_bos: Annotated[
+        bool,
+        Parameter(
+            name="--prepend-bos",
+            show_default=False,
+            help="Begin every document with the special token that the tokenizer has for that.",
+        ),
+    ] = False,
+    bos: Annotated[
+        str | None,
+        Parameter(name="--bos", show_default=False, help="Begin every document with this special token."),
+    ] = None,
+    validation_fraction: Annotated[
+        float,
+        Parameter(
+            validator=Number(gte=0, lt=1),
+            help="Put this fraction of the documents, by a hash of their text, into the folder validation, the others "
+            "into train.",
+        ),
+    ] = 0.0,
+    split_seed: Annotated[int, Parameter(validator=Number(gte=0), help="Which documents those are.")] = 0,
     allowed_special: options.AllowedSpecial = "all",
-    errors: options.Errors = "strict",
     threads: options.Threads = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
+    profile: options.Profile = False,
+    profile_file: options.ProfileFile = None,
 ) -> None:
-    """Encode text to .npy shards of token ids.
+    """Encode text to shards of token ids.
 
-    Memory does not grow with the text. A folder that holds the result already is
-    left as it is; one that holds other shards is refused.
+    Memory does not grow with the text. Interrupted, the same command goes on where it
+    was, and gives the same files. A folder that holds the result already is left as it
+    is; one that holds other shards is refused.
     """
+    from bytemill.cli.profile import profiled
     from bytemill.cli.progress import ProgressDisplay, encoding_progress
-    from bytemill.cli.summaries import manifest_to_json, write_manifest
+    from bytemill.cli.summaries import manifest_notes
     from bytemill.shards import EncodeProgress, encode_to_shards
     from bytemill.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.open(tokenizer_file)
+    separator = document_separator or (_EOT if append_eot else None)
+    if separator is None and corpus.documents in tokenizer.special_tokens:
+        separator = corpus.documents
+    if separator is not None and corpus.documents == "file":
+        corpus = dataclasses.replace(corpus, documents=separator)
+    source = corpus.corpus(inputs, repeat_by_weight=True)
+    how_to_go_on = (
+        "run the same command again: it goes on where it was"
+        if source.can_resume
+        else "run the same command again: it starts afresh, since not all inputs can be read twice"
+    )
     with (
-        on_interrupt(
-            "run the same command again: it starts afresh and replaces the shards that are finished"
-        ),
+        profiled(profile, profile_file) as measured,
+        on_interrupt(how_to_go_on),
         ProgressDisplay(quiet=quiet) as display,
     ):
         show = encoding_progress(display)
+        said: list[str] = []
 
         def progress(event: EncodeProgress) -> None:
             if event.already_complete:
-                output.note(f"{output_folder} holds these shards already: nothing to do", quiet=quiet)
+                said.append(f"{output_folder} holds these shards already: nothing to do")
+            elif event.n_bytes_before and not said:
+                said.append(f"goes on where an interrupted run was, at {format_bytes(event.n_bytes_before)}")
             else:
                 show(event)
+                return
+            output.note(said[-1], quiet=quiet)
 
         manifest = encode_to_shards(
             tokenizer,
-            list(inputs),
+            source,
             output_folder,
+            layout=layout,
             shard_tokens=shard_tokens,
+            document_index=document_index,
             allowed_special=allowed_special,
-            errors=errors,
-            document_separator=document_separator or (_EOT if append_eot else None),
+            document_separator=separator,
             append_separator=append_eot,
+            prepend=bos or prepend_bos,
+            validation_fraction=validation_fraction,
+            split_seed=split_seed,
             num_threads=threads,
             progress=progress,
             overwrite=overwrite,
         )
-    if as_json:
-        manifest_to_json(manifest, output_folder)
-    elif not quiet:
-        write_manifest(manifest, output_folder)
+    folders = [output_folder / part for part in ("train", "validation")] if manifest.part else [output_folder]
+    if as_json or not quiet:
+        _show(folders, as_json=as_json, more=measured.to_json())
+    for note in manifest_notes(manifest):
+        output.note(note, quiet=quiet)
 
 
 @app.command(
@@ -117,21 +181,17 @@ def info(
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Show what a folder of shards holds.
+    """Show what a folder of shards holds; of a split corpus, both parts.
 
     With --verify the exit status is 1 where anything is wrong with the shards.
     """
-    from bytemill.cli.summaries import manifest_to_json, write_manifest
     from bytemill.errors import ShardError
-    from bytemill.shards import read_manifest
     from bytemill.shards import verify as find_problems
+    from bytemill.shards.manifest import parts_of
 
-    manifest = read_manifest(folder)
-    problems = find_problems(folder) if verify else None
-    if as_json:
-        manifest_to_json(manifest, folder, problems)
-    else:
-        write_manifest(manifest, folder)
+    folders = parts_of(folder)
+    problems = [problem for place in folders for problem in find_problems(place)] if verify else None
+    _show(folders, as_json=as_json, problems=problems)
     if problems:
         for problem in problems:
             output.note(problem)
@@ -140,3 +200,30 @@ def info(
         )
     if problems is not None and not as_json:
         output.write_line("\n  verified: every shard is as the manifest says")
+
+
+def _show(
+    folders: list[Path],
+    *,
+    as_json: bool,
+    problems: list[str] | None = None,
+    more: dict[str, Any] | None = None,
+) -> None:
+    """The manifest of a folder, or of the parts of a split corpus."""
+    from bytemill.cli.summaries import manifest_to_json, manifests_to_json, write_manifest
+    from bytemill.shards import read_manifest
+
+    manifests = {folder: read_manifest(folder) for folder in folders}
+    if as_json and len(folders) == 1:
+        manifest_to_json(manifests[folders[0]], folders[0], problems, more)
+    elif as_json:
+        manifests_to_json(manifests, problems, more)
+    else:
+        for number, (folder, manifest) in enumerate(manifests.items()):
+            if number:
+                output.write_line()
+            write_manifest(manifest, folder)
+
+
+app.command(data_convert.convert, sort_key=3, help_epilogue=data_convert.EXAMPLES)
+app.command(data_reencode.reencode, sort_key=4, help_epilogue=data_reencode.EXAMPLES)

@@ -4,8 +4,11 @@ import dataclasses
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 from bytemill.cli import output
+from bytemill.cli.corpus_options import corpus_notes
+from bytemill.corpus import CorpusCounts
 from bytemill.facts import training_to_dict
 from bytemill.inspection import visible
 from bytemill.shards import Manifest
@@ -66,10 +69,34 @@ def write_manifest(manifest: Manifest, folder: Path) -> None:
     )
 
 
-def manifest_to_json(manifest: Manifest, folder: Path, problems: list[str] | None = None) -> None:
-    """A manifest as JSON, with the problems where somebody has looked for them."""
+def manifest_to_json(
+    manifest: Manifest, folder: Path, problems: list[str] | None = None, more: dict[str, Any] | None = None
+) -> None:
+    """A manifest as JSON, with the problems where somebody has looked for them, and with what else there is to say."""
     found = {} if problems is None else {"problems": problems}
-    output.write_json({"folder": str(folder), **dataclasses.asdict(manifest), **found})
+    output.write_json({"folder": str(folder), **dataclasses.asdict(manifest), **found, **(more or {})})
+
+
+def manifests_to_json(
+    manifests: dict[Path, Manifest], problems: list[str] | None = None, more: dict[str, Any] | None = None
+) -> None:
+    """The manifests of the parts of a split corpus as JSON."""
+    found = {} if problems is None else {"problems": problems}
+    parts = {
+        folder.name: {"folder": str(folder), **dataclasses.asdict(manifest)}
+        for folder, manifest in manifests.items()
+    }
+    output.write_json({"parts": parts, **found, **(more or {})})
+
+
+def manifest_notes(manifest: Manifest) -> list[str]:
+    """What the end of an encoding has to say about what was not as it should be; nothing where all was well."""
+    counts = CorpusCounts(
+        n_replaced=manifest.n_replaced,
+        n_skipped_bytes=manifest.n_skipped_bytes,
+        n_broken=manifest.n_broken_documents,
+    )
+    return corpus_notes(counts)
 
 
 def _vocabulary(tokenizer: Tokenizer) -> str:
@@ -98,23 +125,31 @@ def _corpus_facts(report: TrainingReport) -> list[tuple[str, str]]:
 
 def _shard_facts(manifest: Manifest) -> list[tuple[str, str]]:
     settings = manifest.settings
+    index = f", their ends in {manifest.documents.file}" if manifest.documents else ""
+    empty = (
+        f", {plural(manifest.n_empty_documents, 'empty one')} left out" if manifest.n_empty_documents else ""
+    )
     facts = [
         ("text", f"{format_bytes(manifest.n_bytes)} from {plural(len(manifest.sources), 'source')}"),
-        ("documents", format_count(manifest.n_documents)),
+        ("documents", format_count(manifest.n_documents) + empty + index),
         (
             "bytes per token",
             format_ratio(manifest.n_bytes / manifest.n_tokens) if manifest.n_tokens else "none",
         ),
-        ("dtype", manifest.dtype),
+        ("layout", f"{manifest.layout}, {manifest.dtype}"),
         ("tokenizer", f"{manifest.fingerprint[:12]}…, {plural(manifest.n_vocab, 'token')}"),
         ("separator", _separator(settings.document_separator, append=settings.append_separator)),
     ]
-    if manifest.n_replaced:
-        facts.append(("not UTF-8", f"{plural(manifest.n_replaced, 'sequence')} read as U+FFFD"))
+    if settings.prepended is not None:
+        facts.append(("begins with", json.dumps(settings.prepended)))
+    if manifest.part is not None:
+        share = f"{100 * settings.validation_fraction:g} % of the documents, seed {settings.split_seed}"
+        facts.append(("part", manifest.part if manifest.part == "train" else f"{manifest.part}: {share}"))
+    facts.extend(("left out", note) for note in manifest_notes(manifest))
     return facts
 
 
 def _separator(separator: str | None, *, append: bool) -> str:
     if separator is None:
-        return "none: every source is a document"
-    return json.dumps(separator) + (", appended to every source" if append else "")
+        return "none"
+    return json.dumps(separator) + (", added to every document" if append else "")

@@ -1,288 +1,316 @@
-"""From a corpus to a folder of token shards, in constant memory."""
+"""From a corpus to a folder of token shards, in constant memory, and from where an interrupted run was."""
+
+from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
-from bytemill._core import __version__
-from bytemill.corpus import CorpusInputs, Source, is_texts, iter_texts, not_utf8, read_blocks, resolve_inputs
-from bytemill.corpus.reading import BLOCK_BYTES
+from bytemill._core import DocumentEncoder, __version__
+from bytemill.corpus import Corpus, DocumentSource
 from bytemill.corpus.sources import empty_corpus
-from bytemill.errors import CorpusError, ShardError, SpecialTokenError
-from bytemill.shards.claim import claim_folder
-from bytemill.shards.complete import complete_manifest
+from bytemill.errors import ShardError, SpecialTokenError
+from bytemill.shards.claim import claim_folder, remove_growing
+from bytemill.shards.complete import Wanted, complete_manifests, reproducible
+from bytemill.shards.journal import JOURNAL_NAME, as_json, read_journal
+from bytemill.shards.layouts import layout_named
 from bytemill.shards.manifest import Manifest, ShardSettings, SourceInfo, write_manifest
-from bytemill.shards.npy import ShardWriter
+from bytemill.shards.pipeline import EncodeProgress, Encoding
+from bytemill.shards.shard_writer import ShardWriter
 
-AllowedSpecial: TypeAlias = Literal["all", "none", "none_raise"] | Collection[str]
-Errors: TypeAlias = Literal["strict", "replace"]
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Collection, Mapping
 
-TEXTS_NAME = "<texts>"
-"""Name of the source in the manifest where the corpus is an iterable of str."""
+    from bytemill._core import Encoder
+    from bytemill.corpus import CorpusInputs
+    from bytemill.shards.layouts import Layout
 
+AllowedSpecial: TypeAlias = "Literal['all', 'none', 'none_raise'] | Collection[str]"
+Errors: TypeAlias = Literal["strict", "replace", "skip"]
+Part: TypeAlias = Literal["train", "validation"]
 
-class TokenStream(Protocol):
-    """Encodes documents that arrive in pieces, one after another."""
-
-    @property
-    def n_replaced(self) -> int: ...
-    def feed(self, data: str | bytes, /) -> NDArray[Any]: ...
-    def finish(self) -> NDArray[Any]: ...
-
-
-class StreamingCore(Protocol):
-    """The part of the Rust encoder that shards are made with."""
-
-    @property
-    def dtype(self) -> Literal["uint16", "uint32"]: ...
-    @property
-    def n_vocab(self) -> int: ...
-    def stream(
-        self, allowed_special: AllowedSpecial, errors: Errors, num_threads: int | None
-    ) -> TokenStream: ...
+CHECKPOINT_BYTES = 128 << 20
+"""Text after which files are synced and the journal is written: a second's work for a core, and 60 MB to sync."""
+_BEGIN_TOKENS = ("<|begin_of_text|>", "<s>", "<bos>", "<|startoftext|>", "[BOS]", "<|endoftext|>")
+"""What tokenizers call the token that documents begin with; GPT-2's begin with the one that ends them."""
 
 
 class ShardTokenizer(Protocol):
     """What a tokenizer must offer to write shards."""
 
     @property
-    def core(self) -> StreamingCore: ...
+    def core(self) -> Encoder: ...
     @property
     def fingerprint(self) -> str: ...
     @property
     def special_tokens(self) -> Mapping[str, int]: ...
 
 
-@dataclass(frozen=True)
-class EncodeProgress:
-    """How far the encoding of a corpus has come."""
-
-    source: str
-    """Name of the source that is being read."""
-    n_bytes: int
-    """Bytes of text read so far, of all sources."""
-    total_bytes: int | None
-    """Bytes of all sources; None where one of them is a stream of unknown size."""
-    n_tokens: int
-    n_shards: int
-    """Shards that stand under their names."""
-    already_complete: bool = False
-    """True where the folder held the result before, and nothing was done."""
-
-
 def encode_to_shards(
     tokenizer: ShardTokenizer,
-    inputs: CorpusInputs,
+    inputs: CorpusInputs | DocumentSource,
     out_folder: str | os.PathLike[str],
     *,
+    layout: str = "npy",
     shard_tokens: int = 100_000_000,
+    document_index: bool = False,
     allowed_special: AllowedSpecial = "all",
     errors: Errors = "strict",
     document_separator: str | None = None,
     append_separator: bool = False,
+    prepend: str | bool = False,
+    validation_fraction: float = 0.0,
+    split_seed: int = 0,
     num_threads: int | None = None,
     progress: Callable[[EncodeProgress], None] | None = None,
     overwrite: bool = False,
+    checkpoint_bytes: int = CHECKPOINT_BYTES,
 ) -> Manifest:
-    """Encode a corpus to `out_folder` as `.npy` shards of `shard_tokens` ids each, the last one excepted.
+    """Encode a corpus to `out_folder` as shards of `shard_tokens` ids each, the last one excepted; their manifest.
 
-    `inputs` are files, globs and "-" (see `resolve_inputs`), or an iterable of texts. Each file and each text
-    is a document of its own: no token reaches across its end. `document_separator` names the special token
-    that ends documents; the manifest then counts its occurrences as documents, and otherwise the files or
-    texts. With `append_separator` it is appended to every file or text that is not empty and does not end
-    with it already.
+    `inputs` are a `Corpus`, or files, globs and "-", or an iterable of texts, of which a `Corpus` is made. No token
+    reaches across the end of a document. `document_separator` names the special token that stands between documents:
+    it ends documents where `inputs` are files and no `Corpus` says otherwise, and with `append_separator` is appended
+    to every document that does not end with it. `prepend` names one that every document begins with (True: the one
+    that the tokenizer has for that). In a `layout` whose readers expect separators in front of documents they are
+    moved there. A document without text has no tokens, thus no separator either.
 
-    Memory does not grow with the corpus. `progress` is called after each block of a few megabytes, in this
-    thread; an exception that it raises stops the work.
+    With `document_index` the file `documents.npy` tells where documents end. With a `validation_fraction` above 0
+    documents are divided by a hash of their text (of its first MiB), which `split_seed` varies, among the folders
+    `train` and `validation` in `out_folder`; equal documents fall on the same side. The manifest is that of `train`.
 
-    A folder that holds the complete result of the same settings, sources (name and size, unchanged since) and
-    tokenizer is left as it is, and its manifest returned; one that holds anything else is refused unless
-    `overwrite`. After an interruption the finished shards stay without a manifest, and the next run replaces
-    them.
+    What is written depends on nothing but tokenizer, corpus and options: every file is the same for any number of
+    threads, and after an interruption. Every `checkpoint_bytes` of text (or ten seconds) `progress.json` notes how far
+    the work has come, and after Ctrl-C, a crash or a full disk the same call goes on from there, unless the corpus is
+    one that cannot be read again (standard input, an iterable): then it starts afresh. Memory does not grow with the
+    corpus. `progress` is called after each block of a few megabytes, in this thread; an exception that it raises stops
+    the work.
+
+    A folder that holds the complete result of the same call is left as it is, and its manifest returned; one that
+    holds anything else, or the beginning of it, is refused unless `overwrite`.
 
     Raises `CorpusError` for a corpus that cannot be read, is not UTF-8 (with `errors="strict"`) or is empty,
-    `SpecialTokenError` for an unknown separator, `ShardError` for a folder that must not be replaced, and
+    `SpecialTokenError` for an unknown special token, `ShardError` for a folder that must not be replaced, and
     `OutputError` where the shards cannot be written.
     """
-    settings = _checked_settings(
+    source = _source(inputs, errors, document_separator)
+    job = _Job.checked(
         tokenizer,
-        shard_tokens=shard_tokens,
-        allowed_special=allowed_special,
-        errors=errors,
-        document_separator=document_separator,
-        append_separator=append_separator,
+        layout_named(layout),
+        source,
+        ShardSettings(
+            shard_tokens=shard_tokens,
+            allowed_special=allowed_special
+            if isinstance(allowed_special, str)
+            else tuple(sorted(allowed_special)),
+            errors=_errors_of(source, errors),
+            document_separator=document_separator,
+            append_separator=append_separator,
+            prepended=_prepended(tokenizer, prepend),
+            document_index=document_index,
+            validation_fraction=float(validation_fraction),
+            split_seed=split_seed,
+        ),
+        num_threads,
     )
-    sources = None if is_texts(inputs) else resolve_inputs(inputs)
     folder = Path(out_folder)
-    if not overwrite and (complete := complete_manifest(folder, tokenizer.fingerprint, sources, settings)):
+    parts = [folder / name for name in job.parts] if job.parts else [folder]
+    wanted = Wanted(tokenizer.fingerprint, layout, job.settings, source)
+    if not overwrite and (complete := complete_manifests(folder, parts, wanted)):
         if progress:
             progress(_already_complete(complete))
-        return complete
-    encoding = _Encoding(tokenizer, settings, num_threads, _total_bytes(sources), progress)
-    with claim_folder(folder, overwrite=overwrite):
-        with ShardWriter(folder, tokenizer.core.dtype, shard_tokens) as writer:
-            if is_texts(inputs):
-                encoding.add_texts(inputs, writer)
-            for source in sources or ():
-                encoding.add_source(source, writer)
-            if not encoding.n_bytes:
-                raise empty_corpus([source.name for source in encoding.sources] or [TEXTS_NAME])
-            shards = writer.finish()
-        manifest = Manifest(
-            bytemill_version=__version__,
-            fingerprint=tokenizer.fingerprint,
-            n_vocab=tokenizer.core.n_vocab,
-            dtype=tokenizer.core.dtype,
-            n_tokens=writer.n_tokens,
-            n_bytes=encoding.n_bytes,
-            n_documents=encoding.n_documents,
-            n_replaced=encoding.n_replaced,
-            shards=shards,
-            sources=tuple(encoding.sources),
-            settings=settings,
+        return complete[0]
+    with contextlib.ExitStack() as stack:
+        journal = folder / JOURNAL_NAME
+        goes_on = [
+            stack.enter_context(claim_folder(place, overwrite=overwrite, journal=journal))
+            for place in dict.fromkeys([folder, *parts])
+        ]
+        checkpoint = read_journal(folder, job.identity) if all(goes_on) else None
+        encoding = Encoding(
+            folder, source, job.identity, checkpoint, checkpoint_bytes=checkpoint_bytes, progress=progress
         )
-        write_manifest(folder, manifest)
-    return manifest
+        states = checkpoint.shards if checkpoint else [None] * len(parts)
+        writers = [
+            stack.enter_context(contextlib.closing(job.writer(part, state)))
+            for part, state in zip(parts, states, strict=True)
+        ]
+        encoding.run(job.encoder, writers)
+        if not encoding.counts.n_bytes:
+            raise empty_corpus(source.source_names)
+        manifests = [job.manifest(encoding, index, writer) for index, writer in enumerate(writers)]
+        for part, manifest in zip(parts, manifests, strict=True):
+            write_manifest(part, manifest)
+        encoding.report_end(writers)
+        for part in parts:
+            remove_growing(part)
+        journal.unlink(missing_ok=True)
+    return manifests[0]
 
 
-class _Encoding:
-    """Feeds documents to the encoder and its ids to the shards, and counts what the manifest reports."""
+@dataclass(frozen=True)
+class _Job:
+    """What is to be done, checked."""
 
-    def __init__(
-        self,
+    tokenizer: ShardTokenizer
+    layout: Layout
+    source: DocumentSource
+    settings: ShardSettings
+    encoder: DocumentEncoder
+
+    @classmethod
+    def checked(
+        cls,
         tokenizer: ShardTokenizer,
+        layout: Layout,
+        source: DocumentSource,
         settings: ShardSettings,
         num_threads: int | None,
-        total_bytes: int | None,
-        progress: Callable[[EncodeProgress], None] | None,
-    ) -> None:
-        self.n_bytes = 0
-        self.n_documents = 0
-        self.n_replaced = 0
-        self.sources: list[SourceInfo] = []
-        self._new_stream = lambda: tokenizer.core.stream(
-            settings.allowed_special, settings.errors, num_threads
-        )
-        self._separator = tokenizer.special_tokens.get(settings.document_separator or "")
-        self._append_separator = settings.append_separator
-        self._total_bytes = total_bytes
-        self._progress = progress
-        self._last_id: int | None = None
-        # Options that the core refuses shall be refused before the folder is touched.
-        self._new_stream()
-
-    def add_source(self, source: Source, writer: ShardWriter) -> None:
-        """Encode one file as one document."""
-        n_bytes_before = self.n_bytes
-        # A stream of its own, so that the place of an error counts from the beginning of the file.
-        stream = self._new_stream()
-        try:
-            with contextlib.closing(read_blocks(source)) as blocks:
-                for block in blocks:
-                    self._take(stream.feed(block), writer)
-                    self.n_bytes += len(block)
-                    self._report(source.name, writer)
-            self._end_document(stream, writer)
-        except UnicodeDecodeError as error:
-            raise not_utf8(source, error) from error
-        self._end_source(source.name, n_bytes_before, stream, writer)
-
-    def add_texts(self, texts: Iterable[str], writer: ShardWriter) -> None:
-        """Encode each text as a document."""
-        stream = self._new_stream()
-        n_bytes_reported = 0
-        for index, text in enumerate(iter_texts(texts)):
-            try:
-                data = text.encode()
-            except UnicodeEncodeError as error:
-                raise CorpusError(
-                    f"item {index} of the corpus holds a lone surrogate at character {error.start}",
-                    hint="text.encode('utf-8', 'replace').decode() puts '?' in its place",
-                ) from error
-            self._take(stream.feed(data), writer)
-            self._end_document(stream, writer)
-            self.n_bytes += len(data)
-            if self.n_bytes - n_bytes_reported >= BLOCK_BYTES:
-                self._report(TEXTS_NAME, writer)
-                n_bytes_reported = self.n_bytes
-        self._end_source(TEXTS_NAME, 0, stream, writer)
-
-    def _take(self, ids: NDArray[Any], writer: ShardWriter) -> None:
-        if not len(ids):
-            return
-        writer.append(ids)
-        self._last_id = int(ids[-1])
-        if self._separator is not None:
-            self.n_documents += int(np.count_nonzero(ids == self._separator))
-
-    def _end_document(self, stream: TokenStream, writer: ShardWriter) -> None:
-        self._take(stream.finish(), writer)
-        if self._separator is None:
-            self.n_documents += 1
-        elif self._append_separator and self._last_id not in (None, self._separator):
-            self._take(np.array([self._separator]), writer)
-        self._last_id = None
-
-    def _end_source(self, name: str, n_bytes_before: int, stream: TokenStream, writer: ShardWriter) -> None:
-        self.n_replaced += stream.n_replaced
-        self.sources.append(SourceInfo(name, self.n_bytes - n_bytes_before))
-        self._report(name, writer)
-
-    def _report(self, source: str, writer: ShardWriter) -> None:
-        if self._progress:
-            self._progress(
-                EncodeProgress(source, self.n_bytes, self._total_bytes, writer.n_tokens, len(writer.shards))
+    ) -> _Job:
+        """Refuses what is wrong with the options before a folder is touched."""
+        if settings.shard_tokens < 1:
+            raise ShardError(f"shard_tokens is {settings.shard_tokens}; a shard holds at least one token")
+        if not 0 <= settings.validation_fraction < 1:
+            raise ShardError(
+                f"validation_fraction is {settings.validation_fraction}",
+                hint="give a fraction of the documents, such as 0.01",
             )
+        if not 0 <= settings.split_seed < 1 << 64:
+            raise ShardError(f"split_seed is {settings.split_seed}; it has 64 bits")
+        if settings.append_separator and settings.document_separator is None:
+            raise SpecialTokenError(
+                "there is no document separator to append", hint='name one, for example "<|endoftext|>"'
+            )
+        separator = _id(tokenizer, settings.document_separator, "the document separator")
+        first = _id(tokenizer, settings.prepended, "the token to begin documents with,")
+        layout.header(layout.dtype(tokenizer.core.dtype), settings.shard_tokens)
+        in_front = separator if layout.separator_in_front else None
+        encoder = DocumentEncoder(
+            tokenizer.core,
+            settings.allowed_special,
+            num_threads,
+            prefix=list(dict.fromkeys(token for token in (in_front, first) if token is not None)),
+            suffix=separator if settings.append_separator and in_front is None else None,
+            stripped=in_front,
+            split=(settings.split_seed, int(settings.validation_fraction * 2**64))
+            if settings.validation_fraction
+            else None,
+        )
+        return cls(tokenizer, layout, source, settings, encoder)
+
+    @property
+    def parts(self) -> list[Part]:
+        """The parts of a split corpus, none where it is not split."""
+        return ["train", "validation"] if self.settings.validation_fraction else []
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What has to be the same for the work to go on."""
+        return as_json(
+            {
+                "bytemill_version": __version__,
+                "tokenizer": self.tokenizer.fingerprint,
+                "layout": self.layout.name,
+                **dataclasses.asdict(self.settings),
+                "corpus": self.source.description,
+            }
+        )
+
+    def writer(self, folder: Path, state: dict[str, Any] | None) -> ShardWriter:
+        return ShardWriter(
+            folder,
+            self.layout,
+            self.layout.dtype(self.tokenizer.core.dtype),
+            self.settings.shard_tokens,
+            self.tokenizer.fingerprint,
+            document_index=self.settings.document_index,
+            state=state,
+        )
+
+    def manifest(self, encoding: Encoding, index: int, writer: ShardWriter) -> Manifest:
+        shards, documents = writer.finish()
+        counted, counts = encoding.parts[index], encoding.counts
+        n_bytes = [*counted.source_bytes, *[0] * len(self.source.source_names)]
+        return Manifest(
+            bytemill_version=__version__,
+            fingerprint=self.tokenizer.fingerprint,
+            n_vocab=self.tokenizer.core.n_vocab,
+            dtype=self.layout.dtype(self.tokenizer.core.dtype),
+            n_tokens=writer.n_tokens,
+            n_bytes=sum(counted.source_bytes),
+            n_documents=counted.n_documents,
+            n_replaced=counts.n_replaced,
+            shards=shards,
+            sources=tuple(map(SourceInfo, self.source.source_names, n_bytes)),
+            settings=self.settings,
+            layout=self.layout.name,
+            documents=documents,
+            separator_id=self.tokenizer.special_tokens.get(self.settings.document_separator or ""),
+            n_empty_documents=counted.n_empty,
+            n_skipped_bytes=counts.n_skipped_bytes,
+            n_broken_documents=counts.n_broken,
+            part=self.parts[index] if self.parts else None,
+            corpus=reproducible(self.source.description),
+        )
 
 
-def _checked_settings(
-    tokenizer: ShardTokenizer,
-    *,
-    shard_tokens: int,
-    allowed_special: AllowedSpecial,
-    errors: Errors,
-    document_separator: str | None,
-    append_separator: bool,
-) -> ShardSettings:
-    if shard_tokens < 1:
-        raise ShardError(f"shard_tokens is {shard_tokens}; a shard holds at least one token")
-    if errors not in ("strict", "replace"):
-        raise ShardError(f"errors is {errors!r}", hint='give "strict" or "replace"')
-    if document_separator is not None and document_separator not in tokenizer.special_tokens:
+def _source(
+    inputs: CorpusInputs | DocumentSource, errors: Errors, document_separator: str | None
+) -> DocumentSource:
+    if errors not in ("strict", "replace", "skip"):
+        raise ShardError(f"errors is {errors!r}", hint='give "strict", "replace" or "skip"')
+    if hasattr(inputs, "read") and hasattr(inputs, "source_names"):
+        if errors != "strict":
+            raise ShardError(
+                "a corpus that is made already knows its encoding_errors", hint="leave out errors"
+            )
+        return cast("DocumentSource", inputs)
+    return Corpus(
+        cast("CorpusInputs", inputs), encoding_errors=errors, documents=document_separator or "file"
+    )
+
+
+def _errors_of(source: DocumentSource, errors: Errors) -> Errors:
+    options = getattr(source, "options", None)
+    return getattr(options, "encoding_errors", errors)
+
+
+def _prepended(tokenizer: ShardTokenizer, prepend: str | bool) -> str | None:
+    if isinstance(prepend, str):
+        return prepend
+    if not prepend:
+        return None
+    found = next((token for token in _BEGIN_TOKENS if token in tokenizer.special_tokens), None)
+    if found is None:
         known = ", ".join(tokenizer.special_tokens) or "none"
         raise SpecialTokenError(
-            f"the document separator {document_separator!r} is no special token of this tokenizer",
-            hint=f"its special tokens: {known}",
+            "this tokenizer has no special token that is known to begin documents",
+            hint=f"name one (--bos); its special tokens: {known}",
         )
-    if append_separator and document_separator is None:
+    return found
+
+
+def _id(tokenizer: ShardTokenizer, token: str | None, what: str) -> int | None:
+    if token is None:
+        return None
+    if token not in tokenizer.special_tokens:
+        known = ", ".join(tokenizer.special_tokens) or "none"
         raise SpecialTokenError(
-            "there is no document separator to append", hint='name one, for example "<|endoftext|>"'
+            f"{what} {token!r} is no special token of this tokenizer", hint=f"its special tokens: {known}"
         )
-    allowed = allowed_special if isinstance(allowed_special, str) else tuple(sorted(allowed_special))
-    return ShardSettings(shard_tokens, allowed, errors, document_separator, append_separator)
+    return tokenizer.special_tokens[token]
 
 
-def _total_bytes(sources: list[Source] | None) -> int | None:
-    total = 0
-    for source in sources or ():
-        if source.n_bytes is None:
-            return None
-        total += source.n_bytes
-    return total if sources else None
-
-
-def _already_complete(manifest: Manifest) -> EncodeProgress:
+def _already_complete(manifests: list[Manifest]) -> EncodeProgress:
+    n_bytes = sum(manifest.n_bytes for manifest in manifests)
     return EncodeProgress(
-        source=manifest.sources[-1].name,
-        n_bytes=manifest.n_bytes,
-        total_bytes=manifest.n_bytes,
-        n_tokens=manifest.n_tokens,
-        n_shards=len(manifest.shards),
+        source=manifests[0].sources[-1].name,
+        n_bytes=n_bytes,
+        total_bytes=n_bytes,
+        n_tokens=sum(manifest.n_tokens for manifest in manifests),
+        n_shards=sum(len(manifest.shards) for manifest in manifests),
         already_complete=True,
     )

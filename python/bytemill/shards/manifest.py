@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
@@ -16,7 +16,11 @@ MANIFEST_NAME = "manifest.json"
 UNFINISHED_NAME = "UNFINISHED.txt"
 """Stands in a folder whose encoding is under way or was interrupted, instead of the manifest."""
 
-_SHARD_NAME = re.compile(r"shard_\d{5,}\.npy")
+DOCUMENTS_NAME = "documents.npy"
+"""The document index."""
+
+_SHARD_NAME = re.compile(r"shard_\d{5,}\.(npy|bin|ds)")
+_COMPANION_NAME = re.compile(r"documents\.npy|shard_\d{5,}\.(idx|ds\.index|ds\.metadata)")
 _T = TypeVar("_T")
 
 
@@ -59,12 +63,24 @@ class ShardSettings:
     """The options that decide which tokens a corpus gives and how they are laid out."""
 
     shard_tokens: int
-    """Tokens in every shard but the last."""
+    """Tokens in every shard but the last; where the layout keeps documents whole, a shard ends with the document that
+    reaches them."""
     allowed_special: str | tuple[str, ...]
     """"all", "none", "none_raise", or the sorted special tokens that were recognised in the text."""
-    errors: Literal["strict", "replace"]
+    errors: Literal["strict", "replace", "skip"]
+    """What was done about bytes that are not UTF-8."""
     document_separator: str | None
+    """The special token that stands between documents."""
     append_separator: bool
+    """True where every document has one, at its end or, where the layout wants it so, in front."""
+    prepended: str | None = None
+    """The special token that every document begins with."""
+    document_index: bool = False
+    """True where `documents.npy` tells where documents end."""
+    validation_fraction: float = 0.0
+    """Above 0 documents are divided by a hash of their text among the folders `train` and `validation`."""
+    split_seed: int = 0
+    """Of that hash."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +95,11 @@ class Manifest:
     dtype: Literal["uint16", "uint32"]
     n_tokens: int
     n_bytes: int
-    """Bytes of text that were encoded."""
+    """Bytes of text that were encoded, in UTF-8."""
     n_documents: int
-    """Occurrences of the document separator if the settings name one, else the number of files or texts."""
+    """Documents that have tokens."""
     n_replaced: int
-    """Malformed byte sequences that were read as U+FFFD."""
+    """Malformed byte sequences that were read as U+FFFD, in the whole corpus."""
     shards: tuple[ShardInfo, ...]
     """In the order of the text."""
     sources: tuple[SourceInfo, ...]
@@ -93,20 +109,46 @@ class Manifest:
     documents: FileInfo | None = None
     """The document index: a `.npy` array (uint64, shape (n_documents,)) of where each document ends, in tokens from the
     beginning of the first shard."""
+    separator_id: int | None = None
+    """Id of the special token that separates documents, where there is one."""
+    n_empty_documents: int = 0
+    """Documents without text, which have no tokens and no place in the index."""
+    n_skipped_bytes: int = 0
+    """Bytes of malformed sequences that were left out, in the whole corpus."""
+    n_broken_documents: int = 0
+    """Documents that were left out because they are broken, in the whole corpus."""
+    part: Literal["train", "validation"] | None = None
+    """Which part of a split corpus this is."""
+    corpus: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What decided the documents, as the corpus describes itself."""
 
 
-def shard_name(index: int) -> str:
+def shard_name(index: int, suffix: str = ".npy") -> str:
     """Name of the shard with this index, counted from 0.
 
     >>> shard_name(7)
     'shard_00007.npy'
     """
-    return f"shard_{index:05d}.npy"
+    return f"shard_{index:05d}{suffix}"
 
 
 def shard_files(folder: Path) -> list[str]:
     """Names of the files in `folder` that are named like shards, sorted."""
-    return sorted(path.name for path in folder.glob("shard_*.npy") if _SHARD_NAME.fullmatch(path.name))
+    return sorted(path.name for path in folder.glob("shard_*") if _SHARD_NAME.fullmatch(path.name))
+
+
+def companion_files(folder: Path) -> list[str]:
+    """Names of the files in `folder` that are named like what stands beside shards, sorted."""
+    return sorted(path.name for path in folder.glob("*") if _COMPANION_NAME.fullmatch(path.name))
+
+
+def parts_of(folder: Path) -> list[Path]:
+    """`folder`, or the folders in it where it holds the parts of a split corpus."""
+    parts = [folder / "train", folder / "validation"]
+    is_split = not (folder / MANIFEST_NAME).exists() and all(
+        (part / MANIFEST_NAME).exists() for part in parts
+    )
+    return parts if is_split else [folder]
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -159,6 +201,13 @@ class _Fields:
             raise _damaged(self.path, f"field '{self.within}{name}' is {value}, below 0")
         return value
 
+    def optional(self, name: str, kind: type[_T]) -> _T | None:
+        """None for a field that an earlier version does not have, or that says null."""
+        return self.take(name, kind) if self.document.get(name) is not None else None
+
+    def count_or_0(self, name: str) -> int:
+        return self.count(name) if name in self.document else 0
+
     def one_of(self, name: str, choices: tuple[_T, ...]) -> _T:
         value = self.take(name, object)
         if value not in choices:
@@ -202,6 +251,14 @@ class _Fields:
                 for source in self.objects("sources")
             ),
             settings=self.object("settings").settings(),
+            layout=self.optional("layout", str) or "npy",
+            documents=self.object("documents").file() if self.optional("documents", dict) else None,
+            separator_id=None if self.document.get("separator_id") is None else self.count("separator_id"),
+            n_empty_documents=self.count_or_0("n_empty_documents"),
+            n_skipped_bytes=self.count_or_0("n_skipped_bytes"),
+            n_broken_documents=self.count_or_0("n_broken_documents"),
+            part=self.one_of("part", ("train", "validation", None)) if "part" in self.document else None,
+            corpus=cast("dict[str, Any]", self.optional("corpus", dict) or {}),
         )
         total = sum(shard.n_tokens for shard in manifest.shards)
         if total != manifest.n_tokens:
@@ -211,16 +268,25 @@ class _Fields:
         return manifest
 
     def shard(self) -> ShardInfo:
-        file = self.take("file", str)
-        # Names with folders in them would lead a reader out of the folder.
-        if not _SHARD_NAME.fullmatch(file):
-            raise _damaged(self.path, f"field '{self.within}file' is {file!r}, no name of a shard")
+        companions = self.objects("companions") if "companions" in self.document else []
         return ShardInfo(
-            file=file,
+            file=self.name(_SHARD_NAME, "no name of a shard"),
             n_tokens=self.count("n_tokens"),
             n_bytes=self.count("n_bytes"),
             sha256=self.take("sha256", str),
+            companions=tuple(companion.file() for companion in companions),
         )
+
+    def file(self) -> FileInfo:
+        file = self.name(_COMPANION_NAME, "no name of a file beside shards")
+        return FileInfo(file, self.count("n_bytes"), self.take("sha256", str))
+
+    def name(self, pattern: re.Pattern[str], is_none: str) -> str:
+        file = self.take("file", str)
+        # Names with folders in them would lead a reader out of the folder.
+        if not pattern.fullmatch(file):
+            raise _damaged(self.path, f"field '{self.within}file' is {file!r}, {is_none}")
+        return file
 
     def settings(self) -> ShardSettings:
         allowed: object = self.take("allowed_special", object)
@@ -232,9 +298,13 @@ class _Fields:
         return ShardSettings(
             shard_tokens=self.count("shard_tokens"),
             allowed_special=allowed,
-            errors=self.one_of("errors", ("strict", "replace")),
+            errors=self.one_of("errors", ("strict", "replace", "skip")),
             document_separator=None if separator is None else self.take("document_separator", str),
             append_separator=self.take("append_separator", bool),
+            prepended=self.optional("prepended", str),
+            document_index=self.optional("document_index", bool) or False,
+            validation_fraction=self.optional("validation_fraction", float) or 0.0,
+            split_seed=self.optional("split_seed", int) or 0,
         )
 
 

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bytemill.errors import ShardError
+from bytemill.shards.layouts import layout_named
 from bytemill.shards.manifest import Manifest, read_manifest
-from bytemill.shards.verify import layout_problem, size_problems
+from bytemill.shards.verify import documents_problem, layout_problem, size_problems
 
 TokenArray: TypeAlias = NDArray[np.uint16] | NDArray[np.uint32]
 
@@ -44,6 +45,20 @@ class TokenShards:
 
     def __len__(self) -> int:
         return self.n_tokens
+
+    def document_ends(self) -> NDArray[np.uint64] | None:
+        """Where each document ends, in tokens from the beginning, read-only and mapped from the disk; None where the
+        folder has no document index. Shape (n_documents,), ascending to `n_tokens`.
+
+        Raises `ShardError` where the index is damaged.
+        """
+        info = self.manifest.documents
+        if info is None:
+            return None
+        if problem := documents_problem(self.folder, self.manifest):
+            raise _damaged(self.folder, problem)
+        path, npy = self.folder / info.file, layout_named("npy")
+        return npy.open(path, "uint64", npy.inspect(path).n_tokens)
 
     def read(self, start: int, stop: int) -> TokenArray:
         """A copy of the ids from `start` up to and without `stop`, both from 0 to `n_tokens`.
@@ -92,11 +107,17 @@ class TokenShards:
 def _open_checked(folder: Path, manifest: Manifest) -> list[TokenArray]:
     problems = size_problems(folder, manifest)
     for shard in manifest.shards:
-        if not problems and (problem := layout_problem(folder / shard.file, shard.n_tokens, manifest.dtype)):
+        if not problems and (problem := layout_problem(folder / shard.file, shard, manifest)):
             problems = [problem]
     if problems:
-        raise ShardError(
-            f"the shards in {folder} are damaged: {problems[0]}",
-            hint="restore the file from a copy, or encode the corpus again",
-        )
-    return [np.load(folder / shard.file, mmap_mode="r", allow_pickle=False) for shard in manifest.shards]
+        raise _damaged(folder, problems[0])
+    layout = layout_named(manifest.layout)
+    arrays = [layout.open(folder / shard.file, manifest.dtype, shard.n_tokens) for shard in manifest.shards]
+    return cast("list[TokenArray]", arrays)
+
+
+def _damaged(folder: Path, problem: str) -> ShardError:
+    return ShardError(
+        f"the shards in {folder} are damaged: {problem}",
+        hint="restore the file from a copy, or encode the corpus again",
+    )

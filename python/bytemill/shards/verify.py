@@ -6,59 +6,105 @@ from pathlib import Path
 
 import numpy as np
 
-from bytemill.shards.manifest import Manifest, read_manifest, shard_files
+from bytemill.errors import ShardError
+from bytemill.shards.layouts import layout_named
+from bytemill.shards.manifest import FileInfo, Manifest, ShardInfo, read_manifest, shard_files
 
 
 def verify(folder: str | os.PathLike[str]) -> list[str]:
     """What is wrong with the shards in `folder`, one sentence each; empty where all is well.
 
-    Reads every shard whole to compare its sha256, in constant memory. Raises `ShardError` where the manifest
-    itself cannot be read.
+    Reads every shard, every file beside it and the document index whole to compare their sha256, in constant memory.
+    Raises `ShardError` where the manifest itself cannot be read.
     """
     place = Path(folder)
     manifest = read_manifest(place)
     problems = size_problems(place, manifest)
+    layout = layout_named(manifest.layout)
     for shard in manifest.shards:
+        broken = [
+            problem for info in (shard, *shard.companions) if (problem := _content_problem(place, info))
+        ]
+        problems.extend(broken)
         path = place / shard.file
-        try:
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-        except FileNotFoundError:
+        if not path.exists():
             continue  # named among the sizes
-        except OSError as error:
-            problems.append(f"{shard.file} cannot be read: {error.strerror or error}")
-            continue
-        if digest != shard.sha256:
-            problems.append(f"{shard.file} has sha256 {digest}, the manifest says {shard.sha256}")
-        if problem := layout_problem(path, shard.n_tokens, manifest.dtype):
+        if problem := layout_problem(path, shard, manifest):
             problems.append(problem)
-    listed = {shard.file for shard in manifest.shards}
+            continue
+        try:
+            layout.document_ends(path, manifest.dtype, shard.n_tokens)
+        except ShardError as error:
+            problems.append(str(error))
+    if manifest.documents is not None:
+        found = (_content_problem(place, manifest.documents), documents_problem(place, manifest))
+        problems.extend(problem for problem in found if problem)
+    listed = {info.file for info in _files_of(manifest)}
     problems.extend(f"{name} is not in the manifest" for name in shard_files(place) if name not in listed)
     return problems
 
 
 def size_problems(folder: Path, manifest: Manifest) -> list[str]:
-    """Shards that are missing or not of the size that the manifest says; the files are not opened."""
+    """Files that are missing or not of the size that the manifest says; they are not opened."""
     problems: list[str] = []
-    for shard in manifest.shards:
+    for info in _files_of(manifest):
         try:
-            n_bytes = (folder / shard.file).stat().st_size
+            n_bytes = (folder / info.file).stat().st_size
         except OSError:
-            problems.append(f"{shard.file} is missing")
+            problems.append(f"{info.file} is missing")
             continue
-        if n_bytes != shard.n_bytes:
-            problems.append(f"{shard.file} has {n_bytes:,} bytes, the manifest says {shard.n_bytes:,}")
+        if n_bytes != info.n_bytes:
+            problems.append(f"{info.file} has {n_bytes:,} bytes, the manifest says {info.n_bytes:,}")
     return problems
 
 
-def layout_problem(path: Path, n_tokens: int, dtype: str) -> str | None:
-    """What keeps `path` from being a `.npy` array of `n_tokens` ids of this dtype, None if it is one."""
+def layout_problem(path: Path, shard: ShardInfo, manifest: Manifest) -> str | None:
+    """What keeps `path` from being the shard that the manifest describes, None if it is one."""
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        return f"{path.name} is no readable .npy file: {error}"
-    if array.dtype != np.dtype(dtype):
-        return f"{path.name} holds {array.dtype}, the manifest says {dtype}"
-    if array.shape != (n_tokens,):
-        return f"{path.name} has shape {array.shape}, the manifest says {n_tokens:,} tokens"
+        layout_named(manifest.layout).open(path, manifest.dtype, shard.n_tokens)
+    except ShardError as error:
+        return f"{error} (the manifest says {shard.n_tokens:,} tokens of {manifest.dtype})"
+    return None
+
+
+def documents_problem(folder: Path, manifest: Manifest) -> str | None:
+    """What keeps the document index from being one of these shards, None if it is one or there is none."""
+    info = manifest.documents
+    if info is None or not (folder / info.file).exists():
+        return None
+    npy = layout_named("npy")
+    try:
+        facts = npy.inspect(folder / info.file, "uint64")
+        ends = npy.open(folder / info.file, "uint64", facts.n_tokens)
+    except ShardError as error:
+        return str(error)
+    last = int(ends[-1]) if len(ends) else 0
+    if last != manifest.n_tokens:
+        return f"{info.file} ends with token {last:,}, the manifest says {manifest.n_tokens:,} tokens"
+    for start in range(0, len(ends), _BLOCK_ITEMS):
+        block = ends[start : start + _BLOCK_ITEMS + 1]
+        if np.any(block[1:] < block[:-1]):
+            return f"the ends of documents in {info.file} do not ascend"
+    return None
+
+
+_BLOCK_ITEMS = 1 << 20
+
+
+def _files_of(manifest: Manifest) -> list[ShardInfo | FileInfo]:
+    files = [info for shard in manifest.shards for info in (shard, *shard.companions)]
+    return files if manifest.documents is None else [*files, manifest.documents]
+
+
+def _content_problem(folder: Path, info: ShardInfo | FileInfo) -> str | None:
+    """How the content of a file contradicts its sha256; a missing file is named among the sizes."""
+    try:
+        with (folder / info.file).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"{info.file} cannot be read: {error.strerror or error}"
+    if digest != info.sha256:
+        return f"{info.file} has sha256 {digest}, the manifest says {info.sha256}"
     return None

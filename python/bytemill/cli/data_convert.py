@@ -1,0 +1,131 @@
+"""`bytemill data convert`."""
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from bytemill.cli import options, output
+from bytemill.cli.failures import on_interrupt
+
+LayoutName: TypeAlias = Literal["npy", "bin", "llmc", "megatron", "datatrove"]
+IdType: TypeAlias = Literal["uint16", "uint32", "int32", "int64"]
+
+SourceLayout: TypeAlias = Annotated[
+    LayoutName | None,
+    Parameter(
+        name=["--source-layout", "--from"],
+        show_default=False,
+        help="The layout of files without a manifest, where their names and first bytes do not tell it: bin.",
+    ),
+]
+SourceDtype: TypeAlias = Annotated[
+    IdType | None,
+    Parameter(
+        name="--dtype",
+        show_default=False,
+        help="The type of the ids in files that do not tell it (bin, datatrove).",
+    ),
+]
+ShardTokens: TypeAlias = Annotated[
+    int | None,
+    Parameter(
+        validator=Number(gte=1),
+        show_default=False,
+        help="Ids in each shard but the last; by default as many as in SHARDS.",
+    ),
+]
+Separator: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        show_default=False,
+        help="What stands between documents in SHARDS, where no manifest says so: an id, or a special token.",
+    ),
+]
+
+EXAMPLES = """Examples:
+  bytemill data convert shards for_megatron --layout megatron
+  bytemill data convert shards for_llmc --layout llmc --shard-tokens 200000000
+  bytemill data convert train.bin shards --layout npy --from bin --dtype uint16
+  bytemill data convert 'fineweb_*.bin' shards --layout npy --separator 50256"""
+
+
+def convert(
+    shards: Annotated[
+        Path,
+        Parameter(name="SHARDS", help="A folder of shards; or a file, folder or glob of another program's."),
+    ],
+    out: Annotated[Path, Parameter(name="OUT", help="The folder for the result and its manifest.")],
+    /,
+    *,
+    layout: Annotated[LayoutName, Parameter(help="What the result is laid out in.")],
+    shard_tokens: ShardTokens = None,
+    separator: Separator = None,
+    keep_separators: Annotated[
+        bool,
+        Parameter(
+            name="--keep-separators",
+            show_default=False,
+            help="Leave all ids as they are, also where the layout wants separators at the other end of documents.",
+        ),
+    ] = False,
+    tokenizer: Annotated[
+        Path | None,
+        Parameter(
+            show_default=False,
+            help="The tokenizer that made the ids, for files without a manifest: a file, or a name such as gpt2.",
+        ),
+    ] = None,
+    source_layout: SourceLayout = None,
+    source_dtype: SourceDtype = None,
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Lay out shards anew, in the files that another program reads.
+
+    The ids stay the same. Where the layout wants the separator in front of
+    documents and not behind them, or the other way about, it is moved.
+    Reads files of other programs too: .npy, .bin, .bin with .idx, .ds.
+    """
+    from bytemill.cli.progress import ProgressDisplay
+    from bytemill.cli.summaries import manifest_to_json, write_manifest
+    from bytemill.shards.convert import ConvertProgress, convert_shards
+    from bytemill.tokenizer import Tokenizer
+
+    with (
+        on_interrupt("run the same command again: it starts afresh"),
+        ProgressDisplay(quiet=quiet) as display,
+    ):
+
+        def progress(event: ConvertProgress) -> None:
+            display.update("converting", "tokens", event.n_tokens, event.total_tokens)
+
+        manifest = convert_shards(
+            shards,
+            out,
+            layout=layout,
+            shard_tokens=shard_tokens,
+            separator=separator_of(separator),
+            keep_separators=keep_separators,
+            tokenizer=None if tokenizer is None else Tokenizer.open(tokenizer),
+            source_layout=source_layout,
+            source_dtype=source_dtype,
+            note=lambda note: output.note(note, quiet=quiet),
+            progress=progress,
+            overwrite=overwrite,
+        )
+    if as_json:
+        manifest_to_json(manifest, out)
+    elif not quiet:
+        write_manifest(manifest, out)
+
+
+def separator_of(word: str | None) -> int | str | None:
+    """A number is an id, everything else a special token.
+
+    >>> separator_of("50256"), separator_of("<|endoftext|>")
+    (50256, '<|endoftext|>')
+    """
+    return int(word) if word is not None and word.isascii() and word.isdigit() else word

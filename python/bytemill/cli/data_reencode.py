@@ -1,0 +1,140 @@
+"""`bytemill data reencode`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from bytemill.cli import options, output
+from bytemill.cli.data_convert import IdType, LayoutName, Separator, ShardTokens, separator_of
+from bytemill.cli.failures import on_interrupt
+from bytemill.units import plural
+
+EXAMPLES = """Examples:
+  bytemill data reencode shards --from gpt2 --to mine.json --output mine
+  bytemill data reencode 'fineweb_*.bin' --from gpt2 --to mine.json --output mine"""
+
+
+def reencode(
+    shards: Annotated[
+        Path,
+        Parameter(name="SHARDS", help="A folder of shards; or a file, folder or glob of another program's."),
+    ],
+    /,
+    *,
+    old: Annotated[
+        Path, Parameter(name="--from", help="The tokenizer that made them: a file, or a name such as gpt2.")
+    ],
+    new: Annotated[Path, Parameter(name="--to", help="The tokenizer that is to make the result.")],
+    output_folder: Annotated[
+        Path, Parameter(name=["--output", "-o"], help="The folder for the result and its manifest.")
+    ],
+    layout: Annotated[
+        LayoutName | None,
+        Parameter(show_default=False, help="What the result is laid out in; by default as SHARDS are."),
+    ] = None,
+    shard_tokens: ShardTokens = None,
+    document_index: Annotated[
+        bool | None,
+        Parameter(show_default=False, help="Write where documents end; by default where SHARDS have that."),
+    ] = None,
+    separator: Separator = None,
+    document_separator: Annotated[
+        str | None,
+        Parameter(
+            show_default=False,
+            help="The new tokenizer's special token to stand between documents; by default the one of the same text.",
+        ),
+    ] = None,
+    no_separators: Annotated[
+        bool,
+        Parameter(
+            name="--no-separators", show_default=False, help="Put nothing between documents in the result."
+        ),
+    ] = False,
+    on_error: Annotated[
+        Literal["fail", "skip", "replace"],
+        Parameter(
+            help="A document that is not UTF-8, or not to be told from special tokens: stop, leave it out, or read "
+            "malformed bytes as U+FFFD."
+        ),
+    ] = "fail",
+    threads: options.Threads = None,
+    source_layout: Annotated[
+        LayoutName | None,
+        Parameter(
+            show_default=False,
+            help="The layout of files without a manifest, where their names and first bytes do not tell it: bin.",
+        ),
+    ] = None,
+    source_dtype: Annotated[
+        IdType | None,
+        Parameter(
+            name="--dtype",
+            show_default=False,
+            help="The type of the ids in files that do not tell it (bin, datatrove).",
+        ),
+    ] = None,
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Make shards of one tokenizer from shards of another.
+
+    Every document is decoded to its bytes and encoded anew; no text is needed
+    beside the shards. Stopped at any moment, the same command goes on.
+    """
+    from bytemill.cli.progress import ProgressDisplay, encoding_progress
+    from bytemill.cli.summaries import manifest_to_json, write_manifest
+    from bytemill.shards import EncodeProgress
+    from bytemill.shards.reencode import reencode_shards, shard_corpus
+    from bytemill.tokenizer import Tokenizer
+
+    target = Tokenizer.open(new)
+    with on_interrupt("nothing was written yet"), ProgressDisplay(quiet=quiet) as display:
+        corpus = shard_corpus(
+            shards,
+            Tokenizer.open(old),
+            target,
+            separator=separator_of(separator),
+            on_error=on_error,
+            source_layout=source_layout,
+            source_dtype=source_dtype,
+            progress=lambda n, total: display.update("looking for special tokens", "tokens", n, total),
+        )
+    for token, n in corpus.special_as_text.items():
+        note = f"{new} has no special token {token!r}: {plural(n, 'occurrence')} inside of documents"
+        output.note(f"{note} will be plain text", quiet=quiet)
+    with (
+        on_interrupt("run the same command again: it goes on from here"),
+        ProgressDisplay(quiet=quiet) as display,
+    ):
+        show = encoding_progress(display)
+
+        def progress(event: EncodeProgress) -> None:
+            if event.already_complete:
+                output.note(f"{output_folder} holds these shards already: nothing to do", quiet=quiet)
+            else:
+                show(event)
+
+        manifest = reencode_shards(
+            corpus,
+            target,
+            output_folder,
+            layout=layout,
+            shard_tokens=shard_tokens,
+            document_index=document_index,
+            document_separator=document_separator,
+            append_separator=False if no_separators else None,
+            num_threads=threads,
+            progress=progress,
+            overwrite=overwrite,
+        )
+    if manifest.n_broken_documents:
+        output.note(f"{plural(manifest.n_broken_documents, 'document')} left out", quiet=quiet)
+    if manifest.n_replaced:
+        output.note(f"{plural(manifest.n_replaced, 'malformed sequence')} read as U+FFFD", quiet=quiet)
+    if as_json:
+        manifest_to_json(manifest, output_folder)
+    elif not quiet:
+        write_manifest(manifest, output_folder)

@@ -1,0 +1,103 @@
+"""`.ds` files with their index, which datatrove (and with it nanotron) reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bytemill.errors import ShardError
+from bytemill.shards.layouts.files import (
+    FileFacts,
+    checked_ends,
+    known_dtype,
+    lengths_of,
+    map_array,
+    n_items_of,
+    read_head,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from bytemill.shards.layouts.files import Dtype
+
+_METADATA_BYTES = 1 << 16
+
+
+class DatatroveLayout:
+    """The ids alone in the `.ds`; in the `.ds.index` where each document ends (uint64, in tokens); in the
+    `.ds.metadata` a line of text with the tokenizer and the bytes of an id, and one with the number of tokens.
+
+    Documents without a token are left out of the index: readers number the tokens of a document by its entries.
+    """
+
+    name = "datatrove"
+    suffix = ".ds"
+    companion_suffixes: tuple[str, ...] = (".ds.index", ".ds.metadata")
+    separator_in_front = False
+    whole_documents = True
+
+    def dtype(self, narrowest: Dtype) -> Dtype:
+        """As narrow as can be."""
+        return narrowest
+
+    def header(self, dtype: Dtype, n_tokens: int) -> bytes:
+        """None."""
+        del dtype, n_tokens
+        return b""
+
+    def companions(
+        self, dtype: Dtype, document_ends: NDArray[np.uint64], fingerprint: str
+    ) -> list[tuple[str, bytes]]:
+        """Index and metadata."""
+        ends = np.cumsum(lengths_of(document_ends))
+        n_tokens = int(ends[-1]) if len(ends) else 0
+        metadata = f"bytemill-{fingerprint}|{np.dtype(dtype).itemsize}\n{n_tokens}\n{_with_unit(n_tokens)}"
+        return [(".ds.index", ends.astype("<u8").tobytes()), (".ds.metadata", metadata.encode())]
+
+    def inspect(self, path: Path, dtype: str | None = None) -> FileFacts:
+        """As many ids as the file's size holds, of the size that the metadata name."""
+        stored = _dtype_of_metadata(path)
+        if dtype is None:
+            dtype = known_dtype(path, stored)
+        elif stored is not None and known_dtype(path, dtype) != stored:
+            raise ShardError(f"{path.name}.metadata says {stored}, not {dtype}")
+        return FileFacts(known_dtype(path, dtype), n_items_of(path, dtype))
+
+    def open(self, path: Path, dtype: str, n_tokens: int) -> NDArray[Any]:
+        """Mapped from the disk."""
+        return map_array(path, dtype, n_tokens)
+
+    def document_ends(self, path: Path, dtype: str, n_tokens: int) -> NDArray[np.uint64] | None:
+        """From the index, None where there is none."""
+        del dtype
+        index = path.with_name(f"{path.name}.index")
+        if not index.exists():
+            return None
+        return checked_ends(map_array(index, "uint64", n_items_of(index, "uint64")), n_tokens, index.name)
+
+
+def _dtype_of_metadata(path: Path) -> str | None:
+    """What the first line of the metadata says behind its last `|`, None where nothing does."""
+    metadata = path.with_name(f"{path.name}.metadata")
+    if not metadata.exists():
+        return None
+    first = read_head(metadata, _METADATA_BYTES).split(b"\n", 1)[0]
+    return {b"2": "uint16", b"4": "uint32"}.get(first.strip().rpartition(b"|")[2])
+
+
+def _with_unit(n_tokens: int) -> str:
+    """The third line, for people: three digits and a unit, T for a token.
+
+    >>> _with_unit(12_345), _with_unit(7)
+    ('12.3 kT', '7.00 T')
+    """
+    value, units = float(n_tokens), ["", "k", "M", "G", "T"]
+    while value >= 999.5 and len(units) > 1:
+        value /= 1000
+        units.pop(0)
+    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    return f"{value:.{digits}f} {units[0]}T"

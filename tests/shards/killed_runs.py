@@ -1,0 +1,81 @@
+"""Encodes the same documents over and over, killed each time at another moment, until a last run may come to its end.
+
+A process of its own, which forks: what a killed run has left the next one finds, and nothing else of it. Run as
+`python -m shards.killed_runs OUT OPTIONS` in `tests`, where OPTIONS are JSON: `kills`, the
+moments, as numbers of steps that touch the disk or as seconds (floats); `encode`, options of `encode_to_shards`. Prints
+for each run how it ended, and the files it left.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from bytemill.shards import encode_to_shards, pipeline
+from bytemill.shards.growing import GrowingFile
+
+from .packed_documents import documents, tokenizer_of_bytes
+
+
+def kill_at(step: int) -> None:
+    """Kills this process before its step number `step` that touches the disk."""
+    n_steps = 0
+
+    def stepping(do: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            nonlocal n_steps
+            n_steps += 1
+            if n_steps > step:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return do(*arguments, **options)
+
+        return wrapped
+
+    # A write that is cut off in its middle is one too: half of the data is on the disk.
+    write = GrowingFile._write
+
+    def half_written(self: GrowingFile, data: bytes | memoryview) -> None:
+        half = len(data) // 2
+        write(self, data[:half])
+        second_half(self, data[half:])
+
+    second_half = stepping(write)
+    GrowingFile._write = stepping(half_written)  # type: ignore[method-assign]
+    os.fsync = stepping(os.fsync)  # type: ignore[assignment]
+    for name in ("replace", "unlink", "open"):
+        setattr(pathlib.Path, name, stepping(getattr(pathlib.Path, name)))
+
+
+def run_once(out: str, options: dict[str, Any], kill: float | None, n_threads: int) -> str:
+    """How a run in a process of its own ended: "killed" or "done"."""
+    child = os.fork()
+    if child == 0:
+        # What a killed process has written the system keeps; syncing is for power cuts, and slow.
+        os.fsync = lambda _: None
+        if isinstance(kill, int):
+            kill_at(kill)
+        source = documents(0.002 if isinstance(kill, float) else 0.0)
+        encode_to_shards(tokenizer_of_bytes(), source, out, num_threads=n_threads, **options)
+        os._exit(0)
+    if isinstance(kill, float):
+        time.sleep(kill)
+        os.kill(child, signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return {0: "done", -signal.SIGKILL: "killed"}.get(status, f"failed with {status}")
+
+
+def main() -> None:
+    out, options = sys.argv[1], json.loads(sys.argv[2])
+    pipeline._GROUP_BYTES = 1  # so that there are many checkpoints
+    for number, kill in enumerate([*options["kills"], None]):
+        ended = run_once(out, options["encode"], kill, n_threads=1 + number % 3)
+        files = sorted(str(path.relative_to(out)) for path in pathlib.Path(out).rglob("*") if path.is_file())
+        print(json.dumps([ended, files]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,288 @@
+"""Stopped at any moment and started again, an encoding gives the files that it would have given at once."""
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bytemill.errors import OutputError, ShardError
+from bytemill.shards import EncodeProgress, encode_to_shards, read_manifest, verify
+
+from .packed_documents import END, Documents, documents, tokenizer_of_bytes
+
+TESTS = Path(__file__).parents[1]
+
+KINDS: dict[str, dict[str, Any]] = {
+    "npy": {"shard_tokens": 5_000, "document_index": True},
+    "split": {
+        "shard_tokens": 3_000,
+        "document_index": True,
+        "document_separator": END,
+        "append_separator": True,
+        "validation_fraction": 0.3,
+    },
+    "llmc": {"layout": "llmc", "shard_tokens": 5_000, "document_separator": END},
+    "megatron": {"layout": "megatron", "shard_tokens": 5_000, "prepend": END, "document_index": True},
+    "datatrove": {
+        "layout": "datatrove",
+        "shard_tokens": 2_000,
+        "document_separator": END,
+        "append_separator": True,
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def no_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Syncing is for power cuts; hundreds of checkpoints would take seconds."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, bytes]]:
+    """The files of a run that nobody disturbed, by kind."""
+    made: dict[str, dict[str, bytes]] = {}
+
+    def files(kind: str) -> dict[str, bytes]:
+        if kind not in made:
+            folder = tmp_path_factory.mktemp("undisturbed")
+            encode_to_shards(tokenizer_of_bytes(), documents(), folder / "out", num_threads=1, **KINDS[kind])
+            made[kind] = contents(folder / "out")
+        return made[kind]
+
+    return files
+
+
+def run_killed(out: Path, kind: str, kills: Sequence[float]) -> list[tuple[str, list[str]]]:
+    options = {"kills": list(kills), "encode": {**KINDS[kind], "checkpoint_bytes": 1}}
+    done = subprocess.run(
+        [sys.executable, "-m", "shards.killed_runs", str(out), json.dumps(options)],
+        cwd=TESTS,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.stderr == ""
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("num_threads", [2, 3])
+def test_threads_and_checkpoints_change_nothing(
+    tmp_path: Path, undisturbed: Callable[[str], dict[str, bytes]], kind: str, num_threads: int
+) -> None:
+    out = tmp_path / "out"
+    encode_to_shards(
+        tokenizer_of_bytes(), documents(), out, num_threads=num_threads, checkpoint_bytes=1, **KINDS[kind]
+    )
+    assert contents(out) == undisturbed(kind)
+    for manifest in out.rglob("manifest.json"):
+        assert verify(manifest.parent) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_before_any_step_the_work_goes_on_to_the_same_files(
+    tmp_path: Path, undisturbed: Callable[[str], dict[str, bytes]], kind: str
+) -> None:
+    chance = random.Random(kind)
+    kills = [chance.randrange(10, 450) for _ in range(4)]
+    check_killed(tmp_path / "out", undisturbed(kind), kind, kills)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_twice_before_any_two_steps_the_work_goes_on_to_the_same_files(
+    tmp_path: Path, undisturbed: Callable[[str], dict[str, bytes]], kind: str
+) -> None:
+    chance = random.Random(kind)
+    for number in range(20):
+        kills = [chance.randrange(1_000), chance.randrange(200)]
+        check_killed(tmp_path / str(number), undisturbed(kind), kind, kills)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_at_twenty_random_moments_the_work_goes_on_to_the_same_files(
+    tmp_path: Path, undisturbed: Callable[[str], dict[str, bytes]], kind: str
+) -> None:
+    chance = random.Random()
+    check_killed(tmp_path / "out", undisturbed(kind), kind, [chance.uniform(0.0, 0.2) for _ in range(20)])
+
+
+def check_killed(out: Path, expected: dict[str, bytes], kind: str, kills: Sequence[float]) -> None:
+    ended = run_killed(out, kind, kills)
+    assert [how for how, _ in ended[-1:]] == ["done"]
+    assert {how for how, _ in ended} <= {"killed", "done"}
+    assert sum(how == "killed" for how, _ in ended) >= 1
+    assert contents(out) == expected
+
+
+def stop_at(n_bytes: int, error: BaseException) -> Callable[[EncodeProgress], None]:
+    def progress(step: EncodeProgress) -> None:
+        if step.n_bytes >= n_bytes:
+            raise error
+
+    return progress
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_after_ctrl_c_the_work_goes_on(
+    tmp_path: Path, undisturbed: Callable[[str], dict[str, bytes]], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bytemill.shards import pipeline
+
+    monkeypatch.setattr(pipeline, "_GROUP_BYTES", 1)
+    out, source = tmp_path / "out", documents()
+    options = {**KINDS[kind], "checkpoint_bytes": 1}
+    for n_bytes in (source.total_bytes // 3, source.total_bytes // 2):
+        with pytest.raises(KeyboardInterrupt):
+            encode_to_shards(
+                tokenizer_of_bytes(), source, out, progress=stop_at(n_bytes, KeyboardInterrupt()), **options
+            )
+        assert (out / "progress.json").exists()
+        assert (out / "UNFINISHED.txt").exists()
+    seen: list[EncodeProgress] = []
+    encode_to_shards(tokenizer_of_bytes(), source, out, progress=seen.append, **options)
+    assert 0 < seen[0].n_bytes_before < seen[0].n_bytes
+    assert contents(out) == undisturbed(kind)
+
+
+def test_ctrl_c_ends_the_command_within_a_second(tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("the quick brown fox\n" * 3_000_000)
+    script = (
+        "import sys, signal; from shards.packed_documents import tokenizer_of_bytes;"
+        "from bytemill.shards import encode_to_shards;"
+        "encode_to_shards(tokenizer_of_bytes(), [sys.argv[1]] * 50, sys.argv[2], checkpoint_bytes=1 << 23)"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "corpus.txt"), str(tmp_path / "out")],
+        cwd=TESTS,
+        stderr=subprocess.PIPE,
+        # Who runs tests in the background makes them ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+    )
+    try:
+        while not (tmp_path / "out" / "progress.json").exists():
+            assert running.poll() is None
+            time.sleep(0.01)
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=20)
+    finally:
+        running.kill()
+        running.wait()
+    assert errors.rstrip().endswith(b"KeyboardInterrupt")
+    assert (tmp_path / "out" / "progress.json").exists()
+
+
+def test_with_a_full_disk_the_work_stops_and_goes_on_when_there_is_room(
+    tmp_path: Path, undisturbed: Callable[[str], dict[str, bytes]]
+) -> None:
+    """The limit on file sizes stands in for the disk."""
+    out = tmp_path / "out"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (6_000, hard))
+    try:
+        with pytest.raises(OutputError, match="beyond the size limit"):
+            encode_to_shards(tokenizer_of_bytes(), documents(), out, checkpoint_bytes=1, **KINDS["npy"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    encode_to_shards(tokenizer_of_bytes(), documents(), out, **KINDS["npy"])
+    assert contents(out) == undisturbed("npy")
+
+
+@pytest.fixture
+def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that an interrupted run has left, of shards of the kind npy."""
+    from bytemill.shards import pipeline
+
+    monkeypatch.setattr(pipeline, "_GROUP_BYTES", 1)
+    out, source = tmp_path / "out", documents()
+    progress = stop_at(source.total_bytes // 2, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        encode_to_shards(
+            tokenizer_of_bytes(), source, out, progress=progress, checkpoint_bytes=1, **KINDS["npy"]
+        )
+    return out
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"shard_tokens": 5_001}, "shard_tokens was 5000, now it is 5001"),
+        ({"document_index": False}, "document_index was True"),
+        ({"layout": "bin"}, "layout was 'npy', now it is 'bin'"),
+        ({"prepend": END}, "prepended was None"),
+        ({"allowed_special": "none"}, "allowed_special was 'all'"),
+        ({"start": "<s>"}, "tokenizer was"),
+        ({"texts": ["other"]}, "corpus.n_texts was"),
+    ],
+)
+def test_other_settings_are_refused_and_what_was_done_stays(
+    interrupted: Path,
+    undisturbed: Callable[[str], dict[str, bytes]],
+    change: dict[str, Any],
+    says: str,
+) -> None:
+    before = contents(interrupted)
+    change = dict(change)
+    tokenizer = tokenizer_of_bytes(start=change.pop("start", None))
+    source = Documents(change.pop("texts")) if "texts" in change else documents()
+    with pytest.raises(ShardError, match="holds the beginning of other shards") as caught:
+        encode_to_shards(tokenizer, source, interrupted, **{**KINDS["npy"], **change})
+    assert says in str(caught.value)
+    assert caught.value.hint is not None
+    assert "--overwrite" in caught.value.hint
+    assert contents(interrupted) == before
+    encode_to_shards(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"])
+    assert contents(interrupted) == undisturbed("npy")
+
+
+def test_overwriting_begins_afresh(interrupted: Path) -> None:
+    encode_to_shards(tokenizer_of_bytes(), Documents(["abc"]), interrupted, overwrite=True)
+    assert sorted(contents(interrupted)) == ["manifest.json", "shard_00000.npy"]
+    assert read_manifest(interrupted).n_tokens == 3
+
+
+def test_what_was_lost_in_between_is_named(interrupted: Path) -> None:
+    growing = next(interrupted.glob(".shard_*.partial"))
+    growing.write_bytes(growing.read_bytes()[:100])
+    with pytest.raises(ShardError, match=r"has 100 bytes, and .* were written to it") as caught:
+        encode_to_shards(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"])
+    assert caught.value.hint is not None
+    growing.unlink()
+    with pytest.raises(ShardError, match=r"the interrupted encoding cannot go on: .* is gone"):
+        encode_to_shards(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"])
+    (interrupted / "progress.json").write_text("{")
+    with pytest.raises(ShardError, match=r"progress\.json is damaged"):
+        encode_to_shards(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"])
+    encode_to_shards(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"], overwrite=True)
+    assert verify(interrupted) == []
+
+
+def test_a_source_that_cannot_be_read_again_starts_afresh(
+    tmp_path: Path, undisturbed: Callable[[str], dict[str, bytes]]
+) -> None:
+    out, source = tmp_path / "out", documents()
+    source.can_resume = False
+    progress = stop_at(source.total_bytes // 2, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        encode_to_shards(
+            tokenizer_of_bytes(), source, out, progress=progress, checkpoint_bytes=1, **KINDS["npy"]
+        )
+    assert not (out / "progress.json").exists()
+    encode_to_shards(tokenizer_of_bytes(), source, out, **KINDS["npy"])
+    assert contents(out) == undisturbed("npy")
