@@ -475,6 +475,11 @@ def test_advice_says_where_memory_was_at_its_highest():
     assert advice(result)[1] == "memory was at its highest in `count`: 9.00 kB"
 
 
+def test_where_a_peak_is_never_reset_the_first_phase_that_has_it_is_named():
+    result = found(*(use(name, 2.0, peak_memory_bytes=9000) for name in ("count", "learn", "build")))
+    assert advice(result)[1] == "memory was at its highest in `count`: 9.00 kB"
+
+
 def test_profiled_writes_a_table_and_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     file = tmp_path / "profile.json"
     with profiled(True, file) as measured, phase("count"), phase("read"):

@@ -110,11 +110,12 @@ def _limit(longest: PhaseUse, phases: list[PhaseUse], profile: ProfileResult) ->
 
 
 def _memory(phases: list[PhaseUse]) -> list[str]:
-    # Of a phase and those within it, which have the same peak, the innermost one.
-    most = max(reversed(phases), key=lambda phase: phase.peak_memory_bytes)
-    if not most.peak_memory_bytes:
-        return []
-    return [f"memory was at its highest in `{most.name}`: {format_bytes(most.peak_memory_bytes)}"]
+    peak = max(phase.peak_memory_bytes for phase in phases)
+    highest = [phase for phase in phases if phase.peak_memory_bytes == peak]
+    # Of a phase and those within it, which have the same peak, the innermost; where the system knows only the peak so
+    # far, the first one.
+    innermost = [phase for phase in highest if not any(other.parent == phase.name for other in highest)]
+    return [f"memory was at its highest in `{innermost[0].name}`: {format_bytes(peak)}"] if peak else []
 
 
 def _busy_alone(phase: PhaseUse) -> ThreadUse | None:
