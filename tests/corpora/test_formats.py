@@ -65,7 +65,7 @@ def test_reading_goes_on_from_every_position_exactly(tmp_path: Path, options: di
             continue
         # An explicit format holds for all inputs.
         inputs = [name] if "format" in given else [other, name, other]
-        weights = {"weights": {name: 1.6}} if "repeat_by_weight" in options else {}
+        weights: dict[str, Any] = {"weights": {name: 1.6}} if "repeat_by_weight" in options else {}
         corpus = Corpus(inputs, **given, **options, **weights)
         batches = read(corpus)
         whole = without_progress(batches)

@@ -57,7 +57,7 @@ def corpus_files(folder: str, files: Sequence[str], format: Format | Literal["au
         wanted = ", ".join(suffix for suffix, kind in SUFFIXES.items() if format in ("auto", kind))
         raise CorpusError(
             f"the folder {folder} holds no file that looks like a corpus",
-            hint=f"--format text takes any file as text; otherwise names end with {wanted}, or one of these and .gz, .zst, "
-            ".xz or .bz2",
+            hint=f"--format text takes any file as text; otherwise names end with {wanted}, or one of these and "
+            ".gz, .zst, .xz or .bz2",
         )
     return chosen
