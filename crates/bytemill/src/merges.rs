@@ -96,8 +96,7 @@ pub fn learn(
     pulse: impl Fn(usize) -> Result<()> + Sync,
 ) -> Result<Vec<Merge>> {
     let words = Words::new(counts, n_threads, &|| pulse(0))?;
-    let n_slots = words.n_slots() as u64;
-    let budget = Budget::new(None, n_slots, 0, n_merges, 0)?;
+    let budget = Budget::new(None, 0, n_slots(counts), n_merges)?;
     learn_in(words, n_merges, ties, min_count, n_threads, budget, pulse)
 }
 
@@ -117,9 +116,7 @@ pub fn learn_within(
     max_bytes: Option<u64>,
     pulse: impl Fn(usize) -> Result<()> + Sync,
 ) -> Result<Vec<Merge>> {
-    let n_slots = (counts.n_unique_bytes() + counts.n_unique() + 1) as u64;
-    let held = counts.n_unique_bytes() as u64 + WORD_BYTES * counts.n_unique() as u64;
-    let budget = Budget::new(max_bytes, n_slots, n_groups(&counts) as u64, n_merges, held)?;
+    let budget = Budget::new(max_bytes, least_bytes_within(&counts, n_merges), n_slots(&counts), n_merges)?;
     let words = Words::new(&counts, n_threads, &|| pulse(0))?;
     drop(counts);
     learn_in(words, n_merges, ties, min_count, n_threads, budget, pulse)
@@ -142,7 +139,8 @@ pub fn learn_from(
     pulse: impl Fn(usize) -> Result<()> + Sync,
 ) -> Result<Vec<Merge>> {
     let sizes = Sizes::of(&mut source, &|| pulse(0))?;
-    let budget = Budget::new(max_bytes, sizes.n_slots(), sizes.n_groups() as u64, n_merges, 0)?;
+    let least = budget::least_bytes(sizes.n_slots(), sizes.n_groups() as u64, n_merges, 0);
+    let budget = Budget::new(max_bytes, least, sizes.n_slots(), n_merges)?;
     let words = Words::from_source(&mut source, sizes, &|| pulse(0))?;
     drop(source);
     learn_in(words, n_merges, ties, min_count, n_threads, budget, pulse)
@@ -174,13 +172,23 @@ fn learn_in(
 const WORD_BYTES: u64 = 24;
 
 /// Fewest bytes with which [`learn_from`] can do, of `n_words` different words of `n_bytes` together that stand for
-/// `n_pretokens`; and more than a few percent above that it may do with. [`learn_within`] needs as many, or more while it still
-/// has the counts.
+/// `n_pretokens`: or a little more than those, as the number of different counts is not known.
 #[must_use]
 pub fn least_bytes(n_words: u64, n_bytes: u64, n_pretokens: u64, n_merges: usize) -> u64 {
-    // Where n counts are different, their sum is n (n + 1) / 2 at least.
+    // The sum of n different counts is n (n + 1) / 2 at least.
     let n_groups = (2 * u128::from(n_pretokens)).isqrt() as u64;
     budget::least_bytes(n_words + n_bytes + 1, n_groups.min(n_words), n_merges, 0)
+}
+
+/// Fewest bytes with which [`learn_within`] can do.
+#[must_use]
+pub fn least_bytes_within(counts: &Counts, n_merges: usize) -> u64 {
+    let held = counts.n_unique_bytes() as u64 + WORD_BYTES * counts.n_unique() as u64;
+    budget::least_bytes(n_slots(counts), n_groups(counts) as u64, n_merges, held)
+}
+
+fn n_slots(counts: &Counts) -> u64 {
+    (counts.n_unique_bytes() + counts.n_unique() + 1) as u64
 }
 
 #[cfg(test)]

@@ -68,9 +68,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Of `max_bytes`, if they are enough; the arguments are those of [`least_bytes`].
-    pub fn new(max_bytes: Option<u64>, n_slots: u64, n_groups: u64, n_merges: usize, held: u64) -> Result<Self> {
-        let least = least_bytes(n_slots, n_groups, n_merges, held);
+    /// Of `max_bytes`, if they are not fewer than `least`, for words of so many slots.
+    pub fn new(max_bytes: Option<u64>, least: u64, n_slots: u64, n_merges: usize) -> Result<Self> {
         if let Some(max_bytes) = max_bytes.filter(|&max_bytes| max_bytes < least) {
             return Err(Error::Invalid(format!(
                 "learning the merges takes {least} bytes of memory at least, and {max_bytes} are left for it"
@@ -115,7 +114,6 @@ pub struct Load {
 }
 
 impl Room {
-
     pub fn is_limited(&self) -> bool {
         self.bytes.is_some()
     }

@@ -79,6 +79,13 @@ fn words() -> impl Strategy<Value = Vec<(Vec<u8>, u64)>> {
 /// Words of a list, each given twice, with a part of its count.
 struct Listed(Vec<(Vec<u8>, u64)>);
 
+impl Listed {
+    fn least_bytes(&self, n_merges: usize) -> u64 {
+        let sizes = Sizes::of(&mut Self(self.0.clone()), &no_pulse).unwrap();
+        budget::least_bytes(sizes.n_slots(), sizes.n_groups() as u64, n_merges, 0)
+    }
+}
+
 impl WordSource for Listed {
     fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
         self.0.iter().try_for_each(|(word, count)| each(word, count / 3))?;
@@ -114,12 +121,12 @@ proptest! {
     ) {
         let expected = learn_plainly(&words, n_merges, ties, min_count);
         let counts = counts_of(&words);
-        let held = if is_source { 0 } else { (counts.n_unique_bytes() + 24 * counts.n_unique()) as u64 };
-        let n_slots = (counts.n_unique() + counts.n_unique_bytes() + 1) as u64;
-        let max_bytes = Some(budget::least_bytes(n_slots, n_groups(&counts) as u64, n_merges, held) + more_bytes);
         let learnt = if is_source {
-            learn_from(Listed(words), n_merges, ties, min_count, n_threads, max_bytes, |_| Ok(()))
+            let source = Listed(words);
+            let max_bytes = Some(source.least_bytes(n_merges) + more_bytes);
+            learn_from(source, n_merges, ties, min_count, n_threads, max_bytes, |_| Ok(()))
         } else {
+            let max_bytes = Some(least_bytes_within(&counts, n_merges) + more_bytes);
             learn_within(counts, n_merges, ties, min_count, n_threads, max_bytes, |_| Ok(()))
         };
         prop_assert_eq!(spelled(&learnt.unwrap()), expected);
@@ -135,7 +142,7 @@ proptest! {
     ) {
         let counts = counts_of(&words);
         let slots = Words::new(&counts, n_threads, &no_pulse).unwrap();
-        let budget = Budget::new(None, 0, 0, 60, 0).unwrap();
+        let budget = Budget::new(None, 0, 0, 60).unwrap();
         let mut learner = Learner::new(slots, 60, ties, min_count, n_threads, budget);
         let mut threshold = 20;
         learner.track_from(threshold, &no_pulse).unwrap();
@@ -191,9 +198,8 @@ fn larger_words_go_through_thresholds_of_their_own() {
             let learnt = learn(&counts, 150, ties, 1, n_threads, |_| Ok(())).unwrap();
             assert_eq!(spelled(&learnt), expected);
             for more_bytes in [0, 2_000, 30_000, 200_000, 1_000_000] {
-                let least = budget::least_bytes(28_000, 100, 150, 0);
                 let source = Listed(words.clone());
-                let max_bytes = Some(least + more_bytes);
+                let max_bytes = Some(source.least_bytes(150) + more_bytes);
                 let learnt = learn_from(source, 150, ties, 1, n_threads, max_bytes, |_| Ok(())).unwrap();
                 assert_eq!(spelled(&learnt), expected);
             }

@@ -69,7 +69,7 @@ fn is_needed(word: &[u8], count: u64) -> bool {
 impl Words {
     /// The words of `counts`, a slot a byte.
     pub fn new(counts: &Counts, n_threads: usize, pulse: Pulse) -> Result<Self> {
-        let n_slots = check_n_slots((counts.n_unique_bytes() + counts.n_unique() + 1) as u64)?;
+        let n_slots = check_n_slots(super::n_slots(counts))?;
         let mut groups = Groups::with_capacity(n_groups(counts));
         let part_slots = part_slots(n_slots, n_threads);
         let mut part_starts = vec![(0, 0)];
