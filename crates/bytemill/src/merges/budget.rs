@@ -43,6 +43,11 @@ const PART_BYTES: u64 =
 /// Bytes of all that is small.
 const OTHER_BYTES: u64 = if cfg!(test) { 1 << 8 } else { SIEVE_BYTES + (1 << 20) };
 
+/// The room that there must be: with less, too many merges take a pass over all words each.
+fn least_room(n_slots: u64) -> u64 {
+    if cfg!(test) { 0 } else { n_slots + (8 << 20) }
+}
+
 /// Fewest bytes in which words of so many slots and different counts can be learnt from, beside which `held` bytes are taken
 /// until there are slots.
 pub fn least_bytes(n_slots: u64, n_groups: u64, n_merges: usize, held: u64) -> u64 {
@@ -53,7 +58,7 @@ pub fn least_bytes(n_slots: u64, n_groups: u64, n_merges: usize, held: u64) -> u
     let building = held + slots + 4 * GROUP_BYTES * n_groups;
     let widening =
         if n_merges + 256 > Narrow::SYMBOLS as u64 { n_slots * (size_of::<Wide>() - size_of::<Narrow>()) as u64 } else { 0 };
-    let learning = slots + 2 * GROUP_BYTES * n_groups + hints + widening + symbols(n_merges) + PART_BYTES;
+    let learning = slots + 2 * GROUP_BYTES * n_groups + hints + widening.max(least_room(n_slots)) + symbols(n_merges) + PART_BYTES;
     building.max(learning) + OTHER_BYTES
 }
 
