@@ -128,8 +128,7 @@ fn no_more_is_taken_than_may_be() {
             let max_bytes = least + more;
             let again = made.counts();
             let ((), taken) = peak(held, || {
-                let learnt =
-                    learn_within(again, n_merges, Ties::Bytes, 1, 2, Some(max_bytes), |_| Ok(())).unwrap();
+                let learnt = learn_within(again, n_merges, Ties::Bytes, 1, 2, Some(max_bytes), |_| Ok(())).unwrap();
                 assert_eq!(learnt, expected);
             });
             println!("{n_merges} merges in {max_bytes}: {taken}, unlimited {unlimited}");

@@ -2,11 +2,11 @@
 //!
 //! Some of it depends on the words alone: the slots, the counts, and what is known of each symbol. The rest, the *room*,
 //! depends on the threshold above which pairs are tracked, so the threshold is chosen by it. A quarter of the room is for
-//! pairs. While pairs are looked for, another quarter is for those that may turn out too rare, and half for their places;
-//! afterwards three quarters are for places and for what a merge notes down.
+//! pairs. While they are looked for, at most half is for places, and the rest for pairs that may turn out too rare; afterwards
+//! three quarters are for places and for what a merge notes down.
 
 use super::groups::{GROUP_BYTES, HINT_BYTES, SLOTS_A_HINT};
-use super::sieve::SIEVE_BYTES;
+use super::sieve::{SIEVE_LOG2, sieve_bytes};
 use super::slot::{Narrow, Slot, Wide};
 use super::symbols::Symbols;
 use super::words::Words;
@@ -38,10 +38,10 @@ const NOTE_BYTES: u64 = 2 * 8;
 
 /// Bytes of sums, lists and counts that each part of the words has of its own, however few the words are.
 const PART_BYTES: u64 =
-    if cfg!(test) { 1 << 8 } else { 2 * SIEVE_BYTES + MIN_CANDIDATES as u64 * CANDIDATE_BYTES + (1 << 19) };
+    if cfg!(test) { 1 << 8 } else { 3 * sieve_bytes(SIEVE_LOG2) + MIN_CANDIDATES as u64 * CANDIDATE_BYTES + (1 << 19) };
 
 /// Bytes of all that is small.
-const OTHER_BYTES: u64 = if cfg!(test) { 1 << 8 } else { SIEVE_BYTES + (1 << 20) };
+const OTHER_BYTES: u64 = if cfg!(test) { 1 << 8 } else { sieve_bytes(SIEVE_LOG2) + (1 << 20) };
 
 /// The room that there must be: with less, too many merges take a pass over all words each.
 fn least_room(n_slots: u64) -> u64 {
@@ -56,9 +56,13 @@ pub fn least_bytes(n_slots: u64, n_groups: u64, n_merges: usize, held: u64) -> u
     let slots = n_slots * size_of::<Narrow>() as u64 + hints + GROUP_BYTES * n_groups;
     // With counts known, groups are three times there: by thread, together, and as a table before that.
     let building = held + slots + 4 * GROUP_BYTES * n_groups;
-    let widening =
-        if n_merges + 256 > Narrow::SYMBOLS as u64 { n_slots * (size_of::<Wide>() - size_of::<Narrow>()) as u64 } else { 0 };
-    let learning = slots + 2 * GROUP_BYTES * n_groups + hints + widening.max(least_room(n_slots)) + symbols(n_merges) + PART_BYTES;
+    let widening = if n_merges + 256 > Narrow::SYMBOLS as u64 {
+        n_slots * (size_of::<Wide>() - size_of::<Narrow>()) as u64
+    } else {
+        0
+    };
+    let learning =
+        slots + 2 * GROUP_BYTES * n_groups + hints + widening.max(least_room(n_slots)) + symbols(n_merges) + PART_BYTES;
     building.max(learning) + OTHER_BYTES
 }
 
@@ -85,7 +89,9 @@ impl Budget {
 
     /// The room that the words and symbols leave, on up to `n_threads` threads.
     pub fn room(&self, words: &Words, symbols: &Symbols, n_threads: usize) -> Room {
-        let Some(max_bytes) = self.max_bytes else { return Room { bytes: None, n_threads } };
+        let Some(max_bytes) = self.max_bytes else {
+            return Room { bytes: None, n_threads, sieve_log2: SIEVE_LOG2 };
+        };
         let (n_slots, n_groups) = (words.n_slots() as u64, words.groups.n_groups() as u64);
         let spelt = symbols.n_bytes() as u64 * 3;
         let taken = n_slots * words.slot_bytes() as u64
@@ -98,15 +104,22 @@ impl Budget {
         let bytes = max_bytes.saturating_sub(taken);
         // Parts of the words have tables of their own, for which a quarter is enough.
         let n_more = n_threads.saturating_sub(1).min((bytes / 4 / PART_BYTES) as usize);
-        Room { bytes: Some(bytes - n_more as u64 * PART_BYTES), n_threads: 1 + n_more }
+        let bytes = bytes - n_more as u64 * PART_BYTES;
+        // Of many pairs, more sums pass over more.
+        let (sieve_log2, n_sieves) = (SIEVE_LOG2 + 2, 3 * (1 + n_more as u64) + 1);
+        match bytes.checked_sub(n_sieves * sieve_bytes(sieve_log2)).filter(|rest| rest / 4 * 5 >= bytes) {
+            Some(bytes) => Room { bytes: Some(bytes), n_threads: 1 + n_more, sieve_log2 },
+            None => Room { bytes: Some(bytes), n_threads: 1 + n_more, sieve_log2: SIEVE_LOG2 },
+        }
     }
 }
 
 /// What is left for pairs and places.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Room {
     bytes: Option<u64>,
     pub n_threads: usize,
+    pub sieve_log2: u32,
 }
 
 /// What a threshold lets through, or more.
@@ -136,16 +149,16 @@ impl Room {
         self.bytes.map_or(usize::MAX, |bytes| (bytes / 4 / PAIR_BYTES) as usize)
     }
 
-    /// Most candidates in each part of the words.
-    pub fn max_candidates(&self) -> usize {
+    /// Most candidates in each part of the words, beside as many places.
+    pub fn max_candidates(&self, n_places: u64) -> usize {
         self.bytes.map_or(usize::MAX, |bytes| {
-            ((bytes / 4 / CANDIDATE_BYTES) as usize / self.n_threads).max(MIN_CANDIDATES)
+            let rest = (bytes / 4 * 3).saturating_sub(FOUND_PLACE_BYTES * n_places);
+            ((rest / CANDIDATE_BYTES) as usize / self.n_threads).max(MIN_CANDIDATES)
         })
     }
 
     /// Most places, with as much room beside them as merging a pair of `most_places` needs.
     pub fn max_places(&self, most_places: u64) -> usize {
-        self.bytes
-            .map_or(usize::MAX, |bytes| ((bytes / 4 * 3).saturating_sub(NOTE_BYTES * most_places) / 4) as usize)
+        self.bytes.map_or(usize::MAX, |bytes| ((bytes / 4 * 3).saturating_sub(NOTE_BYTES * most_places) / 4) as usize)
     }
 }

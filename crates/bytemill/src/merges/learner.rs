@@ -90,14 +90,7 @@ impl Side {
 }
 
 impl Learner {
-    pub fn new(
-        words: Words,
-        n_merges: usize,
-        ties: Ties,
-        min_count: u64,
-        n_threads: usize,
-        budget: Budget,
-    ) -> Self {
+    pub fn new(words: Words, n_merges: usize, ties: Ties, min_count: u64, n_threads: usize, budget: Budget) -> Self {
         let n_merges = n_merges.min(words.n_slots());
         let mut symbols = Symbols::new();
         symbols.reserve(n_merges);
@@ -209,7 +202,7 @@ impl Learner {
         let room = self.budget.room(&self.words, &self.symbols, self.n_threads);
         let sieve = Sieve::new::<S>(&self.words, room, pulse)?;
         let lowest = lowest(&sieve);
-        let mut threshold = sieve.threshold_with_room(lowest, room);
+        let mut threshold = sieve.threshold_with_room(lowest, u64::MAX, room);
         while let Some(at) = threshold {
             if let Some(found) = find::<S>(&self.words, &sieve, at, room, pulse)? {
                 // None at all may be for want of pairs or of room; in the second case a lower threshold is of no use.
@@ -219,7 +212,8 @@ impl Learner {
                 self.take_over(found, room);
                 return Ok(None);
             }
-            threshold = sieve.threshold_with_room(at.saturating_mul(2), room);
+            // Places fall faster than pairs; at the latest when these are as few as there is room for pairs, it is enough.
+            threshold = sieve.threshold_with_room(at + 1, sieve.load(at).n_places / 8 * 5, room);
         }
         self.merge_scarcely::<S>(&sieve, room, pulse)
     }

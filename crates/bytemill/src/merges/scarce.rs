@@ -81,7 +81,7 @@ fn count_share<S: Slot>(
     pulse: Pulse,
 ) -> Result<Option<Vec<PairMap<u64>>>> {
     let least_sum = u32::try_from(threshold).unwrap_or(u32::MAX);
-    let max_pairs = room.max_candidates();
+    let max_pairs = room.max_candidates(0);
     let is_in_share = |left, right| {
         n_shares == 1 || fold(u64::from(left) << 32 | u64::from(right), 0xD6E8_FEB8_6659_FD93) % n_shares == share
     };
