@@ -5,12 +5,13 @@
 //! All unique pre-tokens lie in one array of slots, a slot a byte, with a separator before each. A token takes the
 //! slots of its parts: the first holds its symbol, the last (where it has more than one) its symbol with a flag, those
 //! between hold a filler. So the next token is found by the width of this one, the previous one by the slot before,
-//! and a merge writes three slots: no links, and nothing moves.
+//! and a merge writes three slots: no links, and nothing moves. A slot has 16 bits for the first 32,766 symbols; when there
+//! are more, pairs are counted afresh and slots get 32 bits.
 //!
 //! Whenever pairs are counted afresh (below), every token gets one slot, and words that have become one token are
 //! dropped. All symbols there are then have a width of one, and those made later the width of their parts. So passes
-//! go through the slots one by one, and the words shrink: 63 MB of slots for 100 MB of multilingual text are 17 MB when
-//! pairs are counted for the fourth time.
+//! go through the slots one by one, and the words shrink: the 16 million slots of 100 MB of multilingual text are
+//! four when pairs are counted for the fourth time.
 //!
 //! # The occurrences
 //!
@@ -28,6 +29,12 @@
 //!
 //! Occurrences are visited in the order of their places, so `a a a` becomes `c a` and never `a c`, and a list may name
 //! places that have changed since: a glance at the slots tells.
+//!
+//! # The budget
+//!
+//! Which pairs are tracked decides time and memory, not merges. So a budget is kept by the choice of the threshold; by
+//! counting afresh, at any threshold, when the places that merges add have no room; and where not even the places of
+//! the most frequent pair have room, by joining it in a pass over all words (`scarce.rs`).
 
 mod budget;
 mod groups;

@@ -80,7 +80,7 @@ impl WordSource for Made {
         let mut state = 1u64;
         let mut chance = |n: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (u128::from(state) * u128::from(n) >> 64) as u64
+            ((u128::from(state) * u128::from(n)) >> 64) as u64
         };
         let mut word = Vec::new();
         for number in 0..self.n_words {

@@ -54,8 +54,8 @@ pub fn least_bytes(n_slots: u64, n_groups: u64, n_merges: usize, held: u64) -> u
     let n_merges = n_slots.min(n_merges as u64);
     let hints = HINT_BYTES * (n_slots / SLOTS_A_HINT as u64 + 2);
     let slots = n_slots * size_of::<Narrow>() as u64 + hints + GROUP_BYTES * n_groups;
-    // With counts known, groups are three times there: by thread, together, and as a table before that.
-    let building = held + slots + 4 * GROUP_BYTES * n_groups;
+    // Before there are groups, counts are in two tables and a list.
+    let building = held + slots + 10 * GROUP_BYTES * n_groups;
     let widening = if n_merges + 256 > Narrow::SYMBOLS as u64 {
         n_slots * (size_of::<Wide>() - size_of::<Narrow>()) as u64
     } else {
@@ -115,7 +115,7 @@ impl Budget {
 }
 
 /// What is left for pairs and places.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Room {
     bytes: Option<u64>,
     pub n_threads: usize,
@@ -123,7 +123,7 @@ pub struct Room {
 }
 
 /// What a threshold lets through, or more.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Default)]
 pub struct Load {
     pub n_pairs: u64,
     pub n_places: u64,

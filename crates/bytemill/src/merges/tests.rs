@@ -213,3 +213,78 @@ fn an_error_of_the_pulse_ends_learning() {
     let stopped = learn(&counts, 10, Ties::Bytes, 1, 1, |n| if n == 2 { Err(Error::Interrupted) } else { Ok(()) });
     assert!(matches!(stopped, Err(Error::Interrupted)));
 }
+
+#[test]
+fn a_budget_too_small_is_refused_with_one_that_would_do() {
+    let words: Vec<(Vec<u8>, u64)> = (0..500u64).map(|n| (format!("word{n}").into_bytes(), n + 1)).collect();
+    let expected = learn_plainly(&words, 20, Ties::Bytes, 1);
+    let learn_in = |max_bytes| {
+        let begun = std::sync::atomic::AtomicBool::new(false);
+        let learnt = learn_within(counts_of(&words), 20, Ties::Bytes, 1, 2, Some(max_bytes), |_| {
+            begun.store(true, std::sync::atomic::Ordering::Relaxed);
+            Ok(())
+        });
+        (learnt, begun.into_inner())
+    };
+    let least = least_bytes_within(&counts_of(&words), 20);
+    let (refused, is_begun) = learn_in(least - 1);
+    assert!(!is_begun);
+    assert!(matches!(refused, Err(Error::Invalid(message)) if message.contains(&least.to_string())));
+    assert_eq!(spelled(&learn_in(least).0.unwrap()), expected);
+
+    let (n_bytes, n_pretokens) = words.iter().fold((0, 0), |(n, m), (word, count)| (n + word.len() as u64, m + count));
+    let enough = least_bytes(500, n_bytes, n_pretokens, 20);
+    let source = || Once(words.clone());
+    assert!(learn_from(source(), 20, Ties::Bytes, 1, 2, Some(enough), |_| Ok(())).is_ok());
+}
+
+/// Words of a list, each given once.
+struct Once(Vec<(Vec<u8>, u64)>);
+
+impl WordSource for Once {
+    fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
+        self.0.iter().try_for_each(|(word, count)| each(word, *count))
+    }
+}
+
+/// Gives other words at the second visit: the first list, then the second.
+struct Changing(Vec<Vec<(&'static str, u64)>>);
+
+impl WordSource for Changing {
+    fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
+        self.0.remove(0).into_iter().try_for_each(|(word, count)| each(word.as_bytes(), count))
+    }
+}
+
+#[test]
+fn a_source_that_changes_is_noticed() {
+    let first = vec![("abc", 3), ("de", 2), ("fgh", 3)];
+    for second in [
+        vec![("abc", 3), ("de", 2)],
+        vec![("abc", 3), ("de", 2), ("fghi", 3)],
+        vec![("abc", 3), ("de", 3), ("fgh", 3)],
+        vec![("abc", 3), ("de", 2), ("fgh", 3), ("ij", 2)],
+    ] {
+        let source = Changing(vec![first.clone(), second]);
+        let learnt = learn_from(source, 5, Ties::Bytes, 1, 1, None, |_| Ok(()));
+        assert!(matches!(learnt, Err(Error::Invalid(message)) if message.contains("changed")));
+    }
+    let source = Changing(vec![first.clone(), vec![("fgh", 3), ("de", 2), ("abc", 3)]]);
+    assert_eq!(learn_from(source, 5, Ties::Bytes, 1, 1, None, |_| Ok(())).unwrap().len(), 5);
+}
+
+#[test]
+fn errors_of_a_source_and_of_the_pulse_are_handed_on() {
+    struct Broken(usize);
+    impl WordSource for Broken {
+        fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
+            each(b"abc", 1)?;
+            self.0 += 1;
+            if self.0 == 2 { Err(Error::Io(std::io::Error::other("gone"))) } else { Ok(()) }
+        }
+    }
+    let broken = learn_from(Broken(0), 5, Ties::Bytes, 1, 1, None, |_| Ok(()));
+    assert!(matches!(broken, Err(Error::Io(_))));
+    let stopped = learn_from(Broken(2), 5, Ties::Bytes, 1, 1, None, |_| Err(Error::Interrupted));
+    assert!(matches!(stopped, Err(Error::Interrupted)));
+}
