@@ -76,6 +76,23 @@ fn words() -> impl Strategy<Value = Vec<(Vec<u8>, u64)>> {
     prop::collection::hash_map(word, 1u64..6, 0..25).prop_map(|words| words.into_iter().collect())
 }
 
+/// Words of a list, each given twice, with a part of its count.
+struct Listed(Vec<(Vec<u8>, u64)>);
+
+impl Listed {
+    fn least_bytes(&self, n_merges: usize) -> u64 {
+        let sizes = Sizes::of(&mut Self(self.0.clone()), &no_pulse).unwrap();
+        budget::least_bytes(sizes.n_slots(), sizes.n_groups() as u64, n_merges, 0)
+    }
+}
+
+impl WordSource for Listed {
+    fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
+        self.0.iter().try_for_each(|(word, count)| each(word, count / 3))?;
+        self.0.iter().rev().try_for_each(|(word, count)| each(word, count - count / 3))
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -93,6 +110,29 @@ proptest! {
     }
 
     #[test]
+    fn merges_are_the_same_in_every_budget(
+        words in words(),
+        n_merges in 0usize..80,
+        more_bytes in prop_oneof![0u64..100, 0u64..3_000, 0u64..20_000],
+        ties in prop::sample::select(vec![Ties::Bytes, Ties::HuggingFace]),
+        min_count in 1u64..4,
+        n_threads in 1usize..4,
+        is_source in any::<bool>(),
+    ) {
+        let expected = learn_plainly(&words, n_merges, ties, min_count);
+        let counts = counts_of(&words);
+        let learnt = if is_source {
+            let source = Listed(words);
+            let max_bytes = Some(source.least_bytes(n_merges) + more_bytes);
+            learn_from(source, n_merges, ties, min_count, n_threads, max_bytes, |_| Ok(()))
+        } else {
+            let max_bytes = Some(least_bytes_within(&counts, n_merges) + more_bytes);
+            learn_within(counts, n_merges, ties, min_count, n_threads, max_bytes, |_| Ok(()))
+        };
+        prop_assert_eq!(spelled(&learnt.unwrap()), expected);
+    }
+
+    #[test]
     fn thresholds_on_the_way_change_nothing(
         words in words(),
         step in 1u64..4,
@@ -101,7 +141,9 @@ proptest! {
         n_threads in 1usize..4,
     ) {
         let counts = counts_of(&words);
-        let mut learner = Learner::new(&counts, ties, min_count, n_threads, &no_pulse).unwrap();
+        let slots = Words::new(&counts, n_threads, &no_pulse).unwrap();
+        let budget = Budget::new(None, 0, 0, 60).unwrap();
+        let mut learner = Learner::new(slots, 60, ties, min_count, n_threads, budget);
         let mut threshold = 20;
         learner.track_from(threshold, &no_pulse).unwrap();
         let mut merges = Vec::new();
@@ -155,6 +197,12 @@ fn larger_words_go_through_thresholds_of_their_own() {
         for n_threads in [1, 2, 3, 7] {
             let learnt = learn(&counts, 150, ties, 1, n_threads, |_| Ok(())).unwrap();
             assert_eq!(spelled(&learnt), expected);
+            for more_bytes in [0, 2_000, 30_000, 200_000, 1_000_000] {
+                let source = Listed(words.clone());
+                let max_bytes = Some(source.least_bytes(150) + more_bytes);
+                let learnt = learn_from(source, 150, ties, 1, n_threads, max_bytes, |_| Ok(())).unwrap();
+                assert_eq!(spelled(&learnt), expected);
+            }
         }
     }
 }
@@ -163,5 +211,80 @@ fn larger_words_go_through_thresholds_of_their_own() {
 fn an_error_of_the_pulse_ends_learning() {
     let counts = Counts::from_items([(b"abababab".to_vec(), 3)].into_iter()).unwrap();
     let stopped = learn(&counts, 10, Ties::Bytes, 1, 1, |n| if n == 2 { Err(Error::Interrupted) } else { Ok(()) });
+    assert!(matches!(stopped, Err(Error::Interrupted)));
+}
+
+#[test]
+fn a_budget_too_small_is_refused_with_one_that_would_do() {
+    let words: Vec<(Vec<u8>, u64)> = (0..500u64).map(|n| (format!("word{n}").into_bytes(), n + 1)).collect();
+    let expected = learn_plainly(&words, 20, Ties::Bytes, 1);
+    let learn_in = |max_bytes| {
+        let begun = std::sync::atomic::AtomicBool::new(false);
+        let learnt = learn_within(counts_of(&words), 20, Ties::Bytes, 1, 2, Some(max_bytes), |_| {
+            begun.store(true, std::sync::atomic::Ordering::Relaxed);
+            Ok(())
+        });
+        (learnt, begun.into_inner())
+    };
+    let least = least_bytes_within(&counts_of(&words), 20);
+    let (refused, is_begun) = learn_in(least - 1);
+    assert!(!is_begun);
+    assert!(matches!(refused, Err(Error::Invalid(message)) if message.contains(&least.to_string())));
+    assert_eq!(spelled(&learn_in(least).0.unwrap()), expected);
+
+    let (n_bytes, n_pretokens) = words.iter().fold((0, 0), |(n, m), (word, count)| (n + word.len() as u64, m + count));
+    let enough = least_bytes(500, n_bytes, n_pretokens, 20);
+    let source = || Once(words.clone());
+    assert!(learn_from(source(), 20, Ties::Bytes, 1, 2, Some(enough), |_| Ok(())).is_ok());
+}
+
+/// Words of a list, each given once.
+struct Once(Vec<(Vec<u8>, u64)>);
+
+impl WordSource for Once {
+    fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
+        self.0.iter().try_for_each(|(word, count)| each(word, *count))
+    }
+}
+
+/// Gives other words at the second visit: the first list, then the second.
+struct Changing(Vec<Vec<(&'static str, u64)>>);
+
+impl WordSource for Changing {
+    fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
+        self.0.remove(0).into_iter().try_for_each(|(word, count)| each(word.as_bytes(), count))
+    }
+}
+
+#[test]
+fn a_source_that_changes_is_noticed() {
+    let first = vec![("abc", 3), ("de", 2), ("fgh", 3)];
+    for second in [
+        vec![("abc", 3), ("de", 2)],
+        vec![("abc", 3), ("de", 2), ("fghi", 3)],
+        vec![("abc", 3), ("de", 3), ("fgh", 3)],
+        vec![("abc", 3), ("de", 2), ("fgh", 3), ("ij", 2)],
+    ] {
+        let source = Changing(vec![first.clone(), second]);
+        let learnt = learn_from(source, 5, Ties::Bytes, 1, 1, None, |_| Ok(()));
+        assert!(matches!(learnt, Err(Error::Invalid(message)) if message.contains("changed")));
+    }
+    let source = Changing(vec![first.clone(), vec![("fgh", 3), ("de", 2), ("abc", 3)]]);
+    assert_eq!(learn_from(source, 5, Ties::Bytes, 1, 1, None, |_| Ok(())).unwrap().len(), 5);
+}
+
+#[test]
+fn errors_of_a_source_and_of_the_pulse_are_handed_on() {
+    struct Broken(usize);
+    impl WordSource for Broken {
+        fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
+            each(b"abc", 1)?;
+            self.0 += 1;
+            if self.0 == 2 { Err(Error::Io(std::io::Error::other("gone"))) } else { Ok(()) }
+        }
+    }
+    let broken = learn_from(Broken(0), 5, Ties::Bytes, 1, 1, None, |_| Ok(()));
+    assert!(matches!(broken, Err(Error::Io(_))));
+    let stopped = learn_from(Broken(2), 5, Ties::Bytes, 1, 1, None, |_| Err(Error::Interrupted));
     assert!(matches!(stopped, Err(Error::Interrupted)));
 }
