@@ -10,6 +10,7 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::sync::Mutex;
 
 fn malformed(errors: &str) -> PyResult<Malformed> {
     match errors {
@@ -41,20 +42,41 @@ pub struct PyBlockDocuments {
     broken: Option<(u64, Option<usize>, String)>,
 }
 
+/// Memory for the text of a block, used again for the next one: fresh pages take as long as the parsing of what fills
+/// them. One that a huge document needed is not kept.
+#[derive(Default)]
+struct Buffer(Mutex<Vec<u8>>);
+
+impl Buffer {
+    const KEPT_BYTES: usize = 16 << 20;
+
+    fn take(&self) -> Vec<u8> {
+        self.0.lock().map(|mut buffer| std::mem::take(&mut *buffer)).unwrap_or_default()
+    }
+
+    fn give_back(&self, text: Option<&mut Vec<u8>>) {
+        if let (Some(text), Ok(mut buffer)) = (text, self.0.lock())
+            && text.capacity() <= Self::KEPT_BYTES
+        {
+            *buffer = std::mem::take(text);
+        }
+    }
+}
+
 impl PyBlockDocuments {
-    fn new(py: Python<'_>, block: &Bound<'_, PyBytes>, documents: Documents) -> Self {
-        let text = match documents.text {
-            Some(text) => PyBytes::new(py, &text).unbind(),
+    fn new(py: Python<'_>, block: &Bound<'_, PyBytes>, documents: &mut Documents) -> Self {
+        let text = match &documents.text {
+            Some(text) => PyBytes::new(py, text).unbind(),
             None if documents.consumed == block.as_bytes().len() => block.clone().unbind(),
             None => PyBytes::new(py, &block.as_bytes()[..documents.consumed]).unbind(),
         };
-        let broken = documents.broken.map(|broken| match broken.reason {
+        let broken = documents.broken.take().map(|broken| match broken.reason {
             Reason::NotUtf8(offset) => (broken.line, Some(offset), String::new()),
             Reason::Other(message) => (broken.line, None, message),
         });
         Self {
             text,
-            ends: PyArray1::from_vec(py, documents.ends).unbind(),
+            ends: PyArray1::from_vec(py, std::mem::take(&mut documents.ends)).unbind(),
             is_open: documents.is_open,
             consumed: documents.consumed,
             n_lines: documents.n_lines,
@@ -88,13 +110,13 @@ pub fn clean_text(
     errors: &str,
 ) -> PyResult<PyBlockDocuments> {
     let (bytes, malformed) = (block.as_bytes(), malformed(errors)?);
-    let documents = py.detach(|| clean_block(bytes, is_last, malformed));
-    Ok(PyBlockDocuments::new(py, block, documents))
+    let mut documents = py.detach(|| clean_block(bytes, is_last, malformed));
+    Ok(PyBlockDocuments::new(py, block, &mut documents))
 }
 
 /// Cuts plain text into documents.
 #[pyclass(frozen, name = "TextSplitter", module = "bytemill._core")]
-pub struct PyTextSplitter(Splitter);
+pub struct PyTextSplitter(Splitter, Buffer);
 
 #[pymethods]
 impl PyTextSplitter {
@@ -105,7 +127,7 @@ impl PyTextSplitter {
             Some("") => return Err(PyValueError::new_err("the separator is empty")),
             Some(separator) => Ends::separator(separator),
         };
-        Ok(Self(Splitter { ends, malformed: malformed(errors)?, leaves_out }))
+        Ok(Self(Splitter { ends, malformed: malformed(errors)?, leaves_out }, Buffer::default()))
     }
 
     fn split(
@@ -116,14 +138,16 @@ impl PyTextSplitter {
         is_last: bool,
     ) -> PyResult<PyBlockDocuments> {
         let bytes = block.as_bytes();
-        let documents = py.detach(|| self.0.split(bytes, is_inside, is_last));
-        Ok(PyBlockDocuments::new(py, block, documents))
+        let mut documents = py.detach(|| self.0.split(bytes, is_inside, is_last, self.1.take()));
+        let given = PyBlockDocuments::new(py, block, &mut documents);
+        self.1.give_back(documents.text.as_mut());
+        Ok(given)
     }
 }
 
 /// Takes the text out of JSON lines.
 #[pyclass(frozen, name = "JsonLines", module = "bytemill._core")]
-pub struct PyJsonLines(JsonLines);
+pub struct PyJsonLines(JsonLines, Buffer);
 
 #[pymethods]
 impl PyJsonLines {
@@ -132,14 +156,16 @@ impl PyJsonLines {
         if path.is_empty() {
             return Err(PyValueError::new_err("the path is empty"));
         }
-        Ok(Self(JsonLines { path, malformed: malformed(errors)?, leaves_out }))
+        Ok(Self(JsonLines { path, malformed: malformed(errors)?, leaves_out }, Buffer::default()))
     }
 
     fn parse(&self, py: Python<'_>, block: &Bound<'_, PyBytes>, end: usize) -> PyResult<PyBlockDocuments> {
         let bytes = block.as_bytes();
         let bytes = bytes.get(..end).ok_or_else(|| PyValueError::new_err("the end lies behind the block"))?;
-        let documents = py.detach(|| self.0.parse(bytes));
-        Ok(PyBlockDocuments::new(py, block, documents))
+        let mut documents = py.detach(|| self.0.parse(bytes, self.1.take()));
+        let given = PyBlockDocuments::new(py, block, &mut documents);
+        self.1.give_back(documents.text.as_mut());
+        Ok(given)
     }
 }
 
@@ -155,8 +181,8 @@ pub fn check_documents(
 ) -> PyResult<PyBlockDocuments> {
     let (bytes, ends, malformed) = (data.as_bytes(), ends.as_slice()?.to_vec(), malformed(errors)?);
     let missing = missing.map(|missing| missing.as_slice().map(<[bool]>::to_vec)).transpose()?.unwrap_or_default();
-    let documents = py.detach(|| check_packed(bytes, &ends, &missing, malformed, leaves_out)).map_err(to_python)?;
-    Ok(PyBlockDocuments::new(py, data, documents))
+    let mut documents = py.detach(|| check_packed(bytes, &ends, &missing, malformed, leaves_out)).map_err(to_python)?;
+    Ok(PyBlockDocuments::new(py, data, &mut documents))
 }
 
 /// The documents that are to be kept: their text, and where they end in it.

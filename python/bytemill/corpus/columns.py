@@ -36,46 +36,47 @@ class ColumnReader:
         self._name = name
         self._options = options
 
-    def array(self, struct: Any) -> Any:
-        """The column of strings in a RecordBatch or Table, an Array of a string type. Raises `CorpusError`."""
+    def check(self, schema: Any) -> str:
+        """The name of the outermost column that leads to the strings. Raises `CorpusError` where there are none."""
         pa = libraries.pyarrow(self._name)
-        compute = libraries.pyarrow(self._name, "pyarrow.compute")
-        names = [self._options.field] if self._options.field in struct.schema.names else self._options.path
-        if names[0] not in struct.schema.names:
-            raise self._no_column(struct.schema.names)
-        column = struct.column(names[0])
+        names = self._names(schema)
+        if names[0] not in schema.names:
+            raise self._no_column(schema.names)
+        kind = schema.field(names[0]).type
         for name in names[1:]:
-            if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
-                raise self._no_column(struct.schema.names)
-            column = compute.struct_field(column, name)
+            if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
+                raise self._no_column(schema.names)
+            kind = kind.field(name).type
+        strings = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "null")
+        if str(kind.value_type if pa.types.is_dictionary(kind) else kind) not in strings:
+            raise CorpusError(
+                f"{self._name}: column '{self._options.field}' holds {kind}, not strings",
+                hint="name a column of strings with field=… (--column …)",
+            )
+        return names[0]
+
+    def array(self, rows: Any) -> Any:
+        """The strings of a RecordBatch or Table whose schema is checked, as an Array with 32-bit or 64-bit offsets."""
+        pa = libraries.pyarrow(self._name)
+        names = self._names(rows.schema)
+        column = rows.column(names[0])
+        for name in names[1:]:
+            # With the nulls of what it is in.
+            column = libraries.pyarrow(self._name, "pyarrow.compute").struct_field(column, name)
         if isinstance(column, pa.ChunkedArray):
-            column = column.combine_chunks()
-        if isinstance(
-            column, pa.ChunkedArray
-        ):  # pyarrow keeps no chunks apart, and several where they are too large
             column = pa.concat_arrays(column.chunks)
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        kind = column.type
-        if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-            column = column.cast(pa.large_binary() if pa.types.is_binary_view(kind) else pa.large_string())
-        elif pa.types.is_null(kind):
-            column = column.cast(pa.string())
-        elif not (
-            pa.types.is_string(kind)
-            or pa.types.is_large_string(kind)
-            or pa.types.is_binary(kind)
-            or pa.types.is_large_binary(kind)
-        ):
-            raise CorpusError(
-                f"{self._name}: column '{self._options.field}' holds {kind}, not strings", hint=self._hint()
+        if str(column.type) in ("string_view", "binary_view", "null"):
+            column = column.cast(
+                pa.large_binary() if str(column.type) == "binary_view" else pa.large_string()
             )
         return column
 
     def piece(self, array: Any, row: int, n_bytes_read: int, after: dict[str, Any]) -> Piece:
         """The strings of an array whose first one stands in this row (from 0)."""
         data, ends = packed(array)
-        missing: Any = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+        missing = _missing(array) if array.null_count else None
         documents = check_documents(
             data, ends, missing, self._options.encoding_errors, self._options.on_error == "skip"
         )
@@ -95,8 +96,16 @@ class ColumnReader:
             hint=f"name one with field=… (--column …): {listing}",
         )
 
-    def _hint(self) -> str:
-        return "name a column of strings with field=… (--column …)"
+    def _names(self, schema: Any) -> list[str]:
+        return [self._options.field] if self._options.field in schema.names else self._options.path
+
+
+def _missing(array: Any) -> NDArray[np.bool_]:
+    """Which values are null. Neither this nor anything else here may bring in pandas, which `to_numpy` does."""
+    import numpy as np
+
+    nulls = array.is_null().cast("uint8")
+    return np.frombuffer(nulls.buffers()[1], np.bool_)[nulls.offset : nulls.offset + len(nulls)]
 
 
 def rows_of_a_piece(array: Any, first: int) -> int:
@@ -149,7 +158,7 @@ def read_parquet(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) 
         metadata = parquet_file.metadata
         names = parquet_file.schema_arrow.names
         columns = [options.field if options.field in names else ".".join(options.path)]
-        reader.array(parquet_file.schema_arrow.empty_table())
+        reader.check(parquet_file.schema_arrow)
         first_row = 0
         for group in range(metadata.num_row_groups):
             n_rows = metadata.row_group(group).num_rows
@@ -190,8 +199,11 @@ def read_arrow(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) ->
         opened.seek(0)
         is_stream = opened.read(4) == _ARROW_STREAM_MAGIC
         opened.seek(0)
-        arrow = pa.ipc.open_stream(opened) if is_stream else pa.ipc.open_file(opened)
-        reader.array(arrow.schema.empty_table())
+        kind = pa.ipc.open_stream if is_stream else pa.ipc.open_file
+        schema = kind(opened).schema
+        column = schema.names.index(reader.check(schema))
+        opened.seek(0)
+        arrow = kind(opened, options=pa.ipc.IpcReadOptions(included_fields=[column]))
         for index, batch, n_batches in _record_batches(arrow, is_stream=is_stream, start=number):
             if file.stop.is_set():
                 return
@@ -226,8 +238,9 @@ def _seekable(file: OpenFile) -> Generator[Any]:
     source = file.source
     if source.path is not None and source.n_bytes is not None:
         if source.n_bytes and compression_of(head_of(source)) is None:
-            with libraries.pyarrow(source.name).memory_map(str(source.path)) as mapped:
-                yield mapped
+            # Not mapped: pages of a mapping count as memory of the process, up to the size of the file.
+            with libraries.pyarrow(source.name).OSFile(str(source.path), "rb") as opened:
+                yield opened
             return
     elif source.remote is not None:
         with source.open() as remote:

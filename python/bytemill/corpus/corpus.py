@@ -89,9 +89,7 @@ class Corpus:
                     f"{reader.name} can be read only once, but its weight is {share:g}",
                     hint="put it into a file, or give it a weight of at most 1",
                 )
-        self._selection = Selection(
-            self._readers, shares, self.options.share, seed, limit_bytes, documents == "file"
-        )
+        self._selection = Selection(self._readers, shares, self.options.share, seed, limit_bytes)
 
     @property
     def encoding_errors(self) -> EncodingErrors:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from bytemill.corpus.formats import format_of_head, format_of_name
@@ -27,19 +26,21 @@ class FileReader:
         self._source = source
         self._options = options
         self.name = source.name
+        self._format: Format | None = (
+            format_of_name(source.name) if options.format == "auto" else options.format
+        )
         self.n_bytes = source.n_bytes
         self.comes_again = source.remote is not None or (
             source.path is not None and source.n_bytes is not None
         )
 
-    @cached_property
+    @property
     def format(self) -> Format | None:
         """The format: by option, by name, or by the first bytes; None for a pipe that has not been opened."""
-        named = format_of_name(self.name) if self._options.format == "auto" else self._options.format
-        if named is not None or not self.comes_again:
-            return named
-        with open_stream(self._source, 0, threading.Event()) as stream:
-            return format_of_head(stream.block(HEAD_BYTES)[0])
+        if self._format is None and self.comes_again:
+            with open_stream(self._source, 0, threading.Event()) as stream:
+                self._format = format_of_head(stream.block(HEAD_BYTES)[0])
+        return self._format
 
     def is_one_document(self) -> bool:
         """See `Reader`."""
@@ -62,7 +63,7 @@ class FileReader:
             kind = self.format
             if kind is None:
                 stream = stack.enter_context(open_stream(self._source, 0, stop))
-                kind = format_of_head(stream.block(HEAD_BYTES)[0])
+                kind = self._format = format_of_head(stream.block(HEAD_BYTES)[0])
                 file = OpenFile(self._source, stop, stream)
             yield from _read_function(kind)(file, self._options, state)
 

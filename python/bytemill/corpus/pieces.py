@@ -82,7 +82,7 @@ class Reader(Protocol):
         ...
 
     def is_one_document(self) -> bool:
-        """True where it is known without reading that all of it is one document."""
+        """True where all of it is one document; False too where only reading tells, and has not begun."""
         ...
 
     def describe(self) -> Any:

@@ -163,10 +163,7 @@ class DatasetReader:
         """See `Reader`."""
         reader = ColumnReader(self.name, self._options)
         dataset, row = self._dataset, int(state.get("row", 0))
-        names = list(dataset.column_names)
-        name = self._options.field if self._options.field in names else self._options.path[0]
-        if name in names:
-            dataset = dataset.select_columns([name])
+        dataset = dataset.select_columns([reader.check(dataset.features.arrow_schema)])
         dataset = dataset.with_format("arrow")
         n_read = int(state.get("read", 0))
         while row < len(dataset) and not stop.is_set():

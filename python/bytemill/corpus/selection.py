@@ -33,7 +33,6 @@ class Selection:
     sample: float = 1.0
     seed: int = 0
     limit_bytes: int | None = None
-    files_are_documents: bool = False
 
     def read(self, start: Position, stop: threading.Event) -> Generator[DocumentBatch]:
         """The batches from `start` on."""
@@ -190,7 +189,7 @@ class _Selecting:
         self, data: bytes, ends: NDArray[np.int64], is_open: bool, number: int, after: _At, n_bytes_read: int
     ) -> DocumentBatch:
         """A batch, up to the limit where that is in it."""
-        limit = self._limited(data, ends, is_open)
+        limit = self._limited(number, data, ends, is_open)
         if limit is not None:
             n, end = limit
             data, ends, is_open = data[:end], ends[:n].copy(), False
@@ -206,7 +205,9 @@ class _Selecting:
             position = after.position(number, self._counts)
         return DocumentBatch(data, ends, is_open, number, n_bytes_read, position)
 
-    def _limited(self, data: bytes, ends: NDArray[np.int64], is_open: bool) -> tuple[int, int] | None:
+    def _limited(
+        self, number: int, data: bytes, ends: NDArray[np.int64], is_open: bool
+    ) -> tuple[int, int] | None:
         """How many of the documents, and bytes of them, come before the limit; None where it is not reached."""
         if self._selection.limit_bytes is None:
             return None
@@ -214,7 +215,7 @@ class _Selecting:
         if room > len(data):
             return None
         n = int(ends.searchsorted(room)) + 1
-        if self._selection.files_are_documents:
+        if self._selection.readers[number].is_one_document():
             # A file may be many times the limit: its text ends with the line that reaches it.
             end = data.find(b"\n", max(0, room - 1), int(ends[n - 1])) + 1
             if end:

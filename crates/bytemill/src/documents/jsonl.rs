@@ -22,12 +22,14 @@ pub struct JsonLines {
 }
 
 impl JsonLines {
-    /// The documents of a block of whole lines; the last line may lack its end.
+    /// The documents of a block of whole lines; the last line may lack its end. The text is written over `buffer`.
     #[must_use]
-    pub fn parse(&self, block: &[u8]) -> Documents {
+    pub fn parse(&self, block: &[u8], mut buffer: Vec<u8>) -> Documents {
         let mut documents = Documents { consumed: block.len(), ..Documents::default() };
+        buffer.clear();
         // Text is no longer than its JSON, but for what is replaced.
-        let mut text = String::with_capacity(block.len());
+        buffer.reserve(block.len());
+        let mut text = String::from_utf8(buffer).unwrap_or_default();
         let valid = simdutf8::basic::from_utf8(block).ok();
         let mut start = 0;
         while start < block.len() {
@@ -145,7 +147,8 @@ mod tests {
     use super::*;
 
     fn parse(lines: &str, malformed: Malformed) -> Documents {
-        JsonLines { path: vec!["meta".into(), "text".into()], malformed, leaves_out: true }.parse(lines.as_bytes())
+        JsonLines { path: vec!["meta".into(), "text".into()], malformed, leaves_out: true }
+            .parse(lines.as_bytes(), Vec::new())
     }
 
     fn texts(documents: &Documents) -> Vec<&str> {

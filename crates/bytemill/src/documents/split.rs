@@ -63,9 +63,9 @@ impl Splitter {
     ///
     /// A document that the block cuts off is left to the next block, unless it is the only one: then the part that is
     /// here comes as an open document, or nothing is consumed where broken documents are to be left out, since that
-    /// is known only at their end.
+    /// is known only at their end. Text that is not the block as it is is written over `buffer`.
     #[must_use]
-    pub fn split(&self, block: &[u8], is_inside: bool, is_last: bool) -> Documents {
+    pub fn split(&self, block: &[u8], is_inside: bool, is_last: bool, buffer: Vec<u8>) -> Documents {
         let mut cuts: Vec<Range<usize>> = Vec::new();
         let mut start = 0;
         while let Some((end, next)) = self.ends.next(block, start) {
@@ -91,7 +91,9 @@ impl Splitter {
             documents.ends = cuts.iter().map(|cut| cut.end as i64).collect();
             return documents;
         }
-        let mut text = Vec::with_capacity(start);
+        let mut text = buffer;
+        text.clear();
+        text.reserve(start);
         documents.ends.reserve(cuts.len());
         for (place, cut) in cuts.into_iter().enumerate() {
             let is_continued = place == 0 && is_inside;

@@ -1,5 +1,6 @@
 """Limits, samples and weights."""
 
+import io
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,19 @@ def test_a_file_ends_with_the_line_that_reaches_the_limit(tmp_path: Path, limit:
         assert found == data[: data.index(b"\n", limit - 1) + 1]
     assert batches[-1].after.source == 2
     assert not batches[-1].is_open
+
+
+def test_a_limit_does_not_cut_documents_that_are_no_files(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "one\\ntwo\\nthree"}\n' * 3)
+    assert texts_of(read(Corpus(tmp_path, limit_bytes=2))) == ["one\ntwo\nthree"]
+    assert (
+        texts_of(read(Corpus([{"text": "one\ntwo\nthree"}] * 3, limit_bytes=15))) == ["one\ntwo\nthree"] * 2
+    )
+
+
+def test_standard_input_ends_with_the_line_that_reaches_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\nthree\n")))
+    assert texts_of(read(Corpus("-", limit_bytes=5))) == ["one\ntwo\n"]
 
 
 def test_a_broken_document_behind_the_limit_is_not_seen(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Every format gives the documents that were written into it, from any place on."""
 
 import json
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -65,7 +66,7 @@ def test_reading_goes_on_from_every_position_exactly(tmp_path: Path, options: di
             continue
         # An explicit format holds for all inputs.
         inputs = [name] if "format" in given else [other, name, other]
-        weights = {"weights": {name: 1.6}} if "repeat_by_weight" in options else {}
+        weights: dict[str, Any] = {"weights": {name: 1.6}} if "repeat_by_weight" in options else {}
         corpus = Corpus(inputs, **given, **options, **weights)
         batches = read(corpus)
         whole = without_progress(batches)
@@ -131,3 +132,14 @@ def test_the_rest_is_read_from_the_place_and_not_from_the_beginning(
     rest = b"".join(bytes(batch.data) for batch in batches[len(batches) // 2 + 1 :])
     assert b"".join(bytes(batch.data) for batch in read(corpus, middle)) == rest
     assert sys.getsizeof(middle.state) < 1000
+
+
+def test_parquet_is_read_without_pandas(tmp_path: Path) -> None:
+    """Its import takes 60 MB, and a second."""
+    (name,) = [name for name, _ in write_inputs(tmp_path, DOCUMENTS) if name.endswith("/text.parquet")]
+    program = (
+        "import sys; from bytemill.corpus import *; n = sum(len(b.ends) for b in Corpus(sys.argv[1]).read());"
+        "print(n, 'pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, name], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{len(DOCUMENTS)} False\n"
