@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bytemill.cli.profile import profiled
+from bytemill.errors import OutputError
 from bytemill.profiling import PhaseUse, Profile, ProfileResult, ThreadUse, add, phase
 from bytemill.profiling.advice import advice
 from bytemill.profiling.profile import System
@@ -203,6 +204,7 @@ def test_threads_of_one_kind_stand_together(profile: Profile, system: FakeSystem
     assert (workers.name, workers.n_threads) == ("worker", 2)
     assert (workers.cpu_seconds, workers.busy, workers.runnable_seconds) == (15.0, 1.5, 3.0)
     assert workers.disk_wait == 0.5
+    assert workers.busiest == 1.0, "nine seconds of work and, before or after, more that found no processor"
     assert profile.result.unseen_cpu_seconds == 0
 
 
@@ -405,8 +407,10 @@ def use(name: str, seconds: float, **more: object) -> PhaseUse:
     return PhaseUse(name=name, seconds=seconds, **{**standard, **more})  # type: ignore[arg-type]
 
 
-def threads(name: str, busy: float, n: int = 1, *, disk: float = 0.0, runnable: float = 0.0) -> ThreadUse:
-    return ThreadUse(name, n, busy * 10, runnable, busy, disk)
+def threads(
+    name: str, busy: float, n: int = 1, *, busiest: float = 0.0, disk: float = 0.0, runnable: float = 0.0
+) -> ThreadUse:
+    return ThreadUse(name, n, busy * 9, runnable, busy, busiest or busy / n, disk)
 
 
 def found(*phases: PhaseUse, seconds: float = 10.0, n_cores: int = 4) -> ProfileResult:
@@ -429,7 +433,14 @@ def found(*phases: PhaseUse, seconds: float = 10.0, n_cores: int = 4) -> Profile
         ),
         (
             found(use("merge", 9.0, threads=[threads("main", 0.99), threads("bytemill-count", 0.1, 4)])),
-            "90 % of the time goes to `merge`: the thread main is busy 99 % of it, while 1.0 of 4 processors are",
+            "90 % of the time goes to `merge`: the thread main has work 99 % of it, and the others have hardly any",
+        ),
+        (
+            found(
+                use("count", 9.0, cores=0.7, threads=[threads("worker", 0.7, 2, busiest=0.9, runnable=1.8)])
+            ),
+            "90 % of the time goes to `count`: one of 2 threads worker has work 90 % of it, and the others have "
+            "hardly any: it sets the pace; named patterns are faster",
         ),
         (
             found(use("read", 9.0, cores=0.3, threads=[threads("main", 0.3, disk=0.6)])),
@@ -464,6 +475,11 @@ def test_advice_says_where_memory_was_at_its_highest():
     assert advice(result)[1] == "memory was at its highest in `count`: 9.00 kB"
 
 
+def test_where_a_peak_is_never_reset_the_first_phase_that_has_it_is_named():
+    result = found(*(use(name, 2.0, peak_memory_bytes=9000) for name in ("count", "learn", "build")))
+    assert advice(result)[1] == "memory was at its highest in `count`: 9.00 kB"
+
+
 def test_profiled_writes_a_table_and_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     file = tmp_path / "profile.json"
     with profiled(True, file) as measured, phase("count"), phase("read"):
@@ -479,6 +495,11 @@ def test_profiled_writes_a_table_and_a_file(capsys: pytest.CaptureFixture[str], 
     assert lines[-1].startswith("  - ")
     assert measured.result is not None
     assert json.loads(file.read_text()) == measured.to_json()["profile"]
+
+
+def test_a_file_that_cannot_be_written_is_known_before_the_work(tmp_path: Path):
+    with pytest.raises(OutputError, match="does not exist"), profiled(True, tmp_path / "no" / "profile.json"):
+        raise AssertionError("the work has begun")
 
 
 def test_profiled_says_nothing_where_nobody_asked(capsys: pytest.CaptureFixture[str]):

@@ -33,6 +33,7 @@ COMMANDS = [
     ["tokenizer", "inspect"],
     ["data", "encode"],
     ["data", "info"],
+    ["data", "get"],
 ]
 
 

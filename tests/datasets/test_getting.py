@@ -147,6 +147,18 @@ def test_a_file_that_is_not_there_cannot_be_taken(cache: Path, tmp_path: Path):
         datasets.get("sample", from_file=tmp_path / "own.txt")
 
 
+def test_what_a_killed_copy_left_is_removed(cache: Path, tmp_path: Path):
+    cache.mkdir(parents=True)
+    for name in (
+        ".sample.txt.0123abcd.tmp",
+        ".sample.txt.partial.json.0123abcd.tmp",
+        ".other.txt.0123abcd.tmp",
+    ):
+        (cache / name).write_bytes(b"begun")
+    datasets.get("sample")
+    assert sorted(path.name for path in cache.iterdir()) == [".other.txt.0123abcd.tmp", "sample.txt"]
+
+
 def test_an_unknown_name_is_answered_with_the_known_ones(cache: Path):
     with pytest.raises(CorpusError, match="no data set of that name") as caught:
         datasets.get("tinystory")

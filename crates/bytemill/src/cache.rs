@@ -137,6 +137,9 @@ struct Longest {
 pub struct Cache {
     short: HugeArray<Set, { 1 << SHORT_LOG2 }>,
     many: HugeArray<Many, { 1 << MANY_LOG2 }>,
+    /// A bit for each place of `many` that holds something: 8 KB, which in most languages keep the processor from fetching
+    /// lines of it for nothing.
+    many_filled: Box<[u64]>,
     long_keys: Box<[LongKey]>,
     long_ids: Box<[LongIds]>,
     longest: Box<[Longest]>,
@@ -147,6 +150,7 @@ impl Default for Cache {
         Self {
             short: HugeArray::zeroed(),
             many: HugeArray::zeroed(),
+            many_filled: vec![0; 1 << (MANY_LOG2 - 6)].into_boxed_slice(),
             long_keys: vec![LongKey::default(); 1 << LONG_LOG2].into_boxed_slice(),
             long_ids: vec![LongIds::default(); 1 << LONG_LOG2].into_boxed_slice(),
             longest: vec![
@@ -191,7 +195,9 @@ impl Cache {
             (entry.low, entry.high) = (key.low, high);
             entry.ids[..ids.len()].copy_from_slice(ids);
         } else if ids.len() <= MANY_IDS {
-            let entry = &mut self.many[Self::place_of_many(hash)];
+            let place = Self::place_of_many(hash);
+            self.many_filled[place >> 6] |= 1 << (place & 63);
+            let entry = &mut self.many[place];
             (entry.low, entry.high) = (key.low, high);
             entry.ids[..ids.len()].copy_from_slice(ids);
         }
@@ -202,17 +208,29 @@ impl Cache {
         (hash >> (64 - MANY_LOG2)) as usize
     }
 
+    #[inline]
+    fn is_filled(&self, place: usize) -> bool {
+        self.many_filled[place >> 6] >> (place & 63) & 1 != 0
+    }
+
     /// Asks for the entry of a short pre-token of many ids ahead of time.
     #[inline]
     pub fn prefetch_many(&self, hash: u64) {
-        prefetch(&*self.many, Self::place_of_many(hash));
+        let place = Self::place_of_many(hash);
+        if self.is_filled(place) {
+            prefetch(&*self.many, place);
+        }
     }
 
     /// The ids of a short pre-token that has more than [`SHORT_IDS`].
     #[inline]
     #[must_use]
     pub fn get_many(&self, key: Packed, hash: u64) -> Option<&[u32]> {
-        let entry = &self.many[Self::place_of_many(hash)];
+        let place = Self::place_of_many(hash);
+        if !self.is_filled(place) {
+            return None;
+        }
+        let entry = &self.many[place];
         let n_ids = (entry.high >> COUNT_SHIFT) as usize;
         if entry.low == key.low && entry.high & !COUNT_MASK == key.high { entry.ids.get(..n_ids) } else { None }
     }

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::hash::fold;
 use crate::prefetch::prefetch;
 use crate::vocab::MAX_SYMBOLS;
+use std::hint::select_unpredictable;
 
 /// No merge joins the pair.
 pub const NONE: u32 = u32::MAX;
@@ -127,9 +128,10 @@ impl PairTable {
         let key = key(left, right);
         let (one, other) = self.places(key);
         let (one, other) = (self.slots[one], self.slots[other]);
-        let entry = if one >> BITS == key { one } else { other };
+        // Left to itself the compiler makes a branch of this, and loads the second entry only where the first is another's.
+        let entry = select_unpredictable(one >> BITS == key, one, other);
         let symbol = (entry & SYMBOL) as u32;
-        if entry >> BITS == key { symbol } else { NONE }
+        select_unpredictable(entry >> BITS == key, symbol, NONE)
     }
 }
 

@@ -1,4 +1,7 @@
 //! Short tokens by their bytes: the pre-tokens that are one token.
+//!
+//! Four of five pre-tokens that the cache does not know are none. A bit for each of the hashes that tokens have, 128 KB for
+//! cl100k in place of 6 MB, answers for nearly all of these.
 
 use crate::hash::{PACKED_BYTES, Packed, pack};
 use crate::prefetch::prefetch;
@@ -16,6 +19,8 @@ struct Slot {
 pub struct Words {
     slots: Box<[Slot]>,
     shift: u32,
+    /// Bits by the low end of the hash, set for every token; a tenth of them is.
+    filter: Box<[u64]>,
 }
 
 impl Words {
@@ -23,10 +28,15 @@ impl Words {
     #[must_use]
     pub fn new(tokens: &[(&[u8], u32)]) -> Self {
         let n_slots = (2 * tokens.len()).next_power_of_two().max(2);
-        let mut words =
-            Self { slots: vec![Slot::default(); n_slots].into_boxed_slice(), shift: 64 - n_slots.trailing_zeros() };
+        let mut words = Self {
+            slots: vec![Slot::default(); n_slots].into_boxed_slice(),
+            shift: 64 - n_slots.trailing_zeros(),
+            filter: vec![0; (n_slots / 16).max(1)].into_boxed_slice(),
+        };
         for &(token, id) in tokens.iter().filter(|(token, _)| token.len() <= PACKED_BYTES) {
             let key = pack(token, 0, token.len());
+            let bit = words.bit(key.hash());
+            words.filter[bit >> 6] |= 1 << (bit & 63);
             let mut at = words.place(key.hash());
             while words.slots[at].high != 0 {
                 at = (at + 1) & (n_slots - 1);
@@ -41,16 +51,33 @@ impl Words {
         (hash >> self.shift) as usize
     }
 
+    #[inline]
+    fn bit(&self, hash: u64) -> usize {
+        hash as usize & (64 * self.filter.len() - 1)
+    }
+
+    /// False where no token has this hash.
+    #[inline]
+    fn may_hold(&self, hash: u64) -> bool {
+        let bit = self.bit(hash);
+        self.filter[bit >> 6] >> (bit & 63) & 1 != 0
+    }
+
     /// Asks for the slot of a hash ahead of time.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        prefetch(&self.slots, self.place(hash));
+        if self.may_hold(hash) {
+            prefetch(&self.slots, self.place(hash));
+        }
     }
 
     /// The id of the token with these bytes.
     #[inline]
     #[must_use]
     pub fn get(&self, key: Packed, hash: u64) -> Option<u32> {
+        if !self.may_hold(hash) {
+            return None;
+        }
         let mask = self.slots.len() - 1;
         let mut at = self.place(hash);
         loop {

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+from bytemill.atomic import AtomicFile, write_json
 from bytemill.cli import output
 from bytemill.profiling import PhaseUse, Profile, ProfileResult, ThreadUse
 from bytemill.units import format_bytes, format_rate, format_seconds
@@ -33,6 +34,8 @@ def profiled(enabled: bool, file: Path | None = None) -> Generator[Profiled]:
     if not enabled and file is None:
         yield measured
         return
+    if file is not None:
+        AtomicFile(file).discard()  # what cannot be written should be known before the work
     profile = Profile()
     try:
         with profile:
@@ -41,8 +44,6 @@ def profiled(enabled: bool, file: Path | None = None) -> Generator[Profiled]:
         measured.result = profile.result
         write_profile(profile.result)
         if file is not None:
-            from bytemill.atomic import write_json
-
             write_json(file, profile.result.to_dict())
 
 
@@ -64,11 +65,19 @@ def _lines(profile: ProfileResult) -> Iterator[str]:
         rows.append(
             ("in no phase", format_seconds(outside), _share(outside / profile.seconds), "", "", "", "")
         )
-    yield from _indented(output.table_lines(header, rows, right=(1, 2, 3, 4, 5)))
+    yield from _indented(output.table_lines(header, rows, right=range(1, 6)))
     yield ""
     if profile.has_threads:
-        header = ("threads", "number", "processor time", "busy", "no processor free", "waiting for a disk")
-        yield from _indented(output.table_lines(header, _thread_rows(profile), right=(1, 2, 3, 4, 5)))
+        header = (
+            "threads",
+            "number",
+            "processor time",
+            "busy",
+            "busiest",
+            "no processor free",
+            "waiting for a disk",
+        )
+        yield from _indented(output.table_lines(header, _thread_rows(profile), right=range(1, 7)))
     else:
         yield "  what single threads do is not known on this system, only what the whole process does"
     yield ""
@@ -101,7 +110,7 @@ def _thread_rows(profile: ProfileResult) -> list[tuple[str, ...]]:
     ):
         if seconds >= 0.02 * profile.cpu_seconds and seconds >= 0.01:
             busy = seconds / profile.seconds if profile.seconds else 0.0
-            rows.append((name, "", format_seconds(seconds), _share(busy), "", ""))
+            rows.append((name, "", format_seconds(seconds), _share(busy), "", "", ""))
     return rows
 
 
@@ -111,6 +120,7 @@ def _thread_row(thread: ThreadUse, seconds: float) -> tuple[str, ...]:
         str(thread.n_threads),
         format_seconds(thread.cpu_seconds),
         _share(thread.busy),
+        _share(thread.busiest),
         _share(thread.runnable_seconds / seconds if seconds else 0.0),
         _share(thread.disk_wait),
     )

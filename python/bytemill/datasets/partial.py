@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import time
@@ -94,6 +95,10 @@ def hold_partial(target: Path, on_wait: Callable[[], None]) -> Generator[Partial
         on_wait()
         time.sleep(_SECONDS_BETWEEN_LOOKS)
     with file:
+        # Names of `AtomicFile`, which cuts long ones; who left them has been killed, or it would hold the file.
+        for name in (target.name, notes_path(target).name):
+            for leftover in target.parent.glob(f".{glob.escape(name[:60])}.????????.tmp"):
+                leftover.unlink(missing_ok=True)
         partial = PartialFile(target, file)
         try:
             yield partial

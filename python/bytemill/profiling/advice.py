@@ -16,14 +16,15 @@ _MUCH = 0.2
 """A share of the time that is worth a sentence."""
 
 _REMEDIES = (
+    (("spill", "merge runs"), "a larger --max-memory leaves less to be written to the disk and read again"),
     (
         ("read", "decompress", "parse", "fetch"),
         "plain files are read faster than compressed ones, and of these zstd faster than gzip, bzip2 and xz",
     ),
     (
         ("count",),
-        "named patterns are faster than a regular expression of your own, and saved counts (--counts) need no second "
-        "pass over the text",
+        "named patterns are faster than a regular expression of your own, for which moreover a text is cut at special "
+        "tokens alone; saved counts (--counts) need no second pass over it",
     ),
     (
         ("merge", "learn"),
@@ -78,11 +79,16 @@ def _limit(longest: PhaseUse, phases: list[PhaseUse], profile: ProfileResult) ->
             f"one thread does `{stage.name}` and is busy {_percent(stage.own_busy)} of its time, while "
             f"{longest.cores:.1f} of {n_cores} processors are: it sets the pace{_remedy(stage.name)}"
         )
-    alone = _busy_alone(longest.threads)
+    alone = _busy_alone(longest)
     if alone is not None:
+        which = (
+            f"the thread {alone.name}"
+            if alone.n_threads == 1
+            else f"one of {alone.n_threads} threads {alone.name}"
+        )
         return (
-            f"the thread {alone.name} is busy {_percent(alone.busy)} of it, while {longest.cores:.1f} of {n_cores} "
-            f"processors are: it sets the pace{_remedy(alone.name) or _remedy(longest.name)}"
+            f"{which} has work {_percent(alone.busiest)} of it, and the others have hardly any: it sets the pace"
+            f"{_remedy(alone.name) or _remedy(longest.name)}"
         )
     lacking = sum(thread.runnable_seconds for thread in longest.threads)
     if lacking >= _MUCH * longest.seconds:
@@ -104,18 +110,21 @@ def _limit(longest: PhaseUse, phases: list[PhaseUse], profile: ProfileResult) ->
 
 
 def _memory(phases: list[PhaseUse]) -> list[str]:
-    # Of a phase and those within it, which have the same peak, the innermost one.
-    most = max(reversed(phases), key=lambda phase: phase.peak_memory_bytes)
-    if not most.peak_memory_bytes:
-        return []
-    return [f"memory was at its highest in `{most.name}`: {format_bytes(most.peak_memory_bytes)}"]
+    peak = max(phase.peak_memory_bytes for phase in phases)
+    highest = [phase for phase in phases if phase.peak_memory_bytes == peak]
+    # Of a phase and those within it, which have the same peak, the innermost; where the system knows only the peak so
+    # far, the first one.
+    innermost = [phase for phase in highest if not any(other.parent == phase.name for other in highest)]
+    return [f"memory was at its highest in `{innermost[0].name}`: {format_bytes(peak)}"] if peak else []
 
 
-def _busy_alone(threads: list[ThreadUse]) -> ThreadUse | None:
-    """The one thread that is busy all the time while those of other names are not."""
-    if not threads or threads[0].n_threads > 1 or threads[0].busy < _BUSY:
+def _busy_alone(phase: PhaseUse) -> ThreadUse | None:
+    """The threads of which one has work all the time, while all others together have little."""
+    busiest = max(phase.threads, key=lambda thread: thread.busiest, default=None)
+    if busiest is None or busiest.busiest < _BUSY:
         return None
-    return threads[0]
+    active = sum(thread.cpu_seconds + thread.runnable_seconds for thread in phase.threads)
+    return busiest if active <= (busiest.busiest + _IDLE) * phase.seconds else None
 
 
 def _disk_wait(threads: list[ThreadUse]) -> float:

@@ -86,7 +86,8 @@ class System:
 class _Threads:
     """Threads of one name during one phase, or all the time."""
 
-    keys: set[ThreadKey] = field(default_factory=set[ThreadKey])
+    active_seconds: defaultdict[ThreadKey, float] = field(default_factory=lambda: defaultdict(float))
+    """Of each thread: on a processor or ready for one."""
     cpu_seconds: float = 0.0
     runnable_seconds: float = 0.0
     n_samples: float = 0.0
@@ -95,10 +96,11 @@ class _Threads:
     def use(self, name: str, seconds: float) -> ThreadUse:
         return ThreadUse(
             name=name,
-            n_threads=len(self.keys),
+            n_threads=len(self.active_seconds),
             cpu_seconds=self.cpu_seconds,
             runnable_seconds=self.runnable_seconds,
             busy=self.cpu_seconds / seconds if seconds else 0.0,
+            busiest=min(1.0, max(self.active_seconds.values(), default=0.0) / seconds) if seconds else 0.0,
             disk_wait=self.n_in_disk_wait / self.n_samples if self.n_samples else 0.0,
         )
 
@@ -301,7 +303,7 @@ class Profile:
         for threads, share in to:
             if share > 0:
                 one = threads[name]
-                one.keys.add(key)
+                one.active_seconds[key] += share * (cpu + runnable)
                 one.cpu_seconds += share * cpu
                 one.runnable_seconds += share * runnable
                 one.n_samples += share

@@ -18,6 +18,8 @@ class ThreadUse:
     """Ready to run, but no processor was free."""
     busy: float
     """Processors that they kept busy on average: 1.0 is one thread that never waits."""
+    busiest: float
+    """The share of the time for which the busiest of them computed, or was ready to."""
     disk_wait: float
     """The share of the samples in which one of them waited for a disk."""
 

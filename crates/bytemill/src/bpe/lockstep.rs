@@ -3,11 +3,11 @@
 //! What one merge costs is not arithmetic but waiting: the pair table is larger than the processor's near caches, and
 //! every merge of a pre-token asks it for two pairs that are known only once the merge before is done. Pre-tokens
 //! do not wait for each other, so a group of them is merged in rounds: in each, every one of them does its next merge
-//! and asks for its two pairs ahead of time; then all the answers are taken.
+//! and asks for its two pairs ahead of time; then all the answers are taken. Where one is done, another takes its place.
 
 use crate::pairs::{NONE, OUTSIDE, PairTable};
 
-/// Pre-tokens of a group: more than the processor can wait for at the same time gain nothing.
+/// Pre-tokens that are merged at the same time: more than the processor can wait for gain nothing (12 to 32 are all the same).
 pub const GROUP: usize = 16;
 
 /// No pair of neighbours in this place.
@@ -105,10 +105,10 @@ impl<const LANES: usize> Ring<LANES> {
     }
 }
 
-/// Merges `n` pre-tokens, at most `MOST`, of 1 to `LANES` - 1 bytes each.
+/// Merges `n` pre-tokens of 1 to `LANES` - 1 bytes each, `MOST` of them at a time.
 ///
 /// `bytes(index, lanes)` puts the bytes of a pre-token into the lanes and gives their number; `each(index, symbols)` is called
-/// with the result of every one, in order.
+/// with the result of every one, in any order.
 pub fn merge_group<const LANES: usize, const MOST: usize>(
     table: &PairTable,
     n: usize,
@@ -142,36 +142,43 @@ pub(super) fn rounds<const LANES: usize, const MOST: usize>(
     bytes: impl Fn(usize, &mut [u8; LANES]) -> usize,
     mut each: impl FnMut(usize, &[u32]),
 ) {
-    let n = n.min(MOST);
     let mut rings = [Ring::<LANES>::EMPTY; MOST];
-    let mut active: [u8; MOST] = std::array::from_fn(|index| index as u8);
+    // Which pre-token each ring holds; which rings have merges to do, and the place of the one under way.
+    let mut held: [usize; MOST] = std::array::from_fn(|ring| ring);
+    let mut active: [(u8, u8); MOST] = std::array::from_fn(|ring| (ring as u8, 0));
+    let mut n_active = n.min(MOST);
+    let mut waiting = n_active..n;
     let mut lanes = [0; LANES];
-    for (index, ring) in rings[..n].iter_mut().enumerate() {
+    let mut symbols = [0; LANES];
+    for (index, ring) in rings[..n_active].iter_mut().enumerate() {
         let n_bytes = bytes(index, &mut lanes);
         ring.fill(table, &lanes[..n_bytes]);
     }
-    let mut n_active = n;
-    let mut places = [0; MOST];
     while n_active > 0 {
         let mut kept = 0;
         for at in 0..n_active {
-            let index = active[at];
-            let ring = &mut rings[usize::from(index) % MOST];
-            let lowest = ring.lowest();
+            let index = usize::from(active[at].0) % MOST;
+            let ring = &mut rings[index];
+            let mut lowest = ring.lowest();
+            while lowest == NO_PAIR {
+                let n_symbols = ring.symbols(&mut symbols);
+                each(held[index], &symbols[..n_symbols]);
+                // The next one takes its place, so that there is always as much to wait for at the same time.
+                let Some(next) = waiting.next() else { break };
+                let n_bytes = bytes(next, &mut lanes);
+                *ring = Ring::EMPTY;
+                ring.fill(table, &lanes[..n_bytes]);
+                held[index] = next;
+                lowest = ring.lowest();
+            }
             if lowest != NO_PAIR {
-                places[kept] = ring.join(lowest, table);
-                active[kept] = index;
+                active[kept] = (index as u8, ring.join(lowest, table));
                 kept += 1;
             }
         }
         n_active = kept;
-        for (&index, &place) in active.iter().zip(&places).take(n_active) {
+        for &(index, place) in &active[..n_active] {
             rings[usize::from(index) % MOST].look_up(place, table);
         }
-    }
-    let mut symbols = [0; LANES];
-    for (index, ring) in rings[..n].iter().enumerate() {
-        let n_symbols = ring.symbols(&mut symbols);
-        each(index, &symbols[..n_symbols]);
     }
 }

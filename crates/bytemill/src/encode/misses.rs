@@ -93,10 +93,8 @@ impl Encoder {
         }
         for miss in &mut misses.all {
             match &mut miss.what {
-                What::Short { hash, .. } => {
-                    self.words.prefetch(*hash);
-                    cache.prefetch_many(*hash);
-                }
+                // Asked for when it was noted down.
+                What::Short { .. } => {}
                 What::Long { range, place } => *place = cache.prefetch_long(&text[range.clone()]),
             }
         }
@@ -144,7 +142,7 @@ impl Encoder {
             ids.extend(symbols.iter().map(|&symbol| symbol_ids[symbol as usize]));
             first..ids.len()
         };
-        for group in short.chunks(GROUP) {
+        for group in short.chunks(MANY) {
             let bytes = |index: usize, bytes: &mut [u8; 16]| match &all[group[index] as usize].what {
                 What::Short { key, .. } => {
                     *bytes = key.bytes();
@@ -152,7 +150,7 @@ impl Encoder {
                 }
                 What::Long { .. } => 0,
             };
-            let mut found: [Range<usize>; GROUP] = [const { 0..0 }; GROUP];
+            let mut found: [Range<usize>; MANY] = [const { 0..0 }; MANY];
             merge_group::<16, GROUP>(&self.pairs, group.len(), bytes, |index, symbols| {
                 found[index] = keep(ids, symbols)
             });
@@ -164,7 +162,7 @@ impl Encoder {
                 miss.ids = found;
             }
         }
-        for group in medium.chunks(GROUP) {
+        for group in medium.chunks(MANY) {
             let bytes = |index: usize, bytes: &mut [u8; 32]| match &all[group[index] as usize].what {
                 What::Long { range, .. } => {
                     bytes[..range.len()].copy_from_slice(&text[range.clone()]);
@@ -172,7 +170,7 @@ impl Encoder {
                 }
                 What::Short { .. } => 0,
             };
-            let mut found: [Range<usize>; GROUP] = [const { 0..0 }; GROUP];
+            let mut found: [Range<usize>; MANY] = [const { 0..0 }; MANY];
             merge_group::<32, GROUP>(&self.pairs, group.len(), bytes, |index, symbols| {
                 found[index] = keep(ids, symbols)
             });

@@ -250,7 +250,7 @@ impl Encoder {
             let start = splits.block_start(at);
             at = workspace.ends.last().copied().unwrap_or(start);
             workspace.hash(bytes, start, |pretoken, cut| self.cut(pretoken, cut));
-            while let Some(huge) = workspace.look_up(out) {
+            while let Some(huge) = workspace.look_up(out, &self.words) {
                 self.resolve(workspace, bytes, out, pulse)?;
                 if out.is_empty() && out.capacity() < huge.len() {
                     // It may be one that has an id for each byte. To move a result that has outgrown its place takes as long as

@@ -5,6 +5,7 @@ use super::{HUGE, Id};
 use crate::cache::{Cache, SHORT_IDS};
 use crate::hash::{PACKED_BYTES, Packed, pack};
 use crate::pretokenize::BLOCK;
+use crate::words::Words;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -98,11 +99,12 @@ impl Workspace {
         }
     }
 
-    /// Appends the ids that the cache knows to `out`; the other pre-tokens are noted down.
+    /// Appends the ids that the cache knows to `out`; the other pre-tokens are noted down, and what else may know them is asked
+    /// for: until there are many of them, it has come.
     ///
     /// Stops at a huge pre-token and gives it; the next call goes on behind it.
     #[inline(never)]
-    pub fn look_up<T: Id>(&mut self, out: &mut Vec<T>) -> Option<Range<usize>> {
+    pub fn look_up<T: Id>(&mut self, out: &mut Vec<T>, words: &Words) -> Option<Range<usize>> {
         let Self { cache, keys, long, n_done, misses, .. } = self;
         let keys = &keys[n_done.0..];
         // An entry is copied whole, whatever the number of its ids.
@@ -127,6 +129,8 @@ impl Workspace {
                 }
                 misses.add_long(before + filled, range);
             } else {
+                words.prefetch(hash);
+                cache.prefetch_many(hash);
                 misses.add_short(before + filled, key, hash);
             }
         }
