@@ -3,14 +3,20 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 import bytemill
+from bytemill.cli.data_convert import LayoutName
 from bytemill.shards import TokenShards, verify
+from bytemill.shards.layouts import LAYOUTS
 
 Run = Callable[..., Any]
+
+
+def test_the_command_line_knows_all_layouts():
+    assert get_args(LayoutName) == tuple(LAYOUTS)
 
 
 def encode(run: Run, tokenizer_file: str) -> None:

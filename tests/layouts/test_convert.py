@@ -1,5 +1,8 @@
 """Converting shards keeps every id and every document, and puts separators where the layout wants them."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,7 +90,12 @@ def test_two_conversions_are_one(source: Path, tmp_path: Path, first: str, secon
     convert_shards(tmp_path / "between", tmp_path / "out", layout=second, shard_tokens=6)
     direct = {path.name: path.read_bytes() for path in (tmp_path / "direct").iterdir()}
     out = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    manifests = [json.loads(files.pop("manifest.json")) for files in (direct, out)]
     assert out == direct
+    # Only where separators moved is it known that every document has one.
+    flags = [manifest["settings"].pop("append_separator") for manifest in manifests]
+    assert flags == [second == "llmc", "llmc" in (first, second)]
+    assert manifests[0] == manifests[1]
 
 
 documents_of = st.lists(st.lists(st.integers(0, 50), max_size=6), min_size=1, max_size=12)
@@ -242,6 +250,7 @@ def test_ids_of_any_integer_type_are_narrowed_to_the_vocabulary(tmp_path: Path, 
     manifest = read_manifest(tmp_path / "out")
     assert (manifest.dtype, manifest.n_vocab, manifest.fingerprint) == ("uint16", 100, "f")
     assert (manifest.n_documents, manifest.separator_id) == (2, SEPARATOR)
+    assert manifest.settings.document_separator == "<|end|>"
     assert TokenShards(tmp_path / "out")[:].tolist() == [1, 2, SEPARATOR, 3]
 
 
@@ -269,6 +278,10 @@ def test_what_cannot_be_known_is_asked_for(source: Path, tmp_path: Path) -> None
         convert_bin(source, out, "npy", separator=None, document_index=True)
     with pytest.raises(ShardError, match=r"the id of the separator '<\|end\|>' is unknown"):
         convert_bin(source, out, "npy", separator="<|end|>")
+    with pytest.raises(ShardError, match="shard_tokens is 0; a shard holds at least one token"):
+        convert_bin(source, out, "npy", shard_tokens=0)
+    with pytest.raises(ShardError, match="llmc counts up to 2,147,483,647"):
+        convert_bin(source, out, "llmc", shard_tokens=2**31)
     with pytest.raises(ShardError, match="there is no layout 'hdf5'"):
         convert_bin(source, out, "hdf5")
     assert not out.exists()
@@ -303,6 +316,36 @@ def test_an_interrupted_conversion_leaves_no_manifest_and_starts_afresh(source: 
         assert not (out / "UNFINISHED.txt").exists()
 
 
+KILLED = """
+import os, sys
+from bytemill.shards import convert_shards
+def die(event):
+    if event.n_shards >= 1:
+        os._exit(9)
+convert_shards(sys.argv[1], sys.argv[2], layout=sys.argv[3], separator=99, shard_tokens=900_000, progress=die)
+"""
+
+
+@pytest.mark.parametrize("layout", ["megatron", "llmc"])
+def test_a_killed_conversion_leaves_nothing_that_the_next_one_does_not_replace(
+    tmp_path: Path, layout: str
+) -> None:
+    tokens = np.tile(np.array([1, 2, 3, SEPARATOR], np.uint16), 600_000)
+    np.save(tmp_path / "ids.npy", tokens)
+    out = tmp_path / "out"
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path / "ids.npy"), str(out), layout], check=False
+    )
+    assert killed.returncode == 9
+    assert not (out / "manifest.json").exists()
+    assert list(out.glob(".*.partial"))
+    options: dict[str, Any] = {"layout": layout, "separator": SEPARATOR, "shard_tokens": 900_000}
+    convert_shards(tmp_path / "ids.npy", out, **options)
+    convert_shards(tmp_path / "ids.npy", tmp_path / "undisturbed", **options)
+    found = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert found == {path.name: path.read_bytes() for path in (tmp_path / "undisturbed").iterdir()}
+
+
 def test_shards_of_another_tokenizer_are_refused(source: Path, tmp_path: Path) -> None:
     class Tokenizer:
         fingerprint, n_vocab = "other", 100
@@ -327,3 +370,22 @@ def test_a_folder_of_several_layouts_asks_which(source: Path, tmp_path: Path) ->
     (tmp_path / "empty").mkdir()
     with pytest.raises(ShardError, match="holds neither a manifest"):
         open_tokens(tmp_path / "empty")
+    (tmp_path / "parts" / "train").mkdir(parents=True)
+    (tmp_path / "parts" / "train" / "manifest.json").write_text("{}", "utf-8")
+    with pytest.raises(ShardError, match="holds neither a manifest") as caught:
+        open_tokens(tmp_path / "parts")
+    assert caught.value.hint == "name one of its folders: train"
+
+
+def test_documents_without_separators_get_one_where_it_is_named(tmp_path: Path, read_back: ReadAll) -> None:
+    """From the index of Megatron's files to llm.c's, whose readers ask for one in front."""
+    source = tmp_path / "source.npy"
+    np.save(source, np.array(joined(behind(DOCUMENTS)), np.uint16))
+    convert_shards(source, tmp_path / "megatron", layout="megatron", separator=SEPARATOR)
+    (tmp_path / "megatron" / "manifest.json").unlink()
+    convert_shards(tmp_path / "megatron", tmp_path / "plain", layout="llmc")
+    assert read_back("llmc", tmp_path / "plain")[0].tokens == joined(behind(DOCUMENTS))
+    convert_shards(tmp_path / "megatron", tmp_path / "out", layout="llmc", separator=SEPARATOR + 1)
+    expected = [[SEPARATOR + 1, *document] for document in behind(DOCUMENTS)]
+    assert read_back("llmc", tmp_path / "out")[0].tokens == joined(expected)
+    assert read_manifest(tmp_path / "out").settings.append_separator

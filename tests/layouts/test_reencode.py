@@ -118,6 +118,20 @@ def test_what_is_not_said_is_as_it_was(tmp_path: Path, old: Tokenizer, new: Toke
     assert len(ends) == len(DOCUMENTS)
 
 
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize(
+    "around", [{"document_separator": None, "append_separator": False}, {"prepend": END}, {"layout": "llmc"}]
+)
+def test_what_documents_begin_with_tells_them_apart_too(
+    tmp_path: Path, old: Tokenizer, new: Tokenizer, indexed: bool, around: dict[str, Any]
+) -> None:
+    options = {"prepend": USER} | around
+    write(tmp_path / "old", old, DOCUMENTS, document_index=indexed, **options)
+    reencode_shards(shard_corpus(tmp_path / "old", old, new), new, tmp_path / "new", document_index=True)
+    write(tmp_path / "direct", new, DOCUMENTS, document_index=True, **options)
+    assert TokenShards(tmp_path / "new")[:].tolist() == TokenShards(tmp_path / "direct")[:].tolist()
+
+
 def test_there_and_back_is_where_it_began(tmp_path: Path, old: Tokenizer, wide: Tokenizer) -> None:
     write(tmp_path / "old", old, DOCUMENTS)
     reencode_shards(shard_corpus(tmp_path / "old", old, wide), wide, tmp_path / "wide")
@@ -242,6 +256,23 @@ def test_where_nothing_separates_documents_all_is_one(tmp_path: Path, old: Token
     assert TokenShards(tmp_path / "out")[:].tolist() == new.encode_ordinary(text)
 
 
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint32"])
+def test_ids_of_any_integer_type_are_decoded(
+    tmp_path: Path, old: Tokenizer, new: Tokenizer, dtype: str
+) -> None:
+    ids = [*old.encode_ordinary("the thing"), old.special_tokens[END]]
+    np.save(tmp_path / "ids.npy", np.array(ids, dtype))
+    reencode_shards(shard_corpus(tmp_path / "ids.npy", old, new), new, tmp_path / "out")
+    assert TokenShards(tmp_path / "out")[:].tolist() == [
+        *new.encode_ordinary("the thing"),
+        new.special_tokens[END],
+    ]
+    if dtype != "uint32":
+        np.save(tmp_path / "ids.npy", np.array([1, -1], dtype))
+        with pytest.raises(ShardError, match="hold the id -1, which the tokenizer does not have"):
+            reencode_shards(shard_corpus(tmp_path / "ids.npy", old, new), new, tmp_path / "bad")
+
+
 def test_a_target_without_a_separator_is_asked_for_one(tmp_path: Path, old: Tokenizer) -> None:
     bare = tokenizer([], ["<stop>"])
     write(tmp_path / "old", old, DOCUMENTS)
@@ -262,6 +293,43 @@ def test_a_finished_result_is_left_as_it_is(tmp_path: Path, old: Tokenizer, new:
     )
     assert again == first
     assert [event.already_complete for event in events] == [True]
+
+
+@pytest.mark.parametrize("stop_at", [1, 4, 9])
+def test_an_interrupted_run_goes_on_to_the_same_files(
+    tmp_path: Path, old: Tokenizer, new: Tokenizer, stop_at: int
+) -> None:
+    documents = [f"{number} the thing 日本語 {'the other ' * (number % 7 * 3)}" for number in range(60)]
+    write(tmp_path / "old", old, documents, shard_tokens=400)
+
+    def corpus() -> ShardCorpus:
+        tokens = open_tokens(tmp_path / "old")
+        tokens.separate_at(old.special_tokens[END])
+        return ShardCorpus(tokens, old, new.special_tokens, batch_tokens=90)
+
+    def run(out: Path, progress: Any = None) -> None:
+        options: dict[str, Any] = {"document_separator": END, "append_separator": True, "shard_tokens": 300}
+        encode_to_shards(
+            new, corpus(), out, allowed_special="none", checkpoint_bytes=1, progress=progress, **options
+        )
+
+    run(tmp_path / "whole")
+    events: list[Any] = []
+
+    def interrupt(event: Any) -> None:
+        events.append(event)
+        if len(events) == stop_at:
+            raise KeyboardInterrupt
+
+    try:
+        run(tmp_path / "out", interrupt)
+    except KeyboardInterrupt:
+        assert not (tmp_path / "out" / "manifest.json").exists()
+    run(tmp_path / "out")
+    whole, out = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("whole", "out")
+    )
+    assert out == whole
 
 
 texts = st.lists(st.text(st.sampled_from("theé日🦀 \n<|user|>"), max_size=12), min_size=1, max_size=8)

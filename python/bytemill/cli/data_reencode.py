@@ -91,15 +91,17 @@ def reencode(
     from bytemill.tokenizer import Tokenizer
 
     target = Tokenizer.open(new)
-    corpus = shard_corpus(
-        shards,
-        Tokenizer.open(old),
-        target,
-        separator=separator_of(separator),
-        on_error=on_error,
-        source_layout=source_layout,
-        source_dtype=source_dtype,
-    )
+    with on_interrupt("nothing was written yet"), ProgressDisplay(quiet=quiet) as display:
+        corpus = shard_corpus(
+            shards,
+            Tokenizer.open(old),
+            target,
+            separator=separator_of(separator),
+            on_error=on_error,
+            source_layout=source_layout,
+            source_dtype=source_dtype,
+            progress=lambda n, total: display.update("looking for special tokens", "tokens", n, total),
+        )
     for token, n in corpus.special_as_text.items():
         note = f"{new} has no special token {token!r}: {plural(n, 'occurrence')} inside of documents"
         output.note(f"{note} will be plain text", quiet=quiet)

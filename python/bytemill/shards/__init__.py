@@ -1,20 +1,28 @@
 """Where tokens go: shards of ids in files that any reader of their layout opens, and the manifest beside them."""
 
+from bytemill.shards.convert import ConvertProgress, convert_shards
 from bytemill.shards.encode import encode_to_shards
 from bytemill.shards.manifest import Manifest, ShardInfo, ShardSettings, SourceInfo, read_manifest
 from bytemill.shards.pipeline import EncodeProgress
 from bytemill.shards.reader import TokenShards, open_shards
+from bytemill.shards.reencode import reencode_shards, shard_corpus
+from bytemill.shards.shard_corpus import ShardCorpus
 from bytemill.shards.verify import verify
 
 __all__ = [
+    "ConvertProgress",
     "EncodeProgress",
     "Manifest",
+    "ShardCorpus",
     "ShardInfo",
     "ShardSettings",
     "SourceInfo",
     "TokenShards",
+    "convert_shards",
     "encode_to_shards",
     "open_shards",
     "read_manifest",
+    "reencode_shards",
+    "shard_corpus",
     "verify",
 ]

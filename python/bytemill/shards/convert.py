@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from bytemill.shards.layouts import Dtype, Layout
 
+DEFAULT_SHARD_TOKENS = 100_000_000
 UNKNOWN_FINGERPRINT = "unknown"
 """In the manifest of ids whose tokenizer nobody named."""
 
@@ -104,7 +105,11 @@ def convert_shards(
     known = tokens.manifest
     n_vocab = known.n_vocab if known else tokenizer.n_vocab if tokenizer else None
     dtype = target.dtype(_narrowest(tokens, n_vocab))
-    shard_tokens = shard_tokens or (known.settings.shard_tokens if known else 100_000_000)
+    if shard_tokens is None:
+        shard_tokens = known.settings.shard_tokens if known else DEFAULT_SHARD_TOKENS
+    if shard_tokens < 1:
+        raise ShardError(f"shard_tokens is {shard_tokens}; a shard holds at least one token")
+    target.header(dtype, shard_tokens)  # refuses too many before a folder is touched
     fingerprint = known.fingerprint if known else tokenizer.fingerprint if tokenizer else UNKNOWN_FINGERPRINT
     folder = Path(out_folder)
     has_index = tokens.knows_documents and document_index is not False
@@ -135,8 +140,12 @@ def convert_shards(
             layout=layout,
             documents=documents,
             separator_id=tokens.separator,
-            settings=dataclasses.replace(
-                (known or _manifest_of(tokens)).settings, shard_tokens=shard_tokens, document_index=has_index
+            settings=_settings(
+                tokens,
+                tokenizer,
+                is_moved=_moves(tokens, target, keep_separators),
+                shard_tokens=shard_tokens,
+                has_index=has_index,
             ),
         )
         write_manifest(folder, manifest)
@@ -172,6 +181,27 @@ def _manifest_of(tokens: TokenSource) -> Manifest:
         shards=(),
         sources=tuple(SourceInfo(str(file), file.stat().st_size) for file in tokens.files),
         settings=ShardSettings(0, "all", "strict", None, False),
+    )
+
+
+def _settings(
+    tokens: TokenSource,
+    tokenizer: NamedTokenizer | None,
+    *,
+    is_moved: bool,
+    shard_tokens: int,
+    has_index: bool,
+) -> ShardSettings:
+    """What the result has around documents, as far as it is known."""
+    before = (tokens.manifest or _manifest_of(tokens)).settings
+    names = {token: text for text, token in tokenizer.special_tokens.items()} if tokenizer else {}
+    separator = before.document_separator if tokens.separator is None else names.get(tokens.separator)
+    return dataclasses.replace(
+        before,
+        shard_tokens=shard_tokens,
+        document_index=has_index,
+        document_separator=separator or before.document_separator,
+        append_separator=is_moved or before.append_separator,
     )
 
 

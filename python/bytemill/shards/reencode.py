@@ -30,12 +30,14 @@ def shard_corpus(
     on_error: OnError = "fail",
     source_layout: str | None = None,
     source_dtype: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> ShardCorpus:
     """The documents at `source`, which `tokenizer` made, as a corpus for `target` (see `ShardCorpus`).
 
     `source` is a folder of shards, or files of other programs (see `open_tokens`). Documents end where the source says
-    so, or at the id `separator` (or special token of `tokenizer`); by default at the one that the manifest names, and
-    in files of other programs at `<|endoftext|>`. Where nothing is known all is one document.
+    so, or at the id `separator` (or special token of `tokenizer`); by default at the one that the manifest names, or at
+    the one that it says they begin with, and in files of other programs at `<|endoftext|>`. Where nothing is known all
+    is one document.
 
     Raises `ShardError` for a source that cannot be read or belongs to another tokenizer.
     """
@@ -43,10 +45,13 @@ def shard_corpus(
     if separator is None and tokens.manifest is None and _END_OF_TEXT in tokenizer.special_tokens:
         separator = _END_OF_TEXT
     find_separator(tokens, separator, tokenizer.special_tokens)
+    prepended = tokens.manifest.settings.prepended if tokens.manifest else None
+    if not tokens.knows_documents and prepended in tokenizer.special_tokens:
+        tokens.separate_at(tokenizer.special_tokens[prepended or ""], in_front=True)
     # Some special tokens are found by what stands around them too, or take up white space: text does not carry them.
     rules = special_rules(target.special_tokens, target.token_flags, target.normalizer)
     plain = {text: token for text, token in target.special_tokens.items() if text not in rules}
-    return ShardCorpus(tokens, tokenizer, plain, on_error=on_error)
+    return ShardCorpus(tokens, tokenizer, plain, on_error=on_error, progress=progress)
 
 
 def reencode_shards(

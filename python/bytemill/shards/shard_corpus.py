@@ -13,7 +13,7 @@ from bytemill.errors import CorpusError, ShardError
 from bytemill.shards.token_text import DecodingTokenizer, TokenText
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from numpy.typing import NDArray
 
@@ -36,7 +36,8 @@ class ShardCorpus:
     afterwards: such a document is broken.
 
     `on_error` says what becomes of broken documents, whose bytes are not UTF-8 or whose text looks like a special
-    token: "fail" names the first one, "skip" leaves them out, "replace" reads malformed bytes as U+FFFD.
+    token: "fail" names the first one, "skip" leaves them out, "replace" reads malformed bytes as U+FFFD. `progress` is
+    told how many ids of how many were searched for special tokens, which comes first.
 
     Raises `ShardError` where the shards were made with another tokenizer, or hold ids that it does not have.
     """
@@ -49,6 +50,7 @@ class ShardCorpus:
         *,
         on_error: OnError = "fail",
         batch_tokens: int = BATCH_TOKENS,
+        progress: Callable[[int, int], None] | None = None,
     ) -> None:
         if tokens.manifest and tokens.manifest.fingerprint != tokenizer.fingerprint:
             raise ShardError(
@@ -64,7 +66,7 @@ class ShardCorpus:
         self._batch_tokens = batch_tokens
         self.around = _around(tokens, tokenizer)
         self._leading, self._trailing = _ids_around(tokens, tokenizer)
-        inside = self._count_special(tokenizer)
+        inside = self._count_special(tokenizer, progress)
         again = {text: tokenizer.special_tokens[text] for text in inside if text in target_special}
         self.allowed_special = tuple(sorted(again))
         """Special tokens inside of documents that are to be recognised again."""
@@ -248,7 +250,9 @@ class ShardCorpus:
             state.counts = replace(state.counts, n_broken=state.counts.n_broken + 1)
         return is_sound
 
-    def _count_special(self, tokenizer: DecodingTokenizer) -> dict[str, int]:
+    def _count_special(
+        self, tokenizer: DecodingTokenizer, progress: Callable[[int, int], None] | None
+    ) -> dict[str, int]:
         """The special tokens inside of documents, and how often each is there."""
         special = np.array(sorted(tokenizer.special_tokens.values()), dtype=np.int64)
         names = {token: text for text, token in tokenizer.special_tokens.items()}
@@ -263,6 +267,8 @@ class ShardCorpus:
                 counts[names[token_id]] = counts.get(names[token_id], 0) + n
             document = token if piece.is_open else None
             token += piece.n_tokens
+            if progress:
+                progress(token, self._tokens.n_tokens)
         return counts
 
 
@@ -322,11 +328,14 @@ class _Piece:
 def _around(tokens: TokenSource, tokenizer: DecodingTokenizer) -> Around:
     settings = tokens.manifest.settings if tokens.manifest else None
     names = {token: text for text, token in tokenizer.special_tokens.items()}
+    separator = None if tokens.separator is None else names.get(tokens.separator)
+    if settings and settings.document_separator is None and separator == settings.prepended:
+        separator = None  # documents are told apart by what they begin with
     return Around(
         tokens.layout.name,
         settings.shard_tokens if settings else None,
         tokens.manifest is not None and tokens.manifest.documents is not None,
-        None if tokens.separator is None else names.get(tokens.separator),
+        separator,
         settings.prepended if settings else None,
     )
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from bytemill.errors import ShardError
 from bytemill.shards.layouts import LAYOUTS, Layout, layout_named
+from bytemill.shards.layouts.files import cannot_read
 from bytemill.shards.layouts.llmc import has_header
-from bytemill.shards.manifest import MANIFEST_NAME, UNFINISHED_NAME, Manifest
+from bytemill.shards.manifest import DOCUMENTS_NAME, MANIFEST_NAME, UNFINISHED_NAME, Manifest
 from bytemill.shards.reader import TokenShards, open_shards
 
 if TYPE_CHECKING:
@@ -35,6 +36,28 @@ class TokenBlock:
     ends: NDArray[np.int64]
     """Ascending, from 0 (a document that ended with the block before) to `len(tokens)`. Empty where documents are
     unknown. Documents without a token are left out."""
+
+
+@dataclass(frozen=True)
+class _Ids:
+    """Where ids lie."""
+
+    file: Path
+    dtype: np.dtype[Any]
+    offset: int
+    """First byte in the file."""
+    n_tokens: int
+
+    def map(self, start: int, stop: int) -> NDArray[Any]:
+        """Some of them, mapped for as long as the array is kept: memory does not grow with what was read before."""
+        n_tokens = min(stop, self.n_tokens) - start
+        if n_tokens <= 0:
+            return np.empty(0, self.dtype)
+        place = self.offset + start * self.dtype.itemsize
+        try:
+            return np.asarray(np.memmap(self.file, self.dtype, "r", place, (n_tokens,)))
+        except (OSError, ValueError) as error:  # it was changed or removed since it was opened
+            raise cannot_read(self.file, error) from error
 
 
 class TokenSource:
@@ -59,15 +82,20 @@ class TokenSource:
         """The id that separates documents, where it is known."""
         self.separator_in_front = layout.separator_in_front
         """True where it stands before each document, and not behind it."""
-        self._arrays = arrays
+        self._ids = [
+            _Ids(file, array.dtype, getattr(array, "offset", 0), len(array))
+            for file, array in zip(files, arrays, strict=True)
+        ]
         self._starts = [0, *accumulate(len(array) for array in arrays)]
+        self._index: tuple[int, NDArray[np.uint64]] | None = None
+        """Number of a file and where its documents end: blocks come file by file."""
         self._document_ends = None if manifest is None else TokenShards(files[0].parent).document_ends()
         self._has_indices = self._document_ends is None and self._find_indices()
 
     @property
     def dtype(self) -> str:
         """What the ids are stored as (numpy's name); "int64" where the files differ."""
-        names = {array.dtype.name for array in self._arrays}
+        names = {ids.dtype.name for ids in self._ids}
         return names.pop() if len(names) == 1 else "int64"
 
     @property
@@ -105,29 +133,27 @@ class TokenSource:
 
     def blocks(self, start: int = 0, block_tokens: int = BLOCK_TOKENS) -> Iterator[TokenBlock]:
         """All ids from token `start` on, in blocks that end with their file or hold `block_tokens`."""
-        for number, array in enumerate(self._arrays):
+        for number, ids in enumerate(self._ids):
             before = self._starts[number]
-            if before + len(array) <= start:
-                continue
-            for offset in range(max(0, start - before), len(array), block_tokens):
-                tokens = np.asarray(array[offset : offset + block_tokens])
+            for offset in range(max(0, start - before), ids.n_tokens, block_tokens):
+                tokens = ids.map(offset, offset + block_tokens)
                 yield TokenBlock(tokens, self._ends_in(number, before + offset, tokens))
 
     def read(self, start: int, stop: int) -> TokenBlock:
         """A copy of the ids from `start` up to and without `stop`; what ends behind them ends in this block."""
         blocks = [
             TokenBlock(tokens, self._ends_in(number, first, tokens) + (first - start))
-            for number, array in enumerate(self._arrays)
-            if (before := self._starts[number]) < stop and before + len(array) > start
+            for number, ids in enumerate(self._ids)
+            if (before := self._starts[number]) < stop and before + ids.n_tokens > start
             for first in [max(start, before)]
-            for tokens in [np.asarray(array[first - before : stop - before])]
+            for tokens in [ids.map(first - before, stop - before)]
         ]
         if not blocks:
             return TokenBlock(np.empty(0, self.dtype), np.empty(0, np.int64))
         ends = np.concatenate([block.ends for block in blocks])
         if self.separator is not None and self.separator_in_front and not self.has_index:
             ends = ends[ends > 0]  # these were given with the block before
-            if stop < self.n_tokens and int(self._array_at(stop)[0]) == self.separator:
+            if stop < self.n_tokens and self._id_at(stop) == self.separator:
                 ends = np.append(ends, stop - start)
         return TokenBlock(np.concatenate([block.tokens for block in blocks]), ends)
 
@@ -136,18 +162,18 @@ class TokenSource:
         number = bisect_right(self._starts, token, hi=len(self.files)) - 1
         return f"{self.files[number].name}: token {token - self._starts[number]:,}"
 
-    def _array_at(self, token: int) -> NDArray[Any]:
-        """The rest of a file, from a token on."""
+    def _id_at(self, token: int) -> int:
         number = bisect_right(self._starts, token) - 1
-        return self._arrays[number][token - self._starts[number] :]
+        place = token - self._starts[number]
+        return int(self._ids[number].map(place, place + 1)[0])
 
     def _find_indices(self) -> bool:
         """True where every file has an index beside it."""
         return all(self._ends_of_file(number) is not None for number in range(len(self.files)))
 
     def _ends_of_file(self, number: int) -> NDArray[np.uint64] | None:
-        array = self._arrays[number]
-        return self.layout.document_ends(self.files[number], array.dtype.name, len(array))
+        ids = self._ids[number]
+        return self.layout.document_ends(ids.file, ids.dtype.name, ids.n_tokens)
 
     def _ends_in(self, number: int, start: int, tokens: NDArray[Any]) -> NDArray[np.int64]:
         stop = start + len(tokens)
@@ -170,12 +196,10 @@ class TokenSource:
         return ends
 
     def _index_of(self, number: int) -> NDArray[np.uint64]:
-        """The ends of one file, kept until another is asked for: blocks come file by file."""
-        cached = getattr(self, "_index", None)
-        if cached is None or cached[0] != number:
+        if self._index is None or self._index[0] != number:
             ends = self._ends_of_file(number)
-            cached = self._index = (number, ends if ends is not None else np.empty(0, np.uint64))
-        return cached[1]
+            self._index = (number, np.empty(0, np.uint64) if ends is None else ends)
+        return self._index[1]
 
 
 def open_tokens(
@@ -199,6 +223,8 @@ def open_tokens(
                 f"{layout or manifest.layout} of {dtype or manifest.dtype}",
                 hint="leave out layout and dtype (--source-layout, --dtype): the manifest tells both",
             )
+        if not manifest.shards:
+            raise ShardError(f"the shards in {place} hold no token")
         files = [place / shard.file for shard in manifest.shards]
         return TokenSource(files, list(open_shards(place)), layout_named(manifest.layout), manifest)
     files = _files_at(place, None if layout is None else layout_named(layout))
@@ -235,11 +261,15 @@ def find_separator(
 def _files_at(place: Path, layout: Layout | None) -> list[Path]:
     suffixes = {known.suffix for known in LAYOUTS.values()} if layout is None else {layout.suffix}
     if place.is_dir():
-        files = sorted(file for file in place.iterdir() if file.suffix in suffixes and file.is_file())
+        found = (file for file in place.iterdir() if file.suffix in suffixes and file.name != DOCUMENTS_NAME)
+        files = sorted(file for file in found if file.is_file())
         if not files:
+            parts = [part.name for part in sorted(place.iterdir()) if (part / MANIFEST_NAME).exists()]
             raise ShardError(
                 f"{place} holds neither a {MANIFEST_NAME} nor a file named *{', *'.join(sorted(suffixes))}",
-                hint="name a folder of shards, or the files themselves",
+                hint=f"name one of its folders: {', '.join(parts)}"
+                if parts
+                else "name a folder of shards, or the files themselves",
             )
         return files
     if place.exists():

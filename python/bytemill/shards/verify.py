@@ -37,8 +37,8 @@ def verify(folder: str | os.PathLike[str]) -> list[str]:
         except ShardError as error:
             problems.append(str(error))
     if manifest.documents is not None:
-        problem = _content_problem(place, manifest.documents) or documents_problem(place, manifest)
-        problems.extend([problem] if problem else [])
+        found = (_content_problem(place, manifest.documents), documents_problem(place, manifest))
+        problems.extend(problem for problem in found if problem)
     listed = {info.file for info in _files_of(manifest)}
     problems.extend(f"{name} is not in the manifest" for name in shard_files(place) if name not in listed)
     return problems
