@@ -219,15 +219,15 @@ class DocumentEncoder:
         stripped: int | None = None,
         split: tuple[int, int] | None = None,
     ) -> None:
-        """Every document with ids begins with `prefix`, does not end with `stripped`, and ends with `suffix`; what stands
-        there already is not added. `split` is (seed, limit): documents whose first MiB has an XXH3 below the limit fall on
-        side 1.
+        """Every document with ids begins with `prefix`, does not end with `stripped`, and ends with `suffix`; what
+        stands there already is not added. `split` is (seed, limit): documents whose first MiB has an XXH3 below the
+        limit fall on side 1.
         """
     def encode(
         self, batches: Sequence[tuple[bytes | memoryview, NDArray[np.int64], bool]]
     ) -> list[tuple[list[_TokenArray], NDArray[np.uint64], list[int], int]]:
-        """What batches (data, ends of documents, is_open) give on side 0 and 1: ids in pieces, where documents with ids end
-        among them, bytes of text by batches, number of documents without ids.
+        """What batches (data, ends of documents, is_open) give on side 0 and 1: ids in pieces, where documents with ids
+        end among them, bytes of text by batches, number of documents without ids.
         """
     def carry(self) -> tuple[str, int, int | None, list[int], int | None] | None:
         """What is left of a document that is open: text, bytes before it, side, ids held back, last id given."""

@@ -120,3 +120,63 @@ def test_an_unknown_separator_is_named(tokenizer_file: str, run: Run):
         "hint: its special tokens: <|endoftext|>\n"
     )
     assert not Path("shards").exists()
+
+
+def test_a_corpus_of_json_lines_is_split_indexed_and_laid_out(tokenizer_file: str, run: Run):
+    stories = [f"story {number}: the cat sat on the mat" for number in range(60)]
+    lines = [json.dumps({"story": story}) for story in stories]
+    Path("stories.jsonl").write_text("\n".join([*lines[:30], "{broken", *lines[30:]]) + "\n")
+    arguments = ["data", "encode", tokenizer_file, "stories.jsonl", "-o", "out", "--field", "story"]
+    options = ["--on-error", "skip", "--layout", "llmc", "--append-eot", "--document-index"]
+    outcome = run(*arguments, *options, "--validation-fraction", "0.25")
+    assert outcome.status == 0, outcome.err
+    assert "out/train: " in outcome.out
+    assert "out/validation: " in outcome.out
+    assert outcome.err.endswith("note: 1 broken document was left out\n")
+    tokenizer = bytemill.Tokenizer.load(tokenizer_file)
+    found: list[str] = []
+    for part in ("train", "validation"):
+        tokens, ends = TokenShards(f"out/{part}")[:], TokenShards(f"out/{part}").document_ends()
+        assert ends is not None
+        texts = [tokenizer.decode(ids) for ids in np.split(tokens, ends[:-1].astype(int))]
+        assert all(text.startswith("<|endoftext|>story") for text in texts)
+        found += [text.removeprefix("<|endoftext|>") for text in texts]
+        assert 3 < len(texts) < 57
+    assert sorted(found) == sorted(stories)
+    both = run("data", "info", "out", "--verify")
+    assert both.status == 0
+    assert both.out.count("documents.npy") == 2
+    parts = json.loads(run("data", "info", "out", "--json").out)["parts"]
+    assert parts["train"]["n_documents"] + parts["validation"]["n_documents"] == 60
+
+
+def test_begins_documents_with_the_token_named(tokenizer_file: str, run: Run):
+    Path("lines.txt").write_text("the cat\nthe rat\n")
+    arguments = ["data", "encode", tokenizer_file, "lines.txt", "-o", "out", "--documents", "line", "-q"]
+    assert run(*arguments, "--bos", "<|endoftext|>").status == 0
+    tokenizer = bytemill.Tokenizer.load(tokenizer_file)
+    assert tokenizer.decode(TokenShards("out")[:]) == "<|endoftext|>the cat<|endoftext|>the rat"
+    assert run(*arguments, "--prepend-bos").status == 0
+
+
+def test_what_was_interrupted_goes_on_and_says_so(tokenizer_file: str, run: Run):
+    from bytemill.shards import encode_to_shards
+
+    def stop(_: Any) -> None:
+        if Path("out/progress.json").exists():
+            raise KeyboardInterrupt
+
+    Path("many.txt").write_text("the cat sat on the mat\n" * 1_000_000)
+    tokenizer = bytemill.Tokenizer.open(tokenizer_file)
+    corpus = bytemill.Corpus(["many.txt"], repeat_by_weight=True)
+    try:
+        encode_to_shards(tokenizer, corpus, "out", progress=stop, checkpoint_bytes=1)
+        raise AssertionError("it was not interrupted")
+    except KeyboardInterrupt:
+        pass
+    outcome = run("data", "encode", tokenizer_file, "many.txt", "--output", "out")
+    assert outcome.status == 0, outcome.err
+    assert outcome.err.startswith("note: goes on where an interrupted run was, at ")
+    assert len(TokenShards("out")) == 1_000_000 * tokenizer.count("the cat sat on the mat\n")
+    profiled = run("data", "encode", tokenizer_file, "many.txt", "--output", "again", "--profile", "--json")
+    assert set(json.loads(profiled.out)["profile"]["phases"][0]) >= {"name", "seconds"}
