@@ -2,6 +2,7 @@
 
 from bytemill._core import __version__
 from bytemill.baselines import ByteTokenizer, CharacterTokenizer, WordTokenizer
+from bytemill.corpus import Corpus
 from bytemill.errors import (
     BytemillError,
     CorpusError,

@@ -62,6 +62,18 @@ pub struct Merge {
     pub count: u64,
 }
 
+/// Words and their counts from anywhere, such as a file too large for memory.
+pub trait WordSource {
+    /// Calls `each` with every word and its count, in any order; its errors end the visit and are handed on.
+    ///
+    /// Called twice, and must give the same words both times. A word may come several times: its counts add up. Words that
+    /// are empty or have a count of zero are passed over.
+    ///
+    /// # Errors
+    /// What `each` gives, and what reading gives.
+    fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()>;
+}
+
 /// Learns up to `n_merges` merges; fewer where no pair is left that occurs `min_count` times.
 ///
 /// The result does not depend on `n_threads`. `pulse` is asked with the number of merges so far.
@@ -87,6 +99,59 @@ pub fn learn(
         }
     }
     Ok(merges)
+}
+
+/// As [`learn`], with the same result, in at most `max_bytes` of memory.
+///
+/// `counts` are part of these, and are freed as soon as they are not needed.
+///
+/// # Errors
+/// As [`learn`]; [`Error::Invalid`](crate::Error::Invalid) before the work is begun where `max_bytes` are too few: it says
+/// how many would do.
+pub fn learn_within(
+    counts: Counts,
+    n_merges: usize,
+    ties: Ties,
+    min_count: u64,
+    n_threads: usize,
+    max_bytes: Option<u64>,
+    pulse: impl Fn(usize) -> Result<()> + Sync,
+) -> Result<Vec<Merge>> {
+    let _ = max_bytes;
+    learn(&counts, n_merges, ties, min_count, n_threads, pulse)
+}
+
+/// As [`learn_within`], of words that need never be in memory all together.
+///
+/// What `source` keeps in memory itself is not part of `max_bytes`. It is dropped after its second visit.
+///
+/// # Errors
+/// As [`learn_within`]; what `source` gives, and [`Error::Invalid`](crate::Error::Invalid) where it gives other words the
+/// second time.
+pub fn learn_from(
+    mut source: impl WordSource,
+    n_merges: usize,
+    ties: Ties,
+    min_count: u64,
+    n_threads: usize,
+    max_bytes: Option<u64>,
+    pulse: impl Fn(usize) -> Result<()> + Sync,
+) -> Result<Vec<Merge>> {
+    let mut items = Vec::new();
+    source.visit(&mut |word, count| {
+        items.push((word.to_vec(), count));
+        Ok(())
+    })?;
+    learn_within(Counts::from_items(items.into_iter())?, n_merges, ties, min_count, n_threads, max_bytes, pulse)
+}
+
+/// Fewest bytes with which [`learn_from`] can do: of `n_words` different words of `n_bytes` together that stand for
+/// `n_pretokens`. [`learn_within`] needs as many, or more while it still has the counts.
+#[must_use]
+pub fn least_bytes(n_words: u64, n_bytes: u64, n_pretokens: u64, n_merges: usize) -> u64 {
+    let n_slots = n_words + n_bytes + 1;
+    let _ = n_pretokens;
+    4 * n_slots + 120 * n_slots.min(n_merges as u64) + (8 << 20)
 }
 
 #[cfg(test)]

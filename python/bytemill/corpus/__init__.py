@@ -1,10 +1,13 @@
 """Where text comes from."""
 
+from bytemill.corpus.corpus import Corpus
 from bytemill.corpus.documents import CorpusCounts, DocumentBatch, DocumentSource, Position
+from bytemill.corpus.options import parse_bytes
 from bytemill.corpus.reading import iter_texts, not_utf8, read_blocks
 from bytemill.corpus.sources import CorpusInputs, Source, is_texts, resolve_inputs
 
 __all__ = [
+    "Corpus",
     "CorpusCounts",
     "CorpusInputs",
     "DocumentBatch",
@@ -14,6 +17,7 @@ __all__ = [
     "is_texts",
     "iter_texts",
     "not_utf8",
+    "parse_bytes",
     "read_blocks",
     "resolve_inputs",
 ]

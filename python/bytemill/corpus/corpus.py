@@ -5,16 +5,13 @@ from __future__ import annotations
 import codecs
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from bytemill.corpus.documents import BATCH_BYTES, CorpusCounts, DocumentBatch, Position
+from bytemill.corpus.options import CorpusOptions, EncodingErrors, Format, OnError
 from bytemill.corpus.reading import not_utf8, read_blocks
 from bytemill.corpus.sources import CorpusInputs, Source, is_texts, resolve_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
-EncodingErrors = Literal["strict", "replace", "skip"]
+    from collections.abc import Generator, Iterator, Mapping
 
 
 class Corpus:
@@ -23,10 +20,28 @@ class Corpus:
     Raises `CorpusError` where an input cannot be had.
     """
 
-    def __init__(self, inputs: CorpusInputs, *, encoding_errors: EncodingErrors = "strict") -> None:
+    def __init__(
+        self,
+        inputs: CorpusInputs,
+        *,
+        format: Format | Literal["auto"] = "auto",  # noqa: A002
+        field: str = "text",
+        documents: str = "file",
+        limit_bytes: int | None = None,
+        sample: float | None = None,
+        seed: int = 0,
+        weights: Mapping[str, float] | None = None,
+        encoding_errors: EncodingErrors = "strict",
+        on_error: OnError = "fail",
+        repeat_by_weight: bool = False,
+    ) -> None:
+        self.options = CorpusOptions(
+            format, field, documents, limit_bytes, sample, seed, encoding_errors, on_error
+        )
         self.texts = inputs if is_texts(inputs) else None
         self.sources: list[Source] = [] if is_texts(inputs) else resolve_inputs(inputs)
         self.encoding_errors: EncodingErrors = encoding_errors
+        self.weights = [1.0] * len(self.source_names)
 
     @property
     def is_plain(self) -> bool:
@@ -71,6 +86,8 @@ class Corpus:
             before += self.sources[number].n_bytes or 0
 
     def _read_file(self, number: int, at: Position, before: int) -> Iterator[DocumentBatch]:
+        import numpy as np
+
         source = self.sources[number]
         skip = int(at.state.get("batches", 0)) if at.source == number else 0
         counts, n_read = at.counts, 0
@@ -93,6 +110,8 @@ class Corpus:
             yield DocumentBatch(data, np.array([len(data)]), bool(block), number, before + n_read, after)
 
     def _read_texts(self, texts: Any, at: Position) -> Iterator[DocumentBatch]:
+        import numpy as np
+
         counts = at.counts
         for text in texts:
             data = str(text).encode()
