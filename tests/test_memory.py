@@ -48,6 +48,7 @@ def test_without_the_peak_of_linux_that_of_all_time_is_given(
     if status is not None:
         path.write_text(status)
     monkeypatch.setattr(memory, "_STATUS", path)
+    monkeypatch.setattr(memory, "_of_all", memory.PeakWatch())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for platform, unit in (("linux", 1024), ("freebsd14", 1024), ("darwin", 1)):
         monkeypatch.setattr(sys, "platform", platform)
@@ -58,4 +59,22 @@ def test_the_line_of_linux_is_read_as_kibibytes(tmp_path: Path, monkeypatch: pyt
     path = tmp_path / "status"
     path.write_text("VmPeak:\t  900000 kB\nVmHWM:\t   12345 kB\nVmRSS:\t   10000 kB\n")
     monkeypatch.setattr(memory, "_STATUS", path)
+    monkeypatch.setattr(memory, "_of_all", memory.PeakWatch())
     assert memory.peak_bytes() == 12345 * 1024
+
+
+@LINUX
+def test_two_measurements_at_once_do_not_take_each_others_peak() -> None:
+    outer, inner = memory.PeakWatch(), memory.PeakWatch()
+    try:
+        assert outer.restart()
+        before = outer.peak_bytes()
+        block = bytearray(SIZE)
+        block[::4096] = b"\x01" * len(block[::4096])
+        del block
+        assert inner.restart()
+        assert outer.peak_bytes() - before > 0.9 * SIZE
+        assert outer.peak_bytes() - inner.peak_bytes() > 0.5 * SIZE
+    finally:
+        outer.close()
+        inner.close()

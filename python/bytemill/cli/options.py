@@ -21,6 +21,21 @@ Json: TypeAlias = Annotated[
     bool,
     Parameter(name="--json", group=OUTPUT, show_default=False, help="Print the result as JSON, for scripts."),
 ]
+Profile: TypeAlias = Annotated[
+    bool,
+    Parameter(
+        name="--profile",
+        group=OUTPUT,
+        show_default=False,
+        help="Show on standard error what time and memory went into, and where to look next.",
+    ),
+]
+ProfileFile: TypeAlias = Annotated[
+    Path | None,
+    Parameter(
+        name="--profile-file", group=OUTPUT, help="Profile, and write the profile to this file as JSON."
+    ),
+]
 Overwrite: TypeAlias = Annotated[
     bool, Parameter(name="--overwrite", show_default=False, help="Replace what is there already.")
 ]

@@ -78,18 +78,25 @@ def write_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = (), indent: str = "  "
 ) -> None:
     """Writes a table; the columns in `right` (from 0) stand at the right."""
+    for place, line in enumerate(table_lines(header, rows, right)):
+        write_line(indent + (styled(line, "2") if place == 0 else line))
+
+
+def table_lines(header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
+    """The lines of a table, the header first; the columns in `right` (from 0) stand at the right."""
     from rich.cells import cell_len
 
     lines = [list(header), *(list(row) for row in rows)]
     widths = [max(cell_len(line[column]) for line in lines) for column in range(len(header))]
     to_the_right = set(right)
-    for place, line in enumerate(lines):
+    aligned: list[str] = []
+    for line in lines:
         cells: list[str] = []
         for column, text in enumerate(line):
             padding = " " * (widths[column] - cell_len(text))
             cells.append(padding + text if column in to_the_right else text + padding)
-        row = "  ".join(cells).rstrip(" ")
-        write_line(indent + (styled(row, "2") if place == 0 else row))
+        aligned.append("  ".join(cells).rstrip(" "))
+    return aligned
 
 
 def styled(text: str, codes: str) -> str:

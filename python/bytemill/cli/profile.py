@@ -1,0 +1,139 @@
+"""`--profile`: what a command's time and memory went into, on standard error and in its JSON."""
+
+import contextlib
+import sys
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+from bytemill.cli import output
+from bytemill.profiling import PhaseUse, Profile, ProfileResult, ThreadUse
+from bytemill.units import format_bytes, format_rate, format_seconds
+
+
+class Profiled:
+    """What a command knows of its profile."""
+
+    def __init__(self) -> None:
+        self.result: ProfileResult | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """What belongs into the command's JSON: the key `profile`, or nothing where nobody asked for one."""
+        return {} if self.result is None else {"profile": self.result.to_dict()}
+
+
+@contextlib.contextmanager
+def profiled(enabled: bool, file: Path | None = None) -> Generator[Profiled]:
+    """Profiles the block where somebody asked for it, and shows the result on standard error at its end.
+
+    At its end means also after Ctrl-C and after an error. `file` takes the profile as JSON. The block should enclose
+    the display of progress, whose bar is to be gone by then; `Profiled` has its result only after the block.
+    """
+    measured = Profiled()
+    if not enabled and file is None:
+        yield measured
+        return
+    profile = Profile()
+    try:
+        with profile:
+            yield measured
+    finally:
+        measured.result = profile.result
+        write_profile(profile.result)
+        if file is not None:
+            from bytemill.atomic import write_json
+
+            write_json(file, profile.result.to_dict())
+
+
+def write_profile(profile: ProfileResult) -> None:
+    """The profile for people, on standard error."""
+    sys.stderr.write(output.printable("\n".join([*_lines(profile), ""])))
+
+
+def _lines(profile: ProfileResult) -> Iterator[str]:
+    yield (
+        f"profile: {format_seconds(profile.seconds)}, {profile.cores:.2f} of {profile.n_cores} processors busy, "
+        f"at most {format_bytes(profile.peak_memory_bytes)} of memory"
+    )
+    yield ""
+    header = ("phase", "time", "share", "thread busy", "processors", "peak memory", "rate")
+    rows = [_phase_row(phase, profile) for phase in _nested(profile.phases)]
+    if profile.outside_seconds >= 0.01 * profile.seconds:
+        outside = profile.outside_seconds
+        rows.append(
+            ("in no phase", format_seconds(outside), _share(outside / profile.seconds), "", "", "", "")
+        )
+    yield from _indented(output.table_lines(header, rows, right=(1, 2, 3, 4, 5)))
+    yield ""
+    if profile.has_threads:
+        header = ("threads", "number", "processor time", "busy", "no processor free", "waiting for a disk")
+        yield from _indented(output.table_lines(header, _thread_rows(profile), right=(1, 2, 3, 4, 5)))
+    else:
+        yield "  what single threads do is not known on this system, only what the whole process does"
+    yield ""
+    for sentence in profile.advice:
+        yield f"  - {sentence}"
+
+
+def _phase_row(phase: PhaseUse, profile: ProfileResult) -> tuple[str, ...]:
+    rates = [
+        format_rate(amount, phase.seconds, unit)
+        for amount, unit in ((phase.n_bytes, "bytes"), (phase.n_tokens, "tokens"))
+        if amount
+    ]
+    return (
+        ("  " if phase.parent else "") + phase.name,
+        format_seconds(phase.seconds),
+        _share(phase.seconds / profile.seconds if profile.seconds else 0.0),
+        _share(phase.own_busy),
+        f"{phase.cores:.2f}",
+        format_bytes(phase.peak_memory_bytes),
+        ", ".join(rates),
+    )
+
+
+def _thread_rows(profile: ProfileResult) -> list[tuple[str, ...]]:
+    rows = [_thread_row(thread, profile.seconds) for thread in profile.threads if thread.cpu_seconds > 0]
+    for name, seconds in (
+        ("ended unseen", profile.unseen_cpu_seconds),
+        ("other processes", profile.children_cpu_seconds),
+    ):
+        if seconds >= 0.02 * profile.cpu_seconds and seconds >= 0.01:
+            busy = seconds / profile.seconds if profile.seconds else 0.0
+            rows.append((name, "", format_seconds(seconds), _share(busy), "", ""))
+    return rows
+
+
+def _thread_row(thread: ThreadUse, seconds: float) -> tuple[str, ...]:
+    return (
+        thread.name,
+        str(thread.n_threads),
+        format_seconds(thread.cpu_seconds),
+        _share(thread.busy),
+        _share(thread.runnable_seconds / seconds if seconds else 0.0),
+        _share(thread.disk_wait),
+    )
+
+
+def _nested(phases: list[PhaseUse]) -> Iterator[PhaseUse]:
+    """Phases with those that were entered within them below."""
+    known = {phase.name for phase in phases}
+    for phase in phases:
+        if phase.parent not in known:
+            yield from _with_children(phase, phases)
+
+
+def _with_children(phase: PhaseUse, phases: list[PhaseUse]) -> Iterator[PhaseUse]:
+    yield phase
+    for child in phases:
+        if child.parent == phase.name and child.name != phase.name:
+            yield from _with_children(child, phases)
+
+
+def _indented(lines: list[str]) -> Iterator[str]:
+    return (f"  {line}" for line in lines)
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.0f} %"
