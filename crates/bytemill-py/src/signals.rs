@@ -33,7 +33,17 @@ pub fn to_python(error: Error) -> PyErr {
         }),
         Error::UnknownId(id) => PyKeyError::new_err(id),
         Error::Io(error) => PyErr::from(error),
+        Error::Output { path, error } => Python::attach(|py| match output_error(py, path, error) {
+            Ok(error) => error,
+            Err(error) => error,
+        }),
     }
+}
+
+/// The exception that says what to do where a file cannot be written.
+fn output_error(py: Python<'_>, path: std::path::PathBuf, error: std::io::Error) -> PyResult<PyErr> {
+    let converted = py.import("bytemill.atomic")?.call_method1("output_error", (PyErr::from(error), path))?;
+    Ok(PyErr::from_value(converted))
 }
 
 /// Lets Python in now and then while Rust works without the GIL.

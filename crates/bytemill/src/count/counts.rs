@@ -1,6 +1,6 @@
 //! Counted pre-tokens in memory.
 
-use super::part::{Group, LONG, Order, Part, PartBuilder};
+use super::part::{Group, LONG, Order, Part, PartBuilder, n_occurrences};
 use super::scale::Scale;
 use crate::error::{Error, Result};
 use crate::hash::long_hash;
@@ -159,6 +159,15 @@ impl Counts {
         Self { part, marks, ..Self::default() }
     }
 
+    /// The same, when it is known that they stand for a text that can be; knows then for how many pre-tokens.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the text would have 2⁶⁴ bytes or more.
+    pub(super) fn checked(mut self) -> Result<Self> {
+        self.n_pretokens = n_occurrences(self.part.groups.iter())?;
+        Ok(self)
+    }
+
     /// Number of unique pre-tokens.
     #[must_use]
     pub fn n_unique(&self) -> usize {
@@ -213,7 +222,8 @@ impl Counts {
     /// Some of the pre-tokens, by their places in [`Counts::iter`].
     pub(crate) fn range(&self, range: Range<usize>) -> impl Iterator<Item = (&[u8], u64)> {
         let mark = range.start / WORDS_A_MARK;
-        let mut words = Words { part: &self.part, at: self.marks.get(mark).copied().unwrap_or_default(), word: 0, end: 0 };
+        let mut words =
+            Words { part: &self.part, at: self.marks.get(mark).copied().unwrap_or_default(), word: 0, end: 0 };
         (words.word, words.end) = (mark * WORDS_A_MARK, range.end);
         for _ in words.word..range.start {
             words.next();

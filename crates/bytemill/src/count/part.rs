@@ -1,5 +1,6 @@
 //! Counted pre-tokens of one part of all, in order.
 
+use crate::error::{Error, Result};
 use std::cmp::Reverse;
 
 /// Pre-tokens of one count that lie side by side.
@@ -41,6 +42,14 @@ impl Part {
             }
         }
         self.bytes.extend_from_slice(word);
+    }
+
+    /// Gives back memory that was taken ahead of time.
+    pub fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.lengths.shrink_to_fit();
+        self.long.shrink_to_fit();
+        self.groups.shrink_to_fit();
     }
 
     /// The words and their counts, in order.
@@ -91,7 +100,8 @@ impl PartBuilder {
         match order {
             Order::Any => self.words.sort_unstable_by_key(|word| (Reverse(word.count), word.start)),
             Order::Bytes => {
-                self.words.sort_unstable_by(|one, other| other.count.cmp(&one.count).then_with(|| of(one).cmp(of(other))));
+                self.words
+                    .sort_unstable_by(|one, other| other.count.cmp(&one.count).then_with(|| of(one).cmp(of(other))));
             }
         }
         let mut part = Part {
@@ -104,4 +114,21 @@ impl PartBuilder {
         }
         part
     }
+}
+
+/// The occurrences that groups stand for.
+///
+/// # Errors
+/// [`Error::Invalid`] where the text that they stand for has 2⁶⁴ bytes or more: some pair's count might overflow.
+pub fn n_occurrences<'g>(groups: impl Iterator<Item = &'g Group>) -> Result<u64> {
+    let (mut n_words, mut n_bytes) = (0u64, 0u64);
+    for group in groups {
+        let more = u128::from(group.count) * group.n_bytes as u128;
+        let sum = u64::try_from(more).ok().and_then(|more| n_bytes.checked_add(more));
+        let too_large = || Error::Invalid("the counts are too large: they stand for 2^64 bytes of text".to_owned());
+        n_bytes = sum.ok_or_else(too_large)?;
+        // No word is empty, so there are no more words than bytes.
+        n_words += group.count * group.n_words as u64;
+    }
+    Ok(n_words)
 }
