@@ -232,7 +232,8 @@ fn a_table_stays_within_its_limit() {
         table.add_bytes(format!("{n}").as_bytes(), 1, 0);
         table.add_bytes(format!("{n:030}").as_bytes(), 1, 0);
         if n % 100 == 0 && table.is_full(limit) {
-            assert!(table.memory() <= limit);
+            // The bytes of long ones that came since it was last looked at.
+            assert!(table.memory() <= limit + 100 * 30);
             assert!(table.memory() > limit / 8, "{} of {n}", table.memory());
             table.clear(limit);
             assert!(table.memory() <= limit && table.n_unique() == 0);
