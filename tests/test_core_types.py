@@ -200,7 +200,19 @@ def values_of_kinds() -> list[tuple[object, str, Callable[[object], bool]]]:
     def is_int(value: object) -> bool:
         return type(value) is int
 
+    documents = _core.clean_text(b"text\n", True, "strict")
+    broken = _core.clean_text(b"\xff", True, "strict")
+
     return [
+        (documents, "text", lambda value: value == b"text\n"),
+        (documents, "ends", lambda value: value.tolist() == [5]),
+        (documents, "is_open", lambda value: value is False),
+        (documents, "broken", lambda value: value is None),
+        (broken, "broken", lambda value: value == (0, 0, "")),
+        *(
+            (documents, name, is_int)
+            for name in ("consumed", "n_lines", "n_replaced", "n_skipped_bytes", "n_broken")
+        ),
         *(
             (counts, name, is_int)
             for name in ("n_bytes", "n_pretokens", "n_unique", "n_special", "n_replaced")

@@ -20,6 +20,7 @@ __all__ = [
     "ByteTokenizer",
     "BytemillError",
     "CharacterTokenizer",
+    "Corpus",
     "CorpusError",
     "OutputError",
     "ShardError",

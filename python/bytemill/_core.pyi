@@ -31,6 +31,76 @@ def needed_merges(merges: Sequence[tuple[bytes, bytes]]) -> list[int]:
     Raises ValueError for a merge that is there twice.
     """
 
+def clean_text(block: bytes, is_last: bool, errors: Literal["strict", "replace", "skip"]) -> BlockDocuments:
+    """A block of one long document, which is open unless the block `is_last`.
+
+    A character that the block cuts off at its end is not consumed. With "strict", the text ends before what is not
+    UTF-8.
+    """
+
+def check_documents(
+    data: bytes,
+    ends: NDArray[np.int64],
+    missing: NDArray[np.bool_] | None,
+    errors: Literal["strict", "replace", "skip"],
+    leaves_out: bool,
+) -> BlockDocuments:
+    """Documents one after another, each checked to be UTF-8 and not `missing`. Raises ValueError for false ends."""
+
+def select_documents(
+    data: bytes, ends: NDArray[np.int64], keep: NDArray[np.bool_]
+) -> tuple[bytes, NDArray[np.int64]]:
+    """The documents that are to be kept: their text, and where they end in it."""
+
+@final
+class BlockDocuments:
+    """The documents of a block."""
+
+    text: bytes
+    """Valid UTF-8."""
+    ends: NDArray[np.int64]
+    """Where each document ends in the text."""
+    is_open: bool
+    """True where the last document goes on in the next block."""
+    consumed: int
+    """Bytes of the block that are done with: the next block begins behind them."""
+    n_lines: int
+    """Line ends among them; where a broken document ended the work, those before it."""
+    n_replaced: int
+    n_skipped_bytes: int
+    n_broken: int
+    broken: tuple[int, int | None, str] | None
+    """The broken document that ended the work: lines (packed documents: documents) of the block before it; the offset
+    in the block of what is not UTF-8, else None; what is wrong, else ""."""
+
+@final
+class TextSplitter:
+    """Cuts plain text into documents: lines, or what ends with a separator, which stays in the text.
+
+    Lines come without their ends (LF or CRLF), and empty ones not at all. `leaves_out` leaves out documents that are
+    not UTF-8 (with "strict"); otherwise the first one ends the work.
+    """
+
+    def __init__(
+        self, separator: str | None, errors: Literal["strict", "replace", "skip"], leaves_out: bool
+    ) -> None: ...
+    def split(self, block: bytes, is_inside: bool, is_last: bool) -> BlockDocuments:
+        """The documents of a block, which begins inside a document where `is_inside`.
+
+        A document that the block cuts off is not consumed. Where it is the only one it is given open; with `leaves_out`
+        and "strict" nothing is consumed then, and the caller comes back with a longer block.
+        """
+
+@final
+class JsonLines:
+    """Takes one string, which the names in `path` lead to, out of each line's JSON object."""
+
+    def __init__(
+        self, path: Sequence[str], errors: Literal["strict", "replace", "skip"], leaves_out: bool
+    ) -> None: ...
+    def parse(self, block: bytes, end: int) -> BlockDocuments:
+        """The documents of the lines in `block[:end]`, which are whole."""
+
 @final
 class Encoder:
     """A vocabulary ready to encode and decode. Immutable; several threads may use one."""

@@ -2,6 +2,7 @@
 
 mod batch;
 mod convert;
+mod documents;
 mod encoder;
 mod lists;
 mod loading;
@@ -62,6 +63,12 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(named_pattern, module)?)?;
     module.add_function(wrap_pyfunction!(check_pattern, module)?)?;
     module.add_function(wrap_pyfunction!(needed_merges, module)?)?;
+    module.add_function(wrap_pyfunction!(documents::clean_text, module)?)?;
+    module.add_function(wrap_pyfunction!(documents::check_documents, module)?)?;
+    module.add_function(wrap_pyfunction!(documents::select_documents, module)?)?;
+    module.add_class::<documents::PyBlockDocuments>()?;
+    module.add_class::<documents::PyTextSplitter>()?;
+    module.add_class::<documents::PyJsonLines>()?;
     module.add_class::<encoder::PyEncoder>()?;
     module.add_class::<loading::PyRankFile>()?;
     module.add_class::<loading::PyTokenizerJson>()?;

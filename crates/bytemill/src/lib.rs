@@ -9,6 +9,7 @@ pub mod cache;
 pub mod count;
 pub mod cutter;
 pub mod decode;
+pub mod documents;
 pub mod encode;
 pub mod error;
 pub mod formats;

@@ -22,7 +22,9 @@ class CorpusOptions:
 
     format: Annotated[
         Literal["auto", "text", "jsonl", "parquet", "arrow", "warc"],
-        Parameter(help="What the inputs are; auto goes by their names and first bytes. All may be compressed."),
+        Parameter(
+            help="What the inputs are; auto goes by their names and first bytes. All may be compressed."
+        ),
     ] = "auto"
     field: Annotated[
         str,
@@ -40,12 +42,15 @@ class CorpusOptions:
     limit_bytes: Annotated[
         str | None,
         Parameter(
-            show_default=False, help="Stop after the document that reaches this much text, such as 500MB or 2GB."
+            show_default=False,
+            help="Stop after the document that reaches this much text, such as 500MB or 2GB.",
         ),
     ] = None
     sample: Annotated[
         float | None,
-        Parameter(show_default=False, help="Take this fraction of the documents, chosen at random by --seed."),
+        Parameter(
+            show_default=False, help="Take this fraction of the documents, chosen at random by --seed."
+        ),
     ] = None
     seed: Annotated[int, Parameter(help="Which documents --sample takes.")] = 0
     weight: Annotated[
@@ -64,7 +69,9 @@ class CorpusOptions:
     ] = "strict"
     on_error: Annotated[
         Literal["fail", "skip"],
-        Parameter(help="A broken document (bad JSON, no such field, not UTF-8): stop, or leave it out and count it."),
+        Parameter(
+            help="A broken document (bad JSON, no such field, not UTF-8): stop, or leave it out and count it."
+        ),
     ] = "fail"
 
     def corpus(self, inputs: Sequence[str], *, repeat_by_weight: bool = False) -> Corpus:
@@ -101,7 +108,9 @@ def corpus_notes(counts: CorpusCounts) -> list[str]:
     if n := counts.n_replaced:
         notes.append(f"{n:,} malformed {'sequence was' if n == 1 else 'sequences were'} read as U+FFFD")
     if n := counts.n_skipped_bytes:
-        notes.append(f"{n:,} {'byte that is not UTF-8 was' if n == 1 else 'bytes that are not UTF-8 were'} left out")
+        notes.append(
+            f"{n:,} {'byte that is not UTF-8 was' if n == 1 else 'bytes that are not UTF-8 were'} left out"
+        )
     if n := counts.n_broken:
         notes.append(f"{n:,} broken {'document was' if n == 1 else 'documents were'} left out")
     return notes

@@ -32,7 +32,9 @@ class CorpusOptions:
         _check_one_of("encoding_errors", self.encoding_errors, get_args(EncodingErrors))
         _check_one_of("on_error", self.on_error, get_args(OnError))
         if not self.field or not all(self.path):
-            raise CorpusError(f"the field is {self.field!r}", hint='name one, for example "text" or "meta.text"')
+            raise CorpusError(
+                f"the field is {self.field!r}", hint='name one, for example "text" or "meta.text"'
+            )
         if not self.documents:
             raise CorpusError(
                 "documents is empty", hint='give "file", "line", or the special token that ends documents'
@@ -40,7 +42,9 @@ class CorpusOptions:
         if self.limit_bytes is not None and self.limit_bytes < 1:
             raise CorpusError(f"limit_bytes is {self.limit_bytes}", hint="give at least 1")
         if self.sample is not None and not 0 < self.sample <= 1:
-            raise CorpusError(f"sample is {self.sample}", hint="give the fraction to take, above 0 and at most 1")
+            raise CorpusError(
+                f"sample is {self.sample}", hint="give the fraction to take, above 0 and at most 1"
+            )
 
     @property
     def path(self) -> list[str]:
@@ -72,7 +76,8 @@ def checked_weight(name: str, weight: object) -> float:
         raise TypeError(f"the weight of {name} must be a number, not {weight!r:.40}")
     if not (weight > 0 and math.isfinite(weight)):
         raise CorpusError(
-            f"the weight of {name} is {weight}", hint="give a number above 0; leave an input out that has none"
+            f"the weight of {name} is {weight}",
+            hint="give a number above 0; leave an input out that has none",
         )
     return float(weight)
 

@@ -1,12 +1,19 @@
 """Reading sources: as blocks of bytes in constant memory, or as texts."""
 
+from __future__ import annotations
+
 import os
 import stat
-from collections.abc import Generator, Iterable, Iterator
-from typing import Literal
+from typing import TYPE_CHECKING
 
-from bytemill.corpus.sources import CorpusInputs, Source, is_texts, resolve_inputs, unreadable
+from bytemill.corpus.sources import CorpusInputs, Source, is_texts, unreadable
 from bytemill.errors import CorpusError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator
+
+    from bytemill.corpus.corpus import Corpus
+    from bytemill.corpus.options import EncodingErrors
 
 BLOCK_BYTES = 8 << 20
 """Large enough to keep every thread of the encoder busy, small enough not to matter for memory."""
@@ -36,39 +43,58 @@ def read_blocks(source: Source, block_bytes: int = BLOCK_BYTES) -> Generator[byt
             yield block
 
 
-def iter_texts(inputs: CorpusInputs, *, errors: Literal["strict", "replace"] = "strict") -> Iterator[str]:
-    """The texts of `inputs`: an iterable's own, or each file as one text.
+def iter_texts(inputs: CorpusInputs | Corpus, *, errors: EncodingErrors = "strict") -> Iterator[str]:
+    """The documents of a corpus as texts: those of a `Corpus`, an iterable's own, or each text file as one.
 
-    One file at a time is held in memory, whole. `errors="replace"` reads what is not UTF-8 as U+FFFD.
-    Raises `CorpusError` for files that cannot be read or are not UTF-8, and for an item that is no str.
+    One document at a time is held in memory, whole. `errors="replace"` reads what is not UTF-8 as U+FFFD; a `Corpus`
+    has its own option for that. Raises `CorpusError` for files that cannot be read or are not UTF-8, and for an item
+    that is no str.
 
     >>> list(iter_texts(iter(["one", "two"])))
     ['one', 'two']
     """
-    if is_texts(inputs):
+    from bytemill.corpus.corpus import Corpus
+
+    if isinstance(inputs, Corpus):
+        yield from _texts_of(inputs)
+    elif is_texts(inputs):
         yield from _checked(inputs)
-        return
-    for source in resolve_inputs(inputs):
-        data = b"".join(read_blocks(source))
-        try:
-            yield data.decode("utf-8", errors)
-        except UnicodeDecodeError as error:
-            raise not_utf8(source, error) from error
+    else:
+        yield from _texts_of(Corpus(inputs, encoding_errors=errors))
+
+
+def _texts_of(corpus: Corpus) -> Iterator[str]:
+    begun: list[bytes] = []
+    for batch in corpus.read():
+        start, last = 0, len(batch.ends) - 1
+        for place, end in enumerate(batch.ends.tolist()):
+            part = bytes(batch.data[start:end])
+            if place == last and batch.is_open:
+                begun.append(part)
+            else:
+                yield b"".join([*begun, part]).decode()
+                begun = []
+            start = end
 
 
 def not_utf8(source: Source, error: UnicodeDecodeError) -> CorpusError:
     """The `CorpusError` that names the place: `error.start` is the byte offset in `source`."""
     start = error.start
-    hint = 'give errors="replace" (--errors replace) to read such bytes as U+FFFD, or convert it to UTF-8'
-    byte = ""
+    head, byte = b"", ""
     # A pipe must not be opened again: that could wait for ever.
     if source.path is not None and source.n_bytes is not None:
         head, offending = _head_and_byte(source.path, start)
         byte = f" (0x{offending[0]:02x})" if offending else ""
-        for magic, what, remedy in _NOT_TEXT:
-            if start < len(magic) and head.startswith(magic):
-                hint = f"it looks like {what} data; {remedy.replace('FILE', source.name)}"
+    hint = not_text_hint(source, head, start)
     return CorpusError(f"{source.name}: byte offset {start}{byte} is not valid UTF-8", hint=hint)
+
+
+def not_text_hint(source: Source, head: bytes, offset: int) -> str:
+    """What to do about a source that begins with `head` and is no UTF-8 at `offset`."""
+    for magic, what, remedy in _NOT_TEXT:
+        if offset < len(magic) and head.startswith(magic):
+            return f"it looks like {what} data; {remedy.replace('FILE', source.name)}"
+    return 'errors="replace" (--encoding-errors replace) reads such bytes as U+FFFD; or convert it to UTF-8'
 
 
 def _head_and_byte(path: os.PathLike[str], offset: int) -> tuple[bytes, bytes]:
@@ -84,13 +110,18 @@ def _head_and_byte(path: os.PathLike[str], offset: int) -> tuple[bytes, bytes]:
         return b"", b""
 
 
+def no_text(item: object, index: int) -> CorpusError:
+    """The error for an item that is no document."""
+    return CorpusError(
+        f"item {index} of the corpus is no str: {item!r:.80}",
+        hint="give names of files as a list, for example sorted(folder.glob('*.txt'))"
+        if isinstance(item, os.PathLike)
+        else None,
+    )
+
+
 def _checked(texts: Iterable[object]) -> Iterator[str]:
     for index, text in enumerate(texts):
         if not isinstance(text, str):
-            raise CorpusError(
-                f"item {index} of the corpus is no str: {text!r:.80}",
-                hint="give names of files as a list, for example sorted(folder.glob('*.txt'))"
-                if isinstance(text, os.PathLike)
-                else None,
-            )
+            raise no_text(text, index)
         yield text

@@ -1,4 +1,4 @@
-"""From what a user names (files, globs, "-") to sources that are known to exist."""
+"""From what a user names (files, folders, globs, lists, URLs, "-") to sources that are known to exist."""
 
 import contextlib
 import difflib
@@ -7,17 +7,23 @@ import glob
 import os
 import stat
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, TextIO, TypeAlias, TypeGuard, cast
+from typing import Any, BinaryIO, Literal, TextIO, TypeAlias, TypeGuard, cast
 
+from bytemill.corpus import folders
+from bytemill.corpus.options import Format
+from bytemill.corpus.remote import RemoteFile, is_url, remote_files
 from bytemill.errors import CorpusError
 
-CorpusInputs: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Iterable[str]"
-"""A corpus as users give it: a file, a glob or "-", a sequence of these, or an iterable of texts."""
+CorpusInputs: TypeAlias = (
+    "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Iterable[str] | Iterable[Mapping[str, Any]]"
+)
+"""A corpus as users give it: a name (of a file, a folder, a list, a URL, a glob, or "-"), a sequence of these, or an
+iterable of texts or of rows, such as those of Hugging Face's datasets."""
 
 _TEXT_HINT = "a str is the name of a file; give texts themselves as an iterator, for example iter([text])"
 
@@ -31,10 +37,21 @@ class Source:
     n_bytes: int | None
     """Size in bytes; None where only reading tells (standard input, a pipe)."""
     path: Path | None
-    """The file; None for standard input."""
+    """The file; None for standard input, and for what a URL names."""
+    remote: RemoteFile | None = field(default=None, repr=False)
+    """What a URL names."""
+    given: str = field(default="", repr=False)
+    """The name that led here, as it was given."""
+
+    @property
+    def is_stdin(self) -> bool:
+        """True for standard input."""
+        return self.path is None and self.remote is None
 
     def open(self) -> AbstractContextManager[BinaryIO]:
         """The bytes as a stream. Raises `CorpusError` where they cannot be had."""
+        if self.remote is not None:
+            return self.remote.open(self.name)
         if self.path is None:
             stdin = cast("TextIO | None", sys.stdin)  # None in daemons and under pythonw
             if stdin is None:
@@ -46,37 +63,61 @@ class Source:
             raise unreadable(self.name, error) from error
 
 
-def is_texts(inputs: CorpusInputs) -> TypeGuard[Iterable[str]]:
-    """True where `inputs` are texts themselves, and not names of files.
+def is_texts(inputs: object) -> TypeGuard[Iterable[Any]]:
+    """True where `inputs` are documents themselves, and not names of files.
 
-    Names come as a str, a path, or a sequence of these; texts as any other iterable, such as a generator.
+    Names come as a str, a path, or a sequence of these; documents as any other iterable, such as a generator or a
+    dataset, or as a sequence of rows.
 
-    >>> is_texts(["a.txt", "b.txt"]), is_texts(iter(["A text.", "Another one."]))
-    (False, True)
+    >>> is_texts(["a.txt", "b.txt"]), is_texts(iter(["A text.", "Another one."])), is_texts([{"text": "A text."}])
+    (False, True, True)
     """
-    return isinstance(inputs, Iterable) and not isinstance(inputs, (str, os.PathLike, Sequence))
+    if isinstance(inputs, (str, os.PathLike)) or not isinstance(inputs, Iterable):
+        return False
+    if isinstance(inputs, (bytes, bytearray, memoryview)):
+        return False
+    if isinstance(inputs, Sequence) and not is_dataset(cast("object", inputs)):
+        items = cast("Sequence[object]", inputs)
+        return len(items) > 0 and isinstance(items[0], Mapping)
+    return True
 
 
-def resolve_inputs(inputs: CorpusInputs) -> list[Source]:
+def is_dataset(inputs: object) -> bool:
+    """True for Hugging Face's datasets, known by their class, so that the package need not be imported to ask."""
+    return type(inputs).__module__.startswith("datasets.")
+
+
+def resolve_inputs(inputs: object, format: Format | Literal["auto"] = "auto") -> list[Source]:  # noqa: A002
     """The sources that `inputs` name, in the order given, each checked to be there and readable.
 
-    A name that is no file itself but holds `*`, `?` or `[` is a glob (`**` goes into folders); its files come
-    sorted by name. "-" is standard input. A file named twice is read twice.
+    - A folder stands for the files in it and its folders that are of a known format (of `format`, where one is given),
+      sorted by name; hidden ones are left out.
+    - A name that is no file itself but holds `*`, `?` or `[` is a glob (`**` goes into folders); its files come sorted
+      by name.
+    - "@NAME", where there is no such file, stands for the names in the file NAME ("-": standard input), one a line.
+    - A URL (`s3://…`, `memory://…`) may name a file or a folder, or be a glob.
+    - "-" is standard input.
 
-    Raises `CorpusError` where a name leads to no file, to a folder, or to what cannot be read, where a glob
-    matches nothing, and where all files together are empty. Raises `TypeError` for what is no name.
+    A file named twice is read twice.
+
+    Raises `CorpusError` where a name leads to no file or to what cannot be read, where a glob matches nothing, and
+    where all files together are empty. Raises `TypeError` for what is no name.
     """
-    names: object = [inputs] if isinstance(inputs, (str, os.PathLike)) else inputs
+    is_name = isinstance(inputs, (str, os.PathLike))
+    names = cast("object", [inputs] if is_name else inputs)
     if isinstance(names, (bytes, bytearray, memoryview)) or not isinstance(names, Sequence):
         raise TypeError(f"expected names of files, got {type(inputs).__name__}")
     sources: list[Source] = []
-    for name in cast("Sequence[object]", names):
-        for source in _sources_of(_as_str(name)):
-            if source.path is None and any(earlier.path is None for earlier in sources):
-                raise CorpusError("'-' is given twice, but standard input can be read only once")
-            sources.append(source)
+    for item in cast("Sequence[object]", names):
+        given = _as_str(item)
+        for name in _listed(given):
+            sources += [replace(source, given=given) for source in _sources_of(name, format)]
+    if sum(source.is_stdin for source in sources) + any(source.given == "@-" for source in sources) > 1:
+        raise CorpusError("'-' is given twice, but standard input can be read only once")
     if not sources:
-        raise CorpusError("no input is given", hint="name a file, a glob such as 'data/*.txt', or '-'")
+        raise CorpusError(
+            "no input is given", hint="name a file, a folder, a glob such as 'data/*.txt', or '-'"
+        )
     if all(source.n_bytes == 0 for source in sources):
         raise empty_corpus([source.name for source in sources])
     return sources
@@ -100,12 +141,39 @@ def _as_str(name: object) -> str:
     return text
 
 
-def _sources_of(name: str) -> list[Source]:
+def _listed(given: str) -> list[str]:
+    """The names that a list holds, or the name itself where it is none."""
+    if not given.startswith("@") or os.path.lexists(given) or len(given) < 2:
+        return [given]
+    source = _sources_of(given[1:], "auto")[0]
+    try:
+        with source.open() as stream:
+            names = [line.strip() for line in stream.read().decode().splitlines()]
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{given}: the list of inputs is not UTF-8 at byte {error.start}") from error
+    except OSError as error:
+        raise unreadable(source.name, error) from error
+    if names := [name for name in names if name]:
+        return names
+    raise CorpusError(
+        f"the list {given[1:]} names no input", hint="write one a line: files, folders, globs, URLs"
+    )
+
+
+def _sources_of(name: str, format: Format | Literal["auto"]) -> list[Source]:  # noqa: A002
     if name == "-":
         return [Source(name="<stdin>", n_bytes=None, path=None)]
     if "\0" in name:
         raise CorpusError(f"{_shown(name)} is no name of a file: it holds a zero byte")
+    if is_url(name) and not os.path.lexists(name):
+        files, is_folder = remote_files(name)
+        if is_folder:
+            wanted = set(folders.corpus_files(name, [file for file, _, _ in files], format))
+            files = [file for file in files if file[0] in wanted]
+        return [Source(file, n_bytes, None, remote) for file, n_bytes, remote in files]
     if not glob.has_magic(name) or os.path.lexists(name):
+        if os.path.isdir(name):  # noqa: PTH112  (False for a name that is too long)
+            return [_file_source(file) for file in folders.files_in(name, format)]
         return [_file_source(name)]
     matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207  (Path.glob drops a leading "./")
     files = [match for match in matches if not Path(match).is_dir()]
@@ -124,8 +192,6 @@ def _file_source(name: str) -> Source:
         if isinstance(error, FileNotFoundError | NotADirectoryError) or error.errno == errno.ENAMETOOLONG:
             raise _missing(name) from error
         raise unreadable(name, error) from error
-    if stat.S_ISDIR(status.st_mode):
-        raise CorpusError(f"{name} is a folder, not a file", hint=_glob_hint(name.rstrip("/")))
     if not os.access(name, os.R_OK):
         raise CorpusError(f"cannot read {name}: permission denied", hint="change its permissions: chmod +r")
     n_bytes = status.st_size if stat.S_ISREG(status.st_mode) else None

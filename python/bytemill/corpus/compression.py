@@ -1,0 +1,159 @@
+"""Compressed streams, known by their first bytes."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from typing import Any, BinaryIO, cast
+
+from bytemill.errors import CorpusError
+
+SUFFIXES = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".xz": "xz", ".bz2": "bzip2"}
+
+_HEAD_BYTES = 6
+_CHUNK_BYTES = 1 << 14
+"""Of zstd's, decompressed at once: text of a hundredfold compression is then still 1.6 MB."""
+
+
+def compression_of(head: bytes) -> str | None:
+    """The compression of a stream that begins with `head`, None for none that is known.
+
+    >>> compression_of(b"\\x1f\\x8b\\x08\\x00"), compression_of(b"Once upon a time")
+    ('gzip', None)
+    """
+    if head.startswith(b"\x1f\x8b\x08"):
+        return "gzip"
+    if head.startswith(b"\xfd7zXZ\x00"):
+        return "xz"
+    if head.startswith(b"BZh") and head[3:4].isdigit():
+        return "bzip2"
+    # A frame, or one that is to be skipped, as pzstd writes first.
+    if head.startswith(b"\x28\xb5\x2f\xfd") or (head[1:4] == b"\x2a\x4d\x18" and 0x50 <= head[0] <= 0x5F):
+        return "zstd"
+    return None
+
+
+class Decompressed:
+    """The bytes of `raw`, decompressed where they are compressed.
+
+    One that stands at `offset` is known to be plain.
+    """
+
+    def __init__(self, raw: BinaryIO, name: str, offset: int = 0) -> None:
+        self._name = name
+        self.raw = _Counting(raw, offset)
+        self.compression = None if offset else compression_of(self.raw.peek(_HEAD_BYTES))
+        self._stream: Any = self.raw
+        if self.compression == "gzip":
+            import gzip
+
+            self._stream = gzip.GzipFile(fileobj=cast("BinaryIO", self.raw), mode="rb")
+        elif self.compression == "xz":
+            import lzma
+
+            self._stream = lzma.LZMAFile(cast("BinaryIO", self.raw))  # noqa: SIM115  (its file is the caller's)
+        elif self.compression == "bzip2":
+            import bz2
+
+            self._stream = bz2.BZ2File(cast("BinaryIO", self.raw))
+        elif self.compression == "zstd":
+            self._stream = io.BufferedReader(_Zstd(self.raw, name), 1 << 20)
+
+    def read(self, n_bytes: int) -> bytes:
+        """The next bytes, `n_bytes` at most, empty at the end. Raises `CorpusError` where they are damaged."""
+        try:
+            return self._stream.read(n_bytes)
+        except EOFError as error:
+            raise self._damaged("it ends before its data does") from error
+        except zlib.error as error:
+            raise self._damaged(str(error)) from error
+        except OSError as error:
+            # gzip and bz2 say so of what they cannot read, and so does the disk.
+            if error.errno is None and self.compression is not None:
+                raise self._damaged(str(error)) from error
+            raise CorpusError(
+                f"cannot read {self._name}: {error.strerror or error}", hint="check permissions and disk"
+            ) from error
+        except Exception as error:
+            if type(error).__name__ in ("LZMAError", "ZstdError"):
+                raise self._damaged(str(error)) from error
+            raise
+
+    def _damaged(self, why: str) -> CorpusError:
+        return CorpusError(
+            f"{self._name}: the {self.compression} data is damaged: {why.rstrip('.')}",
+            hint="get the file anew, or leave it out",
+        )
+
+
+class _Counting:
+    """A binary stream that counts what is read from it, with a look at its beginning."""
+
+    def __init__(self, raw: BinaryIO, offset: int) -> None:
+        self._raw = raw
+        self._head = b""
+        self.n_read = offset
+
+    def peek(self, n_bytes: int) -> bytes:
+        """The first bytes, which will be read again."""
+        while len(self._head) < n_bytes and (more := self._raw.read(n_bytes - len(self._head))):
+            self._head += more
+        return self._head
+
+    def read(self, n_bytes: int = -1, /) -> bytes:
+        if self._head:
+            data = self._head if n_bytes < 0 else self._head[:n_bytes]
+            self._head = self._head[len(data) :]
+        else:
+            data = self._raw.read(n_bytes)
+        self.n_read += len(data)
+        return data
+
+    # What the readers of compressed streams ask for beside `read`.
+    def seekable(self) -> bool:
+        return False
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.n_read
+
+    @property
+    def closed(self) -> bool:
+        return False
+
+
+class _Zstd(io.RawIOBase):
+    """Frames of zstd one after another. zstandard's own stream takes a file that is cut off for a whole one."""
+
+    def __init__(self, raw: _Counting, name: str) -> None:
+        from bytemill.corpus.libraries import zstandard
+
+        self._new_frame = zstandard(name).ZstdDecompressor().decompressobj
+        self._raw = raw
+        self._frame: Any = None
+        self._ahead = b""
+        self._text = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        while not self._text:
+            chunk = self._ahead or self._raw.read(_CHUNK_BYTES)
+            self._ahead = b""
+            if not chunk:
+                if self._frame is not None:
+                    raise EOFError
+                return 0
+            self._frame = self._frame or self._new_frame()
+            self._text = memoryview(self._frame.decompress(chunk))
+            if self._frame.eof:
+                self._ahead = self._frame.unused_data
+                self._frame = None
+        room = memoryview(buffer).cast("B")
+        n_bytes = min(len(room), len(self._text))
+        room[:n_bytes] = self._text[:n_bytes]
+        self._text = self._text[n_bytes:]
+        return n_bytes

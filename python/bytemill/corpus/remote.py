@@ -1,0 +1,96 @@
+"""Files that URLs name, through fsspec."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from bytemill.corpus import libraries
+from bytemill.errors import CorpusError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+_TIMES = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated", "created")
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file of one of fsspec's file systems."""
+
+    fs: Any
+    path: str
+    version: str
+    """What changes when the file does, as far as the file system tells."""
+
+    @contextlib.contextmanager
+    def open(self, name: str) -> Generator[BinaryIO]:
+        """Its bytes as they are, in a seekable stream where the file system has such."""
+        with _failures(name):
+            file = self.fs.open(self.path, "rb")
+        with file:
+            yield file
+
+
+def is_url(name: str) -> bool:
+    """True where fsspec is to open it.
+
+    >>> [is_url(name) for name in ("s3://bucket/a.txt", "simplecache::s3://b/a", "a.txt", "C:\\\\a.txt")]
+    [True, True, False, False]
+    """
+    return re.match(r"[a-zA-Z][\w+.-]+(::|://)", name) is not None
+
+
+def remote_files(url: str) -> tuple[list[tuple[str, int | None, RemoteFile]], bool]:
+    """The files that a URL names, as (name, size in bytes, file), sorted; and whether it is their folder.
+
+    Raises `CorpusError` where there is none.
+    """
+    fsspec = libraries.fsspec(url)
+    with _failures(url):
+        fs, path = fsspec.core.url_to_fs(url)
+        is_folder = False
+        if glob.has_magic(path) and not fs.exists(path):
+            found = sorted(each for each in fs.glob(path) if fs.isfile(each))
+        elif is_folder := fs.isdir(path):
+            found = sorted(fs.find(path))
+        else:
+            fs.info(path)
+            found = [path]
+        files = [(_url_of(fs, each, url), fs.info(each)) for each in found]
+    if not files:
+        raise CorpusError(f"no file matches {url}", hint="check the pattern; '**' goes into all folders")
+    return [
+        (name, info.get("size"), RemoteFile(fs, info["name"], _version(info))) for name, info in files
+    ], is_folder
+
+
+def _url_of(fs: Any, path: str, given: str) -> str:
+    chain, separator, _ = given.rpartition("::")
+    return chain + separator + fs.unstrip_protocol(path)
+
+
+def _version(info: dict[str, Any]) -> str:
+    return " ".join(str(info[key]) for key in _TIMES if info.get(key) is not None)
+
+
+@contextlib.contextmanager
+def _failures(name: str) -> Generator[None]:
+    """What the file systems raise, as `CorpusError`."""
+    try:
+        yield
+    except CorpusError:
+        raise
+    except FileNotFoundError as error:
+        raise CorpusError(f"no such file: {name}", hint="check the URL") from error
+    except ImportError as error:
+        raise CorpusError(f"{name}: {error}", hint="install the package that it names") from error
+    except ValueError as error:
+        raise CorpusError(f"cannot open {name}: {error}", hint="check the URL") from error
+    except OSError as error:
+        raise CorpusError(
+            f"cannot read {name}: {error.strerror or error}", hint="check permissions and network"
+        ) from error

@@ -1,0 +1,263 @@
+"""From the pieces that readers give to batches: which documents are taken, how often, and up to where."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from bytemill._core import select_documents
+from bytemill.corpus import documents as settings
+from bytemill.corpus.documents import CorpusCounts, DocumentBatch, Position
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Generator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from bytemill.corpus.pieces import Piece, Reader
+
+_MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which documents of its readers a corpus gives."""
+
+    readers: Sequence[Reader]
+    shares: Sequence[float]
+    """How often each document of a reader is given: 2.5 is twice, and half of them a third time."""
+    sample: float = 1.0
+    seed: int = 0
+    limit_bytes: int | None = None
+    files_are_documents: bool = False
+
+    def read(self, start: Position, stop: threading.Event) -> Generator[DocumentBatch]:
+        """The batches from `start` on."""
+        yield from _Selecting(self, start, stop).batches()
+
+    def chosen(self, number: int, turn: int, first: int, n: int) -> NDArray[np.bool_] | None:
+        """Which of `n` documents from number `first` on are given at this turn; None for all.
+
+        A document's number in its source, the source's number and the seed decide, and nothing else: neither how the
+        documents are packed nor what else is read.
+        """
+        share = min(1.0, self.shares[number] - turn)
+        if self.sample >= 1 and share >= 1:
+            return None
+        keep = _drawn(self.seed, 2 * number, first, n, self.sample)
+        return keep & _drawn(self.seed, 2 * number + 1, first, n, share)
+
+    def n_turns(self, number: int) -> int:
+        """How many times a source is read."""
+        return math.ceil(self.shares[number])
+
+
+def _drawn(seed: int, stream: int, first: int, n: int, share: float) -> NDArray[np.bool_]:
+    """Which of the numbers from `first` on a share of all draws: splitmix64 (Steele, Lea & Flood 2014) of each."""
+    import numpy as np
+
+    if share >= 1:
+        return np.ones(n, np.bool_)
+    key = _mixed(_mixed(seed & _MASK) ^ (stream * _GOLDEN & _MASK))
+    x = (np.arange(first, first + n, dtype=np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN) + np.uint64(key)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return (x >> np.uint64(11)) < np.uint64(round(share * (1 << 53)))
+
+
+def _mixed(x: int) -> int:
+    x = (x + _GOLDEN) & _MASK
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _MASK
+    return x ^ (x >> 31)
+
+
+@dataclass
+class _At:
+    """Where in a source selecting stands: what a `Position` has in its state."""
+
+    turn: int = 0
+    reader: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The reader's own state before the next piece."""
+    document: int = 0
+    """Number of the document that begins, or goes on, with that piece."""
+    is_open: bool = False
+    """Whether it goes on."""
+    given: int = 0
+    """Bytes of what is chosen of that piece that are given already."""
+
+    def position(self, number: int, counts: CorpusCounts) -> Position:
+        state = {key: value for key, value in vars(self).items() if value}
+        return Position(number, state, counts)
+
+
+class _Selecting:
+    def __init__(self, selection: Selection, start: Position, stop: threading.Event) -> None:
+        self._selection = selection
+        self._start = start
+        self._stop = stop
+        self._counts = start.counts
+        self._held: DocumentBatch | None = None
+        """A batch is handed on when the next one comes: what is found between them (broken documents, the end of the
+        source) belongs to its position."""
+        self._is_finished = False
+        """Set where the limit is reached."""
+
+    def batches(self) -> Generator[DocumentBatch]:
+        selection, start = self._selection, self._start
+        sizes = [reader.n_bytes or 0 for reader in selection.readers]
+        turns = [selection.n_turns(number) for number in range(len(sizes))]
+        before = sum(size * n for size, n in zip(sizes[: start.source], turns[: start.source], strict=True))
+        at = _At(**start.state)
+        for number in range(start.source, len(sizes)):
+            for turn in range(at.turn, turns[number]):
+                yield from self._turn(number, replace(at, turn=turn), before + turn * sizes[number])
+                if self._is_finished or self._stop.is_set():
+                    break
+                at = _At(turn=turn + 1)
+                self._move(at.position(number, self._counts), before + (turn + 1) * sizes[number])
+            if self._is_finished or self._stop.is_set():
+                break
+            before += turns[number] * sizes[number]
+            at = _At()
+            self._move(Position(number + 1, {}, self._counts), before)
+        if self._held is not None and not self._stop.is_set():
+            yield self._held
+
+    def _turn(self, number: int, at: _At, before: int) -> Generator[DocumentBatch]:
+        """The batches of one reading of a source."""
+        selection = self._selection
+        reader = selection.readers[number]
+        if self._is_reached() and not at.is_open:
+            self._finish()
+            return
+        if (
+            reader.is_one_document()
+            and (keep := selection.chosen(number, at.turn, 0, 1)) is not None
+            and not keep[0]
+        ):
+            return
+        for piece in reader.read(at.reader, self._stop):
+            after = _At(at.turn, piece.after, at.document + len(piece.ends) - piece.is_open, piece.is_open)
+            if not at.given:
+                self._count(piece)
+            for batch in self._parts(piece, number, at, after, before):
+                if self._held is not None:
+                    yield self._held
+                self._held = batch
+                if self._is_finished:
+                    return
+            self._move(after.position(number, self._counts), before + piece.n_bytes_read)
+            if piece.error is not None:
+                if self._held is not None:
+                    yield self._held
+                    self._held = None
+                raise piece.error
+            at = after
+            if self._is_reached() and not at.is_open:
+                self._finish()
+                return
+
+    def _parts(self, piece: Piece, number: int, at: _At, after: _At, before: int) -> Generator[DocumentBatch]:
+        """What is wanted of a piece, as batches."""
+        data, ends, is_open = piece.data, piece.ends, piece.is_open
+        keep = self._selection.chosen(number, at.turn, at.document, len(ends))
+        if keep is not None and not keep.all():
+            is_open = is_open and bool(keep[-1])
+            data, ends = select_documents(data, ends, keep)
+        start = at.given
+        ends = ends[ends > start] if start else ends
+        while len(ends):
+            n, end = _first_part(data, ends, start)
+            is_all = n == len(ends) and end == len(data)
+            part_is_open = is_open if is_all else bool(ends[n - 1] > end)
+            part_ends = ends[:n] - start
+            part_ends[-1] = end - start
+            goes_on = after if is_all else replace(at, given=end)
+            part = data if is_all and not start else data[start:end]
+            yield self._batch(part, part_ends, part_is_open, number, goes_on, before + piece.n_bytes_read)
+            if self._is_finished or is_all:
+                return
+            ends = ends[n - 1 :] if part_is_open else ends[n:]
+            start = end
+
+    def _batch(  # noqa: PLR0917
+        self, data: bytes, ends: NDArray[np.int64], is_open: bool, number: int, after: _At, n_bytes_read: int
+    ) -> DocumentBatch:
+        """A batch, up to the limit where that is in it."""
+        limit = self._limited(data, ends, is_open)
+        if limit is not None:
+            n, end = limit
+            data, ends, is_open = data[:end], ends[:n].copy(), False
+            ends[-1] = end
+            self._is_finished = True
+        counts = self._counts
+        self._counts = replace(
+            counts, n_documents=counts.n_documents + len(ends) - is_open, n_bytes=counts.n_bytes + len(data)
+        )
+        if limit is not None:
+            position = Position(len(self._selection.readers), {}, self._counts)
+        else:
+            position = after.position(number, self._counts)
+        return DocumentBatch(data, ends, is_open, number, n_bytes_read, position)
+
+    def _limited(self, data: bytes, ends: NDArray[np.int64], is_open: bool) -> tuple[int, int] | None:
+        """How many of the documents, and bytes of them, come before the limit; None where it is not reached."""
+        if self._selection.limit_bytes is None:
+            return None
+        room = self._selection.limit_bytes - self._counts.n_bytes
+        if room > len(data):
+            return None
+        n = int(ends.searchsorted(room)) + 1
+        if self._selection.files_are_documents:
+            # A file may be many times the limit: its text ends with the line that reaches it.
+            end = data.find(b"\n", max(0, room - 1), int(ends[n - 1])) + 1
+            if end:
+                return n, end
+        if n == len(ends) and is_open:
+            return None
+        return n, int(ends[n - 1])
+
+    def _is_reached(self) -> bool:
+        limit = self._selection.limit_bytes
+        return limit is not None and self._counts.n_bytes >= limit
+
+    def _finish(self) -> None:
+        self._is_finished = True
+        if self._held is not None:
+            self._held = replace(self._held, after=Position(len(self._selection.readers), {}, self._counts))
+
+    def _count(self, piece: Piece) -> None:
+        counts = self._counts
+        self._counts = replace(
+            counts,
+            n_replaced=counts.n_replaced + piece.n_replaced,
+            n_skipped_bytes=counts.n_skipped_bytes + piece.n_skipped_bytes,
+            n_broken=counts.n_broken + piece.n_broken,
+        )
+
+    def _move(self, position: Position, n_bytes_read: int) -> None:
+        """The batch that is held reaches up to here."""
+        if self._held is not None:
+            self._held = replace(self._held, after=position, n_bytes_read=n_bytes_read)
+
+
+def _first_part(data: bytes, ends: NDArray[np.int64], start: int) -> tuple[int, int]:
+    """How many documents the next batch takes, the last of them perhaps not whole, and where it ends in `data`.
+
+    All that is there, unless it is more than two batches.
+    """
+    if len(data) - start <= 2 * settings.BATCH_BYTES:
+        return len(ends), len(data)
+    end = start + settings.BATCH_BYTES
+    n = int(ends.searchsorted(end, "right"))
+    if n:
+        return n, int(ends[n - 1])
+    while data[end] & 0xC0 == 0x80:  # inside a character
+        end -= 1
+    return 1, end
