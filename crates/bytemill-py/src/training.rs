@@ -289,6 +289,16 @@ impl PyPretokenCounts {
         py.detach(|| self.with(work))?.map_err(|error| pulse.raise(error))
     }
 
+    /// The same counts once more.
+    fn copy(&self) -> PyResult<Self> {
+        let on_disk = || PyValueError::new_err("counts on disk cannot be copied");
+        let counts = self.with(|counted| match counted {
+            Counted::Memory(counts) => Some(counts.clone()),
+            Counted::Disk(_) => None,
+        })?;
+        Ok(Self::new(Counted::Memory(counts.ok_or_else(on_disk)?), self.totals.clone()))
+    }
+
     /// Leaves out what occurs less often; gives how many pre-tokens that were and how often they occurred.
     fn drop_below(&self, least: u64) -> PyResult<(u64, u64)> {
         let mut counted = self.counted.try_write().map_err(|_| in_use())?;
@@ -322,6 +332,14 @@ impl PyPretokenCounts {
         self.with(|counted| match counted {
             Counted::Memory(counts) => counts.n_unique_bytes() as u64,
             Counted::Disk(merged) => merged.n_unique_bytes(),
+        })
+    }
+
+    #[getter]
+    fn memory_bytes(&self) -> PyResult<usize> {
+        self.with(|counted| match counted {
+            Counted::Memory(counts) => counts.memory(),
+            Counted::Disk(_) => 0,
         })
     }
 

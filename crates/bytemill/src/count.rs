@@ -363,7 +363,8 @@ impl Counter {
         let n_threads = tables.len();
         let spill = &self.shared.spill;
         let is_on_disk = !spill.runs().is_empty();
-        if !is_on_disk && !(may_stay && spill.has_folder() && self.is_too_much(&tables)) {
+        let goes_to_disk = may_stay && spill.has_folder() && self.is_too_much(&tables);
+        if !is_on_disk && !goes_to_disk {
             let counts = Counts::add_up(&tables, scale, n_threads, pulse)?;
             return Ok((Counted::Memory(counts.checked()?), totals));
         }

@@ -18,7 +18,7 @@ const WORDS_A_MARK: usize = 1 << 10;
 /// Unique pre-tokens with their counts, the most frequent first.
 ///
 /// They take their bytes and one byte each: what is equal to the word before, the count, is kept once for many.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Counts {
     part: Part,
     /// Where every 1,024th word is.

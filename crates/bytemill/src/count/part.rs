@@ -16,7 +16,7 @@ pub const LONG: u8 = u8::MAX;
 
 /// Pre-tokens with their counts, the most frequent first: their bytes one after the other, and a byte for the length
 /// of each.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Part {
     pub bytes: Vec<u8>,
     pub lengths: Vec<u8>,

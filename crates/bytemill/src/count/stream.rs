@@ -41,7 +41,6 @@ impl Output {
         let mut bytes = [0; 10];
         let mut n = 0;
         loop {
-            #[expect(clippy::cast_possible_truncation, reason = "seven bits")]
             let seven = (number & 0x7F) as u8;
             number >>= 7;
             bytes[n] = if number > 0 { seven | 0x80 } else { seven };
@@ -153,7 +152,6 @@ impl Input {
         }
         self.left -= n_bytes;
         out.clear();
-        #[expect(clippy::cast_possible_truncation, reason = "no more than the file has, and memory can address")]
         let n_bytes = n_bytes as usize;
         let buffer = self.reader.fill_buf()?;
         if let Some(bytes) = buffer.get(..n_bytes) {
