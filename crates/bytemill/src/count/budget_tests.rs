@@ -192,7 +192,7 @@ proptest! {
         let mut counter = Counter::new(pattern.clone(), &special(), 1, 1).unwrap();
         let mut start = 0;
         loop {
-            let rest = text[start..].as_bytes();
+            let rest = &text.as_bytes()[start..];
             let (n, is_done) = counter.add_reader_until(rest, Malformed::Refuse, |_| {}, || true, &no_pulse).unwrap();
             start += n as usize;
             if is_done { break }
@@ -297,7 +297,7 @@ fn rounding_is_to_the_nearest_from_a_half_up_and_never_to_nothing() {
 #[test]
 fn rare_words_are_dropped_and_told() {
     let folder = Folder::new();
-    let text = "a a a a b b b c c d ".repeat(1) + &" e".repeat(2) + " " + &"long".repeat(90);
+    let text = "a a a a b b b c c d ".to_owned() + &" e".repeat(2) + " " + &"long".repeat(90);
     for table_bytes in [usize::MAX, 0] {
         let mut counter = Counter::within(Pattern::new(Some(r"\S+")).unwrap(), &[], 2, 4, table_bytes).unwrap();
         counter.set_folder(folder.0.clone());
