@@ -266,7 +266,7 @@ def test_bytes_that_are_not_utf8_are_named_by_file_offset_and_value(corpus: Path
         list(iter_texts(["a.txt", "bad.txt"]))
     assert str(caught.value) == "bad.txt:1: byte offset 6 (0xff) is not valid UTF-8"
     assert caught.value.hint is not None
-    assert 'errors="replace"' in caught.value.hint
+    assert 'encoding_errors="replace" (--encoding-errors replace)' in caught.value.hint
     assert list(iter_texts("bad.txt", errors="replace")) == ["übel \ufffd\ufffd und mehr"]
 
 

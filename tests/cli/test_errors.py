@@ -21,14 +21,15 @@ def test_a_missing_file_names_the_one_that_is_meant(work: Path, run: Run):
     assert outcome.err == "error: no such file: corpsu.txt\nhint: did you mean corpus.txt?\n"
 
 
-def test_a_folder_is_no_text(work: Path, run: Run):
+def test_a_folder_without_a_corpus_says_what_it_looked_for(work: Path, run: Run):
     Path("texts").mkdir()
+    Path("texts/picture.png").touch()
     outcome = run(*TRAIN, "texts", "-n", "300")
     assert outcome.status == 1
-    assert outcome.err == (
-        "error: texts is a folder, not a file\n"
-        "hint: name the files in it with a glob, for example 'texts/*.txt' or 'texts/**/*.txt'\n"
+    assert outcome.err.startswith(
+        "error: the folder texts holds no file that looks like a corpus\nhint: --format text "
     )
+    assert ".jsonl, " in outcome.err
 
 
 def test_an_empty_file_is_no_corpus(work: Path, run: Run):

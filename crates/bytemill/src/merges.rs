@@ -29,17 +29,24 @@
 //! Occurrences are visited in the order of their places, so `a a a` becomes `c a` and never `a c`, and a list may name
 //! places that have changed since: a glance at the slots tells.
 
+mod budget;
+mod groups;
 mod learner;
 mod pair_map;
 mod parts;
 mod queue;
+mod scarce;
+mod sieve;
+mod slot;
 mod symbols;
 mod track;
 mod words;
 
 use crate::count::Counts;
 use crate::error::Result;
+use budget::Budget;
 use learner::Learner;
+use words::{Sizes, Words, n_groups};
 
 /// Which of two equally frequent pairs is merged first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,17 +95,9 @@ pub fn learn(
     n_threads: usize,
     pulse: impl Fn(usize) -> Result<()> + Sync,
 ) -> Result<Vec<Merge>> {
-    let mut learner = Learner::new(counts, ties, min_count.max(1), n_threads, &|| pulse(0))?;
-    let mut merges = Vec::new();
-    while merges.len() < n_merges {
-        pulse(merges.len())?;
-        if let Some(pair) = learner.take_most_frequent() {
-            merges.push(learner.merge(pair));
-        } else if !learner.track_more(n_merges - merges.len(), &|| pulse(merges.len()))? {
-            break;
-        }
-    }
-    Ok(merges)
+    let words = Words::new(counts, n_threads, &|| pulse(0))?;
+    let budget = Budget::new(None, 0, n_slots(counts), n_merges)?;
+    learn_in(words, n_merges, ties, min_count, n_threads, budget, pulse)
 }
 
 /// As [`learn`], with the same result, in at most `max_bytes` of memory.
@@ -117,8 +116,10 @@ pub fn learn_within(
     max_bytes: Option<u64>,
     pulse: impl Fn(usize) -> Result<()> + Sync,
 ) -> Result<Vec<Merge>> {
-    let _ = max_bytes;
-    learn(&counts, n_merges, ties, min_count, n_threads, pulse)
+    let budget = Budget::new(max_bytes, least_bytes_within(&counts, n_merges), n_slots(&counts), n_merges)?;
+    let words = Words::new(&counts, n_threads, &|| pulse(0))?;
+    drop(counts);
+    learn_in(words, n_merges, ties, min_count, n_threads, budget, pulse)
 }
 
 /// As [`learn_within`], of words that need never be in memory all together.
@@ -137,21 +138,57 @@ pub fn learn_from(
     max_bytes: Option<u64>,
     pulse: impl Fn(usize) -> Result<()> + Sync,
 ) -> Result<Vec<Merge>> {
-    let mut items = Vec::new();
-    source.visit(&mut |word, count| {
-        items.push((word.to_vec(), count));
-        Ok(())
-    })?;
-    learn_within(Counts::from_items(items.into_iter())?, n_merges, ties, min_count, n_threads, max_bytes, pulse)
+    let sizes = Sizes::of(&mut source, &|| pulse(0))?;
+    let least = budget::least_bytes(sizes.n_slots(), sizes.n_groups() as u64, n_merges, 0);
+    let budget = Budget::new(max_bytes, least, sizes.n_slots(), n_merges)?;
+    let words = Words::from_source(&mut source, sizes, &|| pulse(0))?;
+    drop(source);
+    learn_in(words, n_merges, ties, min_count, n_threads, budget, pulse)
 }
 
-/// Fewest bytes with which [`learn_from`] can do: of `n_words` different words of `n_bytes` together that stand for
-/// `n_pretokens`. [`learn_within`] needs as many, or more while it still has the counts.
+fn learn_in(
+    words: Words,
+    n_merges: usize,
+    ties: Ties,
+    min_count: u64,
+    n_threads: usize,
+    budget: Budget,
+    pulse: impl Fn(usize) -> Result<()> + Sync,
+) -> Result<Vec<Merge>> {
+    let mut merges = Vec::with_capacity(n_merges.min(words.n_slots()));
+    let mut learner = Learner::new(words, n_merges, ties, min_count.max(1), n_threads, budget);
+    while merges.len() < n_merges {
+        let n_done = merges.len();
+        pulse(n_done)?;
+        match learner.next(n_merges - n_done, &|| pulse(n_done))? {
+            Some(merge) => merges.push(merge),
+            None => break,
+        }
+    }
+    Ok(merges)
+}
+
+/// Bytes that [`Counts`] take for a pre-token, beside its own.
+const WORD_BYTES: u64 = 24;
+
+/// Fewest bytes with which [`learn_from`] can do, of `n_words` different words of `n_bytes` together that stand for
+/// `n_pretokens`: or a little more than those, as the number of different counts is not known.
 #[must_use]
 pub fn least_bytes(n_words: u64, n_bytes: u64, n_pretokens: u64, n_merges: usize) -> u64 {
-    let n_slots = n_words + n_bytes + 1;
-    let _ = n_pretokens;
-    4 * n_slots + 120 * n_slots.min(n_merges as u64) + (8 << 20)
+    // The sum of n different counts is n (n + 1) / 2 at least.
+    let n_groups = (2 * u128::from(n_pretokens)).isqrt() as u64;
+    budget::least_bytes(n_words + n_bytes + 1, n_groups.min(n_words), n_merges, 0)
+}
+
+/// Fewest bytes with which [`learn_within`] can do.
+#[must_use]
+pub fn least_bytes_within(counts: &Counts, n_merges: usize) -> u64 {
+    let held = counts.n_unique_bytes() as u64 + WORD_BYTES * counts.n_unique() as u64;
+    budget::least_bytes(n_slots(counts), n_groups(counts) as u64, n_merges, held)
+}
+
+fn n_slots(counts: &Counts) -> u64 {
+    (counts.n_unique_bytes() + counts.n_unique() + 1) as u64
 }
 
 #[cfg(test)]

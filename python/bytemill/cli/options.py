@@ -70,7 +70,8 @@ Inputs: TypeAlias = Annotated[
     Parameter(
         name="INPUTS",
         required=True,
-        help="Text files, globs in quotes ('data/**/*.txt'), or - for standard input.",
+        help="Files, folders, globs in quotes ('data/**/*.jsonl'), @LIST (a file of names), URLs, or - for standard "
+        "input.",
     ),
 ]
 Text: TypeAlias = Annotated[

@@ -97,9 +97,13 @@ def _broken(
     where = f"{source.name}:{line + n_lines + 1:,}"
     if place is None:
         return CorpusError(f"{where}: {message}", hint=SKIP_HINT)
+    hint = not_text_hint(source, block[:4] if not offset else b"", place)
+    if hint is None:
+        hint = (
+            f'encoding_errors="replace" (--encoding-errors replace) reads such bytes as U+FFFD; {SKIP_HINT}'
+        )
     return CorpusError(
-        f"{where}: byte offset {offset + place} (0x{block[place]:02x}) is not valid UTF-8",
-        hint=not_text_hint(source, block[:4] if not offset else b"", place),
+        f"{where}: byte offset {offset + place} (0x{block[place]:02x}) is not valid UTF-8", hint=hint
     )
 
 

@@ -54,9 +54,10 @@ def corpus_files(folder: str, files: Sequence[str], format: Format | Literal["au
             )
         chosen = [name for name, found in formats.items() if format in ("auto", found)]
     if not chosen:
-        wanted = [suffix for suffix, kind in SUFFIXES.items() if format in ("auto", kind)]
+        wanted = ", ".join(suffix for suffix, kind in SUFFIXES.items() if format in ("auto", kind))
         raise CorpusError(
-            f"the folder {folder} holds no file of a corpus ({', '.join(wanted)}, or these compressed)",
-            hint=f"--format text takes any file as text; a glob takes some, such as '{folder.rstrip('/')}/**/*.py'",
+            f"the folder {folder} holds no file that looks like a corpus",
+            hint=f"--format text takes any file as text; otherwise names end with {wanted}, or one of these and "
+            ".gz, .zst, .xz or .bz2",
         )
     return chosen

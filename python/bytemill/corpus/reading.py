@@ -86,15 +86,17 @@ def not_utf8(source: Source, error: UnicodeDecodeError) -> CorpusError:
         head, offending = _head_and_byte(source.path, start)
         byte = f" (0x{offending[0]:02x})" if offending else ""
     hint = not_text_hint(source, head, start)
+    if hint is None:
+        hint = 'give errors="replace" (--errors replace) to read such bytes as U+FFFD, or convert it to UTF-8'
     return CorpusError(f"{source.name}: byte offset {start}{byte} is not valid UTF-8", hint=hint)
 
 
-def not_text_hint(source: Source, head: bytes, offset: int) -> str:
-    """What to do about a source that begins with `head` and is no UTF-8 at `offset`."""
+def not_text_hint(source: Source, head: bytes, offset: int) -> str | None:
+    """What to do about a source that begins with `head`, is no UTF-8 at `offset`, and is known to be no text."""
     for magic, what, remedy in _NOT_TEXT:
         if offset < len(magic) and head.startswith(magic):
             return f"it looks like {what} data; {remedy.replace('FILE', source.name)}"
-    return 'errors="replace" (--encoding-errors replace) reads such bytes as U+FFFD; or convert it to UTF-8'
+    return None
 
 
 def _head_and_byte(path: os.PathLike[str], offset: int) -> tuple[bytes, bytes]:

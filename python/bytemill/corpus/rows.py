@@ -29,7 +29,7 @@ def rows_reader(inputs: Iterable[Any], options: CorpusOptions) -> IterableReader
         if hasattr(inputs, "keys"):
             names = ", ".join(map(repr, cast("Mapping[str, Any]", inputs)))
             raise CorpusError(f"this is a dictionary of datasets: {names}", hint="give one of them")
-        if hasattr(inputs, "__getitem__"):
+        if hasattr(inputs, "__len__"):
             return DatasetReader(inputs, options)
     return IterableReader(inputs, options)
 

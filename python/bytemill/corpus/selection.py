@@ -244,6 +244,8 @@ class _Selecting:
     def _move(self, position: Position, n_bytes_read: int) -> None:
         """The batch that is held reaches up to here."""
         if self._held is not None:
+            # Of a source whose size is unknown nothing counts when it is read.
+            n_bytes_read = max(n_bytes_read, self._held.n_bytes_read)
             self._held = replace(self._held, after=position, n_bytes_read=n_bytes_read)
 
 

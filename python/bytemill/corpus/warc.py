@@ -26,16 +26,17 @@ def read_warc(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) -> 
 
     offset, n_records = state.get("offset", 0), state.get("records", 0)
     with file.stream(offset) as stream:
-        packed, ends, n_packed = bytearray(), list[int](), 0
+        packed, ends, numbers = bytearray(), list[int](), list[int]()
         records = _records(stream, file.name, offset, n_records)
         while not file.stop.is_set():
             record = next(records, None)
             if record is not None:
                 offset, text = record
-                n_packed += 1
+                n_records += 1
                 if text is not None:
                     packed += text
                     ends.append(len(packed))
+                    numbers.append(n_records)
                 if len(packed) < batches.BATCH_BYTES:
                     continue
             documents = check_documents(
@@ -47,16 +48,15 @@ def read_warc(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) -> 
             )
             error = None
             if documents.broken is not None:
-                number = documents.broken[0] + 1
+                number, place, _ = documents.broken
                 error = CorpusError(
-                    f"{file.name}: document {number:,} behind record {n_records:,} is not valid UTF-8",
+                    f"{file.name}: record {numbers[number]:,}: byte offset {place} of the text is not valid UTF-8",
                     hint=SKIP_HINT,
                 )
-            n_records += n_packed
             yield Piece.of(documents, stream.n_bytes_read, {"offset": offset, "records": n_records}, error)
             if record is None:
                 return
-            packed, ends, n_packed = bytearray(), [], 0
+            packed, ends, numbers = bytearray(), [], []
 
 
 def _records(

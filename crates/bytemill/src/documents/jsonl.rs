@@ -32,7 +32,7 @@ impl JsonLines {
         let mut start = 0;
         while start < block.len() {
             let end = memchr::memchr(b'\n', &block[start..]).map_or(block.len(), |place| start + place);
-            let before = text.len();
+            let before = (text.len(), documents.n_replaced, documents.n_skipped_bytes);
             // A line end is no part of a character.
             let line = match valid.and_then(|valid| valid.get(start..end)) {
                 Some(line) => Ok(Cow::Borrowed(line)),
@@ -42,7 +42,8 @@ impl JsonLines {
                 Ok(true) => documents.ends.push(text.len() as i64),
                 Ok(false) => {}
                 Err(reason) => {
-                    text.truncate(before);
+                    text.truncate(before.0);
+                    (documents.n_replaced, documents.n_skipped_bytes) = (before.1, before.2);
                     documents.n_broken += 1;
                     if !self.leaves_out {
                         documents.broken = Some(Broken { line: documents.n_lines, reason });

@@ -21,6 +21,10 @@ impl<V: Copy + Default> PairMap<V> {
         Self { entries: vec![(EMPTY, V::default()); n_entries], shift, n_used: 0 }
     }
 
+    pub fn n_pairs(&self) -> usize {
+        self.n_used
+    }
+
     #[inline]
     fn home(&self, left: u32, right: u32) -> usize {
         (hash_pair(left, right) >> self.shift) as usize

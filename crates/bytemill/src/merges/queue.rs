@@ -17,8 +17,9 @@ pub struct Queue {
 }
 
 impl Queue {
-    pub fn clear(&mut self) {
-        self.heap.clear();
+    /// Makes room for as many in all.
+    pub fn reserve(&mut self, n_waiting: usize) {
+        self.heap.reserve_exact(n_waiting.saturating_sub(self.heap.len()));
     }
 
     pub fn push(&mut self, waiting: Waiting, compare: impl Fn(Waiting, Waiting) -> Ordering) {

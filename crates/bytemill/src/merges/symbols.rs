@@ -17,6 +17,21 @@ impl Symbols {
         Self { bytes: (0..=255).collect(), ends: (1..=256).collect(), byte_order: huggingface_byte_order() }
     }
 
+    /// Makes room for as many more.
+    pub fn reserve(&mut self, n_symbols: usize) {
+        self.ends.reserve_exact(n_symbols);
+    }
+
+    /// Number of symbols.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Bytes of all symbols.
+    pub fn n_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Adds the symbol that two others are joined to.
     pub fn join(&mut self, left: u32, right: u32) -> u32 {
         for part in [left, right] {

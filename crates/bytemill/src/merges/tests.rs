@@ -76,6 +76,23 @@ fn words() -> impl Strategy<Value = Vec<(Vec<u8>, u64)>> {
     prop::collection::hash_map(word, 1u64..6, 0..25).prop_map(|words| words.into_iter().collect())
 }
 
+/// Words of a list, each given twice, with a part of its count.
+struct Listed(Vec<(Vec<u8>, u64)>);
+
+impl Listed {
+    fn least_bytes(&self, n_merges: usize) -> u64 {
+        let sizes = Sizes::of(&mut Self(self.0.clone()), &no_pulse).unwrap();
+        budget::least_bytes(sizes.n_slots(), sizes.n_groups() as u64, n_merges, 0)
+    }
+}
+
+impl WordSource for Listed {
+    fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
+        self.0.iter().try_for_each(|(word, count)| each(word, count / 3))?;
+        self.0.iter().rev().try_for_each(|(word, count)| each(word, count - count / 3))
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -93,6 +110,29 @@ proptest! {
     }
 
     #[test]
+    fn merges_are_the_same_in_every_budget(
+        words in words(),
+        n_merges in 0usize..80,
+        more_bytes in prop_oneof![0u64..100, 0u64..3_000, 0u64..20_000],
+        ties in prop::sample::select(vec![Ties::Bytes, Ties::HuggingFace]),
+        min_count in 1u64..4,
+        n_threads in 1usize..4,
+        is_source in any::<bool>(),
+    ) {
+        let expected = learn_plainly(&words, n_merges, ties, min_count);
+        let counts = counts_of(&words);
+        let learnt = if is_source {
+            let source = Listed(words);
+            let max_bytes = Some(source.least_bytes(n_merges) + more_bytes);
+            learn_from(source, n_merges, ties, min_count, n_threads, max_bytes, |_| Ok(()))
+        } else {
+            let max_bytes = Some(least_bytes_within(&counts, n_merges) + more_bytes);
+            learn_within(counts, n_merges, ties, min_count, n_threads, max_bytes, |_| Ok(()))
+        };
+        prop_assert_eq!(spelled(&learnt.unwrap()), expected);
+    }
+
+    #[test]
     fn thresholds_on_the_way_change_nothing(
         words in words(),
         step in 1u64..4,
@@ -101,7 +141,9 @@ proptest! {
         n_threads in 1usize..4,
     ) {
         let counts = counts_of(&words);
-        let mut learner = Learner::new(&counts, ties, min_count, n_threads, &no_pulse).unwrap();
+        let slots = Words::new(&counts, n_threads, &no_pulse).unwrap();
+        let budget = Budget::new(None, 0, 0, 60).unwrap();
+        let mut learner = Learner::new(slots, 60, ties, min_count, n_threads, budget);
         let mut threshold = 20;
         learner.track_from(threshold, &no_pulse).unwrap();
         let mut merges = Vec::new();
@@ -155,6 +197,12 @@ fn larger_words_go_through_thresholds_of_their_own() {
         for n_threads in [1, 2, 3, 7] {
             let learnt = learn(&counts, 150, ties, 1, n_threads, |_| Ok(())).unwrap();
             assert_eq!(spelled(&learnt), expected);
+            for more_bytes in [0, 2_000, 30_000, 200_000, 1_000_000] {
+                let source = Listed(words.clone());
+                let max_bytes = Some(source.least_bytes(150) + more_bytes);
+                let learnt = learn_from(source, 150, ties, 1, n_threads, max_bytes, |_| Ok(())).unwrap();
+                assert_eq!(spelled(&learnt), expected);
+            }
         }
     }
 }

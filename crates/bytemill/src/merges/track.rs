@@ -1,10 +1,12 @@
 //! Finding the frequent pairs and their places.
 
+use super::budget::{Load, Room};
 use super::pair_map::PairMap;
 use super::parts::for_each_part;
-use super::words::{SEPARATOR, SLOTS_A_PULSE, Words};
+use super::sieve::Sieve;
+use super::slot::{Narrow, Slot};
+use super::words::Words;
 use crate::error::Result;
-use crate::hash::hash_pair;
 use crate::pulse::Pulse;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -37,75 +39,36 @@ struct Tally {
     n_places: u32,
 }
 
-/// Sums that pairs share by their hash: where a sum is below the threshold, so are all its pairs.
-///
-/// Sums stop at 2³² - 1.
-pub struct Sieve {
-    sums: Vec<u32>,
-    shift: u32,
-}
-
-impl Sieve {
-    /// Adds up the pairs of all words.
-    pub fn new(words: &Words, n_threads: usize, pulse: Pulse) -> Result<Self> {
-        // Sums are of use while few pairs share one; but they have to fit into the cache.
-        let n_sums = (words.slots.len() / 16).next_power_of_two().clamp(1 << 12, 1 << SIEVE_LOG2);
-        let shift = 64 - n_sums.trailing_zeros();
-        let sums = for_each_part(words.parts(n_threads), n_threads, pulse, |_, part, pulse| {
-            let mut sums = vec![0u32; n_sums];
-            words.for_each_slot(part, pulse, |_, left, right, count| {
-                let count = u32::try_from(count).unwrap_or(u32::MAX);
-                let sum = &mut sums[(hash_pair(left, right) >> shift) as usize];
-                // Nothing is added at the ends of a word: cheaper than a branch.
-                *sum = sum.saturating_add(if left == SEPARATOR || right == SEPARATOR { 0 } else { count });
-            })?;
-            Ok(sums)
-        })?;
-        let add = |mut all: Vec<u32>, part: Vec<u32>| {
-            for (sum, more) in all.iter_mut().zip(part) {
-                *sum = sum.saturating_add(more);
-            }
-            all
-        };
-        Ok(Self { sums: sums.into_iter().reduce(add).unwrap_or_else(|| vec![0; n_sums]), shift })
-    }
-
-    /// The sum that is the n-th from the greatest down, 0 where there are not so many.
-    pub fn nth_greatest(&self, n: usize) -> u64 {
-        let mut sums: Vec<u32> = self.sums.iter().copied().filter(|&sum| sum > 0).collect();
-        match sums.len().checked_sub(n.max(1)) {
-            Some(index) => u64::from(*sums.select_nth_unstable(index).1),
-            None => 0,
-        }
-    }
-
-    /// False where the pair occurs less than `threshold` times.
-    #[inline]
-    fn may_reach(&self, threshold: u32, left: u32, right: u32) -> bool {
-        self.sums[(hash_pair(left, right) >> self.shift) as usize] >= threshold
-    }
-}
-
-const SIEVE_LOG2: u32 = 18;
-
-/// Finds all pairs that occur at least `threshold` times, with their places; tokens have one slot each.
+/// Finds all pairs that occur at least `threshold` times, with their places; tokens have one slot each. `None` where more pairs
+/// may be frequent enough than there is room for.
 ///
 /// What the sieve lets through is counted and put down; the places of the pairs that turn out to reach the threshold are
 /// then taken from there.
-pub fn find(words: &Words, sieve: &Sieve, threshold: u64, n_threads: usize, pulse: Pulse) -> Result<Found> {
+pub fn find<S: Slot>(
+    words: &Words,
+    sieve: &Sieve,
+    threshold: u64,
+    room: Room,
+    pulse: Pulse,
+) -> Result<Option<Found>> {
     let least_sum = u32::try_from(threshold).unwrap_or(u32::MAX);
-    let parts = for_each_part(words.parts(n_threads), n_threads, pulse, |_, part, pulse| {
-        let mut passed = Passed { numbers: PairMap::with_capacity(1 << 12), pairs: Vec::new(), places: Vec::new() };
-        words.for_each_slot(part, pulse, |place, left, right, count| {
-            if sieve.may_reach(least_sum, left, right) && left != SEPARATOR && right != SEPARATOR {
+    let max_pairs = room.max_candidates();
+    let n_threads = room.n_threads;
+    let parts = for_each_part(words.parts::<S>(n_threads), n_threads, pulse, |_, part, pulse| {
+        let mut passed = Passed::new(max_pairs);
+        words.for_each_slot::<S>(part, pulse, |place, before, slot, count| {
+            let (left, right) = (before.symbol(), slot.symbol());
+            if sieve.may_reach(least_sum, left, right) && before != S::SEPARATOR && slot != S::SEPARATOR {
                 passed.note(left, right, place - 1, count);
             }
         })?;
-        Ok(passed)
+        Ok((!passed.is_full()).then_some(passed))
     })?;
+    let Some(parts) = parts.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
 
-    let mut pairs = Vec::new();
-    let mut pair_of = PairMap::with_capacity(1 << 12);
+    let n_candidates: usize = parts.iter().map(|part| part.pairs.len()).sum();
+    let mut pairs = Vec::with_capacity(if room.is_limited() { n_candidates.min(room.max_pairs()) } else { 0 });
+    let mut pair_of = PairMap::with_capacity(0);
     let mut n_places = 0;
     let mut cursors: Vec<Vec<u64>> = parts.iter().map(|part| vec![UNTRACKED; part.pairs.len()]).collect();
     for (index, part) in parts.iter().enumerate() {
@@ -127,23 +90,29 @@ pub fn find(words: &Words, sieve: &Sieve, threshold: u64, n_threads: usize, puls
                     n_places += part.pairs[number as usize].1.n_places as usize;
                 }
             }
+            if pairs.len() == room.max_pairs() {
+                return Ok(None);
+            }
             pairs.push(Pair { left, right, count, first, n_places: (n_places - first) as u32 });
         }
     }
     let places = room_for(n_places, parts.len());
     let parts = parts.into_iter().map(|part| part.places).zip(cursors).collect();
-    for_each_part(parts, n_threads, pulse, |part, (passed, mut cursors): (Vec<(u32, u32)>, _), pulse| {
+    for_each_part(parts, n_threads, pulse, |part, (passed, mut cursors): (Vec<Vec<(u32, u32)>>, _), pulse| {
         aim_untracked(&mut cursors, n_places, part);
-        for passed in passed.chunks(SLOTS_A_PULSE) {
+        for passed in passed {
             pulse()?;
-            for &(number, place) in passed {
+            for (number, place) in passed {
                 store(&places, &mut cursors[number as usize], place);
             }
         }
         Ok(())
     })?;
-    Ok(Found { threshold, pairs, pair_of, places: without_spare(places, n_places) })
+    Ok(Some(Found { threshold, pairs, pair_of, places: without_spare(places, n_places) }))
 }
+
+/// Places in a piece of a list: lists of pieces grow without ever being there twice.
+const PIECE: usize = if cfg!(test) { 1 << 3 } else { 1 << 14 };
 
 /// What a part has of pairs that the sieve let through.
 struct Passed {
@@ -151,14 +120,27 @@ struct Passed {
     numbers: PairMap<u32>,
     /// By number.
     pairs: Vec<((u32, u32), Tally)>,
-    /// (number, place) of every occurrence.
-    places: Vec<(u32, u32)>,
+    /// (number, place) of every occurrence, in pieces.
+    places: Vec<Vec<(u32, u32)>>,
+    max_pairs: usize,
 }
 
 impl Passed {
+    fn new(max_pairs: usize) -> Self {
+        Self { numbers: PairMap::with_capacity(0), pairs: Vec::new(), places: vec![Vec::with_capacity(PIECE)], max_pairs }
+    }
+
+    /// True where there are more than `max_pairs`; then nothing is noted any more.
+    fn is_full(&self) -> bool {
+        self.pairs.len() > self.max_pairs
+    }
+
     #[inline]
     fn note(&mut self, left: u32, right: u32, place: usize, count: u64) {
         let n_pairs = self.pairs.len();
+        if n_pairs > self.max_pairs {
+            return;
+        }
         let number = *self.numbers.entry_or(left, right, n_pairs as u32);
         if number as usize == n_pairs {
             self.pairs.push(((left, right), Tally::default()));
@@ -166,7 +148,17 @@ impl Passed {
         let tally = &mut self.pairs[number as usize].1;
         tally.count += count;
         tally.n_places += 1;
-        self.places.push((number, place as u32));
+        match self.places.last_mut() {
+            Some(piece) if piece.len() < piece.capacity() => piece.push((number, place as u32)),
+            _ => self.add_piece((number, place as u32)),
+        }
+    }
+
+    #[cold]
+    fn add_piece(&mut self, first: (u32, u32)) {
+        let mut piece = Vec::with_capacity(PIECE);
+        piece.push(first);
+        self.places.push(piece);
     }
 
     fn tally(&self, left: u32, right: u32) -> Option<Tally> {
@@ -174,17 +166,20 @@ impl Passed {
     }
 }
 
-/// As [`find`] while all tokens are bytes, when pairs need no hash: the threshold is a share of the greatest count.
+/// As [`find`] while all tokens are bytes, when pairs need no hash: the threshold is a share of the greatest count, or, where
+/// there is no room for all pairs above it, higher.
 pub fn find_in_bytes(
     words: &Words,
     threshold_from: impl Fn(u64) -> u64,
-    n_threads: usize,
+    room: Room,
     pulse: Pulse,
 ) -> Result<Found> {
     const SIDE: u32 = 257;
     // What is no byte, the ends of words, has one row and one column for all.
-    let cell = |left: u32, right: u32| (left.min(256) * SIDE + right.min(256)) as usize;
-    let parts = words.parts(n_threads);
+    let place_of = |left: u32, right: u32| (left.min(256) * SIDE + right.min(256)) as usize;
+    let cell = |left: Narrow, right: Narrow| place_of(left.symbol(), right.symbol());
+    let n_threads = room.n_threads;
+    let parts = words.parts::<Narrow>(n_threads);
     let grids = for_each_part(parts.clone(), n_threads, pulse, |_, part, pulse| {
         let mut grid = vec![Tally::default(); (SIDE * SIDE) as usize];
         words.for_each_slot(part, pulse, |_, left, right, count| {
@@ -196,20 +191,30 @@ pub fn find_in_bytes(
     })?;
 
     let bytes = || (0..256).flat_map(|left| (0..256).map(move |right| (left, right)));
-    let count_of = |left, right| grids.iter().map(|grid| grid[cell(left, right)].count).sum::<u64>();
-    let threshold = threshold_from(bytes().map(|(left, right)| count_of(left, right)).max().unwrap_or(0));
+    let tally_of = |left, right| {
+        let mut all = Tally::default();
+        for tally in grids.iter().map(|grid| &grid[place_of(left, right)]) {
+            all.count += tally.count;
+            all.n_places += tally.n_places;
+        }
+        all
+    };
+    let mut tallies: Vec<Tally> = bytes().map(|(left, right)| tally_of(left, right)).collect();
+    tallies.sort_unstable_by_key(|tally| std::cmp::Reverse(tally.count));
+    let threshold = threshold_with_room(&tallies, threshold_from(tallies[0].count), room);
+    drop(tallies);
     let mut pairs = Vec::new();
-    let mut pair_of = PairMap::with_capacity(1 << 12);
+    let mut pair_of = PairMap::with_capacity(0);
     let mut n_places = 0;
     let mut cursors = vec![vec![UNTRACKED; (SIDE * SIDE) as usize]; parts.len()];
     for (left, right) in bytes() {
-        let count = count_of(left, right);
+        let count = tally_of(left, right).count;
         if count > 0 && count >= threshold {
             *pair_of.entry(left, right) = pairs.len() as u32;
             let first = n_places;
             for (grid, cursors) in grids.iter().zip(&mut cursors) {
-                cursors[cell(left, right)] = cursor_at(n_places);
-                n_places += grid[cell(left, right)].n_places as usize;
+                cursors[place_of(left, right)] = cursor_at(n_places);
+                n_places += grid[place_of(left, right)].n_places as usize;
             }
             pairs.push(Pair { left, right, count, first, n_places: (n_places - first) as u32 });
         }
@@ -225,6 +230,20 @@ pub fn find_in_bytes(
         })
     })?;
     Ok(Found { threshold, pairs, pair_of, places: without_spare(places, n_places) })
+}
+
+/// The lowest threshold from `lowest` on with room for all that reach it; `tallies` fall by their counts.
+fn threshold_with_room(tallies: &[Tally], lowest: u64, room: Room) -> u64 {
+    let mut load = Load::default();
+    for tally in tallies.iter().take_while(|tally| tally.count >= lowest.max(1)) {
+        load.n_pairs += 1;
+        load.n_places += u64::from(tally.n_places);
+        load.most_places = load.most_places.max(u64::from(tally.n_places));
+        if !room.fits(load) {
+            return tally.count + 1;
+        }
+    }
+    lowest
 }
 
 // A cursor says where the next place of a pair goes, times two, plus one if the cursor then moves on. Those of pairs

@@ -65,7 +65,7 @@ def test_reading_goes_on_from_every_position_exactly(tmp_path: Path, options: di
             continue
         # An explicit format holds for all inputs.
         inputs = [name] if "format" in given else [other, name, other]
-        weights = {"weights": {name: 1.6}} if "repeat_by_weight" in options else {}
+        weights: dict[str, Any] = {"weights": {name: 1.6}} if "repeat_by_weight" in options else {}
         corpus = Corpus(inputs, **given, **options, **weights)
         batches = read(corpus)
         whole = without_progress(batches)
@@ -128,5 +128,6 @@ def test_the_rest_is_read_from_the_place_and_not_from_the_beginning(
     data[:offset] = b"\xff" * offset
     Path(name).write_bytes(data)
     # A byte order mark and the magic of a compression are looked for at the beginning, and are not there.
-    assert texts_of(read(corpus, middle)) == texts_of(batches)[middle.counts.n_documents :]
+    rest = b"".join(bytes(batch.data) for batch in batches[len(batches) // 2 + 1 :])
+    assert b"".join(bytes(batch.data) for batch in read(corpus, middle)) == rest
     assert sys.getsizeof(middle.state) < 1000
