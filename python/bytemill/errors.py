@@ -44,6 +44,10 @@ class TrainingDivergedError(BytemillError, ArithmeticError):
     """Several steps of training in a row had a loss or a gradient that is not finite."""
 
 
+class DownloadError(BytemillError, OSError):
+    """A file cannot be fetched: no connection, the server refuses, or it has another file than was published."""
+
+
 class OutputError(BytemillError, OSError):
     """A result cannot be written: no permission, no space, or something of that name is there already."""
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bytemill import cache
 from bytemill.errors import BytemillError, OutputError, TokenizerFileError
 from bytemill.formats import loading, tiktoken
 from bytemill.formats.loaded import Loaded, build
@@ -94,13 +95,7 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 
 def cache_folder() -> Path:
     """Where published rank files are kept: `$BYTEMILL_CACHE`, else bytemill's folder in the user's cache."""
-    own = os.environ.get("BYTEMILL_CACHE")
-    if own:
-        return Path(own).expanduser() / "tokenizers"
-    shared = os.environ.get("XDG_CACHE_HOME", "")
-    # A relative path there is to be passed over, says the standard.
-    base = Path(shared) if Path(shared).is_absolute() else Path("~/.cache").expanduser()
-    return base / "bytemill" / "tokenizers"
+    return cache.cache_folder("tokenizers")
 
 
 def load(

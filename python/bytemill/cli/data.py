@@ -15,6 +15,8 @@ app = App(
     help_epilogue="bytemill data COMMAND --help shows options and examples.",
 )
 
+app.command("bytemill.cli.data_get:app", name="get", help="Get a well-known text.", sort_key=5)
+
 _EOT = "<|endoftext|>"
 
 

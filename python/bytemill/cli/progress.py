@@ -30,6 +30,7 @@ class ProgressDisplay:
         self._quiet = quiet
         self._phase = ""
         self._phase_started = self._last_line = time.monotonic()
+        self._done_before = 0
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
@@ -69,8 +70,9 @@ class ProgressDisplay:
         now = time.monotonic()
         is_new = phase != self._phase
         if is_new:
-            self._phase, self._phase_started = phase, now
-        detail = _detail(unit, done, total, now - self._phase_started)
+            # What was done before, by a run that was interrupted, took none of this run's time.
+            self._phase, self._phase_started, self._done_before = phase, now, done
+        detail = _detail(unit, done, total, done - self._done_before, now - self._phase_started)
         if self._bar is not None:
             self._show(self._bar, phase, done, total, detail, is_new=is_new)
         elif is_new or now - self._last_line >= _SECONDS_BETWEEN_LINES:
@@ -108,14 +110,14 @@ def encoding_progress(display: ProgressDisplay) -> "Callable[[EncodeProgress], N
     return show
 
 
-def _detail(unit: str, done: int, total: int | None, seconds: float) -> str:
+def _detail(unit: str, done: int, total: int | None, n_new: int, seconds: float) -> str:
     amount = format_bytes if unit == "bytes" else format_count
     of_total = f" of {amount(total)}" if total is not None else ""
     parts = [f"{amount(done)}{of_total}" + ("" if unit == "bytes" else f" {unit}")]
-    if done and seconds >= 0.5:
-        parts.append(format_rate(done, seconds, unit))
+    if n_new and seconds >= 0.5:
+        parts.append(format_rate(n_new, seconds, unit))
         if total is not None and done < total:
-            parts.append(f"{format_seconds(seconds / done * (total - done))} left")
+            parts.append(f"{format_seconds(seconds / n_new * (total - done))} left")
     return ", ".join(parts)
 
 

@@ -35,7 +35,10 @@ def read_items(path: str | os.PathLike[str]) -> list[HellaSwagItem]:
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise CorpusError(f"cannot read {path}: {error.strerror or error}") from error
+        raise CorpusError(
+            f"cannot read {path}: {error.strerror or error}",
+            hint="`bytemill data get hellaswag` fetches HellaSwag's items and prints where they are",
+        ) from error
     except UnicodeDecodeError as error:
         raise CorpusError(f"{path} is not UTF-8: {error}") from error
     if lines and lines[0].lstrip().startswith("{"):
