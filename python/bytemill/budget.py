@@ -24,7 +24,6 @@ _READ_BYTES = 600_000
 _CHUNK_BYTES = 2 << 20
 _BATCH_BYTES = 48_000_000
 """Batches of documents that are read ahead, and what they are made of."""
-_PLENTY = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -86,12 +85,10 @@ class MemoryBudget:
         free = self.max_bytes - (resident_bytes() - counts_bytes) - self._margin
         return max(free, 0)
 
-    def too_little_to_learn(self, error: TokenizerError, least_bytes: int) -> TokenizerError:
-        """The error for learning that cannot do with what is left."""
+    def too_little_to_learn(self, least_bytes: int) -> TokenizerError:
+        """The error for learning that needs `least_bytes`, when what the process holds by then is known."""
         before = resident_bytes()
-        too_little = self._too_little("learning the merges", before + least_bytes + self._margin, before)
-        too_little.__cause__ = error
-        return too_little
+        return self._too_little("learning the merges", before + least_bytes + self._margin, before)
 
     @property
     def _margin(self) -> int:

@@ -16,10 +16,12 @@ from bytemill.corpus.sources import empty_corpus, unreadable
 from bytemill.counts import (
     CountedCorpus,
     CountsInfo,
+    SavedCounts,
     canonical_pattern,
     check_fits,
     check_same_corpus,
     load,
+    merge,
     read_info,
     save,
 )
@@ -103,7 +105,7 @@ def as_corpus(
 
 
 def obtain_counts(
-    inputs: CorpusInputs | Corpus | CountedCorpus,
+    inputs: CorpusInputs | Corpus | CountedCorpus | SavedCounts,
     errors: Literal["strict", "replace"],
     options: CountingOptions,
     file: str | os.PathLike[str] | None,
@@ -117,6 +119,15 @@ def obtain_counts(
     if isinstance(inputs, CountedCorpus):
         check_fits("the corpus", inputs.info, options.pattern, options.special_tokens)
         return inputs
+    if isinstance(inputs, SavedCounts):
+        for name, _ in inputs.files:
+            check_fits(name, read_info(name), options.pattern, options.special_tokens)
+        budget = options.budget
+        plan = budget.counting(1, None, in_batches=False) if budget else None
+        counted = merge(list(inputs.files), plan=plan, work=work)
+        if file is not None:
+            save(counted, file)
+        return counted
     corpus, texts = as_corpus(inputs, errors)
     if file is not None and Path(file).exists():
         info = read_info(file)

@@ -20,7 +20,7 @@ from bytemill._core import UNICODE_VERSION, PretokenCounter, PretokenCounts, nam
 from bytemill.atomic import AtomicFile
 from bytemill.corpus.documents import CorpusCounts
 from bytemill.errors import CorpusError, TokenizerError
-from bytemill.weights import Weight, common_scale
+from bytemill.weights import Weight, common_scale, exact_weight
 
 if TYPE_CHECKING:
     import os
@@ -99,6 +99,13 @@ class CountedCorpus:
         return self.counts.items()
 
 
+@dataclass(frozen=True)
+class SavedCounts:
+    """Files of counts with their weights, which `bytemill.train` adds up, within its budget of memory."""
+
+    files: Sequence[tuple[str, Weight]]
+
+
 def canonical_pattern(pattern: str | None) -> str | None:
     """The name of a pattern that has one, else the pattern."""
     return None if pattern is None else named_pattern(pattern) or pattern
@@ -164,8 +171,13 @@ def merge(
         pairs.append((str(name), weight))
     if not pairs:
         raise CorpusError("no file of counts is given", hint="give at least one")
-    if len(pairs) == 1 and pairs[0][1] == 1:
-        return load(pairs[0][0])
+    if len(pairs) == 1 and exact_weight(pairs[0][1]) == 1:
+        name = pairs[0][0]
+        read_info(name)
+        # In memory they take less than in the file, but learning needs its part too.
+        if plan is None or Path(name).stat().st_size < plan.table_bytes // 4:
+            return load(name)
+        pairs = [(name, 1)]
     infos = [read_info(name) for name, _ in pairs]
     _check_alike([name for name, _ in pairs], infos)
     multiples, denominator = common_scale([weight for _, weight in pairs])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import re
 import time
 import warnings
 from collections import Counter
@@ -17,7 +18,7 @@ from bytemill import memory, profiling
 from bytemill._core import PretokenCounts, check_pattern
 from bytemill.budget import MemoryBudget, parse_max_memory, release_freed_memory
 from bytemill.counting import CHECKPOINT_SECONDS, CountingOptions, obtain_counts
-from bytemill.counts import CountedCorpus
+from bytemill.counts import CountedCorpus, SavedCounts
 from bytemill.errors import TokenizerError
 from bytemill.formats.spec import Ties, TokenizerSpec
 from bytemill.tokenizer import Tokenizer
@@ -124,7 +125,7 @@ class TrainingReport:
 
 
 def train(
-    inputs: CorpusInputs | Corpus | CountedCorpus,
+    inputs: CorpusInputs | Corpus | CountedCorpus | SavedCounts,
     vocab_size: int,
     special_tokens: Sequence[str] = (),
     *,
@@ -289,6 +290,10 @@ def learn(
         return counts.learn_merges(
             n_merges, ties, min_frequency, num_threads, progress, max_bytes=max_bytes, consume=True
         )
+    except TokenizerError as error:
+        if least := re.search(r"takes (\d+) bytes of memory at least", str(error)):
+            raise budget.too_little_to_learn(int(least[1])) from error
+        raise
     finally:
         release_freed_memory()
 
