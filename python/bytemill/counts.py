@@ -135,6 +135,8 @@ def read_info(path: str | os.PathLike[str]) -> CountsInfo:
 
     Raises `CorpusError`.
     """
+    if Path(path).is_dir():
+        raise CorpusError(f"{path} is a folder, not a file of counts", hint="give the name of a file")
     try:
         header = read_counts_header(str(path))
     except OSError as error:
@@ -289,6 +291,4 @@ def _shown(pattern: str | None) -> str:
 def _unreadable(path: str | os.PathLike[str], error: OSError) -> CorpusError:
     if isinstance(error, FileNotFoundError):
         return CorpusError(f"no such file: {path}", hint="give inputs too: then they are counted into it")
-    if isinstance(error, IsADirectoryError) or Path(path).is_dir():
-        return CorpusError(f"{path} is a folder, not a file of counts")
     return CorpusError(f"cannot read {path}: {error.strerror or error}", hint="check permissions and disk")

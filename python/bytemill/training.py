@@ -9,14 +9,14 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from bytemill import memory, profiling
 from bytemill._core import PretokenCounts, check_pattern
-from bytemill.budget import MemoryBudget, parse_max_memory, release_freed_memory
+from bytemill.budget import MemoryBudget, frugal_allocation, parse_max_memory, release_freed_memory
 from bytemill.counting import CHECKPOINT_SECONDS, CountingOptions, obtain_counts
 from bytemill.counts import CountedCorpus, SavedCounts
 from bytemill.errors import TokenizerError
@@ -202,7 +202,10 @@ def train(
     budget = None if max_memory is None else MemoryBudget(parse_max_memory(max_memory))
     options = CountingOptions(special, pattern, num_threads, chunk_bytes, budget, checkpoint_seconds)
     clock = _Clock()
-    with WorkFolder(_work_path(work_folder, counts)) as work:
+    with (
+        frugal_allocation() if budget else nullcontext(),
+        WorkFolder(_work_path(work_folder, counts)) as work,
+    ):
         with clock.phase("count"), profiling.phase("count"):
             counted = obtain_counts(inputs, errors, options, counts, work, _count_reporter(progress))
             clock.add_read(counted.counts.read_seconds)

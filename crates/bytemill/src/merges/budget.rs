@@ -51,8 +51,11 @@ pub fn least_bytes(n_slots: u64, n_groups: u64, n_merges: usize, held: u64) -> u
     let slots = n_slots * size_of::<Narrow>() as u64 + hints + GROUP_BYTES * n_groups;
     // With counts known, groups are three times there: by thread, together, and as a table before that.
     let building = held + slots + 4 * GROUP_BYTES * n_groups;
-    let widening =
-        if n_merges + 256 > Narrow::SYMBOLS as u64 { n_slots * (size_of::<Wide>() - size_of::<Narrow>()) as u64 } else { 0 };
+    let widening = if n_merges + 256 > Narrow::SYMBOLS as u64 {
+        n_slots * (size_of::<Wide>() - size_of::<Narrow>()) as u64
+    } else {
+        0
+    };
     let learning = slots + 2 * GROUP_BYTES * n_groups + hints + widening + symbols(n_merges) + PART_BYTES;
     building.max(learning) + OTHER_BYTES
 }
@@ -133,14 +136,12 @@ impl Room {
 
     /// Most candidates in each part of the words.
     pub fn max_candidates(&self) -> usize {
-        self.bytes.map_or(usize::MAX, |bytes| {
-            ((bytes / 4 / CANDIDATE_BYTES) as usize / self.n_threads).max(MIN_CANDIDATES)
-        })
+        self.bytes
+            .map_or(usize::MAX, |bytes| ((bytes / 4 / CANDIDATE_BYTES) as usize / self.n_threads).max(MIN_CANDIDATES))
     }
 
     /// Most places, with as much room beside them as merging a pair of `most_places` needs.
     pub fn max_places(&self, most_places: u64) -> usize {
-        self.bytes
-            .map_or(usize::MAX, |bytes| ((bytes / 4 * 3).saturating_sub(NOTE_BYTES * most_places) / 4) as usize)
+        self.bytes.map_or(usize::MAX, |bytes| ((bytes / 4 * 3).saturating_sub(NOTE_BYTES * most_places) / 4) as usize)
     }
 }

@@ -90,14 +90,7 @@ impl Side {
 }
 
 impl Learner {
-    pub fn new(
-        words: Words,
-        n_merges: usize,
-        ties: Ties,
-        min_count: u64,
-        n_threads: usize,
-        budget: Budget,
-    ) -> Self {
+    pub fn new(words: Words, n_merges: usize, ties: Ties, min_count: u64, n_threads: usize, budget: Budget) -> Self {
         let n_merges = n_merges.min(words.n_slots());
         let mut symbols = Symbols::new();
         symbols.reserve(n_merges);

@@ -44,13 +44,7 @@ struct Tally {
 ///
 /// What the sieve lets through is counted and put down; the places of the pairs that turn out to reach the threshold are
 /// then taken from there.
-pub fn find<S: Slot>(
-    words: &Words,
-    sieve: &Sieve,
-    threshold: u64,
-    room: Room,
-    pulse: Pulse,
-) -> Result<Option<Found>> {
+pub fn find<S: Slot>(words: &Words, sieve: &Sieve, threshold: u64, room: Room, pulse: Pulse) -> Result<Option<Found>> {
     let least_sum = u32::try_from(threshold).unwrap_or(u32::MAX);
     let max_pairs = room.max_candidates();
     let n_threads = room.n_threads;
@@ -127,7 +121,12 @@ struct Passed {
 
 impl Passed {
     fn new(max_pairs: usize) -> Self {
-        Self { numbers: PairMap::with_capacity(0), pairs: Vec::new(), places: vec![Vec::with_capacity(PIECE)], max_pairs }
+        Self {
+            numbers: PairMap::with_capacity(0),
+            pairs: Vec::new(),
+            places: vec![Vec::with_capacity(PIECE)],
+            max_pairs,
+        }
     }
 
     /// True where there are more than `max_pairs`; then nothing is noted any more.
@@ -168,12 +167,7 @@ impl Passed {
 
 /// As [`find`] while all tokens are bytes, when pairs need no hash: the threshold is a share of the greatest count, or, where
 /// there is no room for all pairs above it, higher.
-pub fn find_in_bytes(
-    words: &Words,
-    threshold_from: impl Fn(u64) -> u64,
-    room: Room,
-    pulse: Pulse,
-) -> Result<Found> {
+pub fn find_in_bytes(words: &Words, threshold_from: impl Fn(u64) -> u64, room: Room, pulse: Pulse) -> Result<Found> {
     const SIDE: u32 = 257;
     // What is no byte, the ends of words, has one row and one column for all.
     let place_of = |left: u32, right: u32| (left.min(256) * SIDE + right.min(256)) as usize;
