@@ -18,9 +18,6 @@ from typing import Any
 
 from bytemill.budget import parse_max_memory
 
-TOTAL_RATIO = 2.0
-"""What a bound may cost in time, at most."""
-
 
 def train_once(text: str, vocab_size: int, max_memory: str | None) -> dict[str, Any]:
     """Trains in this process and says what it took."""
@@ -69,9 +66,7 @@ def main() -> None:
         return
     bound = parse_max_memory(options.max_memory)
     print(f"{options.text}: {Path(options.text).stat().st_size / 1e6:,.0f} MB, bound {bound / 1e6:,.0f} MB")
-    print(
-        f"{'tokens':>8} {'bound':>8} {'seconds':>8} {'ratio':>6} {'count':>6} {'learn':>6} {'peak MB':>8} {'on disk MB':>11} {'runs':>5}"
-    )
+    print("  tokens    bound  seconds  ratio  count  learn  peak MB  on disk MB  runs")
     is_good = True
     for vocab_size in options.vocab_size:
         rows: list[list[dict[str, Any]]] = [[], []]

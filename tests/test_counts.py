@@ -45,7 +45,8 @@ def half_up(number: Fraction) -> int:
 
 def test_counts_that_are_kept_are_used_by_the_next_training(folder: Path) -> None:
     first = bytemill.train("corpus.txt", 270, [END], counts="c.bin")
-    assert first.training_report is not None and not first.training_report.from_counts
+    assert first.training_report is not None
+    assert not first.training_report.from_counts
     info = counts.read_info("c.bin")
     assert (info.pattern, info.special_tokens, info.n_bytes) == ("gpt2", {END: 2}, len(TEXT.encode()))
     assert sorted(path.name for path in folder.iterdir()) == ["c.bin", "corpus.txt"]
@@ -57,7 +58,9 @@ def test_counts_that_are_kept_are_used_by_the_next_training(folder: Path) -> Non
             expected = bytemill.train("corpus.txt", 266, [END], **options)  # type: ignore[arg-type]
         assert again.merges == expected.merges
         report, plain = again.training_report, expected.training_report
-        assert report is not None and plain is not None and report.from_counts
+        assert report is not None
+        assert plain is not None
+        assert report.from_counts
         assert report.counts_file == "c.bin"
         for name in ("n_bytes", "n_pretokens", "n_unique_pretokens", "n_special_tokens", "n_documents"):
             assert getattr(report, name) == getattr(plain, name), name

@@ -53,7 +53,8 @@ def test_merges_are_those_without_a_budget_and_the_report_says_what_it_cost(corp
     )
     assert tokenizer.merges == expected.merges
     report, plain = tokenizer.training_report, expected.training_report
-    assert report is not None and plain is not None
+    assert report is not None
+    assert plain is not None
     assert report.n_pretokens == plain.n_pretokens
     assert report.n_unique_pretokens == plain.n_unique_pretokens
     assert report.spilled_runs >= 2
@@ -70,9 +71,7 @@ def test_every_kind_of_input_is_counted_within_tables_of_any_size(corpus: Path, 
     plan = budget.CountingPlan(n_threads, 1 << 16, 3_000_000)
 
     class Fixed(budget.MemoryBudget):
-        def counting(
-            self, num_threads: int | None, chunk_bytes: int | None, *, in_batches: bool
-        ) -> budget.CountingPlan:
+        def counting(self, *_: object, **__: object) -> budget.CountingPlan:
             return plan
 
     options = CountingOptions(budget=Fixed(0))
@@ -179,7 +178,8 @@ except KeyboardInterrupt:
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(pipe)],
         env={**os.environ, "TMPDIR": str(temporary_folder)},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        # Where these tests run in the background, the shell has had SIGINT ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     )
     try:
         with pipe.open("wb", buffering=0) as writer:

@@ -298,8 +298,8 @@ class PretokenCounter:
     ) -> tuple[int, bool]:
         """Counts one file (a document of its own). `progress(bytes of this file so far)` about ten times a second.
 
-        After `seconds` it ends where the text may be cut (not with "replace"). Gives how far it came, where a later call
-        may `start`, and whether that is the end of the file.
+        After `seconds` it ends where the text may be cut (not with "replace"). Gives how far it came, where a later
+        call may `start`, and whether that is the end of the file.
 
         Raises OSError, UnicodeDecodeError (`start` is the byte offset in the file), KeyboardInterrupt.
         """

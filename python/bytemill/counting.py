@@ -108,6 +108,7 @@ def obtain_counts(
     inputs: CorpusInputs | Corpus | CountedCorpus | SavedCounts,
     errors: Literal["strict", "replace"],
     options: CountingOptions,
+    *,
     file: str | os.PathLike[str] | None,
     work: WorkFolder,
     report: Report | None = None,
@@ -220,7 +221,8 @@ class _Counting:
     @property
     def counter(self) -> PretokenCounter:
         """The core's counter."""
-        assert self._counter is not None
+        if self._counter is None:
+            raise ValueError("this counting is closed")
         return self._counter
 
     def close(self) -> None:

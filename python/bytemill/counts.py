@@ -160,12 +160,12 @@ def merge(
 ) -> CountedCorpus:
     """The counts of several files added up, each as often as its weight says.
 
-    Sums are exact and rounded once, to the nearest whole number, a half up; but none becomes 0. A float weight stands for
-    the decimal number that it is written as. Files may be named with their weights, or in pairs, or alone (then a weight of
-    1). `plan` and `work` are for those who have a budget of memory.
+    Sums are exact and rounded once, to the nearest whole number, a half up; but none becomes 0. A float weight stands
+    for the decimal number that it is written as. Files may be named with their weights, or in pairs, or alone (then
+    with a weight of 1). `plan` and `work` are for those who have a budget of memory.
 
-    Raises `CorpusError` where the files were not counted in the same way: with the same pattern, and none with a special
-    token that stands in the text of another that did not look for it.
+    Raises `CorpusError` where the files were not counted in the same way: with the same pattern, and none with a
+    special token in its text that another did not look for.
     """
     pairs: list[tuple[str, Weight]] = []
     for item in files.items() if isinstance(files, Mapping) else files:
@@ -211,7 +211,7 @@ def check_fits(
     """
     if info.unicode_version != UNICODE_VERSION:
         raise CorpusError(
-            f"{path} was counted with Unicode {info.unicode_version}, and this version of bytemill has {UNICODE_VERSION}",
+            f"{path} was counted with Unicode {info.unicode_version}, and this bytemill has {UNICODE_VERSION}",
             hint="count again",
         )
     if info.pattern != canonical_pattern(pattern):

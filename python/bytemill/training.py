@@ -18,7 +18,6 @@ from bytemill import memory, profiling
 from bytemill._core import PretokenCounts, check_pattern
 from bytemill.budget import MemoryBudget, frugal_allocation, parse_max_memory, release_freed_memory
 from bytemill.counting import CHECKPOINT_SECONDS, CountingOptions, obtain_counts
-from bytemill.counts import CountedCorpus, SavedCounts
 from bytemill.errors import TokenizerError
 from bytemill.formats.spec import Ties, TokenizerSpec
 from bytemill.tokenizer import Tokenizer
@@ -26,6 +25,7 @@ from bytemill.work_folder import WorkFolder
 
 if TYPE_CHECKING:
     from bytemill.corpus import Corpus, CorpusInputs
+    from bytemill.counts import CountedCorpus, SavedCounts
 
 Phase: TypeAlias = Literal["count", "merge"]
 
@@ -158,11 +158,11 @@ def train(
     that occur less often than `min_frequency` are not merged; where none is left, training ends early with
     the warning `TrainingStoppedEarly`.
 
-    Pre-tokens that occur less often than `min_count` are left out: it is the one option that loses anything, and the
-    report says how much. `max_memory`, such as "2GB", bounds the resident memory of the process: tables that are full go
-    to disk, with the same result. `counts` names a file in which the counts of the pre-tokens are kept, or from which they
-    are taken if it is there: then the corpus is not read, and another vocabulary size, tie rule or special token costs
-    only the learning (see `bytemill.counts`).
+    Pre-tokens that occur less often than `min_count` are left out: it is the one option that loses anything, and
+    the report says how much. `max_memory`, such as "2GB", bounds the resident memory of the process: tables that
+    are full go to disk, with the same result. `counts` names a file in which the counts of the pre-tokens are
+    kept, or from which they are taken if it is there: then the corpus is not read, and another vocabulary size,
+    tie rule or special token costs only the learning (see `bytemill.counts`).
 
     Counting of files that is interrupted goes on in the next call from its last checkpoint, at most
     `checkpoint_seconds` back, if it has a folder that the next call finds: `work_folder`, or one beside `counts`. The
@@ -207,16 +207,17 @@ def train(
         WorkFolder(_work_path(work_folder, counts)) as work,
     ):
         with clock.phase("count"), profiling.phase("count"):
-            counted = obtain_counts(inputs, errors, options, counts, work, _count_reporter(progress))
+            counted = obtain_counts(
+                inputs, errors, options, file=counts, work=work, report=_count_reporter(progress)
+            )
             clock.add_read(counted.counts.read_seconds)
         is_callers = counted is inputs
         pretokens = counted.counts.copy() if is_callers and (budget or min_count > 1) else counted.counts
         n_unique, (n_dropped, n_dropped_occurrences) = pretokens.n_unique, pretokens.drop_below(min_count)
         with clock.phase("merge"), profiling.phase("learn"):
             report_merges = _merge_reporter(progress, n_merges)
-            merges, merge_counts = learn(
-                pretokens, n_merges, ties, min_frequency, num_threads, report_merges, budget, keep=is_callers
-            )
+            learning = (n_merges, ties, min_frequency, num_threads, report_merges)
+            merges, merge_counts = _learn(pretokens, learning, budget, keep=is_callers)
             if report_merges:
                 report_merges(len(merges))
     with clock.phase("build"), profiling.phase("build"):
@@ -273,32 +274,22 @@ def train_bpe(
     return tokenizer.vocab, tokenizer.merges
 
 
-def learn(
-    counts: PretokenCounts,
-    n_merges: int,
-    ties: Ties,
-    min_frequency: int,
-    num_threads: int | None,
-    progress: Callable[[int], None] | None,
-    budget: MemoryBudget | None,
-    *,
-    keep: bool,
+_Learning: TypeAlias = "tuple[int, Ties, int, int | None, Callable[[int], None] | None]"
+
+
+def _learn(
+    counts: PretokenCounts, learning: _Learning, budget: MemoryBudget | None, *, keep: bool
 ) -> tuple[list[tuple[bytes, bytes]], list[int]]:
-    """Learns merges, within the budget if there is one; uses the counts up unless they are to be kept."""
+    """Learns merges, within the budget if there is one; uses the counts up, unless they are to be kept."""
     if budget is None:
-        return counts.learn_merges(n_merges, ties, min_frequency, num_threads, progress, consume=not keep)
+        return counts.learn_merges(*learning, consume=not keep)
     release_freed_memory()
-    max_bytes = budget.learning(counts.memory_bytes)
     try:
-        return counts.learn_merges(
-            n_merges, ties, min_frequency, num_threads, progress, max_bytes=max_bytes, consume=True
-        )
+        return counts.learn_merges(*learning, max_bytes=budget.learning(counts.memory_bytes), consume=True)
     except TokenizerError as error:
         if least := re.search(r"takes (\d+) bytes of memory at least", str(error)):
             raise budget.too_little_to_learn(int(least[1])) from error
         raise
-    finally:
-        release_freed_memory()
 
 
 def _work_path(

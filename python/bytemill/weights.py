@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
-from numbers import Rational
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from bytemill.errors import CorpusError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from numbers import Rational
 
 Weight: TypeAlias = "int | float | str | Rational"
 """A number above 0. A float stands for the shortest decimal number that names it: 0.1 is a tenth."""

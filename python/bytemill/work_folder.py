@@ -37,9 +37,9 @@ class Journal:
 class WorkFolder:
     """Made when it is needed first.
 
-    `path` None is a folder of its own in the system's folder for temporary files, from which what killed runs have left is
-    removed. As a context manager it removes the folder in the end, unless the block fails and a journal is kept: then
-    the journal and its files stay.
+    `path` None is a folder of its own in the system's folder for temporary files, from which what killed runs have
+    left is removed. As a context manager it removes the folder in the end, unless the block fails and a journal is
+    kept: then the journal and its files stay.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -125,7 +125,8 @@ class WorkFolder:
             self._close()
 
     def _sweep(self, needed: set[str]) -> None:
-        assert self._folder is not None
+        if self._folder is None:
+            return
         kept = needed | {_LOCK} | ({_JOURNAL} if self._is_kept else set())
         for file in self._folder.iterdir():
             if file.name not in kept and _is_ours(file.name):
