@@ -4,6 +4,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 import bytemill
 from bytemill import Corpus, CorpusError, counts, reference
+from bytemill._core import NAMED_PATTERNS
 from bytemill.counting import CountingOptions, as_corpus, count_corpus
 from bytemill.counts import CountedCorpus, SavedCounts
 from bytemill.weights import common_scale, exact_weight
@@ -66,10 +68,8 @@ def test_counts_that_are_kept_are_used_by_the_next_training(folder: Path) -> Non
             assert getattr(report, name) == getattr(plain, name), name
 
 
-def _nothing() -> object:
-    import contextlib
-
-    return contextlib.nullcontext()
+def _nothing() -> AbstractContextManager[object]:
+    return nullcontext()
 
 
 def test_a_special_token_that_stands_nowhere_in_the_text_may_come_or_go(folder: Path) -> None:
@@ -103,7 +103,7 @@ def test_counts_of_another_pattern_or_other_separators_are_refused(
 
 def test_the_expression_of_a_named_pattern_is_that_pattern(folder: Path) -> None:
     bytemill.train("corpus.txt", 270, [END], counts="c.bin")
-    expression = bytemill._core.NAMED_PATTERNS["gpt2"]
+    expression = NAMED_PATTERNS["gpt2"]
     assert bytemill.train("corpus.txt", 270, [END], pattern=expression, counts="c.bin").n_vocab == 270
 
 

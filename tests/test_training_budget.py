@@ -14,7 +14,7 @@ import pytest
 
 import bytemill
 from bytemill import Corpus, OutputError, TokenizerError, budget
-from bytemill.counting import CountingOptions, count_corpus
+from bytemill.counting import CountingOptions, count_corpus, count_pretokens
 from bytemill.work_folder import WorkFolder
 
 END = "<|endoftext|>"
@@ -67,7 +67,7 @@ def test_merges_are_those_without_a_budget_and_the_report_says_what_it_cost(corp
 def test_every_kind_of_input_is_counted_within_tables_of_any_size(corpus: Path, n_threads: int) -> None:
     text = corpus.read_text("utf-8")[:2_000_000]
     texts = [text[start : start + 50_000] for start in range(0, len(text), 50_000)]
-    expected = bytemill.counting.count_pretokens(iter(texts), []).items()
+    expected = count_pretokens(iter(texts), []).items()
     plan = budget.CountingPlan(n_threads, 1 << 16, 3_000_000)
 
     class Fixed(budget.MemoryBudget):

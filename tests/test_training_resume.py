@@ -1,6 +1,7 @@
 """Counting that was killed goes on where it was, and ends with the same bytes."""
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -9,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import bytemill
 from bytemill import Corpus
 from bytemill.counting import CountingOptions, count_corpus
+from bytemill.counts import CountedCorpus
 from bytemill.work_folder import WorkFolder
 
 END = "<|endoftext|>"
@@ -51,7 +52,7 @@ def run_to_the_end(counts: Path, documents: str, files: list[Path], n_kills: int
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
         # Not before it works, and then at any moment.
-        while not work.exists() and process.poll() is None and time.monotonic() < deadline:
+        while not (work / "journal.json").exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
         time.sleep(rng.random() * 0.4)
         process.kill()
@@ -94,7 +95,7 @@ class StoppedError(Exception):
 
 def count_until(
     files: list[Path], work_path: Path, n_reports: int | None, **options: object
-) -> bytemill.counts.CountedCorpus:
+) -> CountedCorpus:
     """Counts with a checkpoint at every turn, and stops after so many reports."""
     seen: list[int] = []
 
@@ -119,8 +120,6 @@ def test_it_goes_on_where_it_was_and_reads_nothing_twice(tmp_path: Path) -> None
     first = files[0]
     times, size = first.stat(), first.stat().st_size
     first.write_bytes(b"\n" * size)
-    import os
-
     os.utime(first, ns=(times.st_atime_ns, times.st_mtime_ns))
     found = count_until(files, tmp_path / "work", None)
     assert found.items() == expected.items()

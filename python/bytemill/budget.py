@@ -8,7 +8,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from bytemill import memory
 from bytemill.errors import TokenizerError
@@ -54,7 +54,7 @@ def parse_max_memory(value: int | str) -> int:
     """
     from bytemill.corpus.options import parse_bytes
 
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
+    if isinstance(value, bool) or not isinstance(cast("object", value), (int, str)):
         raise TypeError(f"max_memory must be an int or a str, not {type(value).__name__} ({value!r:.40})")
     try:
         n_bytes = parse_bytes(value) if isinstance(value, str) else value

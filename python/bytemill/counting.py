@@ -7,12 +7,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, cast
 
 from bytemill._core import UNICODE_VERSION, PretokenCounter, PretokenCounts
 from bytemill.corpus import Corpus, CorpusInputs, is_texts, iter_texts, not_utf8
+from bytemill.corpus.compression import Decompressed, compression_of
 from bytemill.corpus.documents import CorpusCounts, Position
+from bytemill.corpus.formats import format_of_head
 from bytemill.corpus.sources import empty_corpus, unreadable
+from bytemill.corpus.streams import HEAD_BYTES
 from bytemill.counts import (
     CountedCorpus,
     CountsInfo,
@@ -31,9 +34,11 @@ from bytemill.weights import common_scale
 from bytemill.work_folder import WorkFolder
 
 if TYPE_CHECKING:
+    import io
     import os
 
     from bytemill.budget import CountingPlan, MemoryBudget
+    from bytemill.corpus import Source
 
 Report: TypeAlias = Callable[[int, int | None], None]
 """Takes how much is read and how much there is (None: nobody knows): bytes of files, characters of texts."""
@@ -95,7 +100,7 @@ def as_corpus(
         return inputs, None
     if not is_texts(inputs):
         return Corpus(inputs, encoding_errors=errors), None
-    items = iter(cast("Iterable[Any]", inputs))
+    items: Iterator[Any] = iter(inputs)
     first = list(itertools.islice(items, 1))
     if first and isinstance(first[0], Mapping):
         # Rows: only the corpus knows their fields. What is no iterator is read from its beginning.
@@ -163,7 +168,7 @@ def count_corpus(
     try:
         if corpus is None:
             counting.count_texts(texts or (), report)
-        elif corpus.is_plain:
+        elif corpus.is_plain or _is_plain_stream(corpus):
             counting.count_files(corpus, report)
         else:
             counting.count_batches(corpus, report)
@@ -230,10 +235,10 @@ class _Counting:
         self._counter = None
 
     def _may_spill(self, plan: CountingPlan) -> bool:
-        n_bytes = self.corpus.total_bytes if self.corpus else None
         # Compressed text may be of any size.
-        is_known = n_bytes is not None and self.corpus is not None and self.corpus.is_plain
-        return not is_known or n_bytes * _TABLE_BYTES_A_BYTE > plan.table_bytes
+        if self.corpus is None or not self.corpus.is_plain or (n_bytes := self.corpus.total_bytes) is None:
+            return True
+        return n_bytes * _TABLE_BYTES_A_BYTE > plan.table_bytes
 
     def _open_folder(self) -> None:
         self.counter.set_folder(str(self.work.open()))
@@ -293,11 +298,17 @@ class _Counting:
             start, is_done = int(self.position.state.get("offset", 0)), False
             while not is_done:
                 try:
-                    start, is_done = self.counter.add_file(
-                        str(source.path), errors, reporter.report, start, self.seconds_left()
-                    )
+                    if source.n_bytes is None:
+                        # One may wait long for a pipe, and only Python's own open and read hear Ctrl-C meanwhile.
+                        with source.open() as stream:
+                            self.counter.add_stream(_decompressed(stream, source), errors, reporter.report)
+                        is_done = True
+                    else:
+                        start, is_done = self.counter.add_file(
+                            str(source.path), errors, reporter.report, start, self.seconds_left()
+                        )
                 except (OSError, UnicodeDecodeError) as error:
-                    if error is reporter.raised or isinstance(error, OutputError):
+                    if error is reporter.raised or isinstance(error, (OutputError, CorpusError)):
                         raise
                     if isinstance(error, UnicodeDecodeError):
                         raise not_utf8(source, error) from error
@@ -306,8 +317,6 @@ class _Counting:
                     self.reach(Position(number, {"offset": start}, self.reading))
             reporter.end_source(source.n_bytes or 0)
             self.reach(Position(number + 1, {}, _one_more(self.reading)))
-        if all(not source.n_bytes for source in corpus.sources):
-            raise empty_corpus(corpus.source_names)
 
     def count_batches(self, corpus: Corpus, report: Report | None) -> None:
         """Documents in batches."""
@@ -320,8 +329,6 @@ class _Counting:
             if report:
                 report(batch.n_bytes_read, corpus.total_bytes)
             self.reach(batch.after)
-        if not self.reading.n_bytes:
-            raise CorpusError("the corpus is empty: its documents hold no character", hint="give some text")
 
     def finish(self) -> CountedCorpus:
         """What was counted."""
@@ -329,7 +336,9 @@ class _Counting:
         with phase("merge runs"):
             counts = self.counter.finish(self._denominator, self._plan is not None)
         reading = self.reading
-        if self.corpus is None or self.corpus.is_plain:
+        if self.corpus is not None and not counts.n_bytes:
+            raise empty_corpus(self.corpus.source_names)
+        if not reading.n_bytes:  # else the corpus has counted
             reading = CorpusCounts(reading.n_documents, counts.n_bytes, counts.n_replaced)
         info = CountsInfo(
             pattern=canonical_pattern(options.pattern),
@@ -345,6 +354,31 @@ class _Counting:
 def work_resumes(work: WorkFolder, corpus: Corpus) -> bool:
     """True where an interrupted counting of `corpus` can be gone on with."""
     return work.can_resume and corpus.can_resume
+
+
+def _is_plain_stream(corpus: Corpus) -> bool:
+    """True where all sources are standard input or pipes, and each is a document of text that is wanted whole."""
+    options = corpus.options
+    return (
+        bool(corpus.sources)
+        and all(source.n_bytes is None and source.remote is None for source in corpus.sources)
+        and options.format in ("auto", "text")
+        and options.documents == "file"
+        and options.encoding_errors != "skip"
+        and options.on_error == "fail"
+        and options.limit_bytes is None
+        and options.share == 1
+    )
+
+
+def _decompressed(stream: BinaryIO, source: Source) -> BinaryIO:
+    """The bytes of a pipe, decompressed where they are compressed."""
+    head = cast("io.BufferedReader", stream).peek(HEAD_BYTES)[:HEAD_BYTES] if hasattr(stream, "peek") else b""
+    if (kind := format_of_head(head)) != "text":
+        raise CorpusError(
+            f"{source.name} is no text but {kind}", hint=f"say so: --format {kind} (format={kind!r})"
+        )
+    return stream if compression_of(head) is None else cast("BinaryIO", Decompressed(stream, source.name))
 
 
 def _weights(corpus: Corpus) -> list[float]:

@@ -127,7 +127,7 @@ class WorkFolder:
     def _sweep(self, needed: set[str]) -> None:
         if self._folder is None:
             return
-        kept = needed | {_LOCK} | ({_JOURNAL} if self._is_kept else set())
+        kept = needed | {_LOCK} | ({_JOURNAL} if self._is_kept else set[str]())
         for file in self._folder.iterdir():
             if file.name not in kept and _is_ours(file.name):
                 with contextlib.suppress(OSError):

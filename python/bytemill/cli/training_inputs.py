@@ -23,13 +23,17 @@ def training_inputs(
 
     if not inputs:
         if not counts:
-            raise CycloptsError("name INPUTS to train of, or --counts FILE with the counts of some")
+            raise _usage("name INPUTS to train of, or --counts FILE with the counts of some")
         return SavedCounts([_file_and_weight(text) for text in counts]), None
     if len(counts) > 1:
-        raise CycloptsError(
+        raise _usage(
             "several --counts are added up where no INPUTS are given; with INPUTS give one, to keep theirs"
         )
     return corpus.corpus(inputs), counts[0] if counts else None
+
+
+def _usage(message: str) -> CycloptsError:
+    return CycloptsError(message, command_chain=("tokenizer", "train"))
 
 
 def _file_and_weight(text: str) -> tuple[str, str]:
