@@ -227,7 +227,7 @@ def values_of_kinds() -> list[tuple[object, str, Callable[[object], bool]]]:
         ),
         (counts, "read_seconds", lambda value: type(value) is float),
         (counts, "is_on_disk", lambda value: value is False),
-        (counts, "special_counts", lambda value: value == [2]),
+        (counts, "special_counts", lambda value: value == [1]),
         (counts, "spilled", lambda value: value == (0, 0, 0.0)),
         *((stream, name, is_int) for name in ("n_bytes", "n_replaced")),
         (rank_file, "n_ranks", is_int),

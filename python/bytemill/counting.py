@@ -15,7 +15,7 @@ from bytemill.corpus.compression import Decompressed, compression_of
 from bytemill.corpus.documents import CorpusCounts, Position
 from bytemill.corpus.formats import format_of_head
 from bytemill.corpus.sources import empty_corpus, unreadable
-from bytemill.corpus.streams import HEAD_BYTES
+from bytemill.corpus.streams import HEAD_BYTES, head_of
 from bytemill.counts import (
     CountedCorpus,
     CountsInfo,
@@ -189,6 +189,7 @@ class _Counting:
 
     def __post_init__(self) -> None:
         corpus, options = self.corpus, self.options
+        self._reporter: _FileReporter | None = None
         self._special = sorted(options.special_tokens)
         self._plan: CountingPlan | None = None
         if options.budget is not None:
@@ -291,7 +292,7 @@ class _Counting:
     def count_files(self, corpus: Corpus, report: Report | None) -> None:
         """Whole files of text, read by the core."""
         errors = "strict" if corpus.encoding_errors == "strict" else "replace"
-        reporter = _FileReporter(report, corpus, self.position.source)
+        self._reporter = reporter = _FileReporter(report, corpus, self.position.source)
         for number in range(self.position.source, len(corpus.sources)):
             source = corpus.sources[number]
             self.counter.set_weight(self._multiples[number])
@@ -335,6 +336,8 @@ class _Counting:
         options = self.options
         with phase("merge runs"):
             counts = self.counter.finish(self._denominator, self._plan is not None)
+        if self._reporter is not None:
+            self._reporter.report_all(counts.n_bytes)
         reading = self.reading
         if self.corpus is not None and not counts.n_bytes:
             raise empty_corpus(self.corpus.source_names)
@@ -357,11 +360,12 @@ def work_resumes(work: WorkFolder, corpus: Corpus) -> bool:
 
 
 def _is_plain_stream(corpus: Corpus) -> bool:
-    """True where all sources are standard input or pipes, and each is a document of text that is wanted whole."""
+    """True where sources are standard input, pipes or plain files, and each is a document that is wanted whole."""
     options = corpus.options
     return (
         bool(corpus.sources)
-        and all(source.n_bytes is None and source.remote is None for source in corpus.sources)
+        and any(source.n_bytes is None for source in corpus.sources)
+        and all(source.remote is None and _may_be_text(source) for source in corpus.sources)
         and options.format in ("auto", "text")
         and options.documents == "file"
         and options.encoding_errors != "skip"
@@ -369,6 +373,14 @@ def _is_plain_stream(corpus: Corpus) -> bool:
         and options.limit_bytes is None
         and options.share == 1
     )
+
+
+def _may_be_text(source: Source) -> bool:
+    """True of pipes, of which nobody knows, and of files of text that are not compressed."""
+    if source.n_bytes is None:
+        return True
+    is_text = source.path is not None and source.path.suffix in ("", ".txt", ".text", ".md")
+    return is_text and compression_of(head_of(source)) is None and format_of_head(head_of(source)) == "text"
 
 
 def _decompressed(stream: BinaryIO, source: Source) -> BinaryIO:
@@ -418,7 +430,11 @@ class _FileReporter:
 
     def report(self, n_bytes: int) -> None:
         """So many bytes of the source at hand are read."""
-        self._done = max(self._done, self._before + n_bytes)
+        self.report_all(self._before + n_bytes)
+
+    def report_all(self, n_bytes: int) -> None:
+        """So many bytes of all sources are read."""
+        self._done = max(self._done, n_bytes)
         if self._report is None:
             return
         try:

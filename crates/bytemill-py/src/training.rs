@@ -206,6 +206,8 @@ struct PyStream(Py<PyAny>);
 impl Read for PyStream {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         Python::attach(|py| {
+            // A Ctrl-C that has come since Python ran last would not wake a read that begins now.
+            py.check_signals()?;
             let block = self.0.bind(py).call_method1("read", (buffer.len(),))?;
             let block = block.cast::<PyBytes>().map_err(PyErr::from)?.as_bytes();
             let Some(room) = buffer.get_mut(..block.len()) else {

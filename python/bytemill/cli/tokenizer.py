@@ -116,10 +116,11 @@ def train(
     from bytemill.cli.profile import profiled
     from bytemill.cli.progress import ProgressDisplay, training_progress
     from bytemill.cli.summaries import write_training
-    from bytemill.cli.training_inputs import training_inputs
+    from bytemill.cli.training_inputs import check_usage, training_inputs
     from bytemill.output_file import check_can_be_saved, check_output_file
     from bytemill.training import train
 
+    check_usage(inputs, counts)
     check_output_file(output_file, overwrite=overwrite)
     expression = None if pattern == "none" else pattern
     check_can_be_saved(expression, special_tokens)

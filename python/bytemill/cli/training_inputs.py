@@ -15,6 +15,16 @@ if TYPE_CHECKING:
     from bytemill.counts import SavedCounts
 
 
+def check_usage(inputs: Sequence[str], counts: Sequence[str]) -> None:
+    """Raises CycloptsError where it is not said what to train of."""
+    if not inputs and not counts:
+        raise _usage("name INPUTS to train of, or --counts FILE with the counts of some")
+    if inputs and len(counts) > 1:
+        raise _usage(
+            "several --counts are added up where no INPUTS are given; with INPUTS give one, to keep theirs"
+        )
+
+
 def training_inputs(
     inputs: Sequence[str], corpus: CorpusOptions, counts: Sequence[str]
 ) -> tuple[Corpus | SavedCounts, str | None]:
@@ -22,13 +32,7 @@ def training_inputs(
     from bytemill.counts import SavedCounts
 
     if not inputs:
-        if not counts:
-            raise _usage("name INPUTS to train of, or --counts FILE with the counts of some")
         return SavedCounts([_file_and_weight(text) for text in counts]), None
-    if len(counts) > 1:
-        raise _usage(
-            "several --counts are added up where no INPUTS are given; with INPUTS give one, to keep theirs"
-        )
     return corpus.corpus(inputs), counts[0] if counts else None
 
 
