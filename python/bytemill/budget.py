@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import sys
 from dataclasses import dataclass
@@ -138,6 +137,8 @@ def frugal_allocation() -> Generator[None]:
 def _mallopt(n_bytes: int) -> None:
     if sys.platform != "linux":
         return
+    import ctypes
+
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, n_bytes)
 
@@ -146,5 +147,7 @@ def release_freed_memory() -> None:
     """Hands memory that was freed back to the system, where its allocator keeps it otherwise (glibc's does)."""
     if sys.platform != "linux":
         return
+    import ctypes
+
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -195,9 +196,7 @@ class _Counting:
         if options.budget is not None:
             in_batches = corpus is None or not corpus.is_plain
             if in_batches:
-                import numpy as np  # what it takes is there before what is left is divided
-
-                del np
+                importlib.import_module("numpy")  # what it takes is there before what is left is divided
             self._plan = options.budget.counting(
                 options.num_threads, options.chunk_bytes, in_batches=in_batches
             )

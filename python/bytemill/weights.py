@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from fractions import Fraction
     from numbers import Rational
 
 Weight: TypeAlias = "int | float | str | Rational"
@@ -24,6 +24,8 @@ def exact_weight(weight: Weight) -> Fraction:
     >>> exact_weight(0.1), exact_weight("1/3"), exact_weight(2)
     (Fraction(1, 10), Fraction(1, 3), Fraction(2, 1))
     """
+    from fractions import Fraction
+
     try:
         exact = Fraction(repr(weight)) if isinstance(weight, float) else Fraction(weight)
     except (ValueError, TypeError, ZeroDivisionError, OverflowError):

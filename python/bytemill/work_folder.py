@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -58,6 +57,8 @@ class WorkFolder:
         """The folder, made and locked. Raises `OutputError`."""
         if self._folder is None:
             if self._path is None:
+                import tempfile
+
                 _remove_leftovers()
                 try:
                     path = Path(tempfile.mkdtemp(prefix=_PREFIX))
@@ -179,6 +180,8 @@ def _is_ours(name: str) -> bool:
 
 def _remove_leftovers() -> None:
     """Removes the temporary folders of this user's runs that were killed: whose lock nobody holds."""
+    import tempfile
+
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not (folder / _LOCK).exists():

@@ -148,7 +148,7 @@ def train(
             num_threads=threads,
             max_memory=max_memory,
             counts=counts_file,
-            work_folder=output_file.with_name(f".{output_file.name}.counting"),
+            work_folder=None if counts_file else output_file.with_name(f".{output_file.name}.counting"),
             progress=None if quiet else training_progress(display),
         )
         tokenizer.save(output_file)
