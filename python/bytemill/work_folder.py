@@ -183,7 +183,7 @@ def _remove_leftovers() -> None:
     import tempfile
 
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, AttributeError):  # Windows knows no numbers of users
             if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not (folder / _LOCK).exists():
                 continue
             lock = open_locked(folder / _LOCK)
