@@ -215,9 +215,20 @@ def values_of_kinds() -> list[tuple[object, str, Callable[[object], bool]]]:
         ),
         *(
             (counts, name, is_int)
-            for name in ("n_bytes", "n_pretokens", "n_unique", "n_special", "n_replaced")
+            for name in (
+                "n_bytes",
+                "n_pretokens",
+                "n_unique",
+                "n_unique_bytes",
+                "n_special",
+                "n_replaced",
+                "memory_bytes",
+            )
         ),
         (counts, "read_seconds", lambda value: type(value) is float),
+        (counts, "is_on_disk", lambda value: value is False),
+        (counts, "special_counts", lambda value: value == [1]),
+        (counts, "spilled", lambda value: value == (0, 0, 0.0)),
         *((stream, name, is_int) for name in ("n_bytes", "n_replaced")),
         (rank_file, "n_ranks", is_int),
         *((tokenizer_json, name, is_int) for name in ("n_entries", "n_merges")),

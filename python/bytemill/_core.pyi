@@ -297,6 +297,9 @@ class StreamEncoder:
     n_replaced: int
     """Malformed sequences replaced by U+FFFD since construction."""
 
+def read_counts_header(path: str) -> str:
+    """The header of a file of counts. Raises OSError, `TokenizerError` where it is none, or of another version."""
+
 @final
 class PretokenCounter:
     """Counts the pre-tokens of a corpus in parallel."""
@@ -307,14 +310,25 @@ class PretokenCounter:
         special_tokens: Sequence[str],
         num_threads: int | None,
         chunk_bytes: int | None,
-    ) -> None: ...
+        table_bytes: int | None = None,
+    ) -> None:
+        """`table_bytes` bounds the tables of all threads, once there is a folder to write to."""
+    def set_folder(self, folder: str) -> None:
+        """From now on full tables are written to this folder."""
+    def set_weight(self, weight: int) -> None:
+        """As how many each pre-token counts from now on."""
     def add_file(
         self,
         path: str,
         errors: Literal["strict", "replace"],
         progress: Callable[[int], None] | None,
-    ) -> None:
+        start: int = 0,
+        seconds: float | None = None,
+    ) -> tuple[int, bool]:
         """Counts one file (a document of its own). `progress(bytes of this file so far)` about ten times a second.
+
+        After `seconds` it ends where the text may be cut (not with "replace"). Gives how far it came, where a later
+        call may `start`, and whether that is the end of the file.
 
         Raises OSError, UnicodeDecodeError (`start` is the byte offset in the file), KeyboardInterrupt.
         """
@@ -327,20 +341,53 @@ class PretokenCounter:
         """As `add_file`, for a binary stream: standard input, a pipe, a file that is decompressed on the way."""
     def add_texts(self, texts: Sequence[str]) -> None:
         """Counts texts, each a document of its own."""
-    def finish(self) -> PretokenCounts:
-        """Waits for the threads; the counter is empty afterwards."""
+    def add_documents(self, data: bytes | memoryview, ends: NDArray[np.int64], is_open: bool) -> None:
+        """Counts packed documents; where `is_open`, the last goes on with the first of the next call.
+
+        Raises UnicodeDecodeError, and `TokenizerError` where the ends do not fit the data.
+        """
+    def add_counts(self, path: str, weight: int) -> None:
+        """Adds the counts of a file, `weight` times. Raises OSError, `TokenizerError` where it is damaged."""
+    def checkpoint(self) -> str:
+        """Writes all that is counted to the folder; gives what `resume` needs, as JSON. Raises `OutputError`."""
+    def resume(self, state: str, folder: str) -> None:
+        """Goes on from a checkpoint, in a new counter of the same pattern and special tokens.
+
+        Raises `TokenizerError` or OSError where the files are not what was written.
+        """
+    def finish(self, denominator: int = 1, may_stay: bool = False) -> PretokenCounts:
+        """Waits for the threads; the counter is empty afterwards.
+
+        Weights were in units of one over `denominator`. With `may_stay` what was written to disk stays there, merged.
+        """
 
 @final
 class PretokenCounts:
     n_bytes: int
     n_pretokens: int
     n_unique: int
+    n_unique_bytes: int
     n_special: int
+    special_counts: list[int]
+    """How often each special token stood in the text, in the order given."""
     n_replaced: int
     read_seconds: float
     """Time the reading thread spent in read(2) and in checking UTF-8; it overlaps with counting."""
+    memory_bytes: int
+    is_on_disk: bool
+    spilled: tuple[int, int, float]
+    """Bytes written to disk, tables written, and seconds of the threads that did."""
     @staticmethod
     def from_items(items: Iterable[tuple[bytes, int]]) -> PretokenCounts: ...
+    @staticmethod
+    def load(path: str) -> PretokenCounts:
+        """The counts of a file. Raises OSError, `TokenizerError` where it is none or damaged."""
+    def save(self, path: str, header: str) -> None:
+        """Writes a file of counts. Raises `OutputError`."""
+    def copy(self) -> PretokenCounts:
+        """The same counts once more. Raises ValueError for those on disk."""
+    def drop_below(self, least: int) -> tuple[int, int]:
+        """Leaves out what occurs less often; gives how many pre-tokens that were and how often they occurred."""
     def items(self) -> list[tuple[bytes, int]]: ...
     def learn_merges(
         self,
@@ -349,8 +396,13 @@ class PretokenCounts:
         min_frequency: int,
         num_threads: int | None,
         progress: Callable[[int], None] | None,
+        *,
+        max_bytes: int | None = None,
+        consume: bool = False,
     ) -> tuple[list[tuple[bytes, bytes]], list[int]]:
         """Up to `n_merges` merges in order, and the count of each pair when it was merged.
+
+        With `consume` the counts are freed on the way, and learning takes no more than `max_bytes`, theirs among them.
 
         Fewer where no pair is left with at least `min_frequency` occurrences. Raises KeyboardInterrupt.
         """

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import operator
+import os
+import re
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from bytemill import memory
-from bytemill._core import check_pattern
-from bytemill.counting import count_pretokens
+from bytemill import memory, profiling
+from bytemill._core import PretokenCounts, check_pattern
+from bytemill.budget import MemoryBudget, frugal_allocation, parse_max_memory, release_freed_memory
+from bytemill.counting import CHECKPOINT_SECONDS, CountingOptions, obtain_counts
 from bytemill.errors import TokenizerError
 from bytemill.formats.spec import Ties, TokenizerSpec
 from bytemill.tokenizer import Tokenizer
+from bytemill.work_folder import WorkFolder
 
 if TYPE_CHECKING:
-    import os
-
-    from bytemill.corpus import CorpusInputs
+    from bytemill.corpus import Corpus, CorpusInputs
+    from bytemill.counts import CountedCorpus, SavedCounts
 
 Phase: TypeAlias = Literal["count", "merge"]
 
@@ -78,6 +82,31 @@ class TrainingReport:
     """Ordinary tokens with the most bytes, the longest first."""
     num_threads: int | None
     """As asked for; None: as many as the machine runs at once."""
+    n_documents: int = 0
+    """Documents read; 0 where nobody counted them, as those of an iterable of texts."""
+    n_broken: int = 0
+    """Broken documents that were left out."""
+    n_skipped_bytes: int = 0
+    """Bytes of malformed sequences that were left out."""
+    min_count: int = 1
+    n_dropped_pretokens: int = 0
+    """Different pre-tokens that occur less than `min_count` times and were left out."""
+    n_dropped_occurrences: int = 0
+    """How often these occur."""
+    max_memory: int | None = None
+    """Bytes that the process was bound to."""
+    spilled_bytes: int = 0
+    """Bytes written to disk on the way: full tables, checkpoints, and what they were merged to."""
+    spilled_runs: int = 0
+    """Tables written to disk."""
+    spill_seconds: float = 0.0
+    """Time of the threads that wrote and merged these, added up; most of it beside the others' counting."""
+    counts_file: str | None = None
+    """The file of counts that was read or written."""
+    from_counts: bool = False
+    """True where the corpus was not read: its counts were there."""
+    notes: list[str] = field(default_factory=list[str])
+    """What there is to say about how the corpus was counted, a sentence each."""
 
     @property
     def stopped_early(self) -> bool:
@@ -96,24 +125,30 @@ class TrainingReport:
 
 
 def train(
-    inputs: CorpusInputs,
+    inputs: CorpusInputs | Corpus | CountedCorpus | SavedCounts,
     vocab_size: int,
     special_tokens: Sequence[str] = (),
     *,
     pattern: str | None = "gpt2",
     ties: Ties = "bytes",
+    min_count: int = 1,
     min_frequency: int = 1,
     special_ids: Literal["last", "first"] = "last",
     errors: Literal["strict", "replace"] = "strict",
     num_threads: int | None = None,
     chunk_bytes: int | None = None,
+    max_memory: int | str | None = None,
+    counts: str | os.PathLike[str] | None = None,
+    work_folder: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
     progress: Callable[[TrainingProgress], None] | None = None,
 ) -> Tokenizer:
     """Trains a byte-level BPE tokenizer; `Tokenizer.training_report` says what it took.
 
     `inputs` are files, globs and "-" for standard input (see `bytemill.corpus.resolve_inputs`), or an
     iterable of texts that is no list, such as a generator; each file and each text is a document, and no
-    pre-token reaches across its end. The vocabulary has at most `vocab_size` tokens: the 256 bytes, the
+    pre-token reaches across its end. Or they are a `bytemill.Corpus`, which knows other formats and weights; or what
+    `bytemill.counts.load` and `merge` give. The vocabulary has at most `vocab_size` tokens: the 256 bytes, the
     merges, the special tokens. Special tokens in the corpus separate documents and are not counted.
     `special_ids="first"` gives them the ids from 0 on.
 
@@ -122,6 +157,16 @@ def train(
     byte strings) is merged first; `ties="huggingface"` takes the one that Hugging Face's trainer takes. Pairs
     that occur less often than `min_frequency` are not merged; where none is left, training ends early with
     the warning `TrainingStoppedEarly`.
+
+    Pre-tokens that occur less often than `min_count` are left out: it is the one option that loses anything, and
+    the report says how much. `max_memory`, such as "2GB", bounds the resident memory of the process: tables that
+    are full go to disk, with the same result. `counts` names a file in which the counts of the pre-tokens are
+    kept, or from which they are taken if it is there: then the corpus is not read, and another vocabulary size,
+    tie rule or special token costs only the learning (see `bytemill.counts`).
+
+    Counting of files that is interrupted goes on in the next call from its last checkpoint, at most
+    `checkpoint_seconds` back, if it has a folder that the next call finds: `work_folder`, or one beside `counts`. The
+    folder appears with the first checkpoint and is removed at the end.
 
     The result depends on neither `num_threads` (default: as many as the machine runs at once) nor
     `chunk_bytes` (text that a thread counts at a time; at most 1 GiB). `progress` is called about ten times a
@@ -153,37 +198,57 @@ def train(
         _check_int("num_threads", num_threads, 1, _MAX_THREADS)
     if chunk_bytes is not None:
         _check_int("chunk_bytes", chunk_bytes, 1, _MAX_CHUNK_BYTES)
+    _check_int("min_count", min_count, 1, (1 << 64) - 1)
+    budget = None if max_memory is None else MemoryBudget(parse_max_memory(max_memory))
+    options = CountingOptions(special, pattern, num_threads, chunk_bytes, budget, checkpoint_seconds)
     clock = _Clock()
-    with clock.phase("count"):
-        counts = count_pretokens(
-            inputs,
-            special,
-            pattern=pattern,
-            errors=errors,
-            num_threads=num_threads,
-            chunk_bytes=chunk_bytes,
-            report=_count_reporter(progress),
-        )
-        clock.add_read(counts.read_seconds)
-    with clock.phase("merge"):
-        report_merges = _merge_reporter(progress, n_merges)
-        merges, merge_counts = counts.learn_merges(n_merges, ties, min_frequency, num_threads, report_merges)
-        if report_merges:
-            report_merges(len(merges))
-    with clock.phase("build"):
+    with (
+        frugal_allocation() if budget else nullcontext(),
+        WorkFolder(_work_path(work_folder, counts)) as work,
+    ):
+        with clock.phase("count"), profiling.phase("count"):
+            counted = obtain_counts(
+                inputs, errors, options, file=counts, work=work, report=_count_reporter(progress)
+            )
+            clock.add_read(counted.counts.read_seconds)
+        is_callers = counted is inputs
+        pretokens = counted.counts.copy() if is_callers and (budget or min_count > 1) else counted.counts
+        n_unique, (n_dropped, n_dropped_occurrences) = pretokens.n_unique, pretokens.drop_below(min_count)
+        with clock.phase("merge"), profiling.phase("learn"):
+            report_merges = _merge_reporter(progress, n_merges)
+            learning = (n_merges, ties, min_frequency, num_threads, report_merges)
+            merges, merge_counts = _learn(pretokens, learning, budget, keep=is_callers)
+            if report_merges:
+                report_merges(len(merges))
+    with clock.phase("build"), profiling.phase("build"):
         spec = _spec(merges, special, pattern, special_ids=special_ids, ties=ties, merge_counts=merge_counts)
         tokenizer = Tokenizer.from_spec(spec)
+    info = counted.info
+    spilled_bytes, spilled_runs, spill_seconds = counted.counts.spilled
     tokenizer.training_report = TrainingReport(
-        n_bytes=counts.n_bytes,
-        n_pretokens=counts.n_pretokens,
-        n_unique_pretokens=counts.n_unique,
-        n_special_tokens=counts.n_special,
-        n_replaced=counts.n_replaced,
+        n_bytes=info.n_bytes,
+        n_pretokens=info.n_pretokens,
+        n_unique_pretokens=n_unique,
+        n_special_tokens=info.n_special,
+        n_replaced=info.reading.n_replaced,
         n_merges=len(merges),
         n_merges_wanted=n_merges,
         phases=clock.phases,
         longest_tokens=sorted((a + b for a, b in merges), key=len, reverse=True)[:_N_LONGEST],
         num_threads=num_threads,
+        n_documents=info.reading.n_documents,
+        n_broken=info.reading.n_broken,
+        n_skipped_bytes=info.reading.n_skipped_bytes,
+        min_count=min_count,
+        n_dropped_pretokens=n_dropped,
+        n_dropped_occurrences=n_dropped_occurrences,
+        max_memory=budget.max_bytes if budget else None,
+        spilled_bytes=spilled_bytes,
+        spilled_runs=spilled_runs,
+        spill_seconds=spill_seconds,
+        counts_file=None if counts is None else os.fspath(counts),
+        from_counts=counted.is_from_file,
+        notes=counted.notes,
     )
     if tokenizer.training_report.stopped_early:
         often_enough = "any more" if min_frequency <= 1 else f"{min_frequency} times"
@@ -207,6 +272,32 @@ def train_bpe(
     """`train` on one file, as Stanford's CS336 names it: vocabulary (id -> bytes) and merges in order."""
     tokenizer = train(input_path, vocab_size, special_tokens, pattern=pattern, num_threads=num_threads)
     return tokenizer.vocab, tokenizer.merges
+
+
+_Learning: TypeAlias = "tuple[int, Ties, int, int | None, Callable[[int], None] | None]"
+
+
+def _learn(
+    counts: PretokenCounts, learning: _Learning, budget: MemoryBudget | None, *, keep: bool
+) -> tuple[list[tuple[bytes, bytes]], list[int]]:
+    """Learns merges, within the budget if there is one; uses the counts up, unless they are to be kept."""
+    if budget is None:
+        return counts.learn_merges(*learning, consume=not keep)
+    release_freed_memory()
+    try:
+        return counts.learn_merges(*learning, max_bytes=budget.learning(counts.memory_bytes), consume=True)
+    except TokenizerError as error:
+        if least := re.search(r"takes (\d+) bytes of memory at least", str(error)):
+            raise budget.too_little_to_learn(int(least[1])) from error
+        raise
+
+
+def _work_path(
+    work_folder: str | os.PathLike[str] | None, counts: str | os.PathLike[str] | None
+) -> Path | None:
+    if work_folder is not None:
+        return Path(work_folder)
+    return None if counts is None else Path(counts).with_name(f".{Path(counts).name}.counting")
 
 
 @dataclass

@@ -130,7 +130,9 @@ def test_a_full_disk_is_an_error_with_a_hint(tokenizer_file: str, run: Run, monk
 
 
 USAGE = [
-    ([*TRAIN], 'command "tokenizer train" parameter INPUTS requires an argument', "tokenizer train "),
+    ([*TRAIN], 'command "tokenizer train" parameter --vocab-size requires an argument', "tokenizer train "),
+    ([*TRAIN, "-n", "300"], "name INPUTS to train of, or --counts FILE", "tokenizer train "),
+    ([*TRAIN, "a", "-n", "300", "--counts", "b", "--counts", "c"], "several --counts", "tokenizer train "),
     (
         [*TRAIN, "a", "-n", "many"],
         'invalid value for -n: unable to convert "many" into int',

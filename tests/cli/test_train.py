@@ -163,3 +163,46 @@ def test_an_output_that_cannot_be_written_is_known_before_training(work: Path, r
     assert outcome.err.startswith(
         "error: cannot write nowhere/tokenizer.json: the folder nowhere does not exist\n"
     )
+
+
+def test_counts_are_kept_and_added_up_with_weights(work: Path, run: Run):
+    Path("more.txt").write_text("and more and more\n" * 30)
+    arguments = ["tokenizer", "train", "-n", "300", "--overwrite"]
+    for name in ("corpus", "more"):
+        outcome = run(*arguments, f"{name}.txt", "--counts", f"{name}.bin")
+        assert outcome.status == 0, outcome.err
+        assert f"kept in {name}.bin" in outcome.out
+    outcome = run(*arguments, "corpus.txt", "--counts", "corpus.bin")
+    assert "read from corpus.bin" in outcome.out
+    outcome = run(*arguments, "--counts", "corpus.bin", "--counts", "more.bin=2", "--json", "-q")
+    assert outcome.status == 0, outcome.err
+    corpus = bytemill.Corpus(["corpus.txt", "more.txt"], weights={"more.txt": 2.0})
+    expected = bytemill.train(corpus, 300, ["<|endoftext|>"])
+    assert bytemill.Tokenizer.load("tokenizer.json").merges == expected.merges
+    assert json.loads(outcome.out)["from_counts"] is True
+    assert run(*arguments, "more.txt", "--counts", "corpus.bin").status == 1
+    assert run(*arguments, "--counts", "none.bin").status == 1
+
+
+def test_what_a_bound_costs_and_what_is_left_out_is_said(work: Path, run: Run):
+    arguments = ["tokenizer", "train", "corpus.txt", "-n", "280", "--max-memory", "1GB", "--min-count", "2"]
+    outcome = run(*arguments, "--json", "-q")
+    report = json.loads(outcome.out)
+    assert (report["max_memory"], report["spilled_bytes"], report["min_count"]) == (10**9, 0, 2)
+    outcome = run(*arguments, "--overwrite", "--profile")
+    assert outcome.status == 0
+    assert "nothing: all fitted within" in outcome.out
+    assert "below 2" in outcome.out
+    assert "profile:" in outcome.err
+    assert run(*arguments[:-3], "1MB", "--overwrite").status == 1
+
+
+def test_json_lines_are_trained_of_as_the_text_that_they_hold(work: Path, run: Run):
+    Path("rows.jsonl").write_text('{"text": "low low lower"}\n{"no": 1}\n{"text": "low newest"}\n')
+    arguments = ["tokenizer", "train", "rows.jsonl", "-n", "262"]
+    assert run(*arguments, "-q").status == 1
+    outcome = run(*arguments, "--on-error", "skip")
+    assert outcome.status == 0, outcome.err
+    assert "note: 1 broken document was left out" in outcome.err
+    expected = bytemill.train(iter(["low low lower", "low newest"]), 262, ["<|endoftext|>"])
+    assert bytemill.Tokenizer.load("tokenizer.json").merges == expected.merges

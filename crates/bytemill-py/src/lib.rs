@@ -77,5 +77,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<stream::PyStreamEncoder>()?;
     module.add_class::<training::PyPretokenCounter>()?;
     module.add_class::<training::PyPretokenCounts>()?;
+    module.add_function(wrap_pyfunction!(training::read_counts_header, module)?)?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Ctrl-C, progress and errors on the way between Rust and Python.
 
 use bytemill::Error;
-use pyo3::exceptions::{PyKeyError, PyKeyboardInterrupt, PyUnicodeDecodeError};
+use pyo3::exceptions::{PyKeyError, PyKeyboardInterrupt, PyOSError, PyUnicodeDecodeError};
 use pyo3::import_exception;
 use pyo3::prelude::*;
 use std::sync::Mutex;
@@ -33,7 +33,25 @@ pub fn to_python(error: Error) -> PyErr {
         }),
         Error::UnknownId(id) => PyKeyError::new_err(id),
         Error::Io(error) => PyErr::from(error),
+        Error::Output { path, error } => Python::attach(|py| match output_error(py, path, error) {
+            Ok(error) => error,
+            Err(error) => error,
+        }),
     }
+}
+
+/// The exception that says what to do where a file cannot be written.
+fn output_error(py: Python<'_>, path: std::path::PathBuf, error: std::io::Error) -> PyResult<PyErr> {
+    // An exception made of the error as it is would know its number as part of a text alone.
+    let raised = match error.raw_os_error() {
+        Some(number) => {
+            let reason: String = py.import("os")?.call_method1("strerror", (number,))?.extract()?;
+            PyOSError::new_err((number, reason))
+        }
+        None => PyErr::from(error),
+    };
+    let converted = py.import("bytemill.atomic")?.call_method1("output_error", (raised, path))?;
+    Ok(PyErr::from_value(converted))
 }
 
 /// Lets Python in now and then while Rust works without the GIL.

@@ -3,28 +3,46 @@
 //! The calling thread collects text into chunks and cuts them where it is harmless; every other thread counts whole
 //! chunks into a table of its own; at the end the tables are added up, again by all threads. Nothing is shared or
 //! locked while counting, and since counts are sums the result depends on neither threads nor chunks.
+//!
+//! Where the tables may take only so much memory, a thread writes a full one to disk as a sorted run and begins afresh; in
+//! the end the runs are merged, partition by partition of the hash. Runs are also what a counting that is to go on in
+//! another process leaves behind.
 
 use crate::cutter::Cutter;
 use crate::error::{Error, Result};
-use crate::hash::long_hash;
-use crate::hash::{PACKED_BYTES, Packed, pack};
+use crate::parallel;
 use crate::pretokenize::Pattern;
 use crate::pulse::Pulse;
-use crate::pulse::no_pulse;
-use crate::special::{Segment, SpecialTokens};
-use crate::tally::{Table, random_seed};
+use crate::special::SpecialTokens;
+use crate::tally::{N_PARTITIONS, Table, random_seed};
 use crate::utf8::{Malformed, Utf8Stream};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use part::{Order, PartBuilder};
 use std::io::Read;
-use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use worker::{Chunk, Shared, count_chunks};
 
+mod checkpoint;
 mod counts;
+mod documents;
+mod file;
+mod merged;
+mod part;
+mod runs;
+mod scale;
+mod spill;
+mod stream;
+mod worker;
 
 pub use counts::Counts;
+pub use file::{VERSION, read_counts, read_header, visit_file, write_counts};
+pub use merged::Merged;
+pub use scale::Scale;
+pub use spill::SpillCost;
 
 /// Bytes of a chunk where the caller does not say: some tens of milliseconds of counting.
 pub const CHUNK_BYTES: usize = 2 << 20;
@@ -32,24 +50,29 @@ pub const CHUNK_BYTES: usize = 2 << 20;
 /// Bytes asked of the operating system at once.
 const READ_BYTES: usize = 1 << 18;
 
-/// Texts that a thread counts at a time.
-#[derive(Default)]
-struct Chunk {
-    text: String,
-    /// Where each text ends.
-    ends: Vec<usize>,
+/// What was read, as it stands in the corpus.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Totals {
+    /// Bytes of text.
+    pub n_bytes: u64,
+    /// Pre-tokens, whatever their weights.
+    pub n_pretokens: u64,
+    /// How often each special token stood there, in the order given.
+    pub n_special: Vec<u64>,
+    /// Malformed sequences replaced by U+FFFD.
+    pub n_replaced: u64,
+    /// Time spent reading and in checking UTF-8, while others counted.
+    pub reading: Duration,
+    /// What was written to disk on the way.
+    pub spilled: SpillCost,
 }
 
-/// What all threads see.
-struct Shared {
-    pattern: Pattern,
-    special: SpecialTokens,
-    stop: AtomicBool,
-    failure: Mutex<Option<Error>>,
-    n_pretokens: AtomicU64,
-    n_special: AtomicU64,
-    /// Of the tables' hashes.
-    seed: u64,
+/// Counted pre-tokens, wherever they are.
+pub enum Counted {
+    /// In memory.
+    Memory(Counts),
+    /// On disk.
+    Disk(Merged),
 }
 
 /// Counts the pre-tokens of texts as they come.
@@ -60,6 +83,12 @@ pub struct Counter {
     used: Receiver<Chunk>,
     workers: Vec<JoinHandle<Table>>,
     chunk: Chunk,
+    weight: u64,
+    /// The beginning of a document that is still coming, and how much of it is to be there before it is cut again.
+    open: String,
+    enough: usize,
+    /// What this thread counts itself: words that were counted before.
+    own: Option<Table>,
     n_bytes: u64,
     n_replaced: u64,
     reading: Duration,
@@ -71,41 +100,121 @@ impl Counter {
     /// # Errors
     /// [`Error::Invalid`] for empty or repeated special tokens, [`Error::Io`] where no thread can be started.
     pub fn new(pattern: Pattern, special: &[String], n_threads: usize, chunk_bytes: usize) -> Result<Self> {
+        Self::within(pattern, special, n_threads, chunk_bytes, usize::MAX)
+    }
+
+    /// As [`Counter::new`], with tables that take no more than `table_bytes` together, once there is a folder.
+    ///
+    /// # Errors
+    /// As [`Counter::new`].
+    pub fn within(
+        pattern: Pattern,
+        special: &[String],
+        n_threads: usize,
+        chunk_bytes: usize,
+        table_bytes: usize,
+    ) -> Result<Self> {
+        let n_special = special.iter().map(|_| AtomicU64::new(0)).collect();
         let special = SpecialTokens::new(special.iter().cloned().zip(0..).collect())?;
+        let n_threads = n_threads.max(1);
         let shared = Arc::new(Shared {
             pattern,
             special,
             stop: AtomicBool::new(false),
             failure: Mutex::new(None),
             n_pretokens: AtomicU64::new(0),
-            n_special: AtomicU64::new(0),
+            n_special,
+            n_weighted: Mutex::new(0),
             seed: random_seed(),
+            table_bytes: if table_bytes == usize::MAX { usize::MAX } else { table_bytes / n_threads },
+            spill: spill::Spill::default(),
         });
-        let n_threads = n_threads.max(1);
-        let (chunks, incoming) = bounded::<Chunk>(n_threads);
-        let (recycle, used) = unbounded();
-        let mut workers = Vec::with_capacity(n_threads);
-        for _ in 0..n_threads {
-            let (shared, incoming, recycle) = (Arc::clone(&shared), incoming.clone(), recycle.clone());
-            let worker = std::thread::Builder::new().name("bytemill-count".to_owned());
-            match worker.spawn(move || count_chunks(&shared, &incoming, &recycle)) {
-                Ok(worker) => workers.push(worker),
-                // Where no more threads are to be had, those there are do the work.
-                Err(_) if !workers.is_empty() => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(Self {
+        let (_, used) = unbounded();
+        let mut counter = Self {
             shared,
             chunk_bytes: chunk_bytes.max(1),
-            chunks: Some(chunks),
+            chunks: None,
             used,
-            workers,
+            workers: Vec::new(),
             chunk: Chunk::default(),
+            weight: 1,
+            open: String::new(),
+            enough: 0,
+            own: None,
             n_bytes: 0,
             n_replaced: 0,
             reading: Duration::ZERO,
-        })
+        };
+        counter.start((0..n_threads).map(|_| Table::new()).collect())?;
+        Ok(counter)
+    }
+
+    /// From now on full tables can be written to this folder, which is there.
+    pub fn set_folder(&mut self, folder: PathBuf) {
+        self.shared.spill.set_folder(folder);
+    }
+
+    /// As how many the pre-tokens of the texts from now on count.
+    ///
+    /// # Errors
+    /// As [`Counter::add_text`].
+    pub fn set_weight(&mut self, weight: u64, pulse: Pulse) -> Result<()> {
+        if weight != self.weight {
+            self.send_chunk(pulse)?;
+            self.weight = weight.max(1);
+        }
+        Ok(())
+    }
+
+    /// What has been read so far; what the threads have not counted yet is not in it.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        Totals {
+            n_bytes: self.n_bytes,
+            n_pretokens: self.shared.n_pretokens.load(Ordering::Relaxed),
+            n_special: self.shared.n_special.iter().map(|n| n.load(Ordering::Relaxed)).collect(),
+            n_replaced: self.n_replaced,
+            reading: self.reading,
+            spilled: self.shared.spill.cost(),
+        }
+    }
+
+    /// Starts a thread for each table.
+    fn start(&mut self, tables: Vec<Table>) -> Result<()> {
+        let (chunks, incoming) = bounded::<Chunk>(tables.len());
+        let (recycle, used) = unbounded();
+        (self.chunks, self.used) = (Some(chunks), used);
+        for table in tables {
+            let (shared, incoming, recycle) = (Arc::clone(&self.shared), incoming.clone(), recycle.clone());
+            let worker = std::thread::Builder::new().name("bytemill-count".to_owned());
+            match worker.spawn(move || count_chunks(&shared, &incoming, &recycle, table)) {
+                Ok(worker) => self.workers.push(worker),
+                // Where no more threads are to be had, those there are do the work. Tables go with their threads, so that
+                // is only where there is nothing in them: when they are started for the first time.
+                Err(_) if !self.workers.is_empty() && self.n_bytes == 0 => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all that came is counted, and ends the threads; gives their tables.
+    fn drain(&mut self, pulse: Pulse) -> Result<Vec<Table>> {
+        self.send_chunk(pulse)?;
+        self.chunks = None;
+        while !self.workers.iter().all(JoinHandle::is_finished) {
+            pulse()?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut tables = Vec::with_capacity(self.workers.len());
+        for worker in std::mem::take(&mut self.workers) {
+            match worker.join() {
+                Ok(table) => tables.push(table),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        self.check()?;
+        Ok(tables)
     }
 
     /// Counts one text.
@@ -114,6 +223,10 @@ impl Counter {
     /// What a counting thread met with earlier, and what `pulse` gives.
     pub fn add_text(&mut self, text: &str, pulse: Pulse) -> Result<()> {
         self.n_bytes += text.len() as u64;
+        self.add_whole(text, pulse)
+    }
+
+    fn add_whole(&mut self, text: &str, pulse: Pulse) -> Result<()> {
         if text.len() <= self.chunk_bytes {
             self.push(text, pulse)?;
         } else {
@@ -136,16 +249,34 @@ impl Counter {
     /// [`Error::Io`], [`Error::Utf8`] with the offset in this text, and as [`Counter::add_text`].
     pub fn add_reader(
         &mut self,
+        reader: impl Read,
+        malformed: Malformed,
+        progress: impl FnMut(u64),
+        pulse: Pulse,
+    ) -> Result<u64> {
+        self.add_reader_until(reader, malformed, progress, || false, pulse).map(|(n_bytes, _)| n_bytes)
+    }
+
+    /// As [`Counter::add_reader`], but ends once `is_enough` where the text may be cut: then what was counted are the bytes
+    /// in front, and the rest is a text of its own. True at the end of the text.
+    ///
+    /// With [`Malformed::Replace`] no bytes of the text can be told apart, and it is read to its end.
+    ///
+    /// # Errors
+    /// As [`Counter::add_reader`].
+    pub fn add_reader_until(
+        &mut self,
         mut reader: impl Read,
         malformed: Malformed,
         mut progress: impl FnMut(u64),
+        is_enough: impl Fn() -> bool,
         pulse: Pulse,
-    ) -> Result<u64> {
+    ) -> Result<(u64, bool)> {
         let mut utf8 = Utf8Stream::new(malformed);
         let mut block = vec![0; READ_BYTES];
         let mut text = self.empty_chunk().text;
         let mut enough = self.chunk_bytes;
-        let mut n_read = 0u64;
+        let (mut n_read, mut n_sent) = (0u64, 0u64);
         loop {
             let started = Instant::now();
             let n = match reader.read(&mut block) {
@@ -174,8 +305,13 @@ impl Counter {
                         chunk.text.push_str(&text[cut..]);
                         text.truncate(cut);
                         let rest = std::mem::replace(&mut text, chunk.text);
-                        self.send(Chunk { ends: vec![rest.len()], text: rest }, pulse)?;
+                        n_sent += rest.len() as u64;
+                        self.send(Chunk { ends: vec![rest.len()], text: rest, weight: self.weight }, pulse)?;
                         enough = self.chunk_bytes.max(2 * text.len());
+                        if malformed == Malformed::Refuse && is_enough() {
+                            self.n_bytes += n_sent;
+                            return Ok((n_sent, false));
+                        }
                     }
                     None => enough = 2 * text.len(),
                 }
@@ -184,55 +320,136 @@ impl Counter {
             }
         }
         if !text.is_empty() {
-            self.send(Chunk { ends: vec![text.len()], text }, pulse)?;
+            self.send(Chunk { ends: vec![text.len()], text, weight: self.weight }, pulse)?;
         }
         self.n_bytes += n_read;
         self.n_replaced += utf8.n_replaced();
-        Ok(n_read)
+        Ok((n_read, true))
     }
 
-    /// Waits for the counting threads and adds up what they counted.
+    /// Waits for the counting threads and adds up what they counted, in memory.
     ///
     /// # Errors
     /// As [`Counter::add_text`].
-    pub fn finish(mut self, pulse: Pulse) -> Result<Counts> {
-        let chunk = std::mem::take(&mut self.chunk);
-        if !chunk.text.is_empty() {
-            self.send(chunk, pulse)?;
-        }
-        self.chunks = None;
-        while !self.workers.iter().all(JoinHandle::is_finished) {
-            pulse()?;
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let n_threads = self.workers.len();
-        let mut tables = Vec::with_capacity(n_threads);
-        for worker in std::mem::take(&mut self.workers) {
-            match worker.join() {
-                Ok(table) => tables.push(table),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        self.check()?;
-        let mut counts = Counts::add_up(&tables, n_threads, pulse)?;
-        counts.n_bytes = self.n_bytes;
-        counts.n_pretokens = self.shared.n_pretokens.load(Ordering::Relaxed);
-        counts.n_special = self.shared.n_special.load(Ordering::Relaxed);
-        counts.n_replaced = self.n_replaced;
-        counts.reading = self.reading;
+    pub fn finish(self, pulse: Pulse) -> Result<Counts> {
+        let (counted, totals) = self.finish_scaled(Scale::ONE, false, pulse)?;
+        let mut counts = match counted {
+            Counted::Memory(counts) => counts,
+            Counted::Disk(_) => return Err(Error::Invalid("the counts are on disk".to_owned())),
+        };
+        counts.n_bytes = totals.n_bytes;
+        counts.n_special = totals.n_special.iter().sum();
+        counts.n_replaced = totals.n_replaced;
+        counts.reading = totals.reading;
         Ok(counts)
+    }
+
+    /// Waits for the counting threads and adds up what they counted; weights were in units of `scale`.
+    ///
+    /// With `may_stay`, what had to be written to disk stays there, merged: to have it in memory would take more of that than
+    /// the tables were given.
+    ///
+    /// # Errors
+    /// As [`Counter::add_text`]; [`Error::Invalid`] where a sum is 2⁶⁴ or more.
+    pub fn finish_scaled(mut self, scale: Scale, may_stay: bool, pulse: Pulse) -> Result<(Counted, Totals)> {
+        self.end_open(pulse)?;
+        let mut tables = self.drain(pulse)?;
+        tables.extend(self.own.take());
+        let mut totals = self.totals();
+        let n_weighted = self.shared.n_weighted.lock().map_or(u128::MAX, |n| *n);
+        if u64::try_from(n_weighted).is_err() {
+            return Err(Error::Invalid("the counts are too large: with their weights they add up to 2^64".to_owned()));
+        }
+        let n_threads = tables.len();
+        let spill = &self.shared.spill;
+        let is_on_disk = !spill.runs().is_empty();
+        let goes_to_disk = may_stay && spill.has_folder() && self.is_too_much(&tables);
+        if !is_on_disk && !goes_to_disk {
+            let counts = Counts::add_up(&tables, scale, n_threads, pulse)?;
+            return Ok((Counted::Memory(counts.checked()?), totals));
+        }
+        drop(self.write_tables(tables, false, pulse)?);
+        let started = Instant::now();
+        let buffer_bytes = self.buffer_bytes();
+        spill.merge_many(buffer_bytes, false, pulse)?;
+        let runs = spill.runs().iter().map(runs::Run::index).collect::<Result<Vec<_>>>()?;
+        let merged = |partition, order, pulse: Pulse| {
+            let mut part = PartBuilder::default();
+            let push = |word: &[u8], total| {
+                part.push(word, scale.round(total));
+                Ok(())
+            };
+            runs::merge_partition(&runs, partition, buffer_bytes, pulse, push)?;
+            Ok(part.finish(order))
+        };
+        let counted = if may_stay {
+            let parts = parallel::map(N_PARTITIONS, n_threads, pulse, |partition, pulse| {
+                let part = merged(partition, Order::Bytes, pulse)?;
+                let path = spill.new_path("part").ok_or(Error::Interrupted)?;
+                merged::PartFile::write(&part, &path)
+            })?;
+            let merged = Merged::new(parts);
+            spill.add_bytes(merged.n_file_bytes());
+            Counted::Disk(merged.checked()?)
+        } else {
+            let parts =
+                parallel::map(N_PARTITIONS, n_threads, pulse, |partition, pulse| merged(partition, Order::Any, pulse))?;
+            Counted::Memory(Counts::from_parts(parts).checked()?)
+        };
+        spill.add_time(started);
+        totals.spilled = spill.cost();
+        Ok((counted, totals))
+    }
+
+    /// True where tables and what they hold, twice, are more than the tables may take: while counts are put together they
+    /// are in memory twice.
+    fn is_too_much(&self, tables: &[Table]) -> bool {
+        let needed = tables.iter().map(|table| table.memory() + 2 * (table.n_bytes_at_most() + table.n_unique()));
+        self.shared.table_bytes < usize::MAX
+            && needed.sum::<usize>() > self.shared.table_bytes.saturating_mul(tables.len())
+    }
+
+    /// Bytes read of a run at once.
+    fn buffer_bytes(&self) -> usize {
+        let n_runs = self.shared.spill.runs().len().max(1);
+        (self.shared.table_bytes / 4 / n_runs).clamp(1 << 12, spill::READ_BYTES)
+    }
+
+    /// Writes tables to the folder, those that hold anything; gives them back empty.
+    fn write_tables(&self, tables: Vec<Table>, durable: bool, pulse: Pulse) -> Result<Vec<Table>> {
+        let tables: Vec<Mutex<Table>> = tables.into_iter().map(Mutex::new).collect();
+        parallel::map(tables.len(), tables.len(), pulse, |index, pulse| {
+            let mut table = tables[index].lock().unwrap_or_else(PoisonError::into_inner);
+            if table.n_unique() > 0 && self.shared.spill.write(&table, durable, pulse)? {
+                table.clear(0);
+            }
+            Ok(())
+        })?;
+        Ok(tables.into_iter().map(|table| table.into_inner().unwrap_or_else(PoisonError::into_inner)).collect())
     }
 
     /// Adds a text to the chunk that is being filled.
     fn push(&mut self, text: &str, pulse: Pulse) -> Result<()> {
-        if self.chunk.text.len() + text.len() > self.chunk_bytes && !self.chunk.text.is_empty() {
-            let next = self.empty_chunk();
-            let full = std::mem::replace(&mut self.chunk, next);
-            self.send(full, pulse)?;
+        let is_full = self.chunk.text.len() + text.len() > self.chunk_bytes
+            || self.chunk.ends.len() * size_of::<usize>() > self.chunk_bytes;
+        if is_full && !self.chunk.text.is_empty() {
+            self.send_chunk(pulse)?;
         }
         self.chunk.text.push_str(text);
         self.chunk.ends.push(self.chunk.text.len());
         Ok(())
+    }
+
+    /// Sends the chunk that is being filled.
+    fn send_chunk(&mut self, pulse: Pulse) -> Result<()> {
+        if self.chunk.text.is_empty() {
+            self.chunk.ends.clear();
+            return Ok(());
+        }
+        let next = self.empty_chunk();
+        let mut full = std::mem::replace(&mut self.chunk, next);
+        full.weight = self.weight;
+        self.send(full, pulse)
     }
 
     /// A chunk to fill, in memory that a counted one used where there is one.
@@ -276,83 +493,7 @@ impl Drop for Counter {
     }
 }
 
-/// A counting thread: chunks in, one table out.
-fn count_chunks(shared: &Shared, chunks: &Receiver<Chunk>, recycle: &Sender<Chunk>) -> Table {
-    let mut table = Table::new();
-    let mut workspace = Workspace::default();
-    let (mut n_pretokens, mut n_special) = (0, 0);
-    for chunk in chunks {
-        let mut start = 0;
-        for &end in &chunk.ends {
-            let counted = shared.special.segments(&chunk.text[start..end], &no_pulse, |segment| match segment {
-                Segment::Text(text) => {
-                    n_pretokens += count_text(shared, text, &mut table, &mut workspace)?;
-                    Ok(())
-                }
-                Segment::Special(_) => {
-                    n_special += 1;
-                    Ok(())
-                }
-            });
-            start = end;
-            if let Err(error) = counted {
-                if let Ok(mut failure) = shared.failure.lock() {
-                    failure.get_or_insert(error);
-                }
-                shared.stop.store(true, Ordering::Relaxed);
-                return table;
-            }
-        }
-        let _ = recycle.send(chunk);
-    }
-    shared.n_pretokens.fetch_add(n_pretokens, Ordering::Relaxed);
-    shared.n_special.fetch_add(n_special, Ordering::Relaxed);
-    table
-}
-
-#[derive(Default)]
-struct Workspace {
-    ends: Vec<usize>,
-    keys: Vec<(Packed, u64)>,
-    long: Vec<(Range<usize>, u64)>,
-}
-
-/// Counts the pre-tokens of a text without special tokens; gives their number.
-fn count_text(shared: &Shared, text: &str, table: &mut Table, workspace: &mut Workspace) -> Result<u64> {
-    let Workspace { ends, keys, long } = workspace;
-    let bytes = text.as_bytes();
-    let mut n_pretokens = 0;
-    let mut splits = shared.pattern.splits(text);
-    let mut start = 0;
-    while splits.fill(ends)? {
-        if shared.stop.load(Ordering::Relaxed) {
-            return Err(Error::Interrupted);
-        }
-        keys.clear();
-        long.clear();
-        for &end in ends.iter() {
-            if end - start <= PACKED_BYTES {
-                let key = pack(bytes, start, end);
-                let hash = key.hash();
-                table.prefetch(hash);
-                keys.push((key, hash));
-            } else {
-                let hash = long_hash(&bytes[start..end], shared.seed);
-                table.long.prefetch(hash);
-                long.push((start..end, hash));
-            }
-            start = end;
-        }
-        for &(key, hash) in keys.iter() {
-            table.add(key, hash, 1);
-        }
-        for (range, hash) in long.drain(..) {
-            table.long.add(&bytes[range], hash, 1);
-        }
-        n_pretokens += ends.len() as u64;
-    }
-    Ok(n_pretokens)
-}
-
+#[cfg(test)]
+mod budget_tests;
 #[cfg(test)]
 mod tests;

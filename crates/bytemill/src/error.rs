@@ -31,6 +31,13 @@ pub enum Error {
     },
     /// The operating system refused to read.
     Io(std::io::Error),
+    /// The operating system refused to write.
+    Output {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
 }
 
 /// A result with this crate's error.
@@ -45,6 +52,7 @@ impl fmt::Display for Error {
             Self::UnknownId(id) => write!(f, "no token has the id {id}"),
             Self::SpecialToken { token, offset } => write!(f, "special token {token:?} at byte {offset}"),
             Self::Io(error) => error.fmt(f),
+            Self::Output { path, error } => write!(f, "cannot write {}: {error}", path.display()),
         }
     }
 }

@@ -59,6 +59,14 @@ impl Packed {
         (self.high >> 56) as usize
     }
 
+    /// A number in the order of the byte strings.
+    #[inline]
+    #[must_use]
+    pub fn order(self) -> u128 {
+        // The last byte is the number of bytes: of two strings that differ in zeros at the end alone the shorter is less.
+        u128::from_be_bytes(self.bytes())
+    }
+
     /// A hash whose high bits depend on every byte: the two halves of a 128-bit product, folded.
     #[inline]
     #[must_use]

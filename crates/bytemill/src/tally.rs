@@ -1,6 +1,6 @@
 //! A table of counts that one thread keeps.
 
-use crate::hash::Packed;
+use crate::hash::{PACKED_BYTES, Packed};
 use crate::prefetch::prefetch;
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -83,6 +83,60 @@ impl Table {
         prefetch(&self.slots, self.place(hash));
     }
 
+    /// True where the next pre-tokens might take the table beyond `limit` bytes, also while it grows.
+    pub fn is_full(&self, limit: usize) -> bool {
+        let growth = growth::<Slot>(self.n_used, self.slots.len())
+            .saturating_add(growth::<LongSlot>(self.long.n_used, self.long.slots.len()));
+        self.memory().saturating_add(growth) > limit
+    }
+
+    /// Bytes that the table takes.
+    pub fn memory(&self) -> usize {
+        size_of_val(&*self.slots) + self.long.memory()
+    }
+
+    /// Number of different pre-tokens.
+    pub fn n_unique(&self) -> usize {
+        self.n_used + self.long.n_used
+    }
+
+    /// Most bytes that all different pre-tokens have together.
+    pub fn n_bytes_at_most(&self) -> usize {
+        self.n_used * PACKED_BYTES + self.long.bytes.len()
+    }
+
+    /// Begins afresh with an empty table that holds as much, or more where that fits into `limit` bytes.
+    pub fn clear(&mut self, limit: usize) {
+        let (mut n_short, mut n_long) = (self.slots.len(), self.long.slots.len());
+        // To grow takes the old table beside the new one; to begin with a larger one does not.
+        let (mut short, mut long) = (size_of_val(&*self.slots), self.long.memory());
+        while 2 * (short + long) <= limit {
+            (n_short, n_long, short, long) = (2 * n_short, 2 * n_long, 2 * short, 2 * long);
+        }
+        if n_short == self.slots.len() {
+            self.slots.fill(Slot::default());
+            self.long.slots.fill(LongSlot::default());
+        } else {
+            self.slots = Vec::new();
+            self.slots = vec![Slot::default(); n_short];
+            self.long.slots = Vec::new();
+            self.long.slots = vec![LongSlot::default(); n_long];
+        }
+        self.shift = 64 - n_short.trailing_zeros();
+        self.long.shift = 64 - n_long.trailing_zeros();
+        self.long.bytes.clear();
+        (self.n_used, self.long.n_used) = (0, 0);
+    }
+
+    /// The short pre-tokens whose hash begins with the bits of `partition`.
+    ///
+    /// A key stands at its place or behind it, with no free slot between. So all of a partition stand from its first place
+    /// on, up to the first free slot at or behind its last.
+    pub fn short_of(&self, partition: usize) -> impl Iterator<Item = &Slot> {
+        stretch(&self.slots, partition, |slot| slot.count == 0)
+            .filter(move |slot| slot.count > 0 && partition_of(slot.key.hash()) == partition)
+    }
+
     /// One of `n_parts` parts of the short pre-tokens.
     pub fn short(&self, part: usize, n_parts: usize) -> impl Iterator<Item = &Slot> {
         self.slots[part_of(self.slots.len(), part, n_parts)].iter().filter(|slot| slot.count > 0)
@@ -162,6 +216,18 @@ impl LongTable {
         }
     }
 
+    fn memory(&self) -> usize {
+        // What a growing vector has and does not use takes no memory yet.
+        size_of_val(&*self.slots) + self.bytes.len()
+    }
+
+    /// The pre-tokens whose hash begins with the bits of `partition`, with their counts; see [`Table::short_of`].
+    pub fn of(&self, partition: usize) -> impl Iterator<Item = (&[u8], u64)> {
+        stretch(&self.slots, partition, |slot| slot.count == 0)
+            .filter(move |slot| slot.count > 0 && partition_of(slot.hash) == partition)
+            .map(|slot| (self.bytes_of(slot), slot.count))
+    }
+
     /// Asks for the slot of a hash ahead of time.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
@@ -173,6 +239,32 @@ impl LongTable {
         let slots = &self.slots[part_of(self.slots.len(), part, n_parts)];
         slots.iter().filter(|slot| slot.count > 0).map(|slot| (self.bytes_of(slot), slot.hash, slot.count))
     }
+}
+
+/// Bits of the hash that tell partitions apart.
+const PARTITION_BITS: u32 = 6;
+
+/// Number of partitions of all pre-tokens, by their hash.
+pub const N_PARTITIONS: usize = 1 << PARTITION_BITS;
+
+/// Pre-tokens that may come between two questions whether a table is full.
+const ROOM: usize = 1 << 12;
+
+fn partition_of(hash: u64) -> usize {
+    (hash >> (64 - PARTITION_BITS)) as usize
+}
+
+/// Bytes that a table takes while it grows, if it has to grow soon.
+fn growth<S>(n_used: usize, n_slots: usize) -> usize {
+    if 3 * (n_used + ROOM) > 2 * n_slots { 2 * n_slots * size_of::<S>() } else { 0 }
+}
+
+/// The slots in which all of a partition are: those of its places, and those behind them up to the first free one.
+fn stretch<S>(slots: &[S], partition: usize, is_free: fn(&S) -> bool) -> impl Iterator<Item = &S> {
+    let n_places = slots.len() / N_PARTITIONS;
+    let (start, end) = (partition * n_places, (partition + 1) * n_places);
+    let (before, behind) = (&slots[..start], &slots[end..]);
+    slots[start..end].iter().chain(behind.iter().chain(before).take_while(move |slot| !is_free(slot)))
 }
 
 fn part_of(n: usize, part: usize, n_parts: usize) -> Range<usize> {

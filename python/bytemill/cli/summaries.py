@@ -3,12 +3,13 @@
 import dataclasses
 import json
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from bytemill.cli import output
 from bytemill.cli.corpus_options import corpus_notes
-from bytemill.corpus import CorpusCounts
+from bytemill.corpus.documents import CorpusCounts
 from bytemill.facts import training_to_dict
 from bytemill.inspection import visible
 from bytemill.shards import Manifest
@@ -17,10 +18,13 @@ from bytemill.training import TrainingReport
 from bytemill.units import format_bytes, format_count, format_rate, format_ratio, format_seconds, plural
 
 _N_LONGEST = 10
+_NO_PROFILE: Mapping[str, Any] = {}
 _PHASES = {"read": "read (beside counting)", "count": "count", "merge": "merge", "build": "build"}
 
 
-def write_training(tokenizer: Tokenizer, file: Path, *, as_json: bool, quiet: bool) -> None:
+def write_training(
+    tokenizer: Tokenizer, file: Path, *, as_json: bool, quiet: bool, profile: Mapping[str, Any] = _NO_PROFILE
+) -> None:
     """What training took and what came of it."""
     report = tokenizer.training_report
     if report is None:
@@ -32,9 +36,12 @@ def write_training(tokenizer: Tokenizer, file: Path, *, as_json: bool, quiet: bo
                 "n_vocab": tokenizer.n_vocab,
                 "fingerprint": tokenizer.fingerprint,
                 **training_to_dict(report),
+                **profile,
             }
         )
-    elif not quiet:
+    for note in _training_notes(report):
+        output.note(note, quiet=quiet)
+    if not as_json and not quiet:
         output.write_line(f"{output.styled(str(file), '1')}: {_vocabulary(tokenizer)}")
         output.write_line()
         output.write_facts(_corpus_facts(report))
@@ -117,10 +124,39 @@ def _corpus_facts(report: TrainingReport) -> list[tuple[str, str]]:
     ]
     if report.n_replaced:
         facts.append(("not UTF-8", f"{plural(report.n_replaced, 'sequence')} read as U+FFFD"))
+    if report.min_count > 1:
+        facts.append(
+            (
+                "left out",
+                f"{plural(report.n_dropped_pretokens, 'different pre-token')} below {report.min_count:,} "
+                f"({plural(report.n_dropped_occurrences, 'occurrence')})",
+            )
+        )
+    if report.counts_file is not None:
+        how = "read from" if report.from_counts else "kept in"
+        facts.append(("counts", f"{how} {report.counts_file}"))
+    if report.max_memory is not None or report.spilled_runs:
+        facts.append(("on disk", _spilled(report)))
     facts.append(
         ("time", f"{format_seconds(seconds)} ({format_rate(report.n_bytes, seconds, 'bytes')} in all)")
     )
     return facts
+
+
+def _spilled(report: TrainingReport) -> str:
+    within = "" if report.max_memory is None else f" within {format_bytes(report.max_memory)} of memory"
+    if not report.spilled_runs:
+        return f"nothing: all fitted{within}"
+    return (
+        f"{format_bytes(report.spilled_bytes)} in {plural(report.spilled_runs, 'run')}, "
+        f"{format_seconds(report.spill_seconds)} of the threads{within}"
+    )
+
+
+def _training_notes(report: TrainingReport) -> list[str]:
+    # What was replaced stands among the facts.
+    counts = CorpusCounts(n_skipped_bytes=report.n_skipped_bytes, n_broken=report.n_broken)
+    return [*report.notes, *corpus_notes(counts)]
 
 
 def _shard_facts(manifest: Manifest) -> list[tuple[str, str]]:

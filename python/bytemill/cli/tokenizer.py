@@ -8,9 +8,12 @@ from cyclopts.validators import Number
 
 from bytemill._core import named_pattern
 from bytemill.cli import options, output
+from bytemill.cli.corpus_options import CorpusOptions
 from bytemill.cli.failures import on_interrupt
 from bytemill.formats.writing import WrittenFormat
 from bytemill.tokenizer import Tokenizer
+
+_CORPUS = CorpusOptions()
 
 app = App(
     name="tokenizer",
@@ -25,10 +28,18 @@ app = App(
   bytemill tokenizer train corpus.txt --vocab-size 8192
   bytemill tokenizer train 'data/*.txt' -n 32000 --pattern cl100k -o web.json
   zstd -dc corpus.zst | bytemill tokenizer train - --vocab-size 50257
-  bytemill tokenizer train chat.txt -n 8192 --special-token '<|user|>'""",
+  bytemill tokenizer train chat.txt -n 8192 --special-token '<|user|>'
+  bytemill tokenizer train 'web/*.jsonl.zst' -n 32000 --max-memory 2GB --counts web.counts
+  bytemill tokenizer train --counts web.counts --counts books.counts=2 -n 50000""",
 )
 def train(
-    *inputs: options.Inputs,
+    *inputs: Annotated[
+        str,
+        Parameter(
+            name="INPUTS",
+            help="Files, folders, globs in quotes ('data/**/*.txt'), URLs, or - for standard input.",
+        ),
+    ],
     vocab_size: Annotated[
         int,
         Parameter(
@@ -56,13 +67,36 @@ def train(
             help="Which of equally frequent pairs is merged first: the greatest by bytes, or Hugging Face's."
         ),
     ] = "bytes",
+    min_count: Annotated[
+        int,
+        Parameter(
+            validator=Number(gte=1),
+            help="Pre-tokens that occur less often are left out, before anything is merged.",
+        ),
+    ] = 1,
     min_frequency: Annotated[
         int, Parameter(validator=Number(gte=1), help="Pairs that occur less often are not merged.")
     ] = 1,
     special_ids: Annotated[
         Literal["last", "first"], Parameter(help="Special tokens get the last ids, or those from 0 on.")
     ] = "last",
-    errors: options.Errors = "strict",
+    max_memory: Annotated[
+        str | None,
+        Parameter(
+            show_default=False,
+            help="Take no more memory than this, such as 300MB or 2GB; the tokenizer is the same.",
+        ),
+    ] = None,
+    counts: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--counts",
+            show_default=False,
+            help="Keep the counts of the pre-tokens in this file, or take them from it. Without INPUTS, files "
+            "of counts (FILE=WEIGHT), which are added up.",
+        ),
+    ] = (),
+    corpus: CorpusOptions = _CORPUS,
     threads: options.Threads = None,
     output_file: Annotated[
         Path, Parameter(name=["--output", "-o"], help="The file to write, which must not exist yet.")
@@ -70,40 +104,55 @@ def train(
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
+    profile: options.Profile = False,
+    profile_file: options.ProfileFile = None,
 ) -> None:
     """Train a tokenizer and write it as a tokenizer.json.
 
-    Hugging Face tokenizers opens the file too. Every input is a document of its
-    own; special tokens in a text separate documents.
+    Hugging Face tokenizers opens the file too. Every text file is a document of its
+    own; special tokens in a text separate documents. Counting that is interrupted goes
+    on with the same command.
     """
+    from bytemill.cli.profile import profiled
     from bytemill.cli.progress import ProgressDisplay, training_progress
     from bytemill.cli.summaries import write_training
+    from bytemill.cli.training_inputs import check_usage, training_inputs
     from bytemill.output_file import check_can_be_saved, check_output_file
     from bytemill.training import train
 
+    check_usage(inputs, counts)
     check_output_file(output_file, overwrite=overwrite)
     expression = None if pattern == "none" else pattern
     check_can_be_saved(expression, special_tokens)
     if expression is not None and named_pattern(expression) is None:
         output.note("this pattern runs on a regex engine, which is slower than the named ones", quiet=quiet)
+    if corpus.documents not in ("file", "line") and corpus.documents not in special_tokens:
+        output.note(f"{corpus.documents} ends documents but is no special token, so it is text", quiet=quiet)
     with (
-        on_interrupt("nothing is written: run the same command again to start afresh"),
+        profiled(profile, profile_file) as measured,
+        on_interrupt(
+            f"{output_file} is not written: run the same command again, which goes on where counting was"
+        ),
         ProgressDisplay(quiet=quiet) as display,
     ):
+        source, counts_file = training_inputs(inputs, corpus, counts)
         tokenizer = train(
-            list(inputs),
+            source,
             vocab_size,
             special_tokens,
             pattern=expression,
             ties=ties,
+            min_count=min_count,
             min_frequency=min_frequency,
             special_ids=special_ids,
-            errors=errors,
             num_threads=threads,
+            max_memory=max_memory,
+            counts=counts_file,
+            work_folder=None if counts_file else output_file.with_name(f".{output_file.name}.counting"),
             progress=None if quiet else training_progress(display),
         )
-    tokenizer.save(output_file)
-    write_training(tokenizer, output_file, as_json=as_json, quiet=quiet)
+        tokenizer.save(output_file)
+    write_training(tokenizer, output_file, as_json=as_json, quiet=quiet, profile=measured.to_json())
 
 
 @app.command(

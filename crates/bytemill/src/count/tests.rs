@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::encode::no_pulse;
+use crate::special::Segment;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
-fn plainly(pattern: &Pattern, special: &[String], texts: &[String]) -> HashMap<Vec<u8>, u64> {
+pub fn plainly(pattern: &Pattern, special: &[String], texts: &[String]) -> HashMap<Vec<u8>, u64> {
     let special = SpecialTokens::new(special.iter().cloned().zip(0..).collect()).unwrap();
     let mut counts = HashMap::new();
     for text in texts {
@@ -21,13 +22,13 @@ fn plainly(pattern: &Pattern, special: &[String], texts: &[String]) -> HashMap<V
     counts
 }
 
-fn as_map(counts: &Counts) -> HashMap<Vec<u8>, u64> {
+pub fn as_map(counts: &Counts) -> HashMap<Vec<u8>, u64> {
     let map: HashMap<Vec<u8>, u64> = counts.iter().map(|(pretoken, count)| (pretoken.to_vec(), count)).collect();
     assert_eq!(map.len(), counts.n_unique());
     map
 }
 
-fn texts() -> impl Strategy<Value = Vec<String>> {
+pub fn texts() -> impl Strategy<Value = Vec<String>> {
     let piece = prop::sample::select(vec![
         "low",
         " lower",

@@ -1,0 +1,51 @@
+"""Weights as exact fractions, for counts that stay whole numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, TypeAlias
+
+from bytemill.errors import CorpusError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from fractions import Fraction
+    from numbers import Rational
+
+Weight: TypeAlias = "int | float | str | Rational"
+"""A number above 0. A float stands for the shortest decimal number that names it: 0.1 is a tenth."""
+
+_MOST = (1 << 63) - 1
+
+
+def exact_weight(weight: Weight) -> Fraction:
+    """`weight` as a fraction. Raises `CorpusError` for what is no number above 0.
+
+    >>> exact_weight(0.1), exact_weight("1/3"), exact_weight(2)
+    (Fraction(1, 10), Fraction(1, 3), Fraction(2, 1))
+    """
+    from fractions import Fraction
+
+    try:
+        exact = Fraction(repr(weight)) if isinstance(weight, float) else Fraction(weight)
+    except (ValueError, TypeError, ZeroDivisionError, OverflowError):
+        exact = Fraction(0)
+    if exact <= 0:
+        raise CorpusError(f"{weight!r} is no weight", hint="give a number above 0, such as 2, 0.5 or 1/3")
+    return exact
+
+
+def common_scale(weights: Sequence[Weight]) -> tuple[list[int], int]:
+    """The weights as multiples of one over a denominator, and that. Raises `CorpusError` where they are too fine.
+
+    >>> common_scale([0.5, 1, "1/3"])
+    ([3, 6, 2], 6)
+    """
+    exact = [exact_weight(weight) for weight in weights]
+    denominator = math.lcm(1, *(weight.denominator for weight in exact))
+    multiples = [int(weight * denominator) for weight in exact]
+    if max([denominator, *multiples]) > _MOST:
+        raise CorpusError(
+            "the weights are too fine to be exact", hint="round them, for example to two digits"
+        )
+    return multiples, denominator
