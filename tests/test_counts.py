@@ -300,7 +300,7 @@ def test_rare_pretokens_are_left_out_and_told(folder: Path) -> None:
     assert counts.load("c.bin").items() == items
 
 
-def test_counts_that_one_trains_of_can_be_trained_of_again(folder: Path) -> None:
+def test_counts_that_one_trains_of_can_be_trained_of_again(folder: Path, small_process: None) -> None:
     given = counted("corpus.txt")
     items = given.items()
     expected = bytemill.train("corpus.txt", 266, [END]).merges

@@ -226,7 +226,8 @@ def test_malformed_bytes_are_named_by_their_offset_wherever_blocks_end(
         with pytest.raises(CorpusError) as caught:
             train(inputs, 300, chunk_bytes=chunk_bytes)
         place = f"byte offset {before} (0x{malformed[0]:02x})"
-        assert str(caught.value) == f"{bad}: {place} is not valid UTF-8"
+        line = text[:before].count(b"\n") + 1
+        assert str(caught.value) == f"{bad}:{line:,}: {place} is not valid UTF-8"
         assert 'errors="replace"' in str(caught.value.hint)
 
 

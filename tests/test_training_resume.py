@@ -42,8 +42,10 @@ def texts(folder: Path, n_files: int, n_words: int) -> list[Path]:
     return files
 
 
-def run_to_the_end(counts: Path, documents: str, files: list[Path], n_kills: int, rng: random.Random) -> int:
-    """Runs the program, killing it `n_kills` times at random moments; gives how often a journal was there then."""
+def run_to_the_end(
+    counts: Path, documents: str, files: list[Path], n_kills: int, rng: random.Random, seconds: float
+) -> int:
+    """Runs the program, killing it `n_kills` times within so many seconds; gives how often a journal was there then."""
     command = [sys.executable, "-c", PROGRAM, str(counts), documents, *map(str, files)]
     work = counts.with_name(f".{counts.name}.counting")
     started = time.monotonic()
@@ -54,7 +56,7 @@ def run_to_the_end(counts: Path, documents: str, files: list[Path], n_kills: int
         # Not before it works, and then at any moment.
         while not (work / "journal.json").exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
-        time.sleep(rng.random() * 0.4)
+        time.sleep(rng.random() * seconds)
         process.kill()
         process.wait()
         n_resumed += (work / "journal.json").exists()
@@ -66,12 +68,12 @@ def run_to_the_end(counts: Path, documents: str, files: list[Path], n_kills: int
     return n_resumed
 
 
-def check_kills(tmp_path: Path, documents: str, files: list[Path], n_kills: int) -> None:
+def check_kills(tmp_path: Path, documents: str, files: list[Path], n_kills: int, seconds: float) -> None:
     expected, found = tmp_path / "expected", tmp_path / "found"
     expected.mkdir()
     found.mkdir()
-    run_to_the_end(expected / "counts.bin", documents, files, 0, random.Random(1))
-    n_resumed = run_to_the_end(found / "counts.bin", documents, files, n_kills, random.Random(2))
+    run_to_the_end(expected / "counts.bin", documents, files, 0, random.Random(1), seconds)
+    n_resumed = run_to_the_end(found / "counts.bin", documents, files, n_kills, random.Random(2), seconds)
     assert n_resumed > 0
     assert sorted(file.name for file in found.iterdir()) == ["counts.bin", "counts.bin.json"]
     for name in ("counts.bin", "counts.bin.json"):
@@ -80,13 +82,13 @@ def check_kills(tmp_path: Path, documents: str, files: list[Path], n_kills: int)
 
 @pytest.mark.parametrize("documents", ["file", "line"])
 def test_killed_twice_it_ends_with_the_same_bytes(tmp_path: Path, documents: str) -> None:
-    check_kills(tmp_path, documents, texts(tmp_path, 3, 150_000), 2)
+    check_kills(tmp_path, documents, texts(tmp_path, 3, 150_000), 2, 0.05)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("documents", ["file", "line", END])
 def test_killed_twenty_times_it_ends_with_the_same_bytes(tmp_path: Path, documents: str) -> None:
-    check_kills(tmp_path, documents, texts(tmp_path, 10, 500_000), 20)
+    check_kills(tmp_path, documents, texts(tmp_path, 10, 500_000), 20, 0.4)
 
 
 class StoppedError(Exception):

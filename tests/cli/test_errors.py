@@ -57,9 +57,9 @@ def test_what_is_not_utf8_is_named_with_its_place(tokenizer_file: str, run: Run,
     outcome = run(*arguments)
     assert (outcome.status, outcome.out) == (1, "")
     error, hint = outcome.err.splitlines()
-    assert error == "error: latin.txt: byte offset 3 (0xe9) is not valid UTF-8"
+    assert error == "error: latin.txt:1: byte offset 3 (0xe9) is not valid UTF-8"
     assert hint.startswith("hint: ")
-    assert "--errors replace" in hint
+    assert "errors replace" in hint
 
 
 def test_a_vocabulary_too_small_for_the_bytes_is_refused(work: Path, run: Run):

@@ -184,7 +184,7 @@ def test_counts_are_kept_and_added_up_with_weights(work: Path, run: Run):
     assert run(*arguments, "--counts", "none.bin").status == 1
 
 
-def test_what_a_bound_costs_and_what_is_left_out_is_said(work: Path, run: Run):
+def test_what_a_bound_costs_and_what_is_left_out_is_said(work: Path, run: Run, small_process: None):
     arguments = ["tokenizer", "train", "corpus.txt", "-n", "280", "--max-memory", "1GB", "--min-count", "2"]
     outcome = run(*arguments, "--json", "-q")
     report = json.loads(outcome.out)

@@ -29,7 +29,8 @@ app = App(
   bytemill tokenizer train 'data/*.txt' -n 32000 --pattern cl100k -o web.json
   zstd -dc corpus.zst | bytemill tokenizer train - --vocab-size 50257
   bytemill tokenizer train chat.txt -n 8192 --special-token '<|user|>'
-  bytemill tokenizer train 'web/*.jsonl.zst' -n 32000 --max-memory 2GB --counts web.counts
+  bytemill tokenizer train 'web/*.zst' -n 32000 --max-memory 2GB
+  bytemill tokenizer train 'web/*.zst' -n 32000 --counts web.counts
   bytemill tokenizer train --counts web.counts --counts books.counts=2 -n 50000""",
 )
 def train(
@@ -131,7 +132,10 @@ def train(
     with (
         profiled(profile, profile_file) as measured,
         on_interrupt(
-            f"{output_file} is not written: run the same command again, which goes on where counting was"
+            # What came on standard input is gone.
+            "nothing is written: run the same command again to start afresh"
+            if "-" in inputs
+            else f"{output_file} is not written: run the same command again, which goes on where counting was"
         ),
         ProgressDisplay(quiet=quiet) as display,
     ):

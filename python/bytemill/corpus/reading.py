@@ -80,15 +80,16 @@ def _texts_of(corpus: Corpus) -> Iterator[str]:
 def not_utf8(source: Source, error: UnicodeDecodeError) -> CorpusError:
     """The `CorpusError` that names the place: `error.start` is the byte offset in `source`."""
     start = error.start
-    head, byte = b"", ""
+    head, byte, place = b"", "", source.name
     # A pipe must not be opened again: that could wait for ever.
     if source.path is not None and source.n_bytes is not None:
-        head, offending = _head_and_byte(source.path, start)
+        head, line, offending = _head_line_and_byte(source.path, start)
         byte = f" (0x{offending[0]:02x})" if offending else ""
+        place = f"{source.name}:{line:,}" if line else source.name
     hint = not_text_hint(source, head, start)
     if hint is None:
         hint = 'give errors="replace" (--errors replace) to read such bytes as U+FFFD, or convert it to UTF-8'
-    return CorpusError(f"{source.name}: byte offset {start}{byte} is not valid UTF-8", hint=hint)
+    return CorpusError(f"{place}: byte offset {start}{byte} is not valid UTF-8", hint=hint)
 
 
 def not_text_hint(source: Source, head: bytes, offset: int) -> str | None:
@@ -99,17 +100,22 @@ def not_text_hint(source: Source, head: bytes, offset: int) -> str | None:
     return None
 
 
-def _head_and_byte(path: os.PathLike[str], offset: int) -> tuple[bytes, bytes]:
-    """The first four bytes of a file and the one at `offset`; empty where it cannot be read any more."""
+def _head_line_and_byte(path: os.PathLike[str], offset: int) -> tuple[bytes, int, bytes]:
+    """The first four bytes of a file, the line of the byte at `offset`, and that byte; (b"", 0, b"") where it cannot be
+    read any more."""
     try:
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return b"", b""
+                return b"", 0, b""
             head = file.read(4)
-            file.seek(offset)
-            return head, file.read(1)
+            file.seek(0)
+            line, n_left = 1, offset
+            while n_left and (block := file.read(min(n_left, BLOCK_BYTES))):
+                line += block.count(b"\n")
+                n_left -= len(block)
+            return head, line, file.read(1)
     except OSError:
-        return b"", b""
+        return b"", 0, b""
 
 
 def no_text(item: object, index: int) -> CorpusError:
