@@ -211,6 +211,8 @@ def train(
                 inputs, errors, options, file=counts, work=work, report=_count_reporter(progress)
             )
             clock.add_read(counted.counts.read_seconds)
+        if not counted.is_from_file:
+            profiling.add("count", n_bytes=counted.counts.n_bytes)
         is_callers = counted is inputs
         pretokens = counted.counts.copy() if is_callers and (budget or min_count > 1) else counted.counts
         n_unique, (n_dropped, n_dropped_occurrences) = pretokens.n_unique, pretokens.drop_below(min_count)

@@ -374,13 +374,13 @@ impl Counter {
         spill.merge_many(buffer_bytes, false, pulse)?;
         let runs = spill.runs().iter().map(runs::Run::index).collect::<Result<Vec<_>>>()?;
         let merged = |partition, order, pulse: Pulse| {
-            let mut part = PartBuilder::default();
+            let mut part = PartBuilder::new(order);
             let push = |word: &[u8], total| {
                 part.push(word, scale.round(total));
                 Ok(())
             };
             runs::merge_partition(&runs, partition, buffer_bytes, pulse, push)?;
-            Ok(part.finish(order))
+            Ok(part.finish())
         };
         let counted = if may_stay {
             let parts = parallel::map(N_PARTITIONS, n_threads, pulse, |partition, pulse| {

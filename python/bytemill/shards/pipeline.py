@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.corpus import CorpusCounts, Position
 from bytemill.errors import SpecialTokenError
-from bytemill.profiling import phase
+from bytemill.profiling import add, phase
 from bytemill.shards.background import Background
 from bytemill.shards.journal import Checkpoint, write_journal
 
@@ -150,6 +150,7 @@ class Encoding:
                 f"{' or '.join(names)}: {error} of a document", hint=error.hint
             ) from error
         taken: list[Any] = []
+        n_tokens_before = self._n_tokens
         for counts, (pieces, ends, n_bytes, n_empty) in zip(self.parts, sides[:n_parts], strict=True):
             for batch, n_of_batch in zip(group, n_bytes, strict=True):
                 counts.add_bytes(batch.source, n_of_batch)
@@ -157,6 +158,8 @@ class Encoding:
             counts.n_empty += n_empty
             self._n_tokens += sum(map(len, pieces))
             taken.append((pieces, ends))
+        n_text_bytes = sum(len(batch.data) for batch in group)
+        add("encode", n_bytes=n_text_bytes, n_tokens=self._n_tokens - n_tokens_before)
         self._position, self._n_bytes_read = group[-1].after, group[-1].n_bytes_read
         return taken
 

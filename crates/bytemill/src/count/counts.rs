@@ -79,7 +79,7 @@ impl Counts {
         // are in the order of the hash, so what is looked up in the others lies side by side too.
         let n_parts = if n_threads > 1 { 8 * n_threads } else { 1 };
         let parts = parallel::map(n_parts, n_threads, pulse, |part, _| {
-            let mut counts = PartBuilder::default();
+            let mut counts = PartBuilder::new(Order::Any);
             for (index, table) in tables.iter().enumerate() {
                 let (earlier, later) = (&tables[..index], &tables[index + 1..]);
                 for slot in table.short(part, n_parts) {
@@ -96,7 +96,7 @@ impl Counts {
                     }
                 }
             }
-            Ok(counts.finish(Order::Any))
+            Ok(counts.finish())
         })?;
         Ok(Self::from_parts(parts))
     }

@@ -65,9 +65,14 @@ impl Part {
     }
 }
 
+/// Words that occur less often than this have a place for each count: nine of ten words are such, and need not be sorted.
+const RARE: usize = 16;
+
 /// Takes words in any order.
-#[derive(Default)]
 pub struct PartBuilder {
+    order: Order,
+    /// By count, where equally frequent words may stand as they come.
+    rare: [Part; RARE],
     bytes: Vec<u8>,
     words: Vec<Word>,
 }
@@ -89,28 +94,44 @@ pub enum Order {
 }
 
 impl PartBuilder {
+    pub fn new(order: Order) -> Self {
+        Self { order, rare: Default::default(), bytes: Vec::new(), words: Vec::new() }
+    }
+
     pub fn push(&mut self, word: &[u8], count: u64) {
+        if self.order == Order::Any && count < RARE as u64 {
+            self.rare[count as usize].push(word, count);
+            return;
+        }
         self.words.push(Word { count, start: self.bytes.len(), n_bytes: word.len() });
         self.bytes.extend_from_slice(word);
     }
 
-    pub fn finish(mut self, order: Order) -> Part {
+    pub fn finish(mut self) -> Part {
         let bytes = &self.bytes;
         let of = |word: &Word| &bytes[word.start..word.start + word.n_bytes];
-        match order {
+        match self.order {
             Order::Any => self.words.sort_unstable_by_key(|word| (Reverse(word.count), word.start)),
             Order::Bytes => {
                 self.words
                     .sort_unstable_by(|one, other| other.count.cmp(&one.count).then_with(|| of(one).cmp(of(other))));
             }
         }
+        let rare = |of: fn(&Part) -> usize| self.rare.iter().map(of).sum::<usize>();
         let mut part = Part {
-            bytes: Vec::with_capacity(bytes.len()),
-            lengths: Vec::with_capacity(self.words.len()),
+            bytes: Vec::with_capacity(bytes.len() + rare(|part| part.bytes.len())),
+            lengths: Vec::with_capacity(self.words.len() + rare(|part| part.lengths.len())),
             ..Part::default()
         };
         for word in &self.words {
             part.push(of(word), word.count);
+        }
+        for rare in self.rare.iter_mut().rev() {
+            let rare = std::mem::take(rare);
+            part.bytes.extend_from_slice(&rare.bytes);
+            part.lengths.extend_from_slice(&rare.lengths);
+            part.long.extend_from_slice(&rare.long);
+            part.groups.extend_from_slice(&rare.groups);
         }
         part
     }
