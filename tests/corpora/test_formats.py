@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from bytemill import train
 from bytemill.corpus import Corpus, DocumentBatch, Position
+from bytemill.shards import TokenShards, encode_to_shards
 
 from .conftest import DOCUMENTS, END, read, texts_of, write_inputs
 
@@ -32,6 +34,19 @@ def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
         assert texts_of(read(Corpus(name, **options))) == as_found(name, DOCUMENTS), name
         names.add(Path(name).name)
     assert len(names) > 25
+
+
+def test_every_format_gives_the_same_merges_and_ids(tmp_path: Path) -> None:
+    texts = [text for text in DOCUMENTS if text]
+    plain = train(iter(texts), 300, [END])
+    ids = [token for text in texts for token in [*plain.encode(text), plain.special_tokens[END]]]
+    (tmp_path / "inputs").mkdir()
+    for number, (name, options) in enumerate(write_inputs(tmp_path / "inputs", texts)):
+        corpus = Corpus(name, **options)
+        assert train(corpus, 300, [END]).merges == plain.merges, name
+        folder = tmp_path / f"shards-{number}"
+        encode_to_shards(plain, corpus, folder, document_separator=END, append_separator=True)
+        assert TokenShards(folder)[:].tolist() == ids, name
 
 
 ONE_OF_A_KIND = frozenset(
