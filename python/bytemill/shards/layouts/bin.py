@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bytemill.shards.layouts.files import FileFacts, known_dtype, map_array, n_items_of
+from bytemill.shards.layouts.plain import PlainLayout
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
-    from bytemill.shards.layouts.files import Dtype
 
-
-class BinLayout:
+class BinLayout(PlainLayout):
     """The ids alone.
 
     nanoGPT maps uint16; ids of a larger vocabulary are written as uint32, which its forks for such vocabularies map.
@@ -24,25 +22,6 @@ class BinLayout:
 
     name = "bin"
     suffix = ".bin"
-    companion_suffixes: tuple[str, ...] = ()
-    separator_in_front = False
-    whole_documents = False
-
-    def dtype(self, narrowest: Dtype) -> Dtype:
-        """As narrow as can be."""
-        return narrowest
-
-    def header(self, dtype: Dtype, n_tokens: int) -> bytes:
-        """None."""
-        del dtype, n_tokens
-        return b""
-
-    def companions(
-        self, dtype: Dtype, document_ends: NDArray[np.uint64], fingerprint: str
-    ) -> list[tuple[str, bytes]]:
-        """None."""
-        del dtype, document_ends, fingerprint
-        return []
 
     def inspect(self, path: Path, dtype: str | None = None) -> FileFacts:
         """As many ids as the file's size holds."""
@@ -52,8 +31,3 @@ class BinLayout:
     def open(self, path: Path, dtype: str, n_tokens: int) -> NDArray[Any]:
         """Mapped from the disk."""
         return map_array(path, dtype, n_tokens)
-
-    def document_ends(self, path: Path, dtype: str, n_tokens: int) -> NDArray[np.uint64] | None:
-        """Unknown."""
-        del path, dtype, n_tokens
-        return None

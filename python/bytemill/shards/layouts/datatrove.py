@@ -16,6 +16,7 @@ from bytemill.shards.layouts.files import (
     n_items_of,
     read_head,
 )
+from bytemill.shards.layouts.plain import PlainLayout
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _METADATA_BYTES = 1 << 16
 
 
-class DatatroveLayout:
+class DatatroveLayout(PlainLayout):
     """The ids alone in the `.ds`; in the `.ds.index` where each document ends (uint64, in tokens); in the
     `.ds.metadata` a line of text with the tokenizer and the bytes of an id, and one with the number of tokens.
 
@@ -37,17 +38,7 @@ class DatatroveLayout:
     name = "datatrove"
     suffix = ".ds"
     companion_suffixes: tuple[str, ...] = (".ds.index", ".ds.metadata")
-    separator_in_front = False
     whole_documents = True
-
-    def dtype(self, narrowest: Dtype) -> Dtype:
-        """As narrow as can be."""
-        return narrowest
-
-    def header(self, dtype: Dtype, n_tokens: int) -> bytes:
-        """None."""
-        del dtype, n_tokens
-        return b""
 
     def companions(
         self, dtype: Dtype, document_ends: NDArray[np.uint64], fingerprint: str

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import ShardError
 from bytemill.shards.layouts.files import FileFacts, map_array, read_head
+from bytemill.shards.layouts.plain import PlainLayout
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from bytemill.shards.layouts.files import Dtype
@@ -22,7 +22,7 @@ _KINDS: dict[Dtype, tuple[int, int]] = {"uint16": (20240520, 1), "uint32": (2024
 _MAX_TOKENS = 2**31 - 1
 
 
-class LlmcLayout:
+class LlmcLayout(PlainLayout):
     """A header of 256 int32 (magic number, version, number of tokens, zeros), then the ids.
 
     Its readers expect every document to begin with the end-of-text token.
@@ -30,13 +30,7 @@ class LlmcLayout:
 
     name = "llmc"
     suffix = ".bin"
-    companion_suffixes: tuple[str, ...] = ()
     separator_in_front = True
-    whole_documents = False
-
-    def dtype(self, narrowest: Dtype) -> Dtype:
-        """As narrow as can be."""
-        return narrowest
 
     def header(self, dtype: Dtype, n_tokens: int) -> bytes:
         """256 numbers, of which three say something."""
@@ -46,13 +40,6 @@ class LlmcLayout:
                 hint="make shards of fewer tokens (--shard-tokens)",
             )
         return struct.pack("<3i", *_KINDS[dtype], n_tokens).ljust(HEADER_BYTES, b"\0")
-
-    def companions(
-        self, dtype: Dtype, document_ends: NDArray[np.uint64], fingerprint: str
-    ) -> list[tuple[str, bytes]]:
-        """None."""
-        del dtype, document_ends, fingerprint
-        return []
 
     def inspect(self, path: Path, dtype: str | None = None) -> FileFacts:
         """As its header says."""
@@ -67,11 +54,6 @@ class LlmcLayout:
         if facts.n_tokens != n_tokens:
             raise ShardError(f"{path.name} holds {facts.n_tokens:,} tokens, not {n_tokens:,}")
         return map_array(path, dtype, n_tokens, HEADER_BYTES)
-
-    def document_ends(self, path: Path, dtype: str, n_tokens: int) -> NDArray[np.uint64] | None:
-        """Unknown."""
-        del path, dtype, n_tokens
-        return None
 
 
 def has_header(path: Path) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from bytemill.errors import ShardError
 from bytemill.shards.layouts.files import FileFacts, checked_ends, file_size, lengths_of, map_array, read_head
+from bytemill.shards.layouts.plain import PlainLayout
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +27,7 @@ _FLOATS = {6: "float64", 7: "float32"}
 _MAX_LENGTH = 2**31 - 1
 
 
-class MegatronLayout:
+class MegatronLayout(PlainLayout):
     """The ids alone in the `.bin`; lengths, places and documents in the `.idx`. Every document is one sequence.
 
     Documents without a token are left out, since readers give no sequence of length 0. Megatron knows no uint32: it
@@ -36,17 +37,7 @@ class MegatronLayout:
     name = "megatron"
     suffix = ".bin"
     companion_suffixes: tuple[str, ...] = (".idx",)
-    separator_in_front = False
     whole_documents = True
-
-    def dtype(self, narrowest: Dtype) -> Dtype:
-        """As narrow as can be."""
-        return narrowest
-
-    def header(self, dtype: Dtype, n_tokens: int) -> bytes:
-        """None."""
-        del dtype, n_tokens
-        return b""
 
     def companions(
         self, dtype: Dtype, document_ends: NDArray[np.uint64], fingerprint: str

@@ -10,6 +10,7 @@ from numpy.lib import format as npy_format
 
 from bytemill.errors import ShardError
 from bytemill.shards.layouts.files import ITEM_BYTES, FileFacts, cannot_read, map_array
+from bytemill.shards.layouts.plain import PlainLayout
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,29 +20,15 @@ if TYPE_CHECKING:
     from bytemill.shards.layouts.files import Dtype
 
 
-class NpyLayout:
+class NpyLayout(PlainLayout):
     """A one-dimensional array in numpy's format, version 1.0."""
 
     name = "npy"
     suffix = ".npy"
-    companion_suffixes: tuple[str, ...] = ()
-    separator_in_front = False
-    whole_documents = False
-
-    def dtype(self, narrowest: Dtype) -> Dtype:
-        """As narrow as can be."""
-        return narrowest
 
     def header(self, dtype: Dtype, n_tokens: int) -> bytes:
         """numpy's header, padded by numpy so that any number of tokens fits."""
         return npy_header(dtype, n_tokens)
-
-    def companions(
-        self, dtype: Dtype, document_ends: NDArray[np.uint64], fingerprint: str
-    ) -> list[tuple[str, bytes]]:
-        """None."""
-        del dtype, document_ends, fingerprint
-        return []
 
     def inspect(self, path: Path, dtype: str | None = None) -> FileFacts:
         """As its header says."""
@@ -58,11 +45,6 @@ class NpyLayout:
         if facts.n_tokens != n_tokens:
             raise ShardError(f"{path.name} holds {facts.n_tokens:,} tokens, not {n_tokens:,}")
         return map_array(path, dtype, n_tokens, offset)
-
-    def document_ends(self, path: Path, dtype: str, n_tokens: int) -> NDArray[np.uint64] | None:
-        """Unknown."""
-        del path, dtype, n_tokens
-        return None
 
 
 def npy_header(dtype: str, n_items: int) -> bytes:
