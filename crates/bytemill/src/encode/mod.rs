@@ -8,6 +8,7 @@ mod workspace;
 
 use crate::bpe::Merger;
 use crate::error::{Error, Result};
+use crate::huge::LargePages;
 use crate::nfc::normalize;
 use crate::pairs::PairTable;
 use crate::pretokenize::Pattern;
@@ -54,6 +55,9 @@ pub enum Allowed<'s> {
     /// Those of this set are recognised, the others are plain text.
     These(&'s SpecialTokens),
 }
+
+/// Ids for which there is memory before the next pre-tokens are encoded; nearly always enough for these.
+const AHEAD: usize = 1 << 14;
 
 /// Bytes of text between two questions to the caller whether to go on.
 const PULSE_BYTES: usize = 1 << 20;
@@ -186,6 +190,7 @@ impl Encoder {
             }
         };
         let mut workspace = self.workspace();
+        workspace.pages = LargePages::default();
         let result = if special.leaves_texts() {
             self.encode_segment(&mut workspace, text, out, pulse)
         } else {
@@ -246,6 +251,7 @@ impl Encoder {
         let mut splits = self.pattern.splits(text);
         let mut at = 0;
         while splits.fill(&mut workspace.ends)? {
+            workspace.pages.take(out, AHEAD);
             let done = at;
             let start = splits.block_start(at);
             at = workspace.ends.last().copied().unwrap_or(start);

@@ -4,6 +4,7 @@ use super::misses::Misses;
 use super::{HUGE, Id};
 use crate::cache::{Cache, SHORT_IDS};
 use crate::hash::{PACKED_BYTES, Packed, pack};
+use crate::huge::LargePages;
 use crate::pretokenize::BLOCK;
 use crate::words::Words;
 use std::mem::MaybeUninit;
@@ -25,6 +26,8 @@ pub struct Workspace {
     n_done: (usize, usize),
     pub misses: Misses,
     pub symbols: Vec<u32>,
+    /// Where the result's memory comes from.
+    pub pages: LargePages,
     /// Bytes encoded since the caller was last asked whether to go on.
     pub since_pulse: usize,
 }
@@ -39,6 +42,7 @@ impl Default for Workspace {
             n_done: (0, 0),
             misses: Misses::default(),
             symbols: Vec::with_capacity(256),
+            pages: LargePages::default(),
             since_pulse: 0,
         }
     }
