@@ -5,6 +5,7 @@
 
 use crate::hash::{Packed, fold, long_hash};
 use crate::huge::{HugeArray, Plain};
+use crate::mix::Mixing;
 use crate::prefetch::prefetch;
 
 /// Most ids of an entry for short pre-tokens.
@@ -68,10 +69,23 @@ struct Many {
     ids: [u32; MANY_IDS],
 }
 
-/// Two entries in one cache line, the newer one first.
+/// Two entries in one cache line, the one last asked for first.
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(64))]
 struct Set([Short; 2]);
+
+impl Set {
+    /// Lets the entries change places if the second is that of the key; false if it is not.
+    #[cold]
+    #[inline(never)]
+    fn bring_forward(&mut self, key: Packed) -> bool {
+        let is_second = self.0[1].is_of(key);
+        if is_second {
+            self.0.swap(0, 1);
+        }
+        is_second
+    }
+}
 
 /// A pre-token of up to 63 bytes: its bytes and their number.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -135,6 +149,7 @@ struct Longest {
 /// Pre-tokens of up to 15 bytes that make up to 12 ids, of up to 63 bytes that make up to 15, and of up to 248 bytes
 /// that make up to 16.
 pub struct Cache {
+    mixing: Mixing,
     short: HugeArray<Set, { 1 << SHORT_LOG2 }>,
     many: HugeArray<Many, { 1 << MANY_LOG2 }>,
     /// A bit for each place of `many` that holds something: 8 KB, which in most languages keep the processor from fetching
@@ -148,6 +163,7 @@ pub struct Cache {
 impl Default for Cache {
     fn default() -> Self {
         Self {
+            mixing: Mixing::best(),
             short: HugeArray::zeroed(),
             many: HugeArray::zeroed(),
             many_filled: vec![0; 1 << (MANY_LOG2 - 6)].into_boxed_slice(),
@@ -163,25 +179,35 @@ impl Default for Cache {
 }
 
 impl Cache {
+    /// What a short pre-token has to be mixed with for its place.
     #[inline]
-    fn place(hash: u64) -> usize {
-        (hash >> (64 - SHORT_LOG2)) as usize
+    #[must_use]
+    pub fn mixing(&self) -> Mixing {
+        self.mixing
     }
 
-    /// Asks for the entries of a hash ahead of time.
     #[inline]
-    pub fn prefetch(&self, hash: u64) {
-        prefetch(&*self.short, Self::place(hash));
+    fn place(mixed: u32) -> usize {
+        (mixed >> (32 - SHORT_LOG2)) as usize
+    }
+
+    /// Asks for the entries of a mixed key ahead of time.
+    #[inline]
+    pub fn prefetch(&self, mixed: u32) {
+        prefetch(&*self.short, Self::place(mixed));
     }
 
     /// The ids of a short pre-token and how many of them count.
     #[inline]
     #[must_use]
-    pub fn get(&self, key: Packed, hash: u64) -> Option<(&[u32; SHORT_IDS], usize)> {
-        let Set(entries) = &self.short[Self::place(hash)];
-        // Which of the two answers cannot be foreseen: it is computed, not branched on.
-        let entry = &entries[usize::from(entries[1].is_of(key))];
-        entry.is_of(key).then_some((&entry.ids, (entry.high >> COUNT_SHIFT) as usize))
+    pub fn get(&mut self, key: Packed, mixed: u32) -> Option<(&[u32; SHORT_IDS], usize)> {
+        let set = &mut self.short[Self::place(mixed)];
+        // The first entry answers 97 times of a hundred, so the processor need not wait for this to go on.
+        if !set.0[0].is_of(key) && !set.bring_forward(key) {
+            return None;
+        }
+        let entry = &set.0[0];
+        Some((&entry.ids, (entry.high >> COUNT_SHIFT) as usize))
     }
 
     /// Remembers the ids of a short pre-token, if they are not too many.
@@ -189,9 +215,9 @@ impl Cache {
     pub fn insert(&mut self, key: Packed, hash: u64, ids: &[u32]) {
         let high = key.high | (ids.len() as u64) << COUNT_SHIFT;
         if ids.len() <= SHORT_IDS {
-            let Set(entries) = &mut self.short[Self::place(hash)];
-            entries[1] = entries[0];
-            let entry = &mut entries[0];
+            let Set(entries) = &mut self.short[Self::place(self.mixing.mix(key))];
+            // Not in the place of what has been asked for again: most of what is new is seldom seen twice.
+            let entry = &mut entries[usize::from(entries[0].high != 0)];
             (entry.low, entry.high) = (key.low, high);
             entry.ids[..ids.len()].copy_from_slice(ids);
         } else if ids.len() <= MANY_IDS {
@@ -295,33 +321,50 @@ mod tests {
     fn what_is_inserted_is_found() {
         let mut cache = Cache::default();
         let (short, full) = (key(b"ab"), key(b"fifteen bytes.."));
-        assert_eq!(cache.get(short, short.hash()), None);
+        let at = |cache: &Cache, key| cache.mixing().mix(key);
+        let (at_short, at_full) = (at(&cache, short), at(&cache, full));
+        assert_eq!(cache.get(short, at_short), None);
         cache.insert(short, short.hash(), &[7]);
         cache.insert(full, full.hash(), &[1, 2, 3, 4]);
-        assert_eq!(cache.get(short, short.hash()), Some((&[7, 0, 0, 0], 1)));
-        assert_eq!(cache.get(full, full.hash()), Some((&[1, 2, 3, 4], 4)));
+        assert_eq!(cache.get(short, at_short), Some((&[7, 0, 0, 0], 1)));
+        assert_eq!(cache.get(full, at_full), Some((&[1, 2, 3, 4], 4)));
         let other = key(b"fifteen bytes.,");
-        assert_eq!(cache.get(other, full.hash()), None);
+        assert_eq!(cache.get(other, at_full), None);
+    }
+
+    /// Keys of one place.
+    fn of_one_place(cache: &Cache) -> (u32, [Packed; 3]) {
+        let mixed = cache.mixing().mix(key(b"0"));
+        let others = (1..u64::MAX).map(|number| pack(&number.to_le_bytes(), 0, 8));
+        let mut same = others.filter(|&key| Cache::place(cache.mixing().mix(key)) == Cache::place(mixed));
+        (mixed, [key(b"0"), same.next().unwrap(), same.next().unwrap()])
     }
 
     #[test]
-    fn a_set_holds_the_two_newest_keys() {
+    fn what_is_new_takes_the_place_of_what_was_not_asked_for_again() {
         let mut cache = Cache::default();
-        let keys = [key(b"one"), key(b"two"), key(b"three")];
-        let hash = keys[0].hash();
-        for (id, &key) in (1..).zip(&keys) {
-            cache.insert(key, hash, &[id]);
-        }
-        let found = keys.map(|key| cache.get(key, hash).map(|(ids, n_ids)| ids[..n_ids].to_vec()));
-        assert_eq!(found, [None, Some(vec![2]), Some(vec![3])]);
+        let (mixed, [first, second, third]) = of_one_place(&cache);
+        let put = |cache: &mut Cache, key: Packed, id| cache.insert(key, key.hash(), &[id]);
+        let get = |cache: &mut Cache, key| cache.get(key, mixed).map(|(ids, n_ids)| ids[..n_ids].to_vec());
+        put(&mut cache, first, 1);
+        put(&mut cache, second, 2);
+        assert_eq!(get(&mut cache, first), Some(vec![1]));
+        put(&mut cache, third, 3);
+        assert_eq!(get(&mut cache, second), None);
+        assert_eq!(get(&mut cache, third), Some(vec![3]));
+        put(&mut cache, second, 2);
+        assert_eq!(get(&mut cache, first), None);
+        assert_eq!(get(&mut cache, third), Some(vec![3]));
+        assert_eq!(get(&mut cache, second), Some(vec![2]));
     }
 
     #[test]
     fn an_empty_entry_answers_no_key() {
-        let cache = Cache::default();
-        assert_eq!(cache.get(Packed::NO_KEY, Packed::NO_KEY.hash()), None);
+        let mut cache = Cache::default();
+        assert_eq!(cache.get(Packed::NO_KEY, 0), None);
         let zero = key(b"\0");
-        assert_eq!(cache.get(zero, zero.hash()), None);
+        let at_zero = cache.mixing().mix(zero);
+        assert_eq!(cache.get(zero, at_zero), None);
         assert_eq!(cache.get_many(Packed::NO_KEY, Packed::NO_KEY.hash()), None);
         assert_eq!(cache.get_many(zero, zero.hash()), None);
         for pretoken in [&[0; 16][..], &[0; LONG_BYTES], &[0; LONG_BYTES + 1], &[0; LONGEST_BYTES]] {
@@ -336,7 +379,8 @@ mod tests {
         let ids: Vec<u32> = (1..14).collect();
         for (key, n_ids) in [(five, 5), (twelve, 12), (thirteen, 13)] {
             cache.insert(key, key.hash(), &ids[..n_ids]);
-            assert_eq!(cache.get(key, key.hash()), None);
+            let mixed = cache.mixing().mix(key);
+            assert_eq!(cache.get(key, mixed), None);
         }
         assert_eq!(cache.get_many(five, five.hash()), Some(&ids[..5]));
         assert_eq!(cache.get_many(twelve, twelve.hash()), Some(&ids[..12]));

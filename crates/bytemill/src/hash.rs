@@ -5,6 +5,7 @@ pub const PACKED_BYTES: usize = 15;
 
 /// Up to 15 bytes and their number, in two words: equal keys are equal byte strings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
 pub struct Packed {
     /// The first 8 bytes, little-endian.
     pub low: u64,
@@ -13,7 +14,7 @@ pub struct Packed {
 }
 
 /// All bits of the first bytes.
-static MASKS: [u128; 16] = {
+pub static MASKS: [u128; 16] = {
     let mut masks = [0; 16];
     let mut n_bytes = 0;
     while n_bytes < 16 {

@@ -16,6 +16,7 @@ pub mod formats;
 pub mod hash;
 mod huge;
 pub mod merges;
+mod mix;
 pub mod nfc;
 pub mod pack;
 pub mod pairs;

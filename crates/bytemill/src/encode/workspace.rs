@@ -3,8 +3,9 @@
 use super::misses::Misses;
 use super::{HUGE, Id};
 use crate::cache::{Cache, SHORT_IDS};
-use crate::hash::{PACKED_BYTES, Packed, pack};
+use crate::hash::{PACKED_BYTES, Packed};
 use crate::huge::LargePages;
+use crate::mix::{Mix, MixWork};
 use crate::pretokenize::BLOCK;
 use crate::words::Words;
 use std::mem::MaybeUninit;
@@ -18,8 +19,10 @@ pub struct Workspace {
     pub cache: Cache,
     /// Where the pre-tokens of the block end.
     pub ends: Vec<usize>,
-    /// The pre-tokens of the block, or pieces of them: bytes and hash of the short ones, [`Packed::NO_KEY`] for others.
-    keys: Vec<(Packed, u64)>,
+    /// The pre-tokens of the block, or pieces of them: bytes of the short ones, [`Packed::NO_KEY`] for others.
+    keys: Vec<Packed>,
+    /// The keys mixed, which tells their places in the cache; 0 where there is none.
+    mixed: Vec<u32>,
     /// Where those others are.
     long: Vec<Range<usize>>,
     /// How many of `keys` and of `long` have been looked up.
@@ -38,6 +41,7 @@ impl Default for Workspace {
             cache: Cache::default(),
             ends: Vec::with_capacity(BLOCK),
             keys: Vec::with_capacity(BLOCK),
+            mixed: Vec::with_capacity(BLOCK),
             long: Vec::new(),
             n_done: (0, 0),
             misses: Misses::default(),
@@ -49,58 +53,16 @@ impl Default for Workspace {
 }
 
 impl Workspace {
-    /// Hashes the pre-tokens of the block, which begins at `start`, and asks for their entries in the cache.
+    /// Packs and mixes the pre-tokens of the block, which begins at `start`, and asks for their entries in the cache.
     ///
     /// `cut` calls the function it is given with the places at which a long pre-token may be cut.
     #[inline(never)]
-    pub fn hash(&mut self, text: &[u8], mut start: usize, cut: impl Fn(&[u8], &mut dyn FnMut(usize))) {
-        let Self { cache, ends, keys, long, n_done, .. } = self;
-        keys.clear();
-        long.clear();
-        *n_done = (0, 0);
-        let mut ends = ends.as_slice();
-        while !ends.is_empty() {
-            let known = keys.len();
-            keys.reserve(ends.len());
-            let mut n_short = 0;
-            for (place, &end) in keys.spare_capacity_mut().iter_mut().zip(ends) {
-                if end - start > PACKED_BYTES {
-                    break;
-                }
-                let key = pack(text, start, end);
-                let hash = key.hash();
-                cache.prefetch(hash);
-                place.write((key, hash));
-                start = end;
-                n_short += 1;
-            }
-            // SAFETY: so many places of the spare capacity have been written.
-            unsafe { keys.set_len(known + n_short) };
-            ends = &ends[n_short..];
-            if let Some((&end, others)) = ends.split_first() {
-                let pretoken = &text[start..end];
-                let mut add = |start: usize, end: usize| {
-                    if end - start > PACKED_BYTES {
-                        long.push(start..end);
-                        keys.push((Packed::NO_KEY, 0));
-                    } else {
-                        let key = pack(text, start, end);
-                        cache.prefetch(key.hash());
-                        keys.push((key, key.hash()));
-                    }
-                };
-                let mut from = start;
-                if pretoken.len() <= MOST_TO_CUT {
-                    cut(pretoken, &mut |at| {
-                        add(from, start + at);
-                        from = start + at;
-                    });
-                }
-                add(from, end);
-                start = end;
-                ends = others;
-            }
-        }
+    pub fn hash(&mut self, text: &[u8], start: usize, cut: impl Fn(&[u8], &mut dyn FnMut(usize))) {
+        self.keys.clear();
+        self.mixed.clear();
+        self.long.clear();
+        self.n_done = (0, 0);
+        self.cache.mixing().run(Hash { workspace: self, text, start, cut });
     }
 
     /// Appends the ids that the cache knows to `out`; the other pre-tokens are noted down, and what else may know them is asked
@@ -109,16 +71,16 @@ impl Workspace {
     /// Stops at a huge pre-token and gives it; the next call goes on behind it.
     #[inline(never)]
     pub fn look_up<T: Id>(&mut self, out: &mut Vec<T>, words: &Words) -> Option<Range<usize>> {
-        let Self { cache, keys, long, n_done, misses, .. } = self;
-        let keys = &keys[n_done.0..];
+        let Self { cache, keys, mixed, long, n_done, misses, .. } = self;
+        let (keys, mixed) = (&keys[n_done.0..], &mixed[n_done.0..]);
         // An entry is copied whole, whatever the number of its ids.
         out.reserve(keys.len() * SHORT_IDS);
         let before = out.len();
         let spare = out.spare_capacity_mut();
         let mut filled = 0;
         let mut huge = None;
-        for (index, &(key, hash)) in keys.iter().enumerate() {
-            if let Some((ids, n_ids)) = cache.get(key, hash) {
+        for (index, (&key, &mixed)) in keys.iter().zip(mixed).enumerate() {
+            if let Some((ids, n_ids)) = cache.get(key, mixed) {
                 let ids = ids.map(|id| MaybeUninit::new(T::narrow(id)));
                 // SAFETY: there is room for `SHORT_IDS` more for each key, and each before this one has taken at most as many.
                 unsafe { spare.get_unchecked_mut(filled..filled + SHORT_IDS) }.copy_from_slice(&ids);
@@ -133,9 +95,7 @@ impl Workspace {
                 }
                 misses.add_long(before + filled, range);
             } else {
-                words.prefetch(hash);
-                cache.prefetch_many(hash);
-                misses.add_short(before + filled, key, hash);
+                miss(cache, words, misses, before + filled, key);
             }
         }
         if huge.is_none() {
@@ -145,5 +105,98 @@ impl Workspace {
         // `SHORT_IDS` of them, of which `n_ids`, at most as many, are counted.
         unsafe { out.set_len(before + filled) };
         huge
+    }
+}
+
+/// Notes down a short pre-token that the cache does not know, and asks for what else may know it.
+///
+/// A function of its own, so that the loop that calls it for three of a hundred keeps its own few numbers in registers.
+#[cold]
+#[inline(never)]
+fn miss(cache: &Cache, words: &Words, misses: &mut Misses, at: usize, key: Packed) {
+    let hash = key.hash();
+    words.prefetch(hash);
+    cache.prefetch_many(hash);
+    misses.add_short(at, key, hash);
+}
+
+/// The work of [`Workspace::hash`].
+struct Hash<'w, 't, C> {
+    workspace: &'w mut Workspace,
+    text: &'t [u8],
+    start: usize,
+    cut: C,
+}
+
+impl<C: Fn(&[u8], &mut dyn FnMut(usize))> MixWork for Hash<'_, '_, C> {
+    #[inline(always)]
+    fn run(self, mix: impl Mix) {
+        let Self { workspace: Workspace { cache, ends, keys, mixed, long, .. }, text, mut start, cut } = self;
+        let cache = &*cache;
+        let mut ends = ends.as_slice();
+        while !ends.is_empty() {
+            let known = keys.len();
+            keys.reserve(ends.len());
+            mixed.reserve(ends.len());
+            let mut n_short = 0;
+            let mut from = start;
+            let places = keys.spare_capacity_mut().iter_mut().zip(mixed.spare_capacity_mut());
+            for ((key, mixed), &end) in places.zip(ends) {
+                if end - from > PACKED_BYTES {
+                    break;
+                }
+                cache.prefetch(*mixed.write(pack(mix, text, from, end, key)));
+                from = end;
+                n_short += 1;
+            }
+            start = from;
+            // SAFETY: so many places of the spare capacity have been written, of both.
+            unsafe {
+                keys.set_len(known + n_short);
+                mixed.set_len(known + n_short);
+            }
+            ends = &ends[n_short..];
+            if let Some((&end, others)) = ends.split_first() {
+                let pretoken = &text[start..end];
+                let mut add = |start: usize, end: usize| {
+                    let mut key = MaybeUninit::new(Packed::NO_KEY);
+                    if end - start > PACKED_BYTES {
+                        long.push(start..end);
+                        mixed.push(0);
+                    } else {
+                        let place = pack(mix, text, start, end, &mut key);
+                        cache.prefetch(place);
+                        mixed.push(place);
+                    }
+                    // SAFETY: it has been written, at first if not by `pack`.
+                    keys.push(unsafe { key.assume_init() });
+                };
+                let mut from = start;
+                if pretoken.len() <= MOST_TO_CUT {
+                    cut(pretoken, &mut |at| {
+                        add(from, start + at);
+                        from = start + at;
+                    });
+                }
+                add(from, end);
+                start = end;
+                ends = others;
+            }
+        }
+    }
+}
+
+/// Packs `text[start..end]`, at most [`PACKED_BYTES`] of them, into `key` and mixes it.
+///
+/// One load of 16 bytes where the text goes on that far, which it does for all but its last pre-tokens.
+#[inline(always)]
+fn pack(mix: impl Mix, text: &[u8], start: usize, end: usize, key: &mut MaybeUninit<Packed>) -> u32 {
+    if start < (text.len() + 1).saturating_sub(16) {
+        // SAFETY: `start` + 16 is at most the length of the text.
+        mix.pack(unsafe { &*text.as_ptr().add(start).cast() }, end - start, key)
+    } else {
+        let mut sixteen = [0; 16];
+        sixteen[..end - start].copy_from_slice(&text[start..end]);
+        mix.pack(&sixteen, end - start, key)
     }
 }

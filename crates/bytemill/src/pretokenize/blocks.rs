@@ -59,7 +59,6 @@ impl<'t> Blocks<'t> {
             ends.push(self.last_start);
         }
         self.at = self.last_start;
-        self.carry = Carry::at_known_start();
     }
 }
 
@@ -89,18 +88,23 @@ impl Work for Fill<'_, '_, '_> {
 #[inline(always)]
 fn fill(blocks: &mut Blocks, classify: impl Classify, rules: Rules, ends: &mut Ends) {
     let text = blocks.text;
+    // In registers: what is stored in small pieces and loaded in large ones is waited for.
+    let mut carry = blocks.carry;
     for _ in 0..BLOCKS_A_CALL {
         let at = blocks.at;
-        match starts(text, at, blocks.carry, classify, rules) {
-            Some((starts, carry)) => {
+        match starts(text, at, carry, classify, rules) {
+            Some((starts, after)) => {
                 blocks.at = (at + LANES).min(text.len());
-                blocks.carry = carry;
+                carry = after;
                 if starts != 0 {
                     blocks.last_start = at + 63 - starts.leading_zeros() as usize;
                 }
                 ends.push_all(classify, at, starts);
             }
-            None => blocks.scalar(ends),
+            None => {
+                blocks.scalar(ends);
+                carry = Carry::at_known_start();
+            }
         }
         if blocks.at >= text.len() {
             if blocks.last_start < text.len() {
@@ -110,6 +114,7 @@ fn fill(blocks: &mut Blocks, classify: impl Classify, rules: Rules, ends: &mut E
             break;
         }
     }
+    blocks.carry = carry;
 }
 
 /// The starts in the block at `at`; `None` where they are not to be had by masks.

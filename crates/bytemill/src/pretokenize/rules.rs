@@ -192,25 +192,7 @@ impl Block<'_> {
         carry.lower = chars.carry(lower);
         carry.uncased = chars.carry(both);
         let doubtful = chars.upper & chars.next(both, before.uncased) & !cut;
-        if doubtful == 0 { cut } else { cut | self.last_of_word(doubtful) }
-    }
-
-    /// Those of `starts` from which on upper-case letters reach to the end of their word. The letter without case or
-    /// mark before them is the last that can serve as W.
-    #[cold]
-    #[inline(never)]
-    fn last_of_word(&self, starts: u64) -> u64 {
-        filter(starts, |place| {
-            let mut at = self.at + place;
-            while at < self.text.len() {
-                let (class, n_bytes) = class_at(self.text, at);
-                if class != Class::Upper {
-                    return !class.is_letter() && class != Class::Mark;
-                }
-                at += n_bytes;
-            }
-            true
-        })
+        if doubtful == 0 { cut } else { cut | last_of_word(self.text, self.at, doubtful) }
     }
 
     /// ` ?[^\s\p{L}\p{N}]+[\r\n]*`, with `tail` the characters that may follow the run once a line break has.
@@ -237,7 +219,10 @@ impl Block<'_> {
         let digit = self.chars.digit;
         let wide_before = u64::from(self.before.n_digits > 0) & self.chars.continuation;
         if self.chars.wide_digit | wide_before != 0 {
-            return self.wide_digits(carry);
+            let after_digit = self.chars.next(digit, u64::from(self.before.n_digits > 0));
+            let (starts, n_digits) = wide_digits(digit, after_digit, self.before.n_digits);
+            carry.n_digits = if self.chars.carry(digit) == 1 { n_digits } else { 0 };
+            return starts;
         }
         let threes = digit & digit << 1 & digit << 2;
         let n_before = self.before.n_digits;
@@ -261,21 +246,6 @@ impl Block<'_> {
         starts
     }
 
-    /// As [`Self::digits`] with numbers outside ASCII, one by one.
-    #[inline(never)]
-    fn wide_digits(&self, carry: &mut Carry) -> u64 {
-        let digit = self.chars.digit;
-        let after_digit = self.chars.next(digit, u64::from(self.before.n_digits > 0));
-        let mut n_digits = self.before.n_digits;
-        let starts = filter(digit, |place| {
-            let begins = after_digit >> place & 1 == 0 || n_digits == 3;
-            n_digits = if begins { 1 } else { n_digits + 1 };
-            begins
-        });
-        carry.n_digits = if self.chars.carry(digit) == 1 { n_digits } else { 0 };
-        starts
-    }
-
     /// `\s*[\r\n]+|\s+(?!\S)|\s+`, or with `whole_at_end` `\s++$|\s*[\r\n]|\s+(?!\S)|\s`, but for absorbed line breaks.
     ///
     /// A run starts at its first character. What is left of it behind its last line break starts anew, and so does its
@@ -295,25 +265,9 @@ impl Block<'_> {
         let run = chars.whole(chars.space, 0);
         let behind = run.wrapping_add(rests) & !run & chars.first & !chars.newline;
         if behind.count_ones() != rests.count_ones() {
-            rests = self.rests(rests, whole_at_end);
+            rests = without_newline(self.text, self.at, rests, whole_at_end);
         }
         firsts | lasts | rests
-    }
-
-    /// Those of `rests`, white space behind a line break, whose run has no other line break.
-    #[inline(never)]
-    fn rests(&self, rests: u64, whole_at_end: bool) -> u64 {
-        filter(rests, |place| {
-            let mut at = self.at + place;
-            while at < self.text.len() {
-                let (class, n_bytes) = class_at(self.text, at);
-                if class != Class::Space {
-                    return class != Class::Newline;
-                }
-                at += n_bytes;
-            }
-            !whole_at_end
-        })
     }
 
     /// White space that a character other than white space follows.
@@ -328,21 +282,12 @@ impl Block<'_> {
         // The last character's neighbour is in the next block.
         let is_wide = u64::from(self.behind >= 0x80 || chars.wide_space != 0);
         if chars.carry(white) & is_wide != 0 {
-            return found | self.last_before_non_space();
+            let is_non_space = is_before_non_space(text, at + chars.last as usize);
+            return found | u64::from(is_non_space) << chars.last;
         }
         let is_non_space = at + LANES < text.len() && !matches!(self.behind, b' ' | b'\t'..=b'\r');
         found |= white & u64::from(is_non_space) << 63;
         found
-    }
-
-    /// As [`Self::before_non_space`] for the last character of the block, which is white space.
-    #[inline(never)]
-    fn last_before_non_space(&self) -> u64 {
-        let Self { text, at, chars, .. } = self;
-        let last = at + chars.last as usize;
-        let behind = last + class_at(text, last).1;
-        let is_non_space = behind < text.len() && !class_at(text, behind).0.is_space();
-        u64::from(is_non_space) << chars.last
     }
 
     /// Those of `apostrophes` that one of the letters d, m, s and t follows, with the byte behind it in this block too: the
@@ -392,6 +337,61 @@ impl Block<'_> {
         }
         Some(starts)
     }
+}
+
+// The questions that look further than a neighbour. They take what they need and not the block, which would have to lie in
+// memory for them.
+
+/// Those of `starts`, in the block at `at`, from which on upper-case letters reach to the end of their word. The letter
+/// without case or mark before them is the last that can serve as W.
+#[cold]
+#[inline(never)]
+fn last_of_word(text: &[u8], at: usize, starts: u64) -> u64 {
+    filter(starts, |place| {
+        let mut at = at + place;
+        while at < text.len() {
+            let (class, n_bytes) = class_at(text, at);
+            if class != Class::Upper {
+                return !class.is_letter() && class != Class::Mark;
+            }
+            at += n_bytes;
+        }
+        true
+    })
+}
+
+/// As [`Block::digits`] with numbers outside ASCII, one by one: the starts, and how many digits the last group has.
+#[inline(never)]
+fn wide_digits(digit: u64, after_digit: u64, mut n_digits: u32) -> (u64, u32) {
+    let starts = filter(digit, |place| {
+        let begins = after_digit >> place & 1 == 0 || n_digits == 3;
+        n_digits = if begins { 1 } else { n_digits + 1 };
+        begins
+    });
+    (starts, n_digits)
+}
+
+/// Those of `rests`, white space behind a line break in the block at `at`, whose run has no other line break.
+#[inline(never)]
+fn without_newline(text: &[u8], at: usize, rests: u64, whole_at_end: bool) -> u64 {
+    filter(rests, |place| {
+        let mut at = at + place;
+        while at < text.len() {
+            let (class, n_bytes) = class_at(text, at);
+            if class != Class::Space {
+                return class != Class::Newline;
+            }
+            at += n_bytes;
+        }
+        !whole_at_end
+    })
+}
+
+/// Whether the character at `at` is followed by one that is no white space.
+#[inline(never)]
+fn is_before_non_space(text: &[u8], at: usize) -> bool {
+    let behind = at + class_at(text, at).1;
+    behind < text.len() && !class_at(text, behind).0.is_space()
 }
 
 /// The bits of `mask` that `holds` accepts, from the lowest on.
