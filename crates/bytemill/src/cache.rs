@@ -60,6 +60,14 @@ impl Short {
     }
 }
 
+impl Short {
+    #[inline]
+    fn set(&mut self, key: Packed, ids: &[u32]) {
+        (self.low, self.high) = (key.low, key.high | (ids.len() as u64) << COUNT_SHIFT);
+        self.ids[..ids.len()].copy_from_slice(ids);
+    }
+}
+
 /// A short pre-token with up to 12 ids, in one cache line.
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(64))]
@@ -213,20 +221,47 @@ impl Cache {
     /// Remembers the ids of a short pre-token, if they are not too many.
     #[inline]
     pub fn insert(&mut self, key: Packed, hash: u64, ids: &[u32]) {
-        let high = key.high | (ids.len() as u64) << COUNT_SHIFT;
         if ids.len() <= SHORT_IDS {
-            let Set(entries) = &mut self.short[Self::place(self.mixing.mix(key))];
+            let place = Self::place(self.mixing.mix(key));
             // Not in the place of what has been asked for again: most of what is new is seldom seen twice.
-            let entry = &mut entries[usize::from(entries[0].high != 0)];
-            (entry.low, entry.high) = (key.low, high);
-            entry.ids[..ids.len()].copy_from_slice(ids);
+            let entry = usize::from(self.short[place].0[0].high != 0);
+            self.short[place].0[entry].set(key, ids);
         } else if ids.len() <= MANY_IDS {
             let place = Self::place_of_many(hash);
             self.many_filled[place >> 6] |= 1 << (place & 63);
             let entry = &mut self.many[place];
-            (entry.low, entry.high) = (key.low, high);
+            (entry.low, entry.high) = (key.low, key.high | (ids.len() as u64) << COUNT_SHIFT);
             entry.ids[..ids.len()].copy_from_slice(ids);
         }
+    }
+
+    /// As [`Cache::insert`], for a pre-token that may have an entry with other ids.
+    #[inline]
+    pub fn replace(&mut self, key: Packed, mixed: u32, hash: u64, ids: &[u32]) {
+        let Set(entries) = &mut self.short[Self::place(mixed)];
+        match entries.iter_mut().find(|entry| entry.is_of(key)) {
+            Some(entry) if ids.len() <= SHORT_IDS => entry.set(key, ids),
+            Some(entry) => {
+                *entry = Short::default();
+                self.insert(key, hash, ids);
+            }
+            None => self.insert(key, hash, ids),
+        }
+    }
+
+    /// Forgets a short pre-token of few ids.
+    pub fn remove(&mut self, key: Packed, mixed: u32) {
+        let Set(entries) = &mut self.short[Self::place(mixed)];
+        for entry in entries.iter_mut().filter(|entry| entry.is_of(key)) {
+            *entry = Short::default();
+        }
+    }
+
+    /// Whether [`Cache::get_many`] may know a pre-token with this hash.
+    #[inline]
+    #[must_use]
+    pub fn may_be_of_many(&self, hash: u64) -> bool {
+        self.is_filled(Self::place_of_many(hash))
     }
 
     #[inline]
@@ -356,6 +391,28 @@ mod tests {
         assert_eq!(get(&mut cache, first), None);
         assert_eq!(get(&mut cache, third), Some(vec![3]));
         assert_eq!(get(&mut cache, second), Some(vec![2]));
+    }
+
+    #[test]
+    fn ids_are_replaced_in_either_place_by_few_or_by_many() {
+        let mut cache = Cache::default();
+        let (mixed, [first, second, third]) = of_one_place(&cache);
+        for (key, id) in [(first, 1), (second, 2)] {
+            cache.insert(key, key.hash(), &[id]);
+        }
+        for (key, ids) in [(second, &[3, 4][..]), (first, &[5, 6, 7, 8]), (second, &[9])] {
+            cache.replace(key, mixed, key.hash(), ids);
+            assert_eq!(cache.get(key, mixed).map(|(found, n_ids)| &found[..n_ids]), Some(ids));
+        }
+        cache.replace(first, mixed, first.hash(), &[1, 2, 3, 4, 5]);
+        assert_eq!(cache.get(first, mixed), None);
+        assert_eq!(cache.get_many(first, first.hash()), Some(&[1, 2, 3, 4, 5][..]));
+        assert_eq!(cache.get(second, mixed).map(|(found, _)| found[0]), Some(9));
+        cache.replace(third, mixed, third.hash(), &[10]);
+        assert_eq!(cache.get(third, mixed).map(|(found, _)| found[0]), Some(10));
+        cache.remove(second, mixed);
+        assert_eq!(cache.get(second, mixed), None);
+        assert_eq!(cache.get(third, mixed).map(|(found, _)| found[0]), Some(10));
     }
 
     #[test]

@@ -144,4 +144,22 @@ mod tests {
         assert!((0..).zip(array.iter()).all(|(index, element)| *element == [index; 8]));
         assert!(HugeArray::<[u64; 8], 0>::zeroed().is_empty());
     }
+
+    #[test]
+    fn a_vector_keeps_its_values_as_it_grows_into_large_pages() {
+        let mut pages = LargePages::default();
+        let mut values: Vec<u16> = Vec::with_capacity(3 * LARGE_PAGE);
+        let mut expected = Vec::new();
+        for number in 0..400u32 {
+            let some: Vec<u16> = (0..20_000).map(|k| (number * 31 + k) as u16).collect();
+            pages.take(&mut values, some.len());
+            // It moves to other places once its room is full.
+            values.extend_from_slice(&some);
+            expected.extend_from_slice(&some);
+        }
+        assert!(values == expected);
+        // No room at all, and more than there is.
+        LargePages::default().take(&mut Vec::<u32>::new(), 0);
+        LargePages::default().take(&mut Vec::<u32>::new(), LARGE_PAGE);
+    }
 }

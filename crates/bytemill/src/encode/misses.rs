@@ -1,27 +1,37 @@
 //! Pre-tokens that the cache does not know.
 //!
-//! To find out the ids of one is to wait for memory several times over. So they are put off, with the places in the
-//! output where their ids belong, until there are many: then each question goes to all of them before the first answer
-//! is needed, and they are merged in lockstep. At last what stands behind them in the output makes room.
+//! To find out the ids of one is to wait for memory several times over. So they are put off until there are many: then each
+//! table is asked ahead of time, and they are merged in lockstep. Until then a question, a number that is no id, stands for the
+//! ids of each, among the ids that wait and in the cache too: what comes twice is asked once.
 
 use super::workspace::Workspace;
 use super::{Encoder, Id};
 use crate::bpe::{GROUP, merge_group};
+use crate::cache::Cache;
 use crate::error::Result;
 use crate::hash::Packed;
 use crate::pulse::Pulse;
 use std::ops::Range;
 
-/// So many are many. Twice as many, or half, made no difference.
-const MANY: usize = 64;
+/// So many are many: one in forty pre-tokens of English.
+const MANY: usize = 256;
+
+/// Questions of which the tables are asked ahead of time.
+const AHEAD: usize = 16;
+
+/// Ids among which questions are looked for at once.
+const AT_ONCE: usize = 16;
 
 /// Long pre-tokens of fewer bytes than this are merged in lockstep.
 const MEDIUM: usize = 32;
 
+/// From this on numbers are no ids but questions. (Ids are less than sixteen times as many as there are tokens.)
+const QUESTION: u32 = 1 << 31;
+
 #[derive(Default)]
 pub struct Misses {
     all: Vec<Miss>,
-    /// The ids that have been found out, miss by miss in any order.
+    /// The answers, in any order.
     ids: Vec<u32>,
     /// Misses to be merged: those of up to 15 bytes, and those of up to 31.
     short: Vec<u32>,
@@ -30,25 +40,29 @@ pub struct Misses {
 
 struct Miss {
     what: What,
-    /// Its place in the output.
-    at: usize,
-    /// Its ids in `Misses::ids`.
+    /// The answer in `Misses::ids`.
     ids: Range<usize>,
 }
 
 enum What {
-    Short { key: Packed, hash: u64 },
+    Short { key: Packed, mixed: u32, hash: u64 },
     Long { range: Range<usize>, place: usize },
 }
 
 impl Misses {
-    #[inline]
-    pub fn add_short(&mut self, at: usize, key: Packed, hash: u64) {
-        self.all.push(Miss { what: What::Short { key, hash }, at, ids: 0..0 });
+    /// Notes down a short pre-token and gives the question.
+    pub fn add_short(&mut self, key: Packed, mixed: u32, hash: u64) -> u32 {
+        self.add(What::Short { key, mixed, hash })
     }
 
-    pub fn add_long(&mut self, at: usize, range: Range<usize>) {
-        self.all.push(Miss { what: What::Long { range, place: 0 }, at, ids: 0..0 });
+    /// Notes down a longer pre-token and gives the question.
+    pub fn add_long(&mut self, range: Range<usize>) -> u32 {
+        self.add(What::Long { range, place: 0 })
+    }
+
+    fn add(&mut self, what: What) -> u32 {
+        self.all.push(Miss { what, ids: 0..0 });
+        QUESTION | (self.all.len() - 1) as u32
     }
 
     #[inline]
@@ -56,29 +70,51 @@ impl Misses {
         self.all.len() >= MANY
     }
 
-    pub fn clear(&mut self) {
-        self.all.clear();
+    /// Appends the answer to a question.
+    #[inline]
+    fn answer<T: Id>(&self, question: u32, out: &mut Vec<T>) {
+        let answer = &self.ids[self.all[(question - QUESTION) as usize].ids.clone()];
+        out.extend(answer.iter().map(|&id| T::narrow(id)));
     }
 
-    /// Puts all ids where they belong in `out`, from the last miss to the first: what lies behind each is moved once.
-    fn insert_into<T: Id>(&mut self, out: &mut Vec<T>) {
-        let mut end = out.len();
-        let mut to = end + self.ids.len();
-        out.resize(to, T::default());
-        for miss in self.all.drain(..).rev() {
-            let n_behind = end - miss.at;
-            out.copy_within(miss.at..end, to - n_behind);
-            to -= n_behind + miss.ids.len();
-            for (place, &id) in out[to..].iter_mut().zip(&self.ids[miss.ids]) {
-                *place = T::narrow(id);
+    /// Forgets all questions, and has the cache forget them.
+    pub fn forget(&mut self, cache: &mut Cache) {
+        for miss in self.all.drain(..) {
+            if let What::Short { key, mixed, .. } = miss.what {
+                cache.remove(key, mixed);
             }
-            end = miss.at;
         }
     }
 }
 
+impl Workspace {
+    /// Moves the ids that have waited to `out`, with the answers in the places of the questions.
+    fn answer<T: Id>(&mut self, out: &mut Vec<T>) {
+        let Self { ids, misses, pages, .. } = self;
+        pages.take(out, ids.len() + 2 * misses.ids.len());
+        out.reserve(ids.len() + 2 * misses.ids.len());
+        let mut rest = ids.as_slice();
+        while let Some(some) = rest.first_chunk::<AT_ONCE>() {
+            out.extend_from_slice(&some.map(T::narrow));
+            if some.iter().fold(0, |all, id| all | id) < QUESTION {
+                rest = &rest[AT_ONCE..];
+                continue;
+            }
+            let n_known = some.iter().position(|&id| id >= QUESTION).unwrap_or(AT_ONCE - 1);
+            out.truncate(out.len() - (AT_ONCE - n_known));
+            misses.answer(some[n_known], out);
+            rest = &rest[n_known + 1..];
+        }
+        for &id in rest {
+            if id < QUESTION { out.push(T::narrow(id)) } else { misses.answer(id, out) }
+        }
+        ids.clear();
+        misses.all.clear();
+    }
+}
+
 impl Encoder {
-    /// Finds out the ids of all that the cache did not know, and remembers them.
+    /// Answers all questions, and moves the ids that have waited for the answers to `out`.
     #[inline(never)]
     pub(super) fn resolve<T: Id>(
         &self,
@@ -88,28 +124,29 @@ impl Encoder {
         pulse: Pulse,
     ) -> Result<()> {
         let Workspace { cache, misses, symbols, .. } = workspace;
-        if misses.all.is_empty() {
-            return Ok(());
-        }
-        for miss in &mut misses.all {
-            match &mut miss.what {
-                // Asked for when it was noted down.
-                What::Short { .. } => {}
-                What::Long { range, place } => *place = cache.prefetch_long(&text[range.clone()]),
-            }
-        }
         misses.ids.clear();
         misses.short.clear();
         misses.medium.clear();
-        for (index, miss) in misses.all.iter_mut().enumerate() {
+        for ahead in 0..misses.all.len() + AHEAD {
+            match misses.all.get_mut(ahead).map(|miss| &mut miss.what) {
+                Some(What::Short { hash, .. }) => {
+                    self.words.prefetch(*hash);
+                    cache.prefetch_many(*hash);
+                }
+                Some(What::Long { range, place }) => *place = cache.prefetch_long(&text[range.clone()]),
+                None => {}
+            }
+            let Some(index) = ahead.checked_sub(AHEAD) else { continue };
             let first = misses.ids.len();
+            let miss = &mut misses.all[index];
             match &miss.what {
-                What::Short { key, hash } => {
+                What::Short { key, mixed, hash } => {
                     if let Some(id) = self.words.get(*key, *hash) {
                         misses.ids.push(id);
-                        cache.insert(*key, *hash, &[id]);
+                        cache.replace(*key, *mixed, *hash, &[id]);
                     } else if let Some(known) = cache.get_many(*key, *hash) {
                         misses.ids.extend_from_slice(known);
+                        cache.remove(*key, *mixed);
                     } else {
                         misses.short.push(index as u32);
                     }
@@ -129,7 +166,7 @@ impl Encoder {
             miss.ids = first..misses.ids.len();
         }
         self.merge_misses(workspace, text);
-        workspace.misses.insert_into(out);
+        workspace.answer(out);
         Ok(())
     }
 
@@ -156,8 +193,8 @@ impl Encoder {
             });
             for (&index, found) in group.iter().zip(found) {
                 let miss = &mut all[index as usize];
-                if let What::Short { key, hash } = &miss.what {
-                    cache.insert(*key, *hash, &ids[found.clone()]);
+                if let What::Short { key, mixed, hash } = &miss.what {
+                    cache.replace(*key, *mixed, *hash, &ids[found.clone()]);
                 }
                 miss.ids = found;
             }

@@ -56,8 +56,8 @@ pub enum Allowed<'s> {
     These(&'s SpecialTokens),
 }
 
-/// Ids for which there is memory before the next pre-tokens are encoded; nearly always enough for these.
-const AHEAD: usize = 1 << 14;
+/// Ids that wait for those among them that are not known yet.
+const MOST_WAITING: usize = 1 << 15;
 
 /// Bytes of text between two questions to the caller whether to go on.
 const PULSE_BYTES: usize = 1 << 20;
@@ -168,7 +168,7 @@ impl Encoder {
 
     fn put_back(&self, mut workspace: Box<Workspace>) {
         // What an error has left.
-        workspace.misses.clear();
+        workspace.forget();
         if let Ok(mut kept) = self.workspaces.lock() {
             kept.push(workspace);
         }
@@ -251,12 +251,11 @@ impl Encoder {
         let mut splits = self.pattern.splits(text);
         let mut at = 0;
         while splits.fill(&mut workspace.ends)? {
-            workspace.pages.take(out, AHEAD);
             let done = at;
             let start = splits.block_start(at);
             at = workspace.ends.last().copied().unwrap_or(start);
             workspace.hash(bytes, start, |pretoken, cut| self.cut(pretoken, cut));
-            while let Some(huge) = workspace.look_up(out, &self.words) {
+            while let Some(huge) = workspace.look_up() {
                 self.resolve(workspace, bytes, out, pulse)?;
                 if out.is_empty() && out.capacity() < huge.len() {
                     // It may be one that has an id for each byte. To move a result that has outgrown its place takes as long as
@@ -265,7 +264,7 @@ impl Encoder {
                 }
                 self.encode_pretoken(&bytes[huge], &mut workspace.symbols, out, pulse)?;
             }
-            if workspace.misses.are_many() {
+            if workspace.misses.are_many() || workspace.ids.len() > MOST_WAITING {
                 self.resolve(workspace, bytes, out, pulse)?;
             }
             tick(&mut workspace.since_pulse, at - done, pulse)?;
@@ -389,6 +388,23 @@ mod tests {
             }
         }
 
+        /// Questions come in greater numbers than are asked at once, again before they are answered, and more than a line of the
+        /// cache holds.
+        #[test]
+        fn many_new_words_that_come_again_equal_each_merged_afresh(
+            seed in any::<u64>(),
+            n_words in 1u64..4_000,
+            n_different in 1u64..2_000,
+            n_merges in 0usize..60,
+        ) {
+            let encoder = encoder(&PIECES, n_merges, "gpt2");
+            let text = words(seed, n_words, n_different);
+            let mut ids: Vec<u16> = Vec::new();
+            encoder.encode(&text, Allowed::None, &mut ids, &no_pulse).unwrap();
+            let ids: Vec<u32> = ids.into_iter().map(u32::from).collect();
+            prop_assert_eq!(ids, encode_plainly(&encoder, &text, &SpecialTokens::default()));
+        }
+
         #[test]
         fn words_of_every_length_keep_all_their_bytes(letters in prop::collection::vec(0usize..4, 1..200)) {
             let encoder = encoder(&["abab", "bcbc", "abcabc"], 5, "gpt2");
@@ -399,6 +415,36 @@ mod tests {
             encoder.vocab().decode(ids, &mut bytes).unwrap();
             prop_assert_eq!(bytes, word.into_bytes());
         }
+    }
+
+    /// Words of 1 to 20 letters, drawn from so many different ones.
+    fn words(seed: u64, n_words: u64, n_different: u64) -> String {
+        let mix = |number: u64| {
+            number.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29).wrapping_mul(0xD6E8_FEB8_6659_FD93)
+        };
+        let word = |index: u64| {
+            let mut bits = mix(mix(seed ^ index) % n_different ^ seed);
+            let mut letters = String::from(" ");
+            for _ in 0..1 + bits % 20 {
+                letters.push(['l', 'o', 'w', 'e', 'r', 's', 't', 'd'][(bits >> 60) as usize % 8]);
+                bits = mix(bits);
+            }
+            letters
+        };
+        (0..n_words).map(word).collect()
+    }
+
+    #[test]
+    fn an_interrupted_text_leaves_nothing_wrong_behind() {
+        let encoder = encoder(&PIECES, 20, "gpt2");
+        // More than is encoded between two pulses, so that questions are open at the first.
+        let text = words(1, 250_000, u64::MAX);
+        assert!(text.len() > 2 * PULSE_BYTES);
+        let mut ids: Vec<u32> = Vec::new();
+        assert!(encoder.encode(&text, Allowed::None, &mut ids, &|| Err(Error::Interrupted)).is_err());
+        ids.clear();
+        encoder.encode(&text, Allowed::None, &mut ids, &no_pulse).unwrap();
+        assert!(ids == encode_plainly(&encoder, &text, &SpecialTokens::default()));
     }
 
     #[test]

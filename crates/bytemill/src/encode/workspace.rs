@@ -1,13 +1,12 @@
 //! What a thread needs to encode, and the two passes that most pre-tokens need: hash, look up.
 
+use super::HUGE;
 use super::misses::Misses;
-use super::{HUGE, Id};
 use crate::cache::{Cache, SHORT_IDS};
 use crate::hash::{PACKED_BYTES, Packed};
 use crate::huge::LargePages;
 use crate::mix::{Mix, MixWork};
 use crate::pretokenize::BLOCK;
-use crate::words::Words;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -28,6 +27,8 @@ pub struct Workspace {
     /// How many of `keys` and of `long` have been looked up.
     n_done: (usize, usize),
     pub misses: Misses,
+    /// Ids that wait until the questions among them are answered.
+    pub ids: Vec<u32>,
     pub symbols: Vec<u32>,
     /// Where the result's memory comes from.
     pub pages: LargePages,
@@ -45,6 +46,7 @@ impl Default for Workspace {
             long: Vec::new(),
             n_done: (0, 0),
             misses: Misses::default(),
+            ids: Vec::new(),
             symbols: Vec::with_capacity(256),
             pages: LargePages::default(),
             since_pulse: 0,
@@ -65,59 +67,68 @@ impl Workspace {
         self.cache.mixing().run(Hash { workspace: self, text, start, cut });
     }
 
-    /// Appends the ids that the cache knows to `out`; the other pre-tokens are noted down, and what else may know them is asked
-    /// for: until there are many of them, it has come.
+    /// Appends the ids of the block's pre-tokens to those that wait, or questions where the cache knows none.
     ///
     /// Stops at a huge pre-token and gives it; the next call goes on behind it.
     #[inline(never)]
-    pub fn look_up<T: Id>(&mut self, out: &mut Vec<T>, words: &Words) -> Option<Range<usize>> {
-        let Self { cache, keys, mixed, long, n_done, misses, .. } = self;
+    pub fn look_up(&mut self) -> Option<Range<usize>> {
+        let Self { cache, keys, mixed, long, n_done, misses, ids, .. } = self;
         let (keys, mixed) = (&keys[n_done.0..], &mixed[n_done.0..]);
         // An entry is copied whole, whatever the number of its ids.
-        out.reserve(keys.len() * SHORT_IDS);
-        let before = out.len();
-        let spare = out.spare_capacity_mut();
+        ids.reserve(keys.len() * SHORT_IDS);
+        let before = ids.len();
+        let spare = ids.spare_capacity_mut();
         let mut filled = 0;
         let mut huge = None;
         for (index, (&key, &mixed)) in keys.iter().zip(mixed).enumerate() {
-            if let Some((ids, n_ids)) = cache.get(key, mixed) {
-                let ids = ids.map(|id| MaybeUninit::new(T::narrow(id)));
-                // SAFETY: there is room for `SHORT_IDS` more for each key, and each before this one has taken at most as many.
-                unsafe { spare.get_unchecked_mut(filled..filled + SHORT_IDS) }.copy_from_slice(&ids);
-                filled += n_ids;
-            } else if key == Packed::NO_KEY {
-                let range = long[n_done.1].clone();
-                n_done.1 += 1;
-                if range.len() > HUGE {
-                    n_done.0 += index + 1;
-                    huge = Some(range);
-                    break;
+            let (found, n_ids) = match cache.get(key, mixed) {
+                Some((found, n_ids)) => (*found, n_ids),
+                None if key != Packed::NO_KEY => (miss(cache, misses, key, mixed), 1),
+                None => {
+                    let range = long[n_done.1].clone();
+                    n_done.1 += 1;
+                    if range.len() > HUGE {
+                        n_done.0 += index + 1;
+                        huge = Some(range);
+                        break;
+                    }
+                    ([misses.add_long(range), 0, 0, 0], 1)
                 }
-                misses.add_long(before + filled, range);
-            } else {
-                miss(cache, words, misses, before + filled, key);
-            }
+            };
+            // SAFETY: there is room for `SHORT_IDS` more for each key, and each before this one has taken at most as many.
+            unsafe { spare.get_unchecked_mut(filled..filled + SHORT_IDS) }
+                .copy_from_slice(&found.map(MaybeUninit::new));
+            filled += n_ids;
         }
         if huge.is_none() {
             n_done.0 += keys.len();
         }
         // SAFETY: the first `filled` places of the spare capacity have been written: each entry is copied over
         // `SHORT_IDS` of them, of which `n_ids`, at most as many, are counted.
-        unsafe { out.set_len(before + filled) };
+        unsafe { ids.set_len(before + filled) };
         huge
+    }
+
+    /// Forgets what waits, and the questions.
+    pub fn forget(&mut self) {
+        self.ids.clear();
+        self.misses.forget(&mut self.cache);
     }
 }
 
-/// Notes down a short pre-token that the cache does not know, and asks for what else may know it.
+/// Notes down a short pre-token that the cache does not know.
 ///
 /// A function of its own, so that the loop that calls it for three of a hundred keeps its own few numbers in registers.
 #[cold]
 #[inline(never)]
-fn miss(cache: &Cache, words: &Words, misses: &mut Misses, at: usize, key: Packed) {
+fn miss(cache: &mut Cache, misses: &mut Misses, key: Packed, mixed: u32) -> [u32; SHORT_IDS] {
     let hash = key.hash();
-    words.prefetch(hash);
-    cache.prefetch_many(hash);
-    misses.add_short(at, key, hash);
+    let question = misses.add_short(key, mixed, hash);
+    // It would drive out what is there, and, if its ids are many, stay no longer than its question.
+    if !cache.may_be_of_many(hash) {
+        cache.insert(key, hash, &[question]);
+    }
+    [question, 0, 0, 0]
 }
 
 /// The work of [`Workspace::hash`].
