@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from bytemill.explanation import Explanation, TokenInfo, explain
@@ -14,6 +13,8 @@ from bytemill.stream_decoder import StreamDecoder
 from bytemill.token_starts import text_and_starts
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -296,9 +297,8 @@ class Codec:
     ) -> tuple[TokenArray, NDArray[np.int64]]:
         """The ids of all texts of an iterable in one array, and the n + 1 places between which those of each text are.
 
-        Those of text number k are `ids[offsets[k] : offsets[k + 1]]`; both are 1-D, the ids as `encode_to_numpy` gives
-        them, the offsets int64, from 0 to `len(ids)`. That is the form of Arrow's lists. `np.split(ids, offsets[1:-1])` gives an array for each text of a
-        batch that is not empty.
+        Those of text number k are `ids[offsets[k] : offsets[k + 1]]`. The ids are as `encode_to_numpy` gives them, the
+        offsets int64, from 0 to `len(ids)`, as in Arrow's lists. `np.split(ids, offsets[1:-1])` gives an array a text.
 
         The texts are taken from the iterable before the first is encoded, on `num_threads` threads (default: as many
         as the machine runs at once). Raises TypeError naming the index of one that is no `str`.
@@ -324,9 +324,9 @@ class Codec:
         """The ids of each file, an array as `encode_to_numpy` gives it, in the order of `paths`.
 
         A file is one text in UTF-8, and its bytes are taken as they are: line ends stay what they are, and a byte order
-        mark is a character like others. Its ids are those of `encode_to_numpy(path.read_bytes().decode())`. It is read as it
-        is encoded, part by part, and is never in memory as a whole. Several files are encoded at the same time, and a
-        large one by several threads: `num_threads` in all (default: as many as the machine runs at once).
+        mark is a character like others. Its ids are those of `encode_to_numpy(path.read_bytes().decode())`. It is read
+        as it is encoded, part by part, and is never in memory as a whole. Several files are encoded at the same time,
+        and a large one by several threads: `num_threads` in all (default: as many as the machine runs at once).
 
         Raises OSError where a file cannot be read (before anything is encoded where one is missing, a folder, or a
         pipe), UnicodeDecodeError where one is not UTF-8, with the offset in the file as its `start`, and with

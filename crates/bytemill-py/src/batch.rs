@@ -52,7 +52,7 @@ pub fn lists<'py>(
     allowed: Allowed<'_>,
     n_threads: usize,
     list: impl for<'a> Fn(Python<'a>, &[u32]) -> PyResult<Bound<'a, PyList>> + Sync,
-) -> PyResult<Vec<Py<PyList>>> {
+) -> PyResult<Bound<'py, PyList>> {
     let groups = groups(texts, n_threads);
     let pulse = Pulse::new(None);
     let encoded: Mutex<Vec<(usize, Encoded<u32>)>> = Mutex::default();
@@ -106,7 +106,9 @@ pub fn lists<'py>(
 
     let mut made = made.into_inner().unwrap_or_default();
     made.sort_unstable_by_key(|(group, _)| *group);
-    Ok(made.into_iter().flat_map(|(_, lists)| lists).collect())
+    let made: Vec<Py<PyList>> = made.into_iter().flat_map(|(_, lists)| lists).collect();
+    let _collection = NoCollection::new(py);
+    PyList::new(py, made)
 }
 
 /// The ids of all texts in an array, and one of where those of each begin, with the end of all behind them.

@@ -367,7 +367,7 @@ impl PyEncoder {
         texts: &Bound<'py, PyAny>,
         allowed_special: &Bound<'py, PyAny>,
         num_threads: Option<i64>,
-    ) -> PyResult<Vec<Py<PyList>>> {
+    ) -> PyResult<Bound<'py, PyList>> {
         let texts = convert::strings(texts)?;
         let texts = texts.iter().map(convert::text).collect::<PyResult<Vec<_>>>()?;
         let texts: Vec<&str> = texts.iter().map(|text| &**text).collect();
