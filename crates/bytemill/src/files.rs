@@ -157,24 +157,7 @@ impl<T: Id> Shared<'_, T> {
 
     /// Takes part after part of a file, up to its end.
     fn encode(&self, task: &Arc<Task<T>>, part: &mut Part, pulse: Pulse) -> Result<()> {
-        let cutter = Cutter { pattern: self.encoder.pattern(), special: self.special };
-        loop {
-            pulse()?;
-            {
-                let mut reading = task.reading.lock().unwrap_or_else(PoisonError::into_inner);
-                if !reading.next(cutter, self.part_bytes, part)? {
-                    return Ok(());
-                }
-                if reading.file.is_none() {
-                    task.n_parts.store(reading.n_parts, Ordering::Release);
-                    let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-                    open.retain(|other| !Arc::ptr_eq(other, task));
-                }
-                // Here, and not where the part is encoded, so that it is the first one in the file that is named.
-                if self.refuses {
-                    self.encoder.refuse_special(&part.text).map_err(|error| behind(part.offset, error))?;
-                }
-            }
+        while self.next_part(task, part, pulse)? {
             let mut room = task.joined.room(part.number);
             self.encoder.encode(&part.text, self.allowed, &mut room.encoded.ids, pulse)?;
             task.joined.add(room);
@@ -184,6 +167,29 @@ impl<T: Id> Shared<'_, T> {
                 self.done.lock().unwrap_or_else(PoisonError::into_inner)[task.index] = Some(ids);
             }
         }
+        Ok(())
+    }
+
+    /// Reads the next part of a file, and refuses what is to be refused: here, one part after the other, so that the error
+    /// names the first place in the file. False where there is none any more.
+    fn next_part(&self, task: &Arc<Task<T>>, part: &mut Part, pulse: Pulse) -> Result<bool> {
+        pulse()?;
+        let cutter = Cutter { pattern: self.encoder.pattern(), special: self.special };
+        let mut reading = task.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = reading.next(cutter, self.part_bytes, part).and_then(|found| {
+            if found && self.refuses {
+                self.encoder.refuse_special(&part.text).map_err(|error| behind(part.offset, error))?;
+            }
+            Ok(found)
+        });
+        if found.is_err() {
+            // Nobody reads on, and finds a second error that might be told first.
+            reading.file = None;
+        } else if reading.file.is_none() {
+            task.n_parts.store(reading.n_parts, Ordering::Release);
+            self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, task));
+        }
+        found
     }
 }
 
