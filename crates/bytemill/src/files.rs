@@ -360,7 +360,7 @@ mod tests {
             for (text, n) in texts.iter().zip(0..) {
                 let path = folder.file(&format!("{n}"), text.as_bytes());
                 let found: Result<Vec<Vec<u32>>> =
-                    encoder.encode_files_by(&[path.clone()], Allowed::Refused, n_threads, part_bytes, &no_pulse);
+                    encoder.encode_files_by(std::slice::from_ref(&path), Allowed::Refused, n_threads, part_bytes, &no_pulse);
                 match encoder.refuse_special(text) {
                     Ok(()) => prop_assert!(found.is_ok()),
                     Err(error) => {
