@@ -45,6 +45,11 @@ CASES = {
     ),
     "files": (FILES, "tok.encode_files(paths, num_threads=1)"),
     "files on threads": (FILES, "tok.encode_files(paths * 2, num_threads=2)"),
+    "a file that is not cut and has no end to speak of": (
+        "import os, pathlib, tempfile; folder = tempfile.TemporaryDirectory(); "
+        "path = pathlib.Path(folder.name, 'holes'); path.touch(); os.truncate(path, 1 << 40)",
+        "tok.encode_files([path], num_threads=2)",
+    ),
     "one word": (
         "text = million.replace(' ', '') * 30",
         "tok.encode_to_numpy(text, num_threads=1)",

@@ -16,7 +16,9 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::thread;
+use std::time::Duration;
 
 /// Bytes of a file that a thread takes at a time: a quarter of a second-level cache, and a millisecond of work.
 const PART_BYTES: usize = 1 << 18;
@@ -52,31 +54,34 @@ impl Reading {
     /// Reads the next part, of about `part_bytes`; false where there is none any more.
     ///
     /// It is more only where nothing may be cut: inside one endless word, or with a pattern that is not cut at all.
-    fn next(&mut self, cutter: Cutter, part_bytes: usize, part: &mut Part) -> Result<bool> {
+    fn next(&mut self, cutter: Cutter, part_bytes: usize, part: &mut Part, pulse: Pulse) -> Result<bool> {
         let Some(file) = &mut self.file else { return Ok(false) };
         let Part { text, bytes, .. } = part;
         text.clear();
         text.push_str(&self.rest);
         self.rest.clear();
-        let mut wanted = part_bytes;
+        bytes.resize(part_bytes, 0);
+        let mut enough = part_bytes;
         loop {
-            if bytes.len() < wanted {
-                bytes.resize(wanted, 0);
-            }
-            let n_read = read_full(file, &mut bytes[..wanted])?;
+            let n_read = read_full(file, bytes)?;
+            // One endless word may be too much.
+            text.try_reserve(n_read + 4).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
             self.utf8.push(&bytes[..n_read], text)?;
-            if n_read < wanted {
+            if n_read < part_bytes {
                 self.utf8.finish(text)?;
                 self.file = None;
                 break;
             }
-            if let Some(cut) = cutter.cut_stream(text) {
-                self.rest.push_str(&text[cut..]);
-                text.truncate(cut);
-                break;
+            if text.len() >= enough {
+                if let Some(cut) = cutter.cut_stream(text) {
+                    self.rest.push_str(&text[cut..]);
+                    text.truncate(cut);
+                    break;
+                }
+                // Looking again is worth while only when there is twice as much.
+                enough = 2 * text.len();
             }
-            // Looking again is worth while only when there is twice as much.
-            wanted = text.len().max(part_bytes);
+            pulse()?;
         }
         part.number = self.n_parts;
         part.offset = self.offset;
@@ -139,7 +144,7 @@ impl<T: Id> Shared<'_, T> {
                 let task = Arc::new(Task {
                     index,
                     reading: Mutex::new(Reading::new(file)),
-                    joined: Joined::new(Encoded { ids: Vec::with_capacity(n_bytes / 3), ends: Vec::new() }),
+                    joined: Joined::new(Encoded { ids: room_for(n_bytes), ends: Vec::new() }),
                     n_parts: AtomicUsize::new(usize::MAX),
                 });
                 if n_bytes > self.part_bytes {
@@ -173,10 +178,17 @@ impl<T: Id> Shared<'_, T> {
     /// Reads the next part of a file, and refuses what is to be refused: here, one part after the other, so that the error
     /// names the first place in the file. False where there is none any more.
     fn next_part(&self, task: &Arc<Task<T>>, part: &mut Part, pulse: Pulse) -> Result<bool> {
-        pulse()?;
         let cutter = Cutter { pattern: self.encoder.pattern(), special: self.special };
-        let mut reading = task.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = reading.next(cutter, self.part_bytes, part).and_then(|found| {
+        let mut reading = loop {
+            pulse()?;
+            match task.reading.try_lock() {
+                Ok(reading) => break reading,
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+                // Another thread has it for as long as reading a part takes, or one endless word.
+                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_micros(20)),
+            }
+        };
+        let found = reading.next(cutter, self.part_bytes, part, pulse).and_then(|found| {
             if found && self.refuses {
                 self.encoder.refuse_special(&part.text).map_err(|error| behind(part.offset, error))?;
             }
@@ -191,6 +203,13 @@ impl<T: Id> Shared<'_, T> {
         }
         found
     }
+}
+
+/// Room for the ids of a file, if there is so much memory: the size of one with holes may be anything.
+fn room_for<T>(n_bytes: usize) -> Vec<T> {
+    let mut ids = Vec::new();
+    let _ = ids.try_reserve_exact(n_bytes / 3);
+    ids
 }
 
 fn in_file(path: &Path, error: Error) -> Error {
@@ -247,7 +266,8 @@ impl Encoder {
         let size = |path: &PathBuf| size_of(path).map_err(|error| in_file(path, error));
         let sizes = paths.iter().map(size).collect::<Result<Vec<u64>>>()?;
         // For a quarter of a part, one more thread is worth its start.
-        let n_useful = 1 + 4 * sizes.iter().sum::<u64>() / part_bytes as u64;
+        let n_bytes = sizes.iter().fold(0_u64, |all, &size| all.saturating_add(size));
+        let n_useful = 1 + n_bytes.saturating_mul(4) / part_bytes as u64;
         let n_threads = n_threads.min(usize::try_from(n_useful).unwrap_or(usize::MAX));
         let shared = Shared {
             encoder: self,
@@ -445,7 +465,7 @@ mod tests {
             let found: Result<Vec<Vec<u16>>> =
                 encoder(Some("gpt2")).encode_files_by(&paths, Allowed::All, n_threads, 1 << 12, &pulse);
             assert!(matches!(found, Err(Error::Interrupted)));
-            assert_eq!(n_asked.load(Ordering::Relaxed), 6);
+            assert_eq!(n_asked.load(Ordering::Relaxed), 6, "and nothing is asked afterwards");
         }
     }
 }
