@@ -464,8 +464,11 @@ mod tests {
             n_asked.store(0, Ordering::Relaxed);
             let found: Result<Vec<Vec<u16>>> =
                 encoder(Some("gpt2")).encode_files_by(&paths, Allowed::All, n_threads, 1 << 12, &pulse);
-            assert!(matches!(found, Err(Error::Interrupted)));
-            assert_eq!(n_asked.load(Ordering::Relaxed), 6, "and nothing is asked afterwards");
+            // On threads, others may have done all the work before the one that asks has done its share.
+            let is_interrupted = matches!(found, Err(Error::Interrupted));
+            assert!(is_interrupted || n_threads > 1 && found.is_ok());
+            assert_eq!(is_interrupted, n_asked.load(Ordering::Relaxed) == 6, "nothing is asked afterwards");
+            assert!(n_asked.load(Ordering::Relaxed) <= 6);
         }
     }
 }
