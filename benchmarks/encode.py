@@ -11,6 +11,7 @@ figures are medians. A tool whose ids are not tiktoken's is marked, and its time
     array        one text to a numpy array; tools without threads for one text show no figure at two
     list         one text to a Python list of ints
     batch        10,000 documents of 1 to 5 KB to a row each, lists or slices of an array as the tool gives them
+    batch array  the same documents to one array, and another of where the ids of each are
     files        eight files to an array each, read and encoded one by one by the tools that have no call for it
     short list   2,000 strings of 100 characters, one after the other: microseconds a string
     short array  the same to arrays
@@ -32,8 +33,8 @@ from encoders import ENCODERS, SLOW_ENCODER_BYTES, SLOW_ENCODERS
 from harness import Outcome
 from vocabularies import PATTERN_OF_FILE, Vocabulary, vocabulary_of
 
-INTERFACES = ("array", "list", "batch", "files", "short list", "short array", "stretches")
-THREADED = ("batch", "files")
+INTERFACES = ("array", "list", "batch", "batch array", "files", "short list", "short array", "stretches")
+THREADED = ("batch", "batch array", "files")
 REFERENCE = "tiktoken"
 DEFAULT_MEGABYTES = 32.0
 """Enough for 10,000 documents."""
@@ -43,7 +44,8 @@ def default_plan(texts: Sequence[Path]) -> list[tuple[Path, str, int]]:
     """Text, interface and threads of the tables that are made where no option says which."""
     plan = [(text, "array", 1) for text in texts]
     plan += [
-        (texts[0], interface, 1) for interface in ("list", "batch", "files", "short list", "short array")
+        (texts[0], interface, 1)
+        for interface in ("list", "batch", "batch array", "files", "short list", "short array")
     ]
     return plan + [(texts[0], interface, 2) for interface in ("array", *THREADED)]
 
@@ -107,7 +109,7 @@ _known_references: dict[str, str] = {}
 
 def _reference_ids(request: dict[str, Any]) -> str:
     """The fingerprint of tiktoken's ids for a request, computed once for each text, size and shape."""
-    like = {"list": "array", "short array": "short list"}
+    like = {"list": "array", "batch array": "batch", "short array": "short list"}
     asked = request | {"tool": REFERENCE, "threads": 1, "again": False}
     asked["interface"] = like.get(request["interface"], request["interface"])
     key = repr(sorted(asked.items()))

@@ -3,12 +3,13 @@
 import ctypes
 import hashlib
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import harness
-from encoder import Encoder
+from encoder import Encoder, arrays_of
 from encoders import ENCODERS
 from harness import Stopwatch, UnavailableError
 from vocabularies import Vocabulary
@@ -63,6 +64,8 @@ def fingerprint(ids: Any, *, batch: bool) -> tuple[int, str]:
     """Number of tokens, and a hash of the ids that does not depend on the integer type they came in."""
     import numpy as np
 
+    if isinstance(ids, tuple):
+        ids = arrays_of(ids)
     digest = hashlib.sha256()
     n_tokens = 0
     for row in ids if batch else [ids]:
@@ -116,6 +119,7 @@ def call_of(encoder: Encoder, interface: str, seconds: list[float]) -> Callable[
         "array": to_array,
         "list": to_list,
         "batch": encoder.batch,
+        "batch array": encoder.batch_array,
         "files": encoder.files or (_read_first(either) if either else None),
         "short list": _one_by_one(to_list) if to_list else None,
         "short array": _one_by_one(to_array) if to_array else None,
@@ -141,6 +145,8 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         with Stopwatch() as starting:
             encode(warming)
         seconds.clear()
+        # numpy's threads, which a tool may have just started, spin for a while before they sleep.
+        time.sleep(0.1)
         return {"version": encoder.version, "load_seconds": loading.wall + starting.wall} | _passes(
             encode,
             given,
@@ -159,7 +165,9 @@ def given_to(interface: str, text: str, folder: Path) -> tuple[Any, Any]:
     if interface == "files":
         (folder / "few").write_text(few, encoding="utf-8")
         return _written(text, folder), [folder / "few"]
-    cut = {"batch": documents_of, "stretches": stretches_of}.get(interface, short_strings_of)
+    cut = {"batch": documents_of, "batch array": documents_of, "stretches": stretches_of}.get(
+        interface, short_strings_of
+    )
     texts = cut(text)
     for piece in texts:
         keep_utf8(piece)

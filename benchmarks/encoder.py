@@ -16,6 +16,8 @@ class Encoder:
     to_list: Callable[[str], Sequence[int]] | None = None
     batch: Callable[[list[str]], Sequence[Any]] | None = None
     """Documents to a row of ids each, lists or slices of arrays as the tool gives them."""
+    batch_array: Callable[[list[str]], tuple[Any, Any]] | None = None
+    """Documents to an array of all ids, and one of where those of each begin, with the end of all behind them."""
     files: Callable[[list[Path]], Sequence[Any]] | None = None
     """Files to an array of ids each."""
     decode: Callable[[Any], Any] | None = None

@@ -26,6 +26,10 @@ def _bytemill(vocabulary: Vocabulary, threads: int) -> Encoder:
         to_array=(lambda text: tokenizer.encode_to_numpy(text, num_threads=threads)),
         to_list=(lambda text: tokenizer.encode_ordinary(text, num_threads=threads)),
         batch=(lambda texts: tokenizer.encode_ordinary_batch(texts, num_threads=threads)),
+        batch_array=(
+            lambda texts: tokenizer.encode_batch_to_numpy(texts, num_threads=threads, allowed_special="none")
+        ),
+        files=(lambda paths: tokenizer.encode_files(paths, num_threads=threads, allowed_special="none")),
         decode=tokenizer.decode_bytes,
         decode_array=tokenizer.decode_bytes,
     )
@@ -71,12 +75,18 @@ def _gigatoken(vocabulary: Vocabulary, threads: int) -> Encoder:
         # Its lists for batches are slower for one text, whatever its size.
         to_list=(lambda text: tokenizer.encode(text).tolist()) if threads == 1 else None,
         batch=(lambda texts: tokenizer.encode_batch_list(texts, parallel=threads > 1)),
+        batch_array=(lambda texts: _in_one_array(tokenizer.encode_batch(texts, parallel=threads > 1))),
         files=(
             lambda paths: _rows(tokenizer.encode_files(gigatoken.TextFileSource(paths), parallel=threads > 1))
         ),
         decode=tokenizer.decode,
         decode_array=tokenizer.decode,
     )
+
+
+def _in_one_array(ids: Any) -> tuple[Any, Any]:
+    """What an awkward array of rows is made of."""
+    return ids.layout.content.data, ids.layout.offsets.data
 
 
 def _rows(ids: Any) -> list[Any]:
@@ -98,6 +108,7 @@ def _toktok(vocabulary: Vocabulary, threads: int) -> Encoder:
         to_list=encoding.encode_ordinary if threads == 1 else None,
         # Its batches give no lists: all ids are in one array, beside the places where those of each text end.
         batch=(lambda texts: arrays_of(encoding.encode_batch_to_numpy(texts, threads))),
+        batch_array=(lambda texts: encoding.encode_batch_to_numpy(texts, threads)),
         decode=encoding.decode_bytes,
         decode_array=encoding.decode_bytes,
     )

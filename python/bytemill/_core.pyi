@@ -1,6 +1,7 @@
 """Types of the Rust module. `tests/test_core_types.py` checks them against the compiled module."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from os import PathLike
 from typing import Any, BinaryIO, Literal, TypeAlias, final
 
 import numpy as np
@@ -184,6 +185,14 @@ class Encoder:
     def encode_to_numpy(
         self, text: str, allowed_special: _Allowed, num_threads: int | None
     ) -> _TokenArray: ...
+    def encode_batch_to_numpy(
+        self, texts: Iterable[str], allowed_special: _Allowed, num_threads: int | None
+    ) -> tuple[_TokenArray, NDArray[np.int64]]:
+        """The ids of all texts, and n + 1 offsets: where those of each text begin, and where the last end."""
+    def encode_files(
+        self, paths: Iterable[str | PathLike[str]], allowed_special: _Allowed, num_threads: int | None
+    ) -> list[_TokenArray]:
+        """Raises OSError, UnicodeDecodeError and `SpecialTokenError`, which name the file and the byte in it."""
     def encode_with_spans(
         self, text: str, allowed_special: _Allowed, num_threads: int | None
     ) -> tuple[_TokenArray, NDArray[np.int64]]:

@@ -13,6 +13,8 @@ from bytemill.stream_decoder import StreamDecoder
 from bytemill.token_starts import text_and_starts
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -284,6 +286,63 @@ class Codec:
         if disallowed_special is not None:
             allowed_special = allowed_in([text], self.special_tokens, allowed_special, disallowed_special)
         return self.core.encode_to_numpy(text, allowed_special, num_threads)
+
+    def encode_batch_to_numpy(
+        self,
+        texts: Iterable[str],
+        *,
+        num_threads: int | None = None,
+        allowed_special: AllowedSpecial = BY_DEFAULT,
+        disallowed_special: DisallowedSpecial | None = None,
+    ) -> tuple[TokenArray, NDArray[np.int64]]:
+        """The ids of all texts of an iterable in one array, and the n + 1 places between which those of each text are.
+
+        Those of text number k are `ids[offsets[k] : offsets[k + 1]]`. The ids are as `encode_to_numpy` gives them, the
+        offsets int64, from 0 to `len(ids)`, as in Arrow's lists. `np.split(ids, offsets[1:-1])` gives an array a text.
+
+        The texts are taken from the iterable before the first is encoded, on `num_threads` threads (default: as many
+        as the machine runs at once). Raises TypeError naming the index of one that is no `str`.
+
+        >>> from bytemill import Tokenizer
+        >>> tok = Tokenizer({i: bytes([i]) for i in range(256)} | {256: b"th"}, [(b"t", b"h")])
+        >>> ids, offsets = tok.encode_batch_to_numpy(["the", "", "a th"])
+        >>> ids.tolist(), offsets.tolist()
+        ([256, 101, 97, 32, 256], [0, 2, 2, 5])
+        """
+        if disallowed_special is not None:
+            texts = list(texts)
+            allowed_special = allowed_in(texts, self.special_tokens, allowed_special, disallowed_special)
+        return self.core.encode_batch_to_numpy(texts, allowed_special, num_threads)
+
+    def encode_files(
+        self,
+        paths: Iterable[str | PathLike[str]],
+        *,
+        num_threads: int | None = None,
+        allowed_special: AllowedSpecial = "all",
+    ) -> list[TokenArray]:
+        """The ids of each file, an array as `encode_to_numpy` gives it, in the order of `paths`.
+
+        A file is one text in UTF-8, and its bytes are taken as they are: line ends stay what they are, and a byte order
+        mark is a character like others. Its ids are those of `encode_to_numpy(path.read_bytes().decode())`. It is read
+        as it is encoded, part by part, and is never in memory as a whole. Several files are encoded at the same time,
+        and a large one by several threads: `num_threads` in all (default: as many as the machine runs at once).
+
+        Raises OSError where a file cannot be read (before anything is encoded where one is missing, a folder, or a
+        pipe), UnicodeDecodeError where one is not UTF-8, with the offset in the file as its `start`, and with
+        `allowed_special="none_raise"` `SpecialTokenError`. All name the file.
+
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from bytemill import Tokenizer
+        >>> tok = Tokenizer({i: bytes([i]) for i in range(256)} | {256: b"th"}, [(b"t", b"h")])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     paths = [Path(folder, "a.txt"), Path(folder, "b.txt")]
+        ...     n_bytes = [path.write_bytes(text) for path, text in zip(paths, [b"the", b""])]
+        ...     [ids.tolist() for ids in tok.encode_files(paths)]
+        [[256, 101], []]
+        """
+        return self.core.encode_files(paths, allowed_special, num_threads)
 
     def encode_with_unstable(
         self,

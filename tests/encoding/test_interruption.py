@@ -22,6 +22,12 @@ letters = bytes(97 + byte % 16 if byte > 40 else 32 for byte in range(256))
 million = chance.randbytes(1 << 20).translate(letters).decode()
 """
 
+FILES = (
+    "import pathlib, tempfile; folder = tempfile.TemporaryDirectory(); "
+    "path, short = (pathlib.Path(folder.name, name) for name in ('long', 'short')); "
+    "path.write_text(million * 20); short.write_text(million[:1000]); paths = [short] * 20_000 + [path] * 10"
+)
+
 CASES = {
     "one text": ("text = million * 200", "tok.encode_to_numpy(text, num_threads=1)"),
     "one text on threads": ("text = million * 300", "tok.encode_to_numpy(text, num_threads=2)"),
@@ -33,6 +39,17 @@ CASES = {
     "counting": ("text = (million[:100_000] + '<|endoftext|>') * 2000", "tok.count(text)"),
     "a batch on one thread": ("texts = [million[:1000]] * 150_000", "tok.encode_batch(texts, num_threads=1)"),
     "a batch on threads": ("texts = [million[:1000]] * 300_000", "tok.encode_batch(texts, num_threads=2)"),
+    "a batch to an array": (
+        "texts = [million[:1000]] * 300_000",
+        "tok.encode_batch_to_numpy(texts, num_threads=2)",
+    ),
+    "files": (FILES, "tok.encode_files(paths, num_threads=1)"),
+    "files on threads": (FILES, "tok.encode_files(paths * 2, num_threads=2)"),
+    "a file that is not cut and has no end to speak of": (
+        "import os, pathlib, tempfile; folder = tempfile.TemporaryDirectory(); "
+        "path = pathlib.Path(folder.name, 'holes'); path.touch(); os.truncate(path, 1 << 40)",
+        "tok.encode_files([path], num_threads=2)",
+    ),
     "one word": (
         "text = million.replace(' ', '') * 30",
         "tok.encode_to_numpy(text, num_threads=1)",
@@ -75,6 +92,8 @@ def test_an_interruption_ends_the_work_within_a_second(case: str) -> None:
             print("interrupted", flush=True)
         else:
             print("done before it was interrupted", flush=True)
+        if "folder" in globals():
+            folder.cleanup()
         import os
         os._exit(0)  # freeing what was prepared is not what is timed
     """)

@@ -1,16 +1,45 @@
-//! Many texts to lists.
+//! Many texts or files at once.
 
+use crate::convert;
 use crate::signals::Pulse;
-use bytemill::encode::{Allowed, Encoder};
-use bytemill::parallel;
+use bytemill::encode::{Allowed, Encoder, Id};
+use bytemill::parallel::{self, Encoded};
+use numpy::PyArray1;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::mem;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 /// Bytes of text that a thread takes at a time, at most: their ids are still in its cache when lists are made of them.
 const GROUP_BYTES: usize = 1 << 18;
+
+/// Keeps Python's collector of cycles from running while many lists are made: it would go through them again and again, which
+/// takes as long as to encode the texts, and find nothing, since ints are in no cycle.
+struct NoCollection<'py> {
+    was_enabled: bool,
+    /// What it is done with: the thread stays attached.
+    _py: Python<'py>,
+}
+
+impl<'py> NoCollection<'py> {
+    fn new(py: Python<'py>) -> Self {
+        // SAFETY: the thread is attached. The call changes a flag and gives what it was.
+        let was_enabled = unsafe { ffi::PyGC_Disable() } != 0;
+        Self { was_enabled, _py: py }
+    }
+}
+
+impl Drop for NoCollection<'_> {
+    fn drop(&mut self) {
+        if self.was_enabled {
+            // SAFETY: the thread is attached, as `_py` says.
+            unsafe { ffi::PyGC_Enable() };
+        }
+    }
+}
 
 /// A list of ids for each text.
 ///
@@ -23,19 +52,31 @@ pub fn lists<'py>(
     allowed: Allowed<'_>,
     n_threads: usize,
     list: impl for<'a> Fn(Python<'a>, &[u32]) -> PyResult<Bound<'a, PyList>> + Sync,
-) -> PyResult<Vec<Py<PyList>>> {
+) -> PyResult<Bound<'py, PyList>> {
     let groups = groups(texts, n_threads);
     let pulse = Pulse::new(None);
-    let encoded: Mutex<Vec<(usize, Vec<Vec<u32>>)>> = Mutex::default();
+    let encoded: Mutex<Vec<(usize, Encoded<u32>)>> = Mutex::default();
     let made: Mutex<Vec<(usize, Vec<Py<PyList>>)>> = Mutex::default();
+    // Memory that is used again: its pages are there, and in the cache.
+    let spare: Mutex<Vec<Encoded<u32>>> = Mutex::default();
 
     // Makes lists of what is encoded by now. The lock is not held meanwhile: others have more to put there.
     let make_lists = |py: Python<'_>| -> PyResult<()> {
         let ready = encoded.lock().map(|mut encoded| mem::take(&mut *encoded)).unwrap_or_default();
-        for (group, ids) in ready {
-            let lists = ids.iter().map(|ids| Ok(list(py, ids)?.unbind())).collect::<PyResult<Vec<_>>>()?;
+        let _collection = NoCollection::new(py);
+        for (group, mut texts) in ready {
+            let mut start = 0;
+            let mut lists = Vec::with_capacity(texts.ends.len());
+            for end in texts.ends.drain(..) {
+                lists.push(list(py, &texts.ids[start..end])?.unbind());
+                start = end;
+            }
             if let Ok(mut made) = made.lock() {
                 made.push((group, lists));
+            }
+            texts.ids.clear();
+            if let Ok(mut spare) = spare.lock() {
+                spare.push(texts);
             }
         }
         Ok(())
@@ -50,14 +91,13 @@ pub fn lists<'py>(
     };
     let encode = |group: usize, pulse: bytemill::encode::Pulse<'_>| {
         pulse()?;
-        let mut ids_of_group = Vec::with_capacity(groups[group].len());
+        let mut all = spare.lock().map(|mut spare| spare.pop()).ok().flatten().unwrap_or_default();
         for text in &texts[groups[group].clone()] {
-            let mut ids = Vec::with_capacity(text.len() / 4 + 1);
-            encoder.encode(text, allowed, &mut ids, pulse)?;
-            ids_of_group.push(ids);
+            encoder.encode(text, allowed, &mut all.ids, pulse)?;
+            all.ends.push(all.ids.len());
         }
         if let Ok(mut encoded) = encoded.lock() {
-            encoded.push((group, ids_of_group));
+            encoded.push((group, all));
         }
         Ok(())
     };
@@ -66,7 +106,45 @@ pub fn lists<'py>(
 
     let mut made = made.into_inner().unwrap_or_default();
     made.sort_unstable_by_key(|(group, _)| *group);
-    Ok(made.into_iter().flat_map(|(_, lists)| lists).collect())
+    let made: Vec<Py<PyList>> = made.into_iter().flat_map(|(_, lists)| lists).collect();
+    let _collection = NoCollection::new(py);
+    PyList::new(py, made)
+}
+
+/// The ids of all texts in an array, and one of where those of each begin, with the end of all behind them.
+pub fn array<'py, T: Id + numpy::Element>(
+    py: Python<'py>,
+    encoder: &Encoder,
+    texts: &[&str],
+    allowed: Allowed<'_>,
+    n_threads: usize,
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyArray1<i64>>)> {
+    convert::arrays_ready(py)?;
+    let pulse = Pulse::new(None);
+    let encoded = py.detach(|| {
+        let mut all = encoder.encode_batch::<T>(texts, allowed, n_threads, &|| pulse.beat(0))?;
+        all.ids.shrink_to_fit();
+        // There are no more than isize::MAX ids.
+        let offsets: Vec<i64> = [0].into_iter().chain(all.ends.into_iter().map(|end| end as i64)).collect();
+        Ok((all.ids, offsets))
+    });
+    let (ids, offsets) = encoded.map_err(|error| pulse.raise(error))?;
+    Ok((PyArray1::from_vec(py, ids).into_any(), PyArray1::from_vec(py, offsets)))
+}
+
+/// An array of ids for each file.
+pub fn files<'py, T: Id + numpy::Element>(
+    py: Python<'py>,
+    encoder: &Encoder,
+    paths: &[PathBuf],
+    allowed: Allowed<'_>,
+    n_threads: usize,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    convert::arrays_ready(py)?;
+    let pulse = Pulse::new(None);
+    let encoded = py.detach(|| encoder.encode_files::<T>(paths, allowed, n_threads, &|| pulse.beat(0)));
+    let files = encoded.map_err(|error| pulse.raise(error))?;
+    Ok(files.into_iter().map(|ids| PyArray1::from_vec(py, ids).into_any()).collect())
 }
 
 /// Texts that follow each other, in groups of about the same size: several for each thread, so that all end together.

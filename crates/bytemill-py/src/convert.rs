@@ -8,12 +8,14 @@ use bytemill::utf8::Malformed;
 use numpy::{PyArray1, PyArrayDescrMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyIterator, PyList, PyString};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The text of a `str`. Halves of a surrogate pair are joined and lone ones become U+FFFD, as in tiktoken.
@@ -59,6 +61,26 @@ pub fn strings<'py>(texts: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyStri
         strings.push(string(item?, index)?);
     }
     Ok(strings)
+}
+
+/// All paths of an iterable of `str` or `os.PathLike`.
+pub fn paths(paths: &Bound<'_, PyAny>) -> PyResult<Vec<PathBuf>> {
+    let py = paths.py();
+    if paths.is_instance_of::<PyString>() || paths.hasattr(intern!(py, "__fspath__"))? {
+        return Err(PyTypeError::new_err("an iterable of paths is needed; for one file give a list of one path"));
+    }
+    let mut all = Vec::with_capacity(paths.len().unwrap_or(0));
+    for (index, path) in paths.try_iter()?.enumerate() {
+        let path = path?;
+        if !path.is_instance_of::<PyString>() && !path.hasattr(intern!(py, "__fspath__"))? {
+            let kind = path.get_type().name()?;
+            return Err(PyTypeError::new_err(format!(
+                "an iterable of str or os.PathLike is needed, and item {index} is of type {kind}"
+            )));
+        }
+        all.push(path.extract()?);
+    }
+    Ok(all)
 }
 
 /// More threads than any machine has; a larger number is a mistake.

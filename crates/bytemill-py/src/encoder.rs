@@ -367,7 +367,7 @@ impl PyEncoder {
         texts: &Bound<'py, PyAny>,
         allowed_special: &Bound<'py, PyAny>,
         num_threads: Option<i64>,
-    ) -> PyResult<Vec<Py<PyList>>> {
+    ) -> PyResult<Bound<'py, PyList>> {
         let texts = convert::strings(texts)?;
         let texts = texts.iter().map(convert::text).collect::<PyResult<Vec<_>>>()?;
         let texts: Vec<&str> = texts.iter().map(|text| &**text).collect();
@@ -396,6 +396,44 @@ impl PyEncoder {
             } else {
                 let ids = py.detach(|| self.encoder.encode_parallel::<u32>(&text, allowed, n_threads, &beat));
                 Ok(PyArray1::from_vec(py, ids.map_err(|error| pulse.raise(error))?).into_any())
+            }
+        })
+    }
+
+    fn encode_batch_to_numpy<'py>(
+        &self,
+        py: Python<'py>,
+        texts: &Bound<'py, PyAny>,
+        allowed_special: &Bound<'py, PyAny>,
+        num_threads: Option<i64>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyArray1<i64>>)> {
+        let texts = convert::strings(texts)?;
+        let texts = texts.iter().map(convert::text).collect::<PyResult<Vec<_>>>()?;
+        let texts: Vec<&str> = texts.iter().map(|text| &**text).collect();
+        let n_threads = convert::threads_for(num_threads, texts.iter().map(|text| text.len()).sum())?;
+        convert::with_allowed(&self.encoder, allowed_special, |allowed| {
+            if self.narrow() {
+                batch::array::<u16>(py, &self.encoder, &texts, allowed, n_threads)
+            } else {
+                batch::array::<u32>(py, &self.encoder, &texts, allowed, n_threads)
+            }
+        })
+    }
+
+    fn encode_files<'py>(
+        &self,
+        py: Python<'py>,
+        paths: &Bound<'py, PyAny>,
+        allowed_special: &Bound<'py, PyAny>,
+        num_threads: Option<i64>,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let paths = convert::paths(paths)?;
+        let n_threads = convert::threads(num_threads)?;
+        convert::with_allowed(&self.encoder, allowed_special, |allowed| {
+            if self.narrow() {
+                batch::files::<u16>(py, &self.encoder, &paths, allowed, n_threads)
+            } else {
+                batch::files::<u32>(py, &self.encoder, &paths, allowed, n_threads)
             }
         })
     }

@@ -9,8 +9,9 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// How many ids ahead the `int` of an id is asked for: that of cl100k's tokens takes 32 bytes of 3 MB.
-const AHEAD: usize = 12;
+/// How many ids are looked up at a time. Their places in the table, and the `int`s themselves, are all over some MB: so many
+/// are on their way at once, and are there when the list is filled.
+const AT_ONCE: usize = 64;
 
 /// The Python `int` of each id, made when the id first stands in a list and kept from then on.
 ///
@@ -31,22 +32,23 @@ impl IntOfId {
         // SAFETY: the thread is attached (`py`). PyList_New gives a new reference or null with an exception set; a
         // slice has no more than isize::MAX elements.
         let list = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyList_New(ids.len() as ffi::Py_ssize_t))? };
-        for (place, &id) in ids.iter().enumerate() {
-            if let Some(&later) = ids.get(place + AHEAD)
-                && let Some(int) = ints.get(later.into() as usize)
-            {
-                prefetch_at(int.load(Ordering::Relaxed));
+        let mut found = [ptr::null_mut(); AT_ONCE];
+        for (chunk, first) in ids.chunks(AT_ONCE).zip((0..).step_by(AT_ONCE)) {
+            for (found, &id) in found.iter_mut().zip(chunk) {
+                *found = int_of(py, &ints[id.into() as usize], id.into())?;
+                prefetch_at(*found);
             }
-            let int = int_of(py, &ints[id.into() as usize], id.into())?;
-            // SAFETY: `int` is alive, since the table holds a reference that goes only with `self`. The list is new and
-            // known to nobody else, and `place` is inside it; PyList_SetItem takes over the reference made here, also
-            // where it fails. While entries are still null the list may be dropped, or visited by the collector.
-            let set = unsafe {
-                ffi::Py_INCREF(int);
-                ffi::PyList_SetItem(list.as_ptr(), place as ffi::Py_ssize_t, int)
-            };
-            if set != 0 {
-                return Err(PyErr::fetch(py));
+            for (&int, place) in found[..chunk.len()].iter().zip(first..) {
+                // SAFETY: `int` is alive, since the table holds a reference that goes only with `self`. The list is new and
+                // known to nobody else, and `place` is inside it; PyList_SetItem takes over the reference made here, also
+                // where it fails. While entries are still null the list may be dropped, or visited by the collector.
+                let set = unsafe {
+                    ffi::Py_INCREF(int);
+                    ffi::PyList_SetItem(list.as_ptr(), place, int)
+                };
+                if set != 0 {
+                    return Err(PyErr::fetch(py));
+                }
             }
         }
         // SAFETY: PyList_New makes lists.

@@ -37,7 +37,36 @@ pub fn to_python(error: Error) -> PyErr {
             Ok(error) => error,
             Err(error) => error,
         }),
+        Error::InFile { path, error } => Python::attach(|py| match in_file(py, path, *error) {
+            Ok(error) => error,
+            Err(error) => error,
+        }),
     }
+}
+
+/// The exception for an error in a file that was read; it names the file.
+fn in_file(py: Python<'_>, path: std::path::PathBuf, error: Error) -> PyResult<PyErr> {
+    Ok(match error {
+        Error::Io(error) => match error.raw_os_error() {
+            // Python chooses the class by the number.
+            Some(number) => {
+                let reason: String = py.import("os")?.call_method1("strerror", (number,))?.extract()?;
+                PyOSError::new_err((number, reason, path.into_os_string()))
+            }
+            None => PyOSError::new_err(format!("{}: {error}", path.display())),
+        },
+        Error::Utf8 { .. } => {
+            let exception = to_python(error);
+            let reason = format!("malformed or cut-off sequence in {}", path.display());
+            exception.value(py).setattr("reason", reason)?;
+            exception
+        }
+        Error::SpecialToken { .. } => SpecialTokenError::new_err(format!("{}: {error}", path.display())),
+        Error::Pattern(message) | Error::Invalid(message) => {
+            TokenizerError::new_err(format!("{}: {message}", path.display()))
+        }
+        error => to_python(error),
+    })
 }
 
 /// The exception that says what to do where a file cannot be written.

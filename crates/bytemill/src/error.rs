@@ -38,6 +38,13 @@ pub enum Error {
         /// Why.
         error: std::io::Error,
     },
+    /// What is wrong with a file that was to be read.
+    InFile {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What; places count in the file.
+        error: Box<Error>,
+    },
 }
 
 /// A result with this crate's error.
@@ -53,6 +60,7 @@ impl fmt::Display for Error {
             Self::SpecialToken { token, offset } => write!(f, "special token {token:?} at byte {offset}"),
             Self::Io(error) => error.fmt(f),
             Self::Output { path, error } => write!(f, "cannot write {}: {error}", path.display()),
+            Self::InFile { path, error } => write!(f, "{}: {error}", path.display()),
         }
     }
 }

@@ -3,9 +3,12 @@
 use crate::cutter::Cutter;
 use crate::encode::{Allowed, Encoder, Id, Pulse};
 use crate::error::{Error, Result};
-use std::collections::BTreeMap;
+use crate::joined::Joined;
+use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+pub use crate::joined::Encoded;
 
 /// Bytes of text that a thread takes at a time: small enough that all threads end together, large enough (some
 /// milliseconds of work) that taking one costs nothing.
@@ -88,35 +91,12 @@ pub fn map<R: Send>(
     }
 }
 
-/// The ids of a text, joined as its parts are done.
-///
-/// A part is copied behind those before it by whichever thread closes the gap, so that its memory can be used again: memory that
-/// is touched for the first time costs a fifth of what encoding into it does.
-struct Joined<T> {
-    ids: Vec<T>,
-    n_parts: usize,
-    /// Parts that are done before one ahead of them.
-    waiting: BTreeMap<usize, Vec<T>>,
-    /// Memory for parts to come.
-    spare: Vec<Vec<T>>,
-}
-
-impl<T> Default for Joined<T> {
-    fn default() -> Self {
-        Self { ids: Vec::new(), n_parts: 0, waiting: BTreeMap::new(), spare: Vec::new() }
-    }
-}
-
-impl<T: Id> Joined<T> {
-    fn add(&mut self, part: usize, ids: Vec<T>) {
-        self.waiting.insert(part, ids);
-        while let Some(mut next) = self.waiting.remove(&self.n_parts) {
-            self.ids.extend_from_slice(&next);
-            self.n_parts += 1;
-            next.clear();
-            self.spare.push(next);
-        }
-    }
+/// What a thread takes at a time.
+enum Piece {
+    /// Texts that follow each other.
+    Texts(Range<usize>),
+    /// Bytes of a long text; the last ones of it or not.
+    Part { text: usize, bytes: Range<usize>, is_last: bool },
 }
 
 impl Encoder {
@@ -131,44 +111,20 @@ impl Encoder {
         n_threads: usize,
         pulse: Pulse,
     ) -> Result<Vec<T>> {
-        if n_threads <= 1 || text.len() <= PART_BYTES {
+        let mut ids = if n_threads <= 1 || text.len() <= PART_BYTES {
             let mut ids = Vec::with_capacity(text.len() / 3);
             self.encode(text, allowed, &mut ids, pulse)?;
-            if ids.len() < ids.capacity() / 2 {
-                ids.shrink_to_fit();
-            }
-            return Ok(ids);
-        }
-        let (special, allowed) = match allowed {
-            Allowed::All => (self.special(), allowed),
-            Allowed::These(special) => (special, allowed),
-            Allowed::None => (self.none(), allowed),
-            Allowed::Refused => {
-                self.refuse_special(text)?;
-                (self.none(), Allowed::None)
-            }
+            ids
+        } else {
+            self.encode_batch(&[text], allowed, n_threads, pulse)?.ids
         };
-        // Some parts for each thread, or one thread has the last of them and the others none.
-        let part_bytes = (text.len() / (8 * n_threads)).clamp(PART_BYTES / 8, PART_BYTES);
-        let ends = Cutter { pattern: self.pattern(), special }.cut_whole(text, part_bytes);
-        let joined = Mutex::new(Joined { ids: Vec::with_capacity(text.len() / 4), ..Joined::default() });
-        map(ends.len(), n_threads, pulse, |part, pulse| {
-            let start = if part == 0 { 0 } else { ends[part - 1] };
-            let mut ids = joined.lock().map(|mut joined| joined.spare.pop()).ok().flatten().unwrap_or_default();
-            self.encode(&text[start..ends[part]], allowed, &mut ids, pulse)?;
-            if let Ok(mut joined) = joined.lock() {
-                joined.add(part, ids);
-            }
-            Ok(())
-        })?;
-        let mut ids = joined.into_inner().unwrap_or_else(PoisonError::into_inner).ids;
         if ids.len() < ids.capacity() / 2 {
             ids.shrink_to_fit();
         }
         Ok(ids)
     }
 
-    /// The ids of each text, by up to `n_threads` threads.
+    /// The ids of all texts one after the other, by up to `n_threads` threads.
     ///
     /// # Errors
     /// As [`Encoder::encode`].
@@ -178,28 +134,89 @@ impl Encoder {
         allowed: Allowed,
         n_threads: usize,
         pulse: Pulse,
-    ) -> Result<Vec<Vec<T>>> {
-        // Texts that follow each other go to one thread until they make a part.
-        let mut groups = Vec::new();
+    ) -> Result<Encoded<T>> {
+        self.encode_pieces(texts, allowed, n_threads, PART_BYTES, pulse)
+    }
+
+    pub(crate) fn encode_pieces<T: Id>(
+        &self,
+        texts: &[&str],
+        allowed: Allowed,
+        n_threads: usize,
+        most_bytes: usize,
+        pulse: Pulse,
+    ) -> Result<Encoded<T>> {
+        let n_bytes: usize = texts.iter().map(|text| text.len()).sum();
+        let mut all = Encoded { ids: Vec::with_capacity(n_bytes / 3), ends: Vec::with_capacity(texts.len()) };
+        let encode_texts = |texts: &[&str], all: &mut Encoded<T>, pulse: Pulse| -> Result<()> {
+            texts.iter().try_for_each(|text| {
+                self.encode(text, allowed, &mut all.ids, pulse)?;
+                all.ends.push(all.ids.len());
+                Ok(())
+            })
+        };
+        if n_threads <= 1 {
+            encode_texts(texts, &mut all, pulse)?;
+            return Ok(all);
+        }
+        // In a part of a text nothing is refused any more: `pieces` has looked at the whole.
+        let allowed_in_parts = if matches!(allowed, Allowed::Refused) { Allowed::None } else { allowed };
+        // Some pieces for each thread, or one thread has the last of them and the others none.
+        let pieces = self.pieces(texts, allowed, (n_bytes / (8 * n_threads)).min(most_bytes), most_bytes)?;
+        let joined = Joined::new(all);
+        map(pieces.len(), n_threads, pulse, |index, pulse| {
+            let mut room = joined.room(index);
+            let out = &mut room.encoded;
+            match &pieces[index] {
+                Piece::Texts(range) => encode_texts(&texts[range.clone()], out, pulse)?,
+                Piece::Part { text, bytes, is_last } => {
+                    self.encode(&texts[*text][bytes.clone()], allowed_in_parts, &mut out.ids, pulse)?;
+                    if *is_last {
+                        out.ends.push(out.ids.len());
+                    }
+                }
+            }
+            joined.add(room);
+            Ok(())
+        })?;
+        // All pieces have been added, or there was an error.
+        Ok(joined.take(pieces.len()).unwrap_or_default())
+    }
+
+    /// Divides a batch: texts go together until they make a piece, and what is longer than `most_bytes` is cut.
+    fn pieces(&self, texts: &[&str], allowed: Allowed, enough_bytes: usize, most_bytes: usize) -> Result<Vec<Piece>> {
+        let special = match allowed {
+            Allowed::All => self.special(),
+            Allowed::These(special) => special,
+            Allowed::None | Allowed::Refused => self.none(),
+        };
+        let cutter = Cutter { pattern: self.pattern(), special };
+        let mut pieces = Vec::new();
         let (mut start, mut n_bytes) = (0, 0);
-        let part_bytes = (texts.iter().map(|text| text.len()).sum::<usize>() / (8 * n_threads.max(1))).min(PART_BYTES);
         for (index, text) in texts.iter().enumerate() {
+            if text.len() > most_bytes {
+                if start < index {
+                    pieces.push(Piece::Texts(start..index));
+                }
+                (start, n_bytes) = (index + 1, 0);
+                if matches!(allowed, Allowed::Refused) {
+                    self.refuse_special(text)?;
+                }
+                let ends = cutter.cut_whole(text, enough_bytes.max(most_bytes / 8));
+                let starts = [0].into_iter().chain(ends.iter().copied());
+                pieces.extend(starts.zip(&ends).map(|(start, &end)| Piece::Part {
+                    text: index,
+                    bytes: start..end,
+                    is_last: end == text.len(),
+                }));
+                continue;
+            }
             n_bytes += text.len();
-            if n_bytes >= part_bytes || index + 1 == texts.len() {
-                groups.push(start..index + 1);
+            if n_bytes >= enough_bytes || index + 1 == texts.len() {
+                pieces.push(Piece::Texts(start..index + 1));
                 (start, n_bytes) = (index + 1, 0);
             }
         }
-        let encoded = map(groups.len(), n_threads, pulse, |group, pulse| {
-            texts[groups[group].clone()]
-                .iter()
-                .map(|text| {
-                    let mut ids = Vec::with_capacity(text.len() / 4 + 1);
-                    self.encode(text, allowed, &mut ids, pulse)?;
-                    Ok(ids)
-                })
-                .collect::<Result<Vec<Vec<T>>>>()
-        })?;
-        Ok(encoded.into_iter().flatten().collect())
+        Ok(pieces)
     }
 }
