@@ -423,7 +423,7 @@ mod tests {
             number.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29).wrapping_mul(0xD6E8_FEB8_6659_FD93)
         };
         let word = |index: u64| {
-            let mut bits = mix(mix(seed ^ index) % n_different ^ seed);
+            let mut bits = mix((mix(seed ^ index) % n_different) ^ seed);
             let mut letters = String::from(" ");
             for _ in 0..1 + bits % 20 {
                 letters.push(['l', 'o', 'w', 'e', 'r', 's', 't', 'd'][(bits >> 60) as usize % 8]);
