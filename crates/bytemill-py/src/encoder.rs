@@ -10,7 +10,7 @@ use bytemill::encode::{Allowed, Encoder, Id, no_pulse};
 use bytemill::pretokenize::Pattern;
 use bytemill::special::{Rules, Segment};
 use bytemill::vocab::{MergedTokens, TokenList, Vocab};
-use numpy::{PyArray1, PyArray2, PyArrayMethods};
+use numpy::{PyArray1, PyArray2};
 use pyo3::exceptions::{PyKeyError, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString};
@@ -94,27 +94,6 @@ impl PyEncoder {
         let done = if ids.len() <= SHORT_TEXT { decode() } else { py.detach(decode) };
         done.map_err(to_python)?;
         Ok(bytes)
-    }
-
-    /// The ids of `text` as an array, and the bytes that each stands for: a row with start and end.
-    fn ids_and_spans<'py, T: Id + Into<u32> + numpy::Element>(
-        &self,
-        py: Python<'py>,
-        text: &str,
-        allowed: Allowed<'_>,
-        n_threads: usize,
-    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyArray2<i64>>)> {
-        let pulse = Pulse::new(None);
-        let encoded = py.detach(|| {
-            let ids: Vec<T> = self.encoder.encode_parallel(text, allowed, n_threads, &|| pulse.beat(0))?;
-            let mut ends = Vec::with_capacity(2 * ids.len());
-            // A text has no more than isize::MAX bytes.
-            self.encoder.spans(text, allowed, &ids, |span| ends.extend([span.start as i64, span.end as i64]))?;
-            Ok((ids, ends))
-        });
-        let (ids, ends) = encoded.map_err(|error| pulse.raise(error))?;
-        let spans = PyArray1::from_vec(py, ends).reshape([ids.len(), 2])?;
-        Ok((PyArray1::from_vec(py, ids).into_any(), spans))
     }
 
     /// The encoder of the core.

@@ -8,6 +8,7 @@ mod lists;
 mod loading;
 mod pack;
 mod signals;
+mod spans;
 mod special;
 mod stream;
 mod training;
