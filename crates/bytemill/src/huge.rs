@@ -75,16 +75,24 @@ impl<T: Plain, const N: usize> DerefMut for HugeArray<T, N> {
 /// What the 512 small pages in place of a large one cost, 2 µs each.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// Has what is appended to a vector go to large pages, until the system is slow to give one.
+/// After a slow one, so many pages stay small: at most 1 % of the time that their ids take is lost.
+const PAGES_TO_SKIP: u32 = 32;
+
+/// Has what is appended to vectors go to large pages, as long as the system is quick to give them.
 #[derive(Default)]
 pub struct LargePages {
     /// Where the vector begins, and up to where its pages have been seen to; addresses.
     vector: usize,
     until: usize,
-    are_slow: bool,
+    n_to_skip: u32,
 }
 
 impl LargePages {
+    /// To be called before another vector, which may be where one was that is gone.
+    pub fn begin(&mut self) {
+        (self.vector, self.until) = (0, 0);
+    }
+
     /// To be called before up to `n_more` values are appended.
     #[inline]
     pub fn take<T: Copy + Default>(&mut self, values: &mut Vec<T>, n_more: usize) {
@@ -102,13 +110,17 @@ impl LargePages {
         let spare = values.spare_capacity_mut();
         let start = spare.as_ptr().addr();
         let mut page = self.until.max(start).next_multiple_of(LARGE_PAGE);
-        while page < end && !self.are_slow {
+        while page < end {
             let place = (page - start) / size_of::<T>();
             let Some(place) = spare.get_mut(place..place + LARGE_PAGE / size_of::<T>()) else { break };
-            self.are_slow = touch(place) > SLOW;
+            if self.n_to_skip > 0 {
+                self.n_to_skip -= 1;
+            } else if touch(place) > SLOW {
+                self.n_to_skip = PAGES_TO_SKIP;
+            }
             page += LARGE_PAGE;
         }
-        self.until = if self.are_slow { usize::MAX } else { page.max(end) };
+        self.until = page.max(end);
     }
 }
 

@@ -8,7 +8,6 @@ mod workspace;
 
 use crate::bpe::Merger;
 use crate::error::{Error, Result};
-use crate::huge::LargePages;
 use crate::nfc::normalize;
 use crate::pairs::PairTable;
 use crate::pretokenize::Pattern;
@@ -190,7 +189,7 @@ impl Encoder {
             }
         };
         let mut workspace = self.workspace();
-        workspace.pages = LargePages::default();
+        workspace.pages.begin();
         let result = if special.leaves_texts() {
             self.encode_segment(&mut workspace, text, out, pulse)
         } else {
