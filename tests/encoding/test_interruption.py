@@ -54,7 +54,7 @@ CASES = {
         "text = million.replace(' ', '') * 30",
         "tok.encode_to_numpy(text, num_threads=1)",
     ),
-    "one letter": ("text = 'a' * 40_000_000", "tok.encode_to_numpy(text, num_threads=1)"),
+    "one letter": ("text = 'a' * 600_000_000", "tok.encode_to_numpy(text, num_threads=1)"),
     "bytes that are no text": (
         "data = (million[:1000].encode() + b'\\xff') * 200_000",
         "tok.core.encode_bytes(data)",
