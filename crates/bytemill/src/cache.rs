@@ -58,9 +58,7 @@ impl Short {
         // Shifted, the number of ids is gone.
         (self.low ^ key.low) | (self.high ^ key.high) << (64 - COUNT_SHIFT) == 0
     }
-}
 
-impl Short {
     #[inline]
     fn set(&mut self, key: Packed, ids: &[u32]) {
         (self.low, self.high) = (key.low, key.high | (ids.len() as u64) << COUNT_SHIFT);
