@@ -7,6 +7,7 @@ use crate::hash::{Packed, fold, long_hash};
 use crate::huge::{HugeArray, Plain};
 use crate::mix::Mixing;
 use crate::prefetch::prefetch;
+use std::hint::select_unpredictable;
 
 /// Most ids of an entry for short pre-tokens.
 pub const SHORT_IDS: usize = 4;
@@ -60,9 +61,9 @@ impl Short {
     }
 
     #[inline]
-    fn set(&mut self, key: Packed, ids: &[u32]) {
-        (self.low, self.high) = (key.low, key.high | (ids.len() as u64) << COUNT_SHIFT);
-        self.ids[..ids.len()].copy_from_slice(ids);
+    fn set(&mut self, key: Packed, ids: &[u32; SHORT_IDS], n_ids: usize) {
+        debug_assert!((1..=SHORT_IDS).contains(&n_ids));
+        *self = Self { low: key.low, high: key.high | (n_ids as u64) << COUNT_SHIFT, ids: *ids };
     }
 }
 
@@ -216,34 +217,36 @@ impl Cache {
         Some((&entry.ids, (entry.high >> COUNT_SHIFT) as usize))
     }
 
-    /// Remembers the ids of a short pre-token, if they are not too many.
+    /// Remembers that the first `n_ids` of `ids` are those of a short pre-token, which is in no place yet.
     #[inline]
-    pub fn insert(&mut self, key: Packed, hash: u64, ids: &[u32]) {
-        if ids.len() <= SHORT_IDS {
-            let place = Self::place(self.mixing.mix(key));
-            // Not in the place of what has been asked for again: most of what is new is seldom seen twice.
-            let entry = usize::from(self.short[place].0[0].high != 0);
-            self.short[place].0[entry].set(key, ids);
-        } else if ids.len() <= MANY_IDS {
+    pub fn insert(&mut self, key: Packed, mixed: u32, ids: &[u32; SHORT_IDS], n_ids: usize) {
+        let Set(entries) = &mut self.short[Self::place(mixed)];
+        // Not in the place of what has been asked for again: most of what is new is seldom seen twice.
+        entries[usize::from(entries[0].high != 0)].set(key, ids, n_ids);
+    }
+
+    /// As [`Cache::insert`], for a pre-token that may have an entry with other ids.
+    #[inline]
+    pub fn replace(&mut self, key: Packed, mixed: u32, ids: &[u32; SHORT_IDS], n_ids: usize) {
+        let Set(entries) = &mut self.short[Self::place(mixed)];
+        let (is_first, is_second) = (entries[0].is_of(key), entries[1].is_of(key));
+        // Nobody foresees which; that it is none of them is rare.
+        let entry = select_unpredictable(is_first, 0, 1);
+        if is_first | is_second {
+            entries[entry].set(key, ids, n_ids);
+        } else {
+            self.insert(key, mixed, ids, n_ids);
+        }
+    }
+
+    /// Remembers the ids of a short pre-token that are more than an entry takes, if they are not too many for another table.
+    pub fn insert_many(&mut self, key: Packed, hash: u64, ids: &[u32]) {
+        if ids.len() <= MANY_IDS {
             let place = Self::place_of_many(hash);
             self.many_filled[place >> 6] |= 1 << (place & 63);
             let entry = &mut self.many[place];
             (entry.low, entry.high) = (key.low, key.high | (ids.len() as u64) << COUNT_SHIFT);
             entry.ids[..ids.len()].copy_from_slice(ids);
-        }
-    }
-
-    /// As [`Cache::insert`], for a pre-token that may have an entry with other ids.
-    #[inline]
-    pub fn replace(&mut self, key: Packed, mixed: u32, hash: u64, ids: &[u32]) {
-        let Set(entries) = &mut self.short[Self::place(mixed)];
-        match entries.iter_mut().find(|entry| entry.is_of(key)) {
-            Some(entry) if ids.len() <= SHORT_IDS => entry.set(key, ids),
-            Some(entry) => {
-                *entry = Short::default();
-                self.insert(key, hash, ids);
-            }
-            None => self.insert(key, hash, ids),
         }
     }
 
@@ -357,8 +360,8 @@ mod tests {
         let at = |cache: &Cache, key| cache.mixing().mix(key);
         let (at_short, at_full) = (at(&cache, short), at(&cache, full));
         assert_eq!(cache.get(short, at_short), None);
-        cache.insert(short, short.hash(), &[7]);
-        cache.insert(full, full.hash(), &[1, 2, 3, 4]);
+        cache.insert(short, at_short, &[7, 0, 0, 0], 1);
+        cache.insert(full, at_full, &[1, 2, 3, 4], 4);
         assert_eq!(cache.get(short, at_short), Some((&[7, 0, 0, 0], 1)));
         assert_eq!(cache.get(full, at_full), Some((&[1, 2, 3, 4], 4)));
         let other = key(b"fifteen bytes.,");
@@ -377,7 +380,7 @@ mod tests {
     fn what_is_new_takes_the_place_of_what_was_not_asked_for_again() {
         let mut cache = Cache::default();
         let (mixed, [first, second, third]) = of_one_place(&cache);
-        let put = |cache: &mut Cache, key: Packed, id| cache.insert(key, key.hash(), &[id]);
+        let put = |cache: &mut Cache, key: Packed, id| cache.insert(key, mixed, &[id, 0, 0, 0], 1);
         let get = |cache: &mut Cache, key| cache.get(key, mixed).map(|(ids, n_ids)| ids[..n_ids].to_vec());
         put(&mut cache, first, 1);
         put(&mut cache, second, 2);
@@ -392,21 +395,20 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_replaced_in_either_place_by_few_or_by_many() {
+    fn ids_are_replaced_in_either_place() {
         let mut cache = Cache::default();
         let (mixed, [first, second, third]) = of_one_place(&cache);
         for (key, id) in [(first, 1), (second, 2)] {
-            cache.insert(key, key.hash(), &[id]);
+            cache.insert(key, mixed, &[id; SHORT_IDS], 1);
         }
-        for (key, ids) in [(second, &[3, 4][..]), (first, &[5, 6, 7, 8]), (second, &[9])] {
-            cache.replace(key, mixed, key.hash(), ids);
-            assert_eq!(cache.get(key, mixed).map(|(found, n_ids)| &found[..n_ids]), Some(ids));
+        for (key, ids, n_ids) in [(second, [3, 4, 0, 0], 2), (first, [5, 6, 7, 8], 4), (second, [9, 0, 0, 0], 1)] {
+            cache.replace(key, mixed, &ids, n_ids);
+            assert_eq!(cache.get(key, mixed), Some((&ids, n_ids)));
         }
-        cache.replace(first, mixed, first.hash(), &[1, 2, 3, 4, 5]);
+        cache.remove(first, mixed);
         assert_eq!(cache.get(first, mixed), None);
-        assert_eq!(cache.get_many(first, first.hash()), Some(&[1, 2, 3, 4, 5][..]));
         assert_eq!(cache.get(second, mixed).map(|(found, _)| found[0]), Some(9));
-        cache.replace(third, mixed, third.hash(), &[10]);
+        cache.replace(third, mixed, &[10; SHORT_IDS], 1);
         assert_eq!(cache.get(third, mixed).map(|(found, _)| found[0]), Some(10));
         cache.remove(second, mixed);
         assert_eq!(cache.get(second, mixed), None);
@@ -433,9 +435,7 @@ mod tests {
         let (five, twelve, thirteen) = (key(b"five5"), key(b"twelve twelve"), key(b"thirteen bytes"));
         let ids: Vec<u32> = (1..14).collect();
         for (key, n_ids) in [(five, 5), (twelve, 12), (thirteen, 13)] {
-            cache.insert(key, key.hash(), &ids[..n_ids]);
-            let mixed = cache.mixing().mix(key);
-            assert_eq!(cache.get(key, mixed), None);
+            cache.insert_many(key, key.hash(), &ids[..n_ids]);
         }
         assert_eq!(cache.get_many(five, five.hash()), Some(&ids[..5]));
         assert_eq!(cache.get_many(twelve, twelve.hash()), Some(&ids[..12]));

@@ -17,6 +17,15 @@ const SYMBOL: u64 = (1 << BITS) - 1;
 /// The three symbols of an entry have 21 bits each, so none has all 64 bits set.
 const EMPTY: u64 = u64::MAX;
 
+/// A pair that has been asked for: see [`PairTable::ask`].
+#[derive(Clone, Copy, Default)]
+pub struct Asked {
+    key: u64,
+    /// Where its entry may be.
+    one: u32,
+    other: u32,
+}
+
 /// Pair of symbols -> symbol.
 ///
 /// Pairs of bytes are in a grid. The others are in a flat table of one word an entry, each in one of two places (cuckoo
@@ -93,12 +102,27 @@ impl PairTable {
         Ok(())
     }
 
-    /// Asks for the entries of a pair ahead of time.
+    /// Asks for the entries of a pair, of which one at least is no byte, ahead of time.
     #[inline]
-    pub fn prefetch(&self, left: u32, right: u32) {
-        let (one, other) = self.places(key(left, right));
+    #[must_use]
+    pub fn ask(&self, left: u32, right: u32) -> Asked {
+        let key = key(left, right);
+        let (one, other) = self.places(key);
         prefetch(&self.slots, one);
         prefetch(&self.slots, other);
+        Asked { key, one: one as u32, other: other as u32 }
+    }
+
+    /// The symbol that the pair becomes for which it was asked, or [`NONE`].
+    #[inline]
+    #[must_use]
+    pub fn answer(&self, asked: Asked) -> u32 {
+        let Asked { key, one, other } = asked;
+        let (one, other) = (self.slots[one as usize], self.slots[other as usize]);
+        // Left to itself the compiler makes a branch of this, and loads the second entry only where the first is another's.
+        let entry = select_unpredictable(one >> BITS == key, one, other);
+        let symbol = (entry & SYMBOL) as u32;
+        select_unpredictable(entry >> BITS == key, symbol, NONE)
     }
 
     #[inline]
@@ -111,7 +135,7 @@ impl PairTable {
     #[inline]
     #[must_use]
     pub fn get(&self, left: u32, right: u32) -> u32 {
-        if left < 256 && right < 256 { self.get_bytes(left as u8, right as u8) } else { self.get_symbols(left, right) }
+        if left < 256 && right < 256 { self.get_bytes(left as u8, right as u8) } else { self.answer(self.ask(left, right)) }
     }
 
     /// The symbol that two bytes become, or [`NONE`].
@@ -119,19 +143,6 @@ impl PairTable {
     #[must_use]
     pub fn get_bytes(&self, left: u8, right: u8) -> u32 {
         self.grid[usize::from(left) << 8 | usize::from(right)]
-    }
-
-    /// The symbol that a pair becomes of which one at least is no byte, or [`NONE`].
-    #[inline]
-    #[must_use]
-    pub fn get_symbols(&self, left: u32, right: u32) -> u32 {
-        let key = key(left, right);
-        let (one, other) = self.places(key);
-        let (one, other) = (self.slots[one], self.slots[other]);
-        // Left to itself the compiler makes a branch of this, and loads the second entry only where the first is another's.
-        let entry = select_unpredictable(one >> BITS == key, one, other);
-        let symbol = (entry & SYMBOL) as u32;
-        select_unpredictable(entry >> BITS == key, symbol, NONE)
     }
 }
 

@@ -58,7 +58,8 @@ impl Words {
 
     /// False where no token has this hash.
     #[inline]
-    fn may_hold(&self, hash: u64) -> bool {
+    #[must_use]
+    pub fn may_hold(&self, hash: u64) -> bool {
         let bit = self.bit(hash);
         self.filter[bit >> 6] >> (bit & 63) & 1 != 0
     }

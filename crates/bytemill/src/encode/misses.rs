@@ -3,87 +3,149 @@
 //! To find out the ids of one is to wait for memory several times over. So they are put off until there are many: then each
 //! table is asked ahead of time, and they are merged in lockstep. Until then a question, a number that is no id, stands for the
 //! ids of each, among the ids that wait and in the cache too: what comes twice is asked once.
+//!
+//! Every branch that nobody foresees costs as much as a merge does, so what is decided for each pre-token is decided by numbers.
 
 use super::workspace::Workspace;
 use super::{Encoder, Id};
 use crate::bpe::{GROUP, merge_group};
-use crate::cache::Cache;
+use crate::cache::{Cache, SHORT_IDS};
 use crate::error::Result;
 use crate::hash::Packed;
 use crate::pulse::Pulse;
+use crate::vocab::Vocab;
 use std::ops::Range;
 
-/// So many are many: one in forty pre-tokens of English.
+/// So many are many.
 const MANY: usize = 256;
-
-/// Questions of which the tables are asked ahead of time.
-const AHEAD: usize = 16;
-
-/// Ids among which questions are looked for at once.
-const AT_ONCE: usize = 16;
 
 /// Long pre-tokens of fewer bytes than this are merged in lockstep.
 const MEDIUM: usize = 32;
 
 /// From this on numbers are no ids but questions. (Ids are less than sixteen times as many as there are tokens.)
-const QUESTION: u32 = 1 << 31;
+pub const QUESTION: u32 = 1 << 31;
 
 #[derive(Default)]
 pub struct Misses {
-    all: Vec<Miss>,
-    /// The answers, in any order.
-    ids: Vec<u32>,
-    /// Misses to be merged: those of up to 15 bytes, and those of up to 31.
-    short: Vec<u32>,
+    short: Vec<Short>,
+    long: Vec<Long>,
+    answers: Answers,
+    /// Where questions stand among the ids that wait, in this order, and which.
+    standing: Vec<(u32, u32)>,
+    /// Of `short`, those that may be in a table, and those to be merged; of `long`, those to be merged.
+    known: Vec<u32>,
+    unknown: Vec<u32>,
     medium: Vec<u32>,
 }
 
-struct Miss {
-    what: What,
-    /// The answer in `Misses::ids`.
-    ids: Range<usize>,
+struct Short {
+    key: Packed,
+    hash: u64,
+    mixed: u32,
+    question: u32,
 }
 
-enum What {
-    Short { key: Packed, mixed: u32, hash: u64 },
-    Long { range: Range<usize>, place: usize },
+struct Long {
+    range: Range<usize>,
+    place: usize,
+    question: u32,
+}
+
+#[derive(Default)]
+struct Answers {
+    /// Of each question, where its answer begins in `ids`, and how many ids it has.
+    places: Vec<(u32, u32)>,
+    /// The answers, in any order, and `SHORT_IDS` numbers more once they are complete.
+    ids: Vec<u32>,
+}
+
+impl Answers {
+    /// A question more.
+    fn ask(&mut self) -> u32 {
+        self.places.push((0, 0));
+        QUESTION | (self.places.len() - 1) as u32
+    }
+
+    /// Says that the answer is what stands in `ids` from `start` on.
+    fn end(&mut self, question: u32, start: usize) {
+        self.places[(question - QUESTION) as usize] = (start as u32, (self.ids.len() - start) as u32);
+    }
+
+    /// Appends the answer to `out`.
+    #[inline]
+    fn append<T: Id>(&self, question: u32, out: &mut Vec<T>) {
+        let (start, n_ids) = self.places[(question - QUESTION) as usize];
+        let (ids, n_ids) = (&self.ids[start as usize..], n_ids as usize);
+        if let Some(some) = ids.first_chunk::<SHORT_IDS>()
+            && n_ids <= SHORT_IDS
+        {
+            let n_before = out.len();
+            out.extend_from_slice(&some.map(T::narrow));
+            out.truncate(n_before + n_ids);
+        } else {
+            out.extend(ids[..n_ids].iter().map(|&id| T::narrow(id)));
+        }
+    }
 }
 
 impl Misses {
     /// Notes down a short pre-token and gives the question.
     pub fn add_short(&mut self, key: Packed, mixed: u32, hash: u64) -> u32 {
-        self.add(What::Short { key, mixed, hash })
+        let question = self.answers.ask();
+        self.short.push(Short { key, hash, mixed, question });
+        question
     }
 
     /// Notes down a longer pre-token and gives the question.
     pub fn add_long(&mut self, range: Range<usize>) -> u32 {
-        self.add(What::Long { range, place: 0 })
+        let question = self.answers.ask();
+        self.long.push(Long { range, place: 0, question });
+        question
     }
 
-    fn add(&mut self, what: What) -> u32 {
-        self.all.push(Miss { what, ids: 0..0 });
-        QUESTION | (self.all.len() - 1) as u32
+    /// Notes down that a question stands in this place among the ids that wait.
+    #[cold]
+    #[inline(never)]
+    pub fn stands_at(&mut self, place: usize, question: u32) {
+        self.standing.push((place as u32, question));
     }
 
     #[inline]
     pub fn are_many(&self) -> bool {
-        self.all.len() >= MANY
+        self.answers.places.len() >= MANY
     }
 
-    /// Appends the answer to a question.
-    #[inline]
-    fn answer<T: Id>(&self, question: u32, out: &mut Vec<T>) {
-        let answer = &self.ids[self.all[(question - QUESTION) as usize].ids.clone()];
-        out.extend(answer.iter().map(|&id| T::narrow(id)));
+    fn clear(&mut self) {
+        self.short.clear();
+        self.long.clear();
+        self.answers.places.clear();
+        self.answers.ids.clear();
+        self.standing.clear();
     }
 
     /// Forgets all questions, and has the cache forget them.
     pub fn forget(&mut self, cache: &mut Cache) {
-        for miss in self.all.drain(..) {
-            if let What::Short { key, mixed, .. } = miss.what {
-                cache.remove(key, mixed);
-            }
+        for Short { key, mixed, .. } in &self.short {
+            cache.remove(*key, *mixed);
         }
+        self.clear();
+    }
+
+    /// Finds out which of the short ones may be in a table; the others are to be merged.
+    fn tell_apart(&mut self, may_be_known: impl Fn(u64) -> bool) {
+        let Self { short, known, unknown, .. } = self;
+        known.resize(short.len(), 0);
+        unknown.resize(short.len(), 0);
+        let (mut n_known, mut n_unknown) = (0, 0);
+        for (index, Short { hash, .. }) in (0..).zip(&*short) {
+            let may_be_known = may_be_known(*hash);
+            known[n_known] = index;
+            unknown[n_unknown] = index;
+            n_known += usize::from(may_be_known);
+            n_unknown += usize::from(!may_be_known);
+        }
+        known.truncate(n_known);
+        unknown.truncate(n_unknown);
     }
 }
 
@@ -91,25 +153,19 @@ impl Workspace {
     /// Moves the ids that have waited to `out`, with the answers in the places of the questions.
     fn answer<T: Id>(&mut self, out: &mut Vec<T>) {
         let Self { ids, misses, pages, .. } = self;
-        pages.take(out, ids.len() + 2 * misses.ids.len());
-        out.reserve(ids.len() + 2 * misses.ids.len());
-        let mut rest = ids.as_slice();
-        while let Some(some) = rest.first_chunk::<AT_ONCE>() {
-            out.extend_from_slice(&some.map(T::narrow));
-            if some.iter().fold(0, |all, id| all | id) < QUESTION {
-                rest = &rest[AT_ONCE..];
-                continue;
-            }
-            let n_known = some.iter().position(|&id| id >= QUESTION).unwrap_or(AT_ONCE - 1);
-            out.truncate(out.len() - (AT_ONCE - n_known));
-            misses.answer(some[n_known], out);
-            rest = &rest[n_known + 1..];
+        misses.answers.ids.extend([0; SHORT_IDS]);
+        let n_more = ids.len() + 2 * misses.answers.ids.len();
+        pages.take(out, n_more);
+        out.reserve(n_more);
+        let mut from = 0;
+        for &(place, question) in &misses.standing {
+            out.extend(ids[from..place as usize].iter().map(|&id| T::narrow(id)));
+            misses.answers.append(question, out);
+            from = place as usize + 1;
         }
-        for &id in rest {
-            if id < QUESTION { out.push(T::narrow(id)) } else { misses.answer(id, out) }
-        }
+        out.extend(ids[from..].iter().map(|&id| T::narrow(id)));
         ids.clear();
-        misses.all.clear();
+        misses.clear();
     }
 }
 
@@ -124,100 +180,136 @@ impl Encoder {
         pulse: Pulse,
     ) -> Result<()> {
         let Workspace { cache, misses, symbols, .. } = workspace;
-        misses.ids.clear();
-        misses.short.clear();
-        misses.medium.clear();
-        for ahead in 0..misses.all.len() + AHEAD {
-            match misses.all.get_mut(ahead).map(|miss| &mut miss.what) {
-                Some(What::Short { hash, .. }) => {
-                    self.words.prefetch(*hash);
-                    cache.prefetch_many(*hash);
-                }
-                Some(What::Long { range, place }) => *place = cache.prefetch_long(&text[range.clone()]),
-                None => {}
-            }
-            let Some(index) = ahead.checked_sub(AHEAD) else { continue };
-            let first = misses.ids.len();
-            let miss = &mut misses.all[index];
-            match &miss.what {
-                What::Short { key, mixed, hash } => {
-                    if let Some(id) = self.words.get(*key, *hash) {
-                        misses.ids.push(id);
-                        cache.replace(*key, *mixed, *hash, &[id]);
-                    } else if let Some(known) = cache.get_many(*key, *hash) {
-                        misses.ids.extend_from_slice(known);
-                        cache.remove(*key, *mixed);
-                    } else {
-                        misses.short.push(index as u32);
-                    }
-                }
-                What::Long { range, place } => {
-                    let pretoken = &text[range.clone()];
-                    if let Some(known) = cache.get_long(pretoken, *place) {
-                        misses.ids.extend_from_slice(known);
-                    } else if pretoken.len() < MEDIUM && !self.vocab.whole_pretoken_lookup() {
-                        misses.medium.push(index as u32);
-                    } else {
-                        self.encode_pretoken(pretoken, symbols, &mut misses.ids, pulse)?;
-                        cache.insert_long(pretoken, *place, &misses.ids[first..]);
-                    }
-                }
-            }
-            miss.ids = first..misses.ids.len();
-        }
-        self.merge_misses(workspace, text);
+        self.find_short(cache, misses);
+        self.merge_short(cache, misses);
+        self.find_long(cache, misses, text, symbols, pulse)?;
+        self.merge_medium(cache, misses, text);
         workspace.answer(out);
         Ok(())
     }
 
-    /// Merges those that must be, and remembers them.
-    fn merge_misses(&self, workspace: &mut Workspace, text: &[u8]) {
-        let Workspace { cache, misses: Misses { all, ids, short, medium }, .. } = workspace;
-        let symbol_ids = self.vocab.symbol_ids();
-        let keep = |ids: &mut Vec<u32>, symbols: &[u32]| {
-            let first = ids.len();
-            ids.extend(symbols.iter().map(|&symbol| symbol_ids[symbol as usize]));
-            first..ids.len()
-        };
-        for group in short.chunks(MANY) {
-            let bytes = |index: usize, bytes: &mut [u8; 16]| match &all[group[index] as usize].what {
-                What::Short { key, .. } => {
-                    *bytes = key.bytes();
-                    key.n_bytes()
-                }
-                What::Long { .. } => 0,
-            };
-            let mut found: [Range<usize>; MANY] = [const { 0..0 }; MANY];
-            merge_group::<16, GROUP>(&self.pairs, group.len(), bytes, |index, symbols| {
-                found[index] = keep(ids, symbols)
-            });
-            for (&index, found) in group.iter().zip(found) {
-                let miss = &mut all[index as usize];
-                if let What::Short { key, mixed, hash } = &miss.what {
-                    cache.replace(*key, *mixed, *hash, &ids[found.clone()]);
-                }
-                miss.ids = found;
-            }
+    /// Answers with what tables know of short pre-tokens.
+    fn find_short(&self, cache: &mut Cache, misses: &mut Misses) {
+        misses.tell_apart(|hash| self.words.may_hold(hash) | cache.may_be_of_many(hash));
+        let Misses { short, answers, known, unknown, .. } = misses;
+        for &index in &*known {
+            let hash = short[index as usize].hash;
+            self.words.prefetch(hash);
+            cache.prefetch_many(hash);
         }
-        for group in medium.chunks(MANY) {
-            let bytes = |index: usize, bytes: &mut [u8; 32]| match &all[group[index] as usize].what {
-                What::Long { range, .. } => {
-                    bytes[..range.len()].copy_from_slice(&text[range.clone()]);
-                    range.len()
-                }
-                What::Short { .. } => 0,
-            };
-            let mut found: [Range<usize>; MANY] = [const { 0..0 }; MANY];
-            merge_group::<32, GROUP>(&self.pairs, group.len(), bytes, |index, symbols| {
-                found[index] = keep(ids, symbols)
-            });
-            for (&index, found) in group.iter().zip(found) {
-                let miss = &mut all[index as usize];
-                if let What::Long { range, place } = &miss.what {
-                    cache.insert_long(&text[range.clone()], *place, &ids[found.clone()]);
-                }
-                miss.ids = found;
+        for &index in &*known {
+            let Short { key, hash, mixed, question } = short[index as usize];
+            let start = answers.ids.len();
+            if let Some(id) = self.words.get(key, hash) {
+                answers.ids.push(id);
+                cache.replace(key, mixed, &[id, 0, 0, 0], 1);
+            } else if let Some(ids) = cache.get_many(key, hash) {
+                answers.ids.extend_from_slice(ids);
+                cache.remove(key, mixed);
+            } else {
+                unknown.push(index);
             }
+            answers.end(question, start);
         }
     }
+
+    /// Merges the short pre-tokens that no table knows, and remembers them.
+    fn merge_short(&self, cache: &mut Cache, misses: &mut Misses) {
+        let Misses { short, answers, unknown, .. } = misses;
+        let bytes = |index: usize, bytes: &mut [u8; 16]| {
+            let key = short[unknown[index] as usize].key;
+            *bytes = key.bytes();
+            key.n_bytes()
+        };
+        merge_group::<16, GROUP>(&self.pairs, unknown.len(), bytes, |index, symbols, n_symbols| {
+            let Short { key, hash, mixed, question } = short[unknown[index] as usize];
+            let start = keep(&self.vocab, answers, question, symbols, n_symbols);
+            let ids = &answers.ids[start..];
+            // Most words are few symbols, and then this is foreseen.
+            if n_symbols <= SHORT_IDS {
+                let mut some = [0; SHORT_IDS];
+                for (id, &symbol) in some.iter_mut().zip(symbols) {
+                    *id = self.vocab.symbol_id(symbol);
+                }
+                cache.replace(key, mixed, &some, n_symbols);
+            } else {
+                cache.remove(key, mixed);
+                cache.insert_many(key, hash, ids);
+            }
+        });
+    }
+
+    /// Answers with what tables know of longer pre-tokens, and merges the longest that they do not know.
+    fn find_long(
+        &self,
+        cache: &mut Cache,
+        misses: &mut Misses,
+        text: &[u8],
+        symbols: &mut Vec<u32>,
+        pulse: Pulse,
+    ) -> Result<()> {
+        let Misses { long, answers, medium, .. } = misses;
+        medium.clear();
+        for Long { range, place, .. } in &mut *long {
+            *place = cache.prefetch_long(&text[range.clone()]);
+        }
+        for (index, Long { range, place, question }) in (0..).zip(&*long) {
+            let pretoken = &text[range.clone()];
+            let start = answers.ids.len();
+            if let Some(ids) = cache.get_long(pretoken, *place) {
+                answers.ids.extend_from_slice(ids);
+            } else if pretoken.len() < MEDIUM && !self.vocab.whole_pretoken_lookup() {
+                medium.push(index);
+            } else {
+                self.encode_pretoken(pretoken, symbols, &mut answers.ids, pulse)?;
+                cache.insert_long(pretoken, *place, &answers.ids[start..]);
+            }
+            answers.end(*question, start);
+        }
+        Ok(())
+    }
+
+    /// Merges the longer pre-tokens that are left, and remembers them.
+    fn merge_medium(&self, cache: &mut Cache, misses: &mut Misses, text: &[u8]) {
+        let Misses { long, answers, medium, .. } = misses;
+        let pretoken = |index: usize| {
+            let long = &long[medium[index] as usize];
+            (&text[long.range.clone()], long)
+        };
+        let bytes = |index: usize, bytes: &mut [u8; MEDIUM]| {
+            let (pretoken, _) = pretoken(index);
+            bytes[..pretoken.len()].copy_from_slice(pretoken);
+            pretoken.len()
+        };
+        merge_group::<MEDIUM, GROUP>(&self.pairs, medium.len(), bytes, |index, symbols, n_symbols| {
+            let (pretoken, long) = pretoken(index);
+            let start = keep(&self.vocab, answers, long.question, symbols, n_symbols);
+            cache.insert_long(pretoken, long.place, &answers.ids[start..]);
+        });
+    }
+}
+
+/// Answers a question with symbols; gives where the answer begins.
+#[inline]
+fn keep<const LANES: usize>(
+    vocab: &Vocab,
+    answers: &mut Answers,
+    question: u32,
+    symbols: &[u32; LANES],
+    n_symbols: usize,
+) -> usize {
+    let start = answers.ids.len();
+    let mut some = [0; SHORT_IDS];
+    for (id, &symbol) in some.iter_mut().zip(symbols) {
+        *id = vocab.symbol_id(symbol);
+    }
+    answers.ids.extend_from_slice(&some);
+    if n_symbols <= SHORT_IDS {
+        answers.ids.truncate(start + n_symbols);
+    } else {
+        let others = &symbols[SHORT_IDS..n_symbols];
+        answers.ids.extend(others.iter().map(|&symbol| vocab.symbol_id(symbol)));
+    }
+    answers.end(question, start);
+    start
 }

@@ -1,7 +1,7 @@
 //! What a thread needs to encode, and the two passes that most pre-tokens need: hash, look up.
 
 use super::HUGE;
-use super::misses::Misses;
+use super::misses::{Misses, QUESTION};
 use crate::cache::{Cache, SHORT_IDS};
 use crate::hash::{PACKED_BYTES, Packed};
 use crate::huge::LargePages;
@@ -95,6 +95,9 @@ impl Workspace {
                     ([misses.add_long(range), 0, 0, 0], 1)
                 }
             };
+            if found[0] >= QUESTION {
+                misses.stands_at(before + filled, found[0]);
+            }
             // SAFETY: there is room for `SHORT_IDS` more for each key, and each before this one has taken at most as many.
             unsafe { spare.get_unchecked_mut(filled..filled + SHORT_IDS) }
                 .copy_from_slice(&found.map(MaybeUninit::new));
@@ -126,7 +129,7 @@ fn miss(cache: &mut Cache, misses: &mut Misses, key: Packed, mixed: u32) -> [u32
     let question = misses.add_short(key, mixed, hash);
     // It would drive out what is there, and, if its ids are many, stay no longer than its question.
     if !cache.may_be_of_many(hash) {
-        cache.insert(key, hash, &[question]);
+        cache.insert(key, mixed, &[question, 0, 0, 0], 1);
     }
     [question, 0, 0, 0]
 }
