@@ -1,5 +1,7 @@
 //! Which symbol a pair of neighbours becomes.
 
+pub mod perfect;
+
 use crate::error::{Error, Result};
 use crate::hash::fold;
 use crate::prefetch::prefetch;
@@ -16,6 +18,33 @@ const BITS: u32 = MAX_SYMBOLS.trailing_zeros();
 const SYMBOL: u64 = (1 << BITS) - 1;
 /// The three symbols of an entry have 21 bits each, so none has all 64 bits set.
 const EMPTY: u64 = u64::MAX;
+
+pub trait Pairs {
+    type Asked: Copy + Default;
+    fn get_bytes(&self, left: u8, right: u8) -> u32;
+    fn ask(&self, left: u32, right: u32) -> Self::Asked;
+    fn answer(&self, asked: Self::Asked) -> u32;
+}
+
+impl Pairs for PairTable {
+    type Asked = Asked;
+    #[inline(always)]
+    fn get_bytes(&self, left: u8, right: u8) -> u32 { self.get_bytes(left, right) }
+    #[inline(always)]
+    fn ask(&self, left: u32, right: u32) -> Asked { self.ask(left, right) }
+    #[inline(always)]
+    fn answer(&self, asked: Asked) -> u32 { self.answer(asked) }
+}
+
+impl Pairs for perfect::PerfectPairs {
+    type Asked = perfect::Asked;
+    #[inline(always)]
+    fn get_bytes(&self, left: u8, right: u8) -> u32 { self.get_bytes(left, right) }
+    #[inline(always)]
+    fn ask(&self, left: u32, right: u32) -> perfect::Asked { self.ask(left, right) }
+    #[inline(always)]
+    fn answer(&self, asked: perfect::Asked) -> u32 { self.answer(asked) }
+}
 
 /// A pair that has been asked for: see [`PairTable::ask`].
 #[derive(Clone, Copy, Default)]

@@ -5,7 +5,7 @@
 //! do not wait for each other, so a group of them is merged in rounds: in each, every one of them does its next merge
 //! and asks for its two pairs ahead of time; then all the answers are taken. Where one is done, another takes its place.
 
-use crate::pairs::{Asked, NONE, OUTSIDE, PairTable};
+use crate::pairs::{NONE, OUTSIDE, Pairs};
 use std::ops::Range;
 
 /// Pre-tokens that are merged at the same time: more than the processor can wait for gain nothing (12 to 32 are all the same).
@@ -28,7 +28,7 @@ struct Ring<const LANES: usize> {
 
 /// A merge under way: the places of the symbol and of the one before it, and the questions which pairs these and the next make.
 #[derive(Clone, Copy, Default)]
-struct Merge {
+struct Merge<Asked> {
     place: u8,
     before: u8,
     with_before: Asked,
@@ -46,7 +46,7 @@ impl<const LANES: usize> Ring<LANES> {
 
     /// Fills the ring with the first `n` of `bytes`.
     #[inline(always)]
-    fn fill(&mut self, table: &PairTable, bytes: &[u8; LANES], n: usize) {
+    fn fill(&mut self, table: &impl Pairs, bytes: &[u8; LANES], n: usize) {
         for place in 1..LANES {
             self.symbols[place] = if place <= n { u32::from(bytes[place - 1]) } else { OUTSIDE };
         }
@@ -70,7 +70,7 @@ impl<const LANES: usize> Ring<LANES> {
 
     /// Does the merge that `lowest` names, but for the priorities of the two pairs that it makes.
     #[inline(always)]
-    fn join(&mut self, lowest: u32, table: &PairTable) -> Merge {
+    fn join<P: Pairs>(&mut self, lowest: u32, table: &P) -> Merge<P::Asked> {
         let place = lowest as usize % LANES;
         let symbol = lowest >> Self::PLACE_BITS;
         let behind = self.starts & u64::MAX << place;
@@ -92,7 +92,7 @@ impl<const LANES: usize> Ring<LANES> {
 
     /// Looks up the two pairs that a merge has made.
     #[inline(always)]
-    fn look_up(&mut self, merge: &Merge, table: &PairTable) {
+    fn look_up<P: Pairs>(&mut self, merge: &Merge<P::Asked>, table: &P) {
         let (place, before) = (usize::from(merge.place) % LANES, usize::from(merge.before) % LANES);
         self.priorities[place] = Self::priority(table.answer(merge.with_after), place);
         self.priorities[before] = Self::priority(table.answer(merge.with_before), before);
@@ -118,8 +118,8 @@ impl<const LANES: usize> Ring<LANES> {
 ///
 /// `bytes(index, lanes)` puts the bytes of a pre-token into the lanes and gives their number; what is behind these may be anything.
 /// `each(index, symbols, n_symbols)` is called with the result of every one, in any order.
-pub fn merge_group<const LANES: usize, const MOST: usize>(
-    table: &PairTable,
+pub fn merge_group<const LANES: usize, const MOST: usize, P: Pairs>(
+    table: &P,
     n: usize,
     bytes: impl Fn(usize, &mut [u8; LANES]) -> usize,
     each: impl FnMut(usize, &[u32; LANES], usize),
@@ -127,26 +127,26 @@ pub fn merge_group<const LANES: usize, const MOST: usize>(
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
-        return unsafe { merge_group_avx2::<LANES, MOST>(table, n, bytes, each) };
+        return unsafe { merge_group_avx2::<LANES, MOST, P>(table, n, bytes, each) };
     }
-    rounds::<LANES, MOST>(table, n, bytes, each);
+    rounds::<LANES, MOST, P>(table, n, bytes, each);
 }
 
 /// With AVX2 the minimum is a matter of a few instructions; what every x86-64 has knows none for 32 bits.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
-fn merge_group_avx2<const LANES: usize, const MOST: usize>(
-    table: &PairTable,
+fn merge_group_avx2<const LANES: usize, const MOST: usize, P: Pairs>(
+    table: &P,
     n: usize,
     bytes: impl Fn(usize, &mut [u8; LANES]) -> usize,
     each: impl FnMut(usize, &[u32; LANES], usize),
 ) {
-    rounds::<LANES, MOST>(table, n, bytes, each);
+    rounds::<LANES, MOST, P>(table, n, bytes, each);
 }
 
 #[inline(always)]
-pub(super) fn rounds<const LANES: usize, const MOST: usize>(
-    table: &PairTable,
+pub(super) fn rounds<const LANES: usize, const MOST: usize, P: Pairs>(
+    table: &P,
     n: usize,
     bytes: impl Fn(usize, &mut [u8; LANES]) -> usize,
     mut each: impl FnMut(usize, &[u32; LANES], usize),
@@ -203,7 +203,7 @@ fn fill_next<const LANES: usize>(
     ring: &mut Ring<LANES>,
     held: &mut usize,
     waiting: &mut Range<usize>,
-    table: &PairTable,
+    table: &impl Pairs,
     bytes: impl Fn(usize, &mut [u8; LANES]) -> usize,
 ) -> bool {
     let Some(next) = waiting.next() else { return false };

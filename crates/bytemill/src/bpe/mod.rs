@@ -48,5 +48,5 @@ fn merge_one<const LANES: usize>(table: &PairTable, pretoken: &[u8], out: &mut V
         lanes[..pretoken.len()].copy_from_slice(pretoken);
         pretoken.len()
     };
-    merge_group::<LANES, 1>(table, 1, bytes, |_, symbols, n| out.extend_from_slice(&symbols[..n]));
+    merge_group::<LANES, 1, _>(table, 1, bytes, |_, symbols, n| out.extend_from_slice(&symbols[..n]));
 }

@@ -66,8 +66,8 @@ proptest! {
             pretokens[index].len()
         };
         let (mut best, mut portable) = (Vec::new(), Vec::new());
-        merge_group::<32, GROUP>(&table, pretokens.len(), bytes, |index, symbols, n| best.push((index, symbols[..n].to_vec())));
-        rounds::<32, GROUP>(&table, pretokens.len(), bytes, |index, symbols, n| portable.push((index, symbols[..n].to_vec())));
+        merge_group::<32, GROUP, _>(&table, pretokens.len(), bytes, |index, symbols, n| best.push((index, symbols[..n].to_vec())));
+        rounds::<32, GROUP, _>(&table, pretokens.len(), bytes, |index, symbols, n| portable.push((index, symbols[..n].to_vec())));
         best.sort_unstable();
         portable.sort_unstable();
         prop_assert_eq!(&best, &expected.into_iter().enumerate().collect::<Vec<_>>());

@@ -221,7 +221,7 @@ impl Encoder {
             *bytes = key.bytes();
             key.n_bytes()
         };
-        merge_group::<16, GROUP>(&self.pairs, unknown.len(), bytes, |index, symbols, n_symbols| {
+        merge_group::<16, GROUP, _>(&self.perfect, unknown.len(), bytes, |index, symbols, n_symbols| {
             let Short { key, hash, mixed, question } = short[unknown[index] as usize];
             let start = keep(&self.vocab, answers, question, symbols, n_symbols);
             let ids = &answers.ids[start..];
@@ -281,7 +281,7 @@ impl Encoder {
             bytes[..pretoken.len()].copy_from_slice(pretoken);
             pretoken.len()
         };
-        merge_group::<MEDIUM, GROUP>(&self.pairs, medium.len(), bytes, |index, symbols, n_symbols| {
+        merge_group::<MEDIUM, GROUP, _>(&self.perfect, medium.len(), bytes, |index, symbols, n_symbols| {
             let (pretoken, long) = pretoken(index);
             let start = keep(&self.vocab, answers, long.question, symbols, n_symbols);
             cache.insert_long(pretoken, long.place, &answers.ids[start..]);

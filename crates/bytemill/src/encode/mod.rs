@@ -10,6 +10,7 @@ use crate::bpe::Merger;
 use crate::error::{Error, Result};
 use crate::nfc::normalize;
 use crate::pairs::PairTable;
+use crate::pairs::perfect::PerfectPairs;
 use crate::pretokenize::Pattern;
 pub use crate::pulse::{Pulse, no_pulse};
 use crate::seams::Seams;
@@ -72,6 +73,7 @@ pub struct Encoder {
     /// What is looked for where no special tokens are recognised.
     none: SpecialTokens,
     pairs: PairTable,
+    perfect: PerfectPairs,
     words: Words,
     merger: Merger,
     /// Made when the first long pre-token comes that may have some.
@@ -94,6 +96,7 @@ impl Encoder {
             pattern,
             special,
             none: SpecialTokens::default(),
+            perfect: PerfectPairs::new(&pairs)?,
             pairs,
             words,
             merger: Merger::default(),
