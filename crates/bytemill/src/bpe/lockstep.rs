@@ -9,7 +9,7 @@ use crate::pairs::{NONE, OUTSIDE, Pairs};
 use std::ops::Range;
 
 /// Pre-tokens that are merged at the same time: more than the processor can wait for gain nothing (12 to 32 are all the same).
-pub const GROUP: usize = 16;
+pub const GROUP: usize = 32;
 
 /// A pre-token of fewer than `LANES` bytes.
 ///
