@@ -41,9 +41,17 @@ const LONG_LOG2: u32 = 14;
 /// 2¹⁰ entries of 320 bytes.
 const LONGEST_LOG2: u32 = 10;
 
-/// The highest byte of `high` holds the number of bytes (1 to 15) and, 4 bits up, the number of ids (1 to 4).
+/// The highest byte of `high` holds the number of bytes (1 to 15) and, 4 bits up, the number of ids.
 const COUNT_SHIFT: u32 = 60;
-const COUNT_MASK: u64 = 0xF << COUNT_SHIFT;
+
+/// The bits of the number of ids in an entry of few, 1 to 4.
+const FEW_MASK: u64 = 0x7 << COUNT_SHIFT;
+
+/// In place of the number of ids: there is a question in the place of ids. What is known is found without looking at this bit.
+const QUESTION_MARK: u64 = 0x8 << COUNT_SHIFT;
+
+/// The bits of the number of ids in an entry of many.
+const MANY_MASK: u64 = 0xF << COUNT_SHIFT;
 
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(32))]
@@ -54,10 +62,22 @@ struct Short {
 }
 
 impl Short {
+    /// Whether it holds ids of the key.
     #[inline]
     fn is_of(&self, key: Packed) -> bool {
-        // Shifted, the number of ids is gone.
-        (self.low ^ key.low) | (self.high ^ key.high) << (64 - COUNT_SHIFT) == 0
+        (self.low ^ key.low) | (self.high ^ key.high) & !FEW_MASK == 0
+    }
+
+    /// Whether it holds the question for ids of the key.
+    #[inline]
+    fn asks_for(&self, key: Packed) -> bool {
+        (self.low ^ key.low) | (self.high ^ key.high ^ QUESTION_MARK) == 0
+    }
+
+    /// The ids, and how many of them count.
+    #[inline]
+    fn ids(&self) -> (&[u32; SHORT_IDS], usize) {
+        (&self.ids, (self.high >> COUNT_SHIFT) as usize)
     }
 
     #[inline]
@@ -82,15 +102,12 @@ struct Many {
 struct Set([Short; 2]);
 
 impl Set {
-    /// Lets the entries change places if the second is that of the key; false if it is not.
-    #[cold]
-    #[inline(never)]
-    fn bring_forward(&mut self, key: Packed) -> bool {
-        let is_second = self.0[1].is_of(key);
-        if is_second {
-            self.0.swap(0, 1);
-        }
-        is_second
+    /// The entry for something new.
+    #[inline]
+    fn for_new(&mut self) -> &mut Short {
+        // Not that of what has been asked for again: most of what is new is seldom seen twice.
+        let entry = usize::from(self.0[0].high != 0);
+        &mut self.0[entry]
     }
 }
 
@@ -167,6 +184,27 @@ pub struct Cache {
     longest: Box<[Longest]>,
 }
 
+/// What the cache knows of a short pre-token.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Known<'c> {
+    /// Its ids, and how many of them count.
+    Ids(&'c [u32; SHORT_IDS], usize),
+    /// The question for them.
+    Question(u32),
+}
+
+/// Asks for the entries of short pre-tokens ahead of time.
+#[derive(Clone, Copy)]
+pub struct Prefetcher<'c>(&'c [Set; 1 << SHORT_LOG2]);
+
+impl Prefetcher<'_> {
+    /// Asks for the entries of a mixed key.
+    #[inline(always)]
+    pub fn prefetch(self, mixed: u32) {
+        prefetch(self.0, Cache::place(mixed));
+    }
+}
+
 impl Default for Cache {
     fn default() -> Self {
         Self {
@@ -198,44 +236,61 @@ impl Cache {
         (mixed >> (32 - SHORT_LOG2)) as usize
     }
 
-    /// Asks for the entries of a mixed key ahead of time.
-    #[inline]
-    pub fn prefetch(&self, mixed: u32) {
-        prefetch(&*self.short, Self::place(mixed));
-    }
-
-    /// The ids of a short pre-token and how many of them count.
+    /// What asks for entries ahead of time.
     #[inline]
     #[must_use]
-    pub fn get(&mut self, key: Packed, mixed: u32) -> Option<(&[u32; SHORT_IDS], usize)> {
-        let set = &mut self.short[Self::place(mixed)];
-        // The first entry answers 97 times of a hundred, so the processor need not wait for this to go on.
-        if !set.0[0].is_of(key) && !set.bring_forward(key) {
-            return None;
-        }
-        let entry = &set.0[0];
-        Some((&entry.ids, (entry.high >> COUNT_SHIFT) as usize))
+    pub fn prefetcher(&self) -> Prefetcher<'_> {
+        Prefetcher(&self.short)
     }
 
-    /// Remembers that the first `n_ids` of `ids` are those of a short pre-token, which is in no place yet.
+    /// The ids of a short pre-token, if it is the one last asked for in its place, and how many of them count.
+    ///
+    /// It is 97 times of a hundred, so that the processor need not wait for the answer to go on.
+    #[inline]
+    #[must_use]
+    pub fn get_first(&self, key: Packed, mixed: u32) -> Option<(&[u32; SHORT_IDS], usize)> {
+        let entry = &self.short[Self::place(mixed)].0[0];
+        entry.is_of(key).then(|| entry.ids())
+    }
+
+    /// What is known of any other short pre-token.
+    #[must_use]
+    pub fn get_other(&mut self, key: Packed, mixed: u32) -> Option<Known<'_>> {
+        let Set(entries) = &mut self.short[Self::place(mixed)];
+        if entries[1].is_of(key) {
+            entries.swap(0, 1);
+            let (ids, n_ids) = entries[0].ids();
+            return Some(Known::Ids(ids, n_ids));
+        }
+        entries.iter().find(|entry| entry.asks_for(key)).map(|entry| Known::Question(entry.ids[0]))
+    }
+
+    /// Has a question stand in the place of ids for a short pre-token of which nothing is known.
+    pub fn insert_question(&mut self, key: Packed, mixed: u32, question: u32) {
+        let entry = self.short[Self::place(mixed)].for_new();
+        *entry = Short { low: key.low, high: key.high | QUESTION_MARK, ids: [question, 0, 0, 0] };
+    }
+
+    /// Remembers that the first `n_ids` of `ids` are those of a short pre-token, in the place of the question for them if it is
+    /// still there.
     #[inline]
     pub fn insert(&mut self, key: Packed, mixed: u32, ids: &[u32; SHORT_IDS], n_ids: usize) {
-        let Set(entries) = &mut self.short[Self::place(mixed)];
-        // Not in the place of what has been asked for again: most of what is new is seldom seen twice.
-        entries[usize::from(entries[0].high != 0)].set(key, ids, n_ids);
-    }
-
-    /// As [`Cache::insert`], for a pre-token that may have an entry with other ids.
-    #[inline]
-    pub fn replace(&mut self, key: Packed, mixed: u32, ids: &[u32; SHORT_IDS], n_ids: usize) {
-        let Set(entries) = &mut self.short[Self::place(mixed)];
-        let (is_first, is_second) = (entries[0].is_of(key), entries[1].is_of(key));
+        let set = &mut self.short[Self::place(mixed)];
+        let (is_first, is_second) = (set.0[0].asks_for(key), set.0[1].asks_for(key));
         // Nobody foresees which; that it is none of them is rare.
         let entry = select_unpredictable(is_first, 0, 1);
         if is_first | is_second {
-            entries[entry].set(key, ids, n_ids);
+            set.0[entry].set(key, ids, n_ids);
         } else {
-            self.insert(key, mixed, ids, n_ids);
+            set.for_new().set(key, ids, n_ids);
+        }
+    }
+
+    /// Forgets the question for a short pre-token's ids.
+    pub fn remove_question(&mut self, key: Packed, mixed: u32) {
+        let Set(entries) = &mut self.short[Self::place(mixed)];
+        for entry in entries.iter_mut().filter(|entry| entry.asks_for(key)) {
+            *entry = Short::default();
         }
     }
 
@@ -247,14 +302,6 @@ impl Cache {
             let entry = &mut self.many[place];
             (entry.low, entry.high) = (key.low, key.high | (ids.len() as u64) << COUNT_SHIFT);
             entry.ids[..ids.len()].copy_from_slice(ids);
-        }
-    }
-
-    /// Forgets a short pre-token of few ids.
-    pub fn remove(&mut self, key: Packed, mixed: u32) {
-        let Set(entries) = &mut self.short[Self::place(mixed)];
-        for entry in entries.iter_mut().filter(|entry| entry.is_of(key)) {
-            *entry = Short::default();
         }
     }
 
@@ -294,7 +341,7 @@ impl Cache {
         }
         let entry = &self.many[place];
         let n_ids = (entry.high >> COUNT_SHIFT) as usize;
-        if entry.low == key.low && entry.high & !COUNT_MASK == key.high { entry.ids.get(..n_ids) } else { None }
+        if entry.low == key.low && entry.high & !MANY_MASK == key.high { entry.ids.get(..n_ids) } else { None }
     }
 
     /// Asks for the entry of a longer pre-token ahead of time and gives its place.

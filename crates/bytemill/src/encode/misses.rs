@@ -23,7 +23,7 @@ const MANY: usize = 256;
 const MEDIUM: usize = 32;
 
 /// From this on numbers are no ids but questions. (Ids are less than sixteen times as many as there are tokens.)
-pub const QUESTION: u32 = 1 << 31;
+const QUESTION: u32 = 1 << 31;
 
 #[derive(Default)]
 pub struct Misses {
@@ -89,23 +89,23 @@ impl Answers {
 }
 
 impl Misses {
-    /// Notes down a short pre-token and gives the question.
-    pub fn add_short(&mut self, key: Packed, mixed: u32, hash: u64) -> u32 {
+    /// Notes down a short pre-token and gives the question, which stands in this place among the ids that wait.
+    pub fn add_short(&mut self, key: Packed, mixed: u32, hash: u64, place: usize) -> u32 {
         let question = self.answers.ask();
         self.short.push(Short { key, hash, mixed, question });
+        self.stands_at(place, question);
         question
     }
 
-    /// Notes down a longer pre-token and gives the question.
-    pub fn add_long(&mut self, range: Range<usize>) -> u32 {
+    /// Notes down a longer pre-token and gives the question, which stands in this place among the ids that wait.
+    pub fn add_long(&mut self, range: Range<usize>, place: usize) -> u32 {
         let question = self.answers.ask();
         self.long.push(Long { range, place: 0, question });
+        self.stands_at(place, question);
         question
     }
 
-    /// Notes down that a question stands in this place among the ids that wait.
-    #[cold]
-    #[inline(never)]
+    /// Notes down that a question stands in this place too.
     pub fn stands_at(&mut self, place: usize, question: u32) {
         self.standing.push((place as u32, question));
     }
@@ -126,7 +126,7 @@ impl Misses {
     /// Forgets all questions, and has the cache forget them.
     pub fn forget(&mut self, cache: &mut Cache) {
         for Short { key, mixed, .. } in &self.short {
-            cache.remove(*key, *mixed);
+            cache.remove_question(*key, *mixed);
         }
         self.clear();
     }
@@ -202,10 +202,10 @@ impl Encoder {
             let start = answers.ids.len();
             if let Some(id) = self.words.get(key, hash) {
                 answers.ids.push(id);
-                cache.replace(key, mixed, &[id, 0, 0, 0], 1);
+                cache.insert(key, mixed, &[id, 0, 0, 0], 1);
             } else if let Some(ids) = cache.get_many(key, hash) {
                 answers.ids.extend_from_slice(ids);
-                cache.remove(key, mixed);
+                cache.remove_question(key, mixed);
             } else {
                 unknown.push(index);
             }
@@ -231,9 +231,9 @@ impl Encoder {
                 for (id, &symbol) in some.iter_mut().zip(symbols) {
                     *id = self.vocab.symbol_id(symbol);
                 }
-                cache.replace(key, mixed, &some, n_symbols);
+                cache.insert(key, mixed, &some, n_symbols);
             } else {
-                cache.remove(key, mixed);
+                cache.remove_question(key, mixed);
                 cache.insert_many(key, hash, ids);
             }
         });

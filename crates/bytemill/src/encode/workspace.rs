@@ -1,8 +1,8 @@
 //! What a thread needs to encode, and the two passes that most pre-tokens need: hash, look up.
 
 use super::HUGE;
-use super::misses::{Misses, QUESTION};
-use crate::cache::{Cache, SHORT_IDS};
+use super::misses::Misses;
+use crate::cache::{Cache, Known, SHORT_IDS};
 use crate::hash::{PACKED_BYTES, Packed};
 use crate::huge::LargePages;
 use crate::mix::{Mix, MixWork};
@@ -81,27 +81,24 @@ impl Workspace {
         let mut filled = 0;
         let mut huge = None;
         for (index, (&key, &mixed)) in keys.iter().zip(mixed).enumerate() {
-            let (found, n_ids) = match cache.get(key, mixed) {
-                Some((found, n_ids)) => (*found, n_ids),
-                None if key != Packed::NO_KEY => (miss(cache, misses, key, mixed), 1),
-                None => {
-                    let range = long[n_done.1].clone();
-                    n_done.1 += 1;
-                    if range.len() > HUGE {
-                        n_done.0 += index + 1;
-                        huge = Some(range);
-                        break;
-                    }
-                    ([misses.add_long(range), 0, 0, 0], 1)
-                }
-            };
-            if found[0] >= QUESTION {
-                misses.stands_at(before + filled, found[0]);
-            }
             // SAFETY: there is room for `SHORT_IDS` more for each key, and each before this one has taken at most as many.
-            unsafe { spare.get_unchecked_mut(filled..filled + SHORT_IDS) }
-                .copy_from_slice(&found.map(MaybeUninit::new));
-            filled += n_ids;
+            let room = unsafe { spare.get_unchecked_mut(filled..filled + SHORT_IDS) };
+            if let Some((ids, n_ids)) = cache.get_first(key, mixed) {
+                room.copy_from_slice(&ids.map(MaybeUninit::new));
+                filled += n_ids;
+            } else if key != Packed::NO_KEY {
+                filled += other(cache, misses, key, mixed, before + filled, room);
+            } else {
+                let range = long[n_done.1].clone();
+                n_done.1 += 1;
+                if range.len() > HUGE {
+                    n_done.0 += index + 1;
+                    huge = Some(range);
+                    break;
+                }
+                room.copy_from_slice(&[MaybeUninit::new(misses.add_long(range, before + filled)); SHORT_IDS]);
+                filled += 1;
+            }
         }
         if huge.is_none() {
             n_done.0 += keys.len();
@@ -119,19 +116,41 @@ impl Workspace {
     }
 }
 
-/// Notes down a short pre-token that the cache does not know.
+/// Puts the ids of a short pre-token into `room` that is not the first entry in its place, or a question for them, which will
+/// stand in this place among the ids that wait. Gives how many numbers that is.
 ///
 /// A function of its own, so that the loop that calls it for three of a hundred keeps its own few numbers in registers.
 #[cold]
 #[inline(never)]
-fn miss(cache: &mut Cache, misses: &mut Misses, key: Packed, mixed: u32) -> [u32; SHORT_IDS] {
-    let hash = key.hash();
-    let question = misses.add_short(key, mixed, hash);
-    // It would drive out what is there, and, if its ids are many, stay no longer than its question.
-    if !cache.may_be_of_many(hash) {
-        cache.insert(key, mixed, &[question, 0, 0, 0], 1);
-    }
-    [question, 0, 0, 0]
+fn other(
+    cache: &mut Cache,
+    misses: &mut Misses,
+    key: Packed,
+    mixed: u32,
+    place: usize,
+    room: &mut [MaybeUninit<u32>],
+) -> usize {
+    let question = match cache.get_other(key, mixed) {
+        Some(Known::Ids(ids, n_ids)) => {
+            room.copy_from_slice(&ids.map(MaybeUninit::new));
+            return n_ids;
+        }
+        Some(Known::Question(question)) => {
+            misses.stands_at(place, question);
+            question
+        }
+        None => {
+            let hash = key.hash();
+            let question = misses.add_short(key, mixed, hash, place);
+            // It would drive out what is there, and, if its ids are many, stay no longer than its question.
+            if !cache.may_be_of_many(hash) {
+                cache.insert_question(key, mixed, question);
+            }
+            question
+        }
+    };
+    room.copy_from_slice(&[MaybeUninit::new(question); SHORT_IDS]);
+    1
 }
 
 /// The work of [`Workspace::hash`].
@@ -146,7 +165,7 @@ impl<C: Fn(&[u8], &mut dyn FnMut(usize))> MixWork for Hash<'_, '_, C> {
     #[inline(always)]
     fn run(self, mix: impl Mix) {
         let Self { workspace: Workspace { cache, ends, keys, mixed, long, .. }, text, mut start, cut } = self;
-        let cache = &*cache;
+        let cache = cache.prefetcher();
         let mut ends = ends.as_slice();
         while !ends.is_empty() {
             let known = keys.len();
