@@ -3,10 +3,13 @@
 //! Most pre-tokens of a text were seen before, and those mostly lately. The frequent ones keep their entries in the
 //! processor's cache whatever the size of the table; the others are asked for ahead of time.
 
+#[cfg(test)]
+mod tests;
+
 use crate::hash::{Packed, fold, long_hash};
 use crate::huge::{HugeArray, Plain};
 use crate::mix::Mixing;
-use crate::prefetch::prefetch;
+use crate::prefetch::{prefetch, prefetch_at};
 use std::hint::select_unpredictable;
 
 /// Most ids of an entry for short pre-tokens.
@@ -193,15 +196,15 @@ pub enum Known<'c> {
     Question(u32),
 }
 
-/// Asks for the entries of short pre-tokens ahead of time.
+/// Asks for the entries of short pre-tokens ahead of time. It may outlive the cache, and then does nothing useful.
 #[derive(Clone, Copy)]
-pub struct Prefetcher<'c>(&'c [Set; 1 << SHORT_LOG2]);
+pub struct Prefetcher(*const Set);
 
-impl Prefetcher<'_> {
+impl Prefetcher {
     /// Asks for the entries of a mixed key.
     #[inline(always)]
     pub fn prefetch(self, mixed: u32) {
-        prefetch(self.0, Cache::place(mixed));
+        prefetch_at(self.0.wrapping_add(Cache::place(mixed)));
     }
 }
 
@@ -239,8 +242,8 @@ impl Cache {
     /// What asks for entries ahead of time.
     #[inline]
     #[must_use]
-    pub fn prefetcher(&self) -> Prefetcher<'_> {
-        Prefetcher(&self.short)
+    pub fn prefetcher(&self) -> Prefetcher {
+        Prefetcher(self.short.as_ptr())
     }
 
     /// The ids of a short pre-token, if it is the one last asked for in its place, and how many of them count.
@@ -387,138 +390,6 @@ impl Cache {
             entry.bytes[..pretoken.len()].copy_from_slice(pretoken);
             entry.ids[..ids.len()].copy_from_slice(ids);
             (entry.n_bytes, entry.n_ids) = (pretoken.len() as u32, ids.len() as u32);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::hash::pack;
-
-    fn key(text: &[u8]) -> Packed {
-        pack(text, 0, text.len())
-    }
-
-    #[test]
-    fn what_is_inserted_is_found() {
-        let mut cache = Cache::default();
-        let (short, full) = (key(b"ab"), key(b"fifteen bytes.."));
-        let at = |cache: &Cache, key| cache.mixing().mix(key);
-        let (at_short, at_full) = (at(&cache, short), at(&cache, full));
-        assert_eq!(cache.get(short, at_short), None);
-        cache.insert(short, at_short, &[7, 0, 0, 0], 1);
-        cache.insert(full, at_full, &[1, 2, 3, 4], 4);
-        assert_eq!(cache.get(short, at_short), Some((&[7, 0, 0, 0], 1)));
-        assert_eq!(cache.get(full, at_full), Some((&[1, 2, 3, 4], 4)));
-        let other = key(b"fifteen bytes.,");
-        assert_eq!(cache.get(other, at_full), None);
-    }
-
-    /// Keys of one place.
-    fn of_one_place(cache: &Cache) -> (u32, [Packed; 3]) {
-        let mixed = cache.mixing().mix(key(b"0"));
-        let others = (1..u64::MAX).map(|number| pack(&number.to_le_bytes(), 0, 8));
-        let mut same = others.filter(|&key| Cache::place(cache.mixing().mix(key)) == Cache::place(mixed));
-        (mixed, [key(b"0"), same.next().unwrap(), same.next().unwrap()])
-    }
-
-    #[test]
-    fn what_is_new_takes_the_place_of_what_was_not_asked_for_again() {
-        let mut cache = Cache::default();
-        let (mixed, [first, second, third]) = of_one_place(&cache);
-        let put = |cache: &mut Cache, key: Packed, id| cache.insert(key, mixed, &[id, 0, 0, 0], 1);
-        let get = |cache: &mut Cache, key| cache.get(key, mixed).map(|(ids, n_ids)| ids[..n_ids].to_vec());
-        put(&mut cache, first, 1);
-        put(&mut cache, second, 2);
-        assert_eq!(get(&mut cache, first), Some(vec![1]));
-        put(&mut cache, third, 3);
-        assert_eq!(get(&mut cache, second), None);
-        assert_eq!(get(&mut cache, third), Some(vec![3]));
-        put(&mut cache, second, 2);
-        assert_eq!(get(&mut cache, first), None);
-        assert_eq!(get(&mut cache, third), Some(vec![3]));
-        assert_eq!(get(&mut cache, second), Some(vec![2]));
-    }
-
-    #[test]
-    fn ids_are_replaced_in_either_place() {
-        let mut cache = Cache::default();
-        let (mixed, [first, second, third]) = of_one_place(&cache);
-        for (key, id) in [(first, 1), (second, 2)] {
-            cache.insert(key, mixed, &[id; SHORT_IDS], 1);
-        }
-        for (key, ids, n_ids) in [(second, [3, 4, 0, 0], 2), (first, [5, 6, 7, 8], 4), (second, [9, 0, 0, 0], 1)] {
-            cache.replace(key, mixed, &ids, n_ids);
-            assert_eq!(cache.get(key, mixed), Some((&ids, n_ids)));
-        }
-        cache.remove(first, mixed);
-        assert_eq!(cache.get(first, mixed), None);
-        assert_eq!(cache.get(second, mixed).map(|(found, _)| found[0]), Some(9));
-        cache.replace(third, mixed, &[10; SHORT_IDS], 1);
-        assert_eq!(cache.get(third, mixed).map(|(found, _)| found[0]), Some(10));
-        cache.remove(second, mixed);
-        assert_eq!(cache.get(second, mixed), None);
-        assert_eq!(cache.get(third, mixed).map(|(found, _)| found[0]), Some(10));
-    }
-
-    #[test]
-    fn an_empty_entry_answers_no_key() {
-        let mut cache = Cache::default();
-        assert_eq!(cache.get(Packed::NO_KEY, 0), None);
-        let zero = key(b"\0");
-        let at_zero = cache.mixing().mix(zero);
-        assert_eq!(cache.get(zero, at_zero), None);
-        assert_eq!(cache.get_many(Packed::NO_KEY, Packed::NO_KEY.hash()), None);
-        assert_eq!(cache.get_many(zero, zero.hash()), None);
-        for pretoken in [&[0; 16][..], &[0; LONG_BYTES], &[0; LONG_BYTES + 1], &[0; LONGEST_BYTES]] {
-            assert_eq!(cache.get_long(pretoken, cache.prefetch_long(pretoken)), None);
-        }
-    }
-
-    #[test]
-    fn short_pretokens_of_many_ids_are_found_among_their_like() {
-        let mut cache = Cache::default();
-        let (five, twelve, thirteen) = (key(b"five5"), key(b"twelve twelve"), key(b"thirteen bytes"));
-        let ids: Vec<u32> = (1..14).collect();
-        for (key, n_ids) in [(five, 5), (twelve, 12), (thirteen, 13)] {
-            cache.insert_many(key, key.hash(), &ids[..n_ids]);
-        }
-        assert_eq!(cache.get_many(five, five.hash()), Some(&ids[..5]));
-        assert_eq!(cache.get_many(twelve, twelve.hash()), Some(&ids[..12]));
-        assert_eq!(cache.get_many(thirteen, thirteen.hash()), None);
-        assert_eq!(cache.get_many(key(b"five6"), five.hash()), None);
-    }
-
-    #[test]
-    fn longer_pretokens_are_told_apart_by_every_byte_and_their_number() {
-        let ids: Vec<u32> = (1..=20).collect();
-        for (n_bytes, n_ids) in [(16, 1), (LONG_BYTES, LONG_IDS), (LONG_BYTES + 1, 3), (LONGEST_BYTES, LONGEST_IDS)] {
-            let mut cache = Cache::default();
-            let text: Vec<u8> = (1..=n_bytes as u8).collect();
-            let place = cache.prefetch_long(&text);
-            cache.insert_long(&text, place, &ids[..n_ids]);
-            assert_eq!(cache.get_long(&text, place), Some(&ids[..n_ids]));
-            for at in 0..n_bytes {
-                let mut other = text.clone();
-                other[at] ^= 1;
-                assert_eq!(cache.get_long(&other, place), None, "{other:?}");
-                if n_bytes <= LONG_BYTES || at > LONG_BYTES {
-                    assert_eq!(cache.get_long(&text[..at], place), None, "{at}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_too_much_is_not_remembered() {
-        let mut cache = Cache::default();
-        let ids: Vec<u32> = (1..=20).collect();
-        for (n_bytes, n_ids) in [(20, LONG_IDS + 1), (100, LONGEST_IDS + 1), (LONGEST_BYTES + 1, 1), (1000, 1)] {
-            let text = vec![b'-'; n_bytes];
-            let place = cache.prefetch_long(&text);
-            cache.insert_long(&text, place, &ids[..n_ids]);
-            assert_eq!(cache.get_long(&text, place), None);
         }
     }
 }

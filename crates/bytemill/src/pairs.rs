@@ -1,11 +1,12 @@
 //! Which symbol a pair of neighbours becomes.
 
-pub mod perfect;
+mod perfect;
 
 use crate::error::{Error, Result};
 use crate::hash::fold;
 use crate::prefetch::prefetch;
 use crate::vocab::MAX_SYMBOLS;
+pub use perfect::PerfectPairs;
 use std::hint::select_unpredictable;
 
 /// No merge joins the pair.
@@ -19,43 +20,40 @@ const SYMBOL: u64 = (1 << BITS) - 1;
 /// The three symbols of an entry have 21 bits each, so none has all 64 bits set.
 const EMPTY: u64 = u64::MAX;
 
+/// Pairs of symbols and the symbol that each becomes.
 pub trait Pairs {
+    /// A pair that has been asked for.
     type Asked: Copy + Default;
+
+    /// The symbol that two bytes become, or [`NONE`].
     fn get_bytes(&self, left: u8, right: u8) -> u32;
+
+    /// Asks for a pair, of which one at least is no byte, ahead of time.
     fn ask(&self, left: u32, right: u32) -> Self::Asked;
+
+    /// The symbol that the pair becomes for which it was asked, or [`NONE`].
     fn answer(&self, asked: Self::Asked) -> u32;
+
+    /// The symbol that a pair becomes, or [`NONE`].
+    #[inline]
+    fn get(&self, left: u32, right: u32) -> u32 {
+        if left < 256 && right < 256 {
+            self.get_bytes(left as u8, right as u8)
+        } else {
+            self.answer(self.ask(left, right))
+        }
+    }
 }
 
-impl Pairs for PairTable {
-    type Asked = Asked;
-    #[inline(always)]
-    fn get_bytes(&self, left: u8, right: u8) -> u32 { self.get_bytes(left, right) }
-    #[inline(always)]
-    fn ask(&self, left: u32, right: u32) -> Asked { self.ask(left, right) }
-    #[inline(always)]
-    fn answer(&self, asked: Asked) -> u32 { self.answer(asked) }
-}
-
-impl Pairs for perfect::PerfectPairs {
-    type Asked = perfect::Asked;
-    #[inline(always)]
-    fn get_bytes(&self, left: u8, right: u8) -> u32 { self.get_bytes(left, right) }
-    #[inline(always)]
-    fn ask(&self, left: u32, right: u32) -> perfect::Asked { self.ask(left, right) }
-    #[inline(always)]
-    fn answer(&self, asked: perfect::Asked) -> u32 { self.answer(asked) }
-}
-
-/// A pair that has been asked for: see [`PairTable::ask`].
+/// A pair that a [`PairTable`] has been asked for, and where its entry may be.
 #[derive(Clone, Copy, Default)]
-pub struct Asked {
+pub struct AskedTwice {
     key: u64,
-    /// Where its entry may be.
     one: u32,
     other: u32,
 }
 
-/// Pair of symbols -> symbol.
+/// Pair of symbols -> symbol, while pairs are still added.
 ///
 /// Pairs of bytes are in a grid. The others are in a flat table of one word an entry, each in one of two places (cuckoo
 /// hashing, at most 4/9 full: cl100k's 100,000 merges fit 2 MB), so that a look-up has no loop and no branch: merging asks for pairs that are as often
@@ -90,7 +88,7 @@ impl PairTable {
             return Err(Error::Invalid(format!("more than {OUTSIDE} tokens are not supported")));
         }
         if left < 256 && right < 256 {
-            let entry = &mut self.grid[(left << 8 | right) as usize];
+            let entry = &mut self.grid[grid_place(left as u8, right as u8)];
             *entry = (*entry).min(symbol);
             return Ok(());
         }
@@ -131,48 +129,53 @@ impl PairTable {
         Ok(())
     }
 
-    /// Asks for the entries of a pair, of which one at least is no byte, ahead of time.
     #[inline]
-    #[must_use]
-    pub fn ask(&self, left: u32, right: u32) -> Asked {
+    fn places(&self, key: u64) -> (usize, usize) {
+        let hash = hash(key);
+        ((hash >> self.shift) as usize, hash as usize & (self.slots.len() - 1))
+    }
+}
+
+impl Pairs for PairTable {
+    type Asked = AskedTwice;
+
+    #[inline]
+    fn get_bytes(&self, left: u8, right: u8) -> u32 {
+        self.grid[grid_place(left, right)]
+    }
+
+    #[inline]
+    fn ask(&self, left: u32, right: u32) -> AskedTwice {
         let key = key(left, right);
         let (one, other) = self.places(key);
         prefetch(&self.slots, one);
         prefetch(&self.slots, other);
-        Asked { key, one: one as u32, other: other as u32 }
+        AskedTwice { key, one: one as u32, other: other as u32 }
     }
 
-    /// The symbol that the pair becomes for which it was asked, or [`NONE`].
     #[inline]
-    #[must_use]
-    pub fn answer(&self, asked: Asked) -> u32 {
-        let Asked { key, one, other } = asked;
+    fn answer(&self, asked: AskedTwice) -> u32 {
+        let AskedTwice { key, one, other } = asked;
         let (one, other) = (self.slots[one as usize], self.slots[other as usize]);
         // Left to itself the compiler makes a branch of this, and loads the second entry only where the first is another's.
-        let entry = select_unpredictable(one >> BITS == key, one, other);
-        let symbol = (entry & SYMBOL) as u32;
-        select_unpredictable(entry >> BITS == key, symbol, NONE)
+        symbol_of(select_unpredictable(one >> BITS == key, one, other), key)
     }
+}
 
-    #[inline]
-    fn places(&self, key: u64) -> (usize, usize) {
-        let hash = fold(key ^ 0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93);
-        ((hash >> self.shift) as usize, hash as usize & (self.slots.len() - 1))
-    }
+/// The symbol of an entry, or [`NONE`] where it is that of another pair.
+#[inline]
+fn symbol_of(entry: u64, key: u64) -> u32 {
+    select_unpredictable(entry >> BITS == key, (entry & SYMBOL) as u32, NONE)
+}
 
-    /// The symbol that a pair becomes, or [`NONE`].
-    #[inline]
-    #[must_use]
-    pub fn get(&self, left: u32, right: u32) -> u32 {
-        if left < 256 && right < 256 { self.get_bytes(left as u8, right as u8) } else { self.answer(self.ask(left, right)) }
-    }
+#[inline]
+fn grid_place(left: u8, right: u8) -> usize {
+    usize::from(left) << 8 | usize::from(right)
+}
 
-    /// The symbol that two bytes become, or [`NONE`].
-    #[inline]
-    #[must_use]
-    pub fn get_bytes(&self, left: u8, right: u8) -> u32 {
-        self.grid[usize::from(left) << 8 | usize::from(right)]
-    }
+#[inline]
+fn hash(key: u64) -> u64 {
+    fold(key ^ 0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93)
 }
 
 #[inline]
@@ -188,7 +191,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn table_answers_as_a_hash_map_does(
+        fn tables_answer_as_a_hash_map_does(
             pairs in prop::collection::hash_map((0u32..2000, 0u32..2000), 0u32..OUTSIDE, 0..300),
             n_expected in 0usize..300,
             asked in prop::collection::vec((0u32..2000, 0u32..2000), 0..300),
@@ -197,23 +200,31 @@ mod tests {
             for (&(left, right), &symbol) in &pairs {
                 table.insert(left, right, symbol).unwrap();
             }
+            let perfect = PerfectPairs::new(table.clone()).unwrap();
             let expected: &HashMap<(u32, u32), u32> = &pairs;
             for (left, right) in asked.into_iter().chain(pairs.keys().copied()) {
-                prop_assert_eq!(table.get(left, right), expected.get(&(left, right)).copied().unwrap_or(NONE));
+                let expected = expected.get(&(left, right)).copied().unwrap_or(NONE);
+                prop_assert_eq!(table.get(left, right), expected);
+                prop_assert_eq!(perfect.get(left, right), expected);
             }
         }
     }
 
     #[test]
     fn a_table_too_small_grows_and_loses_nothing() {
+        fn check(pairs: &impl Pairs) {
+            for symbol in 256..26_256 {
+                assert_eq!(pairs.get(symbol, symbol % 300), symbol + 1);
+                assert_eq!(pairs.get(symbol % 300, symbol), if symbol < 300 { symbol + 1 } else { NONE });
+            }
+        }
         let mut table = PairTable::new(0);
-        for symbol in 256..20_256 {
+        for symbol in 256..26_256 {
             table.insert(symbol, symbol % 300, symbol + 1).unwrap();
         }
-        for symbol in 256..20_256 {
-            assert_eq!(table.get(symbol, symbol % 300), symbol + 1);
-            assert_eq!(table.get(symbol % 300, symbol), if symbol < 300 { symbol + 1 } else { NONE });
-        }
+        check(&table);
+        // 26,000 of 32,768 places are as full as it gets.
+        check(&PerfectPairs::new(table).unwrap());
     }
 
     #[test]
@@ -235,5 +246,8 @@ mod tests {
         assert_eq!(table.get(largest - 1, largest), NONE);
         assert_eq!(table.get(OUTSIDE, largest), NONE);
         assert!(table.insert(1, 2, OUTSIDE).is_err());
+        let perfect = PerfectPairs::new(table).unwrap();
+        assert_eq!(perfect.get(largest, largest - 1), largest);
+        assert_eq!(perfect.get(OUTSIDE, largest), NONE);
     }
 }

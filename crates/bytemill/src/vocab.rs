@@ -188,11 +188,7 @@ impl Vocab {
     #[must_use]
     pub fn symbol_id(&self, symbol: u32) -> u32 {
         let (first, added) = self.in_step;
-        select_unpredictable(
-            symbol < first,
-            self.symbol_ids[symbol.min(first) as usize],
-            symbol.wrapping_add(added),
-        )
+        select_unpredictable(symbol < first, self.symbol_ids[symbol.min(first) as usize], symbol.wrapping_add(added))
     }
 
     /// The bytes of a symbol.

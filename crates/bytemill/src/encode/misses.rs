@@ -216,12 +216,15 @@ impl Encoder {
     /// Merges the short pre-tokens that no table knows, and remembers them.
     fn merge_short(&self, cache: &mut Cache, misses: &mut Misses) {
         let Misses { short, answers, unknown, .. } = misses;
+        // They may have left the near caches since it was asked.
+        let prefetcher = cache.prefetcher();
         let bytes = |index: usize, bytes: &mut [u8; 16]| {
-            let key = short[unknown[index] as usize].key;
+            let Short { key, mixed, .. } = short[unknown[index] as usize];
+            prefetcher.prefetch(mixed);
             *bytes = key.bytes();
             key.n_bytes()
         };
-        merge_group::<16, GROUP, _>(&self.perfect, unknown.len(), bytes, |index, symbols, n_symbols| {
+        merge_group::<16, GROUP, _>(&self.pairs, unknown.len(), bytes, |index, symbols, n_symbols| {
             let Short { key, hash, mixed, question } = short[unknown[index] as usize];
             let start = keep(&self.vocab, answers, question, symbols, n_symbols);
             let ids = &answers.ids[start..];
@@ -281,7 +284,7 @@ impl Encoder {
             bytes[..pretoken.len()].copy_from_slice(pretoken);
             pretoken.len()
         };
-        merge_group::<MEDIUM, GROUP, _>(&self.perfect, medium.len(), bytes, |index, symbols, n_symbols| {
+        merge_group::<MEDIUM, GROUP, _>(&self.pairs, medium.len(), bytes, |index, symbols, n_symbols| {
             let (pretoken, long) = pretoken(index);
             let start = keep(&self.vocab, answers, long.question, symbols, n_symbols);
             cache.insert_long(pretoken, long.place, &answers.ids[start..]);

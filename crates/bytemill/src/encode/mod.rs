@@ -9,8 +9,7 @@ mod workspace;
 use crate::bpe::Merger;
 use crate::error::{Error, Result};
 use crate::nfc::normalize;
-use crate::pairs::PairTable;
-use crate::pairs::perfect::PerfectPairs;
+use crate::pairs::PerfectPairs;
 use crate::pretokenize::Pattern;
 pub use crate::pulse::{Pulse, no_pulse};
 use crate::seams::Seams;
@@ -72,8 +71,7 @@ pub struct Encoder {
     special: SpecialTokens,
     /// What is looked for where no special tokens are recognised.
     none: SpecialTokens,
-    pairs: PairTable,
-    perfect: PerfectPairs,
+    pairs: PerfectPairs,
     words: Words,
     merger: Merger,
     /// Made when the first long pre-token comes that may have some.
@@ -96,8 +94,7 @@ impl Encoder {
             pattern,
             special,
             none: SpecialTokens::default(),
-            perfect: PerfectPairs::new(&pairs)?,
-            pairs,
+            pairs: PerfectPairs::new(pairs)?,
             words,
             merger: Merger::default(),
             seams: OnceLock::new(),
@@ -153,7 +150,7 @@ impl Encoder {
 
     /// Which symbol a pair of symbols becomes.
     #[must_use]
-    pub fn pairs(&self) -> &PairTable {
+    pub fn pairs(&self) -> &PerfectPairs {
         &self.pairs
     }
 

@@ -1,20 +1,21 @@
-//! The table of pairs once all of them are known: one place for each, with no two in the same.
+//! The table of pairs once all of them are known: a place for each, and no two pairs in one.
 //!
-//! Hash and displace: a hash tells a pair's bucket and two numbers, and a number chosen for each bucket, its pilot, tells what place
-//! these make, so that no two pairs share one. A look-up reads the pilot (32 KB for 100,000 pairs) and one entry (1 MB, three
-//! quarters full), half of what two places for each pair need, in half the memory.
+//! Hash and displace. A pair's hash names a bucket, some three pairs to each, and a place; the bucket's pilot, a number found by
+//! trying, moves the places of its pairs so that nobody else is there. A look-up reads the pilot (of 100,000 pairs 32 KB, which stay
+//! near) and one entry of 1 MB. With two places for each pair there would be two entries to read, of 2 MB.
 
-use super::{EMPTY, NONE, PairTable, SYMBOL, BITS, key};
+use super::{BITS, EMPTY, PairTable, Pairs, grid_place, hash, key, symbol_of};
 use crate::error::{Error, Result};
-use crate::hash::fold;
 use crate::prefetch::prefetch;
 use crate::vocab::MAX_SYMBOLS;
-use std::hint::select_unpredictable;
 
 /// Places for each bucket.
-const SLOTS_A_BUCKET: usize = 4;
+const BUCKET_SLOTS: usize = 4;
 
-/// Pairs of symbols and what they become, for look-ups alone.
+/// Places in one word of bits.
+const WORD: usize = 64;
+
+/// Pair of symbols -> symbol, for look-ups alone.
 #[derive(Clone, Debug)]
 pub struct PerfectPairs {
     grid: Box<[u32]>,
@@ -23,29 +24,29 @@ pub struct PerfectPairs {
     bucket_shift: u32,
 }
 
-/// A pair that has been asked for.
+/// A pair that has been asked for, and where its entry is if there is one.
 #[derive(Clone, Copy, Default)]
-pub struct Asked {
+pub struct AskedOnce {
     key: u64,
     slot: usize,
 }
 
-fn hash(key: u64) -> u64 {
-    fold(key ^ 0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93)
-}
-
-#[inline(always)]
-fn slot(hash: u64, pilot: u8, n_slots: usize) -> usize {
-    (hash.wrapping_add(u64::from(pilot).wrapping_mul(hash >> 32)) as usize) & (n_slots - 1)
-}
-
 impl PerfectPairs {
-    pub fn new(pairs: &PairTable) -> Result<Self> {
-        let entries: Vec<u64> = pairs.slots.iter().copied().filter(|&entry| entry != EMPTY).collect();
-        let mut n_slots = (entries.len() * 5 / 4).next_power_of_two().max(64);
+    /// The pairs of a table, which is used up.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where no pilots are to be found, however large the table, which only pairs chosen for that bring about.
+    pub fn new(pairs: PairTable) -> Result<Self> {
+        let PairTable { grid, slots, .. } = pairs;
+        let entries: Vec<(u64, u64)> =
+            slots.iter().filter(|&&entry| entry != EMPTY).map(|&entry| (hash(entry >> BITS), entry)).collect();
+        drop(slots);
+        // Four fifths full at most: the last buckets, of one pair each, then find a place after five tries.
+        let mut n_slots = (entries.len() * 5 / 4).next_power_of_two().max(WORD);
         loop {
-            if let Some(found) = Self::with_slots(&entries, n_slots, &pairs.grid) {
-                return Ok(found);
+            if let Some((slots, pilots)) = place_all(&entries, n_slots) {
+                let bucket_shift = bucket_shift(n_slots);
+                return Ok(Self { grid, slots, pilots, bucket_shift });
             }
             n_slots *= 2;
             if n_slots > 64 * MAX_SYMBOLS {
@@ -53,78 +54,89 @@ impl PerfectPairs {
             }
         }
     }
+}
 
-    fn with_slots(entries: &[u64], n_slots: usize, grid: &[u32]) -> Option<Self> {
-        let n_buckets = n_slots / SLOTS_A_BUCKET;
-        let bucket_shift = 64 - n_buckets.trailing_zeros();
-        let mut starts = vec![0u32; n_buckets + 1];
-        let hashes: Vec<u64> = entries.iter().map(|&entry| hash(entry >> BITS)).collect();
-        for hash in &hashes {
-            starts[(hash >> bucket_shift) as usize + 1] += 1;
-        }
-        let most = starts.iter().copied().max().unwrap_or(0) as usize;
-        for bucket in 0..n_buckets {
-            starts[bucket + 1] += starts[bucket];
-        }
-        let mut next = starts.clone();
-        let mut ordered = vec![(0u64, 0u64); entries.len()];
-        for (&hash, &entry) in hashes.iter().zip(entries) {
-            let at = &mut next[(hash >> bucket_shift) as usize];
-            ordered[*at as usize] = (hash, entry);
-            *at += 1;
-        }
-        let mut of_size: Vec<Vec<u32>> = vec![Vec::new(); most + 1];
-        for bucket in 0..n_buckets {
-            of_size[(starts[bucket + 1] - starts[bucket]) as usize].push(bucket as u32);
-        }
-        let mut slots = vec![EMPTY; n_slots].into_boxed_slice();
-        let mut pilots = vec![0u8; n_buckets].into_boxed_slice();
-        let mut taken = vec![0u64; n_slots / 64];
-        let mut places = Vec::with_capacity(most);
-        for &bucket in of_size[1..].iter().rev().flatten() {
-            let bucket = bucket as usize;
-            let some = &ordered[starts[bucket] as usize..starts[bucket + 1] as usize];
-            let fits = |pilot: &u8| {
-                places.clear();
-                for &(hash, _) in some {
-                    let place = slot(hash, *pilot, n_slots);
-                    if taken[place >> 6] >> (place & 63) & 1 != 0 || places.contains(&place) {
-                        return false;
-                    }
-                    places.push(place);
-                }
-                true
-            };
-            pilots[bucket] = (0..=u8::MAX).find(fits)?;
-            for (&place, &(_, entry)) in places.iter().zip(some) {
-                taken[place >> 6] |= 1 << (place & 63);
-                slots[place] = entry;
-            }
-        }
-        Some(Self { grid: grid.into(), slots, pilots, bucket_shift })
-    }
+impl Pairs for PerfectPairs {
+    type Asked = AskedOnce;
 
-    /// The symbol that two bytes become, or [`NONE`].
     #[inline]
-    #[must_use]
-    pub fn get_bytes(&self, left: u8, right: u8) -> u32 {
-        self.grid[usize::from(left) << 8 | usize::from(right)]
+    fn get_bytes(&self, left: u8, right: u8) -> u32 {
+        self.grid[grid_place(left, right)]
     }
 
     #[inline]
-    #[must_use]
-    pub fn ask(&self, left: u32, right: u32) -> Asked {
+    fn ask(&self, left: u32, right: u32) -> AskedOnce {
         let key = key(left, right);
         let hash = hash(key);
         let slot = slot(hash, self.pilots[(hash >> self.bucket_shift) as usize], self.slots.len());
         prefetch(&self.slots, slot);
-        Asked { key, slot }
+        AskedOnce { key, slot }
     }
 
     #[inline]
-    #[must_use]
-    pub fn answer(&self, asked: Asked) -> u32 {
-        let entry = self.slots[asked.slot];
-        select_unpredictable(entry >> BITS == asked.key, (entry & SYMBOL) as u32, NONE)
+    fn answer(&self, asked: AskedOnce) -> u32 {
+        symbol_of(self.slots[asked.slot], asked.key)
     }
+}
+
+fn bucket_shift(n_slots: usize) -> u32 {
+    64 - (n_slots / BUCKET_SLOTS).trailing_zeros()
+}
+
+/// Where a pilot puts a hash: the lower half says where it begins, the upper half how far each step goes, so that two hashes of
+/// one bucket part unless both halves agree in the bits that count.
+#[inline]
+fn slot(hash: u64, pilot: u8, n_slots: usize) -> usize {
+    hash.wrapping_add((hash >> 32).wrapping_mul(u64::from(pilot))) as usize & (n_slots - 1)
+}
+
+/// Places for all entries, which come with their hashes, and the pilots; `None` where some bucket finds no pilot.
+#[expect(clippy::type_complexity, reason = "used once")]
+fn place_all(entries: &[(u64, u64)], n_slots: usize) -> Option<(Box<[u64]>, Box<[u8]>)> {
+    let shift = bucket_shift(n_slots);
+    let bucket_of = |hash: u64| (hash >> shift) as usize;
+    let n_buckets = n_slots / BUCKET_SLOTS;
+    // By buckets: where those of each begin.
+    let mut starts = vec![0; n_buckets + 1];
+    for &(hash, _) in entries {
+        starts[bucket_of(hash) + 1] += 1;
+    }
+    let most = starts.iter().copied().max().unwrap_or(0);
+    for bucket in 0..n_buckets {
+        starts[bucket + 1] += starts[bucket];
+    }
+    let mut ordered = vec![(0, 0); entries.len()];
+    let mut next = starts.clone();
+    for &entry in entries {
+        let at = &mut next[bucket_of(entry.0)];
+        ordered[*at] = entry;
+        *at += 1;
+    }
+    // The largest first, while there is much room.
+    let mut of_size: Vec<Vec<usize>> = vec![Vec::new(); most + 1];
+    for bucket in 0..n_buckets {
+        of_size[starts[bucket + 1] - starts[bucket]].push(bucket);
+    }
+    let mut slots = vec![EMPTY; n_slots].into_boxed_slice();
+    let mut pilots = vec![0; n_buckets].into_boxed_slice();
+    // A bit for each place, of which the nearest cache holds all.
+    let mut taken = vec![0u64; n_slots / WORD];
+    let mut places = Vec::with_capacity(most);
+    for &bucket in of_size.iter().skip(1).rev().flatten() {
+        let some = &ordered[starts[bucket]..starts[bucket + 1]];
+        pilots[bucket] = (0..=u8::MAX).find(|&pilot| {
+            places.clear();
+            some.iter().all(|&(hash, _)| {
+                let place = slot(hash, pilot, n_slots);
+                let is_free = taken[place / WORD] >> (place % WORD) & 1 == 0 && !places.contains(&place);
+                places.push(place);
+                is_free
+            })
+        })?;
+        for (&place, &(_, entry)) in places.iter().zip(some) {
+            taken[place / WORD] |= 1 << (place % WORD);
+            slots[place] = entry;
+        }
+    }
+    Some((slots, pilots))
 }

@@ -55,6 +55,21 @@ fn a_special_token_may_also_be_an_ordinary_one_with_another_id() {
     assert_eq!(vocab.token(300), Some(&b"ab"[..]));
 }
 
+#[test]
+fn the_id_of_one_symbol_is_that_of_the_table() {
+    let all = [(700, "ab"), (701, "cd"), (702, "ef"), (600, "gh"), (290, "ij"), (291, "kl")];
+    for n_merges in 0..=all.len() {
+        for first in 0..=n_merges {
+            let tokens = with(&all[first..n_merges]);
+            let pairs: Vec<_> = all[first..n_merges].iter().map(|(_, token)| token.split_at(1)).collect();
+            let vocab = Vocab::from_merges(tokens, &merges(&pairs), vec![]).unwrap();
+            for (symbol, &id) in (0..).zip(vocab.symbol_ids()) {
+                assert_eq!(vocab.symbol_id(symbol), id, "{symbol} of {:?}", &all[first..n_merges]);
+            }
+        }
+    }
+}
+
 fn ranks(more: &[&str]) -> Vec<(Vec<u8>, u32)> {
     let mut all: Vec<_> = bytes_vocab().into_iter().map(|(id, token)| (token, id)).collect();
     all.extend(more.iter().zip(256..).map(|(token, rank)| (token.as_bytes().to_vec(), rank)));

@@ -2,7 +2,7 @@
 
 use super::Vocab;
 use crate::error::Result;
-use crate::pairs::{NONE, PairTable};
+use crate::pairs::{NONE, PairTable, Pairs};
 use crate::words::Words;
 use std::sync::{Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
@@ -36,7 +36,7 @@ impl Vocab {
     /// also means that a token comes of the same two parts wherever it does. `pairs` is the table of
     /// [`Vocab::take_tables`].
     #[must_use]
-    pub fn live_merges(&self, pairs: &PairTable) -> Vec<(u32, u32, u32)> {
+    pub fn live_merges(&self, pairs: &impl Pairs) -> Vec<(u32, u32, u32)> {
         if self.ranked {
             let symbols = 256..self.symbol_ids.len() as u32;
             return symbols.filter_map(|symbol| last_merge(pairs, self.symbol(symbol))).collect();
@@ -52,7 +52,7 @@ impl Vocab {
     /// The two symbols of which a symbol is made; None for a byte, and for a token that nothing makes. `pairs` is the
     /// table of [`Vocab::take_tables`].
     #[must_use]
-    pub fn parts(&self, pairs: &PairTable, symbol: u32) -> Option<(u32, u32)> {
+    pub fn parts(&self, pairs: &impl Pairs, symbol: u32) -> Option<(u32, u32)> {
         if self.ranked {
             return last_merge(pairs, self.symbol(symbol)).map(|(left, right, _)| (left, right));
         }
@@ -105,7 +105,7 @@ pub(super) fn join<A: Send, B>(one: impl FnOnce() -> A + Send, other: impl FnOnc
 }
 
 /// The last merge of a token's own bytes; None where they do not merge to one symbol.
-fn last_merge(pairs: &PairTable, token: &[u8]) -> Option<(u32, u32, u32)> {
+fn last_merge(pairs: &impl Pairs, token: &[u8]) -> Option<(u32, u32, u32)> {
     let steps = crate::bpe::steps(pairs, token);
     let last = steps.last().filter(|_| steps.len() + 1 == token.len())?;
     Some((last.left, last.right, last.symbol))
@@ -116,7 +116,7 @@ fn last_merge(pairs: &PairTable, token: &[u8]) -> Option<(u32, u32, u32)> {
 /// Bytes do. A symbol t can only come from the one merge that makes it, of l and r. Before that merge no other has
 /// crossed the ends of l and r, so each came about as if it stood alone; hence t is made whole if and only if l and r
 /// are and nothing crosses the boundary between them before t does: see [`stay_apart`].
-fn made_whole(merges: &[(u32, u32)], pairs: &PairTable) -> Vec<bool> {
+fn made_whole(merges: &[(u32, u32)], pairs: &impl Pairs) -> Vec<bool> {
     let mut whole = vec![true; 256];
     whole.reserve(merges.len());
     for &(left, right) in merges {
@@ -138,7 +138,7 @@ fn made_whole(merges: &[(u32, u32)], pairs: &PairTable) -> Vec<bool> {
 /// before aᵢ₊₁, and not after bⱼ₊₁. (If aᵢ₊₁ is c too, its merge lies further to the left and comes first; if bⱼ₊₁ is, the
 /// one across the boundary does.) So it is enough to walk through these neighbours, here backwards in time: of aᵢ and bⱼ
 /// the greater came later, and of equals the right one.
-fn stay_apart(merges: &[(u32, u32)], pairs: &PairTable, (left, right): (u32, u32), joined: u32) -> bool {
+fn stay_apart(merges: &[(u32, u32)], pairs: &impl Pairs, (left, right): (u32, u32), joined: u32) -> bool {
     let (mut a, mut b) = (left, right);
     // What ends the two at the top of the chains is the merge that joins them.
     let (mut a_next, mut b_next) = (joined, joined);

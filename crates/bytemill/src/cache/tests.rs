@@ -1,0 +1,154 @@
+use super::*;
+use crate::hash::pack;
+
+fn key(text: &[u8]) -> Packed {
+    pack(text, 0, text.len())
+}
+
+/// The ids of a short pre-token, by whichever way they are found.
+fn get(cache: &mut Cache, key: Packed, mixed: u32) -> Option<Vec<u32>> {
+    if let Some((ids, n_ids)) = cache.get_first(key, mixed) {
+        return Some(ids[..n_ids].to_vec());
+    }
+    match cache.get_other(key, mixed) {
+        Some(Known::Ids(ids, n_ids)) => Some(ids[..n_ids].to_vec()),
+        _ => None,
+    }
+}
+
+#[test]
+fn what_is_inserted_is_found() {
+    let mut cache = Cache::default();
+    let (short, full) = (key(b"ab"), key(b"fifteen bytes.."));
+    let at = |cache: &Cache, key| cache.mixing().mix(key);
+    let (at_short, at_full) = (at(&cache, short), at(&cache, full));
+    assert_eq!(get(&mut cache, short, at_short), None);
+    cache.insert(short, at_short, &[7, 0, 0, 0], 1);
+    cache.insert(full, at_full, &[1, 2, 3, 4], 4);
+    assert_eq!(cache.get_first(short, at_short), Some((&[7, 0, 0, 0], 1)));
+    assert_eq!(cache.get_first(full, at_full), Some((&[1, 2, 3, 4], 4)));
+    let other = key(b"fifteen bytes.,");
+    assert_eq!(get(&mut cache, other, at_full), None);
+}
+
+/// Keys of one place.
+fn of_one_place(cache: &Cache) -> (u32, [Packed; 3]) {
+    let mixed = cache.mixing().mix(key(b"0"));
+    let others = (1..u64::MAX).map(|number| pack(&number.to_le_bytes(), 0, 8));
+    let mut same = others.filter(|&key| Cache::place(cache.mixing().mix(key)) == Cache::place(mixed));
+    (mixed, [key(b"0"), same.next().unwrap(), same.next().unwrap()])
+}
+
+#[test]
+fn what_is_new_takes_the_place_of_what_was_not_asked_for_again() {
+    let mut cache = Cache::default();
+    let (mixed, [first, second, third]) = of_one_place(&cache);
+    let put = |cache: &mut Cache, key: Packed, id| cache.insert(key, mixed, &[id, 0, 0, 0], 1);
+    let get = |cache: &mut Cache, key| get(cache, key, mixed);
+    put(&mut cache, first, 1);
+    put(&mut cache, second, 2);
+    assert_eq!(get(&mut cache, first), Some(vec![1]));
+    put(&mut cache, third, 3);
+    assert_eq!(get(&mut cache, second), None);
+    assert_eq!(get(&mut cache, third), Some(vec![3]));
+    put(&mut cache, second, 2);
+    assert_eq!(get(&mut cache, first), None);
+    assert_eq!(get(&mut cache, third), Some(vec![3]));
+    assert_eq!(get(&mut cache, second), Some(vec![2]));
+}
+
+#[test]
+fn ids_take_the_place_of_the_question_for_them() {
+    let mut cache = Cache::default();
+    let (mixed, [first, second, third]) = of_one_place(&cache);
+    for (key, question) in [(first, 100), (second, 200)] {
+        cache.insert_question(key, mixed, question);
+    }
+    // A question is found, but not as ids.
+    for (key, question) in [(second, 200), (first, 100), (second, 200)] {
+        assert_eq!(cache.get_first(key, mixed), None);
+        assert_eq!(cache.get_other(key, mixed), Some(Known::Question(question)));
+    }
+    assert_eq!(cache.get_other(third, mixed), None);
+    cache.insert(second, mixed, &[3, 4, 0, 0], 2);
+    assert_eq!(get(&mut cache, second, mixed), Some(vec![3, 4]));
+    assert_eq!(cache.get_other(first, mixed), Some(Known::Question(100)));
+    cache.insert(first, mixed, &[5, 6, 7, 8], 4);
+    assert_eq!(get(&mut cache, first, mixed), Some(vec![5, 6, 7, 8]));
+    assert_eq!(get(&mut cache, second, mixed), Some(vec![3, 4]));
+}
+
+#[test]
+fn a_question_can_be_taken_back_and_ids_cannot() {
+    let mut cache = Cache::default();
+    let (mixed, [first, second, _]) = of_one_place(&cache);
+    cache.insert(first, mixed, &[1, 2, 0, 0], 2);
+    cache.insert_question(second, mixed, 200);
+    for key in [first, second] {
+        cache.remove_question(key, mixed);
+    }
+    assert_eq!(get(&mut cache, first, mixed), Some(vec![1, 2]));
+    assert_eq!(cache.get_other(second, mixed), None);
+}
+
+#[test]
+fn an_empty_entry_answers_no_key() {
+    let mut cache = Cache::default();
+    assert_eq!(get(&mut cache, Packed::NO_KEY, 0), None);
+    assert_eq!(cache.get_other(Packed::NO_KEY, 0), None);
+    let zero = key(b"\0");
+    let at_zero = cache.mixing().mix(zero);
+    assert_eq!(get(&mut cache, zero, at_zero), None);
+    assert_eq!(cache.get_other(zero, at_zero), None);
+    assert_eq!(cache.get_many(Packed::NO_KEY, Packed::NO_KEY.hash()), None);
+    assert_eq!(cache.get_many(zero, zero.hash()), None);
+    for pretoken in [&[0; 16][..], &[0; LONG_BYTES], &[0; LONG_BYTES + 1], &[0; LONGEST_BYTES]] {
+        assert_eq!(cache.get_long(pretoken, cache.prefetch_long(pretoken)), None);
+    }
+}
+
+#[test]
+fn short_pretokens_of_many_ids_are_found_among_their_like() {
+    let mut cache = Cache::default();
+    let (five, twelve, thirteen) = (key(b"five5"), key(b"twelve twelve"), key(b"thirteen bytes"));
+    let ids: Vec<u32> = (1..14).collect();
+    for (key, n_ids) in [(five, 5), (twelve, 12), (thirteen, 13)] {
+        cache.insert_many(key, key.hash(), &ids[..n_ids]);
+    }
+    assert_eq!(cache.get_many(five, five.hash()), Some(&ids[..5]));
+    assert_eq!(cache.get_many(twelve, twelve.hash()), Some(&ids[..12]));
+    assert_eq!(cache.get_many(thirteen, thirteen.hash()), None);
+    assert_eq!(cache.get_many(key(b"five6"), five.hash()), None);
+}
+
+#[test]
+fn longer_pretokens_are_told_apart_by_every_byte_and_their_number() {
+    let ids: Vec<u32> = (1..=20).collect();
+    for (n_bytes, n_ids) in [(16, 1), (LONG_BYTES, LONG_IDS), (LONG_BYTES + 1, 3), (LONGEST_BYTES, LONGEST_IDS)] {
+        let mut cache = Cache::default();
+        let text: Vec<u8> = (1..=n_bytes as u8).collect();
+        let place = cache.prefetch_long(&text);
+        cache.insert_long(&text, place, &ids[..n_ids]);
+        assert_eq!(cache.get_long(&text, place), Some(&ids[..n_ids]));
+        for at in 0..n_bytes {
+            let mut other = text.clone();
+            other[at] ^= 1;
+            assert_eq!(cache.get_long(&other, place), None, "{other:?}");
+            if n_bytes <= LONG_BYTES || at > LONG_BYTES {
+                assert_eq!(cache.get_long(&text[..at], place), None, "{at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_too_much_is_not_remembered() {
+    let mut cache = Cache::default();
+    let ids: Vec<u32> = (1..=20).collect();
+    for (n_bytes, n_ids) in [(20, LONG_IDS + 1), (100, LONGEST_IDS + 1), (LONGEST_BYTES + 1, 1), (1000, 1)] {
+        let text = vec![b'-'; n_bytes];
+        let place = cache.prefetch_long(&text);
+        cache.insert_long(&text, place, &ids[..n_ids]);
+        assert_eq!(cache.get_long(&text, place), None);
+    }
+}
