@@ -200,7 +200,7 @@ mod tests {
             for (&(left, right), &symbol) in &pairs {
                 table.insert(left, right, symbol).unwrap();
             }
-            let perfect = PerfectPairs::new(table.clone()).unwrap();
+            let perfect = PerfectPairs::new(&table).unwrap();
             let expected: &HashMap<(u32, u32), u32> = &pairs;
             for (left, right) in asked.into_iter().chain(pairs.keys().copied()) {
                 let expected = expected.get(&(left, right)).copied().unwrap_or(NONE);
@@ -224,7 +224,7 @@ mod tests {
         }
         check(&table);
         // 26,000 of 32,768 places are as full as it gets.
-        check(&PerfectPairs::new(table).unwrap());
+        check(&PerfectPairs::new(&table).unwrap());
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(table.get(largest - 1, largest), NONE);
         assert_eq!(table.get(OUTSIDE, largest), NONE);
         assert!(table.insert(1, 2, OUTSIDE).is_err());
-        let perfect = PerfectPairs::new(table).unwrap();
+        let perfect = PerfectPairs::new(&table).unwrap();
         assert_eq!(perfect.get(largest, largest - 1), largest);
         assert_eq!(perfect.get(OUTSIDE, largest), NONE);
     }

@@ -17,7 +17,7 @@ pub use sorted::SortedTokens;
 pub use tokens::TokenList;
 
 use crate::error::{Error, Result};
-use crate::pairs::PairTable;
+use crate::pairs::PerfectPairs;
 use crate::words::Words;
 use std::collections::HashSet;
 use std::hint::select_unpredictable;
@@ -44,7 +44,7 @@ pub struct Vocab {
     ranked: bool,
     whole_pretoken_lookup: bool,
     /// The table of `merges`, where recovering them has built it and nobody has taken it.
-    known_pairs: Option<PairTable>,
+    known_pairs: Option<PerfectPairs>,
     /// The table of short tokens, likewise.
     known_words: Option<Words>,
     /// Each token of the index is known to be what its own bytes merge to.

@@ -94,7 +94,7 @@ impl Encoder {
             pattern,
             special,
             none: SpecialTokens::default(),
-            pairs: PerfectPairs::new(pairs)?,
+            pairs,
             words,
             merger: Merger::default(),
             seams: OnceLock::new(),

@@ -2,7 +2,7 @@
 
 use super::Vocab;
 use crate::error::Result;
-use crate::pairs::{NONE, PairTable, Pairs};
+use crate::pairs::{NONE, PairTable, Pairs, PerfectPairs};
 use crate::words::Words;
 use std::sync::{Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
@@ -13,20 +13,25 @@ impl Vocab {
     /// What reading ranks has built on the way is handed on; so the second call takes longer than the first.
     ///
     /// # Errors
-    /// As [`PairTable::insert`].
-    pub fn take_tables(&mut self) -> Result<(PairTable, Words)> {
+    /// As [`PairTable::insert`] and [`PerfectPairs::new`].
+    pub fn take_tables(&mut self) -> Result<(PerfectPairs, Words)> {
         let (pairs, words) = (self.known_pairs.take(), self.known_words.take());
         if self.whole_pretoken_lookup || self.all_made_whole {
             let (words, pairs) = join(
                 || words.unwrap_or_else(|| Words::new(&self.tokens().collect::<Vec<_>>())),
-                || pairs.map_or_else(|| self.pairs(), Ok),
+                || pairs.map_or_else(|| PerfectPairs::new(&self.pairs()?), Ok),
             );
             return Ok((pairs?, words));
         }
-        let pairs = pairs.map_or_else(|| self.pairs(), Ok)?;
-        let whole = (0..).zip(made_whole(&self.merges, &pairs)).filter(|(_, whole)| *whole);
-        let tokens: Vec<_> = whole.map(|(symbol, _)| (self.symbol(symbol), self.symbol_ids[symbol as usize])).collect();
-        Ok((pairs, Words::new(&tokens)))
+        let pairs = self.pairs()?;
+        let words = || {
+            let whole = (0..).zip(made_whole(&self.merges, &pairs)).filter(|(_, whole)| *whole);
+            let ids = &self.symbol_ids;
+            let tokens: Vec<_> = whole.map(|(symbol, _)| (self.symbol(symbol), ids[symbol as usize])).collect();
+            Words::new(&tokens)
+        };
+        let (pairs, words) = join(|| PerfectPairs::new(&pairs), words);
+        Ok((pairs?, words))
     }
 
     /// The merges that some text needs, in the order of their ranks: left symbol, right symbol, and what they become.
