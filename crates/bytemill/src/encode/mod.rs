@@ -295,8 +295,7 @@ impl Encoder {
             out.push(T::narrow(id));
             return Ok(());
         }
-        let ids = self.vocab.symbol_ids();
-        let id = |symbol: u32| T::narrow(ids[symbol as usize]);
+        let id = |symbol: u32| T::narrow(self.vocab.symbol_id(symbol));
         self.merger.merge_into(&self.vocab, &self.pairs, pretoken, symbols, out, id, pulse)
     }
 }

@@ -87,9 +87,11 @@ fn slot(hash: u64, pilot: u8, n_slots: usize) -> usize {
     hash.wrapping_add((hash >> 32).wrapping_mul(u64::from(pilot))) as usize & (n_slots - 1)
 }
 
+/// Entries in their places, and pilots.
+type Placed = (Box<[u64]>, Box<[u8]>);
+
 /// Places for all of `entries`, and the pilots; `None` where some bucket finds no pilot.
-#[expect(clippy::type_complexity, reason = "used once")]
-fn place_all(entries: &[u64], n_slots: usize) -> Option<(Box<[u64]>, Box<[u8]>)> {
+fn place_all(entries: &[u64], n_slots: usize) -> Option<Placed> {
     let shift = bucket_shift(n_slots);
     let n_buckets = n_slots / BUCKET_SLOTS;
     let bucket_of = |entry: u64| (hash(entry >> BITS) >> shift) as usize;
