@@ -4,7 +4,7 @@ use super::long::merge_long;
 use super::merger::Merger;
 use super::{SHORT, merge, merge_short, steps};
 use crate::error::Error;
-use crate::pairs::{NONE, PairTable, Pairs, PerfectPairs};
+use crate::pairs::{NONE, PairTable, PerfectPairs};
 use crate::pulse::no_pulse;
 use crate::vocab::Vocab;
 use proptest::prelude::*;

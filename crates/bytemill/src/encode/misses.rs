@@ -224,7 +224,7 @@ impl Encoder {
             *bytes = key.bytes();
             key.n_bytes()
         };
-        merge_group::<16, GROUP, _>(&self.pairs, unknown.len(), bytes, |index, symbols, n_symbols| {
+        merge_group::<16, GROUP, _>(&self.perfect, unknown.len(), bytes, |index, symbols, n_symbols| {
             let Short { key, hash, mixed, question } = short[unknown[index] as usize];
             let (start, first) = keep(&self.vocab, answers, question, symbols, n_symbols);
             // Most words are few symbols, and then this is foreseen.
@@ -279,7 +279,7 @@ impl Encoder {
             bytes[..pretoken.len()].copy_from_slice(pretoken);
             pretoken.len()
         };
-        merge_group::<MEDIUM, GROUP, _>(&self.pairs, medium.len(), bytes, |index, symbols, n_symbols| {
+        merge_group::<MEDIUM, GROUP, _>(&self.perfect, medium.len(), bytes, |index, symbols, n_symbols| {
             let (pretoken, long) = pretoken(index);
             let (start, _) = keep(&self.vocab, answers, long.question, symbols, n_symbols);
             cache.insert_long(pretoken, long.place, &answers.ids[start..]);

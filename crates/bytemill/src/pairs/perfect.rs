@@ -2,7 +2,7 @@
 //!
 //! Hash and displace. A pair's hash names a bucket, some three pairs to each, and a place; the bucket's pilot, a number found by
 //! trying, moves the places of its pairs so that nobody else is there. A look-up reads the pilot (of 100,000 pairs 32 KB, which stay
-//! near) and one entry of 1 MB. With two places for each pair there would be two entries to read, of 2 MB.
+//! near) and one entry of 1 MB. With two places for each pair there are two entries to read, of 2 MB, but both at once.
 
 use super::{BITS, EMPTY, PairTable, Pairs, grid_place, hash, key, symbol_of};
 use crate::error::{Error, Result};

@@ -1,7 +1,7 @@
 //! Vocabularies by ranks, and the merges behind them.
 
 use super::tokens::{Fault, TokenIndex, TokenList};
-use super::whole::join;
+use super::whole::{Tables, join};
 use super::{Vocab, invalid, show};
 use crate::error::Result;
 use crate::pairs::{PairTable, PerfectPairs};
@@ -77,10 +77,9 @@ impl Vocab {
         }
         if let Some(Recovered { merges, pairs }) = recovered? {
             let assemble = || Self::assemble(&tokens, index, special, merges, symbol_ids);
-            let (pairs, vocab) = join(|| PerfectPairs::new(&pairs), assemble);
+            let (perfect, vocab) = join(|| PerfectPairs::new(&pairs), assemble);
             let mut vocab = vocab?;
-            vocab.known_pairs = Some(pairs?);
-            vocab.known_words = Some(words);
+            vocab.known_tables = Some(Tables { pairs, perfect: perfect?, words });
             vocab.all_made_whole = true;
             return Ok(vocab);
         }
