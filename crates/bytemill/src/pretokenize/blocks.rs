@@ -7,12 +7,12 @@
 //! where it stopped.
 
 use super::chars::Chars;
-use super::classify::{AT_ONCE, Classify, InstructionSet, LANES, Window, Work, wide};
-use super::rules::{Block, Carry, Rules};
+use super::classify::{AT_ONCE, BLOCKS, Classify, EIGHT, InstructionSet, LANES, Window, Work, are_ascii, wide};
+use super::rules::{Block, Carry, Eight, Rules};
 use std::mem::MaybeUninit;
 
 /// Blocks that one call of [`Blocks::fill`] goes through.
-const BLOCKS_A_CALL: usize = 8;
+const BLOCKS_A_CALL: usize = BLOCKS;
 
 /// Room for the ends that one call gives. A block has at most one start a byte; where the scalar matcher steps in, the
 /// pre-token that began before the block and the one that ends behind it come on top; then the end of the text, and
@@ -88,6 +88,18 @@ impl Work for Fill<'_, '_, '_> {
 #[inline(always)]
 fn fill(blocks: &mut Blocks, classify: impl Classify, rules: Rules, ends: &mut Ends) {
     let text = blocks.text;
+    if let Some((starts, after)) = starts_of_eight(text, blocks.at, blocks.carry, classify, rules) {
+        for (k, starts) in starts.into_iter().enumerate() {
+            let at = blocks.at + k * LANES;
+            if starts != 0 {
+                blocks.last_start = at + 63 - starts.leading_zeros() as usize;
+            }
+            ends.push_all(classify, at, starts);
+        }
+        blocks.at += EIGHT;
+        blocks.carry = after;
+        return;
+    }
     // In registers: what is stored in small pieces and loaded in large ones is waited for.
     let mut carry = blocks.carry;
     for _ in 0..BLOCKS_A_CALL {
@@ -115,6 +127,24 @@ fn fill(blocks: &mut Blocks, classify: impl Classify, rules: Rules, ends: &mut E
         }
     }
     blocks.carry = carry;
+}
+
+/// The starts in the eight blocks at `at`; `None` where they are not to be had at once: outside ASCII, near the end of the
+/// text, and where the rules say so.
+#[inline(always)]
+fn starts_of_eight(
+    text: &[u8],
+    at: usize,
+    before: Carry,
+    classify: impl Classify,
+    rules: Rules,
+) -> Option<([u64; BLOCKS], Carry)> {
+    let window = text[at..].first_chunk()?;
+    if !are_ascii(window) {
+        return None;
+    }
+    let ascii = classify.ascii_of_eight(window);
+    Eight { classify, text, at, behind: window[EIGHT], ascii, before }.starts(rules)
 }
 
 /// The starts in the block at `at`; `None` where they are not to be had by masks.

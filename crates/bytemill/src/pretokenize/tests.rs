@@ -97,6 +97,60 @@ fn long_text() -> impl Strategy<Value = String> {
         .prop_map(|runs| runs.concat())
 }
 
+/// ASCII of a good eight blocks and more, which is split eight blocks at once: words and what stands around them in prose
+/// and code, with runs that cross any border, and now and then a character outside ASCII.
+fn wide_text() -> impl Strategy<Value = String> {
+    let pieces = vec![
+        " the",
+        " Word",
+        "'s",
+        "'LL",
+        "n't ",
+        " I'll've",
+        "'re''d",
+        " x'",
+        ". ",
+        ", ",
+        "\n",
+        "\r\n",
+        "\n\n",
+        ";\n    ",
+        " {\n\t\t",
+        "\n   \n  ",
+        " \t \r\n",
+        "/",
+        "//\n/\n",
+        "!/\r\n/a",
+        "12",
+        "345",
+        " 2026",
+        "1234567",
+        "a1",
+        "camelCaseWORDSand",
+        "==",
+        " =\n",
+        "_x",
+        "\x0b",
+        "(",
+        ")",
+        "\0\x7f",
+    ];
+    let rare = vec!["é", "ÉA", "一", "ªB", "\u{301}", "\u{a0}", "\u{2003}\n", "'ſ", "٣", "’"];
+    let piece = prop_oneof![
+        40 => prop::sample::select(pieces).prop_map(str::to_owned),
+        20 => "[a-z]{1,9}",
+        // Runs of anything, some of them longer than a block, few longer than eight.
+        4 => ("[ a\t\nA1./']", 1usize..12).prop_map(|(character, n)| character.repeat(n)),
+        1 => ("[ a\t\nA1./']", 1usize..130).prop_map(|(character, n)| character.repeat(n)),
+    ];
+    let long = (prop::sample::select(vec![" ", "a", "1", "\n", "\t", "!", "/", "'"]), 500usize..1100)
+        .prop_map(|(character, n)| character.repeat(n));
+    let middle =
+        prop_oneof![6 => Just(String::new()), 2 => prop::sample::select(rare).prop_map(str::to_owned), 1 => long];
+    let part = (prop::collection::vec(piece, 1..260), middle).prop_map(|(pieces, middle)| pieces.concat() + &middle);
+    prop::collection::vec(part, 1..5).prop_map(|parts| parts.concat())
+}
+
 fn assert_blocks_split_as_the_scalar_matchers_do(text: &str) {
     for (name, rules) in RULES {
         let expected = by_scalar(rules, text);
@@ -120,6 +174,11 @@ proptest! {
 
     #[test]
     fn blocks_split_as_the_scalar_matchers_do(text in long_text()) {
+        assert_blocks_split_as_the_scalar_matchers_do(&text);
+    }
+
+    #[test]
+    fn eight_blocks_at_once_split_as_the_scalar_matchers_do(text in wide_text()) {
         assert_blocks_split_as_the_scalar_matchers_do(&text);
     }
 
@@ -160,6 +219,12 @@ proptest! {
     #[test]
     #[ignore = "takes minutes"]
     fn blocks_split_as_the_scalar_matchers_do_on_many_texts(text in long_text()) {
+        assert_blocks_split_as_the_scalar_matchers_do(&text);
+    }
+
+    #[test]
+    #[ignore = "takes minutes"]
+    fn eight_blocks_at_once_split_as_the_scalar_matchers_do_on_many_texts(text in wide_text()) {
         assert_blocks_split_as_the_scalar_matchers_do(&text);
     }
 }

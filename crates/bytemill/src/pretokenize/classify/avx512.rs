@@ -1,10 +1,12 @@
 //! AVX-512 with VBMI2 (Ice Lake, Zen 4 and later): 64 bytes in one register; a comparison gives the mask.
 
+use super::eight::carries;
 use super::wide::PLAIN;
-use super::{AT_ONCE, Ascii, Classify, LANES, Sample, Window, Work, opaque};
+use super::{AT_ONCE, Ascii, BLOCKS, Classify, LANES, Mask, Sample, Window, Work, opaque};
 use crate::unicode::BitPlanes;
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
+use std::ops::{BitAnd, BitOr, Not};
 
 /// There is a value of this type only where the processor has the features that the functions below are compiled for.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +35,14 @@ impl Avx512 {
 }
 
 impl Classify for Avx512 {
+    type Mask = Zmm;
+
+    #[inline(always)]
+    fn mask(self, words: [u64; BLOCKS]) -> Zmm {
+        // SAFETY: `self` says that the processor has AVX-512F; the array has the 64 bytes that the load reads.
+        Zmm(unsafe { _mm512_loadu_si512(words.as_ptr().cast()) })
+    }
+
     #[inline(always)]
     fn ascii(self, window: &Window) -> Ascii {
         // SAFETY: `self` says that the processor has AVX-512F and AVX-512BW.
@@ -170,5 +180,95 @@ fn write_places(at: usize, mask: u64, room: &mut [MaybeUninit<usize>]) {
         if n_places <= (k + 1) * AT_ONCE {
             break;
         }
+    }
+}
+
+/// Eight words in one register. There is a value only where there is one of [`Avx512`].
+#[derive(Clone, Copy)]
+pub struct Zmm(__m512i);
+
+impl BitAnd for Zmm {
+    type Output = Self;
+
+    #[inline(always)]
+    fn bitand(self, other: Self) -> Self {
+        // SAFETY: `self` says that the processor has AVX-512F.
+        Self(unsafe { _mm512_and_si512(self.0, other.0) })
+    }
+}
+
+impl BitOr for Zmm {
+    type Output = Self;
+
+    #[inline(always)]
+    fn bitor(self, other: Self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_or_si512(self.0, other.0) })
+    }
+}
+
+impl Not for Zmm {
+    type Output = Self;
+
+    #[inline(always)]
+    fn not(self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_xor_si512(self.0, _mm512_set1_epi64(-1)) })
+    }
+}
+
+impl Mask for Zmm {
+    #[inline(always)]
+    fn words(self) -> [u64; BLOCKS] {
+        let mut words = [0; BLOCKS];
+        // SAFETY: as above, and the array has the 64 bytes that the store writes.
+        unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), self.0) };
+        words
+    }
+
+    #[inline(always)]
+    fn up<const N: u32>(self, before: u64) -> Self {
+        // SAFETY: `self` says that the processor has AVX-512F and AVX-512VBMI2.
+        unsafe {
+            let below = _mm512_alignr_epi64::<7>(self.0, _mm512_set1_epi64((before << (64 - N)).cast_signed()));
+            // The amount is no constant expression of the intrinsic's type.
+            Self(_mm512_shldv_epi64(self.0, below, _mm512_set1_epi64(N.into())))
+        }
+    }
+
+    #[inline(always)]
+    fn down(self, behind: u64) -> Self {
+        // SAFETY: as above.
+        unsafe {
+            let above = _mm512_alignr_epi64::<1>(_mm512_set1_epi64(behind.cast_signed()), self.0);
+            Self(_mm512_shrdi_epi64::<1>(self.0, above))
+        }
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Self) -> (Self, bool) {
+        // SAFETY: `self` says that the processor has AVX-512F.
+        unsafe {
+            let sum = _mm512_add_epi64(self.0, other.0);
+            let ones = _mm512_set1_epi64(-1);
+            let over = _mm512_cmplt_epu64_mask(sum, other.0);
+            let full = _mm512_cmpeq_epi64_mask(sum, ones);
+            let carries = carries(over.into(), full.into());
+            #[expect(clippy::cast_possible_truncation, reason = "the bit behind the eight is given by itself")]
+            (Self(_mm512_mask_sub_epi64(sum, carries as u8, sum, ones)), carries >> BLOCKS != 0)
+        }
+    }
+
+    #[inline(always)]
+    fn is_zero(self) -> bool {
+        // SAFETY: as above.
+        unsafe { _mm512_test_epi64_mask(self.0, self.0) == 0 }
+    }
+
+    #[inline(always)]
+    fn last_word(self) -> u64 {
+        // SAFETY: as above.
+        let [.., last] = unsafe { std::mem::transmute::<__m512i, [u64; BLOCKS]>(self.0) };
+        last
     }
 }
