@@ -77,7 +77,7 @@ pub trait Classify: Copy {
 
     fn ascii(self, window: &Window) -> Ascii;
 
-    /// [`Classify::ascii`] of eight blocks.
+    /// [`Classify::ascii`] of eight blocks in which there is nothing but ASCII.
     #[inline(always)]
     fn ascii_of_eight(self, window: &WideWindow) -> Ascii<Self::Mask> {
         eight::ascii_by_blocks(self, window)
