@@ -222,7 +222,7 @@ proptest! {
             let total = bit_at(one, k) + bit_at(other, k) + carry;
             prop_assert_eq!(bit_at(sum.words(), k), total & 1);
             carry = total >> 1;
-            prop_assert_eq!(bit_at(up, k), if k < 3 { u64::from(bit) * 5 >> k & 1 } else { bit_at(one, k - 3) });
+            prop_assert_eq!(bit_at(up, k), if k < 3 { (u64::from(bit) * 5) >> k & 1 } else { bit_at(one, k - 3) });
             prop_assert_eq!(bit_at(down, k), if k == EIGHT - 1 { bit.into() } else { bit_at(one, k + 1) });
         }
         prop_assert_eq!(u64::from(over), carry);
