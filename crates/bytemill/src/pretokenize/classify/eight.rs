@@ -135,6 +135,7 @@ impl Mask for Words {
 /// A word that has overflowed is not full: two words give 2⁶⁵ - 2 at most. So the addition of the bits is that of the
 /// carries, and the bits of `full` that it changes, like those that it sets elsewhere, are the words that get a carry.
 #[inline(always)]
+#[cfg(target_arch = "x86_64")]
 pub fn carries(over: u32, full: u32) -> u32 {
     ((over << 1) + full) ^ full
 }
