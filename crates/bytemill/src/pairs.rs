@@ -33,16 +33,6 @@ pub trait Pairs {
 
     /// The symbol that the pair becomes for which it was asked, or [`NONE`].
     fn answer(&self, asked: Self::Asked) -> u32;
-
-    /// The symbol that a pair becomes, or [`NONE`].
-    #[inline]
-    fn get(&self, left: u32, right: u32) -> u32 {
-        if left < 256 && right < 256 {
-            self.get_bytes(left as u8, right as u8)
-        } else {
-            self.answer(self.ask(left, right))
-        }
-    }
 }
 
 /// A pair that a [`PairTable`] has been asked for, and where its entry may be.
@@ -53,7 +43,7 @@ pub struct AskedTwice {
     other: u32,
 }
 
-/// Pair of symbols -> symbol, while pairs are still added.
+/// Pair of symbols -> symbol.
 ///
 /// Pairs of bytes are in a grid. The others are in a flat table of one word an entry, each in one of two places (cuckoo
 /// hashing, at most 4/9 full: cl100k's 100,000 merges fit 2 MB), so that a look-up has no loop and no branch: merging asks for pairs that are as often
@@ -129,6 +119,13 @@ impl PairTable {
         Ok(())
     }
 
+    /// The symbol that a pair becomes, or [`NONE`].
+    #[inline]
+    #[must_use]
+    pub fn get(&self, left: u32, right: u32) -> u32 {
+        get(self, left, right)
+    }
+
     #[inline]
     fn places(&self, key: u64) -> (usize, usize) {
         let hash = hash(key);
@@ -159,6 +156,15 @@ impl Pairs for PairTable {
         let (one, other) = (self.slots[one as usize], self.slots[other as usize]);
         // Left to itself the compiler makes a branch of this, and loads the second entry only where the first is another's.
         symbol_of(select_unpredictable(one >> BITS == key, one, other), key)
+    }
+}
+
+#[inline]
+fn get(pairs: &impl Pairs, left: u32, right: u32) -> u32 {
+    if left < 256 && right < 256 {
+        pairs.get_bytes(left as u8, right as u8)
+    } else {
+        pairs.answer(pairs.ask(left, right))
     }
 }
 
@@ -200,12 +206,12 @@ mod tests {
             for (&(left, right), &symbol) in &pairs {
                 table.insert(left, right, symbol).unwrap();
             }
-            let perfect = PerfectPairs::new(table.clone()).unwrap();
+            let perfect = PerfectPairs::new(&table).unwrap();
             let expected: &HashMap<(u32, u32), u32> = &pairs;
             for (left, right) in asked.into_iter().chain(pairs.keys().copied()) {
                 let expected = expected.get(&(left, right)).copied().unwrap_or(NONE);
                 prop_assert_eq!(table.get(left, right), expected);
-                prop_assert_eq!(perfect.get(left, right), expected);
+                prop_assert_eq!(get(&perfect, left, right), expected);
             }
         }
     }
@@ -214,8 +220,8 @@ mod tests {
     fn a_table_too_small_grows_and_loses_nothing() {
         fn check(pairs: &impl Pairs) {
             for symbol in 256..26_256 {
-                assert_eq!(pairs.get(symbol, symbol % 300), symbol + 1);
-                assert_eq!(pairs.get(symbol % 300, symbol), if symbol < 300 { symbol + 1 } else { NONE });
+                assert_eq!(get(pairs, symbol, symbol % 300), symbol + 1);
+                assert_eq!(get(pairs, symbol % 300, symbol), if symbol < 300 { symbol + 1 } else { NONE });
             }
         }
         let mut table = PairTable::new(0);
@@ -224,7 +230,7 @@ mod tests {
         }
         check(&table);
         // 26,000 of 32,768 places are as full as it gets.
-        check(&PerfectPairs::new(table).unwrap());
+        check(&PerfectPairs::new(&table).unwrap());
     }
 
     #[test]
@@ -246,8 +252,8 @@ mod tests {
         assert_eq!(table.get(largest - 1, largest), NONE);
         assert_eq!(table.get(OUTSIDE, largest), NONE);
         assert!(table.insert(1, 2, OUTSIDE).is_err());
-        let perfect = PerfectPairs::new(table).unwrap();
-        assert_eq!(perfect.get(largest, largest - 1), largest);
-        assert_eq!(perfect.get(OUTSIDE, largest), NONE);
+        let perfect = PerfectPairs::new(&table).unwrap();
+        assert_eq!(get(&perfect, largest, largest - 1), largest);
+        assert_eq!(get(&perfect, OUTSIDE, largest), NONE);
     }
 }

@@ -15,9 +15,9 @@ pub use merged::MergedTokens;
 pub use needed::needed_merges;
 pub use sorted::SortedTokens;
 pub use tokens::TokenList;
+pub use whole::Tables;
 
 use crate::error::{Error, Result};
-use crate::pairs::PairTable;
 use crate::words::Words;
 use std::collections::HashSet;
 use std::hint::select_unpredictable;
@@ -43,9 +43,9 @@ pub struct Vocab {
     other_splits: Vec<(u32, u32, u32)>,
     ranked: bool,
     whole_pretoken_lookup: bool,
-    /// The table of `merges`, where recovering them has built it and nobody has taken it.
-    known_pairs: Option<PairTable>,
-    /// The table of short tokens, likewise.
+    /// What encoding asks for, where recovering the merges has built it and nobody has taken it.
+    known_tables: Option<Tables>,
+    /// The table of short tokens, where that alone is known.
     known_words: Option<Words>,
     /// Each token of the index is known to be what its own bytes merge to.
     all_made_whole: bool,
@@ -122,7 +122,7 @@ impl Vocab {
             other_splits: Vec::new(),
             ranked: false,
             whole_pretoken_lookup: false,
-            known_pairs: None,
+            known_tables: None,
             known_words: None,
             all_made_whole: false,
         })

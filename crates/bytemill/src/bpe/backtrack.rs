@@ -7,7 +7,7 @@
 
 use super::trie::Trie;
 use crate::error::Result;
-use crate::pairs::{NONE, Pairs};
+use crate::pairs::{NONE, PairTable};
 use crate::pulse::Pulse;
 use crate::vocab::Vocab;
 
@@ -51,7 +51,7 @@ impl Backtracker {
     /// `pairs` are those of `vocab`. `None` where ranks stand for no list of merges, since there the order of the merges
     /// in a token does not follow from the token.
     #[must_use]
-    pub fn new(vocab: &Vocab, pairs: &impl Pairs) -> Option<Self> {
+    pub fn new(vocab: &Vocab, pairs: &PairTable) -> Option<Self> {
         if !vocab.other_splits().is_empty() {
             return None;
         }
@@ -78,7 +78,7 @@ impl Backtracker {
     ///
     /// # Errors
     /// What `pulse` gives.
-    pub fn merge(&self, pairs: &impl Pairs, pretoken: &[u8], symbols: &mut Vec<u32>, pulse: Pulse) -> Result<()> {
+    pub fn merge(&self, pairs: &PairTable, pretoken: &[u8], symbols: &mut Vec<u32>, pulse: Pulse) -> Result<()> {
         let first = symbols.len();
         self.run(pairs, pretoken, symbols, Room { kept: usize::MAX, ..ROOM }, |_| {}, pulse)?;
         symbols[first..].iter_mut().for_each(|symbol| *symbol &= !IN_RUN);
@@ -92,7 +92,7 @@ impl Backtracker {
     /// What `pulse` gives.
     pub fn merge_into<T>(
         &self,
-        pairs: &impl Pairs,
+        pairs: &PairTable,
         pretoken: &[u8],
         scratch: &mut Vec<u32>,
         out: &mut Vec<T>,
@@ -106,7 +106,7 @@ impl Backtracker {
     pub(super) fn merge_within<T>(
         &self,
         room: Room,
-        pairs: &impl Pairs,
+        pairs: &PairTable,
         pretoken: &[u8],
         scratch: &mut Vec<u32>,
         out: &mut Vec<T>,
@@ -130,7 +130,7 @@ impl Backtracker {
     /// `kept`. False if one that was handed on would have to be taken back.
     fn run(
         &self,
-        pairs: &impl Pairs,
+        pairs: &PairTable,
         pretoken: &[u8],
         symbols: &mut Vec<u32>,
         room: Room,
@@ -209,7 +209,7 @@ impl Backtracker {
 /// Goes backwards through the symbols that stand at the border: the one of higher rank is the one made last. The
 /// left part of a symbol is merged before a pair of the same rank to the right of it, and after one to the left.
 #[inline]
-fn stay_apart(symbols: &[Symbol], pairs: &impl Pairs, mut left: u32, mut right: u32, mut limit: u32) -> bool {
+fn stay_apart(symbols: &[Symbol], pairs: &PairTable, mut left: u32, mut right: u32, mut limit: u32) -> bool {
     loop {
         if pairs.get(left, right) < limit {
             return false;

@@ -1,7 +1,7 @@
 //! Merging with a queue: every merge in its order, for pre-tokens of any length.
 
 use crate::error::Result;
-use crate::pairs::{NONE, Pairs};
+use crate::pairs::{NONE, PairTable};
 use crate::pulse::{Pulse, no_pulse};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,7 +24,7 @@ pub struct Step {
 
 /// The merges of a pre-token, in order.
 #[must_use]
-pub fn steps(table: &impl Pairs, pretoken: &[u8]) -> Vec<Step> {
+pub fn steps(table: &PairTable, pretoken: &[u8]) -> Vec<Step> {
     let mut all = Vec::new();
     if pretoken.len() > 1 {
         // Without a pulse there is nothing that could fail.
@@ -37,7 +37,7 @@ pub fn steps(table: &impl Pairs, pretoken: &[u8]) -> Vec<Step> {
 ///
 /// The queue is not kept tidy: an entry counts only if the pair at its place still becomes the symbol it names.
 pub(super) fn merge_long(
-    table: &impl Pairs,
+    table: &PairTable,
     pretoken: &[u8],
     out: &mut Vec<u32>,
     mut each: impl FnMut(Step),

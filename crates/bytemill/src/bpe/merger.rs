@@ -5,7 +5,7 @@ use super::backtrack::Backtracker;
 use super::long::merge_long;
 use super::merge;
 use crate::error::Result;
-use crate::pairs::Pairs;
+use crate::pairs::PairTable;
 use crate::pulse::Pulse;
 use crate::vocab::Vocab;
 use std::sync::OnceLock;
@@ -36,7 +36,7 @@ impl Merger {
     pub fn merge(
         &self,
         vocab: &Vocab,
-        pairs: &impl Pairs,
+        pairs: &PairTable,
         pretoken: &[u8],
         symbols: &mut Vec<u32>,
         pulse: Pulse,
@@ -59,7 +59,7 @@ impl Merger {
     pub fn merge_into<T>(
         &self,
         vocab: &Vocab,
-        pairs: &impl Pairs,
+        pairs: &PairTable,
         pretoken: &[u8],
         scratch: &mut Vec<u32>,
         out: &mut Vec<T>,
@@ -85,7 +85,7 @@ impl Merger {
     }
 
     /// The tables, if `n_bytes` more are reason enough to have them.
-    fn backtracker(&self, vocab: &Vocab, pairs: &impl Pairs, n_bytes: usize) -> Option<&Backtracker> {
+    fn backtracker(&self, vocab: &Vocab, pairs: &PairTable, n_bytes: usize) -> Option<&Backtracker> {
         if let Some(made) = self.backtracker.get() {
             return made.as_ref();
         }

@@ -9,7 +9,7 @@ mod tests;
 mod trie;
 
 use crate::error::Result;
-use crate::pairs::Pairs;
+use crate::pairs::PairTable;
 use crate::pulse::Pulse;
 use long::merge_long;
 
@@ -25,7 +25,7 @@ const SHORT: usize = 63;
 ///
 /// # Errors
 /// What `pulse` gives; it is asked only for long pre-tokens.
-pub fn merge(table: &impl Pairs, pretoken: &[u8], out: &mut Vec<u32>, pulse: Pulse) -> Result<()> {
+pub fn merge(table: &PairTable, pretoken: &[u8], out: &mut Vec<u32>, pulse: Pulse) -> Result<()> {
     match pretoken {
         [] => {}
         [byte] => out.push(u32::from(*byte)),
@@ -35,7 +35,7 @@ pub fn merge(table: &impl Pairs, pretoken: &[u8], out: &mut Vec<u32>, pulse: Pul
     Ok(())
 }
 
-fn merge_short(table: &impl Pairs, pretoken: &[u8], out: &mut Vec<u32>) {
+fn merge_short(table: &PairTable, pretoken: &[u8], out: &mut Vec<u32>) {
     match pretoken.len() {
         ..16 => merge_one::<16>(table, pretoken, out),
         16..32 => merge_one::<32>(table, pretoken, out),
@@ -43,7 +43,7 @@ fn merge_short(table: &impl Pairs, pretoken: &[u8], out: &mut Vec<u32>) {
     }
 }
 
-fn merge_one<const LANES: usize>(table: &impl Pairs, pretoken: &[u8], out: &mut Vec<u32>) {
+fn merge_one<const LANES: usize>(table: &PairTable, pretoken: &[u8], out: &mut Vec<u32>) {
     let bytes = |_, lanes: &mut [u8; LANES]| {
         lanes[..pretoken.len()].copy_from_slice(pretoken);
         pretoken.len()

@@ -4,7 +4,7 @@ use super::long::merge_long;
 use super::merger::Merger;
 use super::{SHORT, merge, merge_short, steps};
 use crate::error::Error;
-use crate::pairs::{NONE, PairTable, Pairs, PerfectPairs};
+use crate::pairs::{NONE, PairTable, PerfectPairs};
 use crate::pulse::no_pulse;
 use crate::vocab::Vocab;
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ fn group_equals_each_alone<const LANES: usize>(
         lanes[..pretokens[index].len()].copy_from_slice(&pretokens[index]);
         pretokens[index].len()
     };
-    let perfect = PerfectPairs::new(table.clone()).unwrap();
+    let perfect = PerfectPairs::new(table).unwrap();
     let n = pretokens.len();
     let (mut best, mut portable) = (Vec::new(), Vec::new());
     merge_group::<LANES, GROUP, _>(&perfect, n, bytes, |index, symbols, n| best.push((index, symbols[..n].to_vec())));

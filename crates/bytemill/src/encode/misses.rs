@@ -224,20 +224,15 @@ impl Encoder {
             *bytes = key.bytes();
             key.n_bytes()
         };
-        merge_group::<16, GROUP, _>(&self.pairs, unknown.len(), bytes, |index, symbols, n_symbols| {
+        merge_group::<16, GROUP, _>(&self.perfect, unknown.len(), bytes, |index, symbols, n_symbols| {
             let Short { key, hash, mixed, question } = short[unknown[index] as usize];
-            let start = keep(&self.vocab, answers, question, symbols, n_symbols);
-            let ids = &answers.ids[start..];
+            let (start, first) = keep(&self.vocab, answers, question, symbols, n_symbols);
             // Most words are few symbols, and then this is foreseen.
             if n_symbols <= SHORT_IDS {
-                let mut some = [0; SHORT_IDS];
-                for (id, &symbol) in some.iter_mut().zip(symbols) {
-                    *id = self.vocab.symbol_id(symbol);
-                }
-                cache.insert(key, mixed, &some, n_symbols);
+                cache.insert(key, mixed, &first, n_symbols);
             } else {
                 cache.remove_question(key, mixed);
-                cache.insert_many(key, hash, ids);
+                cache.insert_many(key, hash, &answers.ids[start..]);
             }
         });
     }
@@ -284,15 +279,16 @@ impl Encoder {
             bytes[..pretoken.len()].copy_from_slice(pretoken);
             pretoken.len()
         };
-        merge_group::<MEDIUM, GROUP, _>(&self.pairs, medium.len(), bytes, |index, symbols, n_symbols| {
+        merge_group::<MEDIUM, GROUP, _>(&self.perfect, medium.len(), bytes, |index, symbols, n_symbols| {
             let (pretoken, long) = pretoken(index);
-            let start = keep(&self.vocab, answers, long.question, symbols, n_symbols);
+            let (start, _) = keep(&self.vocab, answers, long.question, symbols, n_symbols);
             cache.insert_long(pretoken, long.place, &answers.ids[start..]);
         });
     }
 }
 
-/// Answers a question with symbols; gives where the answer begins.
+/// Answers a question with symbols. Gives where the answer begins, and its first ids, or what stands in their place where it has
+/// fewer.
 #[inline]
 fn keep<const LANES: usize>(
     vocab: &Vocab,
@@ -300,13 +296,13 @@ fn keep<const LANES: usize>(
     question: u32,
     symbols: &[u32; LANES],
     n_symbols: usize,
-) -> usize {
+) -> (usize, [u32; SHORT_IDS]) {
     let start = answers.ids.len();
-    let mut some = [0; SHORT_IDS];
-    for (id, &symbol) in some.iter_mut().zip(symbols) {
+    let mut first = [0; SHORT_IDS];
+    for (id, &symbol) in first.iter_mut().zip(symbols) {
         *id = vocab.symbol_id(symbol);
     }
-    answers.ids.extend_from_slice(&some);
+    answers.ids.extend_from_slice(&first);
     if n_symbols <= SHORT_IDS {
         answers.ids.truncate(start + n_symbols);
     } else {
@@ -314,5 +310,5 @@ fn keep<const LANES: usize>(
         answers.ids.extend(others.iter().map(|&symbol| vocab.symbol_id(symbol)));
     }
     answers.end(question, start);
-    start
+    (start, first)
 }

@@ -9,12 +9,12 @@ mod workspace;
 use crate::bpe::Merger;
 use crate::error::{Error, Result};
 use crate::nfc::normalize;
-use crate::pairs::PerfectPairs;
+use crate::pairs::{PairTable, PerfectPairs};
 use crate::pretokenize::Pattern;
 pub use crate::pulse::{Pulse, no_pulse};
 use crate::seams::Seams;
 use crate::special::{Rules, Segment, SpecialTokens};
-use crate::vocab::{SortedTokens, Vocab};
+use crate::vocab::{SortedTokens, Tables, Vocab};
 use crate::words::Words;
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock};
@@ -71,7 +71,8 @@ pub struct Encoder {
     special: SpecialTokens,
     /// What is looked for where no special tokens are recognised.
     none: SpecialTokens,
-    pairs: PerfectPairs,
+    pairs: PairTable,
+    perfect: PerfectPairs,
     words: Words,
     merger: Merger,
     /// Made when the first long pre-token comes that may have some.
@@ -88,13 +89,14 @@ impl Encoder {
     /// [`Error::Invalid`] where the special tokens contradict each other.
     pub fn new(mut vocab: Vocab, pattern: Pattern) -> Result<Self> {
         let special = SpecialTokens::new(vocab.special().to_vec())?;
-        let (pairs, words) = vocab.take_tables()?;
+        let Tables { pairs, perfect, words } = vocab.take_tables()?;
         let encoder = Self {
             vocab,
             pattern,
             special,
             none: SpecialTokens::default(),
-            pairs: PerfectPairs::new(pairs)?,
+            pairs,
+            perfect,
             words,
             merger: Merger::default(),
             seams: OnceLock::new(),
@@ -150,7 +152,7 @@ impl Encoder {
 
     /// Which symbol a pair of symbols becomes.
     #[must_use]
-    pub fn pairs(&self) -> &PerfectPairs {
+    pub fn pairs(&self) -> &PairTable {
         &self.pairs
     }
 
@@ -295,8 +297,7 @@ impl Encoder {
             out.push(T::narrow(id));
             return Ok(());
         }
-        let ids = self.vocab.symbol_ids();
-        let id = |symbol: u32| T::narrow(ids[symbol as usize]);
+        let id = |symbol: u32| T::narrow(self.vocab.symbol_id(symbol));
         self.merger.merge_into(&self.vocab, &self.pairs, pretoken, symbols, out, id, pulse)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Hash and displace. A pair's hash names a bucket, some three pairs to each, and a place; the bucket's pilot, a number found by
 //! trying, moves the places of its pairs so that nobody else is there. A look-up reads the pilot (of 100,000 pairs 32 KB, which stay
-//! near) and one entry of 1 MB. With two places for each pair there would be two entries to read, of 2 MB.
+//! near) and one entry of 1 MB. With two places for each pair there are two entries to read, of 2 MB, but both at once.
 
 use super::{BITS, EMPTY, PairTable, Pairs, grid_place, hash, key, symbol_of};
 use crate::error::{Error, Result};
@@ -32,21 +32,18 @@ pub struct AskedOnce {
 }
 
 impl PerfectPairs {
-    /// The pairs of a table, which is used up.
+    /// The pairs of a table.
     ///
     /// # Errors
     /// [`Error::Invalid`] where no pilots are to be found, however large the table, which only pairs chosen for that bring about.
-    pub fn new(pairs: PairTable) -> Result<Self> {
-        let PairTable { grid, slots, .. } = pairs;
-        let entries: Vec<(u64, u64)> =
-            slots.iter().filter(|&&entry| entry != EMPTY).map(|&entry| (hash(entry >> BITS), entry)).collect();
-        drop(slots);
+    pub fn new(pairs: &PairTable) -> Result<Self> {
+        let entries: Vec<u64> = pairs.slots.iter().copied().filter(|&entry| entry != EMPTY).collect();
         // Four fifths full at most: the last buckets, of one pair each, then find a place after five tries.
         let mut n_slots = (entries.len() * 5 / 4).next_power_of_two().max(WORD);
         loop {
             if let Some((slots, pilots)) = place_all(&entries, n_slots) {
                 let bucket_shift = bucket_shift(n_slots);
-                return Ok(Self { grid, slots, pilots, bucket_shift });
+                return Ok(Self { grid: pairs.grid.clone(), slots, pilots, bucket_shift });
             }
             n_slots *= 2;
             if n_slots > 64 * MAX_SYMBOLS {
@@ -90,52 +87,56 @@ fn slot(hash: u64, pilot: u8, n_slots: usize) -> usize {
     hash.wrapping_add((hash >> 32).wrapping_mul(u64::from(pilot))) as usize & (n_slots - 1)
 }
 
-/// Places for all entries, which come with their hashes, and the pilots; `None` where some bucket finds no pilot.
-#[expect(clippy::type_complexity, reason = "used once")]
-fn place_all(entries: &[(u64, u64)], n_slots: usize) -> Option<(Box<[u64]>, Box<[u8]>)> {
+/// Entries in their places, and pilots.
+type Placed = (Box<[u64]>, Box<[u8]>);
+
+/// Places for all of `entries`, and the pilots; `None` where some bucket finds no pilot.
+fn place_all(entries: &[u64], n_slots: usize) -> Option<Placed> {
     let shift = bucket_shift(n_slots);
-    let bucket_of = |hash: u64| (hash >> shift) as usize;
     let n_buckets = n_slots / BUCKET_SLOTS;
-    // By buckets: where those of each begin.
-    let mut starts = vec![0; n_buckets + 1];
-    for &(hash, _) in entries {
-        starts[bucket_of(hash) + 1] += 1;
+    let bucket_of = |entry: u64| (hash(entry >> BITS) >> shift) as usize;
+    // By buckets: where those of each end, and, once each is filled from its end on, where they begin.
+    let mut starts = vec![0u32; n_buckets + 1];
+    for &entry in entries {
+        starts[bucket_of(entry)] += 1;
     }
     let most = starts.iter().copied().max().unwrap_or(0);
-    for bucket in 0..n_buckets {
-        starts[bucket + 1] += starts[bucket];
+    let mut end = 0;
+    for start in &mut starts {
+        end += *start;
+        *start = end;
     }
-    let mut ordered = vec![(0, 0); entries.len()];
-    let mut next = starts.clone();
+    let mut ordered = vec![0u64; entries.len()];
     for &entry in entries {
-        let at = &mut next[bucket_of(entry.0)];
-        ordered[*at] = entry;
-        *at += 1;
-    }
-    // The largest first, while there is much room.
-    let mut of_size: Vec<Vec<usize>> = vec![Vec::new(); most + 1];
-    for bucket in 0..n_buckets {
-        of_size[starts[bucket + 1] - starts[bucket]].push(bucket);
+        let start = &mut starts[bucket_of(entry)];
+        *start -= 1;
+        ordered[*start as usize] = entry;
     }
     let mut slots = vec![EMPTY; n_slots].into_boxed_slice();
     let mut pilots = vec![0; n_buckets].into_boxed_slice();
-    // A bit for each place, of which the nearest cache holds all.
+    // A bit for each place, all of which the nearest cache holds.
     let mut taken = vec![0u64; n_slots / WORD];
-    let mut places = Vec::with_capacity(most);
-    for &bucket in of_size.iter().skip(1).rev().flatten() {
-        let some = &ordered[starts[bucket]..starts[bucket + 1]];
-        pilots[bucket] = (0..=u8::MAX).find(|&pilot| {
-            places.clear();
-            some.iter().all(|&(hash, _)| {
-                let place = slot(hash, pilot, n_slots);
-                let is_free = taken[place / WORD] >> (place % WORD) & 1 == 0 && !places.contains(&place);
-                places.push(place);
-                is_free
-            })
-        })?;
-        for (&place, &(_, entry)) in places.iter().zip(some) {
-            taken[place / WORD] |= 1 << (place % WORD);
-            slots[place] = entry;
+    let mut hashes = Vec::with_capacity(most as usize);
+    let mut places = Vec::with_capacity(most as usize);
+    // The largest buckets first, while there is much room.
+    for size in (1..=most).rev() {
+        for (bounds, pilot) in starts.windows(2).zip(&mut pilots).filter(|(bounds, _)| bounds[1] - bounds[0] == size) {
+            let some = &ordered[bounds[0] as usize..bounds[1] as usize];
+            hashes.clear();
+            hashes.extend(some.iter().map(|entry| hash(entry >> BITS)));
+            *pilot = (0..=u8::MAX).find(|&pilot| {
+                places.clear();
+                hashes.iter().all(|&hash| {
+                    let place = slot(hash, pilot, n_slots);
+                    let is_free = taken[place / WORD] >> (place % WORD) & 1 == 0 && !places.contains(&place);
+                    places.push(place);
+                    is_free
+                })
+            })?;
+            for (&place, &entry) in places.iter().zip(some) {
+                taken[place / WORD] |= 1 << (place % WORD);
+                slots[place] = entry;
+            }
         }
     }
     Some((slots, pilots))

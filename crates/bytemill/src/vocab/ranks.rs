@@ -1,10 +1,10 @@
 //! Vocabularies by ranks, and the merges behind them.
 
 use super::tokens::{Fault, TokenIndex, TokenList};
-use super::whole::join;
+use super::whole::{Tables, join};
 use super::{Vocab, invalid, show};
 use crate::error::Result;
-use crate::pairs::PairTable;
+use crate::pairs::{PairTable, PerfectPairs};
 use crate::words::Words;
 
 /// Merges that encode as ranks do.
@@ -76,9 +76,10 @@ impl Vocab {
             return invalid(format!("the byte {} is no token: all 256 bytes must be", show(&[byte as u8])));
         }
         if let Some(Recovered { merges, pairs }) = recovered? {
-            let mut vocab = Self::assemble(&tokens, index, special, merges, symbol_ids)?;
-            vocab.known_pairs = Some(pairs);
-            vocab.known_words = Some(words);
+            let assemble = || Self::assemble(&tokens, index, special, merges, symbol_ids);
+            let (perfect, vocab) = join(|| PerfectPairs::new(&pairs), assemble);
+            let mut vocab = vocab?;
+            vocab.known_tables = Some(Tables { pairs, perfect: perfect?, words });
             vocab.all_made_whole = true;
             return Ok(vocab);
         }

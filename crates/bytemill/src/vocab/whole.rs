@@ -2,31 +2,44 @@
 
 use super::Vocab;
 use crate::error::Result;
-use crate::pairs::{NONE, PairTable, Pairs};
+use crate::pairs::{NONE, PairTable, PerfectPairs};
 use crate::words::Words;
 use std::sync::{Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 
+/// What encoding asks for.
+#[derive(Clone, Debug)]
+pub struct Tables {
+    /// Which symbol a pair of symbols becomes, for one pre-token at a time, where it is waited for.
+    pub pairs: PairTable,
+    /// The same for many pre-tokens at a time, where memory is.
+    pub perfect: PerfectPairs,
+    /// Which short tokens their own bytes encode to.
+    pub words: Words,
+}
+
 impl Vocab {
-    /// Which symbol a pair of symbols becomes, and which short tokens their own bytes encode to.
-    ///
-    /// What reading ranks has built on the way is handed on; so the second call takes longer than the first.
+    /// The tables. What reading ranks has built on the way is handed on; so the second call takes longer than the first.
     ///
     /// # Errors
-    /// As [`PairTable::insert`].
-    pub fn take_tables(&mut self) -> Result<(PairTable, Words)> {
-        let (pairs, words) = (self.known_pairs.take(), self.known_words.take());
-        if self.whole_pretoken_lookup || self.all_made_whole {
-            let (words, pairs) = join(
-                || words.unwrap_or_else(|| Words::new(&self.tokens().collect::<Vec<_>>())),
-                || pairs.map_or_else(|| self.pairs(), Ok),
-            );
-            return Ok((pairs?, words));
+    /// As [`PairTable::insert`] and [`PerfectPairs::new`].
+    pub fn take_tables(&mut self) -> Result<Tables> {
+        if let Some(tables) = self.known_tables.take() {
+            return Ok(tables);
         }
-        let pairs = pairs.map_or_else(|| self.pairs(), Ok)?;
-        let whole = (0..).zip(made_whole(&self.merges, &pairs)).filter(|(_, whole)| *whole);
-        let tokens: Vec<_> = whole.map(|(symbol, _)| (self.symbol(symbol), self.symbol_ids[symbol as usize])).collect();
-        Ok((pairs, Words::new(&tokens)))
+        let words = self.known_words.take();
+        let pairs = self.pairs()?;
+        let words = || {
+            if self.whole_pretoken_lookup || self.all_made_whole {
+                return words.unwrap_or_else(|| Words::new(&self.tokens().collect::<Vec<_>>()));
+            }
+            let whole = (0..).zip(made_whole(&self.merges, &pairs)).filter(|(_, whole)| *whole);
+            let ids = &self.symbol_ids;
+            let tokens: Vec<_> = whole.map(|(symbol, _)| (self.symbol(symbol), ids[symbol as usize])).collect();
+            Words::new(&tokens)
+        };
+        let (perfect, words) = join(|| PerfectPairs::new(&pairs), words);
+        Ok(Tables { perfect: perfect?, pairs, words })
     }
 
     /// The merges that some text needs, in the order of their ranks: left symbol, right symbol, and what they become.
@@ -36,7 +49,7 @@ impl Vocab {
     /// also means that a token comes of the same two parts wherever it does. `pairs` is the table of
     /// [`Vocab::take_tables`].
     #[must_use]
-    pub fn live_merges(&self, pairs: &impl Pairs) -> Vec<(u32, u32, u32)> {
+    pub fn live_merges(&self, pairs: &PairTable) -> Vec<(u32, u32, u32)> {
         if self.ranked {
             let symbols = 256..self.symbol_ids.len() as u32;
             return symbols.filter_map(|symbol| last_merge(pairs, self.symbol(symbol))).collect();
@@ -52,7 +65,7 @@ impl Vocab {
     /// The two symbols of which a symbol is made; None for a byte, and for a token that nothing makes. `pairs` is the
     /// table of [`Vocab::take_tables`].
     #[must_use]
-    pub fn parts(&self, pairs: &impl Pairs, symbol: u32) -> Option<(u32, u32)> {
+    pub fn parts(&self, pairs: &PairTable, symbol: u32) -> Option<(u32, u32)> {
         if self.ranked {
             return last_merge(pairs, self.symbol(symbol)).map(|(left, right, _)| (left, right));
         }
@@ -105,7 +118,7 @@ pub(super) fn join<A: Send, B>(one: impl FnOnce() -> A + Send, other: impl FnOnc
 }
 
 /// The last merge of a token's own bytes; None where they do not merge to one symbol.
-fn last_merge(pairs: &impl Pairs, token: &[u8]) -> Option<(u32, u32, u32)> {
+fn last_merge(pairs: &PairTable, token: &[u8]) -> Option<(u32, u32, u32)> {
     let steps = crate::bpe::steps(pairs, token);
     let last = steps.last().filter(|_| steps.len() + 1 == token.len())?;
     Some((last.left, last.right, last.symbol))
@@ -116,7 +129,7 @@ fn last_merge(pairs: &impl Pairs, token: &[u8]) -> Option<(u32, u32, u32)> {
 /// Bytes do. A symbol t can only come from the one merge that makes it, of l and r. Before that merge no other has
 /// crossed the ends of l and r, so each came about as if it stood alone; hence t is made whole if and only if l and r
 /// are and nothing crosses the boundary between them before t does: see [`stay_apart`].
-fn made_whole(merges: &[(u32, u32)], pairs: &impl Pairs) -> Vec<bool> {
+fn made_whole(merges: &[(u32, u32)], pairs: &PairTable) -> Vec<bool> {
     let mut whole = vec![true; 256];
     whole.reserve(merges.len());
     for &(left, right) in merges {
@@ -138,7 +151,7 @@ fn made_whole(merges: &[(u32, u32)], pairs: &impl Pairs) -> Vec<bool> {
 /// before aᵢ₊₁, and not after bⱼ₊₁. (If aᵢ₊₁ is c too, its merge lies further to the left and comes first; if bⱼ₊₁ is, the
 /// one across the boundary does.) So it is enough to walk through these neighbours, here backwards in time: of aᵢ and bⱼ
 /// the greater came later, and of equals the right one.
-fn stay_apart(merges: &[(u32, u32)], pairs: &impl Pairs, (left, right): (u32, u32), joined: u32) -> bool {
+fn stay_apart(merges: &[(u32, u32)], pairs: &PairTable, (left, right): (u32, u32), joined: u32) -> bool {
     let (mut a, mut b) = (left, right);
     // What ends the two at the top of the chains is the merge that joins them.
     let (mut a_next, mut b_next) = (joined, joined);
