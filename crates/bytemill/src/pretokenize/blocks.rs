@@ -26,6 +26,8 @@ pub struct Blocks<'t> {
     text: &'t [u8],
     rules: Rules,
     instruction_set: InstructionSet,
+    /// Eight blocks are looked at together where they can be.
+    in_eights: bool,
     /// Where the next block begins.
     at: usize,
     /// The last start found.
@@ -35,7 +37,14 @@ pub struct Blocks<'t> {
 
 impl<'t> Blocks<'t> {
     pub fn new(text: &'t [u8], rules: Rules, instruction_set: InstructionSet) -> Self {
-        Self { text, rules, instruction_set, at: 0, last_start: 0, carry: Carry::at_known_start() }
+        let in_eights = instruction_set.is_wide();
+        Self { text, rules, instruction_set, in_eights, at: 0, last_start: 0, carry: Carry::at_known_start() }
+    }
+
+    /// The same with eight blocks at once, or not, whatever the instruction set.
+    #[cfg(test)]
+    pub fn in_eights(self, in_eights: bool) -> Self {
+        Self { in_eights, ..self }
     }
 
     /// Puts the ends of the next pre-tokens into `ends`; false where there are no more.
@@ -45,11 +54,12 @@ impl<'t> Blocks<'t> {
         }
         ends.clear();
         ends.reserve(MOST_ENDS);
-        let n_ends = self.instruction_set.run(FillFromEight { blocks: self, ends: ends.spare_capacity_mut() });
-        let n_ends = match n_ends {
-            Some(n_ends) => n_ends,
-            None => self.instruction_set.run(Fill { blocks: self, ends: ends.spare_capacity_mut() }),
+        let set = self.instruction_set;
+        let from_eight = match self.in_eights {
+            true => set.run(FillFromEight { blocks: self, ends: ends.spare_capacity_mut() }),
+            false => None,
         };
+        let n_ends = from_eight.unwrap_or_else(|| set.run(Fill { blocks: self, ends: ends.spare_capacity_mut() }));
         // SAFETY: `Ends` counts what it has written, from the front on.
         unsafe { ends.set_len(n_ends) };
         true

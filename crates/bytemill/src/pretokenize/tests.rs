@@ -39,9 +39,15 @@ fn by_scalar(rules: Rules, text: &str) -> Vec<&str> {
     all
 }
 
-/// The pre-tokens by blocks, with one classifier.
+/// The pre-tokens by blocks, with one classifier, eight blocks at once; the same must come of one after the other.
 fn by_blocks(rules: Rules, text: &str, instructions: InstructionSet) -> Vec<&str> {
-    let mut blocks = Blocks::new(text.as_bytes(), rules, instructions);
+    let [by_eights, by_ones] = [true, false].map(|in_eights| collect(rules, text, instructions, in_eights));
+    assert_eq!(by_eights, by_ones, "{}", instructions.name());
+    by_eights
+}
+
+fn collect(rules: Rules, text: &str, instructions: InstructionSet, in_eights: bool) -> Vec<&str> {
+    let mut blocks = Blocks::new(text.as_bytes(), rules, instructions).in_eights(in_eights);
     let (mut all, mut ends, mut start) = (Vec::new(), Vec::new(), 0);
     while blocks.fill(&mut ends) {
         assert!(ends.len() <= BLOCK);
