@@ -5,10 +5,13 @@
 //! the classes of their neighbours; `docs/algorithms.md` derives them from the expressions. The few questions that
 //! look further than a neighbour are asked one by one, in functions of their own.
 
+mod eight;
+
 use super::chars::Chars;
 use super::classify::LANES;
 use super::{cl100k, gpt2, o200k, scan};
 use crate::unicode::{Class, class_at};
+pub use eight::Eight;
 
 /// Which rules apply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -39,9 +39,15 @@ fn by_scalar(rules: Rules, text: &str) -> Vec<&str> {
     all
 }
 
-/// The pre-tokens by blocks, with one classifier.
+/// The pre-tokens by blocks, with one classifier, eight blocks at once; the same must come of one after the other.
 fn by_blocks(rules: Rules, text: &str, instructions: InstructionSet) -> Vec<&str> {
-    let mut blocks = Blocks::new(text.as_bytes(), rules, instructions);
+    let [by_eights, by_ones] = [true, false].map(|in_eights| collect(rules, text, instructions, in_eights));
+    assert_eq!(by_eights, by_ones, "{}", instructions.name());
+    by_eights
+}
+
+fn collect(rules: Rules, text: &str, instructions: InstructionSet, in_eights: bool) -> Vec<&str> {
+    let mut blocks = Blocks::new(text.as_bytes(), rules, instructions).in_eights(in_eights);
     let (mut all, mut ends, mut start) = (Vec::new(), Vec::new(), 0);
     while blocks.fill(&mut ends) {
         assert!(ends.len() <= BLOCK);
@@ -97,6 +103,60 @@ fn long_text() -> impl Strategy<Value = String> {
         .prop_map(|runs| runs.concat())
 }
 
+/// ASCII of a good eight blocks and more, which is split eight blocks at once: words and what stands around them in prose
+/// and code, with runs that cross any border, and now and then a character outside ASCII.
+fn wide_text() -> impl Strategy<Value = String> {
+    let pieces = vec![
+        " the",
+        " Word",
+        "'s",
+        "'LL",
+        "n't ",
+        " I'll've",
+        "'re''d",
+        " x'",
+        ". ",
+        ", ",
+        "\n",
+        "\r\n",
+        "\n\n",
+        ";\n    ",
+        " {\n\t\t",
+        "\n   \n  ",
+        " \t \r\n",
+        "/",
+        "//\n/\n",
+        "!/\r\n/a",
+        "12",
+        "345",
+        " 2026",
+        "1234567",
+        "a1",
+        "camelCaseWORDSand",
+        "==",
+        " =\n",
+        "_x",
+        "\x0b",
+        "(",
+        ")",
+        "\0\x7f",
+    ];
+    let rare = vec!["é", "ÉA", "一", "ªB", "\u{301}", "\u{a0}", "\u{2003}\n", "'ſ", "٣", "’"];
+    let piece = prop_oneof![
+        40 => prop::sample::select(pieces).prop_map(str::to_owned),
+        20 => "[a-z]{1,9}",
+        // Runs of anything, some of them longer than a block, few longer than eight.
+        4 => ("[ a\t\nA1./']", 1usize..12).prop_map(|(character, n)| character.repeat(n)),
+        1 => ("[ a\t\nA1./']", 1usize..130).prop_map(|(character, n)| character.repeat(n)),
+    ];
+    let long = (prop::sample::select(vec![" ", "a", "1", "\n", "\t", "!", "/", "'"]), 500usize..1100)
+        .prop_map(|(character, n)| character.repeat(n));
+    let middle =
+        prop_oneof![6 => Just(String::new()), 2 => prop::sample::select(rare).prop_map(str::to_owned), 1 => long];
+    let part = (prop::collection::vec(piece, 1..260), middle).prop_map(|(pieces, middle)| pieces.concat() + &middle);
+    prop::collection::vec(part, 1..5).prop_map(|parts| parts.concat())
+}
+
 fn assert_blocks_split_as_the_scalar_matchers_do(text: &str) {
     for (name, rules) in RULES {
         let expected = by_scalar(rules, text);
@@ -120,6 +180,11 @@ proptest! {
 
     #[test]
     fn blocks_split_as_the_scalar_matchers_do(text in long_text()) {
+        assert_blocks_split_as_the_scalar_matchers_do(&text);
+    }
+
+    #[test]
+    fn eight_blocks_at_once_split_as_the_scalar_matchers_do(text in wide_text()) {
         assert_blocks_split_as_the_scalar_matchers_do(&text);
     }
 
@@ -160,6 +225,12 @@ proptest! {
     #[test]
     #[ignore = "takes minutes"]
     fn blocks_split_as_the_scalar_matchers_do_on_many_texts(text in long_text()) {
+        assert_blocks_split_as_the_scalar_matchers_do(&text);
+    }
+
+    #[test]
+    #[ignore = "takes minutes"]
+    fn eight_blocks_at_once_split_as_the_scalar_matchers_do_on_many_texts(text in wide_text()) {
         assert_blocks_split_as_the_scalar_matchers_do(&text);
     }
 }

@@ -1,9 +1,11 @@
 //! AVX2: 64 bytes in two registers; a comparison gives bytes of ones, whose high bits make the mask.
 
+use super::eight::carries;
 use super::wide::PLAIN;
-use super::{Ascii, Classify, Sample, Window, Work, opaque};
+use super::{Ascii, BLOCKS, Classify, Mask, Sample, Window, Work, opaque};
 use crate::unicode::BitPlanes;
 use std::arch::x86_64::*;
+use std::ops::{BitAnd, BitOr, Not};
 
 /// There is a value of this type only where the processor has the features that the functions below are compiled for.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +32,14 @@ impl Avx2 {
 }
 
 impl Classify for Avx2 {
+    type Mask = Ymms;
+
+    #[inline(always)]
+    fn mask(self, words: [u64; BLOCKS]) -> Ymms {
+        // SAFETY: `self` says that the processor has AVX2; each half of the array has the 32 bytes that a load reads.
+        Ymms([0, 4].map(|half| unsafe { _mm256_loadu_si256(words[half..half + 4].as_ptr().cast()) }))
+    }
+
     #[inline(always)]
     fn ascii(self, window: &Window) -> Ascii {
         // SAFETY: `self` says that the processor has AVX2.
@@ -158,4 +168,128 @@ fn alike(window: &Window, sample: Sample, planes: &BitPlanes) -> (u64, [u64; 3])
     });
     let [low, high] = found;
     (mask([low.0, high.0]), [0, 1, 2].map(|k| mask([low.1[k], high.1[k]])))
+}
+
+/// Eight words in two registers. There is a value only where there is one of [`Avx2`].
+#[derive(Clone, Copy)]
+pub struct Ymms([__m256i; 2]);
+
+impl BitAnd for Ymms {
+    type Output = Self;
+
+    #[inline(always)]
+    fn bitand(self, other: Self) -> Self {
+        let ([a, b], [c, d]) = (self.0, other.0);
+        // SAFETY: `self` says that the processor has AVX2.
+        Self(unsafe { [_mm256_and_si256(a, c), _mm256_and_si256(b, d)] })
+    }
+}
+
+impl BitOr for Ymms {
+    type Output = Self;
+
+    #[inline(always)]
+    fn bitor(self, other: Self) -> Self {
+        let ([a, b], [c, d]) = (self.0, other.0);
+        // SAFETY: as above.
+        Self(unsafe { [_mm256_or_si256(a, c), _mm256_or_si256(b, d)] })
+    }
+}
+
+impl Not for Ymms {
+    type Output = Self;
+
+    #[inline(always)]
+    fn not(self) -> Self {
+        let [a, b] = self.0;
+        // SAFETY: as above.
+        unsafe {
+            let ones = _mm256_set1_epi64x(-1);
+            Self([_mm256_xor_si256(a, ones), _mm256_xor_si256(b, ones)])
+        }
+    }
+}
+
+impl Mask for Ymms {
+    #[inline(always)]
+    fn words(self) -> [u64; BLOCKS] {
+        // SAFETY: both are 64 bytes, of which any are good, and the first register is the lower half.
+        unsafe { std::mem::transmute(self.0) }
+    }
+
+    #[inline(always)]
+    fn up<const N: u32>(self, before: u64) -> Self {
+        let [a, b] = self.0;
+        // SAFETY: `self` says that the processor has AVX2.
+        unsafe {
+            // The words moved up by one, the highest to the lowest place; then what belongs there.
+            let (below_a, below_b) = (_mm256_permute4x64_epi64::<0x93>(a), _mm256_permute4x64_epi64::<0x93>(b));
+            let before = _mm256_set1_epi64x((before << (64 - N)).cast_signed());
+            let (below_a, below_b) =
+                (_mm256_blend_epi32::<3>(below_a, before), _mm256_blend_epi32::<3>(below_b, below_a));
+            let (n, rest) = (_mm_cvtsi32_si128(N.cast_signed()), _mm_cvtsi32_si128((64 - N).cast_signed()));
+            Self([
+                _mm256_or_si256(_mm256_sll_epi64(a, n), _mm256_srl_epi64(below_a, rest)),
+                _mm256_or_si256(_mm256_sll_epi64(b, n), _mm256_srl_epi64(below_b, rest)),
+            ])
+        }
+    }
+
+    #[inline(always)]
+    fn down(self, behind: u64) -> Self {
+        let [a, b] = self.0;
+        // SAFETY: as above.
+        unsafe {
+            let (above_a, above_b) = (_mm256_permute4x64_epi64::<0x39>(a), _mm256_permute4x64_epi64::<0x39>(b));
+            let behind = _mm256_set1_epi64x(behind.cast_signed());
+            let (above_a, above_b) =
+                (_mm256_blend_epi32::<0xC0>(above_a, above_b), _mm256_blend_epi32::<0xC0>(above_b, behind));
+            Self([
+                _mm256_or_si256(_mm256_srli_epi64::<1>(a), _mm256_slli_epi64::<63>(above_a)),
+                _mm256_or_si256(_mm256_srli_epi64::<1>(b), _mm256_slli_epi64::<63>(above_b)),
+            ])
+        }
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Self) -> (Self, bool) {
+        let ([a, b], [c, d]) = (self.0, other.0);
+        // SAFETY: as above.
+        unsafe {
+            let ones = _mm256_set1_epi64x(-1);
+            let sums = [_mm256_add_epi64(a, c), _mm256_add_epi64(b, d)];
+            let high_bits = |words| _mm256_movemask_pd(_mm256_castsi256_pd(words)).cast_unsigned();
+            // A word has overflowed if both had the highest bit, or one had and the sum has not.
+            let over = |one, other, sum| {
+                let either = _mm256_andnot_si256(sum, _mm256_or_si256(one, other));
+                high_bits(_mm256_or_si256(_mm256_and_si256(one, other), either))
+            };
+            let full = |sum| high_bits(_mm256_cmpeq_epi64(sum, ones));
+            let all_over = over(a, c, sums[0]) | over(b, d, sums[1]) << 4;
+            let carries = carries(all_over, full(sums[0]) | full(sums[1]) << 4);
+            let spread = _mm256_set1_epi64x(carries.into());
+            let with_carries = |sum, bits| {
+                let chosen = _mm256_cmpeq_epi64(_mm256_and_si256(spread, bits), bits);
+                _mm256_sub_epi64(sum, chosen)
+            };
+            let (low, high) = (_mm256_setr_epi64x(1, 2, 4, 8), _mm256_setr_epi64x(16, 32, 64, 128));
+            (Self([with_carries(sums[0], low), with_carries(sums[1], high)]), carries >> BLOCKS != 0)
+        }
+    }
+
+    #[inline(always)]
+    fn is_zero(self) -> bool {
+        let [a, b] = self.0;
+        // SAFETY: as above.
+        unsafe {
+            let any = _mm256_or_si256(a, b);
+            _mm256_testz_si256(any, any) == 1
+        }
+    }
+
+    #[inline(always)]
+    fn last_word(self) -> u64 {
+        // SAFETY: as above.
+        unsafe { _mm256_extract_epi64::<3>(self.0[1]) }.cast_unsigned()
+    }
 }

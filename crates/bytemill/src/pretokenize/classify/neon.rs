@@ -1,7 +1,8 @@
 //! NEON, which every 64-bit ARM has: 64 bytes in four registers.
 
+use super::eight::Words;
 use super::wide::PLAIN;
-use super::{Ascii, Classify, Sample, Window};
+use super::{Ascii, BLOCKS, Classify, Sample, Window};
 use crate::unicode::BitPlanes;
 use std::arch::aarch64::*;
 
@@ -37,6 +38,13 @@ fn gather(flags: [uint8x16_t; 4]) -> u64 {
 }
 
 impl Classify for Neon {
+    type Mask = Words;
+
+    #[inline(always)]
+    fn mask(self, words: [u64; BLOCKS]) -> Words {
+        Words(words)
+    }
+
     #[inline(always)]
     fn ascii(self, window: &Window) -> Ascii {
         let quarters = QUARTERS.map(|at| load(&window[at..]));

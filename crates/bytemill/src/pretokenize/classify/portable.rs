@@ -1,6 +1,7 @@
 //! Eight bytes at a time in a plain 64-bit register.
 
-use super::{Ascii, Classify, LANES, Window};
+use super::eight::Words;
+use super::{Ascii, BLOCKS, Classify, LANES, Window};
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x80 * ONES;
@@ -30,6 +31,13 @@ fn gather(flags: u64) -> u64 {
 pub struct Portable;
 
 impl Classify for Portable {
+    type Mask = Words;
+
+    #[inline(always)]
+    fn mask(self, words: [u64; BLOCKS]) -> Words {
+        Words(words)
+    }
+
     #[inline(always)]
     fn ascii(self, window: &Window) -> Ascii {
         let mut all = Ascii::default();

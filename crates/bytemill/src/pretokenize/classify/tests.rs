@@ -142,3 +142,113 @@ proptest! {
         assert_wide_is_right(&window(padding, &text));
     }
 }
+
+/// What [`Mask`] does, with every answer as words.
+struct Arithmetic([u64; BLOCKS], [u64; BLOCKS], bool);
+
+type Answers = (Vec<[u64; BLOCKS]>, [bool; 2], [u64; 2]);
+
+fn arithmetic<C: Classify>(classify: C, work: &Arithmetic) -> Answers {
+    let Arithmetic(one, other, bit) = *work;
+    let (one, other, bit) = (classify.mask(one), classify.mask(other), u64::from(bit));
+    let (sum, over) = one.plus(other);
+    let all = [
+        one,
+        one & other,
+        one | other,
+        !one,
+        one & !other,
+        sum,
+        one.up::<1>(bit),
+        one.up::<3>(bit * 5),
+        one.up::<48>(bit * 0xABCD_EF01_2345),
+        one.down(bit),
+    ];
+    (all.iter().map(|mask| mask.words()).collect(), [over, one.is_zero()], [one.last_word(), one.last_bit()])
+}
+
+impl Work for Arithmetic {
+    type Output = Answers;
+
+    fn run(self, classify: impl Classify) -> Answers {
+        arithmetic(classify, &self)
+    }
+}
+
+struct AsciiOfEight<'w>(&'w WideWindow);
+
+impl Work for AsciiOfEight<'_> {
+    type Output = (bool, [[u64; BLOCKS]; 8]);
+
+    fn run(self, classify: impl Classify) -> Self::Output {
+        let all = classify.ascii_of_eight(self.0);
+        let masks = [all.letter, all.upper, all.digit, all.blank, all.tab, all.newline, all.apostrophe, all.slash];
+        (are_ascii(self.0), masks.map(Mask::words))
+    }
+}
+
+/// Words of which many are full or empty, so that carries go far.
+fn words() -> impl Strategy<Value = [u64; BLOCKS]> {
+    prop::array::uniform8(prop_oneof![
+        Just(0),
+        Just(u64::MAX),
+        Just(1),
+        Just(1 << 63),
+        Just(u64::MAX - 1),
+        any::<u64>()
+    ])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(5000))]
+
+    #[test]
+    fn masks_of_all_instruction_sets_reckon_alike(one in words(), other in words(), bit: bool) {
+        let expected = arithmetic(portable::Portable, &Arithmetic(one, other, bit));
+        for set in InstructionSet::available() {
+            prop_assert_eq!(&set.run(Arithmetic(one, other, bit)), &expected, "{:?}", set);
+        }
+    }
+
+    #[test]
+    fn plain_masks_are_numbers_of_512_bits(one in words(), other in words(), bit: bool) {
+        let mask = |words| Mask::words(portable::Portable.mask(words));
+        let bit_at = |words: [u64; BLOCKS], k: usize| words[k / 64] >> (k % 64) & 1;
+        let wide = portable::Portable.mask(one);
+        let (sum, over) = wide.plus(portable::Portable.mask(other));
+        let (up, down) = (wide.up::<3>(5 * u64::from(bit)).words(), wide.down(bit.into()).words());
+        let mut carry = 0;
+        for k in 0..EIGHT {
+            let total = bit_at(one, k) + bit_at(other, k) + carry;
+            prop_assert_eq!(bit_at(sum.words(), k), total & 1);
+            carry = total >> 1;
+            prop_assert_eq!(bit_at(up, k), if k < 3 { (u64::from(bit) * 5) >> k & 1 } else { bit_at(one, k - 3) });
+            prop_assert_eq!(bit_at(down, k), if k == EIGHT - 1 { bit.into() } else { bit_at(one, k + 1) });
+        }
+        prop_assert_eq!(u64::from(over), carry);
+        prop_assert_eq!(mask(one), one);
+    }
+
+    #[test]
+    fn eight_blocks_are_classified_as_one_after_the_other(
+        bytes in prop::collection::vec(prop_oneof![8 => 0u8..128, 1 => Just(b'\''), 1 => Just(b' ')], EIGHT + 3),
+        high in prop::option::weighted(0.2, 0..EIGHT + 3),
+    ) {
+        let mut window: WideWindow = bytes.try_into().unwrap();
+        let expected = portable::Portable.ascii_of_eight(&window);
+        for (k, letters) in expected.letter.words().into_iter().enumerate() {
+            let one = ascii_one_by_one(window[k * LANES..].first_chunk().unwrap());
+            prop_assert_eq!(letters, one.letter);
+        }
+        let expected = AsciiOfEight(&window).run(portable::Portable).1;
+        for set in InstructionSet::available() {
+            prop_assert_eq!(set.run(AsciiOfEight(&window)), (true, expected), "{:?}", set);
+        }
+        if let Some(place) = high {
+            window[place] = 0xC3;
+            for set in InstructionSet::available() {
+                prop_assert_eq!(set.run(AsciiOfEight(&window)).0, place >= EIGHT, "{:?}", set);
+            }
+        }
+    }
+}
