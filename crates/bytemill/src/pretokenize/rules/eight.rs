@@ -8,6 +8,9 @@ use super::{Carry, Rules, is_before_non_space, scan, without_newline};
 use crate::pretokenize::classify::{Ascii, BLOCKS, Classify, EIGHT, LANES, Mask};
 use crate::unicode::{Class, class_at};
 
+/// With more of them, one for every 16 bytes, single blocks are quicker: they look at the short contractions all at once.
+const MOST_APOSTROPHES: u32 = 32;
+
 /// Eight blocks of ASCII and what comes before and behind them.
 pub struct Eight<'t, C: Classify> {
     pub classify: C,
@@ -28,7 +31,8 @@ struct Others<M> {
 
 impl<C: Classify> Eight<'_, C> {
     /// The starts in the blocks, and what the next block needs to know; `None` where one block after the other has to be
-    /// looked at: for letters without case before upper-case ones or behind contractions, and runs of 96 digits.
+    /// looked at: for letters without case before upper-case ones or behind contractions, runs of 96 digits, and very many
+    /// apostrophes.
     #[inline(always)]
     pub fn starts(&self, rules: Rules) -> Option<([u64; BLOCKS], Carry)> {
         let Self { ascii, before, .. } = self;
@@ -46,7 +50,11 @@ impl<C: Classify> Eight<'_, C> {
         let mut starts = natural.words();
         starts[0] = starts[0] & !before.no_start | before.start;
         if !apostrophes.is_zero() {
-            self.contractions(rules, apostrophes.words(), &mut starts, &mut carry)?;
+            let apostrophes = apostrophes.words();
+            if apostrophes.iter().map(|word| word.count_ones()).sum::<u32>() > MOST_APOSTROPHES {
+                return None;
+            }
+            self.contractions(rules, apostrophes, &mut starts, &mut carry)?;
         }
         starts[0] &= !before.start_is_known;
         Some((starts, carry))
