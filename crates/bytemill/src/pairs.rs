@@ -234,6 +234,21 @@ mod tests {
     }
 
     #[test]
+    fn pairs_chosen_to_share_a_bucket_get_places_too() {
+        // Of one hash in 4,096: until the table has more buckets than that, one of them has all 100.
+        let same = (256..).flat_map(|left| (0..256).map(move |right| (left, right)));
+        let same: Vec<(u32, u32)> = same.filter(|&(left, right)| hash(key(left, right)) >> 52 == 0).take(100).collect();
+        let mut table = PairTable::new(same.len());
+        for &(left, right) in &same {
+            table.insert(left, right, left + right).unwrap();
+        }
+        let perfect = PerfectPairs::new(&table).unwrap();
+        for (left, right) in same {
+            assert_eq!(get(&perfect, left, right), left + right);
+        }
+    }
+
+    #[test]
     fn the_first_of_two_entries_stays() {
         let mut table = PairTable::new(2);
         for symbol in [700, 900] {

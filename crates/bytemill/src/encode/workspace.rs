@@ -103,8 +103,8 @@ impl Workspace {
         if huge.is_none() {
             n_done.0 += keys.len();
         }
-        // SAFETY: the first `filled` places of the spare capacity have been written: each entry is copied over
-        // `SHORT_IDS` of them, of which `n_ids`, at most as many, are counted.
+        // SAFETY: the first `filled` places of the spare capacity have been written: for each key all `SHORT_IDS` of its room,
+        // of which at most as many are counted.
         unsafe { ids.set_len(before + filled) };
         huge
     }

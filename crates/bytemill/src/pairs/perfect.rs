@@ -12,6 +12,10 @@ use crate::vocab::MAX_SYMBOLS;
 /// Places for each bucket.
 const BUCKET_SLOTS: usize = 4;
 
+/// Pairs of one bucket beyond which no pilot is looked for: by chance not one table in 10⁵⁰ has so many, and pairs chosen to share a bucket
+/// would take a time that grows with the square of their number.
+const MOST_IN_BUCKET: u32 = 64;
+
 /// Places in one word of bits.
 const WORD: usize = 64;
 
@@ -101,6 +105,9 @@ fn place_all(entries: &[u64], n_slots: usize) -> Option<Placed> {
         starts[bucket_of(entry)] += 1;
     }
     let most = starts.iter().copied().max().unwrap_or(0);
+    if most > MOST_IN_BUCKET {
+        return None;
+    }
     let mut end = 0;
     for start in &mut starts {
         end += *start;

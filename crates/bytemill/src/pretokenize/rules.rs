@@ -310,36 +310,49 @@ impl Block<'_> {
         while apostrophes != 0 {
             let place = apostrophes.trailing_zeros();
             apostrophes &= apostrophes - 1;
-            let at = self.at + place as usize;
-            let n_bytes = match rules {
-                Rules::O200k if at == carry.contraction_end => 0,
-                Rules::Gpt2 => scan::contraction(self.text, at),
-                _ => scan::contraction_any_case(self.text, at),
-            };
-            if n_bytes == 0 {
-                continue;
-            }
-            let end = at + n_bytes;
-            carry.contraction_end = end;
-            if rules == Rules::O200k && self.text.get(end).is_some_and(|&byte| byte >= 0x80) {
-                // The word that starts there must not be taken for a part of the one before.
-                let class = class_at(self.text, end).0;
-                if matches!(class, Class::OtherLetter | Class::Mark) {
-                    return None;
-                }
-            }
-            let start_stays = u32::from(rules != Rules::O200k);
-            let inside = ((1u128 << n_bytes) - 1) >> start_stays << (place + start_stays);
-            let behind = 1u128 << (place as usize + n_bytes);
-            #[expect(clippy::cast_possible_truncation, reason = "the two halves of a word")]
-            {
-                starts = starts & !(inside as u64) | behind as u64 & self.chars.first;
-                carry.no_start |= (inside >> 64) as u64;
-                carry.start |= (behind >> 64) as u64;
-            }
+            let Contraction { inside, behind } = contraction(rules, self.text, self.at, place, carry)?;
+            starts = starts & !inside[0] | behind[0] & self.chars.first;
+            carry.no_start |= inside[1];
+            carry.start |= behind[1];
         }
         Some(starts)
     }
+}
+
+/// Bits of a contraction in the block where it begins and in the next: where it takes starts away, and the one that it adds.
+struct Contraction {
+    inside: [u64; 2],
+    behind: [u64; 2],
+}
+
+/// The contraction that begins with the apostrophe at `place` in the block at `block`, no bits where none does; `None` where what is
+/// behind it is not to be had by masks.
+#[inline(always)]
+fn contraction(rules: Rules, text: &[u8], block: usize, place: u32, carry: &mut Carry) -> Option<Contraction> {
+    let at = block + place as usize;
+    let n_bytes = match rules {
+        Rules::O200k if at == carry.contraction_end => 0,
+        Rules::Gpt2 => scan::contraction(text, at),
+        _ => scan::contraction_any_case(text, at),
+    };
+    if n_bytes == 0 {
+        return Some(Contraction { inside: [0; 2], behind: [0; 2] });
+    }
+    let end = at + n_bytes;
+    carry.contraction_end = end;
+    if rules == Rules::O200k && text.get(end).is_some_and(|&byte| byte >= 0x80) {
+        // The word that starts there must not be taken for a part of the one before.
+        let class = class_at(text, end).0;
+        if matches!(class, Class::OtherLetter | Class::Mark) {
+            return None;
+        }
+    }
+    let start_stays = u32::from(rules != Rules::O200k);
+    let inside = ((1u128 << n_bytes) - 1) >> start_stays << (place + start_stays);
+    let behind = 1u128 << (place as usize + n_bytes);
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves of a word")]
+    let halves = |bits: u128| [bits as u64, (bits >> 64) as u64];
+    Some(Contraction { inside: halves(inside), behind: halves(behind) })
 }
 
 // The questions that look further than a neighbour. They take what they need and not the block, which would have to lie in

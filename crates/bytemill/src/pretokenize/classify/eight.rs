@@ -1,6 +1,6 @@
 //! Eight blocks at once: masks of 512 bits, of which bit k speaks of byte k.
 
-use super::{Ascii, Classify, LANES, Window};
+use super::{Ascii, Classify, LANES};
 use std::ops::{BitAnd, BitOr, Not};
 
 /// Blocks that are looked at together.
@@ -151,7 +151,8 @@ pub fn are_ascii(bytes: &WideWindow) -> bool {
 pub fn ascii_by_blocks<C: Classify>(classify: C, bytes: &WideWindow) -> Ascii<C::Mask> {
     let mut all = Ascii::<[u64; BLOCKS]>::default();
     for k in 0..BLOCKS {
-        let window: &Window = bytes[LANES * k..].first_chunk().expect("the last block has three bytes behind it");
+        // The last block has its three bytes behind it too.
+        let Some(window) = bytes[LANES * k..].first_chunk() else { break };
         let one = classify.ascii(window);
         all.letter[k] = one.letter;
         all.upper[k] = one.upper;

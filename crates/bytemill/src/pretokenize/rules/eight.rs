@@ -4,9 +4,8 @@
 //! one addition, whichever borders of blocks it crosses. Characters are bytes here, so that marks, letters without case
 //! and all that has more than one byte drop out of the rules.
 
-use super::{Carry, Rules, is_before_non_space, scan, without_newline};
+use super::{Carry, Contraction, Rules, contraction, is_before_non_space, without_newline};
 use crate::pretokenize::classify::{Ascii, BLOCKS, Classify, EIGHT, LANES, Mask};
-use crate::unicode::{Class, class_at};
 
 /// With more of them, one for every 16 bytes, single blocks are quicker: they look at the short contractions all at once.
 const MOST_APOSTROPHES: u32 = 32;
@@ -225,36 +224,13 @@ impl<C: Classify> Eight<'_, C> {
             while left != 0 {
                 let place = left.trailing_zeros();
                 left &= left - 1;
-                let at = self.at + k * LANES + place as usize;
-                let n_bytes = match rules {
-                    Rules::O200k if at == carry.contraction_end => 0,
-                    Rules::Gpt2 => scan::contraction(self.text, at),
-                    _ => scan::contraction_any_case(self.text, at),
-                };
-                if n_bytes == 0 {
-                    continue;
-                }
-                let end = at + n_bytes;
-                carry.contraction_end = end;
-                if rules == Rules::O200k && self.text.get(end).is_some_and(|&byte| byte >= 0x80) {
-                    let class = class_at(self.text, end).0;
-                    if matches!(class, Class::OtherLetter | Class::Mark) {
-                        return None;
-                    }
-                }
-                let start_stays = u32::from(rules != Rules::O200k);
-                let inside = ((1u128 << n_bytes) - 1) >> start_stays << (place + start_stays);
-                let behind = 1u128 << (place as usize + n_bytes);
-                #[expect(clippy::cast_possible_truncation, reason = "the two halves of a word")]
-                {
-                    starts[k] = starts[k] & !(inside as u64) | behind as u64;
-                    let (inside, behind) = ((inside >> 64) as u64, (behind >> 64) as u64);
-                    if let Some(next) = starts.get_mut(k + 1) {
-                        *next = *next & !inside | behind;
-                    } else {
-                        carry.no_start |= inside;
-                        carry.start |= behind;
-                    }
+                let Contraction { inside, behind } = contraction(rules, self.text, self.at + k * LANES, place, carry)?;
+                starts[k] = starts[k] & !inside[0] | behind[0];
+                if let Some(next) = starts.get_mut(k + 1) {
+                    *next = *next & !inside[1] | behind[1];
+                } else {
+                    carry.no_start |= inside[1];
+                    carry.start |= behind[1];
                 }
             }
         }
