@@ -4,7 +4,10 @@
 //! tokens of which each two neighbours do so is what merging makes of its bytes (docs/algorithms.md has the proof). So the symbols of every
 //! prefix are found from the left: append the longest token that starts the rest and may stand beside the last one, else
 //! the next shorter; where there is none, no symbol of the pre-token ends here, so go back and shorten the last one.
+//!
+//! In which order tokens are tried changes nothing but the time. So what stood in the same place before is tried first.
 
+use super::memo::{DeadEnds, Followers, Memo, n_repeated};
 use super::trie::Trie;
 use crate::error::Result;
 use crate::pairs::{NONE, PairTable};
@@ -23,13 +26,15 @@ pub(super) struct Room {
     pub n_blocks: usize,
     /// Answers that the memo of pairs holds: 8 bytes each.
     pub n_answers: usize,
+    /// Answers that the memo of what follows holds: 24 bytes each.
+    pub n_followers: usize,
 }
 
-/// 128 + 128 + 32 KB. A memo that leaves the first-level cache is slower on text without repetitions.
-const ROOM: Room = Room { kept: 1 << 15, n_blocks: 1 << 13, n_answers: 1 << 12 };
+/// 128 + 128 + 32 + 24 KB. A memo that leaves the first-level cache is slower on text without repetitions.
+const ROOM: Room = Room { kept: 1 << 15, n_blocks: 1 << 13, n_answers: 1 << 12, n_followers: 1 << 10 };
 
-/// Set in a symbol that was put as one of a run; symbols have 21 bits.
-const IN_RUN: u32 = 1 << 31;
+/// Set in a symbol that was put before longer ones were tried; symbols have 21 bits.
+pub(super) const GUESSED: u32 = 1 << 31;
 
 #[derive(Clone, Copy)]
 struct Symbol {
@@ -81,7 +86,7 @@ impl Backtracker {
     pub fn merge(&self, pairs: &PairTable, pretoken: &[u8], symbols: &mut Vec<u32>, pulse: Pulse) -> Result<()> {
         let first = symbols.len();
         self.run(pairs, pretoken, symbols, Room { kept: usize::MAX, ..ROOM }, |_| {}, pulse)?;
-        symbols[first..].iter_mut().for_each(|symbol| *symbol &= !IN_RUN);
+        symbols[first..].iter_mut().for_each(|symbol| *symbol &= !GUESSED);
         Ok(())
     }
 
@@ -115,14 +120,14 @@ impl Backtracker {
     ) -> Result<()> {
         let start = out.len();
         scratch.clear();
-        let mut hand_on = |symbols: &[u32]| out.extend(symbols.iter().map(|&symbol| make(symbol & !IN_RUN)));
+        let mut hand_on = |symbols: &[u32]| out.extend(symbols.iter().map(|&symbol| make(symbol & !GUESSED)));
         if !self.run(pairs, pretoken, scratch, room, &mut hand_on, pulse)? {
             // Back beyond what was handed on.
             out.truncate(start);
             scratch.clear();
             self.run(pairs, pretoken, scratch, Room { kept: usize::MAX, ..room }, |_| {}, pulse)?;
         }
-        out.extend(scratch.iter().map(|&symbol| make(symbol & !IN_RUN)));
+        out.extend(scratch.iter().map(|&symbol| make(symbol & !GUESSED)));
         Ok(())
     }
 
@@ -143,6 +148,7 @@ impl Backtracker {
         let mut many = Vec::new();
         let mut dead_ends = DeadEnds::new(pretoken.len(), room.n_blocks, &mut few, &mut many);
         let mut memo = Memo::new(pretoken.len(), room.n_answers);
+        let mut followers = Followers::new(pretoken.len(), room.n_followers);
         let mut n_tries = 0;
         let mut last = NONE;
         let mut at = 0;
@@ -160,46 +166,61 @@ impl Backtracker {
                     || memo.get(last, candidate, || stay_apart(&self.symbols, pairs, last, candidate, NONE)))
             {
                 symbols.push(candidate);
-                if last == candidate {
+                let are_asked = followers.are_asked();
+                if are_asked {
+                    self.keep(&mut followers, pretoken, at, &symbols[first..]);
+                }
+                if last == candidate && end > dead_ends.furthest() {
                     // In a run of equal tokens each may stand beside the next.
-                    let token = &pretoken[at..end];
-                    while n_tries < TRIES_A_PULSE
-                        && pretoken[end..].starts_with(token)
-                        && !dead_ends.has(end + token.len())
-                    {
-                        n_tries += 1;
-                        symbols.push(candidate | IN_RUN);
-                        end += token.len();
-                    }
+                    let n_more = n_repeated(&pretoken[at..], n_bytes as usize, TRIES_A_PULSE - n_tries);
+                    n_tries += n_more;
+                    symbols.resize(symbols.len() + n_more, candidate | GUESSED);
+                    end += n_more * n_bytes as usize;
+                }
+                at = end;
+                last = candidate;
+                if are_asked {
+                    let n_before = symbols.len();
+                    (at, last) = followers.follow(pretoken, at, last, dead_ends.furthest(), symbols);
+                    n_tries += symbols.len() - n_before;
                 }
                 if symbols.len() - first >= most {
                     let kept_from = symbols.len() - room.kept;
                     hand_on(&symbols[first..kept_from]);
                     symbols.drain(first..kept_from);
                 }
-                at = end;
-                last = candidate;
                 candidate = self.trie.longest(&pretoken[at..]);
             } else if shorter != NONE {
                 candidate = shorter;
             } else {
                 dead_ends.add(at);
-                // Its end is a dead end now, so the next try is with a shorter one. But where it was put as one of a run,
-                // longer ones have not been tried.
+                // Its end is a dead end now, so the next try is with a shorter one. But where it was a guess, longer ones have
+                // not been tried.
                 candidate = last;
-                let in_run = symbols.pop().is_some_and(|symbol| symbol & IN_RUN != 0);
+                let is_guessed = symbols.pop().is_some_and(|symbol| symbol & GUESSED != 0);
                 at -= self.symbols[candidate as usize].n_bytes as usize;
                 last = match &symbols[first..] {
-                    [.., last] => *last & !IN_RUN,
+                    [.., last] => *last & !GUESSED,
                     [] if at == 0 => NONE,
                     [] => return Ok(false),
                 };
-                if in_run {
+                if is_guessed {
                     candidate = self.trie.longest(&pretoken[at..]);
                 }
             }
         }
         Ok(true)
+    }
+
+    /// Keeps that the last of these symbols stands at `at` behind those before it.
+    #[inline(never)]
+    fn keep(&self, followers: &mut Followers, pretoken: &[u8], at: usize, symbols: &[u32]) {
+        if let &[.., last, next] = symbols {
+            let before = symbols.len().checked_sub(3).map(|place| symbols[place] & !GUESSED);
+            let [last, next] = [last, next].map(|symbol| symbol & !GUESSED);
+            let n_bytes = |symbol: u32| self.symbols[symbol as usize].n_bytes as usize;
+            followers.put(pretoken, at, before, (last, n_bytes(last)), (next, n_bytes(next)));
+        }
     }
 }
 
@@ -223,73 +244,5 @@ fn stay_apart(symbols: &[Symbol], pairs: &PairTable, mut left: u32, mut right: u
         } else {
             return true;
         }
-    }
-}
-
-/// Places at which no symbol of the pre-token ends, as far as they are known.
-///
-/// What is forgotten is found out again, so this is a table of fixed size, in which the places of far away blocks
-/// take each other's room.
-struct DeadEnds<'t> {
-    /// Numbers of blocks of 64 places, and their places.
-    blocks: &'t mut [(usize, u64)],
-}
-
-impl<'t> DeadEnds<'t> {
-    const NONE: (usize, u64) = (usize::MAX, 0);
-
-    /// For a pre-token of so many bytes, at most `most` blocks, a power of two. Those that `few` has room for cost no
-    /// allocation.
-    fn new(n_bytes: usize, most: usize, few: &'t mut [(usize, u64); 4], many: &'t mut Vec<(usize, u64)>) -> Self {
-        let n_blocks = (n_bytes / 64 + 1).next_power_of_two().min(most);
-        if n_blocks <= few.len() {
-            return Self { blocks: &mut few[..n_blocks] };
-        }
-        many.resize(n_blocks, Self::NONE);
-        Self { blocks: many }
-    }
-
-    #[inline]
-    fn has(&self, place: usize) -> bool {
-        let (block, places) = self.blocks[(place / 64) & (self.blocks.len() - 1)];
-        block == place / 64 && places >> (place % 64) & 1 == 1
-    }
-
-    fn add(&mut self, place: usize) {
-        let mask = self.blocks.len() - 1;
-        let block = &mut self.blocks[(place / 64) & mask];
-        if block.0 != place / 64 {
-            *block = (place / 64, 0);
-        }
-        block.1 |= 1 << (place % 64);
-    }
-}
-
-/// Whether pairs stay apart, as far as it was asked before: a table in which the last that came to a place stays.
-struct Memo {
-    entries: Vec<u64>,
-    shift: u32,
-}
-
-impl Memo {
-    /// Below this many bytes there is little repetition, and filling the table would cost more than it saves.
-    const WORTHWHILE: usize = 1 << 10;
-
-    /// `n_entries` is a power of two above 1.
-    fn new(n_bytes: usize, n_entries: usize) -> Self {
-        let n_entries = if n_bytes < Self::WORTHWHILE.min(n_entries) { 0 } else { n_entries };
-        // No entry has all bits set, since a symbol has 21.
-        Self { entries: vec![u64::MAX; n_entries], shift: 64 - n_entries.trailing_zeros() % 64 }
-    }
-
-    #[inline]
-    fn get(&mut self, left: u32, right: u32, answer: impl FnOnce() -> bool) -> bool {
-        let key = u64::from(left) << 21 | u64::from(right);
-        let place = key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift.min(63);
-        let Some(entry) = self.entries.get_mut(place as usize) else { return answer() };
-        if *entry >> 1 != key {
-            *entry = key << 1 | u64::from(answer());
-        }
-        *entry & 1 == 1
     }
 }

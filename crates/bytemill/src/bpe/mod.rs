@@ -3,6 +3,7 @@
 mod backtrack;
 mod lockstep;
 mod long;
+mod memo;
 mod merger;
 #[cfg(test)]
 mod tests;

@@ -178,6 +178,7 @@ proptest! {
         kept in prop::sample::select(vec![1, 2, 7, usize::MAX]),
         n_blocks in prop::sample::select(vec![1, 2, 8]),
         n_answers in prop::sample::select(vec![2, 64]),
+        n_followers in prop::sample::select(vec![2, 64]),
     ) {
         let pairs = pairs_of(&vocab);
         let text = text_of(&vocab, &pieces);
@@ -186,7 +187,7 @@ proptest! {
         let mut symbols = vec![1, 2, 3];
         backtracker.merge(&pairs, &text, &mut symbols, &no_pulse).unwrap();
         prop_assert_eq!(&symbols[3..], &expected);
-        let room = Room { kept, n_blocks, n_answers };
+        let room = Room { kept, n_blocks, n_answers, n_followers };
         let (mut scratch, mut out) = (vec![7], vec![1u32, 2]);
         backtracker.merge_within(room, &pairs, &text, &mut scratch, &mut out, |symbol| symbol, &no_pulse).unwrap();
         prop_assert_eq!(&out[2..], &expected);
