@@ -49,7 +49,9 @@ def measure_in_process(
     The pools of the tools that have no argument for it are told the number of threads by their environment
     variables.
     """
-    environment = os.environ | {
+    # Installed modules are compiled once, so a process that measures should find them so.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment |= {
         "RAYON_NUM_THREADS": str(threads),
         "TOKENIZERS_PARALLELISM": "true" if threads > 1 else "false",
         "PYTHONHASHSEED": "0",

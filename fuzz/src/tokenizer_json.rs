@@ -9,8 +9,7 @@ const TEXT: &str = "abab é ab\n";
 /// # Panics
 /// Where the vocabulary read from `data` does not give the text back.
 pub fn tokenizer_json(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    let Some((parts, _rest)) = read_tokenizer_json(text) else { return };
+    let Some((parts, _rest)) = read_tokenizer_json(data) else { return };
     let Some(vocab) = parts.into_vocab(Vec::new()) else { return };
     let Ok(encoder) = Encoder::new(vocab, Pattern::Gpt2) else { return };
     let mut ids: Vec<u32> = Vec::new();

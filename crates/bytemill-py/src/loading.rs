@@ -85,8 +85,7 @@ pub struct PyTokenizerJson {
 impl PyTokenizerJson {
     #[staticmethod]
     fn read(py: Python<'_>, data: &[u8]) -> Option<(Self, String)> {
-        let data = data.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(data);
-        let (model, rest) = py.detach(|| read_tokenizer_json(std::str::from_utf8(data).ok()?))?;
+        let (model, rest) = py.detach(|| read_tokenizer_json(data))?;
         Some((Self { model: Contents::new(model) }, rest))
     }
 

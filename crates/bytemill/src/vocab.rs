@@ -4,6 +4,8 @@
 //! is also a priority: of two merges the one whose result is the smaller symbol comes first. Outside, a token has
 //! whatever id its file gives it.
 
+mod helper;
+mod merge_list;
 mod merged;
 mod needed;
 mod ranks;
@@ -11,6 +13,8 @@ mod sorted;
 mod tokens;
 mod whole;
 
+pub(crate) use helper::{Helper, with_helper};
+pub(crate) use merge_list::MergeList;
 pub use merged::MergedTokens;
 pub use needed::needed_merges;
 pub use sorted::SortedTokens;
@@ -18,10 +22,10 @@ pub use tokens::TokenList;
 pub use whole::Tables;
 
 use crate::error::{Error, Result};
-use crate::words::Words;
 use std::collections::HashSet;
 use std::hint::select_unpredictable;
 use tokens::TokenIndex;
+use whole::Known;
 
 /// Tokens by id and merges by rank, checked against each other.
 #[derive(Clone, Debug)]
@@ -43,10 +47,8 @@ pub struct Vocab {
     other_splits: Vec<(u32, u32, u32)>,
     ranked: bool,
     whole_pretoken_lookup: bool,
-    /// What encoding asks for, where recovering the merges has built it and nobody has taken it.
-    known_tables: Option<Tables>,
-    /// The table of short tokens, where that alone is known.
-    known_words: Option<Words>,
+    /// What encoding asks for, where it was built on the way and nobody has taken it.
+    known: Known,
     /// Each token of the index is known to be what its own bytes merge to.
     all_made_whole: bool,
 }
@@ -78,19 +80,26 @@ impl Vocab {
         merges: Vec<(u32, u32)>,
         symbol_ids: Vec<u32>,
     ) -> Result<Self> {
-        let mut by_id: Vec<(u32, &[u8])> = Vec::with_capacity(tokens.len() + special.len());
-        by_id.extend(tokens.iter().filter(|(_, token)| !token.is_empty()));
-        by_id.extend(special.iter().map(|(token, id)| (*id, token.as_bytes())));
-        by_id.sort_unstable();
+        // Ids, and places: those of the list, and behind them the special tokens.
+        let mut by_id: Vec<(u32, u32)> = Vec::with_capacity(tokens.len() + special.len());
+        by_id.extend(
+            tokens.ids().iter().copied().zip(0..).filter(|(_, place)| !tokens.token(*place as usize).is_empty()),
+        );
+        by_id.extend(special.iter().map(|(_, id)| *id).zip(tokens.len() as u32..));
+        let bytes_at = |place: u32| match (place as usize).checked_sub(tokens.len()) {
+            None => tokens.token(place as usize),
+            Some(place) => special[place].0.as_bytes(),
+        };
+        by_id.sort_unstable_by(|one, other| one.0.cmp(&other.0).then_with(|| bytes_at(one.1).cmp(bytes_at(other.1))));
         // A vocabulary may list its special tokens, with the ids they have.
-        by_id.dedup();
+        by_id.dedup_by(|one, other| one.0 == other.0 && bytes_at(one.1) == bytes_at(other.1));
         for window in by_id.windows(2) {
             if window[0].0 == window[1].0 {
                 return invalid(format!(
                     "the id {} belongs to two tokens, {} and {}",
                     window[0].0,
-                    show(window[0].1),
-                    show(window[1].1)
+                    show(bytes_at(window[0].1)),
+                    show(bytes_at(window[1].1))
                 ));
             }
         }
@@ -99,15 +108,15 @@ impl Vocab {
         if n_ids > MAX_SYMBOLS.max(16 * by_id.len()) {
             return invalid(format!("the id {} is out of all proportion to {} tokens", n_ids - 1, by_id.len()));
         }
-        let n_bytes: usize = by_id.iter().map(|(_, token)| token.len()).sum();
+        let n_bytes: usize = by_id.iter().map(|(_, place)| bytes_at(*place).len()).sum();
         if n_bytes > u32::MAX as usize {
             return invalid(format!("the tokens are {n_bytes} bytes together; at most 4 GiB are supported"));
         }
         let mut bytes = Vec::with_capacity(n_bytes);
         let mut starts = Vec::with_capacity(n_ids + 1);
-        for &(id, token) in &by_id {
+        for &(id, place) in &by_id {
             starts.resize(id as usize + 1, bytes.len() as u32);
-            bytes.extend_from_slice(token);
+            bytes.extend_from_slice(bytes_at(place));
         }
         starts.push(bytes.len() as u32);
         index.renumber(|place| tokens.ids()[place as usize]);
@@ -122,8 +131,7 @@ impl Vocab {
             other_splits: Vec::new(),
             ranked: false,
             whole_pretoken_lookup: false,
-            known_tables: None,
-            known_words: None,
+            known: Known::default(),
             all_made_whole: false,
         })
     }

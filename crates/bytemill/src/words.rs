@@ -14,6 +14,10 @@ struct Slot {
     id: u32,
 }
 
+/// So many tokens are put into a table at a time, whose slots have been asked for together: one after the other, each would
+/// wait for memory.
+const BLOCK: usize = 32;
+
 /// Tokens of up to 15 bytes to which their own bytes encode, with linear probing, at most half full.
 #[derive(Clone, Debug)]
 pub struct Words {
@@ -26,24 +30,54 @@ pub struct Words {
 impl Words {
     /// A table of `tokens`, of which those longer than 15 bytes are left out.
     #[must_use]
-    pub fn new(tokens: &[(&[u8], u32)]) -> Self {
+    pub fn new<'t>(tokens: impl ExactSizeIterator<Item = (&'t [u8], u32)>) -> Self {
         let n_slots = (2 * tokens.len()).next_power_of_two().max(2);
         let mut words = Self {
             slots: vec![Slot::default(); n_slots].into_boxed_slice(),
             shift: 64 - n_slots.trailing_zeros(),
             filter: vec![0; (n_slots / 16).max(1)].into_boxed_slice(),
         };
-        for &(token, id) in tokens.iter().filter(|(token, _)| token.len() <= PACKED_BYTES) {
-            let key = pack(token, 0, token.len());
-            let bit = words.bit(key.hash());
-            words.filter[bit >> 6] |= 1 << (bit & 63);
-            let mut at = words.place(key.hash());
-            while words.slots[at].high != 0 {
-                at = (at + 1) & (n_slots - 1);
+        let mut tokens = tokens.filter(|(token, _)| token.len() <= PACKED_BYTES);
+        let mut block = Vec::with_capacity(BLOCK);
+        loop {
+            block.extend(tokens.by_ref().take(BLOCK).map(|(token, id)| {
+                let key = pack(token, 0, token.len());
+                let hash = key.hash();
+                prefetch(&words.slots, words.place(hash));
+                (key, hash, id)
+            }));
+            if block.is_empty() {
+                break;
             }
-            words.slots[at] = Slot { low: key.low, high: key.high, id };
+            for (key, hash, id) in block.drain(..) {
+                let bit = words.bit(hash);
+                words.filter[bit >> 6] |= 1 << (bit & 63);
+                let mut at = words.place(hash);
+                while words.slots[at].high != 0 {
+                    at = (at + 1) & (n_slots - 1);
+                }
+                words.slots[at] = Slot { low: key.low, high: key.high, id };
+            }
         }
         words
+    }
+
+    /// Takes a token out of the table, if it is in it.
+    pub fn forget(&mut self, token: &[u8]) {
+        if token.len() > PACKED_BYTES {
+            return;
+        }
+        let key = pack(token, 0, token.len());
+        let mut at = self.place(key.hash());
+        while self.slots[at].high != 0 {
+            let slot = &mut self.slots[at];
+            if slot.low == key.low && slot.high == key.high {
+                // The slot stays taken: those behind it are looked for past it.
+                (slot.low, slot.high) = (Packed::NO_KEY.low, Packed::NO_KEY.high);
+                return;
+            }
+            at = (at + 1) & (self.slots.len() - 1);
+        }
     }
 
     #[inline]
@@ -102,13 +136,34 @@ mod tests {
     fn tokens_are_found_and_nothing_else() {
         let numbers: Vec<String> = (0..5_000u32).map(|n| n.to_string()).collect();
         let tokens: Vec<(&[u8], u32)> = numbers.iter().map(|text| text.as_bytes()).zip(0..5_000).collect();
-        let words = Words::new(&tokens);
+        let words = Words::new(tokens.iter().copied());
         for n in 0..10_000u32 {
             let text = n.to_string();
             let key = pack(text.as_bytes(), 0, text.len());
             assert_eq!(words.get(key, key.hash()), (n < 5_000).then_some(n));
         }
-        let sixteen = Words::new(&[(&[b'a'; 16][..], 0)]);
+    }
+
+    #[test]
+    fn a_token_that_is_forgotten_is_the_only_one_that_is_missing() {
+        let numbers: Vec<String> = (0..5_000u32).map(|n| n.to_string()).collect();
+        let mut words =
+            Words::new(numbers.iter().map(|text| text.as_bytes()).zip(0..5_000).collect::<Vec<_>>().into_iter());
+        for n in (0..6_000u32).step_by(3) {
+            words.forget(n.to_string().as_bytes());
+        }
+        words.forget(&[b'1'; 16]);
+        words.forget(b"");
+        for n in 0..10_000u32 {
+            let text = n.to_string();
+            let key = pack(text.as_bytes(), 0, text.len());
+            assert_eq!(words.get(key, key.hash()), (n < 5_000 && n % 3 != 0).then_some(n));
+        }
+    }
+
+    #[test]
+    fn long_tokens_are_left_out() {
+        let sixteen = Words::new([(&[b'a'; 16][..], 0)].into_iter());
         let key = pack(b"a", 0, 1);
         assert_eq!(sixteen.get(key, key.hash()), None);
     }

@@ -35,7 +35,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise TokenizerFileError(f"{file}: cannot be read: {reason}") from error
-    if not data.strip():
+    if not data or data.isspace():  # `strip` would copy it
         raise TokenizerFileError(f"{file}: the file is empty")
     return data
 

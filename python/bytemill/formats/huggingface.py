@@ -18,15 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill import _core
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats.bytes_to_unicode import bytes_to_text
 from bytemill.formats.files import decode_utf8, is_array, is_object, parse_json, read_bytes, shown
 from bytemill.formats.huggingface_folder import DECODER, companions_of, post_processor_of
 from bytemill.formats.huggingface_model import read_model, refuse_other_models
 from bytemill.formats.pre_tokenizer import from_pre_tokenizer, to_pre_tokenizer
-from bytemill.formats.ranks import merges_of_ranks
 from bytemill.formats.spec import Normalizer, TokenFlags, TokenizerSpec
-from bytemill.formats.spelling import spelled_vocab
-from bytemill.formats.vocabulary import check_merges, check_special_tokens, ordinary_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,6 +40,11 @@ def write(spec: TokenizerSpec) -> str:
     One spec gives one text, with a line for each token and each merge. Raises TokenizerError where `spec`
     contradicts itself or Hugging Face's library could not give the same ids.
     """
+    # Brought in only here: together they take as long to import as the core takes to read a vocabulary.
+    from bytemill.formats.ranks import merges_of_ranks
+    from bytemill.formats.spelling import spelled_vocab
+    from bytemill.formats.vocabulary import check_merges, check_special_tokens, ordinary_tokens
+
     tokens = ordinary_tokens(spec)
     check_special_tokens(spec, tokens)
     if spec.merges is None:
@@ -175,6 +176,8 @@ def _record(spec: TokenizerSpec) -> str:
 
 def _merge_lines(merges: Sequence[tuple[bytes, bytes]]) -> Iterable[str]:
     """One JSON array a merge. Only two of the 256 characters need a backslash in JSON."""
+    from bytemill.formats.bytes_to_unicode import bytes_to_text
+
     text = {
         part: bytes_to_text(part).replace("\\", "\\\\").replace('"', '\\"')
         for merge in merges

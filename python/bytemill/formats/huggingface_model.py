@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerFileError
 from bytemill.formats.files import is_array, is_object, shown
+from bytemill.formats.ids import check_id, is_text
 from bytemill.formats.spec import TokenFlags
-from bytemill.formats.spelling import check_id, checked_vocab, tokens_and_merges
-from bytemill.formats.vocabulary import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +24,9 @@ def read_model(
 
     `model` and `added_tokens` are the fields of the file. Raises TokenizerFileError naming the place.
     """
+    # Brought in only here: where the core reads the model, the rest of the file needs none of it.
+    from bytemill.formats.spelling import checked_vocab, tokens_and_merges
+
     vocab = checked_vocab(model.get("vocab"), f"{where}: model.vocab")
     pairs = _checked_pairs(model.get("merges"), f"{where}: model.merges")
     special_tokens, flags = special_tokens_of(added_tokens, vocab.get, len(vocab), f"{where}: added_tokens")

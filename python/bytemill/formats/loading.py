@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill import _core
 from bytemill.errors import BytemillError
-from bytemill.formats import rank_settings, tiktoken
 from bytemill.formats.files import GGUF_MAGIC, begins_with, is_object, parse_json, read_bytes
+from bytemill.formats.ids import MAX_ID
 from bytemill.formats.loaded import Loaded, build_file
 from bytemill.formats.places import find
 from bytemill.formats.spec import given_ids, special_rules
-from bytemill.formats.vocabulary import MAX_ID
 
 if TYPE_CHECKING:
     import os
@@ -41,7 +40,9 @@ def load(
 
         return build_file(detect.load(path, pattern=pattern, special_tokens=special_tokens), str(path))
     data, where = read_bytes(found), str(found)
-    if tiktoken.looks_like_ranks(data):
+    if _looks_like_ranks(data):
+        from bytemill.formats import rank_settings
+
         pattern, special_tokens = rank_settings.completed(found, data, pattern, special_tokens)
     quick = load_quickly(data, where, pattern, special_tokens)
     if quick is None:
@@ -64,7 +65,7 @@ def load_quickly(
 ) -> Loaded | None:
     """The tokenizer in a file's content; None where it must be read the slow way, or is refused there."""
     try:
-        if tiktoken.looks_like_ranks(data):
+        if _looks_like_ranks(data):
             ids = None if special_tokens is None else given_ids(special_tokens)
             if ids is None and special_tokens is not None:
                 return None
@@ -76,6 +77,15 @@ def load_quickly(
     return None
 
 
+def _looks_like_ranks(data: bytes) -> bool:
+    # No base64 begins so, and a tokenizer.json needs no reader of ranks.
+    if data[:4096].lstrip().startswith(b"{"):
+        return False
+    from bytemill.formats import tiktoken
+
+    return tiktoken.looks_like_ranks(data)
+
+
 def _from_ranks(
     data: bytes,
     where: str,
@@ -85,6 +95,8 @@ def _from_ranks(
     given = (special_tokens or {}).values()
     if not all(type(token_id) is int and 0 <= token_id <= MAX_ID for token_id in given):
         return None
+    from bytemill.formats import tiktoken
+
     file = _core.RankFile.read(data)
     if file is None:
         return None

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from bytemill import _core
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import is_array, is_object, shown
-from bytemill.formats.oniguruma import ExpressionError, from_oniguruma, to_oniguruma
 from bytemill.formats.spec import THEN
 
 if TYPE_CHECKING:
@@ -54,6 +53,8 @@ def _split(pattern: str) -> dict[str, Any]:
         expression = CL100K_FOR_ONIGURUMA
     else:
         expression = pattern if name is None else _core.NAMED_PATTERNS[name]
+        from bytemill.formats.oniguruma import ExpressionError, to_oniguruma
+
         try:
             expression = to_oniguruma(expression)
         except ExpressionError as error:
@@ -154,6 +155,8 @@ def _recognised(expression: str, place: str) -> tuple[str | None, str]:
     Rust."""
     if expression == CL100K_FOR_ONIGURUMA:
         return "cl100k", _core.NAMED_PATTERNS["cl100k"]
+    from bytemill.formats.oniguruma import from_oniguruma
+
     try:
         translated = from_oniguruma(expression)
         _core.check_pattern(translated)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import checked_pattern, decode_utf8, is_object, parse_json, read_bytes, shown
-from bytemill.formats.spelling import check_id
-from bytemill.formats.vocabulary import ordinary_tokens
+from bytemill.formats.ids import check_id
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +36,7 @@ def settings_file(rank_file: Path) -> Path:
 def write(spec: TokenizerSpec, name: str) -> str:
     """The text of the file beside the ranks of `spec`. `name` is tiktoken's name for the encoding."""
     from bytemill.formats.tiktoken_pattern import pattern_to
+    from bytemill.formats.vocabulary import ordinary_tokens
 
     special_tokens = dict(sorted(spec.special_tokens.items(), key=lambda item: item[1]))
     settings: dict[str, Any] = {

@@ -12,18 +12,13 @@ from bytemill.formats.bytes_to_unicode import (
     text_to_bytes,
 )
 from bytemill.formats.files import is_object, shown
-from bytemill.formats.vocabulary import MAX_ID, missing_bytes
+from bytemill.formats.ids import MAX_ID, check_id
+from bytemill.formats.vocabulary import missing_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bytemill.formats.spec import TokenizerSpec
-
-
-def check_id(value: Any, place: str) -> None:
-    """Raise TokenizerFileError where a JSON value is no token id."""
-    if type(value) is not int or not 0 <= value <= MAX_ID:
-        raise TokenizerFileError(f"{place}: is {shown(value)}, not an id between 0 and {MAX_ID}")
 
 
 def checked_vocab(vocab: Any, place: str) -> dict[str, int]:

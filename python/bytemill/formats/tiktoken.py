@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 from bytemill import _core
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import checked_pattern, read_bytes, shown
-from bytemill.formats.ranks import merges_of_ranks
+from bytemill.formats.ids import MAX_ID
 from bytemill.formats.spec import TokenizerSpec, given_ids, refuse_what_they_cannot_say
-from bytemill.formats.vocabulary import MAX_ID, missing_bytes, ordinary_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -175,6 +174,8 @@ def is_published(text: str, spec: TokenizerSpec) -> bool:
 
 def same_ranks(spec: TokenizerSpec) -> dict[bytes, int]:
     """The ranks that encode as `spec` does, in their order. Raises TokenizerError as `write` does."""
+    from bytemill.formats.vocabulary import ordinary_tokens
+
     refuse_what_they_cannot_say(spec, "ranks")
     ranks = {token: token_id for token_id, token in ordinary_tokens(spec).items()}
     if spec.merges is not None:
@@ -188,6 +189,8 @@ def same_ranks(spec: TokenizerSpec) -> dict[bytes, int]:
 def _check_same_merges(
     merges: list[tuple[bytes, bytes]], ranks: Mapping[bytes, int], *, whole_pretoken_lookup: bool
 ) -> None:
+    from bytemill.formats.ranks import merges_of_ranks
+
     highest = -1
     for index, (left, right) in enumerate(merges):
         rank = ranks.get(left + right)
@@ -277,6 +280,8 @@ def _parse(data: bytes, where: str) -> dict[bytes, int]:
                     f"{where}: tokens {shown(seen[rank])} and {shown(token)} have the same rank {rank}"
                 )
             seen[rank] = token
+    from bytemill.formats.vocabulary import missing_bytes
+
     missing = missing_bytes(ranks)
     if missing is not None:
         raise TokenizerFileError(f"{where}: lacks {missing}", hint="The file may be cut short.")

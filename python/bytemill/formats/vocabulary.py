@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bytemill.errors import TokenizerError
+from bytemill.formats.ids import MAX_ID, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from bytemill.formats.spec import TokenizerSpec
-
-MAX_ID = 2**32 - 1
-"""Ids are unsigned 32-bit numbers in every tool of the field."""
 
 SINGLE_BYTES: frozenset[bytes] = frozenset(bytes([byte]) for byte in range(256))
 
@@ -117,12 +115,3 @@ def missing_bytes(tokens: Collection[bytes]) -> str | None:
         return None
     named = ", ".join(f"0x{byte.hex()}" for byte in missing[:3]) + (", …" if len(missing) > 3 else "")
     return f"{len(missing)} of the 256 bytes ({named})"
-
-
-def is_text(text: str) -> bool:
-    """Whether `text` can be UTF-8: that it holds no lone surrogate."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

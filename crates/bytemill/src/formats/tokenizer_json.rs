@@ -1,7 +1,7 @@
 //! Hugging Face's `tokenizer.json`: `model.vocab` and `model.merges` are read here, the rest is handed on.
 
 use super::spelling::append_spelled;
-use crate::vocab::{MergedTokens, TokenList, Vocab};
+use crate::vocab::{Helper, MergeList, MergedTokens, TokenList, Vocab, with_helper};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -19,15 +19,19 @@ pub struct TokenizerJson {
 /// The tokens and merges of a `tokenizer.json`, and the document as JSON with an empty `model.vocab` and an empty
 /// `model.merges`.
 ///
-/// None where the text is no JSON, the two are not there or not as such files have them, or they contradict themselves;
+/// None where the data are no JSON in UTF-8, the two are not there or not as such files have them, or they contradict themselves;
 /// and where JSON readers differ: a key or an id twice, a number that is not written as a whole one, lone surrogates.
 #[must_use]
-pub fn read_tokenizer_json(text: &str) -> Option<(TokenizerJson, String)> {
-    let mut found = None;
-    let mut reader = serde_json::Deserializer::from_str(text);
-    let rest = reader.deserialize_map(Document { found: &mut found }).ok()?;
-    reader.end().ok()?;
-    Some((found?, rest))
+pub fn read_tokenizer_json(data: &[u8]) -> Option<(TokenizerJson, String)> {
+    with_helper(|helper| {
+        // Here, so that the helper is awake by the time there is something to do.
+        let text = simdutf8::basic::from_utf8(data.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(data)).ok()?;
+        let mut found = None;
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let rest = reader.deserialize_map(Document { helper, found: &mut found }).ok()?;
+        reader.end().ok()?;
+        Some((found?, rest))
+    })
 }
 
 impl TokenizerJson {
@@ -90,11 +94,12 @@ fn unusual<E: serde::de::Error>() -> E {
 }
 
 /// The whole file: gives the rest of it as JSON.
-struct Document<'f> {
+struct Document<'f, 'de> {
+    helper: &'f Helper<'de>,
     found: &'f mut Option<TokenizerJson>,
 }
 
-impl<'de> Visitor<'de> for Document<'_> {
+impl<'de> Visitor<'de> for Document<'_, 'de> {
     type Value = String;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -108,7 +113,7 @@ impl<'de> Visitor<'de> for Document<'_> {
                 if self.found.is_some() {
                     return Err(unusual());
                 }
-                let (model, model_rest) = map.next_value_seed(Model)?;
+                let (model, model_rest) = map.next_value_seed(Model { helper: self.helper })?;
                 *self.found = Some(model);
                 rest.add(&key, &model_rest)?;
             } else {
@@ -139,9 +144,11 @@ impl Rest {
 }
 
 /// The `model` object, and the rest of it as JSON.
-struct Model;
+struct Model<'f, 'de> {
+    helper: &'f Helper<'de>,
+}
 
-impl<'de> DeserializeSeed<'de> for Model {
+impl<'de> DeserializeSeed<'de> for Model<'_, 'de> {
     type Value = (TokenizerJson, String);
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -149,7 +156,7 @@ impl<'de> DeserializeSeed<'de> for Model {
     }
 }
 
-impl<'de> Visitor<'de> for Model {
+impl<'de> Visitor<'de> for Model<'_, 'de> {
     type Value = (TokenizerJson, String);
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -157,55 +164,66 @@ impl<'de> Visitor<'de> for Model {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut rest = Rest::default();
-        let mut vocabulary = None;
-        let mut n_merges = 0;
-        // Merges that come before the vocabulary wait for it.
-        let mut waiting: Option<&'de RawValue> = None;
-        while let Some(key) = map.next_key_seed(Text)? {
-            match &*key {
-                "vocab" if vocabulary.is_none() => {
-                    vocabulary = Some(map.next_value_seed(Vocabulary)?);
-                    rest.add(&key, "{}")?;
-                }
-                "merges" if n_merges == 0 => {
-                    n_merges += 1;
-                    match &mut vocabulary {
-                        Some(vocabulary) => map.next_value_seed(Merges(&mut vocabulary.merged))?,
-                        None => waiting = Some(map.next_value()?),
-                    }
-                    rest.add(&key, "[]")?;
-                }
-                "vocab" | "merges" => return Err(unusual()),
-                _ => rest.add(&key, map.next_value::<&RawValue>()?.get())?,
-            }
-        }
-        let mut vocabulary = vocabulary.ok_or_else(unusual)?;
-        if n_merges == 0 {
+        let mut fields = Fields::default();
+        let vocab = fields.up_to_vocab(&mut map)?.ok_or_else(unusual)?;
+        // The vocabulary is read beside the merges, which as a rule come after it.
+        let vocabulary = self.helper.ask(|| read_vocabulary(vocab.get()));
+        if fields.up_to_vocab(&mut map)?.is_some() {
             return Err(unusual());
         }
-        if let Some(merges) = waiting {
-            Merges(&mut vocabulary.merged)
-                .deserialize(&mut serde_json::Deserializer::from_str(merges.get()))
-                .map_err(A::Error::custom)?;
-        }
-        Ok((vocabulary, rest.finish()))
+        let (Some((merged, foreign)), Some(merges)) = (vocabulary.wait(), fields.merges) else { return Err(unusual()) };
+        let merged = merged.with_merges(&merges, self.helper).map_err(A::Error::custom)?;
+        Ok((TokenizerJson { merged, foreign }, fields.rest.finish()))
     }
+}
+
+/// What has been read of the model.
+#[derive(Default)]
+struct Fields {
+    rest: Rest,
+    merges: Option<MergeList>,
+}
+
+impl Fields {
+    /// Reads until a vocabulary comes, which itself is not read; None where none does.
+    fn up_to_vocab<'de, A: MapAccess<'de>>(&mut self, map: &mut A) -> Result<Option<&'de RawValue>, A::Error> {
+        while let Some(key) = map.next_key_seed(Text)? {
+            match &*key {
+                "vocab" => {
+                    self.rest.add(&key, "{}")?;
+                    return map.next_value().map(Some);
+                }
+                "merges" if self.merges.is_none() => {
+                    self.rest.add(&key, "[]")?;
+                    self.merges = Some(map.next_value_seed(Merges)?);
+                }
+                "merges" => return Err(unusual()),
+                _ => self.rest.add(&key, map.next_value::<&RawValue>()?.get())?,
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The tokens of a `vocab` object, and its entries that spell no bytes.
+fn read_vocabulary(json: &str) -> Option<(MergedTokens, HashMap<String, u32>)> {
+    let (tokens, foreign) = serde_json::Deserializer::from_str(json).deserialize_map(Vocabulary).ok()?;
+    let is_ascending = foreign.is_empty() && tokens.ids().is_sorted_by(|one, other| one < other);
+    if !is_ascending {
+        let mut ids: Vec<u32> = tokens.ids().iter().chain(foreign.values()).copied().collect();
+        ids.sort_unstable();
+        if ids.windows(2).any(|two| two[0] == two[1]) {
+            return None;
+        }
+    }
+    Some((MergedTokens::new(tokens).ok()?, foreign))
 }
 
 /// The `vocab` object: spelling -> id.
 struct Vocabulary;
 
-impl<'de> DeserializeSeed<'de> for Vocabulary {
-    type Value = TokenizerJson;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
 impl<'de> Visitor<'de> for Vocabulary {
-    type Value = TokenizerJson;
+    type Value = (TokenList, HashMap<String, u32>);
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str("an object")
@@ -225,78 +243,73 @@ impl<'de> Visitor<'de> for Vocabulary {
                 }
             }
         }
-        let mut ids: Vec<u32> = tokens.ids().iter().chain(foreign.values()).copied().collect();
-        ids.sort_unstable();
-        if ids.windows(2).any(|two| two[0] == two[1]) {
-            return Err(unusual());
-        }
-        Ok(TokenizerJson { merged: MergedTokens::new(tokens).map_err(A::Error::custom)?, foreign })
+        Ok((tokens, foreign))
     }
 }
 
 /// The `merges` array: pairs of spellings, or strings with both.
-struct Merges<'m>(&'m mut MergedTokens);
+struct Merges;
 
-impl<'de> DeserializeSeed<'de> for Merges<'_> {
-    type Value = ();
+impl<'de> DeserializeSeed<'de> for Merges {
+    type Value = MergeList;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<MergeList, D::Error> {
         deserializer.deserialize_seq(self)
     }
 }
 
-impl<'de> Visitor<'de> for Merges<'_> {
-    type Value = ();
+impl<'de> Visitor<'de> for Merges {
+    type Value = MergeList;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str("an array")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<(), A::Error> {
-        let mut joined = Vec::new();
-        loop {
-            joined.clear();
-            let Some(n_left) = array.next_element_seed(Merge(&mut joined))? else { return Ok(()) };
-            self.0.merge_joined(&joined, n_left).map_err(A::Error::custom)?;
-        }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<MergeList, A::Error> {
+        let mut merges = MergeList::default();
+        while array.next_element_seed(Merge(&mut merges))?.is_some() {}
+        Ok(merges)
     }
 }
 
-/// One merge: its bytes go to the end of the vector, and the number of those of the left part comes out.
-struct Merge<'b>(&'b mut Vec<u8>);
+/// One merge, which goes to the end of the list.
+struct Merge<'m>(&'m mut MergeList);
+
+impl Merge<'_> {
+    fn add<E: serde::de::Error>(self, left: &str, right: &str) -> Result<(), E> {
+        let known = self.0.push_with(|bytes| append_spelled(left, bytes), |bytes| append_spelled(right, bytes));
+        if known { Ok(()) } else { Err(unusual()) }
+    }
+}
 
 impl<'de> DeserializeSeed<'de> for Merge<'_> {
-    type Value = usize;
+    type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Merge<'_> {
-    type Value = usize;
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str("a pair of tokens")
     }
 
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<usize, E> {
-        let (left, right) = text.split_once(' ').ok_or_else(unusual)?;
-        let known = append_spelled(left, self.0);
-        let n_left = self.0.len();
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
         // A second space is a character that spells nothing.
-        if known && append_spelled(right, self.0) { Ok(n_left) } else { Err(unusual()) }
+        let (left, right) = text.split_once(' ').ok_or_else(unusual)?;
+        self.add(left, right)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut pair: A) -> Result<usize, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut pair: A) -> Result<(), A::Error> {
         let left = pair.next_element_seed(Text)?.ok_or_else(unusual)?;
-        let known = append_spelled(&left, self.0);
-        let n_left = self.0.len();
         let right = pair.next_element_seed(Text)?.ok_or_else(unusual)?;
-        if !(known && append_spelled(&right, self.0)) || pair.next_element::<IgnoredAny>()?.is_some() {
+        if pair.next_element::<IgnoredAny>()?.is_some() {
             return Err(unusual());
         }
-        Ok(n_left)
+        self.add(&left, &right)
     }
 }
 

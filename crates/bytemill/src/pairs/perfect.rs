@@ -41,11 +41,11 @@ impl PerfectPairs {
     /// # Errors
     /// [`Error::Invalid`] where no pilots are to be found, however large the table, which only pairs chosen for that bring about.
     pub fn new(pairs: &PairTable) -> Result<Self> {
-        let entries: Vec<u64> = pairs.slots.iter().copied().filter(|&entry| entry != EMPTY).collect();
+        let n_entries = entries(pairs).count();
         // Four fifths full at most: the last buckets, of one pair each, then find a place after five tries.
-        let mut n_slots = (entries.len() * 5 / 4).next_power_of_two().max(WORD);
+        let mut n_slots = (n_entries * 5 / 4).next_power_of_two().max(WORD);
         loop {
-            if let Some((slots, pilots)) = place_all(&entries, n_slots) {
+            if let Some((slots, pilots)) = place_all(pairs, n_entries, n_slots) {
                 let bucket_shift = bucket_shift(n_slots);
                 return Ok(Self { grid: pairs.grid.clone(), slots, pilots, bucket_shift });
             }
@@ -94,14 +94,19 @@ fn slot(hash: u64, pilot: u8, n_slots: usize) -> usize {
 /// Entries in their places, and pilots.
 type Placed = (Box<[u64]>, Box<[u8]>);
 
-/// Places for all of `entries`, and the pilots; `None` where some bucket finds no pilot.
-fn place_all(entries: &[u64], n_slots: usize) -> Option<Placed> {
+/// The entries of a table in no order.
+fn entries(pairs: &PairTable) -> impl Iterator<Item = u64> {
+    pairs.slots.iter().copied().filter(|&entry| entry != EMPTY)
+}
+
+/// Places for all `n_entries` entries, and the pilots; `None` where some bucket finds no pilot.
+fn place_all(pairs: &PairTable, n_entries: usize, n_slots: usize) -> Option<Placed> {
     let shift = bucket_shift(n_slots);
     let n_buckets = n_slots / BUCKET_SLOTS;
     let bucket_of = |entry: u64| (hash(entry >> BITS) >> shift) as usize;
     // By buckets: where those of each end, and, once each is filled from its end on, where they begin.
     let mut starts = vec![0u32; n_buckets + 1];
-    for &entry in entries {
+    for entry in entries(pairs) {
         starts[bucket_of(entry)] += 1;
     }
     let most = starts.iter().copied().max().unwrap_or(0);
@@ -113,8 +118,8 @@ fn place_all(entries: &[u64], n_slots: usize) -> Option<Placed> {
         end += *start;
         *start = end;
     }
-    let mut ordered = vec![0u64; entries.len()];
-    for &entry in entries {
+    let mut ordered = vec![0u64; n_entries];
+    for entry in entries(pairs) {
         let start = &mut starts[bucket_of(entry)];
         *start -= 1;
         ordered[*start as usize] = entry;

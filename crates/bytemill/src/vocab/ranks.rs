@@ -1,11 +1,13 @@
 //! Vocabularies by ranks, and the merges behind them.
 
+use super::helper::{Helper, with_helper};
 use super::tokens::{Fault, TokenIndex, TokenList};
-use super::whole::{Tables, join};
+use super::whole::{Known, perfect_beside};
 use super::{Vocab, invalid, show};
 use crate::error::Result;
-use crate::pairs::{PairTable, PerfectPairs};
+use crate::pairs::PairTable;
 use crate::words::Words;
+use std::sync::Arc;
 
 /// Merges that encode as ranks do.
 struct Recovered {
@@ -35,21 +37,27 @@ impl Vocab {
     ///
     /// # Errors
     /// As [`Vocab::from_ranks`].
-    pub fn from_ranked(mut tokens: TokenList, special: Vec<(String, u32)>) -> Result<Self> {
+    pub fn from_ranked(tokens: TokenList, special: Vec<(String, u32)>) -> Result<Self> {
+        with_helper(|helper| Self::from_ranked_beside(tokens, special, helper))
+    }
+
+    fn from_ranked_beside(mut tokens: TokenList, special: Vec<(String, u32)>, helper: &Helper<'_>) -> Result<Self> {
         tokens.sort_by_id();
+        let tokens = Arc::new(tokens);
         let ids = tokens.ids();
         if let Some(place) = ids.windows(2).position(|two| two[0] == two[1]) {
             let (one, other) = (show(tokens.token(place)), show(tokens.token(place + 1)));
             return invalid(format!("rank {} belongs to two tokens, {one} and {other}", ids[place]));
         }
-        let index_and_words = || {
-            let index = TokenIndex::new(&tokens)?;
+        let all = Arc::clone(&tokens);
+        let index_and_words = helper.ask(move || {
+            let index = TokenIndex::new(&all)?;
             // Whether by merges or by looking up a whole pre-token, every token is what its own bytes encode to.
-            let words = Words::new(&tokens.iter().map(|(id, token)| (token, id)).collect::<Vec<_>>());
+            let words = Words::new(all.iter().map(|(id, token)| (token, id)));
             Ok((index, words))
-        };
-        let (index, recovered) = join(index_and_words, || recover(&tokens));
-        let (index, words) = match index {
+        });
+        let recovered = recover(&tokens);
+        let (index, words) = match index_and_words.wait() {
             Ok(both) => both,
             Err(Fault::Empty(place)) => return invalid(format!("the token of rank {} is empty", ids[place])),
             Err(Fault::Twice(one, other)) => {
@@ -76,16 +84,17 @@ impl Vocab {
             return invalid(format!("the byte {} is no token: all 256 bytes must be", show(&[byte as u8])));
         }
         if let Some(Recovered { merges, pairs }) = recovered? {
-            let assemble = || Self::assemble(&tokens, index, special, merges, symbol_ids);
-            let (perfect, vocab) = join(|| PerfectPairs::new(&pairs), assemble);
-            let mut vocab = vocab?;
-            vocab.known_tables = Some(Tables { pairs, perfect: perfect?, words });
+            let pairs = Arc::new(pairs);
+            let perfect = perfect_beside(helper, &pairs);
+            let mut vocab = Self::assemble(&tokens, index, special, merges, symbol_ids)?;
+            let perfect = Some(perfect.wait()?);
+            vocab.known = Known { pairs: Some(Arc::unwrap_or_clone(pairs)), perfect, words: Some(words) };
             vocab.all_made_whole = true;
             return Ok(vocab);
         }
         let splits = all_splits(&tokens, &index);
         let mut vocab = Self::assemble(&tokens, index, special, Vec::new(), symbol_ids)?;
-        vocab.known_words = Some(words);
+        vocab.known.words = Some(words);
         vocab.other_splits = splits;
         vocab.ranked = true;
         Ok(vocab.with_whole_pretoken_lookup(true))

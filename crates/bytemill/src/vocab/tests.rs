@@ -1,4 +1,6 @@
 use super::*;
+use crate::hash::pack;
+use proptest::prelude::*;
 
 fn bytes_vocab() -> Vec<(u32, Vec<u8>)> {
     (0..=255u8).map(|byte| (u32::from(byte), vec![byte])).collect()
@@ -102,4 +104,99 @@ fn ranks_that_contradict_each_other_are_refused() {
     same_rank.push((b"cd".to_vec(), 256));
     assert!(Vocab::from_ranks(same_rank, vec![]).unwrap_err().to_string().contains("rank 256"));
     assert!(Vocab::from_ranks(ranks(&[])[1..].to_vec(), vec![]).unwrap_err().to_string().contains("\\x00"));
+}
+
+/// The vocabulary of these tokens and merges but for the tokens at the places `left_out`, as a file is read.
+fn read_beside(
+    tokens: &[(u32, Vec<u8>)],
+    merges: &[(Vec<u8>, Vec<u8>)],
+    left_out: &[usize],
+    special: Vec<(String, u32)>,
+) -> Result<Vocab> {
+    let mut list = MergeList::default();
+    let append = |part: &Vec<u8>| {
+        let part = part.clone();
+        move |bytes: &mut Vec<u8>| {
+            bytes.extend(part);
+            true
+        }
+    };
+    for (left, right) in merges {
+        assert!(list.push_with(append(left), append(right)));
+    }
+    let tokens = TokenList::collect(tokens.iter().map(|(id, token)| (*id, &token[..])))?;
+    with_helper(|helper| MergedTokens::new(tokens)?.with_merges(&list, helper))?.finish_without(left_out, special)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn a_list_of_merges_gives_what_one_after_the_other_gives(
+        choices in prop::collection::vec((any::<u32>(), any::<u32>()), 0..60),
+        n_letters in 1u32..4,
+        n_unmade in 0usize..4,
+        leaves_out in any::<bool>(),
+        order in any::<u32>(),
+        spoilt in prop::option::of((any::<prop::sample::Index>(), any::<prop::sample::Index>())),
+        whole_pretoken_lookup in any::<bool>(),
+    ) {
+        let mut known: Vec<Vec<u8>> = (97..97 + n_letters as u8).map(|byte| vec![byte]).collect();
+        let mut tokens = bytes_vocab();
+        let mut merges = Vec::new();
+        for (left, right) in choices {
+            let part = |choice: u32| known[choice as usize % known.len()].clone();
+            let (left, right) = (part(left), part(right));
+            let token = [&left[..], &right[..]].concat();
+            if token.len() <= 40 && !known.contains(&token) {
+                tokens.push((300 + tokens.len() as u32, token.clone()));
+                merges.push((left, right));
+                known.push(token);
+            }
+        }
+        if let (Some((one, other)), false) = (spoilt, merges.is_empty()) {
+            let (one, other) = (one.index(merges.len()), other.index(merges.len()));
+            merges.swap(one, other);
+            if one == other {
+                merges[one].0 = b"unknown".to_vec();
+            }
+        }
+        // Out of the order of the merges, and with tokens that nothing makes.
+        let n_tokens = tokens.len();
+        tokens.rotate_left(order as usize % n_tokens);
+        tokens.extend((0..n_unmade as u32).map(|n| (5_000 + n, format!("<{n}>").into_bytes())));
+        let (left_out, special): (Vec<usize>, _) = if leaves_out && n_unmade > 0 {
+            (vec![n_tokens], vec![("<0>".to_owned(), 5_000)])
+        } else {
+            (vec![], vec![])
+        };
+        let read = read_beside(&tokens, &merges, &left_out, special.clone());
+        let mut others = tokens.clone();
+        left_out.iter().for_each(|&place| drop(others.remove(place)));
+        let (mut read, mut expected) = match (read, Vocab::from_merges(others, &merges, special)) {
+            (Ok(read), Ok(expected)) => (read, expected),
+            (read, expected) => {
+                prop_assert_eq!(read.err().map(|error| error.to_string()), expected.err().map(|error| error.to_string()));
+                return Ok(());
+            }
+        };
+        (read, expected) = (
+            read.with_whole_pretoken_lookup(whole_pretoken_lookup),
+            expected.with_whole_pretoken_lookup(whole_pretoken_lookup),
+        );
+        prop_assert_eq!(read.merges(), expected.merges());
+        prop_assert_eq!(read.symbol_ids(), expected.symbol_ids());
+        prop_assert_eq!(read.tokens().collect::<Vec<_>>(), expected.tokens().collect::<Vec<_>>());
+        let (tables, expected_tables) = (read.take_tables().unwrap(), expected.take_tables().unwrap());
+        prop_assert_eq!(read.live_merges(&tables.pairs), expected.live_merges(&expected_tables.pairs));
+        let symbols = || (97..97 + n_letters).chain(256..read.symbol_ids().len() as u32);
+        for (left, right) in symbols().flat_map(|left| symbols().map(move |right| (left, right))) {
+            prop_assert_eq!(tables.pairs.get(left, right), expected_tables.pairs.get(left, right));
+        }
+        for (_, token) in tokens.iter().filter(|(_, token)| token.len() <= 15) {
+            let key = pack(token, 0, token.len());
+            let hash = key.hash();
+            prop_assert_eq!(tables.words.get(key, hash), expected_tables.words.get(key, hash), "{:?}", token);
+        }
+    }
 }

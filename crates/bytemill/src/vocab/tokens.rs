@@ -106,7 +106,7 @@ impl TokenList {
     }
 
     /// The tokens and their ids, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &[u8])> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (u32, &[u8])> {
         (0..self.len()).map(|place| (self.ids[place], self.token(place)))
     }
 

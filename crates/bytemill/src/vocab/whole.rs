@@ -1,11 +1,11 @@
 //! Which tokens their own bytes encode to.
 
 use super::Vocab;
+use super::helper::{Asked, Helper, with_helper};
 use crate::error::Result;
 use crate::pairs::{NONE, PairTable, PerfectPairs};
 use crate::words::Words;
-use std::sync::{Mutex, PoisonError};
-use std::thread::ScopedJoinHandle;
+use std::sync::Arc;
 
 /// What encoding asks for.
 #[derive(Clone, Debug)]
@@ -18,28 +18,55 @@ pub struct Tables {
     pub words: Words,
 }
 
+/// Tables that are known already.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    pub pairs: Option<PairTable>,
+    pub perfect: Option<PerfectPairs>,
+    /// Of all tokens, whether their own bytes encode to them or not.
+    pub words: Option<Words>,
+}
+
+/// Has the table for many pre-tokens at a time made by a helper.
+pub(super) fn perfect_beside(helper: &Helper<'_>, pairs: &Arc<PairTable>) -> Asked<Result<PerfectPairs>> {
+    let pairs = Arc::clone(pairs);
+    helper.ask(move || PerfectPairs::new(&pairs))
+}
+
 impl Vocab {
-    /// The tables. What reading ranks has built on the way is handed on; so the second call takes longer than the first.
+    /// The tables. What reading a file has built on the way is handed on; so the second call takes longer than the first.
     ///
     /// # Errors
     /// As [`PairTable::insert`] and [`PerfectPairs::new`].
     pub fn take_tables(&mut self) -> Result<Tables> {
-        if let Some(tables) = self.known_tables.take() {
-            return Ok(tables);
-        }
-        let words = self.known_words.take();
-        let pairs = self.pairs()?;
-        let words = || {
-            if self.whole_pretoken_lookup || self.all_made_whole {
-                return words.unwrap_or_else(|| Words::new(&self.tokens().collect::<Vec<_>>()));
-            }
-            let whole = (0..).zip(made_whole(&self.merges, &pairs)).filter(|(_, whole)| *whole);
-            let ids = &self.symbol_ids;
-            let tokens: Vec<_> = whole.map(|(symbol, _)| (self.symbol(symbol), ids[symbol as usize])).collect();
-            Words::new(&tokens)
+        let Known { pairs, perfect, words } = std::mem::take(&mut self.known);
+        let pairs = Arc::new(pairs.map_or_else(|| self.pairs(), Ok)?);
+        let words = words.filter(|_| self.takes_all_tokens());
+        let words = || words.unwrap_or_else(|| self.words(&pairs));
+        let (perfect, words) = match perfect {
+            Some(perfect) => (perfect, words()),
+            None => with_helper(|helper| {
+                let perfect = perfect_beside(helper, &pairs);
+                let words = words();
+                perfect.wait().map(|perfect| (perfect, words))
+            })?,
         };
-        let (perfect, words) = join(|| PerfectPairs::new(&pairs), words);
-        Ok(Tables { perfect: perfect?, pairs, words })
+        Ok(Tables { pairs: Arc::unwrap_or_clone(pairs), perfect, words })
+    }
+
+    /// Whether all tokens are what their own bytes encode to.
+    fn takes_all_tokens(&self) -> bool {
+        self.whole_pretoken_lookup || self.all_made_whole
+    }
+
+    fn words(&self, pairs: &PairTable) -> Words {
+        let tokens: Vec<_> = if self.takes_all_tokens() {
+            self.tokens().collect()
+        } else {
+            let whole = (0..).zip(made_whole(&self.merges, pairs)).filter(|(_, whole)| *whole);
+            whole.map(|(symbol, _)| (self.symbol(symbol), self.symbol_ids[symbol as usize])).collect()
+        };
+        Words::new(tokens.into_iter())
     }
 
     /// The merges that some text needs, in the order of their ranks: left symbol, right symbol, and what they become.
@@ -96,27 +123,6 @@ impl Vocab {
     }
 }
 
-/// Does both, on two threads where there are two.
-pub(super) fn join<A: Send, B>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B) -> (A, B) {
-    // Where no thread is to be had, the work comes back out of this.
-    let waiting = Mutex::new(Some(one));
-    let take = || waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
-    std::thread::scope(|scope| {
-        let helper = std::thread::Builder::new().spawn_scoped(scope, || take().map(|one| one()));
-        let done = other();
-        let made = match helper.map(ScopedJoinHandle::join) {
-            Ok(Ok(made)) => made,
-            Ok(Err(panic)) => std::panic::resume_unwind(panic),
-            Err(_) => None,
-        };
-        match (made, take()) {
-            (Some(made), _) => (made, done),
-            (None, Some(one)) => (one(), done),
-            (None, None) => unreachable!("a thread that has taken the work gives its result or panics"),
-        }
-    })
-}
-
 /// The last merge of a token's own bytes; None where they do not merge to one symbol.
 fn last_merge(pairs: &PairTable, token: &[u8]) -> Option<(u32, u32, u32)> {
     let steps = crate::bpe::steps(pairs, token);
@@ -129,7 +135,7 @@ fn last_merge(pairs: &PairTable, token: &[u8]) -> Option<(u32, u32, u32)> {
 /// Bytes do. A symbol t can only come from the one merge that makes it, of l and r. Before that merge no other has
 /// crossed the ends of l and r, so each came about as if it stood alone; hence t is made whole if and only if l and r
 /// are and nothing crosses the boundary between them before t does: see [`stay_apart`].
-fn made_whole(merges: &[(u32, u32)], pairs: &PairTable) -> Vec<bool> {
+pub(super) fn made_whole(merges: &[(u32, u32)], pairs: &PairTable) -> Vec<bool> {
     let mut whole = vec![true; 256];
     whole.reserve(merges.len());
     for &(left, right) in merges {
