@@ -7,7 +7,7 @@
 //!
 //! In which order tokens are tried changes nothing but the time. So what stood in the same place before is tried first.
 
-use super::memo::{DeadEnds, Followers, Memo, n_repeated};
+use super::memo::{DeadEnds, Followers, Memo};
 use super::trie::Trie;
 use crate::error::Result;
 use crate::pairs::{NONE, PairTable};
@@ -170,18 +170,23 @@ impl Backtracker {
                 if are_asked {
                     self.keep(&mut followers, pretoken, at, &symbols[first..]);
                 }
-                if last == candidate && end > dead_ends.furthest() {
+                if last == candidate && !(are_asked && end - at <= Followers::MOST_BYTES) {
                     // In a run of equal tokens each may stand beside the next.
-                    let n_more = n_repeated(&pretoken[at..], n_bytes as usize, TRIES_A_PULSE - n_tries);
-                    n_tries += n_more;
-                    symbols.resize(symbols.len() + n_more, candidate | GUESSED);
-                    end += n_more * n_bytes as usize;
+                    let token = &pretoken[at..end];
+                    while n_tries < TRIES_A_PULSE
+                        && pretoken[end..].starts_with(token)
+                        && !dead_ends.has(end + token.len())
+                    {
+                        n_tries += 1;
+                        symbols.push(candidate | GUESSED);
+                        end += token.len();
+                    }
                 }
                 at = end;
                 last = candidate;
                 if are_asked {
                     let n_before = symbols.len();
-                    (at, last) = followers.follow(pretoken, at, last, dead_ends.furthest(), symbols);
+                    (at, last) = followers.follow(pretoken, at, last, &dead_ends, symbols);
                     n_tries += symbols.len() - n_before;
                 }
                 if symbols.len() - first >= most {

@@ -11,6 +11,7 @@ use std::ops::RangeInclusive;
 pub(super) struct DeadEnds<'t> {
     /// Numbers of blocks of 64 places, and their places.
     blocks: &'t mut [(usize, u64)],
+    /// The furthest there ever was: behind it there is none.
     furthest: usize,
 }
 
@@ -35,14 +36,11 @@ impl<'t> DeadEnds<'t> {
 
     #[inline]
     pub(super) fn has(&self, place: usize) -> bool {
+        if place > self.furthest {
+            return false;
+        }
         let (block, places) = self.blocks[(place / 64) & (self.blocks.len() - 1)];
         block == place / 64 && places >> (place % 64) & 1 == 1
-    }
-
-    /// The furthest there ever was: behind it there is none.
-    #[inline]
-    pub(super) fn furthest(&self) -> usize {
-        self.furthest
     }
 
     pub(super) fn add(&mut self, place: usize) {
@@ -102,7 +100,7 @@ pub(super) struct Followers {
 
 #[derive(Clone, Copy)]
 struct Follower {
-    bytes: [u8; 8],
+    bytes: [u8; Followers::MOST_BYTES],
     last: u32,
     /// One token or two; where it is one, it is there twice.
     next: [u32; 2],
@@ -114,11 +112,11 @@ struct Follower {
 impl Followers {
     /// No symbol is the last one here.
     const NO_FOLLOWER: Follower =
-        Follower { bytes: [0; 8], last: NONE - 1, next: [0; 2], n_tokens: 0, n_bytes: [0; 2] };
-    /// Tokens that are put in one call, and once more as many.
+        Follower { bytes: [0; Self::MOST_BYTES], last: NONE - 1, next: [0; 2], n_tokens: 0, n_bytes: [0; 2] };
+    /// Tokens that are put in one call, or one more.
     const MOST_AT_ONCE: usize = 1 << 12;
-    /// From so many equal tokens on, it is looked how long that goes on.
-    const RUN: usize = 4;
+    /// Tokens of more bytes are not guessed.
+    pub(super) const MOST_BYTES: usize = 8;
     const MOST_CREDIT: usize = 64;
     /// Where fewer than half of the guesses are to be had, they cost more than they save. Then so many tokens go without, and twice as
     /// many each time again.
@@ -154,38 +152,33 @@ impl Followers {
         ((first ^ second) >> self.shift.min(63)) as usize
     }
 
-    /// Appends guesses to `symbols`, from `at` on behind `last`, as far as there are some that end behind `furthest`. Gives the place
-    /// and the last symbol behind them.
+    /// Appends guesses to `symbols`, from `at` on behind `last`, as far as there are some. Gives the place and the last symbol behind
+    /// them.
     #[inline(never)]
     pub(super) fn follow(
         &mut self,
         pretoken: &[u8],
         mut at: usize,
         mut last: u32,
-        furthest: usize,
+        dead_ends: &DeadEnds,
         symbols: &mut Vec<u32>,
     ) -> (usize, u32) {
         let n_before = symbols.len();
-        let mut n_same = 0;
         while symbols.len() - n_before < Self::MOST_AT_ONCE
             && let Some(&sixteen) = pretoken[at..].first_chunk::<16>()
         {
             let Follower { bytes, last: before, next, n_tokens, n_bytes } = self.entries[self.place(last, sixteen)];
             let [n_bytes, n_all] = n_bytes.map(usize::from);
-            if bytes != sixteen[..8] || before != last || at + n_bytes <= furthest {
+            if bytes != sixteen[..Self::MOST_BYTES]
+                || before != last
+                || dead_ends.has(at + n_bytes)
+                || dead_ends.has(at + n_all)
+            {
                 break;
             }
             symbols.extend_from_slice(&next.map(|symbol| symbol | GUESSED));
             symbols.truncate(symbols.len() - 2 + usize::from(n_tokens));
-            at += n_all;
-            n_same = if next == [last; 2] { n_same + 1 } else { 0 };
-            last = next[1];
-            if n_same == Self::RUN {
-                let n_more = n_repeated(&pretoken[at - n_bytes..], n_bytes, Self::MOST_AT_ONCE);
-                symbols.resize(symbols.len() + n_more, last | GUESSED);
-                at += n_more * n_bytes;
-                n_same = 0;
-            }
+            (at, last) = (at + n_all, next[1]);
         }
         self.credit += symbols.len() - n_before;
         if self.credit > Self::MOST_CREDIT {
@@ -213,14 +206,14 @@ impl Followers {
         next: (u32, usize),
     ) {
         if let Some((bytes, entry)) = self.entry(pretoken, at, last.0)
-            && next.1 <= 8
+            && next.1 <= Self::MOST_BYTES
             && (entry.bytes, entry.last, entry.next[0]) != (bytes, last.0, next.0)
         {
             *entry = Follower { bytes, last: last.0, next: [next.0; 2], n_tokens: 1, n_bytes: [next.1 as u8; 2] };
         }
         if let Some(before) = before
             && let Some((bytes, entry)) = self.entry(pretoken, at - last.1, before)
-            && last.1 + next.1 <= 8
+            && last.1 + next.1 <= Self::MOST_BYTES
             && (entry.bytes, entry.last, entry.next[0]) == (bytes, before, last.0)
         {
             (entry.next[1], entry.n_tokens, entry.n_bytes[1]) = (next.0, 2, (last.1 + next.1) as u8);
@@ -229,21 +222,11 @@ impl Followers {
 
     /// The entry for what comes at `at` behind `last`, and the bytes there that it must have.
     #[inline]
-    fn entry(&mut self, pretoken: &[u8], at: usize, last: u32) -> Option<([u8; 8], &mut Follower)> {
+    fn entry(&mut self, pretoken: &[u8], at: usize, last: u32) -> Option<([u8; Self::MOST_BYTES], &mut Follower)> {
         let sixteen = pretoken[at..].first_chunk::<16>()?;
         let place = self.place(last, *sixteen);
         Some((*sixteen.first_chunk()?, self.entries.get_mut(place)?))
     }
-}
-
-/// How often the first `n_bytes` bytes of `text` come again directly behind themselves, at most `most` times.
-pub(super) fn n_repeated(text: &[u8], n_bytes: usize, most: usize) -> usize {
-    let text = &text[..text.len().min(n_bytes.saturating_mul(most.saturating_add(1)))];
-    let again = &text[n_bytes..];
-    let (eights, eights_again) = (text[..again.len()].as_chunks::<8>().0, again.as_chunks::<8>().0);
-    let n_same = eights.iter().zip(eights_again).take_while(|(one, other)| one == other).count() * 8;
-    let rest = text[n_same..].iter().zip(&again[n_same..]).take_while(|(one, other)| one == other);
-    (n_same + rest.count()) / n_bytes
 }
 
 #[cfg(test)]
@@ -267,6 +250,7 @@ mod tests {
             units in prop::collection::vec((prop::collection::vec(97u8..99, 1..4), 1usize..30), 4..10),
             rows in prop::collection::vec(prop::collection::vec(1usize..4, 120), 1..4),
             n_entries in prop::sample::select(vec![2, 8, 32]),
+            dead in prop::collection::hash_set(0usize..200, 0..8),
         ) {
             let text: Vec<u8> = units.iter().flat_map(|(unit, n)| unit.repeat(*n)).collect();
             // Never so short that it has no table.
@@ -288,13 +272,16 @@ mod tests {
                     at += n_bytes;
                 }
             }
+            let (mut few, mut many) = ([DeadEnds::NONE; 4], vec![]);
+            let mut dead_ends = DeadEnds::new(text.len(), 8, &mut few, &mut many);
+            dead.into_iter().for_each(|place| dead_ends.add(place));
             for start in 1..text.len() {
                 for n_bytes in 1..=start.min(3) {
                     let mut last = symbol(&text[start - n_bytes..start]);
                     let mut at = start;
                     let mut symbols = vec![];
                     followers.n_to_skip = 0;
-                    let (end, behind) = followers.follow(&text, start, last, 0, &mut symbols);
+                    let (end, behind) = followers.follow(&text, start, last, &dead_ends, &mut symbols);
                     for next in symbols.into_iter().map(|symbol| symbol & !GUESSED) {
                         prop_assert!(neighbours.contains(&(last, next)));
                         let rest = &text[at..];
@@ -302,18 +289,11 @@ mod tests {
                         prop_assert!(n_bytes.is_some());
                         at += n_bytes.unwrap_or_default();
                         last = next;
+                        prop_assert!(!dead_ends.has(at));
                     }
                     prop_assert_eq!((at, last), (end, behind));
                 }
             }
-        }
-
-        #[test]
-        fn repetitions_are_counted(unit in prop::collection::vec(97u8..99, 1..12), n in 0usize..9, most in 0usize..9) {
-            let mut text = unit.repeat(n + 1);
-            text.push(0);
-            // The unit may be a repetition itself, but not behind the zero.
-            prop_assert_eq!(n_repeated(&text, unit.len(), most), n.min(most));
         }
     }
 }
