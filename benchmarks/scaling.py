@@ -1,0 +1,126 @@
+"""Times encoding on one thread and on two, beside what the machine gives two processes of arithmetic alone.
+
+    uv run --group bench python benchmarks/scaling.py [--text FILE]... [--repeat 9]
+
+Two threads are twice as fast as one only where two cores are to be had: on virtual machines they are often two halves
+of one, or shared with others. So every turn measures, one after the other, one process of plain Python arithmetic, two
+at once, and bytemill's encoding of new text on one thread and on two, each in a process of its own. Interfaces as in
+`encode.py`. Of a row:
+
+    1 thread, 2 threads   milliseconds for the text, medians over the turns
+    ratio                 median over the turns of one thread's time by two threads'
+    least                 the least time of one thread by the least of two
+    machine               the same of arithmetic: 2 × one process by the slower of two at once
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import harness
+from encode import THREADED, standing_texts
+from encode_worker import work
+from vocabularies import Vocabulary, vocabulary_of
+
+INTERFACES = ("array", *THREADED)
+N_ADDITIONS = 10_000_000
+
+
+def arithmetic(n_processes: int) -> float:
+    """Seconds of the slowest of so many processes that count at the same time."""
+    command = [sys.executable, __file__, "arithmetic"]
+    at_once = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(n_processes)]
+    return max(float(process.communicate()[0]) for process in at_once)
+
+
+def count() -> float:
+    """Seconds for ten million additions."""
+    start = time.perf_counter()
+    total = 0
+    for number in range(N_ADDITIONS):
+        total += number
+    return time.perf_counter() - start
+
+
+def seconds(vocabulary: Vocabulary, text: Path, interface: str, threads: int) -> float:
+    """Seconds for one text that this process sees for the first time."""
+    request = {
+        "tool": "bytemill",
+        "vocab": str(vocabulary.path),
+        "pattern": vocabulary.pattern,
+        "text": str(text),
+    }
+    request |= {"interface": interface, "threads": threads, "again": False, "n_bytes": text.stat().st_size}
+    outcome = harness.measure_in_process(__file__, request, threads=threads)
+    if outcome.reason is not None:
+        raise SystemExit(f"error: {outcome.reason}")
+    return float(outcome.values["new_seconds"])
+
+
+def measure(vocabulary: Vocabulary, text: Path, interface: str, repeat: int) -> dict[str, Any]:
+    """One row: all turns of a text and an interface."""
+    turns = [
+        {
+            "one_process": arithmetic(1),
+            "two_processes": arithmetic(2),
+            "one": seconds(vocabulary, text, interface, 1),
+            "two": seconds(vocabulary, text, interface, 2),
+        }
+        for _ in range(repeat)
+    ]
+    return {
+        "text": text.name,
+        "interface": interface,
+        "one_ms": statistics.median(turn["one"] for turn in turns) * 1e3,
+        "two_ms": statistics.median(turn["two"] for turn in turns) * 1e3,
+        "ratio": statistics.median(turn["one"] / turn["two"] for turn in turns),
+        "least": min(turn["one"] for turn in turns) / min(turn["two"] for turn in turns),
+        "machine": statistics.median(2 * turn["one_process"] / turn["two_processes"] for turn in turns),
+        "turns": turns,
+    }
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["worker"]:
+        return harness.worker_main(work, sys.argv[2])
+    if sys.argv[1:2] == ["arithmetic"]:
+        print(json.dumps(count()))
+        return 0
+    parser = argparse.ArgumentParser(
+        description="Time encoding on one thread and on two, beside plain arithmetic."
+    )
+    parser.add_argument(
+        "--text", type=Path, action="append", help="text, repeatable (the first of corpus.py)"
+    )
+    parser.add_argument("--interfaces", default=",".join(INTERFACES), help="comma-separated (%(default)s)")
+    parser.add_argument("--repeat", type=int, default=9, help="turns (%(default)s)")
+    parser.add_argument("--json", type=Path, help="file for the results (a new one in benchmarks/results)")
+    arguments = parser.parse_args()
+    interfaces: list[str] = arguments.interfaces.split(",")
+    if unknown := [name for name in interfaces if name not in INTERFACES]:
+        parser.error(f"{unknown[0]!r} is none of {', '.join(INTERFACES)}")
+    texts: list[Path] = arguments.text or standing_texts()[:1]
+    if not texts:
+        parser.error("there is no text: run benchmarks/corpus.py first, or give --text")
+    print(harness.machine())
+    vocabulary = vocabulary_of(None, None, texts)
+    rows = [measure(vocabulary, text, name, arguments.repeat) for text in texts for name in interfaces]
+    header = ["text", "interface", "1 thread", "2 threads", "ratio", "least", "machine"]
+    keys = ("ratio", "least", "machine")
+    lines = [
+        [row["text"], row["interface"], f"{row['one_ms']:.0f}", f"{row['two_ms']:.0f}"]
+        + [f"{row[key]:.2f}" for key in keys]
+        for row in rows
+    ]
+    print(harness.format_table(header, lines))
+    print(f"\nSaved to {harness.save(arguments.json, 'scaling', {'rows': rows})}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
