@@ -153,6 +153,10 @@ impl Workspace {
     /// Moves the ids that have waited to `out`, with the answers in the places of the questions.
     fn answer<T: Id>(&mut self, out: &mut Vec<T>) {
         let Self { ids, misses, pages, .. } = self;
+        if ids.is_empty() {
+            // Nothing waits; and a result that is full already must not be moved to a larger place for nothing.
+            return misses.clear();
+        }
         misses.answers.ids.extend([0; SHORT_IDS]);
         let n_more = ids.len() + 2 * misses.answers.ids.len();
         pages.take(out, n_more);

@@ -435,6 +435,15 @@ mod tests {
     }
 
     #[test]
+    fn an_id_for_each_byte_of_an_endless_word_goes_to_one_place() {
+        let encoder = encoder(&PIECES, 0, "gpt2");
+        let text = "z".repeat(2 * HUGE);
+        let mut ids: Vec<u16> = Vec::new();
+        encoder.encode(&text, Allowed::None, &mut ids, &no_pulse).unwrap();
+        assert_eq!((ids.len(), ids.capacity()), (text.len(), text.len()));
+    }
+
+    #[test]
     fn an_interrupted_text_leaves_nothing_wrong_behind() {
         let encoder = encoder(&PIECES, 20, "gpt2");
         // More than is encoded between two pulses, so that questions are open at the first.
