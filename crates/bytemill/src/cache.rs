@@ -44,6 +44,9 @@ const LONG_LOG2: u32 = 14;
 /// 2¹⁰ entries of 320 bytes.
 const LONGEST_LOG2: u32 = 10;
 
+/// A text of so many bytes has pre-tokens, 60 and more, with places in nearly all of the eight large pages for short ones.
+const ENOUGH_BYTES: usize = 256;
+
 /// The highest byte of `high` holds the number of bytes (1 to 15) and, 4 bits up, the number of ids.
 const COUNT_SHIFT: u32 = 60;
 
@@ -179,6 +182,10 @@ pub struct Cache {
     mixing: Mixing,
     short: HugeArray<Set, { 1 << SHORT_LOG2 }>,
     many: HugeArray<Many, { 1 << MANY_LOG2 }>,
+    /// Whether the memory of these two has been taken, and whether large pages were quick to come.
+    short_is_ready: bool,
+    many_is_ready: bool,
+    in_large_pages: bool,
     /// A bit for each place of `many` that holds something: 8 KB, which in most languages keep the processor from fetching
     /// lines of it for nothing.
     many_filled: Box<[u64]>,
@@ -214,6 +221,9 @@ impl Default for Cache {
             mixing: Mixing::best(),
             short: HugeArray::zeroed(),
             many: HugeArray::zeroed(),
+            short_is_ready: false,
+            many_is_ready: false,
+            in_large_pages: true,
             many_filled: vec![0; 1 << (MANY_LOG2 - 6)].into_boxed_slice(),
             long_keys: vec![LongKey::default(); 1 << LONG_LOG2].into_boxed_slice(),
             long_ids: vec![LongIds::default(); 1 << LONG_LOG2].into_boxed_slice(),
@@ -227,6 +237,17 @@ impl Default for Cache {
 }
 
 impl Cache {
+    /// To be called before a text of so many bytes is encoded. For one that fills pages all over the table of short pre-tokens,
+    /// takes its memory all at once; false where large pages are found to be slow to come.
+    pub fn expect(&mut self, n_bytes: usize) -> bool {
+        if n_bytes < ENOUGH_BYTES || self.short_is_ready {
+            return true;
+        }
+        self.in_large_pages = self.short.take_memory(self.in_large_pages);
+        self.short_is_ready = true;
+        self.in_large_pages
+    }
+
     /// What a short pre-token has to be mixed with for its place.
     #[inline]
     #[must_use]
@@ -300,6 +321,10 @@ impl Cache {
     /// Remembers the ids of a short pre-token that are more than an entry takes, if they are not too many for another table.
     pub fn insert_many(&mut self, key: Packed, hash: u64, ids: &[u32]) {
         if ids.len() <= MANY_IDS {
+            if !self.many_is_ready {
+                self.in_large_pages = self.many.take_memory(self.in_large_pages);
+                self.many_is_ready = true;
+            }
             let place = Self::place_of_many(hash);
             self.many_filled[place >> 6] |= 1 << (place & 63);
             let entry = &mut self.many[place];

@@ -1,5 +1,6 @@
 //! Ids of many parts, joined in their order as they are done.
 
+use crate::huge::LargePages;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,9 +13,10 @@ pub struct Encoded<T> {
     pub ends: Vec<usize>,
 }
 
-impl<T: Copy> Encoded<T> {
-    fn append(&mut self, behind: &Self) {
+impl<T: Copy + Default> Encoded<T> {
+    fn append(&mut self, behind: &Self, pages: &mut LargePages) {
         let n_before = self.ids.len();
+        pages.take(&mut self.ids, behind.ids.len());
         self.ids.extend_from_slice(&behind.ids);
         self.ends.extend(behind.ends.iter().map(|end| n_before + end));
     }
@@ -36,6 +38,8 @@ struct State<T> {
     waiting: BTreeMap<usize, Encoded<T>>,
     /// Memory for parts to come.
     spare: Vec<Encoded<T>>,
+    /// Where the memory of `front` comes from as parts are copied there; with who has it.
+    pages: LargePages,
 }
 
 /// Where the ids of a part are to be appended.
@@ -45,10 +49,16 @@ pub struct Room<T> {
     is_front: bool,
 }
 
-impl<T: Copy> Joined<T> {
+impl<T: Copy + Default> Joined<T> {
     /// No parts yet; `front` is empty, with room for all.
     pub fn new(front: Encoded<T>) -> Self {
-        let state = State { front: Some(front), n_parts: 0, waiting: BTreeMap::new(), spare: Vec::new() };
+        let state = State {
+            front: Some(front),
+            n_parts: 0,
+            waiting: BTreeMap::new(),
+            spare: Vec::new(),
+            pages: LargePages::none(),
+        };
         Self { state: Mutex::new(state) }
     }
 
@@ -81,18 +91,19 @@ impl<T: Copy> Joined<T> {
             let Some(taken) = state.front.take() else { return };
             front = taken;
         }
+        let mut pages = std::mem::replace(&mut state.pages, LargePages::none());
         loop {
             let n_parts = state.n_parts;
             let Some(mut next) = state.waiting.remove(&n_parts) else { break };
             drop(state);
-            front.append(&next);
+            front.append(&next, &mut pages);
             next.ids.clear();
             next.ends.clear();
             state = self.lock();
             state.n_parts += 1;
             state.spare.push(next);
         }
-        state.front = Some(front);
+        (state.front, state.pages) = (Some(front), pages);
     }
 
     /// All of them, if these are the first `n_parts` and are joined; to one caller only.

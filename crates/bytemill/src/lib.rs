@@ -6,6 +6,7 @@
 
 pub mod bpe;
 pub mod cache;
+mod cores;
 pub mod count;
 pub mod cutter;
 pub mod decode;

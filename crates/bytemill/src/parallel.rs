@@ -1,5 +1,6 @@
 //! Encoding on several threads.
 
+use crate::cores::Home;
 use crate::cutter::Cutter;
 use crate::encode::{Allowed, Encoder, Id, Pulse};
 use crate::error::{Error, Result};
@@ -60,9 +61,19 @@ pub fn map<R: Send>(
             }
         }
     };
+    let n_threads = n_threads.min(n);
+    let home = Home::new(n_threads);
     let here = || {
+        home.tell();
         stopped()?;
         pulse()
+    };
+    let help = || {
+        let away = home.away();
+        run(&|| {
+            away.keep();
+            stopped()
+        })
     };
     let mut results: Vec<Option<R>> = Vec::new();
     results.resize_with(n, || None);
@@ -71,9 +82,9 @@ pub fn map<R: Send>(
         let start = |_| {
             // Profiles show the name; Linux keeps 15 bytes of it.
             let helper = std::thread::Builder::new().name("bytemill-worker".to_owned());
-            helper.spawn_scoped(scope, || run(&stopped)).ok()
+            helper.spawn_scoped(scope, help).ok()
         };
-        let helpers: Vec<_> = (1..n_threads.min(n)).map_while(start).collect();
+        let helpers: Vec<_> = (1..n_threads).map_while(start).collect();
         let mut done = run(&here);
         for helper in helpers {
             match helper.join() {

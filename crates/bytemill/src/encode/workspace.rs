@@ -55,6 +55,14 @@ impl Default for Workspace {
 }
 
 impl Workspace {
+    /// To be called before a text of so many bytes.
+    pub fn expect(&mut self, n_bytes: usize) {
+        self.pages.begin();
+        if !self.cache.expect(n_bytes) {
+            self.pages.skip();
+        }
+    }
+
     /// Packs and mixes the pre-tokens of the block, which begins at `start`, and asks for their entries in the cache.
     ///
     /// `cut` calls the function it is given with the places at which a long pre-token may be cut.
