@@ -7,7 +7,7 @@
 //!
 //! In which order tokens are tried changes nothing but the time. So what stood in the same place before is tried first.
 
-use super::memo::{DeadEnds, Followers, Memo};
+use super::memo::{DeadEnds, Followers, GUESSED, Memo};
 use super::trie::Trie;
 use crate::error::Result;
 use crate::pairs::{NONE, PairTable};
@@ -32,9 +32,6 @@ pub(super) struct Room {
 
 /// 128 + 128 + 32 + 24 KB. A memo that leaves the first-level cache is slower on text without repetitions.
 const ROOM: Room = Room { kept: 1 << 15, n_blocks: 1 << 13, n_answers: 1 << 12, n_followers: 1 << 10 };
-
-/// Set in a symbol that was put before longer ones were tried; symbols have 21 bits.
-pub(super) const GUESSED: u32 = 1 << 31;
 
 #[derive(Clone, Copy)]
 struct Symbol {

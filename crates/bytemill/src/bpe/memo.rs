@@ -1,8 +1,10 @@
 //! What backtracking remembers on its way through a pre-token, in tables of fixed size.
 
-use super::backtrack::GUESSED;
 use crate::pairs::NONE;
 use std::ops::RangeInclusive;
+
+/// Set in a symbol that was put before longer ones were tried; symbols have 21 bits.
+pub(super) const GUESSED: u32 = 1 << 31;
 
 /// Places at which no symbol of the pre-token ends, as far as they are known.
 ///

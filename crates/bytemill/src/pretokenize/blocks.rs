@@ -199,11 +199,11 @@ fn starts(text: &[u8], at: usize, before: Carry, classify: impl Classify, rules:
     let ascii = classify.ascii(window);
     if ascii.high == 0 {
         let chars = Chars::of_ascii(&ascii, valid);
-        Block { text, at, behind: window[LANES], chars, before }.starts(rules)
+        Block { text, at, behind: window[LANES], chars, before }.starts(classify, rules)
     } else {
         let wide = wide(classify, window, ascii.high & !ascii.continuation);
         let chars = Chars::of_all(&ascii, &wide, valid);
-        Block { text, at, behind: window[LANES], chars, before }.starts(rules)
+        Block { text, at, behind: window[LANES], chars, before }.starts(classify, rules)
     }
 }
 

@@ -8,10 +8,13 @@
 mod eight;
 
 use super::chars::Chars;
-use super::classify::LANES;
+use super::classify::{CONTRACTED, Classify, LANES};
 use super::{cl100k, gpt2, o200k, scan};
 use crate::unicode::{Class, class_at};
 pub use eight::Eight;
+
+/// Of more apostrophes in a block all bytes behind them are looked at at once.
+const MOST_ONE_BY_ONE: u32 = 4;
 
 /// Which rules apply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,7 +95,7 @@ pub struct Block<'t> {
 impl Block<'_> {
     /// The starts in the block, and what the next block needs to know; `None` where they are not to be had by masks.
     #[inline(always)]
-    pub fn starts(&self, rules: Rules) -> Option<(u64, Carry)> {
+    pub fn starts(&self, classify: impl Classify, rules: Rules) -> Option<(u64, Carry)> {
         let mut carry = Carry { contraction_end: self.before.contraction_end, ..Carry::default() };
         let natural = match rules {
             Rules::Gpt2 => self.gpt2(&mut carry),
@@ -110,8 +113,8 @@ impl Block<'_> {
         };
         if apostrophes != 0 {
             let singles = match rules {
-                Rules::Gpt2 => self.singles(apostrophes, 0xE0, 0x60),
-                Rules::Cl100k | Rules::Llama3 => self.singles(apostrophes, 0xC0, 0x40),
+                Rules::Gpt2 => self.singles(classify, apostrophes, false),
+                Rules::Cl100k | Rules::Llama3 => self.singles(classify, apostrophes, true),
                 Rules::O200k => 0,
             };
             starts = starts & !(singles << 1) | singles << 2 & self.chars.first;
@@ -294,14 +297,18 @@ impl Block<'_> {
     }
 
     /// Those of `apostrophes` that one of the letters d, m, s and t follows, with the byte behind it in this block too: the
-    /// most frequent contractions, which touch nothing of each other. Such a letter has `class` in the bits of `mask`.
+    /// most frequent contractions, which touch nothing of each other.
     #[inline(always)]
-    fn singles(&self, apostrophes: u64, mask: u8, class: u8) -> u64 {
-        const LETTERS: u32 = 1 << (b'd' & 31) | 1 << (b'm' & 31) | 1 << (b's' & 31) | 1 << (b't' & 31);
-        filter(apostrophes & u64::MAX >> 2, |place| {
-            let letter = self.text.get(self.at + place + 1).copied().unwrap_or_default();
-            (LETTERS >> (letter & 31) & 1 == 1) & (letter & mask == class)
-        })
+    fn singles(&self, classify: impl Classify, apostrophes: u64, any_case: bool) -> u64 {
+        let apostrophes = apostrophes & u64::MAX >> 2;
+        let rest = &self.text[self.at..];
+        if apostrophes.count_ones() > MOST_ONE_BY_ONE
+            && let Some(window) = rest.first_chunk()
+        {
+            return apostrophes & classify.contracted(window, any_case) >> 1;
+        }
+        let case = if any_case { 0x20 } else { 0 };
+        filter(apostrophes, |place| rest.get(place + 1).is_some_and(|letter| CONTRACTED.contains(&(letter | case))))
     }
 
     /// `'(?:[sdmt]|ll|ve|re)` at a start, or behind a word in o200k: no start inside it, one behind it.

@@ -2,9 +2,10 @@
 
 use super::eight::carries;
 use super::wide::PLAIN;
-use super::{Ascii, BLOCKS, Classify, Mask, Sample, Window, Work, opaque};
+use super::{AT_ONCE, Ascii, BLOCKS, CONTRACTED, Classify, LANES, Mask, Sample, Window, Work, opaque};
 use crate::unicode::BitPlanes;
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 use std::ops::{BitAnd, BitOr, Not};
 
 /// There is a value of this type only where the processor has the features that the functions below are compiled for.
@@ -50,6 +51,18 @@ impl Classify for Avx2 {
     fn plain_letters(self, window: &Window) -> u64 {
         // SAFETY: as above.
         unsafe { plain_letters(window) }
+    }
+
+    #[inline(always)]
+    fn contracted(self, window: &Window, any_case: bool) -> u64 {
+        // SAFETY: as above.
+        unsafe { contracted(window, any_case) }
+    }
+
+    #[inline(always)]
+    fn write_places(self, at: usize, mask: u64, room: &mut [MaybeUninit<usize>]) {
+        // SAFETY: as above.
+        unsafe { write_places(at, mask, room) }
     }
 
     #[inline(always)]
@@ -138,6 +151,60 @@ fn plain_letters(window: &Window) -> u64 {
         let to_last = _mm256_cmpeq_epi8(_mm256_min_epu8(second, last), second);
         _mm256_and_si256(_mm256_and_si256(from_first, to_last), within(lead, 0xE0, 0xEF))
     }))
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn contracted(window: &Window, any_case: bool) -> u64 {
+    let case = set(if any_case { 0x20 } else { 0 });
+    mask([0, 32].map(|half| {
+        let letters = _mm256_or_si256(load(window, half), case);
+        let [d, m, s, t] = CONTRACTED.map(|letter| is(letters, letter));
+        _mm256_or_si256(_mm256_or_si256(d, m), _mm256_or_si256(s, t))
+    }))
+}
+
+/// For each byte the places of its bits.
+static PLACES: [[u8; 8]; 256] = {
+    let mut places = [[0; 8]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut bit, mut n) = (0, 0);
+        while bit < 8 {
+            if byte >> bit & 1 == 1 {
+                places[byte][n] = bit;
+                n += 1;
+            }
+            bit += 1;
+        }
+        byte += 1;
+    }
+    places
+};
+
+/// Eight numbers for each byte of the mask, in two stores; those behind its last bit are written again by the next byte.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn write_places(at: usize, mask: u64, room: &mut [MaybeUninit<usize>]) {
+    if mask == 0 {
+        return;
+    }
+    let room = &mut room[..LANES + AT_ONCE];
+    let mut at = _mm256_set1_epi64x(at as i64);
+    let mut n_written = 0;
+    for byte in mask.to_le_bytes() {
+        for (k, places) in PLACES[usize::from(byte)].chunks_exact(4).enumerate() {
+            // SAFETY: the load reads the four bytes of `places`. Each byte before this one has at most eight bits, so these eight
+            // numbers, of 64 bits as `usize` is here, end within the first 64 of `room`.
+            unsafe {
+                let places = _mm256_cvtepu8_epi64(_mm_loadu_si32(places.as_ptr().cast()));
+                let to = room.as_mut_ptr().add(n_written + 4 * k);
+                _mm256_storeu_si256(to.cast(), _mm256_add_epi64(places, at));
+            }
+        }
+        n_written += byte.count_ones() as usize;
+        at = _mm256_add_epi64(at, _mm256_set1_epi64x(8));
+    }
 }
 
 #[inline]

@@ -2,7 +2,7 @@
 
 use super::eight::carries;
 use super::wide::PLAIN;
-use super::{AT_ONCE, Ascii, BLOCKS, Classify, LANES, Mask, Sample, WideWindow, Window, Work, opaque};
+use super::{AT_ONCE, Ascii, BLOCKS, CONTRACTED, Classify, LANES, Mask, Sample, WideWindow, Window, Work, opaque};
 use crate::unicode::BitPlanes;
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
@@ -61,6 +61,12 @@ impl Classify for Avx512 {
     fn plain_letters(self, window: &Window) -> u64 {
         // SAFETY: as above.
         unsafe { plain_letters(window) }
+    }
+
+    #[inline(always)]
+    fn contracted(self, window: &Window, any_case: bool) -> u64 {
+        // SAFETY: as above.
+        unsafe { contracted(window, any_case) }
     }
 
     #[inline(always)]
@@ -202,6 +208,14 @@ fn plain_letters(window: &Window) -> u64 {
         & _mm512_cmpge_epu8_mask(second, _mm512_shuffle_epi8(table(&PLAIN.first), number))
         & _mm512_cmple_epu8_mask(second, _mm512_shuffle_epi8(table(&PLAIN.last), number));
     opaque(plain)
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn contracted(window: &Window, any_case: bool) -> u64 {
+    let letters = _mm512_or_si512(load(window, 0), set(if any_case { 0x20 } else { 0 }));
+    let found = CONTRACTED.map(|letter| _mm512_cmpeq_epi8_mask(letters, set(letter)));
+    opaque(found.into_iter().fold(0, |all, some| all | some))
 }
 
 #[inline]

@@ -68,6 +68,9 @@ pub struct Sample {
     pub n_bytes: usize,
 }
 
+/// What makes a contraction of two bytes.
+pub const CONTRACTED: [u8; 4] = *b"dmst";
+
 /// What an instruction set does with 64 bytes. The default implementations are the slow twins.
 pub trait Classify: Copy {
     /// The masks of eight blocks.
@@ -89,6 +92,16 @@ pub trait Classify: Copy {
     #[inline(always)]
     fn plain_letters(self, window: &Window) -> u64 {
         (0..LANES).filter(|&k| wide::is_plain(window[k], window[k + 1])).fold(0, |mask, k| mask | 1 << k)
+    }
+
+    /// Where in the window there is a letter that makes a contraction with an apostrophe before it: d, m, s or t, in upper case too
+    /// if `any_case`.
+    #[inline(always)]
+    fn contracted(self, window: &Window, any_case: bool) -> u64 {
+        let care = if any_case { !0x20 } else { !0 };
+        (0..LANES)
+            .filter(|&k| CONTRACTED.iter().any(|letter| (letter ^ window[k]) & care == 0))
+            .fold(0, |mask, k| mask | 1 << k)
     }
 
     /// Where in the window there are characters that differ from the sample in the last seven bits of their code points

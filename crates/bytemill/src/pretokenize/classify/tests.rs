@@ -3,6 +3,7 @@
 use super::*;
 use crate::unicode::{Class, class_at, class_of};
 use proptest::prelude::*;
+use std::mem::MaybeUninit;
 
 struct AsciiOf<'w>(&'w Window);
 
@@ -71,6 +72,61 @@ fn assert_wide_is_right(window: &Window) {
     let (expected, firsts) = wide_one_by_one(window);
     for set in InstructionSet::available() {
         assert_eq!(set.run(WideOf(window, firsts)), expected, "{set:?}: {window:x?}");
+    }
+}
+
+struct ContractedOf<'w>(&'w Window, bool);
+
+impl Work for ContractedOf<'_> {
+    type Output = u64;
+
+    fn run(self, classify: impl Classify) -> u64 {
+        classify.contracted(self.0, self.1)
+    }
+}
+
+struct PlacesOf(usize, u64);
+
+impl Work for PlacesOf {
+    type Output = Vec<usize>;
+
+    fn run(self, classify: impl Classify) -> Vec<usize> {
+        let mut room = vec![MaybeUninit::new(usize::MAX); LANES + AT_ONCE + 1];
+        let n_places = self.1.count_ones() as usize;
+        classify.write_places(self.0, self.1, &mut room);
+        // SAFETY: all of them were written when the room was made.
+        let places: Vec<usize> = room.into_iter().map(|place| unsafe { place.assume_init() }).collect();
+        assert!(places[n_places + AT_ONCE..].iter().all(|&place| place == usize::MAX));
+        places[..n_places].to_vec()
+    }
+}
+
+proptest! {
+    #[test]
+    fn places_are_those_of_the_bits(at in 0usize..1 << 40, words in prop::array::uniform3(any::<u64>())) {
+        let [a, b, c] = words;
+        for mask in [a, a & b, a & b & c, a | b | c, a << (b & 63), a >> (b & 63), 0, 1, 1 << 63, u64::MAX] {
+            let expected: Vec<usize> = (0..64).filter(|bit| mask >> bit & 1 == 1).map(|bit| at + bit).collect();
+            for set in InstructionSet::available() {
+                prop_assert_eq!(&set.run(PlacesOf(at, mask)), &expected, "{:?}: {:x}", set, mask);
+            }
+        }
+    }
+}
+
+#[test]
+fn letters_of_contractions_are_found_at_every_place() {
+    for set in InstructionSet::available() {
+        for byte in 0..=255 {
+            let lower = u64::from(matches!(byte, b'd' | b'm' | b's' | b't'));
+            let any = u64::from(matches!(byte.to_ascii_lowercase(), b'd' | b'm' | b's' | b't'));
+            for place in 0..LANES {
+                let mut window = [b'\''; LANES + 3];
+                window[place] = byte;
+                assert_eq!(set.run(ContractedOf(&window, false)), lower << place, "{set:?}: {byte} at {place}");
+                assert_eq!(set.run(ContractedOf(&window, true)), any << place, "{set:?}: {byte} at {place}");
+            }
+        }
     }
 }
 
