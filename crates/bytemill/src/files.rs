@@ -8,7 +8,7 @@ use crate::cutter::Cutter;
 use crate::encode::{Allowed, Encoder, Id};
 use crate::error::{Error, Result};
 use crate::joined::{Encoded, Joined};
-use crate::parallel::map;
+use crate::parallel::{self, map};
 use crate::pulse::Pulse;
 use crate::special::SpecialTokens;
 use crate::utf8::{Malformed, Utf8Stream};
@@ -208,7 +208,7 @@ impl<T: Id> Shared<'_, T> {
 /// Room for the ids of a file, if there is so much memory: the size of one with holes may be anything.
 fn room_for<T>(n_bytes: usize) -> Vec<T> {
     let mut ids = Vec::new();
-    let _ = ids.try_reserve_exact(n_bytes / 3);
+    let _ = ids.try_reserve_exact(parallel::room_for(n_bytes));
     ids
 }
 

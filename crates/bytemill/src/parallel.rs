@@ -15,6 +15,12 @@ pub use crate::joined::Encoded;
 /// milliseconds of work) that taking one costs nothing.
 const PART_BYTES: usize = 1 << 20;
 
+/// Ids to make room for before a text of so many bytes is encoded: one for three bytes, and those that wait for answers beside them.
+/// Room that stays empty costs nothing.
+pub(crate) fn room_for(n_bytes: usize) -> usize {
+    n_bytes / 3 + n_bytes / 24
+}
+
 /// Number of threads that the machine runs at once.
 #[must_use]
 pub fn available_threads() -> usize {
@@ -123,7 +129,7 @@ impl Encoder {
         pulse: Pulse,
     ) -> Result<Vec<T>> {
         let mut ids = if n_threads <= 1 || text.len() <= PART_BYTES {
-            let mut ids = Vec::with_capacity(text.len() / 3);
+            let mut ids = Vec::with_capacity(room_for(text.len()));
             self.encode(text, allowed, &mut ids, pulse)?;
             ids
         } else {
@@ -158,7 +164,7 @@ impl Encoder {
         pulse: Pulse,
     ) -> Result<Encoded<T>> {
         let n_bytes: usize = texts.iter().map(|text| text.len()).sum();
-        let mut all = Encoded { ids: Vec::with_capacity(n_bytes / 3), ends: Vec::with_capacity(texts.len()) };
+        let mut all = Encoded { ids: Vec::with_capacity(room_for(n_bytes)), ends: Vec::with_capacity(texts.len()) };
         let encode_texts = |texts: &[&str], all: &mut Encoded<T>, pulse: Pulse| -> Result<()> {
             texts.iter().try_for_each(|text| {
                 self.encode(text, allowed, &mut all.ids, pulse)?;

@@ -150,17 +150,20 @@ impl Misses {
 }
 
 impl Workspace {
-    /// Moves the ids that have waited to `out`, with the answers in the places of the questions.
-    fn answer<T: Id>(&mut self, out: &mut Vec<T>) {
-        let Self { ids, misses, pages, .. } = self;
+    /// Moves the ids that have waited to `out`, with the answers in the places of the questions. They are of a text of `n_bytes`.
+    fn answer<T: Id>(&mut self, n_bytes: usize, out: &mut Vec<T>) {
+        let Self { ends, ids, misses, pages, n_before, .. } = self;
         if ids.is_empty() {
             // Nothing waits; and a result that is full already must not be moved to a larger place for nothing.
             return misses.clear();
         }
         misses.answers.ids.extend([0; SHORT_IDS]);
         let n_more = ids.len() + 2 * misses.answers.ids.len();
+        if out.capacity() - out.len() < n_more {
+            let n_done = ends.last().copied().unwrap_or(n_bytes);
+            make_room(out, n_more, out.len() - *n_before, n_done, n_bytes - n_done);
+        }
         pages.take(out, n_more);
-        out.reserve(n_more);
         let mut from = 0;
         for &(place, question) in &misses.standing {
             out.extend(ids[from..place as usize].iter().map(|&id| T::narrow(id)));
@@ -170,6 +173,20 @@ impl Workspace {
         out.extend(ids[from..].iter().map(|&id| T::narrow(id)));
         ids.clear();
         misses.clear();
+    }
+}
+
+/// Has a result that is full grow, by `n_more` ids and by what the rest of the text will need if it goes on as it began, with `n_ids`
+/// for `n_done` bytes: to grow twice is to be moved twice, by a third of the time that encoding takes.
+#[cold]
+fn make_room<T>(out: &mut Vec<T>, n_more: usize, n_ids: usize, n_done: usize, n_left: usize) {
+    let expected = (n_ids + n_more).saturating_mul(n_left) / n_done.max(1);
+    let more = n_more + expected + expected / 32;
+    // As when it doubles, what is moved in all is in proportion to what there is.
+    if more >= out.len() / 4 {
+        out.reserve_exact(more);
+    } else {
+        out.reserve(n_more);
     }
 }
 
@@ -188,7 +205,7 @@ impl Encoder {
         self.merge_short(cache, misses);
         self.find_long(cache, misses, text, symbols, pulse)?;
         self.merge_medium(cache, misses, text);
-        workspace.answer(out);
+        workspace.answer(text.len(), out);
         Ok(())
     }
 
@@ -315,4 +332,39 @@ fn keep<const LANES: usize>(
     }
     answers.end(question, start);
     (start, first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_result_grows_once_if_the_text_goes_on_as_it_began() {
+        // Full after a third of the text, with an id for each byte.
+        let mut out = vec![0u32; 10_000];
+        make_room(&mut out, 100, 10_000, 10_000, 20_000);
+        assert!((30_000..31_000).contains(&out.capacity()), "{}", out.capacity());
+        // The results of texts before it say nothing of this one.
+        let mut out = vec![0u32; 10_000];
+        make_room(&mut out, 100, 900, 1_000, 20_000);
+        assert!((30_000..31_000).contains(&out.capacity()), "{}", out.capacity());
+    }
+
+    #[test]
+    fn a_result_that_is_full_again_and_again_is_moved_seldom() {
+        for n_left in [0, 5, 1 << 20] {
+            let mut out: Vec<u32> = Vec::new();
+            let mut n_moves = 0;
+            for n_ids in 0..1_000 {
+                if out.capacity() - out.len() < 10 {
+                    n_moves += 1;
+                    // Next to nothing is expected, however much is left.
+                    make_room(&mut out, 10, n_ids % 2, 1 << 50, n_left);
+                    assert!(out.capacity() >= out.len() + 10);
+                }
+                out.extend([7; 10]);
+            }
+            assert!(n_moves < 40, "{n_moves}");
+        }
+    }
 }

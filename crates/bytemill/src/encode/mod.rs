@@ -249,6 +249,7 @@ impl Encoder {
         pulse: Pulse,
     ) -> Result<()> {
         let bytes = text.as_bytes();
+        workspace.n_before = out.len();
         let mut splits = self.pattern.splits(text);
         let mut at = 0;
         while splits.fill(&mut workspace.ends)? {

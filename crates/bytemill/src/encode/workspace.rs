@@ -30,6 +30,8 @@ pub struct Workspace {
     /// Ids that wait until the questions among them are answered.
     pub ids: Vec<u32>,
     pub symbols: Vec<u32>,
+    /// How many ids the result had before the text.
+    pub n_before: usize,
     /// Where the result's memory comes from.
     pub pages: LargePages,
     /// Bytes encoded since the caller was last asked whether to go on.
@@ -48,6 +50,7 @@ impl Default for Workspace {
             misses: Misses::default(),
             ids: Vec::new(),
             symbols: Vec::with_capacity(256),
+            n_before: 0,
             pages: LargePages::default(),
             since_pulse: 0,
         }
