@@ -44,8 +44,9 @@ const LONG_LOG2: u32 = 14;
 /// 2¹⁰ entries of 320 bytes.
 const LONGEST_LOG2: u32 = 10;
 
-/// A text of so many bytes has pre-tokens, 60 and more, with places in nearly all of the eight large pages for short ones.
-const ENOUGH_BYTES: usize = 256;
+/// So much text has some fifteen pre-tokens, with places in seven of the eight large pages for short ones: their memory may as well be
+/// taken before.
+const ENOUGH_BYTES: usize = 64;
 
 /// The highest byte of `high` holds the number of bytes (1 to 15) and, 4 bits up, the number of ids.
 const COUNT_SHIFT: u32 = 60;
@@ -182,6 +183,8 @@ pub struct Cache {
     mixing: Mixing,
     short: HugeArray<Set, { 1 << SHORT_LOG2 }>,
     many: HugeArray<Many, { 1 << MANY_LOG2 }>,
+    /// Bytes of text so far, until the memory of `short` is taken.
+    n_expected: usize,
     /// Whether the memory of these two has been taken, and whether large pages were quick to come.
     short_is_ready: bool,
     many_is_ready: bool,
@@ -221,6 +224,7 @@ impl Default for Cache {
             mixing: Mixing::best(),
             short: HugeArray::zeroed(),
             many: HugeArray::zeroed(),
+            n_expected: 0,
             short_is_ready: false,
             many_is_ready: false,
             in_large_pages: true,
@@ -237,10 +241,17 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// To be called before a text of so many bytes is encoded. For one that fills pages all over the table of short pre-tokens,
-    /// takes its memory all at once; false where large pages are found to be slow to come.
+    /// To be called before a text of so many bytes is encoded. When there are enough for pages all over the table of short
+    /// pre-tokens, takes its memory all at once; false where large pages are found to be slow to come.
+    #[inline]
     pub fn expect(&mut self, n_bytes: usize) -> bool {
-        if n_bytes < ENOUGH_BYTES || self.short_is_ready {
+        self.short_is_ready || self.expect_more(n_bytes)
+    }
+
+    #[cold]
+    fn expect_more(&mut self, n_bytes: usize) -> bool {
+        self.n_expected += n_bytes;
+        if self.n_expected < ENOUGH_BYTES {
             return true;
         }
         self.in_large_pages = self.short.take_memory(self.in_large_pages);
