@@ -31,7 +31,7 @@ pub const LONGEST_BYTES: usize = 248;
 /// Most ids of an entry for the longest pre-tokens.
 const LONGEST_IDS: usize = 16;
 
-/// 2¹⁸ sets of two entries of 32 bytes, 16 MB, of which memory is taken as they fill.
+/// 2¹⁸ sets of two entries of 32 bytes, 16 MB, taken before the first text of some length.
 const SHORT_LOG2: u32 = 18;
 
 /// 2¹⁶ entries of 64 bytes, 4 MB. A third of what is new in text of many languages has more ids than an entry for short
@@ -184,7 +184,7 @@ pub struct Cache {
     short: HugeArray<Set, { 1 << SHORT_LOG2 }>,
     many: HugeArray<Many, { 1 << MANY_LOG2 }>,
     /// Bytes of text so far, until the memory of `short` is taken.
-    n_expected: usize,
+    n_bytes_so_far: usize,
     /// Whether the memory of these two has been taken, and whether large pages were quick to come.
     short_is_ready: bool,
     many_is_ready: bool,
@@ -224,7 +224,7 @@ impl Default for Cache {
             mixing: Mixing::best(),
             short: HugeArray::zeroed(),
             many: HugeArray::zeroed(),
-            n_expected: 0,
+            n_bytes_so_far: 0,
             short_is_ready: false,
             many_is_ready: false,
             in_large_pages: true,
@@ -244,14 +244,14 @@ impl Cache {
     /// To be called before a text of so many bytes is encoded. When there are enough for pages all over the table of short
     /// pre-tokens, takes its memory all at once; false where large pages are found to be slow to come.
     #[inline]
-    pub fn expect(&mut self, n_bytes: usize) -> bool {
-        self.short_is_ready || self.expect_more(n_bytes)
+    pub fn prepare(&mut self, n_bytes: usize) -> bool {
+        self.short_is_ready || self.prepare_more(n_bytes)
     }
 
     #[cold]
-    fn expect_more(&mut self, n_bytes: usize) -> bool {
-        self.n_expected += n_bytes;
-        if self.n_expected < ENOUGH_BYTES {
+    fn prepare_more(&mut self, n_bytes: usize) -> bool {
+        self.n_bytes_so_far += n_bytes;
+        if self.n_bytes_so_far < ENOUGH_BYTES {
             return true;
         }
         self.in_large_pages = self.short.take_memory(self.in_large_pages);

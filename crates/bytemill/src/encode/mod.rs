@@ -191,7 +191,7 @@ impl Encoder {
             }
         };
         let mut workspace = self.workspace();
-        workspace.expect(text.len());
+        workspace.prepare(text.len());
         let result = if special.leaves_texts() {
             self.encode_segment(&mut workspace, text, out, pulse)
         } else {

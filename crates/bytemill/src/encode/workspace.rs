@@ -59,9 +59,9 @@ impl Default for Workspace {
 
 impl Workspace {
     /// To be called before a text of so many bytes.
-    pub fn expect(&mut self, n_bytes: usize) {
+    pub fn prepare(&mut self, n_bytes: usize) {
         self.pages.begin();
-        if !self.cache.expect(n_bytes) {
+        if !self.cache.prepare(n_bytes) {
             self.pages.skip();
         }
     }
