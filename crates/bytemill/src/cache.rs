@@ -1,15 +1,17 @@
-//! Ids of pre-tokens seen lately: tables of fixed size, where what is new takes the place of what is old.
+//! Ids of pre-tokens seen lately: tables that grow up to a fixed size, where what is new takes the place of what is old.
 //!
 //! Most pre-tokens of a text were seen before, and those mostly lately. The frequent ones keep their entries in the
 //! processor's cache whatever the size of the table; the others are asked for ahead of time.
 
+mod growing;
 #[cfg(test)]
 mod tests;
 
 use crate::hash::{Packed, fold, long_hash};
 use crate::huge::{HugeArray, Plain};
-use crate::mix::Mixing;
+use crate::mix::{Mix, MixWork, Mixing};
 use crate::prefetch::{prefetch, prefetch_at};
+use growing::Growing;
 use std::hint::select_unpredictable;
 
 /// Most ids of an entry for short pre-tokens.
@@ -31,22 +33,18 @@ pub const LONGEST_BYTES: usize = 248;
 /// Most ids of an entry for the longest pre-tokens.
 const LONGEST_IDS: usize = 16;
 
-/// 2¹⁸ sets of two entries of 32 bytes, 16 MB, taken before the first text of some length.
-const SHORT_LOG2: u32 = 18;
+/// From 2¹⁰ sets of two entries of 32 bytes, 64 KB, to 2¹⁸, 16 MB.
+const SHORT: usize = 1 << 18;
 
-/// 2¹⁶ entries of 64 bytes, 4 MB. A third of what is new in text of many languages has more ids than an entry for short
-/// pre-tokens takes, and comes back.
-const MANY_LOG2: u32 = 16;
+/// From 2¹⁰ entries of 64 bytes, 64 KB, to 2¹⁶, 4 MB. A third of what is new in text of many languages has more ids than an entry
+/// for short pre-tokens takes, and comes back.
+const MANY: usize = 1 << 16;
 
-/// 2¹⁴ entries of 128 bytes, 2 MB.
-const LONG_LOG2: u32 = 14;
+/// From 2¹⁰ entries of 128 bytes, 128 KB, to 2¹⁴, 2 MB.
+const LONG: usize = 1 << 14;
 
-/// 2¹⁰ entries of 320 bytes.
+/// 2¹⁰ entries of 320 bytes, of which memory is taken as they fill.
 const LONGEST_LOG2: u32 = 10;
-
-/// So much text has some fifteen pre-tokens, with places in seven of the eight large pages for short ones: their memory may as well be
-/// taken before.
-const ENOUGH_BYTES: usize = 64;
 
 /// The highest byte of `high` holds the number of bytes (1 to 15) and, 4 bits up, the number of ids.
 const COUNT_SHIFT: u32 = 60;
@@ -87,6 +85,12 @@ impl Short {
         (&self.ids, (self.high >> COUNT_SHIFT) as usize)
     }
 
+    /// The key of what it holds, or of the question.
+    #[inline]
+    fn key(&self) -> Packed {
+        Packed { low: self.low, high: self.high & !(0xF << COUNT_SHIFT) }
+    }
+
     #[inline]
     fn set(&mut self, key: Packed, ids: &[u32; SHORT_IDS], n_ids: usize) {
         debug_assert!((1..=SHORT_IDS).contains(&n_ids));
@@ -116,6 +120,18 @@ impl Set {
         let entry = usize::from(self.0[0].high != 0);
         &mut self.0[entry]
     }
+
+    /// Moves the entries whose keys are to move to an empty set, in their order.
+    #[inline(always)]
+    fn split(&mut self, other: &mut Self, moves: impl Fn(Packed) -> bool) {
+        let Self(entries) = std::mem::take(self);
+        for entry in entries {
+            if entry.high != 0 {
+                let to = if moves(entry.key()) { &mut *other } else { &mut *self };
+                *to.for_new() = entry;
+            }
+        }
+    }
 }
 
 /// A pre-token of up to 63 bytes: its bytes and their number.
@@ -142,15 +158,16 @@ impl LongKey {
         Some(Self { words })
     }
 
-    /// Its place in the table of longer pre-tokens.
+    /// What tells its place in the table of longer pre-tokens.
     #[inline]
-    fn place(&self) -> usize {
+    fn hash(&self) -> u32 {
         let [a, b, c, d, e, f, g, h] = self.words;
         let hash = fold(a ^ 0x9E37_79B9_7F4A_7C15, b ^ 0xD6E8_FEB8_6659_FD93)
             ^ fold(c ^ 0xA076_1D64_78BD_642F, d ^ 0xE703_7ED1_A0B4_28DB).rotate_left(32)
             ^ fold(e ^ 0x8EBC_6AF0_9C88_C6E3, f ^ 0x5899_65CC_7537_4CC3).rotate_left(16)
             ^ fold(g ^ 0x1D8E_4E27_C47D_124F, h ^ 0xEB44_ACCA_B455_D165).rotate_left(48);
-        (hash >> (64 - LONG_LOG2)) as usize
+        // Which bits of a sum of products are good depends on what differs.
+        fold(hash, 0x9E37_79B9_7F4A_7C15) as u32
     }
 }
 
@@ -158,11 +175,16 @@ impl LongKey {
 unsafe impl Plain for Set {}
 // SAFETY: as above.
 unsafe impl Plain for Many {}
+// SAFETY: as above.
+unsafe impl Plain for Long {}
+// SAFETY: as above.
+unsafe impl Plain for Longest {}
 
-/// The 1 to 15 ids of a longer pre-token, in one cache line.
+/// A longer pre-token and its 1 to 15 ids, each in one cache line.
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(64))]
-struct LongIds {
+struct Long {
+    key: LongKey,
     ids: [u32; LONG_IDS],
     n_ids: u32,
 }
@@ -181,20 +203,13 @@ struct Longest {
 /// that make up to 16.
 pub struct Cache {
     mixing: Mixing,
-    short: HugeArray<Set, { 1 << SHORT_LOG2 }>,
-    many: HugeArray<Many, { 1 << MANY_LOG2 }>,
-    /// Bytes of text so far, until the memory of `short` is taken.
-    n_bytes_so_far: usize,
-    /// Whether the memory of these two has been taken, and whether large pages were quick to come.
-    short_is_ready: bool,
-    many_is_ready: bool,
-    in_large_pages: bool,
+    short: Growing<Set, SHORT>,
+    many: Growing<Many, MANY>,
     /// A bit for each place of `many` that holds something: 8 KB, which in most languages keep the processor from fetching
     /// lines of it for nothing.
     many_filled: Box<[u64]>,
-    long_keys: Box<[LongKey]>,
-    long_ids: Box<[LongIds]>,
-    longest: Box<[Longest]>,
+    long: Growing<Long, LONG>,
+    longest: HugeArray<Longest, { 1 << LONGEST_LOG2 }>,
 }
 
 /// What the cache knows of a short pre-token.
@@ -208,13 +223,16 @@ pub enum Known<'c> {
 
 /// Asks for the entries of short pre-tokens ahead of time. It may outlive the cache, and then does nothing useful.
 #[derive(Clone, Copy)]
-pub struct Prefetcher(*const Set);
+pub struct Prefetcher {
+    start: *const Set,
+    mask: usize,
+}
 
 impl Prefetcher {
     /// Asks for the entries of a mixed key.
     #[inline(always)]
     pub fn prefetch(self, mixed: u32) {
-        prefetch_at(self.0.wrapping_add(Cache::place(mixed)));
+        prefetch_at(self.start.wrapping_add(mixed as usize & self.mask));
     }
 }
 
@@ -222,41 +240,50 @@ impl Default for Cache {
     fn default() -> Self {
         Self {
             mixing: Mixing::best(),
-            short: HugeArray::zeroed(),
-            many: HugeArray::zeroed(),
-            n_bytes_so_far: 0,
-            short_is_ready: false,
-            many_is_ready: false,
-            in_large_pages: true,
-            many_filled: vec![0; 1 << (MANY_LOG2 - 6)].into_boxed_slice(),
-            long_keys: vec![LongKey::default(); 1 << LONG_LOG2].into_boxed_slice(),
-            long_ids: vec![LongIds::default(); 1 << LONG_LOG2].into_boxed_slice(),
-            longest: vec![
-                Longest { bytes: [0; LONGEST_BYTES], n_bytes: 0, n_ids: 0, ids: [0; LONGEST_IDS] };
-                1 << LONGEST_LOG2
-            ]
-            .into_boxed_slice(),
+            short: Growing::new(),
+            many: Growing::new(),
+            many_filled: vec![0; MANY / 64].into_boxed_slice(),
+            long: Growing::new(),
+            longest: HugeArray::zeroed(),
         }
     }
 }
 
 impl Cache {
-    /// To be called before a text of so many bytes is encoded. When there are enough for pages all over the table of short
-    /// pre-tokens, takes its memory all at once; false where large pages are found to be slow to come.
+    /// Whether large pages have been quick to come.
+    pub fn large_pages_are_quick(&self) -> bool {
+        self.short.large_pages_are_quick() && self.many.large_pages_are_quick()
+    }
+
+    /// Makes more room where much is new. To be called while there are no questions: places change.
     #[inline]
-    pub fn prepare(&mut self, n_bytes: usize) -> bool {
-        self.short_is_ready || self.prepare_more(n_bytes)
+    pub fn grow(&mut self) {
+        while self.short.is_full() {
+            self.mixing.run(GrowShort(&mut self.short));
+        }
+        while self.many.is_full() {
+            self.grow_many();
+        }
+        while self.long.is_full() {
+            self.long.grow(|entry, other, place, other_place| {
+                if entry.key.hash() as usize & other_place & !place != 0 {
+                    *other = std::mem::take(entry);
+                }
+            });
+        }
     }
 
     #[cold]
-    fn prepare_more(&mut self, n_bytes: usize) -> bool {
-        self.n_bytes_so_far += n_bytes;
-        if self.n_bytes_so_far < ENOUGH_BYTES {
-            return true;
-        }
-        self.in_large_pages = self.short.take_memory(self.in_large_pages);
-        self.short_is_ready = true;
-        self.in_large_pages
+    fn grow_many(&mut self) {
+        let filled = &mut self.many_filled;
+        self.many.grow(|entry, other, place, other_place| {
+            let key = Packed { low: entry.low, high: entry.high & !MANY_MASK };
+            if entry.high != 0 && Self::hash_for_many(key.hash()) as usize & other_place & !place != 0 {
+                *other = std::mem::take(entry);
+                filled[place >> 6] &= !(1 << (place & 63));
+                filled[other_place >> 6] |= 1 << (other_place & 63);
+            }
+        });
     }
 
     /// What a short pre-token has to be mixed with for its place.
@@ -266,16 +293,11 @@ impl Cache {
         self.mixing
     }
 
-    #[inline]
-    fn place(mixed: u32) -> usize {
-        (mixed >> (32 - SHORT_LOG2)) as usize
-    }
-
     /// What asks for entries ahead of time.
     #[inline]
     #[must_use]
     pub fn prefetcher(&self) -> Prefetcher {
-        Prefetcher(self.short.as_ptr())
+        Prefetcher { start: self.short.values().as_ptr(), mask: self.short.mask() }
     }
 
     /// The ids of a short pre-token, if it is the one last asked for in its place, and how many of them count.
@@ -284,14 +306,14 @@ impl Cache {
     #[inline]
     #[must_use]
     pub fn get_first(&self, key: Packed, mixed: u32) -> Option<(&[u32; SHORT_IDS], usize)> {
-        let entry = &self.short[Self::place(mixed)].0[0];
+        let entry = &self.short.get(mixed).0[0];
         entry.is_of(key).then(|| entry.ids())
     }
 
     /// What is known of any other short pre-token.
     #[must_use]
     pub fn get_other(&mut self, key: Packed, mixed: u32) -> Option<Known<'_>> {
-        let Set(entries) = &mut self.short[Self::place(mixed)];
+        let Set(entries) = self.short.get_mut(mixed);
         if entries[1].is_of(key) {
             entries.swap(0, 1);
             let (ids, n_ids) = entries[0].ids();
@@ -302,7 +324,7 @@ impl Cache {
 
     /// Has a question stand in the place of ids for a short pre-token of which nothing is known.
     pub fn insert_question(&mut self, key: Packed, mixed: u32, question: u32) {
-        let entry = self.short[Self::place(mixed)].for_new();
+        let entry = self.short.get_new(mixed).for_new();
         *entry = Short { low: key.low, high: key.high | QUESTION_MARK, ids: [question, 0, 0, 0] };
     }
 
@@ -310,20 +332,20 @@ impl Cache {
     /// still there.
     #[inline]
     pub fn insert(&mut self, key: Packed, mixed: u32, ids: &[u32; SHORT_IDS], n_ids: usize) {
-        let set = &mut self.short[Self::place(mixed)];
+        let set = self.short.get_mut(mixed);
         let (is_first, is_second) = (set.0[0].asks_for(key), set.0[1].asks_for(key));
         // Nobody foresees which; that it is none of them is rare.
         let entry = select_unpredictable(is_first, 0, 1);
         if is_first | is_second {
             set.0[entry].set(key, ids, n_ids);
         } else {
-            set.for_new().set(key, ids, n_ids);
+            self.short.get_new(mixed).for_new().set(key, ids, n_ids);
         }
     }
 
     /// Forgets the question for a short pre-token's ids.
     pub fn remove_question(&mut self, key: Packed, mixed: u32) {
-        let Set(entries) = &mut self.short[Self::place(mixed)];
+        let Set(entries) = self.short.get_mut(mixed);
         for entry in entries.iter_mut().filter(|entry| entry.asks_for(key)) {
             *entry = Short::default();
         }
@@ -332,13 +354,9 @@ impl Cache {
     /// Remembers the ids of a short pre-token that are more than an entry takes, if they are not too many for another table.
     pub fn insert_many(&mut self, key: Packed, hash: u64, ids: &[u32]) {
         if ids.len() <= MANY_IDS {
-            if !self.many_is_ready {
-                self.in_large_pages = self.many.take_memory(self.in_large_pages);
-                self.many_is_ready = true;
-            }
-            let place = Self::place_of_many(hash);
+            let place = self.place_of_many(hash);
+            let entry = self.many.get_new(Self::hash_for_many(hash));
             self.many_filled[place >> 6] |= 1 << (place & 63);
-            let entry = &mut self.many[place];
             (entry.low, entry.high) = (key.low, key.high | (ids.len() as u64) << COUNT_SHIFT);
             entry.ids[..ids.len()].copy_from_slice(ids);
         }
@@ -348,12 +366,17 @@ impl Cache {
     #[inline]
     #[must_use]
     pub fn may_be_of_many(&self, hash: u64) -> bool {
-        self.is_filled(Self::place_of_many(hash))
+        self.is_filled(self.place_of_many(hash))
     }
 
     #[inline]
-    fn place_of_many(hash: u64) -> usize {
-        (hash >> (64 - MANY_LOG2)) as usize
+    fn hash_for_many(hash: u64) -> u32 {
+        (hash >> 32) as u32
+    }
+
+    #[inline]
+    fn place_of_many(&self, hash: u64) -> usize {
+        self.many.place(Self::hash_for_many(hash))
     }
 
     #[inline]
@@ -364,9 +387,9 @@ impl Cache {
     /// Asks for the entry of a short pre-token of many ids ahead of time.
     #[inline]
     pub fn prefetch_many(&self, hash: u64) {
-        let place = Self::place_of_many(hash);
+        let place = self.place_of_many(hash);
         if self.is_filled(place) {
-            prefetch(&*self.many, place);
+            prefetch(self.many.values(), place);
         }
     }
 
@@ -374,11 +397,11 @@ impl Cache {
     #[inline]
     #[must_use]
     pub fn get_many(&self, key: Packed, hash: u64) -> Option<&[u32]> {
-        let place = Self::place_of_many(hash);
+        let place = self.place_of_many(hash);
         if !self.is_filled(place) {
             return None;
         }
-        let entry = &self.many[place];
+        let entry = self.many.get(Self::hash_for_many(hash));
         let n_ids = (entry.high >> COUNT_SHIFT) as usize;
         if entry.low == key.low && entry.high & !MANY_MASK == key.high { entry.ids.get(..n_ids) } else { None }
     }
@@ -387,9 +410,11 @@ impl Cache {
     #[inline]
     pub fn prefetch_long(&self, pretoken: &[u8]) -> usize {
         if let Some(key) = LongKey::new(pretoken) {
-            let place = key.place();
-            prefetch(&self.long_keys, place);
-            prefetch(&self.long_ids, place);
+            let place = self.long.place(key.hash());
+            let entry = &raw const self.long.values()[place];
+            // Its two lines.
+            prefetch_at(entry);
+            prefetch_at(entry.cast::<LongKey>().wrapping_add(1));
             place
         } else {
             let first = &pretoken[..pretoken.len().min(LONGEST_BYTES)];
@@ -402,8 +427,8 @@ impl Cache {
     #[must_use]
     pub fn get_long(&self, pretoken: &[u8], place: usize) -> Option<&[u32]> {
         if let Some(key) = LongKey::new(pretoken) {
-            let entry = &self.long_ids[place];
-            return (self.long_keys[place] == key).then(|| &entry.ids[..entry.n_ids as usize]);
+            let entry = &self.long.values()[place];
+            return (entry.key == key).then(|| &entry.ids[..entry.n_ids as usize]);
         }
         let entry = &self.longest[place];
         (entry.n_bytes as usize == pretoken.len() && entry.bytes.starts_with(pretoken))
@@ -416,8 +441,8 @@ impl Cache {
     pub fn insert_long(&mut self, pretoken: &[u8], place: usize, ids: &[u32]) {
         if let Some(key) = LongKey::new(pretoken) {
             if ids.len() <= LONG_IDS {
-                self.long_keys[place] = key;
-                let entry = &mut self.long_ids[place];
+                let entry = self.long.get_new(place as u32);
+                entry.key = key;
                 entry.ids[..ids.len()].copy_from_slice(ids);
                 entry.n_ids = ids.len() as u32;
             }
@@ -427,5 +452,17 @@ impl Cache {
             entry.ids[..ids.len()].copy_from_slice(ids);
             (entry.n_bytes, entry.n_ids) = (pretoken.len() as u32, ids.len() as u32);
         }
+    }
+}
+
+/// The work of growing the table of short pre-tokens.
+struct GrowShort<'c>(&'c mut Growing<Set, SHORT>);
+
+impl MixWork for GrowShort<'_> {
+    #[inline(always)]
+    fn run(self, mix: impl Mix) {
+        self.0.grow(|set, other, place, other_place| {
+            set.split(other, |key| mix.mix(key) as usize & other_place & !place != 0);
+        });
     }
 }

@@ -35,7 +35,7 @@ fn what_is_inserted_is_found() {
 fn of_one_place(cache: &Cache) -> (u32, [Packed; 3]) {
     let mixed = cache.mixing().mix(key(b"0"));
     let others = (1..u64::MAX).map(|number| pack(&number.to_le_bytes(), 0, 8));
-    let mut same = others.filter(|&key| Cache::place(cache.mixing().mix(key)) == Cache::place(mixed));
+    let mut same = others.filter(|&key| cache.short.place(cache.mixing().mix(key)) == cache.short.place(mixed));
     (mixed, [key(b"0"), same.next().unwrap(), same.next().unwrap()])
 }
 
@@ -151,4 +151,91 @@ fn what_is_too_much_is_not_remembered() {
         cache.insert_long(&text, place, &ids[..n_ids]);
         assert_eq!(cache.get_long(&text, place), None);
     }
+}
+
+/// So many different keys of 1 to 15 bytes.
+fn keys(n: u64) -> impl Iterator<Item = Packed> {
+    (0..n).map(|number| {
+        let mut bytes = [b'a'; 15];
+        bytes[..8].copy_from_slice(&number.to_le_bytes());
+        pack(&bytes, 0, 8 + (number % 8) as usize)
+    })
+}
+
+#[test]
+fn what_it_knew_is_found_after_it_has_grown() {
+    let mut cache = Cache::default();
+    let mixing = cache.mixing();
+    let many: Vec<u32> = (0..MANY_IDS as u32).collect();
+    let (mut n_sizes, mut mask) = (0, cache.short.mask());
+    for (number, new) in (0..).zip(keys(1 << 17)) {
+        let ids = [number, 2, 3, 4];
+        cache.insert(new, mixing.mix(new), &ids, 1 + number as usize % SHORT_IDS);
+        cache.insert_many(new, new.hash(), &many[..5 + number as usize % 8]);
+        cache.grow();
+        if cache.short.mask() == mask {
+            continue;
+        }
+        (n_sizes, mask) = (n_sizes + 1, cache.short.mask());
+        let (mut n_found, mut n_found_of_many, mut n_first) = (0, 0, 0);
+        for (earlier, key) in (0..=number).zip(keys(1 << 17)) {
+            n_first += u32::from(cache.get_first(key, mixing.mix(key)).is_some());
+            if let Some(ids) = get(&mut cache, key, mixing.mix(key)) {
+                assert_eq!(ids, [earlier, 2, 3, 4][..1 + earlier as usize % SHORT_IDS]);
+                n_found += 1;
+            }
+            if let Some(ids) = cache.get_many(key, key.hash()) {
+                assert_eq!(ids, &many[..5 + earlier as usize % 8]);
+                n_found_of_many += 1;
+            }
+        }
+        // Of as many as there are half as many sets, some were in one with two others.
+        assert!(n_found > number * 9 / 10, "{n_found} of {number}");
+        assert!(n_first > number * 6 / 10, "{n_first} of {number}");
+        assert!(n_found_of_many > number * 5 / 10, "{n_found_of_many} of {number}");
+    }
+    assert!(n_sizes > 5, "{n_sizes}");
+}
+
+#[test]
+fn it_does_not_grow_for_ever() {
+    let mut cache = Cache::default();
+    let mixing = cache.mixing();
+    let mut text = [b'-'; 40];
+    for (number, key) in (0u64..).zip(keys(3 * SHORT as u64)) {
+        cache.insert(key, mixing.mix(key), &[1, 2, 3, 4], 4);
+        cache.insert_many(key, key.hash(), &[1; 6]);
+        text[..8].copy_from_slice(&number.to_le_bytes());
+        cache.insert_long(&text, cache.prefetch_long(&text), &[1, 2]);
+        cache.grow();
+    }
+    assert_eq!((cache.short.mask(), cache.many.mask(), cache.long.mask()), (SHORT - 1, MANY - 1, LONG - 1));
+    let last = keys(3 * SHORT as u64).last().unwrap();
+    assert_eq!(get(&mut cache, last, mixing.mix(last)), Some(vec![1, 2, 3, 4]));
+    assert_eq!(cache.get_many(last, last.hash()), Some(&[1; 6][..]));
+    assert_eq!(cache.get_long(&text, cache.prefetch_long(&text)), Some(&[1, 2][..]));
+}
+
+#[test]
+fn longer_pretokens_are_found_after_it_has_grown() {
+    let mut cache = Cache::default();
+    let text = |number: u32| {
+        let mut text = [b'-'; 40];
+        text[20..24].copy_from_slice(&number.to_le_bytes());
+        text
+    };
+    for number in 0..LONG as u32 / 4 {
+        cache.insert_long(&text(number), cache.prefetch_long(&text(number)), &[number]);
+        cache.grow();
+    }
+    assert!(cache.long.mask() > 2_000);
+    let found = |&number: &u32| match cache.get_long(&text(number), cache.prefetch_long(&text(number))) {
+        Some(ids) => {
+            assert_eq!(ids, [number]);
+            true
+        }
+        None => false,
+    };
+    let n_found = (0..LONG as u32 / 4).filter(found).count();
+    assert!(n_found > LONG / 4 * 7 / 10, "{n_found}");
 }

@@ -206,6 +206,7 @@ impl Encoder {
         self.find_long(cache, misses, text, symbols, pulse)?;
         self.merge_medium(cache, misses, text);
         workspace.answer(text.len(), out);
+        workspace.cache.grow();
         Ok(())
     }
 

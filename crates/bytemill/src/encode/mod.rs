@@ -103,7 +103,7 @@ impl Encoder {
             sorted: OnceLock::new(),
             workspaces: Mutex::new(Vec::new()),
         };
-        // The first workspace is made here, so that encoding itself needs no memory beyond text and result.
+        // The first workspace is made here, so that the first text does not wait for it.
         encoder.put_back(Box::default());
         Ok(encoder)
     }
@@ -191,7 +191,7 @@ impl Encoder {
             }
         };
         let mut workspace = self.workspace();
-        workspace.prepare(text.len());
+        workspace.begin();
         let result = if special.leaves_texts() {
             self.encode_segment(&mut workspace, text, out, pulse)
         } else {

@@ -58,10 +58,10 @@ impl Default for Workspace {
 }
 
 impl Workspace {
-    /// To be called before a text of so many bytes.
-    pub fn prepare(&mut self, n_bytes: usize) {
+    /// To be called before each text.
+    pub fn begin(&mut self) {
         self.pages.begin();
-        if !self.cache.prepare(n_bytes) {
+        if !self.cache.large_pages_are_quick() {
             self.pages.skip();
         }
     }
