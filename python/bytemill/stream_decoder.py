@@ -27,7 +27,12 @@ class StreamDecoder:
 
     def feed(self, token_id: int) -> str:
         """The text that this id makes certain, often all of its own. Raises KeyError for an id that no token has."""
-        return self._decoder.decode(self._tokenizer.core.token_bytes(token_id))
+        text = self._decoder.decode(self._tokenizer.core.token_bytes(token_id))
+        held_back, _ = self._decoder.getstate()
+        if held_back[:1] == b"\xed" and held_back[1:2] >= b"\xa0":
+            # The beginning of a surrogate, of which Python waits for the third byte: in UTF-8 it begins no character.
+            text += self.finish()
+        return text
 
     def finish(self) -> str:
         """What was held back, as U+FFFD where it is no whole character. Afterwards a new text may begin."""

@@ -58,6 +58,10 @@ def test_ids_of_any_kind_give_what_decode_gives(ids: list[int]) -> None:
 
 
 @given(st.lists(st.integers(0, PART_TOKENIZER.n_vocab - 1), max_size=30), st.integers(0, 30))
+@example([0xED, 0xA0], 2)
+@example([256 + len(PARTS) - 1], 1)
+@example([0xED, 0x9F], 2)
+@example([0xED], 1)
 def test_what_has_come_is_all_that_is_certain(ids: list[int], cut: int) -> None:
     """Nothing of it is taken back, whatever follows, and nothing is held back that is a whole character."""
     decoder = PART_TOKENIZER.stream_decoder()
