@@ -10,7 +10,7 @@ mod tests;
 use crate::hash::{Packed, fold, long_hash};
 use crate::huge::{HugeArray, Plain};
 use crate::mix::{Mix, MixWork, Mixing};
-use crate::prefetch::{prefetch, prefetch_at};
+use crate::prefetch::prefetch_at;
 use growing::Growing;
 use std::hint::select_unpredictable;
 
@@ -205,8 +205,8 @@ pub struct Cache {
     mixing: Mixing,
     short: Growing<Set, SHORT>,
     many: Growing<Many, MANY>,
-    /// A bit for each place of `many` that holds something: 8 KB, which in most languages keep the processor from fetching
-    /// lines of it for nothing.
+    /// A bit for each place that `many` has at its largest, where something was put there: 8 KB, which in most languages keep the
+    /// processor from fetching lines of it for nothing.
     many_filled: Box<[u64]>,
     long: Growing<Long, LONG>,
     longest: HugeArray<Longest, { 1 << LONGEST_LOG2 }>,
@@ -262,7 +262,12 @@ impl Cache {
             self.mixing.run(GrowShort(&mut self.short));
         }
         while self.many.is_full() {
-            self.grow_many();
+            self.many.grow(|entry, other, place, other_place| {
+                let key = Packed { low: entry.low, high: entry.high & !MANY_MASK };
+                if Self::hash_for_many(key.hash()) as usize & other_place & !place != 0 {
+                    *other = std::mem::take(entry);
+                }
+            });
         }
         while self.long.is_full() {
             self.long.grow(|entry, other, place, other_place| {
@@ -271,19 +276,6 @@ impl Cache {
                 }
             });
         }
-    }
-
-    #[cold]
-    fn grow_many(&mut self) {
-        let filled = &mut self.many_filled;
-        self.many.grow(|entry, other, place, other_place| {
-            let key = Packed { low: entry.low, high: entry.high & !MANY_MASK };
-            if entry.high != 0 && Self::hash_for_many(key.hash()) as usize & other_place & !place != 0 {
-                *other = std::mem::take(entry);
-                filled[place >> 6] &= !(1 << (place & 63));
-                filled[other_place >> 6] |= 1 << (other_place & 63);
-            }
-        });
     }
 
     /// What a short pre-token has to be mixed with for its place.
@@ -354,19 +346,12 @@ impl Cache {
     /// Remembers the ids of a short pre-token that are more than an entry takes, if they are not too many for another table.
     pub fn insert_many(&mut self, key: Packed, hash: u64, ids: &[u32]) {
         if ids.len() <= MANY_IDS {
-            let place = self.place_of_many(hash);
+            let bit = Self::bit_of_many(hash);
+            self.many_filled[bit >> 6] |= 1 << (bit & 63);
             let entry = self.many.get_new(Self::hash_for_many(hash));
-            self.many_filled[place >> 6] |= 1 << (place & 63);
             (entry.low, entry.high) = (key.low, key.high | (ids.len() as u64) << COUNT_SHIFT);
             entry.ids[..ids.len()].copy_from_slice(ids);
         }
-    }
-
-    /// Whether [`Cache::get_many`] may know a pre-token with this hash.
-    #[inline]
-    #[must_use]
-    pub fn may_be_of_many(&self, hash: u64) -> bool {
-        self.is_filled(self.place_of_many(hash))
     }
 
     #[inline]
@@ -375,21 +360,23 @@ impl Cache {
     }
 
     #[inline]
-    fn place_of_many(&self, hash: u64) -> usize {
-        self.many.place(Self::hash_for_many(hash))
+    fn bit_of_many(hash: u64) -> usize {
+        Self::hash_for_many(hash) as usize & (MANY - 1)
     }
 
+    /// Whether [`Cache::get_many`] may know a pre-token with this hash.
     #[inline]
-    fn is_filled(&self, place: usize) -> bool {
-        self.many_filled[place >> 6] >> (place & 63) & 1 != 0
+    #[must_use]
+    pub fn may_be_of_many(&self, hash: u64) -> bool {
+        let bit = Self::bit_of_many(hash);
+        self.many_filled[bit >> 6] >> (bit & 63) & 1 != 0
     }
 
     /// Asks for the entry of a short pre-token of many ids ahead of time.
     #[inline]
     pub fn prefetch_many(&self, hash: u64) {
-        let place = self.place_of_many(hash);
-        if self.is_filled(place) {
-            prefetch(self.many.values(), place);
+        if self.may_be_of_many(hash) {
+            prefetch_at(self.many.get(Self::hash_for_many(hash)));
         }
     }
 
@@ -397,8 +384,7 @@ impl Cache {
     #[inline]
     #[must_use]
     pub fn get_many(&self, key: Packed, hash: u64) -> Option<&[u32]> {
-        let place = self.place_of_many(hash);
-        if !self.is_filled(place) {
+        if !self.may_be_of_many(hash) {
             return None;
         }
         let entry = self.many.get(Self::hash_for_many(hash));

@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 /// Bytes of a large page.
-const LARGE_PAGE: usize = 1 << 21;
+pub const LARGE_PAGE: usize = 1 << 21;
 
 /// Types that may be all zeros, in memory that any bits may fill.
 ///
@@ -76,6 +76,22 @@ impl<T: Plain, const N: usize> HugeArray<T, N> {
             advise(rest, Advice::Large);
         }
         large_are_quick
+    }
+
+    /// Takes the first page anew as a large one, if the array has so much, and keeps the first `n_kept` values; behind them there must be zeros
+    /// in it. Gives how many values the page holds, and whether it came quickly.
+    pub fn take_first_large(&mut self, n_kept: usize) -> (usize, bool) {
+        let n_in_page = (LARGE_PAGE / size_of::<T>()).min(N);
+        let page = &mut self[..n_in_page];
+        let kept = page[..n_kept].to_vec();
+        // A large page comes only where there are no small ones. What is given back is zeros when it is read again.
+        advise(page, Advice::GiveBack);
+        let begun = Instant::now();
+        advise(page, Advice::Large);
+        advise(page, Advice::Take);
+        let is_quick = begun.elapsed() <= SLOW;
+        page[..n_kept].copy_from_slice(&kept);
+        (n_in_page, is_quick)
     }
 }
 
@@ -182,6 +198,8 @@ enum Advice {
     Small,
     /// To give them now.
     Take,
+    /// That what is in them is needed no more.
+    GiveBack,
 }
 
 /// Tells the system about pages; false where it does not listen. Then it is the same memory, only slower.
@@ -192,9 +210,11 @@ fn advise<T>(pages: &mut [T], advice: Advice) -> bool {
             Advice::Large => libc::MADV_HUGEPAGE,
             Advice::Small => libc::MADV_NOHUGEPAGE,
             Advice::Take => libc::MADV_POPULATE_WRITE,
+            Advice::GiveBack => libc::MADV_DONTNEED,
         };
         // SAFETY: the pages are memory that is ours, and the advice changes nothing of what is in them, nor in what else is in the
-        // last of them.
+        // last of them; but for what is given back, which is whole pages of a map of our own: they become zeros, and any bits are a
+        // value of `T` there.
         unsafe { libc::madvise(pages.as_mut_ptr().cast(), size_of_val(pages), advice) == 0 }
     }
     #[cfg(not(target_os = "linux"))]
@@ -218,6 +238,8 @@ mod tests {
         array[70_000] = [7; 8];
         assert!(!array.take_memory(0..100_000, false));
         array.take_memory(0..100_000, true);
+        let (n_in_page, _) = array.take_first_large(10);
+        assert_eq!(n_in_page, LARGE_PAGE / 64);
         assert!(array.iter().enumerate().all(|(index, element)| *element == [if index == 70_000 { 7 } else { 0 }; 8]));
         for (index, element) in (0..).zip(array.iter_mut()) {
             *element = [index; 8];

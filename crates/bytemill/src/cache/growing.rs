@@ -4,7 +4,7 @@
 //! in the new half. Whoever encodes little waits for little memory: 16 MB are 2 ms, and 14 where the host of a virtual machine has
 //! them.
 
-use crate::huge::{HugeArray, Plain};
+use crate::huge::{HugeArray, LARGE_PAGE, Plain};
 
 /// Values to begin with.
 const FIRST: usize = 1 << 10;
@@ -14,6 +14,8 @@ pub struct Growing<T, const MOST: usize> {
     values: HugeArray<T, MOST>,
     /// One less than the number of places, a power of two.
     mask: usize,
+    /// Values of which the memory has been taken.
+    n_taken: usize,
     /// So much has been new so far.
     n_new: usize,
     large_pages_are_quick: bool,
@@ -24,7 +26,7 @@ impl<T: Plain, const MOST: usize> Growing<T, MOST> {
         const { assert!(MOST.is_power_of_two() && MOST >= FIRST) };
         let mut values = HugeArray::zeroed();
         values.take_memory(0..FIRST, true);
-        Self { values, mask: FIRST - 1, n_new: 0, large_pages_are_quick: true }
+        Self { values, mask: FIRST - 1, n_taken: FIRST, n_new: 0, large_pages_are_quick: true }
     }
 
     /// The bits of a hash that count.
@@ -82,7 +84,15 @@ impl<T: Plain, const MOST: usize> Growing<T, MOST> {
     /// and with these places.
     pub fn grow(&mut self, mut split: impl FnMut(&mut T, &mut T, usize, usize)) {
         let n = self.mask + 1;
-        self.large_pages_are_quick = self.values.take_memory(n..2 * n, self.large_pages_are_quick);
+        if 2 * n > self.n_taken {
+            if self.large_pages_are_quick && 2 * n * size_of::<T>() == LARGE_PAGE / 2 {
+                // No sooner: most texts are short.
+                (self.n_taken, self.large_pages_are_quick) = self.values.take_first_large(n);
+            } else {
+                self.n_taken = 2 * n;
+                self.large_pages_are_quick = self.values.take_memory(n..2 * n, self.large_pages_are_quick);
+            }
+        }
         let (old, new) = self.values[..2 * n].split_at_mut(n);
         for (place, (value, other)) in old.iter_mut().zip(new).enumerate() {
             split(value, other, place, place + n);
