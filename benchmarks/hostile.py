@@ -3,7 +3,7 @@
     uv run --group bench --with toktok-rs python benchmarks/hostile.py [--texts a,blanks] [--check]
 
 A process for each tool and text encodes it in four sizes in turns, to an array where the tool has one, else to a list;
-each size up to fifteen times, another text each time. Times are CPU time of all threads, one thread being asked for.
+each size up to eleven times, another text each time. Times are CPU time of all threads, one thread being asked for.
 A tool that takes longer than --limit for a text shows the sizes it finished. Of a text's row:
 
     ms          at each size, in its quickest turn
@@ -41,7 +41,7 @@ MOST_TIMES_TOKTOK = 1.0
 MOST_BEYOND_MB = 64
 TOO_SHORT_TO_COMPARE = 1e-3
 SECONDS_A_SIZE = 3.0
-REPEATS = 15
+REPEATS = 11
 
 
 def work(request: dict[str, Any]) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def main() -> int:
         default=list(SIZES),
         help="sizes in 10^6 bytes, comma-separated (1.25,2.5,5,10)",
     )
-    parser.add_argument("--limit", type=float, default=20, help="seconds for a tool and a text (%(default)s)")
+    parser.add_argument("--limit", type=float, default=30, help="seconds for a tool and a text (%(default)s)")
     parser.add_argument("--json", type=Path, help="file for the results (a new one in benchmarks/results)")
     parser.add_argument("--check", action="store_true", help="exit with 1 where bytemill breaks a limit")
     arguments = parser.parse_args()
