@@ -250,19 +250,16 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// Whether large pages have been quick to come.
-    pub fn large_pages_are_quick(&self) -> bool {
-        self.short.large_pages_are_quick() && self.many.large_pages_are_quick()
-    }
-
-    /// Makes more room where much is new. To be called while there are no questions: places change.
+    /// Makes more room where much is new. To be called while there are no questions: places change. Gives whether large pages are found
+    /// to be slow to come.
     #[inline]
-    pub fn grow(&mut self) {
+    pub fn grow(&mut self) -> bool {
+        let mut are_slow = false;
         while self.short.is_full() {
-            self.mixing.run(GrowShort(&mut self.short));
+            self.mixing.run(GrowShort { table: &mut self.short, are_slow: &mut are_slow });
         }
         while self.many.is_full() {
-            self.many.grow(|entry, other, place, other_place| {
+            are_slow |= self.many.grow(|entry, other, place, other_place| {
                 let key = Packed { low: entry.low, high: entry.high & !MANY_MASK };
                 if Self::hash_for_many(key.hash()) as usize & other_place & !place != 0 {
                     *other = std::mem::take(entry);
@@ -270,12 +267,13 @@ impl Cache {
             });
         }
         while self.long.is_full() {
-            self.long.grow(|entry, other, place, other_place| {
+            are_slow |= self.long.grow(|entry, other, place, other_place| {
                 if entry.key.hash() as usize & other_place & !place != 0 {
                     *other = std::mem::take(entry);
                 }
             });
         }
+        are_slow
     }
 
     /// What a short pre-token has to be mixed with for its place.
@@ -442,12 +440,15 @@ impl Cache {
 }
 
 /// The work of growing the table of short pre-tokens.
-struct GrowShort<'c>(&'c mut Growing<Set, SHORT>);
+struct GrowShort<'c> {
+    table: &'c mut Growing<Set, SHORT>,
+    are_slow: &'c mut bool,
+}
 
 impl MixWork for GrowShort<'_> {
     #[inline(always)]
     fn run(self, mix: impl Mix) {
-        self.0.grow(|set, other, place, other_place| {
+        *self.are_slow |= self.table.grow(|set, other, place, other_place| {
             set.split(other, |key| mix.mix(key) as usize & other_place & !place != 0);
         });
     }

@@ -58,22 +58,24 @@ impl<T: Plain, const N: usize> HugeArray<T, N> {
     pub fn take_memory(&mut self, range: Range<usize>, mut large_are_quick: bool) -> bool {
         const { assert!(LARGE_PAGE.is_multiple_of(size_of::<T>())) };
         let n_in_page = LARGE_PAGE / size_of::<T>();
-        let mut rest: &mut [T] = &mut self[range.clone()];
-        if range.start.is_multiple_of(n_in_page) {
-            while large_are_quick && rest.len() >= n_in_page {
-                let begun = Instant::now();
-                let page;
-                (page, rest) = rest.split_at_mut(n_in_page);
-                advise(page, Advice::Large);
-                advise(page, Advice::Take);
-                large_are_quick = begun.elapsed() <= SLOW;
-            }
+        let fills_pages = range.start.is_multiple_of(n_in_page) && range.len().is_multiple_of(n_in_page);
+        let mut rest = &mut self[range];
+        while fills_pages && large_are_quick && !rest.is_empty() {
+            let begun = Instant::now();
+            let page;
+            (page, rest) = rest.split_at_mut(n_in_page);
+            advise(page, Advice::Large);
+            advise(page, Advice::Take);
+            large_are_quick = begun.elapsed() <= SLOW;
         }
-        if !rest.is_empty() {
+        if fills_pages && !rest.is_empty() {
             advise(rest, Advice::Small);
             advise(rest, Advice::Take);
             // The system may join them later.
             advise(rest, Advice::Large);
+        } else {
+            // Nothing is said of part of a page: what has been told two things in its life is never joined.
+            advise(rest, Advice::Take);
         }
         large_are_quick
     }

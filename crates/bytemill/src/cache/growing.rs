@@ -68,11 +68,6 @@ impl<T: Plain, const MOST: usize> Growing<T, MOST> {
         self.get_mut(hash)
     }
 
-    /// Whether large pages have been quick to come.
-    pub fn large_pages_are_quick(&self) -> bool {
-        self.large_pages_are_quick
-    }
-
     /// Whether so much has been new that it should grow: something for every other place. (With sets of two entries, up to as many
     /// as there are places no difference could be told.)
     #[inline]
@@ -81,9 +76,10 @@ impl<T: Plain, const MOST: usize> Growing<T, MOST> {
     }
 
     /// Has twice as many places. `split` is called with what is in each place and what will be in the new one that goes with it,
-    /// and with these places.
-    pub fn grow(&mut self, mut split: impl FnMut(&mut T, &mut T, usize, usize)) {
+    /// and with these places. Gives whether large pages are found to be slow to come.
+    pub fn grow(&mut self, mut split: impl FnMut(&mut T, &mut T, usize, usize)) -> bool {
         let n = self.mask + 1;
+        let were_quick = self.large_pages_are_quick;
         if 2 * n > self.n_taken {
             if self.large_pages_are_quick && 2 * n * size_of::<T>() == LARGE_PAGE / 2 {
                 // No sooner: most texts are short.
@@ -98,6 +94,7 @@ impl<T: Plain, const MOST: usize> Growing<T, MOST> {
             split(value, other, place, place + n);
         }
         self.mask = 2 * n - 1;
+        were_quick && !self.large_pages_are_quick
     }
 }
 

@@ -206,7 +206,9 @@ impl Encoder {
         self.find_long(cache, misses, text, symbols, pulse)?;
         self.merge_medium(cache, misses, text);
         workspace.answer(text.len(), out);
-        workspace.cache.grow();
+        if workspace.cache.grow() {
+            workspace.pages.skip();
+        }
         Ok(())
     }
 

@@ -191,7 +191,7 @@ impl Encoder {
             }
         };
         let mut workspace = self.workspace();
-        workspace.begin();
+        workspace.pages.begin();
         let result = if special.leaves_texts() {
             self.encode_segment(&mut workspace, text, out, pulse)
         } else {

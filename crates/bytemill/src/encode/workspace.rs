@@ -58,14 +58,6 @@ impl Default for Workspace {
 }
 
 impl Workspace {
-    /// To be called before each text.
-    pub fn begin(&mut self) {
-        self.pages.begin();
-        if !self.cache.large_pages_are_quick() {
-            self.pages.skip();
-        }
-    }
-
     /// Packs and mixes the pre-tokens of the block, which begins at `start`, and asks for their entries in the cache.
     ///
     /// `cut` calls the function it is given with the places at which a long pre-token may be cut.
