@@ -94,12 +94,12 @@ def _compare(
     folder: Path,
     reference: dict[str, Any] | None,
 ) -> list[dict[str, Any]]:
-    """One row a tool. The tools take turns, so that a slow minute of the machine hits all of them."""
+    """One row a tool. The tools take turns, to and fro, so that a slow minute of the machine hits all of them."""
     runs: dict[str, list[Outcome]] = {tool: [] for tool in arguments.tools}
     reasons: dict[str, str] = {}
     agreements: dict[str, str] = {}
-    for _ in range(arguments.repeat):
-        for tool in arguments.tools:
+    for turn in range(arguments.repeat):
+        for tool in arguments.tools[:: -1 if turn % 2 else 1]:
             if tool in reasons:
                 continue
             asked = {"tool": tool, "vocab_size": what["vocab_size"], "threads": what["threads"]}
