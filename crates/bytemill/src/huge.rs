@@ -240,8 +240,10 @@ mod tests {
         array[70_000] = [7; 8];
         assert!(!array.take_memory(0..100_000, false));
         array.take_memory(0..100_000, true);
+        array[9] = [9; 8];
         let (n_in_page, _) = array.take_first_large(10);
         assert_eq!(n_in_page, LARGE_PAGE / 64);
+        assert_eq!(std::mem::take(&mut array[9]), [9; 8]);
         assert!(array.iter().enumerate().all(|(index, element)| *element == [if index == 70_000 { 7 } else { 0 }; 8]));
         for (index, element) in (0..).zip(array.iter_mut()) {
             *element = [index; 8];
