@@ -112,11 +112,58 @@ def test_while_standard_input_is_waited_for() -> None:
         os.close(writing_end)
 
 
-def test_while_a_pipe_waits_for_its_writer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("documents", ["file", "line"])
+@pytest.mark.parametrize("after", [0.0, 0.1])
+def test_while_a_pipe_waits_for_its_writer(tmp_path: Path, documents: str, after: float) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with training(f"print('ready', flush=True); bytemill.train({str(pipe)!r}, 300)") as process:
-        assert interrupted(process) < SECONDS
+    corpus = f"bytemill.Corpus({str(pipe)!r}, documents={documents!r})"
+    with training(f"print('ready', flush=True); bytemill.train({corpus}, 300)") as process:
+        assert interrupted(process, after) < SECONDS
+
+
+# A signal that arrives just before the main thread waits in the system leaves a flag behind and wakes nobody. The same
+# is sure to happen where another thread receives it.
+HEARD_BY_ANOTHER_THREAD = """
+import signal, sys, threading, time
+import bytemill
+
+def receive():
+    time.sleep(0.2)
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+threading.Thread(target=receive, daemon=True).start()
+try:
+    bytemill.train(bytemill.Corpus(sys.argv[1], documents=sys.argv[2]), 300)
+except KeyboardInterrupt:
+    sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("documents", ["file", "line"])
+@pytest.mark.parametrize("source", ["standard input", "pipe", "pipe without a writer"])
+def test_a_signal_that_wakes_nobody_is_heard(tmp_path: Path, source: str, documents: str) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writing_end = os.open(pipe, os.O_RDWR) if source == "pipe" else None
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            HEARD_BY_ANOTHER_THREAD,
+            "-" if source == "standard input" else pipe,
+            documents,
+        ],
+        stdin=subprocess.PIPE,
+    )
+    try:
+        # Half of it is for Python to begin.
+        assert process.wait(timeout=20 * SECONDS) == 7
+    finally:
+        process.kill()
+        process.communicate()
+        if writing_end is not None:
+            os.close(writing_end)
 
 
 @pytest.mark.parametrize("after", [0.0, 0.01, 0.2])

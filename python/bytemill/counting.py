@@ -15,6 +15,7 @@ from bytemill.corpus import Corpus, CorpusInputs, is_texts, iter_texts, not_utf8
 from bytemill.corpus.compression import Decompressed, compression_of
 from bytemill.corpus.documents import CorpusCounts, Position
 from bytemill.corpus.formats import format_of_head
+from bytemill.corpus.pipes import open_pipe
 from bytemill.corpus.sources import empty_corpus, unreadable
 from bytemill.corpus.streams import HEAD_BYTES, head_of
 from bytemill.counts import (
@@ -35,7 +36,6 @@ from bytemill.weights import common_scale
 from bytemill.work_folder import WorkFolder
 
 if TYPE_CHECKING:
-    import io
     import os
 
     from bytemill.budget import CountingPlan, MemoryBudget
@@ -298,10 +298,9 @@ class _Counting:
             start, is_done = int(self.position.state.get("offset", 0)), False
             while not is_done:
                 try:
-                    if source.n_bytes is None:
-                        # One may wait long for a pipe, and only Python's own open and read hear Ctrl-C meanwhile.
-                        with source.open() as stream:
-                            self.counter.add_stream(_decompressed(stream, source), errors, reporter.report)
+                    if source.is_pipe:
+                        with open_pipe(source) as pipe:
+                            self.counter.add_stream(_decompressed(pipe, source), errors, reporter.report)
                         is_done = True
                     else:
                         start, is_done = self.counter.add_file(
@@ -363,7 +362,7 @@ def _is_plain_stream(corpus: Corpus) -> bool:
     options = corpus.options
     return (
         bool(corpus.sources)
-        and any(source.n_bytes is None for source in corpus.sources)
+        and any(source.is_pipe for source in corpus.sources)
         and all(source.remote is None and _may_be_text(source) for source in corpus.sources)
         and options.format in ("auto", "text")
         and options.documents == "file"
@@ -376,20 +375,20 @@ def _is_plain_stream(corpus: Corpus) -> bool:
 
 def _may_be_text(source: Source) -> bool:
     """True of pipes, of which nobody knows, and of files of text that are not compressed."""
-    if source.n_bytes is None:
+    if source.is_pipe:
         return True
     is_text = source.path is not None and source.path.suffix in ("", ".txt", ".text", ".md")
     return is_text and compression_of(head_of(source)) is None and format_of_head(head_of(source)) == "text"
 
 
-def _decompressed(stream: BinaryIO, source: Source) -> BinaryIO:
+def _decompressed(pipe: BinaryIO, source: Source) -> BinaryIO:
     """The bytes of a pipe, decompressed where they are compressed."""
-    head = cast("io.BufferedReader", stream).peek(HEAD_BYTES)[:HEAD_BYTES] if hasattr(stream, "peek") else b""
-    if (kind := format_of_head(head)) != "text":
+    stream = Decompressed(pipe, source.name)
+    if (kind := format_of_head(stream.raw.peek(HEAD_BYTES))) != "text":
         raise CorpusError(
             f"{source.name} is no text but {kind}", hint=f"say so: --format {kind} (format={kind!r})"
         )
-    return stream if compression_of(head) is None else cast("BinaryIO", Decompressed(stream, source.name))
+    return cast("BinaryIO", stream)
 
 
 def _weights(corpus: Corpus) -> list[float]:

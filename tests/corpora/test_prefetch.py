@@ -18,8 +18,12 @@ from bytemill.corpus.prefetch import AHEAD, prefetched
 from .conftest import read, texts_of
 
 
-def reading_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "bytemill-reader"]
+def threads_named(name: str) -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == name}
+
+
+def reading_threads() -> set[threading.Thread]:
+    return threads_named("bytemill-reader")
 
 
 def test_items_come_in_order_and_an_exception_after_those_before_it() -> None:
@@ -80,6 +84,29 @@ def test_a_pipe_that_says_nothing_holds_up_nobody(tmp_path: Path) -> None:
     assert len(reading_threads()) == 1
     batches.close()
     assert not reading_threads()
+    os.close(descriptor)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_that_nobody_writes_to_holds_up_nobody(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "a.txt").write_text("text")
+    others = set(threading.enumerate())
+    batches = Corpus([str(tmp_path / "a.txt"), str(tmp_path / "a.txt"), str(pipe)]).read()
+    assert bytes(next(batches).data) == b"text"
+    deadline = time.monotonic() + 5
+    while not (waiting := threads_named("bytemill-pipe") - others) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    batches.close()
+    assert not reading_threads()
+    # Who waits for the writer in the system goes on waiting, and leaves as soon as there is one.
+    (opener,) = waiting
+    descriptor = os.open(pipe, os.O_WRONLY)
+    opener.join(10)
+    assert not opener.is_alive()
+    with pytest.raises(BrokenPipeError):
+        os.write(descriptor, b"text")
     os.close(descriptor)
 
 

@@ -110,7 +110,7 @@ def _broken(
 def _first_malformed(file: OpenFile) -> int | None:
     """How much of a file is read when it is known to be no UTF-8; None where all of it is."""
     source = file.source
-    if source.is_stdin or (source.path is not None and source.n_bytes is None):
+    if source.is_pipe:
         raise CorpusError(
             f"{source.name} can be read only once, so nobody knows beforehand whether it is UTF-8",
             hint='give encoding_errors="replace" (--encoding-errors replace), or documents="line"',

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import threading
@@ -14,6 +15,9 @@ Item = TypeVar("Item")
 
 AHEAD = 2
 """Items that wait to be fetched: one is being worked on, one is ready, so that neither side waits for a slow one."""
+
+_ASK_SECONDS = 0.1
+"""How long whoever waits for an item does not hear of Ctrl-C, at most."""
 
 
 def prefetched(make: Callable[[threading.Event], Iterator[Item]], ahead: int = AHEAD) -> Generator[Item]:
@@ -64,7 +68,10 @@ class _Worker(Generic[Item]):
         self._thread.start()
 
     def next(self) -> Item | _End:
-        return self._items.get()
+        # Not for ever at a time: a Ctrl-C that came just before would be heard only when something arrives.
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._items.get(timeout=_ASK_SECONDS)
 
     def end(self) -> None:
         self._stop.set()

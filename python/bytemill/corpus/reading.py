@@ -6,6 +6,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from bytemill.corpus.pipes import open_pipe
 from bytemill.corpus.sources import CorpusInputs, Source, is_texts, unreadable
 from bytemill.errors import CorpusError
 
@@ -32,7 +33,7 @@ def read_blocks(source: Source, block_bytes: int = BLOCK_BYTES) -> Generator[byt
 
     Blocks are cut anywhere, inside a character too. Raises `CorpusError` where reading fails.
     """
-    with source.open() as stream:
+    with open_pipe(source) if source.is_pipe else source.open() as stream:
         while True:
             try:
                 block = stream.read(block_bytes)

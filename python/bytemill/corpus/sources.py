@@ -48,6 +48,11 @@ class Source:
         """True for standard input."""
         return self.path is None and self.remote is None
 
+    @property
+    def is_pipe(self) -> bool:
+        """True for standard input, a named pipe or a device: nobody knows its size, and it can be read only once."""
+        return self.n_bytes is None and self.remote is None
+
     def open(self) -> AbstractContextManager[BinaryIO]:
         """The bytes as a stream. Raises `CorpusError` where they cannot be had."""
         if self.remote is not None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
-import select
-import stat
-import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Protocol, TextIO, cast
+from typing import TYPE_CHECKING, Protocol
 
 from bytemill.corpus.compression import Decompressed, compression_of
+from bytemill.corpus.pipes import open_pipe
 from bytemill.corpus.sources import Source, unreadable
 from bytemill.errors import CorpusError
 
@@ -23,7 +20,6 @@ HEAD_BYTES = 8
 """At the beginning of a file, which tell what it is."""
 
 _SKIP_BYTES = 1 << 22
-_PIPE_BYTES = 1 << 20
 
 
 class ByteStream(Protocol):
@@ -62,7 +58,7 @@ def open_stream(source: Source, offset: int, stop: threading.Event) -> Generator
             else:
                 yield _skipped(_Sequence(stream), source, offset)
     else:
-        with _pipe(source, stop) as pipe:
+        with open_pipe(source, stop) as pipe:
             yield _skipped(_Sequence(Decompressed(pipe, source.name)), source, offset)
 
 
@@ -158,41 +154,3 @@ class _Sequence:
 
     def advance(self, n_bytes: int) -> None:
         self._held = self._held[n_bytes:]
-
-
-@contextlib.contextmanager
-def _pipe(source: Source, stop: threading.Event) -> Generator[BinaryIO]:
-    """Standard input or a pipe. Waiting for it ends when `stop` is set: a thread must be able to."""
-    if source.path is None:
-        stdin = cast("TextIO | None", sys.stdin)  # None in daemons and under pythonw
-        if stdin is None:
-            raise CorpusError("standard input is closed", hint="name a file instead of '-'")
-        try:
-            descriptor = stdin.fileno()
-        except (OSError, io.UnsupportedOperation):
-            yield stdin.buffer
-            return
-        yield cast("BinaryIO", _Pipe(source, descriptor, stop))
-        return
-    with source.open() as file:
-        yield cast("BinaryIO", _Pipe(source, file.fileno(), stop))
-
-
-class _Pipe:
-    def __init__(self, source: Source, descriptor: int, stop: threading.Event) -> None:
-        self._source = source
-        self._descriptor = descriptor
-        self._stop = stop
-        self._waits = not stat.S_ISREG(os.fstat(descriptor).st_mode) and hasattr(select, "poll")
-
-    def read(self, n_bytes: int) -> bytes:
-        try:
-            if self._waits:
-                poll = select.poll()
-                poll.register(self._descriptor, select.POLLIN)
-                while not poll.poll(100):
-                    if self._stop.is_set():
-                        return b""
-            return os.read(self._descriptor, min(n_bytes, _PIPE_BYTES) if n_bytes >= 0 else _PIPE_BYTES)
-        except OSError as error:
-            raise unreadable(self._source.name, error) from error
