@@ -2,11 +2,12 @@
 
 import math
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import bytemill
@@ -26,6 +27,7 @@ def kept(x: torch.Tensor) -> set[int]:
 
 
 @settings(deadline=None)
+@example([0.5, -1e-45, 0.0], 1.0, 0, 0.5, 0.0)
 @given(
     logit_rows,
     st.floats(0.1, 3),
@@ -52,7 +54,9 @@ def test_cut_offs_keep_what_their_definitions_say(
     on_the_edge = any(abs(weights[i] / weights[order[0]] - min_p) < 1e-4 for i in order) or any(
         abs(sum(weights[i] for i in order[:n]) / total - top_p) < 1e-4 for n in range(len(order) + 1)
     )
-    if not on_the_edge and len(set(row)) == len(row):
+    # What lies closer together than a float32 can tell after the division is a tie, in which either may be kept.
+    is_tied = any(after - before < 1e-4 for before, after in pairwise(sorted(row)))
+    if not on_the_edge and not is_tied:
         assert kept(result) == set(expected)
         for i in expected:
             share = weights[i] / sum(weights[j] for j in expected)
