@@ -193,6 +193,28 @@ fn take_large<T: Copy + Default>(place: &mut [MaybeUninit<T>]) -> Duration {
     begun.elapsed()
 }
 
+/// To be called before a vector grows: its pages, of which some may be large, become one piece for the system again.
+///
+/// Only one piece can be moved without being copied. Linux refuses to move pages that were told different things (`mremap` gives
+/// `EFAULT`), and then the allocator copies them all to fresh ones.
+pub fn unite<T>(values: &mut Vec<T>) {
+    let n_bytes = size_of::<T>() * values.capacity();
+    if n_bytes < LARGE_PAGE {
+        return;
+    }
+    #[cfg(target_os = "linux")]
+    {
+        let data: *mut u8 = values.as_mut_ptr().cast();
+        // SAFETY: asks for a constant of the system.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(LARGE_PAGE);
+        // From the page on in which it begins, which the allocator's own note in front of it shares.
+        let before = data.addr() % page;
+        let n_bytes = (before + n_bytes).next_multiple_of(page);
+        // SAFETY: the advice changes nothing of what is in memory, whoever it belongs to.
+        unsafe { libc::madvise(data.wrapping_sub(before).cast(), n_bytes, libc::MADV_NOHUGEPAGE) };
+    }
+}
+
 /// What the system is told about pages.
 #[derive(Clone, Copy)]
 enum Advice {
@@ -268,5 +290,32 @@ mod tests {
         // No room at all, and more than there is.
         LargePages::default().take(&mut Vec::<u32>::new(), 0);
         LargePages::default().take(&mut Vec::<u32>::new(), LARGE_PAGE);
+    }
+
+    #[test]
+    fn a_vector_is_one_piece_again_before_it_grows() {
+        let n = 4 * LARGE_PAGE;
+        let mut values: Vec<u32> = Vec::with_capacity(n);
+        let mut pages = LargePages::default();
+        for number in 0..700_000 {
+            pages.take(&mut values, 1);
+            values.push(number);
+        }
+        unite(&mut values);
+        #[cfg(target_os = "linux")]
+        {
+            let first = values.as_ptr().addr();
+            let pieces = std::fs::read_to_string("/proc/self/maps").unwrap();
+            let mut pieces = pieces.lines().map(|line| {
+                let (start, rest) = line.split_once('-').unwrap();
+                let end = rest.split_once(' ').unwrap().0;
+                usize::from_str_radix(start, 16).unwrap()..usize::from_str_radix(end, 16).unwrap()
+            });
+            let piece = pieces.find(|piece| piece.contains(&first)).unwrap();
+            assert!(piece.contains(&(first + 4 * n - 1)), "{first:x} in {piece:x?}");
+        }
+        values.reserve(2 * n);
+        assert!(values.iter().copied().eq(0..700_000));
+        unite(&mut Vec::<u32>::new());
     }
 }

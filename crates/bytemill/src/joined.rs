@@ -1,6 +1,6 @@
 //! Ids of many parts, joined in their order as they are done.
 
-use crate::huge::LargePages;
+use crate::huge::{LargePages, unite};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,6 +16,10 @@ pub struct Encoded<T> {
 impl<T: Copy + Default> Encoded<T> {
     fn append(&mut self, behind: &Self, pages: &mut LargePages) {
         let n_before = self.ids.len();
+        if self.ids.capacity() - n_before < behind.ids.len() {
+            unite(&mut self.ids);
+            self.ids.reserve(behind.ids.len());
+        }
         pages.take(&mut self.ids, behind.ids.len());
         self.ids.extend_from_slice(&behind.ids);
         self.ends.extend(behind.ends.iter().map(|end| n_before + end));

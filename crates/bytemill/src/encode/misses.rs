@@ -12,6 +12,7 @@ use crate::bpe::{GROUP, merge_group};
 use crate::cache::{Cache, SHORT_IDS};
 use crate::error::Result;
 use crate::hash::Packed;
+use crate::huge::unite;
 use crate::pulse::Pulse;
 use crate::vocab::Vocab;
 use std::ops::Range;
@@ -182,6 +183,7 @@ impl Workspace {
 fn make_room<T>(out: &mut Vec<T>, n_more: usize, n_ids: usize, n_done: usize, n_left: usize) {
     let expected = (n_ids + n_more).saturating_mul(n_left) / n_done.max(1);
     let more = n_more + expected + expected / 32;
+    unite(out);
     // As when it doubles, what is moved in all is in proportion to what there is.
     if more >= out.len() / 4 {
         out.reserve_exact(more);
