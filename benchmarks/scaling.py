@@ -4,12 +4,14 @@
 
 Two threads are twice as fast as one only where two cores are to be had: on virtual machines they are often two halves
 of one, or shared with others. So every turn measures, one after the other, one process of plain Python arithmetic, two
-at once, and bytemill's encoding of new text on one thread and on two, each in a process of its own. Interfaces as in
-`encode.py`. Of a row:
+at once, and bytemill's encoding of new text, then of the same again, on one thread and on two, each in a process of
+its own. Interfaces as in `encode.py`. Of a row:
 
-    1 thread, 2 threads   milliseconds for the text, medians over the turns
+    1 thread, 2 threads   milliseconds for the new text, medians over the turns
     ratio                 median over the turns of one thread's time by two threads'
     least                 the least time of one thread by the least of two
+    again                 as the ratio, where the text was encoded once before: what is new to both threads is found
+                          out by both, and that is not in it
     machine               the same of arithmetic: 2 × one process by the slower of two at once
 """
 
@@ -47,32 +49,29 @@ def count() -> float:
     return time.perf_counter() - start
 
 
-def seconds(vocabulary: Vocabulary, text: Path, interface: str, threads: int) -> float:
-    """Seconds for one text that this process sees for the first time."""
+def seconds(vocabulary: Vocabulary, text: Path, interface: str, threads: int) -> tuple[float, float]:
+    """Seconds for one text that this process sees for the first time, and for the same again."""
     request = {
         "tool": "bytemill",
         "vocab": str(vocabulary.path),
         "pattern": vocabulary.pattern,
         "text": str(text),
     }
-    request |= {"interface": interface, "threads": threads, "again": False, "n_bytes": text.stat().st_size}
+    request |= {"interface": interface, "threads": threads, "again": True, "n_bytes": text.stat().st_size}
     outcome = harness.measure_in_process(__file__, request, threads=threads)
     if outcome.reason is not None:
         raise SystemExit(f"error: {outcome.reason}")
-    return float(outcome.values["new_seconds"])
+    return outcome.values["new_seconds"], outcome.values["again_seconds"]
 
 
 def measure(vocabulary: Vocabulary, text: Path, interface: str, repeat: int) -> dict[str, Any]:
     """One row: all turns of a text and an interface."""
-    turns = [
-        {
-            "one_process": arithmetic(1),
-            "two_processes": arithmetic(2),
-            "one": seconds(vocabulary, text, interface, 1),
-            "two": seconds(vocabulary, text, interface, 2),
-        }
-        for _ in range(repeat)
-    ]
+    turns: list[dict[str, float]] = []
+    for _ in range(repeat):
+        turn = {"one_process": arithmetic(1), "two_processes": arithmetic(2)}
+        turn["one"], turn["one_again"] = seconds(vocabulary, text, interface, 1)
+        turn["two"], turn["two_again"] = seconds(vocabulary, text, interface, 2)
+        turns.append(turn)
     return {
         "text": text.name,
         "interface": interface,
@@ -80,6 +79,7 @@ def measure(vocabulary: Vocabulary, text: Path, interface: str, repeat: int) -> 
         "two_ms": statistics.median(turn["two"] for turn in turns) * 1e3,
         "ratio": statistics.median(turn["one"] / turn["two"] for turn in turns),
         "least": min(turn["one"] for turn in turns) / min(turn["two"] for turn in turns),
+        "again": statistics.median(turn["one_again"] / turn["two_again"] for turn in turns),
         "machine": statistics.median(2 * turn["one_process"] / turn["two_processes"] for turn in turns),
         "turns": turns,
     }
@@ -110,8 +110,8 @@ def main() -> int:
     print(harness.machine())
     vocabulary = vocabulary_of(None, None, texts)
     rows = [measure(vocabulary, text, name, arguments.repeat) for text in texts for name in interfaces]
-    header = ["text", "interface", "1 thread", "2 threads", "ratio", "least", "machine"]
-    keys = ("ratio", "least", "machine")
+    header = ["text", "interface", "1 thread", "2 threads", "ratio", "least", "again", "machine"]
+    keys = ("ratio", "least", "again", "machine")
     lines = [
         [row["text"], row["interface"], f"{row['one_ms']:.0f}", f"{row['two_ms']:.0f}"]
         + [f"{row[key]:.2f}" for key in keys]
