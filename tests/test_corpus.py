@@ -214,7 +214,7 @@ def test_standard_input_stays_open_and_may_be_missing(monkeypatch: pytest.Monkey
         list(read_blocks(source))
 
 
-def test_a_pipe_has_no_size_and_is_read_in_full_blocks(tmp_path: Path) -> None:
+def test_a_pipe_has_no_size_and_is_read_to_its_end(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     (source,) = resolve_inputs(pipe)
@@ -223,8 +223,7 @@ def test_a_pipe_has_no_size_and_is_read_in_full_blocks(tmp_path: Path) -> None:
     writer.start()
     blocks = list(read_blocks(source, 30_000))
     assert b"".join(blocks) == bytes(1_000_000)
-    assert max(map(len, blocks)) == 30_000
-    assert b"" not in blocks
+    assert all(0 < len(block) <= 30_000 for block in blocks)
     writer.join(10)
 
 

@@ -130,6 +130,7 @@ import bytemill
 
 def receive():
     time.sleep(0.2)
+    print("sent", flush=True)
     signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
 threading.Thread(target=receive, daemon=True).start()
@@ -155,10 +156,15 @@ def test_a_signal_that_wakes_nobody_is_heard(tmp_path: Path, source: str, docume
             documents,
         ],
         stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
-        # Half of it is for Python to begin.
-        assert process.wait(timeout=20 * SECONDS) == 7
+        assert process.stdout is not None
+        assert process.stdout.readline() == "sent\n"
+        started = time.perf_counter()
+        assert process.wait(timeout=20) == 7
+        assert time.perf_counter() - started < SECONDS
     finally:
         process.kill()
         process.communicate()

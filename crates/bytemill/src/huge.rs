@@ -198,21 +198,19 @@ fn take_large<T: Copy + Default>(place: &mut [MaybeUninit<T>]) -> Duration {
 /// Only one piece can be moved without being copied. Linux refuses to move pages that were told different things (`mremap` gives
 /// `EFAULT`), and then the allocator copies them all to fresh ones.
 pub fn unite<T>(values: &mut Vec<T>) {
-    let n_bytes = size_of::<T>() * values.capacity();
-    if n_bytes < LARGE_PAGE {
-        return;
-    }
     #[cfg(target_os = "linux")]
-    {
+    if size_of::<T>() * values.capacity() >= LARGE_PAGE {
         let data: *mut u8 = values.as_mut_ptr().cast();
         // SAFETY: asks for a constant of the system.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(LARGE_PAGE);
         // From the page on in which it begins, which the allocator's own note in front of it shares.
         let before = data.addr() % page;
-        let n_bytes = (before + n_bytes).next_multiple_of(page);
+        let n_bytes = (before + size_of::<T>() * values.capacity()).next_multiple_of(page);
         // SAFETY: the advice changes nothing of what is in memory, whoever it belongs to.
         unsafe { libc::madvise(data.wrapping_sub(before).cast(), n_bytes, libc::MADV_NOHUGEPAGE) };
     }
+    #[cfg(not(target_os = "linux"))]
+    let _ = values;
 }
 
 /// What the system is told about pages.
