@@ -13,6 +13,7 @@ use crate::mix::{Mix, MixWork, Mixing};
 use crate::prefetch::prefetch_at;
 use growing::Growing;
 use std::hint::select_unpredictable;
+use std::ops::Range;
 
 /// Most ids of an entry for short pre-tokens.
 pub const SHORT_IDS: usize = 4;
@@ -31,7 +32,7 @@ const LONG_IDS: usize = 15;
 pub const LONGEST_BYTES: usize = 248;
 
 /// Most ids of an entry for the longest pre-tokens.
-const LONGEST_IDS: usize = 16;
+pub const LONGEST_IDS: usize = 16;
 
 /// From 2¹⁰ sets of two entries of 32 bytes, 64 KB, to 2¹⁸, 16 MB.
 const SHORT: usize = 1 << 18;
@@ -134,6 +135,17 @@ impl Set {
     }
 }
 
+/// From 64 - n on: all bits of n bytes, and none of the others up to the 64th.
+static LONG_MASKS: [u8; 128] = {
+    let mut masks = [0; 128];
+    let mut at = 0;
+    while at < 64 {
+        masks[at] = u8::MAX;
+        at += 1;
+    }
+    masks
+};
+
 /// A pre-token of up to 63 bytes: its bytes and their number.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
@@ -142,18 +154,27 @@ struct LongKey {
 }
 
 impl LongKey {
-    /// The key of up to [`LONG_BYTES`] bytes; `None` for more.
+    /// The key of up to [`LONG_BYTES`] bytes of a text; `None` for more.
+    ///
+    /// One load of 64 bytes and a mask where the text goes on that far.
     #[inline]
-    fn new(pretoken: &[u8]) -> Option<Self> {
-        if pretoken.len() > LONG_BYTES {
+    fn new(text: &[u8], range: &Range<usize>) -> Option<Self> {
+        let n_bytes = range.len();
+        if n_bytes > LONG_BYTES {
             return None;
         }
         let mut bytes = [0; 64];
-        bytes[..pretoken.len()].copy_from_slice(pretoken);
-        bytes[LONG_BYTES] = pretoken.len() as u8;
+        if let Some(window) = text[range.start..].first_chunk::<64>() {
+            for ((byte, &there), mask) in bytes.iter_mut().zip(window).zip(&LONG_MASKS[64 - n_bytes..]) {
+                *byte = there & mask;
+            }
+        } else {
+            bytes[..n_bytes].copy_from_slice(&text[range.clone()]);
+        }
+        bytes[LONG_BYTES] = n_bytes as u8;
         let mut words = [0; 8];
-        for (word, eight) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-            *word = u64::from_le_bytes(eight.try_into().unwrap_or_default());
+        for (word, eight) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
+            *word = u64::from_le_bytes(*eight);
         }
         Some(Self { words })
     }
@@ -236,6 +257,26 @@ impl Prefetcher {
     }
 }
 
+/// What is known of short pre-tokens, to be asked many times over while nothing changes.
+#[derive(Clone, Copy)]
+pub struct First<'c> {
+    sets: &'c [Set; SHORT],
+    mask: usize,
+}
+
+impl<'c> First<'c> {
+    /// The ids of a short pre-token, if it is the one last asked for in its place, and how many of them count.
+    ///
+    /// It is 97 times of a hundred, so that the processor need not wait for the answer to go on.
+    #[inline]
+    #[must_use]
+    pub fn get(self, key: Packed, mixed: u32) -> Option<(&'c [u32; SHORT_IDS], usize)> {
+        // The second mask is for the compiler, which need not check an index then.
+        let entry = &self.sets[mixed as usize & self.mask & (SHORT - 1)].0[0];
+        entry.is_of(key).then(|| entry.ids())
+    }
+}
+
 impl Default for Cache {
     fn default() -> Self {
         Self {
@@ -250,16 +291,14 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// Makes more room where much is new. To be called while there are no questions: places change. Gives whether large pages are found
-    /// to be slow to come.
+    /// Makes more room where much is new. To be called while there are no questions: places change.
     #[inline]
-    pub fn grow(&mut self) -> bool {
-        let mut are_slow = false;
+    pub fn grow(&mut self) {
         while self.short.is_full() {
-            self.mixing.run(GrowShort { table: &mut self.short, are_slow: &mut are_slow });
+            self.mixing.run(GrowShort(&mut self.short));
         }
         while self.many.is_full() {
-            are_slow |= self.many.grow(|entry, other, place, other_place| {
+            self.many.grow(|entry, other, place, other_place| {
                 let key = Packed { low: entry.low, high: entry.high & !MANY_MASK };
                 if Self::hash_for_many(key.hash()) as usize & other_place & !place != 0 {
                     *other = std::mem::take(entry);
@@ -267,13 +306,19 @@ impl Cache {
             });
         }
         while self.long.is_full() {
-            are_slow |= self.long.grow(|entry, other, place, other_place| {
+            self.long.grow(|entry, other, place, other_place| {
                 if entry.key.hash() as usize & other_place & !place != 0 {
                     *other = std::mem::take(entry);
                 }
             });
         }
-        are_slow
+    }
+
+    /// Whether the largest of its tables has the size that it stays at.
+    #[inline]
+    #[must_use]
+    pub fn is_grown(&self) -> bool {
+        self.short.mask() == SHORT - 1
     }
 
     /// What a short pre-token has to be mixed with for its place.
@@ -290,14 +335,11 @@ impl Cache {
         Prefetcher { start: self.short.values().as_ptr(), mask: self.short.mask() }
     }
 
-    /// The ids of a short pre-token, if it is the one last asked for in its place, and how many of them count.
-    ///
-    /// It is 97 times of a hundred, so that the processor need not wait for the answer to go on.
+    /// The short pre-tokens last asked for in each place.
     #[inline]
     #[must_use]
-    pub fn get_first(&self, key: Packed, mixed: u32) -> Option<(&[u32; SHORT_IDS], usize)> {
-        let entry = &self.short.get(mixed).0[0];
-        entry.is_of(key).then(|| entry.ids())
+    pub fn first(&self) -> First<'_> {
+        First { sets: self.short.values(), mask: self.short.mask() }
     }
 
     /// What is known of any other short pre-token.
@@ -390,65 +432,67 @@ impl Cache {
         if entry.low == key.low && entry.high & !MANY_MASK == key.high { entry.ids.get(..n_ids) } else { None }
     }
 
-    /// Asks for the entry of a longer pre-token ahead of time and gives its place.
+    /// Asks for the entry of a longer pre-token ahead of time and gives a number that tells its place.
     #[inline]
-    pub fn prefetch_long(&self, pretoken: &[u8]) -> usize {
-        if let Some(key) = LongKey::new(pretoken) {
-            let place = self.long.place(key.hash());
-            let entry = &raw const self.long.values()[place];
+    pub fn prefetch_long(&self, text: &[u8], range: &Range<usize>) -> u32 {
+        if let Some(key) = LongKey::new(text, range) {
+            let hash = key.hash();
+            let entry: *const Long = self.long.get(hash);
             // Its two lines.
             prefetch_at(entry);
             prefetch_at(entry.cast::<LongKey>().wrapping_add(1));
-            place
+            hash
+        } else if range.len() <= LONGEST_BYTES {
+            (long_hash(&text[range.clone()], 0) >> (64 - LONGEST_LOG2)) as u32
         } else {
-            let first = &pretoken[..pretoken.len().min(LONGEST_BYTES)];
-            (long_hash(first, 0) >> (64 - LONGEST_LOG2)) as usize
+            0
         }
     }
 
-    /// The ids of a longer pre-token; `place` is what [`Cache::prefetch_long`] gave for it.
+    /// The ids of a longer pre-token; `hash` is what [`Cache::prefetch_long`] gave for it.
     #[inline]
     #[must_use]
-    pub fn get_long(&self, pretoken: &[u8], place: usize) -> Option<&[u32]> {
-        if let Some(key) = LongKey::new(pretoken) {
-            let entry = &self.long.values()[place];
+    pub fn get_long(&self, text: &[u8], range: &Range<usize>, hash: u32) -> Option<&[u32]> {
+        if let Some(key) = LongKey::new(text, range) {
+            let entry = self.long.get(hash);
             return (entry.key == key).then(|| &entry.ids[..entry.n_ids as usize]);
         }
-        let entry = &self.longest[place];
-        (entry.n_bytes as usize == pretoken.len() && entry.bytes.starts_with(pretoken))
+        let entry = &self.longest[Self::longest_place(hash)];
+        (entry.n_bytes as usize == range.len() && entry.bytes.starts_with(&text[range.clone()]))
             .then(|| &entry.ids[..entry.n_ids as usize])
     }
 
-    /// Remembers the ids of a longer pre-token, if neither they nor its bytes are too many; `place` is what
+    /// Remembers the ids of a longer pre-token, if neither they nor its bytes are too many; `hash` is what
     /// [`Cache::prefetch_long`] gave for it.
-    #[inline]
-    pub fn insert_long(&mut self, pretoken: &[u8], place: usize, ids: &[u32]) {
-        if let Some(key) = LongKey::new(pretoken) {
+    pub fn insert_long(&mut self, text: &[u8], range: &Range<usize>, hash: u32, ids: &[u32]) {
+        if let Some(key) = LongKey::new(text, range) {
             if ids.len() <= LONG_IDS {
-                let entry = self.long.get_new(place as u32);
+                let entry = self.long.get_new(hash);
                 entry.key = key;
                 entry.ids[..ids.len()].copy_from_slice(ids);
                 entry.n_ids = ids.len() as u32;
             }
-        } else if pretoken.len() <= LONGEST_BYTES && ids.len() <= LONGEST_IDS {
-            let entry = &mut self.longest[place];
-            entry.bytes[..pretoken.len()].copy_from_slice(pretoken);
+        } else if range.len() <= LONGEST_BYTES && ids.len() <= LONGEST_IDS {
+            let entry = &mut self.longest[Self::longest_place(hash)];
+            entry.bytes[..range.len()].copy_from_slice(&text[range.clone()]);
             entry.ids[..ids.len()].copy_from_slice(ids);
-            (entry.n_bytes, entry.n_ids) = (pretoken.len() as u32, ids.len() as u32);
+            (entry.n_bytes, entry.n_ids) = (range.len() as u32, ids.len() as u32);
         }
+    }
+
+    #[inline]
+    fn longest_place(hash: u32) -> usize {
+        hash as usize & ((1 << LONGEST_LOG2) - 1)
     }
 }
 
 /// The work of growing the table of short pre-tokens.
-struct GrowShort<'c> {
-    table: &'c mut Growing<Set, SHORT>,
-    are_slow: &'c mut bool,
-}
+struct GrowShort<'c>(&'c mut Growing<Set, SHORT>);
 
 impl MixWork for GrowShort<'_> {
     #[inline(always)]
     fn run(self, mix: impl Mix) {
-        *self.are_slow |= self.table.grow(|set, other, place, other_place| {
+        self.0.grow(|set, other, place, other_place| {
             set.split(other, |key| mix.mix(key) as usize & other_place & !place != 0);
         });
     }

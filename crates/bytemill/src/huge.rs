@@ -12,6 +12,7 @@ use std::alloc::{Layout, handle_alloc_error};
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Bytes of a large page.
@@ -50,50 +51,49 @@ impl<T: Plain, const N: usize> HugeArray<T, N> {
         Self { start, _map: map }
     }
 
-    /// Takes the memory of some of the values at once. Where they fill large pages it is in these, until one is slow to come.
-    /// Gives whether large ones came quickly. Nothing of what is in the memory changes.
+    /// Takes the memory of some of the values at once. Where they fill large pages it is in these, as long as they come quickly.
+    /// Nothing of what is in the memory changes.
     ///
     /// Small pages come from memory that is still there. Not one by one: a page that is read before it is written to is given
     /// twice, and with two threads at it that was 9 µs each time in place of 3.
-    pub fn take_memory(&mut self, range: Range<usize>, mut large_are_quick: bool) -> bool {
+    pub fn take_memory(&mut self, range: Range<usize>) {
         const { assert!(LARGE_PAGE.is_multiple_of(size_of::<T>())) };
         let n_in_page = LARGE_PAGE / size_of::<T>();
         let fills_pages = range.start.is_multiple_of(n_in_page) && range.len().is_multiple_of(n_in_page);
-        let mut rest = &mut self[range];
-        while fills_pages && large_are_quick && !rest.is_empty() {
-            let begun = Instant::now();
-            let page;
-            (page, rest) = rest.split_at_mut(n_in_page);
-            advise(page, Advice::Large);
-            advise(page, Advice::Take);
-            large_are_quick = begun.elapsed() <= SLOW;
-        }
-        if fills_pages && !rest.is_empty() {
-            advise(rest, Advice::Small);
-            advise(rest, Advice::Take);
-            // The system may join them later.
-            advise(rest, Advice::Large);
-        } else {
+        let some = &mut self[range];
+        if !fills_pages {
             // Nothing is said of part of a page: what has been told two things in its life is never joined.
-            advise(rest, Advice::Take);
+            advise(some, Advice::Take);
+            return;
         }
-        large_are_quick
+        for page in some.chunks_exact_mut(n_in_page) {
+            if PACE.may_try() {
+                advise(page, Advice::Large);
+                PACE.time(|| advise(page, Advice::Take));
+            } else {
+                advise(page, Advice::Small);
+                advise(page, Advice::Take);
+                // The system may join them later.
+                advise(page, Advice::Large);
+            }
+        }
     }
 
-    /// Takes the first page anew as a large one, if the array has so much, and keeps the first `n_kept` values; behind them there must be zeros
-    /// in it. Gives how many values the page holds, and whether it came quickly.
-    pub fn take_first_large(&mut self, n_kept: usize) -> (usize, bool) {
+    /// Takes the first page anew as a large one, if the array has so much and large ones come quickly, and keeps the first `n_kept`
+    /// values; behind them there must be zeros in it. Gives how many values the page holds, or `None` if it did nothing.
+    pub fn take_first_large(&mut self, n_kept: usize) -> Option<usize> {
+        if !PACE.may_try() {
+            return None;
+        }
         let n_in_page = (LARGE_PAGE / size_of::<T>()).min(N);
         let page = &mut self[..n_in_page];
         let kept = page[..n_kept].to_vec();
         // A large page comes only where there are no small ones. What is given back is zeros when it is read again.
         advise(page, Advice::GiveBack);
-        let begun = Instant::now();
         advise(page, Advice::Large);
-        advise(page, Advice::Take);
-        let is_quick = begun.elapsed() <= SLOW;
+        PACE.time(|| advise(page, Advice::Take));
         page[..n_kept].copy_from_slice(&kept);
-        (n_in_page, is_quick)
+        Some(n_in_page)
     }
 }
 
@@ -119,46 +119,63 @@ impl<T: Plain, const N: usize> DerefMut for HugeArray<T, N> {
 /// What the 512 small pages in place of a large one cost, 2 µs each.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// After a slow one, so many pages stay small: at most 1 % of the time that their ids take is lost.
-const PAGES_TO_SKIP: u32 = 32;
+/// After a slow page so many stay small. Where one is slow, so are those that come next: what the host has left is given out first.
+/// A slow one takes what 4 to 10 do that are small, so that a fifteenth of the time that memory takes may be lost.
+const PAGES_TO_SKIP: u32 = 128;
 
-/// Has what is appended to vectors go to pages that are taken ahead: large ones, as long as the system is quick to give them.
+/// How quickly large pages come, as far as this process has seen, whoever asked for them.
+static PACE: Pace = Pace { n_to_skip: AtomicU32::new(0) };
+
+struct Pace {
+    n_to_skip: AtomicU32,
+}
+
+impl Pace {
+    /// Whether the next page is to be a large one.
+    fn may_try(&self) -> bool {
+        self.n_to_skip.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1)).is_err()
+    }
+
+    /// Notes how long it takes to take a large page.
+    fn time<R>(&self, take: impl FnOnce() -> R) -> R {
+        let begun = Instant::now();
+        let taken = take();
+        self.note(begun.elapsed());
+        taken
+    }
+
+    fn note(&self, took: Duration) {
+        if took > SLOW {
+            self.n_to_skip.store(PAGES_TO_SKIP, Relaxed);
+        }
+    }
+}
+
+/// Has what is appended to vectors go to pages that are taken ahead.
 #[derive(Default)]
-pub struct LargePages {
+pub struct Pages {
     /// Where the vector begins, and up to where its pages have been seen to; addresses.
     vector: usize,
     until: usize,
-    n_to_skip: u32,
 }
 
-impl LargePages {
-    /// Small pages alone.
-    #[must_use]
-    pub fn none() -> Self {
-        Self { n_to_skip: u32::MAX, ..Self::default() }
-    }
-
-    /// Large pages have been slow to come elsewhere.
-    pub fn skip(&mut self) {
-        self.n_to_skip = PAGES_TO_SKIP;
-    }
-
+impl Pages {
     /// To be called before another vector, which may be where one was that is gone.
     pub fn begin(&mut self) {
         (self.vector, self.until) = (0, 0);
     }
 
-    /// To be called before up to `n_more` values are appended.
+    /// To be called before up to `n_more` values are appended. They go to small pages alone, or to `large` ones too.
     #[inline]
-    pub fn take<T: Copy + Default>(&mut self, values: &mut Vec<T>, n_more: usize) {
+    pub fn take<T: Copy + Default>(&mut self, values: &mut Vec<T>, n_more: usize, large: bool) {
         let end = values.as_ptr().addr() + size_of::<T>() * (values.len() + n_more);
         if end > self.until || values.as_ptr().addr() != self.vector {
-            self.take_up_to(end, values);
+            self.take_up_to(end, values, large);
         }
     }
 
     #[cold]
-    fn take_up_to<T: Copy + Default>(&mut self, end: usize, values: &mut Vec<T>) {
+    fn take_up_to<T: Copy + Default>(&mut self, end: usize, values: &mut Vec<T>, large: bool) {
         if values.as_ptr().addr() != self.vector {
             (self.vector, self.until) = (values.as_ptr().addr(), 0);
         }
@@ -168,11 +185,10 @@ impl LargePages {
         while page < end {
             let place = (page - start) / size_of::<T>();
             let Some(place) = spare.get_mut(place..place + LARGE_PAGE / size_of::<T>()) else { break };
-            if self.n_to_skip > 0 {
-                self.n_to_skip -= 1;
+            if large && PACE.may_try() {
+                take_large(place);
+            } else {
                 advise(place, Advice::Take);
-            } else if take_large(place) > SLOW {
-                self.skip();
             }
             page += LARGE_PAGE;
         }
@@ -180,17 +196,17 @@ impl LargePages {
     }
 }
 
-/// Takes the page of `place` as a large one, and tells how long that took.
-fn take_large<T: Copy + Default>(place: &mut [MaybeUninit<T>]) -> Duration {
-    let begun = Instant::now();
-    // Where there are no large pages, small ones are taken.
+/// Takes the page of `place` as a large one.
+fn take_large<T: Copy + Default>(place: &mut [MaybeUninit<T>]) {
     advise(place, Advice::Large);
-    if !advise(place, Advice::Take)
-        && let Some(first) = place.first_mut()
-    {
-        first.write(T::default());
-    }
-    begun.elapsed()
+    PACE.time(|| {
+        // Where there are no large pages, small ones are taken.
+        if !advise(place, Advice::Take)
+            && let Some(first) = place.first_mut()
+        {
+            first.write(T::default());
+        }
+    });
 }
 
 /// To be called before a vector grows: its pages, of which some may be large, become one piece for the system again.
@@ -258,11 +274,12 @@ mod tests {
         let mut array = HugeArray::<[u64; 8], 100_000>::zeroed();
         assert!(array.iter().all(|element| *element == [0; 8]));
         array[70_000] = [7; 8];
-        assert!(!array.take_memory(0..100_000, false));
-        array.take_memory(0..100_000, true);
+        array.take_memory(0..100_000);
+        array.take_memory(LARGE_PAGE / 64..2 * LARGE_PAGE / 64);
         array[9] = [9; 8];
-        let (n_in_page, _) = array.take_first_large(10);
-        assert_eq!(n_in_page, LARGE_PAGE / 64);
+        if let Some(n_in_page) = array.take_first_large(10) {
+            assert_eq!(n_in_page, LARGE_PAGE / 64);
+        }
         assert_eq!(std::mem::take(&mut array[9]), [9; 8]);
         assert!(array.iter().enumerate().all(|(index, element)| *element == [if index == 70_000 { 7 } else { 0 }; 8]));
         for (index, element) in (0..).zip(array.iter_mut()) {
@@ -273,30 +290,43 @@ mod tests {
     }
 
     #[test]
+    fn after_a_slow_page_many_are_small() {
+        let pace = Pace { n_to_skip: AtomicU32::new(0) };
+        let n_skipped = || (0..).take_while(|_| !pace.may_try()).count();
+        pace.note(SLOW);
+        assert_eq!(n_skipped(), 0);
+        for _ in 0..2 {
+            pace.note(2 * SLOW);
+            assert_eq!(n_skipped(), PAGES_TO_SKIP as usize);
+            assert!(pace.may_try());
+        }
+    }
+
+    #[test]
     fn a_vector_keeps_its_values_as_it_grows_into_large_pages() {
-        let mut pages = LargePages::default();
+        let mut pages = Pages::default();
         let mut values: Vec<u16> = Vec::with_capacity(3 * LARGE_PAGE);
         let mut expected = Vec::new();
         for number in 0..400u32 {
             let some: Vec<u16> = (0..20_000).map(|k| (number * 31 + k) as u16).collect();
-            pages.take(&mut values, some.len());
+            pages.take(&mut values, some.len(), number % 3 != 0);
             // It moves to other places once its room is full.
             values.extend_from_slice(&some);
             expected.extend_from_slice(&some);
         }
         assert!(values == expected);
         // No room at all, and more than there is.
-        LargePages::default().take(&mut Vec::<u32>::new(), 0);
-        LargePages::default().take(&mut Vec::<u32>::new(), LARGE_PAGE);
+        Pages::default().take(&mut Vec::<u32>::new(), 0, true);
+        Pages::default().take(&mut Vec::<u32>::new(), LARGE_PAGE, true);
     }
 
     #[test]
     fn a_vector_is_one_piece_again_before_it_grows() {
         let n = 4 * LARGE_PAGE;
         let mut values: Vec<u32> = Vec::with_capacity(n);
-        let mut pages = LargePages::default();
+        let mut pages = Pages::default();
         for number in 0..700_000 {
-            pages.take(&mut values, 1);
+            pages.take(&mut values, 1, true);
             values.push(number);
         }
         unite(&mut values);

@@ -1,6 +1,6 @@
 //! Ids of many parts, joined in their order as they are done.
 
-use crate::huge::{LargePages, unite};
+use crate::huge::{Pages, unite};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,13 +14,13 @@ pub struct Encoded<T> {
 }
 
 impl<T: Copy + Default> Encoded<T> {
-    fn append(&mut self, behind: &Self, pages: &mut LargePages) {
+    fn append(&mut self, behind: &Self, pages: &mut Pages) {
         let n_before = self.ids.len();
         if self.ids.capacity() - n_before < behind.ids.len() {
             unite(&mut self.ids);
             self.ids.reserve(behind.ids.len());
         }
-        pages.take(&mut self.ids, behind.ids.len());
+        pages.take(&mut self.ids, behind.ids.len(), false);
         self.ids.extend_from_slice(&behind.ids);
         self.ends.extend(behind.ends.iter().map(|end| n_before + end));
     }
@@ -43,7 +43,7 @@ struct State<T> {
     /// Memory for parts to come.
     spare: Vec<Encoded<T>>,
     /// Where the memory of `front` comes from as parts are copied there; with who has it.
-    pages: LargePages,
+    pages: Pages,
 }
 
 /// Where the ids of a part are to be appended.
@@ -61,7 +61,7 @@ impl<T: Copy + Default> Joined<T> {
             n_parts: 0,
             waiting: BTreeMap::new(),
             spare: Vec::new(),
-            pages: LargePages::none(),
+            pages: Pages::default(),
         };
         Self { state: Mutex::new(state) }
     }
@@ -95,7 +95,7 @@ impl<T: Copy + Default> Joined<T> {
             let Some(taken) = state.front.take() else { return };
             front = taken;
         }
-        let mut pages = std::mem::replace(&mut state.pages, LargePages::none());
+        let mut pages = std::mem::take(&mut state.pages);
         loop {
             let n_parts = state.n_parts;
             let Some(mut next) = state.waiting.remove(&n_parts) else { break };

@@ -18,15 +18,14 @@ pub struct Growing<T, const MOST: usize> {
     n_taken: usize,
     /// So much has been new so far.
     n_new: usize,
-    large_pages_are_quick: bool,
 }
 
 impl<T: Plain, const MOST: usize> Growing<T, MOST> {
     pub fn new() -> Self {
         const { assert!(MOST.is_power_of_two() && MOST >= FIRST) };
         let mut values = HugeArray::zeroed();
-        values.take_memory(0..FIRST, true);
-        Self { values, mask: FIRST - 1, n_taken: FIRST, n_new: 0, large_pages_are_quick: true }
+        values.take_memory(0..FIRST);
+        Self { values, mask: FIRST - 1, n_taken: FIRST, n_new: 0 }
     }
 
     /// The bits of a hash that count.
@@ -44,8 +43,8 @@ impl<T: Plain, const MOST: usize> Growing<T, MOST> {
 
     /// All there is, and room for more.
     #[inline]
-    pub fn values(&self) -> &[T] {
-        &*self.values
+    pub fn values(&self) -> &[T; MOST] {
+        &self.values
     }
 
     /// What is in the place of a hash.
@@ -76,25 +75,23 @@ impl<T: Plain, const MOST: usize> Growing<T, MOST> {
     }
 
     /// Has twice as many places. `split` is called with what is in each place and what will be in the new one that goes with it,
-    /// and with these places. Gives whether large pages are found to be slow to come.
-    pub fn grow(&mut self, mut split: impl FnMut(&mut T, &mut T, usize, usize)) -> bool {
+    /// and with these places.
+    pub fn grow(&mut self, mut split: impl FnMut(&mut T, &mut T, usize, usize)) {
         let n = self.mask + 1;
-        let were_quick = self.large_pages_are_quick;
         if 2 * n > self.n_taken {
-            if self.large_pages_are_quick && 2 * n * size_of::<T>() == LARGE_PAGE / 2 {
-                // No sooner: most texts are short.
-                (self.n_taken, self.large_pages_are_quick) = self.values.take_first_large(n);
-            } else {
-                self.n_taken = 2 * n;
-                self.large_pages_are_quick = self.values.take_memory(n..2 * n, self.large_pages_are_quick);
+            // A large page no sooner: most texts are short.
+            let is_half = 2 * n * size_of::<T>() == LARGE_PAGE / 2;
+            let first = if is_half { self.values.take_first_large(n) } else { None };
+            if first.is_none() {
+                self.values.take_memory(n..2 * n);
             }
+            self.n_taken = first.unwrap_or(2 * n);
         }
         let (old, new) = self.values[..2 * n].split_at_mut(n);
         for (place, (value, other)) in old.iter_mut().zip(new).enumerate() {
             split(value, other, place, place + n);
         }
         self.mask = 2 * n - 1;
-        were_quick && !self.large_pages_are_quick
     }
 }
 

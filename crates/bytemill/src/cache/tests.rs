@@ -1,13 +1,27 @@
 use super::*;
 use crate::hash::pack;
 
+/// What a longer pre-token is looked up by, if it is all of a text.
+fn prefetch_long(cache: &Cache, text: &[u8]) -> u32 {
+    cache.prefetch_long(text, &(0..text.len()))
+}
+
+fn get_long<'c>(cache: &'c Cache, text: &[u8], hash: u32) -> Option<&'c [u32]> {
+    cache.get_long(text, &(0..text.len()), hash)
+}
+
+fn insert_long(cache: &mut Cache, text: &[u8], ids: &[u32]) {
+    let hash = prefetch_long(cache, text);
+    cache.insert_long(text, &(0..text.len()), hash, ids);
+}
+
 fn key(text: &[u8]) -> Packed {
     pack(text, 0, text.len())
 }
 
 /// The ids of a short pre-token, by whichever way they are found.
 fn get(cache: &mut Cache, key: Packed, mixed: u32) -> Option<Vec<u32>> {
-    if let Some((ids, n_ids)) = cache.get_first(key, mixed) {
+    if let Some((ids, n_ids)) = cache.first().get(key, mixed) {
         return Some(ids[..n_ids].to_vec());
     }
     match cache.get_other(key, mixed) {
@@ -25,8 +39,8 @@ fn what_is_inserted_is_found() {
     assert_eq!(get(&mut cache, short, at_short), None);
     cache.insert(short, at_short, &[7, 0, 0, 0], 1);
     cache.insert(full, at_full, &[1, 2, 3, 4], 4);
-    assert_eq!(cache.get_first(short, at_short), Some((&[7, 0, 0, 0], 1)));
-    assert_eq!(cache.get_first(full, at_full), Some((&[1, 2, 3, 4], 4)));
+    assert_eq!(cache.first().get(short, at_short), Some((&[7, 0, 0, 0], 1)));
+    assert_eq!(cache.first().get(full, at_full), Some((&[1, 2, 3, 4], 4)));
     let other = key(b"fifteen bytes.,");
     assert_eq!(get(&mut cache, other, at_full), None);
 }
@@ -66,7 +80,7 @@ fn ids_take_the_place_of_the_question_for_them() {
     }
     // A question is found, but not as ids.
     for (key, question) in [(second, 200), (first, 100), (second, 200)] {
-        assert_eq!(cache.get_first(key, mixed), None);
+        assert_eq!(cache.first().get(key, mixed), None);
         assert_eq!(cache.get_other(key, mixed), Some(Known::Question(question)));
     }
     assert_eq!(cache.get_other(third, mixed), None);
@@ -103,7 +117,7 @@ fn an_empty_entry_answers_no_key() {
     assert_eq!(cache.get_many(Packed::NO_KEY, Packed::NO_KEY.hash()), None);
     assert_eq!(cache.get_many(zero, zero.hash()), None);
     for pretoken in [&[0; 16][..], &[0; LONG_BYTES], &[0; LONG_BYTES + 1], &[0; LONGEST_BYTES]] {
-        assert_eq!(cache.get_long(pretoken, cache.prefetch_long(pretoken)), None);
+        assert_eq!(get_long(&cache, pretoken, prefetch_long(&cache, pretoken)), None);
     }
 }
 
@@ -127,16 +141,31 @@ fn longer_pretokens_are_told_apart_by_every_byte_and_their_number() {
     for (n_bytes, n_ids) in [(16, 1), (LONG_BYTES, LONG_IDS), (LONG_BYTES + 1, 3), (LONGEST_BYTES, LONGEST_IDS)] {
         let mut cache = Cache::default();
         let text: Vec<u8> = (1..=n_bytes as u8).collect();
-        let place = cache.prefetch_long(&text);
-        cache.insert_long(&text, place, &ids[..n_ids]);
-        assert_eq!(cache.get_long(&text, place), Some(&ids[..n_ids]));
+        let hash = prefetch_long(&cache, &text);
+        insert_long(&mut cache, &text, &ids[..n_ids]);
+        assert_eq!(get_long(&cache, &text, hash), Some(&ids[..n_ids]));
         for at in 0..n_bytes {
             let mut other = text.clone();
             other[at] ^= 1;
-            assert_eq!(cache.get_long(&other, place), None, "{other:?}");
+            assert_eq!(get_long(&cache, &other, hash), None, "{other:?}");
             if n_bytes <= LONG_BYTES || at > LONG_BYTES {
-                assert_eq!(cache.get_long(&text[..at], place), None, "{at}");
+                assert_eq!(get_long(&cache, &text[..at], hash), None, "{at}");
             }
+        }
+    }
+}
+
+#[test]
+fn a_longer_pretoken_is_the_same_wherever_it_stands() {
+    let text: Vec<u8> = (1..=200).collect();
+    for start in [0, 30, 136, 137, 140] {
+        for n_bytes in 16..=LONG_BYTES.min(text.len() - start) {
+            let range = start..start + n_bytes;
+            let alone = LongKey::new(&text[range.clone()], &(0..n_bytes)).unwrap();
+            let bytes: Vec<u8> = alone.words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            assert_eq!((&bytes[..n_bytes], usize::from(bytes[LONG_BYTES])), (&text[range.clone()], n_bytes));
+            assert!(bytes[n_bytes..LONG_BYTES].iter().all(|&byte| byte == 0));
+            assert!(LongKey::new(&text, &range).unwrap() == alone, "{range:?}");
         }
     }
 }
@@ -147,9 +176,9 @@ fn what_is_too_much_is_not_remembered() {
     let ids: Vec<u32> = (1..=20).collect();
     for (n_bytes, n_ids) in [(20, LONG_IDS + 1), (100, LONGEST_IDS + 1), (LONGEST_BYTES + 1, 1), (1000, 1)] {
         let text = vec![b'-'; n_bytes];
-        let place = cache.prefetch_long(&text);
-        cache.insert_long(&text, place, &ids[..n_ids]);
-        assert_eq!(cache.get_long(&text, place), None);
+        let hash = prefetch_long(&cache, &text);
+        insert_long(&mut cache, &text, &ids[..n_ids]);
+        assert_eq!(get_long(&cache, &text, hash), None);
     }
 }
 
@@ -179,7 +208,7 @@ fn what_it_knew_is_found_after_it_has_grown() {
         (n_sizes, mask) = (n_sizes + 1, cache.short.mask());
         let (mut n_found, mut n_found_of_many, mut n_first) = (0, 0, 0);
         for (earlier, key) in (0..=number).zip(keys(1 << 17)) {
-            n_first += u32::from(cache.get_first(key, mixing.mix(key)).is_some());
+            n_first += u32::from(cache.first().get(key, mixing.mix(key)).is_some());
             if let Some(ids) = get(&mut cache, key, mixing.mix(key)) {
                 assert_eq!(ids, [earlier, 2, 3, 4][..1 + earlier as usize % SHORT_IDS]);
                 n_found += 1;
@@ -206,14 +235,14 @@ fn it_does_not_grow_for_ever() {
         cache.insert(key, mixing.mix(key), &[1, 2, 3, 4], 4);
         cache.insert_many(key, key.hash(), &[1; 6]);
         text[..8].copy_from_slice(&number.to_le_bytes());
-        cache.insert_long(&text, cache.prefetch_long(&text), &[1, 2]);
+        insert_long(&mut cache, &text, &[1, 2]);
         cache.grow();
     }
     assert_eq!((cache.short.mask(), cache.many.mask(), cache.long.mask()), (SHORT - 1, MANY - 1, LONG - 1));
     let last = keys(3 * SHORT as u64).last().unwrap();
     assert_eq!(get(&mut cache, last, mixing.mix(last)), Some(vec![1, 2, 3, 4]));
     assert_eq!(cache.get_many(last, last.hash()), Some(&[1; 6][..]));
-    assert_eq!(cache.get_long(&text, cache.prefetch_long(&text)), Some(&[1, 2][..]));
+    assert_eq!(get_long(&cache, &text, prefetch_long(&cache, &text)), Some(&[1, 2][..]));
 }
 
 #[test]
@@ -225,11 +254,11 @@ fn longer_pretokens_are_found_after_it_has_grown() {
         text
     };
     for number in 0..LONG as u32 / 4 {
-        cache.insert_long(&text(number), cache.prefetch_long(&text(number)), &[number]);
+        insert_long(&mut cache, &text(number), &[number]);
         cache.grow();
     }
     assert!(cache.long.mask() > 2_000);
-    let found = |&number: &u32| match cache.get_long(&text(number), cache.prefetch_long(&text(number))) {
+    let found = |&number: &u32| match get_long(&cache, &text(number), prefetch_long(&cache, &text(number))) {
         Some(ids) => {
             assert_eq!(ids, [number]);
             true

@@ -15,6 +15,7 @@ use crate::hash::Packed;
 use crate::huge::unite;
 use crate::pulse::Pulse;
 use crate::vocab::Vocab;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// So many are many: no number from 64 to 1,024 was clearly better.
@@ -48,7 +49,7 @@ struct Short {
 
 struct Long {
     range: Range<usize>,
-    place: usize,
+    hash: u32,
     question: u32,
 }
 
@@ -56,7 +57,7 @@ struct Long {
 struct Answers {
     /// Of each question, where its answer begins in `ids`, and how many ids it has.
     places: Vec<(u32, u32)>,
-    /// The answers, in any order, and `SHORT_IDS` numbers more once they are complete.
+    /// The answers, in any order.
     ids: Vec<u32>,
 }
 
@@ -72,20 +73,49 @@ impl Answers {
         self.places[(question - QUESTION) as usize] = (start as u32, (self.ids.len() - start) as u32);
     }
 
-    /// Appends the answer to `out`.
+    /// How many ids the answer has.
     #[inline]
-    fn append<T: Id>(&self, question: u32, out: &mut Vec<T>) {
-        let (start, n_ids) = self.places[(question - QUESTION) as usize];
-        let (ids, n_ids) = (&self.ids[start as usize..], n_ids as usize);
-        if let Some(some) = ids.first_chunk::<SHORT_IDS>()
-            && n_ids <= SHORT_IDS
-        {
-            let n_before = out.len();
-            out.extend_from_slice(&some.map(T::narrow));
-            out.truncate(n_before + n_ids);
-        } else {
-            out.extend(ids[..n_ids].iter().map(|&id| T::narrow(id)));
+    fn n_ids(&self, question: u32) -> usize {
+        self.places[(question - QUESTION) as usize].1 as usize
+    }
+
+    /// The answer, with what stands behind it.
+    #[inline]
+    fn get(&self, question: u32) -> &[u32] {
+        &self.ids[self.places[(question - QUESTION) as usize].0 as usize..]
+    }
+}
+
+/// So many ids are copied at once, also where fewer are wanted: nobody foresees how many are.
+const AT_ONCE: usize = 16;
+
+/// The room behind a result.
+struct Room<'o, T> {
+    spare: &'o mut [MaybeUninit<T>],
+    n_filled: usize,
+}
+
+impl<T: Id> Room<'_, T> {
+    /// Fills it with the first `n` of `ids`, and writes what stands behind them in the room behind.
+    ///
+    /// # Panics
+    /// If there are not so many, or is not so much room.
+    #[inline]
+    fn fill(&mut self, ids: &[u32], n: usize) {
+        let room = &mut self.spare[self.n_filled..];
+        let mut done = 0;
+        while done < n {
+            if let (Some(ids), Some(room)) = (ids[done..].first_chunk::<AT_ONCE>(), room[done..].first_chunk_mut()) {
+                *room = ids.map(|id| MaybeUninit::new(T::narrow(id)));
+                done += AT_ONCE;
+            } else {
+                for (place, &id) in room[done..n].iter_mut().zip(&ids[done..n]) {
+                    place.write(T::narrow(id));
+                }
+                break;
+            }
         }
+        self.n_filled += n;
     }
 }
 
@@ -99,9 +129,9 @@ impl Misses {
     }
 
     /// Notes down a longer pre-token and gives the question, which stands in this place among the ids that wait.
-    pub fn add_long(&mut self, range: Range<usize>, place: usize) -> u32 {
+    pub fn add_long(&mut self, range: Range<usize>, hash: u32, place: usize) -> u32 {
         let question = self.answers.ask();
-        self.long.push(Long { range, place: 0, question });
+        self.long.push(Long { range, hash, question });
         self.stands_at(place, question);
         question
     }
@@ -153,25 +183,33 @@ impl Misses {
 impl Workspace {
     /// Moves the ids that have waited to `out`, with the answers in the places of the questions. They are of a text of `n_bytes`.
     fn answer<T: Id>(&mut self, n_bytes: usize, out: &mut Vec<T>) {
-        let Self { ends, ids, misses, pages, n_before, .. } = self;
+        let Self { cache, ends, ids, misses, pages, n_before, .. } = self;
         if ids.is_empty() {
             // Nothing waits; and a result that is full already must not be moved to a larger place for nothing.
             return misses.clear();
         }
-        misses.answers.ids.extend([0; SHORT_IDS]);
-        let n_more = ids.len() + 2 * misses.answers.ids.len();
+        let Misses { standing, answers, .. } = misses;
+        let n_answered: usize = standing.iter().map(|&(_, question)| answers.n_ids(question)).sum();
+        let n_more = ids.len() - standing.len() + n_answered + AT_ONCE;
         if out.capacity() - out.len() < n_more {
             let n_done = ends.last().copied().unwrap_or(n_bytes);
             make_room(out, n_more, out.len() - *n_before, n_done, n_bytes - n_done);
         }
-        pages.take(out, n_more);
+        // Of large pages that are quick to come there are often but some, and the cache gains more by them.
+        pages.take(out, n_more, cache.is_grown());
+        let n_there = out.len();
+        let mut room = Room { spare: out.spare_capacity_mut(), n_filled: 0 };
         let mut from = 0;
-        for &(place, question) in &misses.standing {
-            out.extend(ids[from..place as usize].iter().map(|&id| T::narrow(id)));
-            misses.answers.append(question, out);
-            from = place as usize + 1;
+        for &(place, question) in &*standing {
+            let place = place as usize;
+            room.fill(&ids[from..], place - from);
+            room.fill(answers.get(question), answers.n_ids(question));
+            from = place + 1;
         }
-        out.extend(ids[from..].iter().map(|&id| T::narrow(id)));
+        room.fill(&ids[from..], ids.len() - from);
+        let n_filled = room.n_filled;
+        // SAFETY: so much has been filled, from the front on.
+        unsafe { out.set_len(n_there + n_filled) };
         ids.clear();
         misses.clear();
     }
@@ -208,9 +246,7 @@ impl Encoder {
         self.find_long(cache, misses, text, symbols, pulse)?;
         self.merge_medium(cache, misses, text);
         workspace.answer(text.len(), out);
-        if workspace.cache.grow() {
-            workspace.pages.skip();
-        }
+        workspace.cache.grow();
         Ok(())
     }
 
@@ -274,19 +310,15 @@ impl Encoder {
     ) -> Result<()> {
         let Misses { long, answers, medium, .. } = misses;
         medium.clear();
-        for Long { range, place, .. } in &mut *long {
-            *place = cache.prefetch_long(&text[range.clone()]);
-        }
-        for (index, Long { range, place, question }) in (0..).zip(&*long) {
-            let pretoken = &text[range.clone()];
+        for (index, Long { range, hash, question }) in (0..).zip(&*long) {
             let start = answers.ids.len();
-            if let Some(ids) = cache.get_long(pretoken, *place) {
+            if let Some(ids) = cache.get_long(text, range, *hash) {
                 answers.ids.extend_from_slice(ids);
-            } else if pretoken.len() < MEDIUM && !self.vocab.whole_pretoken_lookup() {
+            } else if range.len() < MEDIUM && !self.vocab.whole_pretoken_lookup() {
                 medium.push(index);
             } else {
-                self.encode_pretoken(pretoken, symbols, &mut answers.ids, pulse)?;
-                cache.insert_long(pretoken, *place, &answers.ids[start..]);
+                self.encode_pretoken(&text[range.clone()], symbols, &mut answers.ids, pulse)?;
+                cache.insert_long(text, range, *hash, &answers.ids[start..]);
             }
             answers.end(*question, start);
         }
@@ -296,19 +328,15 @@ impl Encoder {
     /// Merges the longer pre-tokens that are left, and remembers them.
     fn merge_medium(&self, cache: &mut Cache, misses: &mut Misses, text: &[u8]) {
         let Misses { long, answers, medium, .. } = misses;
-        let pretoken = |index: usize| {
-            let long = &long[medium[index] as usize];
-            (&text[long.range.clone()], long)
-        };
         let bytes = |index: usize, bytes: &mut [u8; MEDIUM]| {
-            let (pretoken, _) = pretoken(index);
+            let pretoken = &text[long[medium[index] as usize].range.clone()];
             bytes[..pretoken.len()].copy_from_slice(pretoken);
             pretoken.len()
         };
         merge_group::<MEDIUM, GROUP, _>(&self.perfect, medium.len(), bytes, |index, symbols, n_symbols| {
-            let (pretoken, long) = pretoken(index);
-            let (start, _) = keep(&self.vocab, answers, long.question, symbols, n_symbols);
-            cache.insert_long(pretoken, long.place, &answers.ids[start..]);
+            let Long { range, hash, question } = &long[medium[index] as usize];
+            let (start, _) = keep(&self.vocab, answers, *question, symbols, n_symbols);
+            cache.insert_long(text, range, *hash, &answers.ids[start..]);
         });
     }
 }

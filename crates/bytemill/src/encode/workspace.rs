@@ -2,9 +2,9 @@
 
 use super::HUGE;
 use super::misses::Misses;
-use crate::cache::{Cache, Known, SHORT_IDS};
+use crate::cache::{Cache, Known, LONGEST_IDS, SHORT_IDS};
 use crate::hash::{PACKED_BYTES, Packed};
-use crate::huge::LargePages;
+use crate::huge::Pages;
 use crate::mix::{Mix, MixWork};
 use crate::pretokenize::BLOCK;
 use std::mem::MaybeUninit;
@@ -22,8 +22,8 @@ pub struct Workspace {
     keys: Vec<Packed>,
     /// The keys mixed, which tells their places in the cache; 0 where there is none.
     mixed: Vec<u32>,
-    /// Where those others are.
-    long: Vec<Range<usize>>,
+    /// Where those others are, and what tells their places in the cache.
+    long: Vec<(Range<usize>, u32)>,
     /// How many of `keys` and of `long` have been looked up.
     n_done: (usize, usize),
     pub misses: Misses,
@@ -33,7 +33,7 @@ pub struct Workspace {
     /// How many ids the result had before the text.
     pub n_before: usize,
     /// Where the result's memory comes from.
-    pub pages: LargePages,
+    pub pages: Pages,
     /// Bytes encoded since the caller was last asked whether to go on.
     pub since_pulse: usize,
 }
@@ -51,7 +51,7 @@ impl Default for Workspace {
             ids: Vec::new(),
             symbols: Vec::with_capacity(256),
             n_before: 0,
-            pages: LargePages::default(),
+            pages: Pages::default(),
             since_pulse: 0,
         }
     }
@@ -74,40 +74,55 @@ impl Workspace {
     ///
     /// Stops at a huge pre-token and gives it; the next call goes on behind it.
     #[inline(never)]
-    pub fn look_up(&mut self) -> Option<Range<usize>> {
+    pub fn look_up(&mut self, text: &[u8]) -> Option<Range<usize>> {
         let Self { cache, keys, mixed, long, n_done, misses, ids, .. } = self;
         let (keys, mixed) = (&keys[n_done.0..], &mixed[n_done.0..]);
         // An entry is copied whole, whatever the number of its ids.
-        ids.reserve(keys.len() * SHORT_IDS);
+        ids.reserve(keys.len() * SHORT_IDS + (long.len() - n_done.1) * LONGEST_IDS);
         let before = ids.len();
         let spare = ids.spare_capacity_mut();
         let mut filled = 0;
         let mut huge = None;
-        for (index, (&key, &mixed)) in keys.iter().zip(mixed).enumerate() {
-            // SAFETY: there is room for `SHORT_IDS` more for each key, and each before this one has taken at most as many.
-            let room = unsafe { spare.get_unchecked_mut(filled..filled + SHORT_IDS) };
-            if let Some((ids, n_ids)) = cache.get_first(key, mixed) {
+        let mut rest = keys.iter().zip(mixed);
+        'all: loop {
+            let first = cache.first();
+            let (key, mixed) = loop {
+                let Some((&key, &mixed)) = rest.next() else { break 'all };
+                let Some((ids, n_ids)) = first.get(key, mixed) else { break (key, mixed) };
+                // SAFETY: there is room for `SHORT_IDS` more for each key, and `LONGEST_IDS` for each of the long ones; none before
+                // this one has taken more.
+                let room = unsafe { spare.get_unchecked_mut(filled..filled + SHORT_IDS) };
                 room.copy_from_slice(&ids.map(MaybeUninit::new));
                 filled += n_ids;
-            } else if key != Packed::NO_KEY {
+            };
+            // SAFETY: as above.
+            let room = unsafe { spare.get_unchecked_mut(filled..filled + SHORT_IDS) };
+            if key != Packed::NO_KEY {
                 filled += other(cache, misses, key, mixed, before + filled, room);
             } else {
-                let range = long[n_done.1].clone();
+                let (range, hash) = &long[n_done.1];
                 n_done.1 += 1;
                 if range.len() > HUGE {
-                    n_done.0 += index + 1;
-                    huge = Some(range);
+                    n_done.0 += keys.len() - rest.len();
+                    huge = Some(range.clone());
                     break;
                 }
-                room.copy_from_slice(&[MaybeUninit::new(misses.add_long(range, before + filled)); SHORT_IDS]);
-                filled += 1;
+                if let Some(ids) = cache.get_long(text, range, *hash) {
+                    for (place, &id) in spare[filled..filled + ids.len()].iter_mut().zip(ids) {
+                        place.write(id);
+                    }
+                    filled += ids.len();
+                } else {
+                    room[0].write(misses.add_long(range.clone(), *hash, before + filled));
+                    filled += 1;
+                }
             }
         }
         if huge.is_none() {
             n_done.0 += keys.len();
         }
-        // SAFETY: the first `filled` places of the spare capacity have been written: for each key all `SHORT_IDS` of its room,
-        // of which at most as many are counted.
+        // SAFETY: the first `filled` places of the spare capacity have been written: for a short one all `SHORT_IDS` of its room, of
+        // which at most as many are counted, and for a long one as many as are counted.
         unsafe { ids.set_len(before + filled) };
         huge
     }
@@ -168,7 +183,7 @@ impl<C: Fn(&[u8], &mut dyn FnMut(usize))> MixWork for Hash<'_, '_, C> {
     #[inline(always)]
     fn run(self, mix: impl Mix) {
         let Self { workspace: Workspace { cache, ends, keys, mixed, long, .. }, text, mut start, cut } = self;
-        let cache = cache.prefetcher();
+        let short = cache.prefetcher();
         let mut ends = ends.as_slice();
         while !ends.is_empty() {
             let known = keys.len();
@@ -181,7 +196,7 @@ impl<C: Fn(&[u8], &mut dyn FnMut(usize))> MixWork for Hash<'_, '_, C> {
                 if end - from > PACKED_BYTES {
                     break;
                 }
-                cache.prefetch(*mixed.write(pack(mix, text, from, end, key)));
+                short.prefetch(*mixed.write(pack(mix, text, from, end, key)));
                 from = end;
                 n_short += 1;
             }
@@ -197,11 +212,13 @@ impl<C: Fn(&[u8], &mut dyn FnMut(usize))> MixWork for Hash<'_, '_, C> {
                 let mut add = |start: usize, end: usize| {
                     let mut key = MaybeUninit::new(Packed::NO_KEY);
                     if end - start > PACKED_BYTES {
-                        long.push(start..end);
+                        let range = start..end;
+                        let hash = cache.prefetch_long(text, &range);
+                        long.push((range, hash));
                         mixed.push(0);
                     } else {
                         let place = pack(mix, text, start, end, &mut key);
-                        cache.prefetch(place);
+                        short.prefetch(place);
                         mixed.push(place);
                     }
                     // SAFETY: it has been written, at first if not by `pack`.
