@@ -4,14 +4,17 @@
 //! processor's cache whatever the size of the table; the others are asked for ahead of time.
 
 mod growing;
+mod long;
 #[cfg(test)]
 mod tests;
 
-use crate::hash::{Packed, fold, long_hash};
+use crate::hash::{Packed, long_hash};
 use crate::huge::{HugeArray, Plain};
 use crate::mix::{Mix, MixWork, Mixing};
 use crate::prefetch::prefetch_at;
 use growing::Growing;
+use long::{LONG_IDS, Long, LongKey, Longest};
+pub use long::{LONGEST_BYTES, LONGEST_IDS};
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
@@ -20,19 +23,6 @@ pub const SHORT_IDS: usize = 4;
 
 /// Most ids of an entry for short pre-tokens of more.
 const MANY_IDS: usize = 12;
-
-/// Most bytes of a pre-token that the table of longer ones takes.
-const LONG_BYTES: usize = 63;
-
-/// Most ids of an entry for longer pre-tokens.
-const LONG_IDS: usize = 15;
-
-/// Most bytes of a pre-token that the table of the longest takes: lines drawn with dashes and such, which return again and
-/// again, not words.
-pub const LONGEST_BYTES: usize = 248;
-
-/// Most ids of an entry for the longest pre-tokens.
-pub const LONGEST_IDS: usize = 16;
 
 /// From 2¹⁰ sets of two entries of 32 bytes, 64 KB, to 2¹⁸, 16 MB.
 const SHORT: usize = 1 << 18;
@@ -135,90 +125,10 @@ impl Set {
     }
 }
 
-/// From 64 - n on: all bits of n bytes, and none of the others up to the 64th.
-static LONG_MASKS: [u8; 128] = {
-    let mut masks = [0; 128];
-    let mut at = 0;
-    while at < 64 {
-        masks[at] = u8::MAX;
-        at += 1;
-    }
-    masks
-};
-
-/// A pre-token of up to 63 bytes: its bytes and their number.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-#[repr(C, align(64))]
-struct LongKey {
-    words: [u64; 8],
-}
-
-impl LongKey {
-    /// The key of up to [`LONG_BYTES`] bytes of a text; `None` for more.
-    ///
-    /// One load of 64 bytes and a mask where the text goes on that far.
-    #[inline]
-    fn new(text: &[u8], range: &Range<usize>) -> Option<Self> {
-        let n_bytes = range.len();
-        if n_bytes > LONG_BYTES {
-            return None;
-        }
-        let mut bytes = [0; 64];
-        if let Some(window) = text[range.start..].first_chunk::<64>() {
-            for ((byte, &there), mask) in bytes.iter_mut().zip(window).zip(&LONG_MASKS[64 - n_bytes..]) {
-                *byte = there & mask;
-            }
-        } else {
-            bytes[..n_bytes].copy_from_slice(&text[range.clone()]);
-        }
-        bytes[LONG_BYTES] = n_bytes as u8;
-        let mut words = [0; 8];
-        for (word, eight) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
-            *word = u64::from_le_bytes(*eight);
-        }
-        Some(Self { words })
-    }
-
-    /// What tells its place in the table of longer pre-tokens.
-    #[inline]
-    fn hash(&self) -> u32 {
-        let [a, b, c, d, e, f, g, h] = self.words;
-        let hash = fold(a ^ 0x9E37_79B9_7F4A_7C15, b ^ 0xD6E8_FEB8_6659_FD93)
-            ^ fold(c ^ 0xA076_1D64_78BD_642F, d ^ 0xE703_7ED1_A0B4_28DB).rotate_left(32)
-            ^ fold(e ^ 0x8EBC_6AF0_9C88_C6E3, f ^ 0x5899_65CC_7537_4CC3).rotate_left(16)
-            ^ fold(g ^ 0x1D8E_4E27_C47D_124F, h ^ 0xEB44_ACCA_B455_D165).rotate_left(48);
-        // Which bits of a sum of products are good depends on what differs.
-        fold(hash, 0x9E37_79B9_7F4A_7C15) as u32
-    }
-}
-
 // SAFETY: numbers, of which any bits are some.
 unsafe impl Plain for Set {}
 // SAFETY: as above.
 unsafe impl Plain for Many {}
-// SAFETY: as above.
-unsafe impl Plain for Long {}
-// SAFETY: as above.
-unsafe impl Plain for Longest {}
-
-/// A longer pre-token and its 1 to 15 ids, each in one cache line.
-#[derive(Clone, Copy, Default)]
-#[repr(C, align(64))]
-struct Long {
-    key: LongKey,
-    ids: [u32; LONG_IDS],
-    n_ids: u32,
-}
-
-/// One of the longest pre-tokens and its 1 to 16 ids.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Longest {
-    bytes: [u8; LONGEST_BYTES],
-    n_bytes: u32,
-    n_ids: u32,
-    ids: [u32; LONGEST_IDS],
-}
 
 /// Pre-tokens of up to 15 bytes that make up to 12 ids, of up to 63 bytes that make up to 15, and of up to 248 bytes
 /// that make up to 16.
@@ -455,7 +365,7 @@ impl Cache {
     pub fn get_long(&self, text: &[u8], range: &Range<usize>, hash: u32) -> Option<&[u32]> {
         if let Some(key) = LongKey::new(text, range) {
             let entry = self.long.get(hash);
-            return (entry.key == key).then(|| &entry.ids[..entry.n_ids as usize]);
+            return entry.key.is(&key).then(|| &entry.ids[..entry.n_ids as usize]);
         }
         let entry = &self.longest[Self::longest_place(hash)];
         (entry.n_bytes as usize == range.len() && entry.bytes.starts_with(&text[range.clone()]))
