@@ -147,6 +147,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         seconds.clear()
         # numpy's threads, which a tool may have just started, spin for a while before they sleep.
         time.sleep(0.1)
+        wait_until(request.get("start_at"))
         return {"version": encoder.version, "load_seconds": loading.wall + starting.wall} | _passes(
             encode,
             given,
@@ -154,6 +155,15 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
             seconds=seconds,
             again=request["again"],
         )
+
+
+def wait_until(moment: float | None) -> None:
+    """Sleeps up to a moment of `time.time()`, for processes that are to begin together."""
+    if moment is not None:
+        left = moment - time.time()
+        if left < 0:
+            raise RuntimeError(f"was {-left:.1f} s late to begin")
+        time.sleep(left)
 
 
 def given_to(interface: str, text: str, folder: Path) -> tuple[Any, Any]:

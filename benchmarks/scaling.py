@@ -5,14 +5,16 @@
 Two threads are twice as fast as one only where two cores are to be had: on virtual machines they are often two halves
 of one, or shared with others. So every turn measures, one after the other, one process of plain Python arithmetic, two
 at once, and bytemill's encoding of new text, then of the same again, on one thread and on two, each in a process of
-its own. Interfaces as in `encode.py`. Of a row:
+its own, and at last two such processes of one thread each that begin together and share nothing: no two threads
+could be quicker than these, unless they share. Interfaces as in `encode.py`. Of a row:
 
     1 thread, 2 threads   milliseconds for the new text, medians over the turns
     ratio                 median over the turns of one thread's time by two threads'
     least                 the least time of one thread by the least of two
     again                 as the ratio, where the text was encoded once before: what is new to both threads is found
                           out by both, and that is not in it
-    machine               the same of arithmetic: 2 × one process by the slower of two at once
+    apart                 2 × one process by the slower of two at once, for the new text
+    machine               the same of arithmetic
 """
 
 import argparse
@@ -21,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +52,16 @@ def count() -> float:
     return time.perf_counter() - start
 
 
-def seconds(vocabulary: Vocabulary, text: Path, interface: str, threads: int) -> tuple[float, float]:
+def seconds(
+    vocabulary: Vocabulary, text: Path, interface: str, threads: int, start_at: float | None = None
+) -> tuple[float, float]:
     """Seconds for one text that this process sees for the first time, and for the same again."""
     request = {
         "tool": "bytemill",
         "vocab": str(vocabulary.path),
         "pattern": vocabulary.pattern,
         "text": str(text),
+        "start_at": start_at,
     }
     request |= {"interface": interface, "threads": threads, "again": True, "n_bytes": text.stat().st_size}
     outcome = harness.measure_in_process(__file__, request, threads=threads)
@@ -64,13 +70,25 @@ def seconds(vocabulary: Vocabulary, text: Path, interface: str, threads: int) ->
     return outcome.values["new_seconds"], outcome.values["again_seconds"]
 
 
+def apart(vocabulary: Vocabulary, text: Path, interface: str, setting_out: float) -> float:
+    """Seconds of the slower of two processes that begin together, `setting_out` seconds from now."""
+    start_at = time.time() + setting_out
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(seconds, vocabulary, text, interface, 1, start_at) for _ in range(2)]
+        return max(one.result()[0] for one in both)
+
+
 def measure(vocabulary: Vocabulary, text: Path, interface: str, repeat: int) -> dict[str, Any]:
     """One row: all turns of a text and an interface."""
     turns: list[dict[str, float]] = []
     for _ in range(repeat):
         turn = {"one_process": arithmetic(1), "two_processes": arithmetic(2)}
+        begun = time.time()
         turn["one"], turn["one_again"] = seconds(vocabulary, text, interface, 1)
+        whole = time.time() - begun
         turn["two"], turn["two_again"] = seconds(vocabulary, text, interface, 2)
+        # As long as a whole process has taken, twice over, is more than two need to be ready.
+        turn["apart"] = apart(vocabulary, text, interface, 2 * whole)
         turns.append(turn)
     return {
         "text": text.name,
@@ -80,6 +98,7 @@ def measure(vocabulary: Vocabulary, text: Path, interface: str, repeat: int) -> 
         "ratio": statistics.median(turn["one"] / turn["two"] for turn in turns),
         "least": min(turn["one"] for turn in turns) / min(turn["two"] for turn in turns),
         "again": statistics.median(turn["one_again"] / turn["two_again"] for turn in turns),
+        "apart": statistics.median(2 * turn["one"] / turn["apart"] for turn in turns),
         "machine": statistics.median(2 * turn["one_process"] / turn["two_processes"] for turn in turns),
         "turns": turns,
     }
@@ -110,8 +129,8 @@ def main() -> int:
     print(harness.machine())
     vocabulary = vocabulary_of(None, None, texts)
     rows = [measure(vocabulary, text, name, arguments.repeat) for text in texts for name in interfaces]
-    header = ["text", "interface", "1 thread", "2 threads", "ratio", "least", "again", "machine"]
-    keys = ("ratio", "least", "again", "machine")
+    header = ["text", "interface", "1 thread", "2 threads", "ratio", "least", "again", "apart", "machine"]
+    keys = ("ratio", "least", "again", "apart", "machine")
     lines = [
         [row["text"], row["interface"], f"{row['one_ms']:.0f}", f"{row['two_ms']:.0f}"]
         + [f"{row[key]:.2f}" for key in keys]
