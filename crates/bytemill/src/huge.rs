@@ -275,11 +275,17 @@ mod tests {
         assert!(array.iter().all(|element| *element == [0; 8]));
         array[70_000] = [7; 8];
         array.take_memory(0..100_000);
-        array.take_memory(LARGE_PAGE / 64..2 * LARGE_PAGE / 64);
-        array[9] = [9; 8];
-        if let Some(n_in_page) = array.take_first_large(10) {
-            assert_eq!(n_in_page, LARGE_PAGE / 64);
+        for n_to_skip in [PAGES_TO_SKIP, 0] {
+            PACE.n_to_skip.store(n_to_skip, Relaxed);
+            array.take_memory(LARGE_PAGE / 64..3 * LARGE_PAGE / 64);
         }
+        array[9] = [9; 8];
+        // Another test may find a page slow in between.
+        let n_in_page = (0..1_000).find_map(|_| {
+            PACE.n_to_skip.store(0, Relaxed);
+            array.take_first_large(10)
+        });
+        assert_eq!(n_in_page, Some(LARGE_PAGE / 64));
         assert_eq!(std::mem::take(&mut array[9]), [9; 8]);
         assert!(array.iter().enumerate().all(|(index, element)| *element == [if index == 70_000 { 7 } else { 0 }; 8]));
         for (index, element) in (0..).zip(array.iter_mut()) {
