@@ -5,8 +5,9 @@
 Two threads are twice as fast as one only where two cores are to be had: on virtual machines they are often two halves
 of one, or shared with others. So every turn measures, one after the other, one process of plain Python arithmetic, two
 at once, and bytemill's encoding of new text, then of the same again, on one thread and on two, each in a process of
-its own, and at last two such processes of one thread each that begin together and share nothing: no two threads
-could be quicker than these, unless they share. Interfaces as in `encode.py`. Of a row:
+its own, and at last two such processes of one thread each, each with the whole text, that begin together and share
+nothing: what threads could give that neither wait for each other nor do anything twice. Interfaces as in `encode.py`.
+Of a row:
 
     1 thread, 2 threads   milliseconds for the new text, medians over the turns
     ratio                 median over the turns of one thread's time by two threads'
