@@ -34,7 +34,7 @@ const MANY: usize = 1 << 16;
 /// From 2¹⁰ entries of 128 bytes, 128 KB, to 2¹⁴, 2 MB.
 const LONG: usize = 1 << 14;
 
-/// 2¹⁰ entries of 320 bytes, of which memory is taken as they fill.
+/// 2¹⁰ entries of 320 bytes, of which memory is taken with the first.
 const LONGEST_LOG2: u32 = 10;
 
 /// The highest byte of `high` holds the number of bytes (1 to 15) and, 4 bits up, the number of ids.
@@ -141,6 +141,8 @@ pub struct Cache {
     many_filled: Box<[u64]>,
     long: Growing<Long, LONG>,
     longest: HugeArray<Longest, { 1 << LONGEST_LOG2 }>,
+    /// Whether there is anything in `longest`: so that its memory is not read before it is taken.
+    knows_longest: bool,
 }
 
 /// What the cache knows of a short pre-token.
@@ -196,6 +198,7 @@ impl Default for Cache {
             many_filled: vec![0; MANY / 64].into_boxed_slice(),
             long: Growing::new(),
             longest: HugeArray::zeroed(),
+            knows_longest: false,
         }
     }
 }
@@ -367,6 +370,9 @@ impl Cache {
             let entry = self.long.get(hash);
             return entry.key.is(&key).then(|| &entry.ids[..entry.n_ids as usize]);
         }
+        if !self.knows_longest {
+            return None;
+        }
         let entry = &self.longest[Self::longest_place(hash)];
         (entry.n_bytes as usize == range.len() && entry.bytes.starts_with(&text[range.clone()]))
             .then(|| &entry.ids[..entry.n_ids as usize])
@@ -383,6 +389,10 @@ impl Cache {
                 entry.n_ids = ids.len() as u32;
             }
         } else if range.len() <= LONGEST_BYTES && ids.len() <= LONGEST_IDS {
+            if !self.knows_longest {
+                self.longest.take_memory(0..1 << LONGEST_LOG2);
+                self.knows_longest = true;
+            }
             let entry = &mut self.longest[Self::longest_place(hash)];
             entry.bytes[..range.len()].copy_from_slice(&text[range.clone()]);
             entry.ids[..ids.len()].copy_from_slice(ids);

@@ -57,9 +57,10 @@ impl<T: Plain, const N: usize> HugeArray<T, N> {
     /// Small pages come from memory that is still there. Not one by one: a page that is read before it is written to is given
     /// twice, and with two threads at it that was 9 µs each time in place of 3.
     pub fn take_memory(&mut self, range: Range<usize>) {
-        const { assert!(LARGE_PAGE.is_multiple_of(size_of::<T>())) };
         let n_in_page = LARGE_PAGE / size_of::<T>();
-        let fills_pages = range.start.is_multiple_of(n_in_page) && range.len().is_multiple_of(n_in_page);
+        let fills_pages = LARGE_PAGE.is_multiple_of(size_of::<T>())
+            && range.start.is_multiple_of(n_in_page)
+            && range.len().is_multiple_of(n_in_page);
         let some = &mut self[range];
         if !fills_pages {
             // Nothing is said of part of a page: what has been told two things in its life is never joined.

@@ -25,6 +25,8 @@ CorpusInputs: TypeAlias = (
 """A corpus as users give it: a name (of a file, a folder, a list, a URL, a glob, or "-"), a sequence of these, or an
 iterable of texts or of rows, such as those of Hugging Face's datasets."""
 
+_LONGEST_PATH = 4096
+"""Characters of the longest path that Linux takes (macOS: 1,024)."""
 _TEXT_HINT = "a str is the name of a file; give texts themselves as an iterator, for example iter([text])"
 
 
@@ -180,6 +182,9 @@ def _sources_of(name: str, format: Format | Literal["auto"]) -> list[Source]:  #
         if os.path.isdir(name):  # noqa: PTH112  (False for a name that is too long)
             return [_file_source(file) for file in folders.files_in(name, format)]
         return [_file_source(name)]
+    if len(name) > _LONGEST_PATH:
+        # A text by mistake: to look for files would take minutes and more memory than there is.
+        raise _missing(name)
     matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207  (Path.glob drops a leading "./")
     files = [match for match in matches if not Path(match).is_dir()]
     if not files and matches:
