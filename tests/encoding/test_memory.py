@@ -1,5 +1,6 @@
 """Encoding a stream takes the same memory however long it is, and none where there is little to be had."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -21,7 +22,11 @@ PUBLISHED = {
 }
 
 
-def run(script: str, *arguments: str) -> str:
+NOTHING_LEFT_OVER = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}
+"""For glibc: what is freed goes back to the system, so that it is not chance how much of it there is to use again."""
+
+
+def run(script: str, *arguments: str, environment: dict[str, str] | None = None) -> str:
     """What the script prints, run in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), *arguments],
@@ -29,14 +34,15 @@ def run(script: str, *arguments: str) -> str:
         text=True,
         timeout=120,
         check=False,
+        env=os.environ | (environment or {}),
     )
     assert "PanicException" not in done.stderr, done.stderr
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def encoded_in_one_megabyte(load: str, data: str, path: Path) -> int:
-    """How many ids the lines of a file have, counted where no more than 1 MB of memory may be added."""
+def encoded_within(n_more: int, load: str, data: str, path: Path) -> int:
+    """How many ids the lines of a file have, counted where no more than so many bytes of addresses may be added."""
     script = f"""
 import resource, sys
 from pathlib import Path
@@ -45,14 +51,14 @@ import bytemill
 data = Path({data!r})
 {load}
 with open(sys.argv[1], encoding="utf-8") as lines:
-    in_use = psutil.Process().memory_info().rss
-    resource.setrlimit(resource.RLIMIT_AS, (in_use + 1_000_000, -1))
+    in_use = psutil.Process().memory_info().vms
+    resource.setrlimit(resource.RLIMIT_AS, (in_use + {n_more}, -1))
     n_ids = 0
     for _ in tok.encode_iterable(lines):
         n_ids += 1
 print(n_ids)
 """
-    return int(run(script, str(path)))
+    return int(run(script, str(path), environment=NOTHING_LEFT_OVER))
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -62,7 +68,7 @@ def test_a_file_is_encoded_line_by_line_within_a_megabyte(
     text = (shared_data / "tinystories_2MiB.txt").read_text(encoding="utf-8") * 3
     path = tmp_path / "five_megabytes.txt"
     path.write_text(text[:5_000_000], encoding="utf-8")
-    n_ids = encoded_in_one_megabyte(PUBLISHED[name], str(shared_data), path)
+    n_ids = encoded_within(1_000_000, PUBLISHED[name], str(shared_data), path)
     # Loaded without naming special tokens, `<|endoftext|>` may be text; the order of size is what is certain.
     assert 1_000_000 < n_ids < 1_500_000
 
@@ -71,7 +77,16 @@ def test_lines_of_many_scripts_are_encoded_within_a_megabyte(tmp_path: Path) -> 
     path = tmp_path / "lines.txt"
     line = "the quick fox Жизнь 今日は、世界 é e\u0301 😀 " * 20 + "x" * 3000 + "<|endoftext|>\n"
     path.write_text(line * 600, encoding="utf-8")
-    assert encoded_in_one_megabyte(HOME_MADE, "", path) > 600 * 3000 / 10
+    assert encoded_within(1_000_000, HOME_MADE, "", path) > 600 * 3000 / 10
+
+
+def test_where_much_is_new_there_is_no_room_to_move_what_is_known(tmp_path: Path) -> None:
+    """More words than the first large page of the table of known ones holds."""
+    path = tmp_path / "words.txt"
+    letters = "abcdefghijklmnopqrst"
+    words = [f"{a}{b}{c}{d}" for a in letters for b in letters for c in letters for d in letters]
+    path.write_text("\n".join(" ".join(words[start : start + 10]) for start in range(0, len(words), 10)))
+    assert encoded_within(300_000, HOME_MADE, "", path) >= len(words)
 
 
 def growth(script: str) -> int:

@@ -81,14 +81,16 @@ impl<T: Plain, const N: usize> HugeArray<T, N> {
     }
 
     /// Takes the first page anew as a large one, if the array has so much and large ones come quickly, and keeps the first `n_kept`
-    /// values; behind them there must be zeros in it. Gives how many values the page holds, or `None` if it did nothing.
+    /// values; behind them there must be zeros in it. Gives how many values the page holds, or `None` if it did nothing: also where
+    /// memory is so short that there is none to keep them in meanwhile.
     pub fn take_first_large(&mut self, n_kept: usize) -> Option<usize> {
-        if !PACE.may_try() {
+        let mut kept = Vec::new();
+        if kept.try_reserve_exact(n_kept).is_err() || !PACE.may_try() {
             return None;
         }
         let n_in_page = (LARGE_PAGE / size_of::<T>()).min(N);
         let page = &mut self[..n_in_page];
-        let kept = page[..n_kept].to_vec();
+        kept.extend_from_slice(&page[..n_kept]);
         // A large page comes only where there are no small ones. What is given back is zeros when it is read again.
         advise(page, Advice::GiveBack);
         advise(page, Advice::Large);
