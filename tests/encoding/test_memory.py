@@ -22,7 +22,11 @@ PUBLISHED = {
 }
 
 
-NOTHING_LEFT_OVER = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}
+NOTHING_LEFT_OVER = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": "131072",
+    "MALLOC_TRIM_THRESHOLD_": "131072",
+}
 """For glibc: what is freed goes back to the system, so that it is not chance how much of it there is to use again."""
 
 
