@@ -19,6 +19,9 @@ BENCH ?=
 
 # An environment that is active in the shell is not the project's.
 unexport VIRTUAL_ENV
+# What Python compiles is kept, whatever the shell says, and kept here: the tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/pycache
 # Where rustup puts cargo, for shells that have not read its profile yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 MAKEFLAGS += --no-print-directory
