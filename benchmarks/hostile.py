@@ -14,6 +14,8 @@ A tool that takes longer than --limit for a text shows the sizes it finished. Of
     ids         "same" as tiktoken's, or toktok's where tiktoken finished no size; the bytes where there is no such tool
 
 With --check, bytemill must keep to the limits: growth at most 2.3, toktok's time at most, 64 MB beyond, the same ids.
+A text that breaks a limit of time is measured once more at the end, and then that run counts: on a shared machine each
+whole run has another text among these, while what is slow is slow again.
 """
 
 import argparse
@@ -166,6 +168,11 @@ def broken_limits(row: dict[str, Any]) -> list[str]:
     return broken
 
 
+def is_worth_another_run(row: dict[str, Any]) -> bool:
+    """Whether what is wrong with a row is only how long something took."""
+    return bool(broken_limits(row)) and not broken_limits(row | {"growth": None, "times_toktok": 0.0})
+
+
 def cells_of(row: dict[str, Any], sizes: list[int]) -> list[str]:
     """The row as the table shows it."""
     measured = {size["n_bytes"]: size["seconds"] for size in row["sizes"]}
@@ -220,26 +227,31 @@ def main() -> int:
     vocabulary = vocabulary_of(arguments.vocab, arguments.pattern, standing_texts())
     print(f"vocabulary {vocabulary.path.name}, pattern {vocabulary.pattern}; {harness.machine()}\n")
     request = {"vocab": str(vocabulary.path), "pattern": vocabulary.pattern, "sizes": arguments.megabytes}
-    rows: list[dict[str, Any]] = []
-    for text in arguments.texts:
+
+    def measured(text: str) -> list[dict[str, Any]]:
         outcomes = {
             tool: harness.measure_in_process(
                 __file__, request | {"tool": tool, "text": text}, threads=1, timeout=arguments.limit
             )
             for tool in arguments.tools
         }
-        rows += [row_of(text, tool, outcomes) for tool in arguments.tools]
-        print(
-            f"{text}: {', '.join(summary(row) for row in rows[-len(outcomes) :])}",
-            file=sys.stderr,
-            flush=True,
-        )
+        rows = [row_of(text, tool, outcomes) for tool in arguments.tools]
+        print(f"{text}: {', '.join(summary(row) for row in rows)}", file=sys.stderr, flush=True)
+        return rows
+
+    rows = [row for text in arguments.texts for row in measured(text)]
+    of_bytemill = {row["text"]: row for row in rows if row["tool"] == "bytemill"}
+    if arguments.check:
+        for text in [text for text, row in of_bytemill.items() if is_worth_another_run(row)]:
+            again = measured(text)
+            rows += again
+            of_bytemill |= {row["text"]: row for row in again if row["tool"] == "bytemill"}
     header = ["text", "tool", *(f"{n_bytes / 1e6:g} MB, ms" for n_bytes in arguments.megabytes)]
     header += ["growth", "× toktok", "beyond MB", "ids", "note"]
     print(harness.format_table(header, [cells_of(row, arguments.megabytes) for row in rows]))
     saved = harness.save(arguments.json, "hostile", {"vocabulary": vocabulary.path.name, "rows": rows})
     print(f"\nSaved to {saved}")
-    broken = [row for row in rows if row["tool"] == "bytemill" and broken_limits(row)]
+    broken = [row for row in of_bytemill.values() if broken_limits(row)]
     for row in broken:
         print(f"{row['text']}: {'; '.join(broken_limits(row))}", file=sys.stderr)
     return 1 if broken and arguments.check else 0

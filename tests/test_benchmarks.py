@@ -268,6 +268,12 @@ class TestHostileTexts:
             "times_toktok": 1.5,
         }
         assert len(broken(row | worse)) == 4
+        again = module("hostile").is_worth_another_run
+        slower = {"growth": 2.5, "times_toktok": 1.5}
+        assert again(row | slower)
+        assert not again(row)
+        for other in ({"same_ids": False, "reference": "tiktoken"}, {"beyond_mb": 65}, {"reason": "gave up"}):
+            assert not again(row | slower | other)
 
 
 def test_a_worker_out_of_time_leaves_its_last_whole_line(tmp_path: Path) -> None:
