@@ -235,13 +235,14 @@ def random_words(seed: int, alphabet: bytes, longest: int, n_bytes: int) -> dict
         (b"ab", 24, 40_000, 2000),
         (b"abcde", 12, 60_000, 3000),
         (bytes(range(256)), 12, 40_000, 4000),
-        (b"abcdefghij", 200, 12_000, 400),
+        (b"abcdefghij", 200, 20_000, 600),
     ],
 )
 def test_pairs_that_were_too_rare_to_be_tracked_are_found_when_their_turn_comes(
     ties, alphabet: bytes, longest: int, n_bytes: int, n_merges: int
 ) -> None:
     words = random_words(len(alphabet), alphabet, longest, n_bytes)
+    assert sum(len(word) for word in words) > 1 << 14, "of so few bytes all pairs are tracked"
     merges, merge_counts = PretokenCounts.from_items(words.items()).learn_merges(
         n_merges, ties, 1, None, None
     )
