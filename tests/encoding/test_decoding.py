@@ -1,5 +1,6 @@
 """Ids back to text: what comes back, and what is no id."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -116,6 +117,43 @@ def test_read_only_arrays_are_read() -> None:
     ids = np.array(TOKENIZER.encode("abc"), "u4")
     ids.flags.writeable = False
     assert TOKENIZER.decode(ids) == "abc"
+
+
+@pytest.mark.parametrize("dtype", ["u2", "u4", "i8"])
+def test_many_ids_are_decoded_as_few_are(dtype: str) -> None:
+    some = np.arange(290, dtype=dtype)
+    some_bytes = b"".join(TOKENIZER.decode_tokens_bytes(some))
+    n = 5_000_000 // len(some_bytes)
+    assert TOKENIZER.decode_bytes(np.tile(some, n)) == some_bytes * n
+    assert TOKENIZER.decode(np.tile(some, n), errors="ignore") == some_bytes.decode(errors="ignore") * n
+
+
+def test_ids_that_another_thread_changes_meanwhile_are_decoded_or_refused() -> None:
+    ids = np.full(300_000, 97, "u2")
+    is_over = threading.Event()
+    longest = max(TOKENIZER.vocab, key=lambda i: len(TOKENIZER.vocab[i]))
+
+    def change() -> None:
+        while not is_over.is_set():
+            for i in (longest, 97):
+                ids[::2] = i
+
+    refusals: set[str] = set()
+    changing = threading.Thread(target=change)
+    changing.start()
+    try:
+        for _ in range(100):
+            try:
+                decoded = TOKENIZER.decode_bytes(ids)
+            except ValueError as error:
+                refusals.add(str(error))
+            else:
+                assert set(decoded) <= set(b"a" + TOKENIZER.vocab[longest])
+    finally:
+        is_over.set()
+        changing.join()
+    assert refusals <= {"the ids were changed while they were decoded"}
+    assert TOKENIZER.decode_bytes(ids) == b"a" * len(ids)
 
 
 def ways_to_decode() -> list[Callable[[Any], Any]]:

@@ -7,12 +7,14 @@
 mod common;
 
 use bytemill::bpe;
+use bytemill::decode::Decoder;
 use bytemill::encode::{Allowed, no_pulse};
 use bytemill::merges::{Ties, learn};
 use bytemill::pretokenize::{BLOCK, NAMED, Pattern, Splits};
 use common::{Chance, KINDS, Kind};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
+use std::mem::MaybeUninit;
 
 const TEXT_BYTES: usize = 4_000_000;
 
@@ -159,13 +161,14 @@ fn decode(criterion: &mut Criterion) {
         let encoder = common::encoder(&text, "cl100k", 20_000);
         let mut ids: Vec<u32> = Vec::new();
         encoder.encode(&text, Allowed::None, &mut ids, &no_pulse).unwrap();
+        let decoder = Decoder::new(encoder.vocab());
         group.throughput(throughput(text.len()));
         group.bench_function(kind_name, |bench| {
-            bench.iter_batched_ref(
-                Vec::new,
-                |bytes| encoder.vocab().decode(ids.iter().copied(), bytes).unwrap(),
-                BatchSize::LargeInput,
-            );
+            bench.iter(|| {
+                let mut bytes = vec![MaybeUninit::uninit(); decoder.n_bytes(&ids, &no_pulse).unwrap()];
+                decoder.fill(&ids, &mut bytes, &no_pulse).unwrap();
+                bytes
+            });
         });
     }
     group.finish();

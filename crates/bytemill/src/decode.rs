@@ -1,8 +1,12 @@
 //! Decoding: ids to bytes.
 
 use crate::error::{Error, Result};
+use crate::huge::Pages;
 use crate::prefetch::prefetch_at;
+use crate::pulse::Pulse;
 use crate::vocab::Vocab;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering::Relaxed};
 
 impl Vocab {
     /// Appends the bytes of `ids` to `out`: the plain loop, for a few of them.
@@ -17,6 +21,33 @@ impl Vocab {
     }
 }
 
+/// An id, also in memory that other threads may write to at any time, as they may to an array of Python's: each reading gives some number.
+pub trait SharedId: Sync {
+    /// What it is now.
+    fn id(&self) -> u32;
+}
+
+impl SharedId for u32 {
+    #[inline]
+    fn id(&self) -> u32 {
+        *self
+    }
+}
+
+impl SharedId for AtomicU32 {
+    #[inline]
+    fn id(&self) -> u32 {
+        self.load(Relaxed)
+    }
+}
+
+impl SharedId for AtomicU16 {
+    #[inline]
+    fn id(&self) -> u32 {
+        u32::from(self.load(Relaxed))
+    }
+}
+
 /// Bytes of a slot. It is copied whole, whatever the token's length: one load and one store, in place of a call and
 /// of branches on a length that nobody can foresee.
 const SLOT: usize = 16;
@@ -27,17 +58,29 @@ const SHORT: usize = SLOT - 1;
 /// In place of the length: a token elsewhere.
 const LONG: u8 = SLOT as u8;
 
-/// Ids for which room is made at a time.
+/// In place of the length: a token elsewhere, or none.
+const OTHER: u8 = u8::MAX;
+
+/// Lengths that are added up at a time: none of them is [`OTHER`] if they come to less than that.
+const ADDED_AT_ONCE: usize = 16;
+const _: () = assert!(ADDED_AT_ONCE * SHORT < OTHER as usize);
+
+/// Ids between two pulses: some milliseconds.
+const PULSE_IDS: usize = 1 << 20;
+
+/// Ids that are seen to at a time.
 const BLOCK: usize = 128;
 
 /// How many ids ahead a slot is asked for: all slots of a vocabulary do not fit the nearer caches.
 const AHEAD: usize = 16;
 
-/// The tokens of a vocabulary, laid out for decoding many ids.
+/// The tokens of a vocabulary, laid out for decoding many ids: first their bytes are counted, then copied to where they are to stay.
 pub struct Decoder {
     /// By id: the token and in the last byte its length, 0 for an id that no token has; or [`LONG`], and first the
     /// place in `long` where the token starts and that where it ends.
     slots: Box<[[u8; SLOT]]>,
+    /// By id: the length of a token in a slot, or [`OTHER`]. A sixteenth of the slots, it stays in a nearer cache.
+    lengths: Box<[u8]>,
     /// The bytes of the tokens longer than [`SHORT`].
     long: Vec<u8>,
 }
@@ -61,66 +104,120 @@ impl Decoder {
             }
             slot
         });
-        Self { slots: slots.collect(), long }
+        let slots: Box<[[u8; SLOT]]> = slots.collect();
+        let length = |slot: &[u8; SLOT]| if (1..=SHORT as u8).contains(&slot[SHORT]) { slot[SHORT] } else { OTHER };
+        Self { lengths: slots.iter().map(length).collect(), slots, long }
     }
 
-    /// Appends the bytes of `ids` to `out`, as [`Vocab::decode`] does. What `out` holds after an error is undefined.
+    /// The number of bytes that `ids` stand for.
     ///
     /// # Errors
-    /// [`Error::UnknownId`] for the first id that no token has.
-    pub fn decode(&self, ids: &[u32], out: &mut Vec<u8>) -> Result<()> {
-        let mut rest = ids;
-        while !rest.is_empty() {
-            let start = out.len();
-            out.resize(start + rest.len().min(BLOCK) * SLOT, 0);
-            let (n_ids, n_bytes) = self.copy_short(rest, &mut out[start..]);
-            out.truncate(start + n_bytes);
-            rest = &rest[n_ids..];
-            if n_ids < BLOCK
-                && let Some((&id, after)) = rest.split_first()
-            {
-                out.extend_from_slice(self.long(id).ok_or(Error::UnknownId(i64::from(id)))?);
-                rest = after;
-            }
-        }
-        Ok(())
+    /// [`Error::UnknownId`] for the first id that no token has; what `pulse` gives.
+    pub fn n_bytes(&self, ids: &[impl SharedId], pulse: Pulse<'_>) -> Result<usize> {
+        ids.chunks(PULSE_IDS).try_fold(0usize, |n_bytes, part| {
+            pulse()?;
+            // Where that is too much, it is too much for memory too.
+            Ok(n_bytes.saturating_add(self.n_bytes_of_part(part)?))
+        })
     }
 
-    /// Copies up to [`BLOCK`] tokens to `out`, which has room for a slot each, up to the first that is long or that
-    /// does not exist. Gives the number of tokens and that of their bytes.
-    #[inline]
-    fn copy_short(&self, ids: &[u32], out: &mut [u8]) -> (usize, usize) {
-        let mut at = 0;
-        for (n_ids, &id) in ids.iter().take(BLOCK).enumerate() {
-            if let Some(later) = ids.get(n_ids + AHEAD).and_then(|&later| self.slots.get(later as usize)) {
-                prefetch_at(later);
-            }
-            let (Some(slot), Some(to)) =
-                (self.slots.get(id as usize), out.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<SLOT>))
-            else {
-                return (n_ids, at);
-            };
-            let n_bytes = usize::from(slot[SHORT]);
-            if n_bytes.wrapping_sub(1) >= SHORT {
-                return (n_ids, at);
-            }
-            *to = *slot;
-            at += n_bytes;
+    /// A function of its own, as [`Decoder::copy_short`] is, so that its loop keeps its few numbers in registers.
+    #[inline(never)]
+    fn n_bytes_of_part(&self, ids: &[impl SharedId]) -> Result<usize> {
+        let lengths = &*self.lengths;
+        let length = |id: u32| lengths.get(id as usize).copied().unwrap_or(OTHER);
+        let mut n_bytes = 0usize;
+        for some in ids.chunks(ADDED_AT_ONCE) {
+            let n = some.iter().map(|id| usize::from(length(id.id()))).sum();
+            n_bytes = n_bytes.saturating_add(if n < usize::from(OTHER) { n } else { self.n_bytes_of_any(some)? });
         }
-        (ids.len().min(BLOCK), at)
+        Ok(n_bytes)
     }
 
     #[cold]
-    fn long(&self, id: u32) -> Option<&[u8]> {
-        let &[a, b, c, d, e, f, g, h, .., n_bytes] = self.slots.get(id as usize)?;
-        let place = |bytes| u32::from_le_bytes(bytes) as usize;
-        (n_bytes == LONG).then(|| &self.long[place([a, b, c, d])..place([e, f, g, h])])
+    fn n_bytes_of_any(&self, ids: &[impl SharedId]) -> Result<usize> {
+        ids.iter().map(|id| Ok(self.any(id.id())?.len())).sum()
     }
+
+    /// Fills `out` with the bytes of `ids`, which are [`Decoder::n_bytes`] of them. After an error some of it is not filled.
+    ///
+    /// # Errors
+    /// [`Error::UnknownId`] and [`Error::Invalid`] where another thread has changed the ids since they were counted; what `pulse` gives.
+    pub fn fill(&self, ids: &[impl SharedId], out: &mut [MaybeUninit<u8>], pulse: Pulse<'_>) -> Result<()> {
+        let mut pages = Pages::default();
+        let (mut rest, mut at) = (ids, 0);
+        let mut next_pulse = rest.len();
+        while !rest.is_empty() {
+            if rest.len() <= next_pulse {
+                pulse()?;
+                next_pulse = rest.len().saturating_sub(PULSE_IDS);
+            }
+            pages.take_spare(&mut out[at..], BLOCK * SLOT, true);
+            let (n_ids, n_bytes) = self.copy_short(rest, &mut out[at..]);
+            at += n_bytes;
+            rest = &rest[n_ids..];
+            // One that is long or does not exist, or one of the last, which have no room for whole slots.
+            if n_ids < BLOCK
+                && let Some((id, after)) = rest.split_first()
+            {
+                let token = self.any(id.id())?;
+                let room = out.get_mut(at..at + token.len()).ok_or_else(changed)?;
+                for (to, &byte) in room.iter_mut().zip(token) {
+                    to.write(byte);
+                }
+                at += token.len();
+                rest = after;
+            }
+        }
+        if at == out.len() { Ok(()) } else { Err(changed()) }
+    }
+
+    /// Copies up to [`BLOCK`] tokens to the front of `out`, as many as it has slots, up to the first that is long or does not exist.
+    /// Gives the number of tokens and that of their bytes.
+    #[inline(never)]
+    fn copy_short(&self, ids: &[impl SharedId], out: &mut [MaybeUninit<u8>]) -> (usize, usize) {
+        let n_most = ids.len().min(out.len() / SLOT).min(BLOCK);
+        let later = ids.get(AHEAD..).unwrap_or_default();
+        let slots = &*self.slots;
+        let mut n_bytes = 0;
+        for (n_ids, id) in ids[..n_most].iter().enumerate() {
+            if let Some(later) = later.get(n_ids) {
+                prefetch_at(slots.as_ptr().wrapping_add(later.id() as usize));
+            }
+            let Some(slot) = slots.get(id.id() as usize) else { return (n_ids, n_bytes) };
+            let length = usize::from(slot[SHORT]);
+            if length.wrapping_sub(1) >= SHORT {
+                return (n_ids, n_bytes);
+            }
+            // SAFETY: `n_most` slots have room in `out`, and each token before this one has taken less than a slot.
+            unsafe { out.as_mut_ptr().add(n_bytes).cast::<[u8; SLOT]>().write_unaligned(*slot) };
+            n_bytes += length;
+        }
+        (n_most, n_bytes)
+    }
+
+    /// A token of any length.
+    #[cold]
+    fn any(&self, id: u32) -> Result<&[u8]> {
+        let Some(slot) = self.slots.get(id as usize) else { return Err(Error::UnknownId(i64::from(id))) };
+        let &[a, b, c, d, e, f, g, h, .., n_bytes] = slot;
+        let place = |bytes| u32::from_le_bytes(bytes) as usize;
+        match n_bytes {
+            0 => Err(Error::UnknownId(i64::from(id))),
+            LONG => Ok(&self.long[place([a, b, c, d])..place([e, f, g, h])]),
+            _ => Ok(&slot[..usize::from(n_bytes)]),
+        }
+    }
+}
+
+fn changed() -> Error {
+    Error::Invalid("the ids were changed while they were decoded".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pulse::no_pulse;
     use proptest::prelude::*;
 
     /// Tokens of the lengths about a slot's, ids with gaps, a special token.
@@ -138,21 +235,42 @@ mod tests {
         prop::collection::vec(any, 0..600)
     }
 
+    fn decoded(decoder: &Decoder, ids: &[impl SharedId]) -> Result<Vec<u8>> {
+        let mut out = vec![MaybeUninit::uninit(); decoder.n_bytes(ids, &no_pulse)?];
+        decoder.fill(ids, &mut out, &no_pulse)?;
+        // SAFETY: all of it has been filled.
+        Ok(out.into_iter().map(|byte| unsafe { byte.assume_init() }).collect())
+    }
+
     proptest! {
         #[test]
-        fn decoding_by_slots_is_the_plain_loop(ids in ids(), before in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn decoding_by_slots_is_the_plain_loop(ids in ids()) {
             let vocab = vocab();
-            let (mut fast, mut plain) = (before.clone(), before);
-            let done = Decoder::new(&vocab).decode(&ids, &mut fast);
+            let mut plain = Vec::new();
+            let decoder = Decoder::new(&vocab);
+            let done = decoded(&decoder, &ids);
+            let shared: Vec<AtomicU32> = ids.iter().copied().map(AtomicU32::new).collect();
+            let of_shared = decoded(&decoder, &shared);
+            prop_assert_eq!(done.as_ref().ok(), of_shared.as_ref().ok());
             match vocab.decode(ids.iter().copied(), &mut plain) {
-                Ok(()) => {
-                    prop_assert!(done.is_ok());
-                    prop_assert_eq!(fast, plain);
-                }
+                Ok(()) => prop_assert_eq!(done.unwrap(), plain),
                 Err(Error::UnknownId(unknown)) => {
                     prop_assert!(matches!(done, Err(Error::UnknownId(id)) if id == unknown));
                 }
                 Err(other) => prop_assert!(false, "{}", other),
+            }
+        }
+
+        #[test]
+        fn ids_that_change_after_they_were_counted_are_told(counted in ids(), ids in ids()) {
+            let decoder = Decoder::new(&vocab());
+            let n_bytes = decoder.n_bytes(&counted, &no_pulse);
+            prop_assume!(n_bytes.is_ok());
+            let n_bytes = n_bytes.unwrap();
+            let filled = decoder.fill(&ids, &mut vec![MaybeUninit::uninit(); n_bytes], &no_pulse);
+            match decoder.n_bytes(&ids, &no_pulse) {
+                Ok(n_now) => prop_assert_eq!(filled.is_ok(), n_now == n_bytes),
+                Err(_) => prop_assert!(filled.is_err()),
             }
         }
     }
@@ -163,11 +281,47 @@ mod tests {
         let decoder = Decoder::new(&vocab);
         for n_ids in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1] {
             for id in [130, 1015, 1016, 1017] {
-                let (mut fast, mut plain) = (Vec::new(), Vec::new());
-                decoder.decode(&vec![id; n_ids], &mut fast).unwrap();
-                vocab.decode(vec![id; n_ids], &mut plain).unwrap();
-                assert_eq!(fast, plain, "{n_ids} times {id}");
+                let mut plain = Vec::new();
+                vocab.decode(vec![u32::from(id); n_ids], &mut plain).unwrap();
+                let narrow: Vec<AtomicU16> = (0..n_ids).map(|_| AtomicU16::new(id)).collect();
+                assert_eq!(decoded(&decoder, &narrow).unwrap(), plain, "{n_ids} times {id}");
             }
         }
+    }
+
+    #[test]
+    fn many_ids_go_to_pages_that_are_taken_ahead() {
+        let vocab = vocab();
+        let ids: Vec<u32> = (0..800_000)
+            .map(|k| match k % 1_000 {
+                0 => 70_000,
+                n if n % 3 == 0 => 1002 + n % 39,
+                n => 2 * (n % 256),
+            })
+            .collect();
+        let mut plain = Vec::new();
+        vocab.decode(ids.iter().copied(), &mut plain).unwrap();
+        assert!(plain.len() > 2 * crate::huge::LARGE_PAGE);
+        assert!(decoded(&Decoder::new(&vocab), &ids).unwrap() == plain);
+    }
+
+    #[test]
+    fn a_pulse_ends_either_pass() {
+        let decoder = Decoder::new(&vocab());
+        let ids = vec![130; 3 * PULSE_IDS];
+        let beats = AtomicU32::new(0);
+        let until = |n: u32| {
+            beats.store(0, Relaxed);
+            let beats = &beats;
+            move || if beats.fetch_add(1, Relaxed) < n { Ok(()) } else { Err(Error::Interrupted) }
+        };
+        let mut out = vec![MaybeUninit::uninit(); ids.len()];
+        for n in [0, 1, 2] {
+            assert!(matches!(decoder.n_bytes(&ids, &until(n)), Err(Error::Interrupted)));
+            assert!(matches!(decoder.fill(&ids, &mut out, &until(n)), Err(Error::Interrupted)));
+            assert_eq!(beats.load(Relaxed), n + 1);
+        }
+        assert_eq!(decoder.n_bytes(&ids, &until(3)).unwrap(), ids.len());
+        decoder.fill(&ids, &mut out, &until(3)).unwrap();
     }
 }

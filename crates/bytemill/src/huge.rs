@@ -171,18 +171,23 @@ impl Pages {
     /// To be called before up to `n_more` values are appended. They go to small pages alone, or to `large` ones too.
     #[inline]
     pub fn take<T: Copy + Default>(&mut self, values: &mut Vec<T>, n_more: usize, large: bool) {
-        let end = values.as_ptr().addr() + size_of::<T>() * (values.len() + n_more);
-        if end > self.until || values.as_ptr().addr() != self.vector {
-            self.take_up_to(end, values, large);
+        if values.as_ptr().addr() != self.vector {
+            (self.vector, self.until) = (values.as_ptr().addr(), 0);
+        }
+        self.take_spare(values.spare_capacity_mut(), n_more, large);
+    }
+
+    /// As [`Pages::take`], for memory that is filled from the front on: `spare` is what is still empty.
+    #[inline]
+    pub fn take_spare<T: Copy + Default>(&mut self, spare: &mut [MaybeUninit<T>], n_more: usize, large: bool) {
+        let end = spare.as_ptr().addr() + size_of::<T>() * n_more;
+        if end > self.until {
+            self.take_up_to(end, spare, large);
         }
     }
 
     #[cold]
-    fn take_up_to<T: Copy + Default>(&mut self, end: usize, values: &mut Vec<T>, large: bool) {
-        if values.as_ptr().addr() != self.vector {
-            (self.vector, self.until) = (values.as_ptr().addr(), 0);
-        }
-        let spare = values.spare_capacity_mut();
+    fn take_up_to<T: Copy + Default>(&mut self, end: usize, spare: &mut [MaybeUninit<T>], large: bool) {
         let start = spare.as_ptr().addr();
         let mut page = self.until.max(start).next_multiple_of(LARGE_PAGE);
         while page < end {
