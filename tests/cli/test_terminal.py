@@ -149,6 +149,29 @@ def test_a_reader_that_stops_early_ends_the_command_quietly(
     assert process.stderr.read() == b""
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_is_whole_where_the_process_is_stopped_and_goes_on(
+    tokenizer_file: str, start: Start, monkeypatch: pytest.MonkeyPatch, unbuffered: str
+):
+    """As Ctrl-Z and `fg` do. A pipe then takes a part of what is written; Python's streams may forget the rest."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    text = "the cat sat on the mat\n" * 40_000
+    Path("long.txt").write_text(text)
+    expected = bytemill.Tokenizer.load(tokenizer_file).encode(text)
+    process = start("tokenizer", "encode", tokenizer_file, "--file", "long.txt", stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    written = b""
+    # Every time that the pipe is full, and so a writer waits in the middle of something.
+    for _ in range(20):
+        time.sleep(0.01)
+        process.send_signal(signal.SIGSTOP)
+        process.send_signal(signal.SIGCONT)
+        written += os.read(process.stdout.fileno(), 30_000)
+    written += process.stdout.read()
+    assert wait_for(process) == 0
+    assert list(map(int, written.split())) == expected
+
+
 def test_help_that_nobody_reads_ends_quietly(start: Start):
     process = start("tokenizer", "train", "--help", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None

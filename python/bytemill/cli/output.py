@@ -1,26 +1,55 @@
 """Writing: results to standard output, everything else to standard error."""
 
+from __future__ import annotations
+
+import errno
 import io
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from _typeshed import ReadableBuffer
 
 _QUIET_WIDTH = 100
 """Cells of a line where there is no terminal whose width could be asked."""
 
 
 def prepare() -> None:
-    """Makes the standard streams take every text, whatever their encoding, and also where they are closed."""
+    """Makes the standard streams take all of every text, whatever their encoding, and also where they are closed."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (open as long as the process)
             setattr(sys, name, nowhere)
         elif isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            if isinstance(cast("Any", stream).buffer, io.FileIO):  # python -u, PYTHONUNBUFFERED
+                whole = WholeWrites(stream.fileno(), "wb", closefd=False)
+                stream = io.TextIOWrapper(whole, encoding=stream.encoding, write_through=True)
+                setattr(sys, name, stream)
             stream.reconfigure(errors="backslashreplace")
+
+
+class WholeWrites(io.FileIO):
+    """A file without a buffer, all of which is written that is to be written.
+
+    A pipe may take but a part where a signal comes in between: the process is stopped and goes on, the terminal
+    changes its size. The standard streams of a Python that has been told not to buffer drop the rest, and say nothing.
+    """
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        rest = memoryview(data).cast("B")
+        n_bytes = len(rest)
+        while rest:
+            n_written = cast("int | None", super().write(rest))
+            if n_written is None:
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), n_bytes - len(rest))
+            rest = rest[n_written:]
+        return n_bytes
 
 
 def colour_allowed(stream: TextIO) -> bool:
