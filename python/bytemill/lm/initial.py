@@ -15,8 +15,11 @@ def truncated_normal(
 
     Drawn by the inverse of the distribution function: uniform between Φ(−3) and Φ(3), where 2Φ(x) − 1 = erf(x/√2).
     """
-    edge = math.erf(3 / math.sqrt(2))
-    uniform = torch.empty(shape, device=device, dtype=torch.float32).uniform_(-edge, edge)
-    # Rounding could put what lies at the very edge a little outside.
-    numbers = uniform.erfinv_().mul_(math.sqrt(2) * std).clamp_(-3 * std, 3 * std)
+    numbers = torch.empty(shape, device=device, dtype=torch.float32)
+    # On the device "meta" there are none, and for what is done with them torch would load its compiler: 3 to 8 seconds.
+    if not numbers.is_meta:
+        edge = math.erf(3 / math.sqrt(2))
+        numbers.uniform_(-edge, edge).erfinv_().mul_(math.sqrt(2) * std)
+        # Rounding could put what lies at the very edge a little outside.
+        numbers.clamp_(-3 * std, 3 * std)
     return numbers.to(dtype or torch.get_default_dtype())

@@ -147,6 +147,8 @@ def learn_merges(
         for word in holders[top.pair]:
             before = words[word]
             after = merge_pair(before, top.pair)
+            if len(after) == len(before):
+                continue  # an earlier merge has taken the pair from it
             for pair in pairwise(before):
                 pair_counts[pair] -= word_counts[word]
             for pair in pairwise(after):
