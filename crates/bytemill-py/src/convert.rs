@@ -1,22 +1,18 @@
-//! Texts, ids and options from Python, ids to Python.
+//! Texts, single ids and options from Python, ids to Python.
 
-use crate::lists::ids_of_list;
 use crate::signals::{SpecialTokenError, to_python};
-use bytemill::decode::SharedId;
 use bytemill::encode::{Allowed, Encoder};
 use bytemill::stream::StreamAllowed;
 use bytemill::utf8::Malformed;
-use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyKeyError, PyMemoryError, PyTypeError, PyValueError};
-use pyo3::ffi;
+use numpy::PyArray1;
+use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyIterator, PyList, PyString};
+use pyo3::types::{PyIterator, PyString};
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::ffi::{CStr, CString};
-use std::mem::MaybeUninit;
+use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -170,76 +166,6 @@ pub fn handler(errors: &Bound<'_, PyString>) -> PyResult<CString> {
     Ok(CString::new(errors.to_str()?)?)
 }
 
-/// `bytes.decode("utf-8", errors)`.
-pub fn decoded<'py>(py: Python<'py>, bytes: &[u8], errors: &CStr) -> PyResult<Bound<'py, PyString>> {
-    // SAFETY: the thread is attached; the bytes and the name outlive the call, which gives a new reference to a str or
-    // null with an exception set. A slice has no more than isize::MAX bytes.
-    unsafe {
-        let text = ffi::PyUnicode_DecodeUTF8(bytes.as_ptr().cast(), bytes.len() as ffi::Py_ssize_t, errors.as_ptr());
-        Ok(Bound::from_owned_ptr_or_err(py, text)?.cast_into_unchecked())
-    }
-}
-
-/// New bytes, all of which `fill` fills, unless it fails.
-pub fn filled_bytes<'py>(
-    py: Python<'py>,
-    n_bytes: usize,
-    fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> PyResult<()>,
-) -> PyResult<Bound<'py, PyBytes>> {
-    let n_asked = ffi::Py_ssize_t::try_from(n_bytes).map_err(|_| PyMemoryError::new_err(()))?;
-    // SAFETY: the thread is attached; without bytes to copy, the call gives a new reference to as many that are not written yet, or
-    // null with an exception set.
-    let bytes = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), n_asked))? };
-    // SAFETY: they are `n_bytes` from there on, and nobody else knows of them as long as `fill` runs. Only the empty ones are shared,
-    // of which there is nothing to write to.
-    let room = unsafe { std::slice::from_raw_parts_mut(ffi::PyBytes_AsString(bytes.as_ptr()).cast(), n_bytes) };
-    fill(room)?;
-    // SAFETY: they are bytes, as said.
-    Ok(unsafe { bytes.cast_into_unchecked() })
-}
-
-/// Ids in a vector of their own, or in the array that they came in.
-pub enum SomeIds<'py> {
-    Own(Vec<u32>),
-    Wide(PyReadonlyArray1<'py, u32>),
-    Narrow(PyReadonlyArray1<'py, u16>),
-}
-
-/// Ids from a list, an array of integers, or any iterable of integers.
-///
-/// Those of `uint32` and `uint16` stay where they are: to copy many takes as long as to decode them.
-pub fn ids<'py>(ids: &Bound<'py, PyAny>) -> PyResult<SomeIds<'py>> {
-    if let Ok(list) = ids.cast::<PyList>() {
-        return Ok(SomeIds::Own(ids_of_list(list)?));
-    }
-    if ids.hasattr("__array_interface__")? {
-        arrays_ready(ids.py())?;
-        if let Some(ids) = array(ids) {
-            return ids;
-        }
-        // An array may have gaps or lie at an odd address.
-        let tidy = ids.py().import("numpy")?.call_method1("require", (ids, ids.py().None(), ("C", "A")))?;
-        if let Some(ids) = array(&tidy) {
-            return ids;
-        }
-    }
-    if ids.is_instance_of::<PyString>() {
-        return Err(PyTypeError::new_err("ids must be integers, not a str"));
-    }
-    Ok(SomeIds::Own(ids.try_iter()?.map(|id| one_id(&id?)).collect::<PyResult<_>>()?))
-}
-
-/// The numbers of an array in a row as what may change at any time: other threads may write to it while this one has not the GIL.
-///
-/// `A` is the atomic of `T`.
-pub fn shared<'a, T: numpy::Element, A: SharedId>(array: &'a PyReadonlyArray1<'_, T>) -> &'a [A] {
-    const { assert!(size_of::<A>() == size_of::<T>() && align_of::<A>() == align_of::<T>()) };
-    let Ok(n) = array.as_slice().map(<[T]>::len) else { return &[] };
-    // SAFETY: as_slice has made sure of so many numbers in a row from there on, well aligned, and the array stays as long as it is
-    // borrowed; numpy does not resize an array that others refer to. An atomic number of as many bytes is any of its bits.
-    unsafe { std::slice::from_raw_parts(array.data().cast(), n) }
-}
-
 /// One id; KeyError for a number that no id can be.
 pub fn one_id(id: &Bound<'_, PyAny>) -> PyResult<u32> {
     if let Ok(id) = id.extract::<u32>() {
@@ -250,37 +176,4 @@ pub fn one_id(id: &Bound<'_, PyAny>) -> PyResult<u32> {
         Ok(index) => Err(PyKeyError::new_err(index.unbind())),
         Err(_) => Err(PyTypeError::new_err(format!("ids must be integers, not {}", id.get_type().name()?))),
     }
-}
-
-/// The ids of an array of integers in a row, None for any other array.
-fn array<'py>(ids: &Bound<'py, PyAny>) -> Option<PyResult<SomeIds<'py>>> {
-    let dtype = ids.cast::<PyUntypedArray>().ok()?.dtype();
-    match (dtype.kind(), dtype.itemsize()) {
-        (b'u', 2) => Some(Ok(SomeIds::Narrow(in_a_row(ids)?))),
-        (b'u', 4) => Some(Ok(SomeIds::Wide(in_a_row(ids)?))),
-        (b'u', 8) => array_ids::<u64>(ids),
-        (b'i', 2) => array_ids::<i16>(ids),
-        (b'i', 4) => array_ids::<i32>(ids),
-        (b'i', 8) => array_ids::<i64>(ids),
-        _ => None,
-    }
-}
-
-fn in_a_row<'py, T: numpy::Element>(ids: &Bound<'py, PyAny>) -> Option<PyReadonlyArray1<'py, T>> {
-    let array: PyReadonlyArray1<'py, T> = ids.extract().ok()?;
-    array.as_slice().is_ok().then_some(array)
-}
-
-fn array_ids<'py, T>(ids: &Bound<'py, PyAny>) -> Option<PyResult<SomeIds<'py>>>
-where
-    T: numpy::Element + Copy + TryInto<u32> + Into<i128>,
-{
-    let array = in_a_row::<T>(ids)?;
-    let ids = array.as_slice().ok()?;
-    // In two passes, neither with a way out, so that several ids are converted at once.
-    if ids.iter().fold(true, |all, &id| all & TryInto::<u32>::try_into(id).is_ok()) {
-        return Some(Ok(SomeIds::Own(ids.iter().map(|&id| id.try_into().unwrap_or(u32::MAX)).collect())));
-    }
-    let wrong = ids.iter().find(|&&id| TryInto::<u32>::try_into(id).is_err());
-    Some(Err(PyKeyError::new_err(wrong.map(|&id| Into::<i128>::into(id)))))
 }

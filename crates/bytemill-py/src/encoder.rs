@@ -1,12 +1,11 @@
 //! `Encoder`.
 
-use crate::batch;
-use crate::convert::{self, SomeIds};
 use crate::lists::IntOfId;
 use crate::signals::{Pulse, to_python};
 use crate::special::{id_of, rules, specials};
 use crate::stream::{PyStreamEncoder, PyTokenIterator};
-use bytemill::decode::{Decoder, SharedId};
+use crate::{batch, convert, decoding};
+use bytemill::decode::Decoder;
 use bytemill::encode::{Allowed, Encoder, Id, no_pulse};
 use bytemill::pretokenize::Pattern;
 use bytemill::special::{Rules, Segment};
@@ -15,7 +14,6 @@ use numpy::{PyArray1, PyArray2};
 use pyo3::exceptions::{PyKeyError, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString};
-use std::sync::atomic::{AtomicU16, AtomicU32};
 use std::sync::{Arc, OnceLock};
 
 /// Below this many bytes the work is done before another thread could take the GIL over.
@@ -85,26 +83,8 @@ impl PyEncoder {
         self.ints.list(py, self.encoder.vocab().n_ids(), ids)
     }
 
-    fn bytes_of<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-        match convert::ids(ids)? {
-            SomeIds::Own(ids) => self.bytes_of_shared(py, &ids),
-            SomeIds::Wide(array) => self.bytes_of_shared::<AtomicU32>(py, convert::shared(&array)),
-            SomeIds::Narrow(array) => self.bytes_of_shared::<AtomicU16>(py, convert::shared(&array)),
-        }
-    }
-
-    fn bytes_of_shared<'py, I: SharedId>(&self, py: Python<'py>, ids: &[I]) -> PyResult<Bound<'py, PyBytes>> {
-        let decoder = self.decoder.get_or_init(|| Decoder::new(self.encoder.vocab()));
-        if ids.len() <= SHORT_TEXT {
-            let n_bytes = decoder.n_bytes(ids, &no_pulse).map_err(to_python)?;
-            return convert::filled_bytes(py, n_bytes, |room| decoder.fill(ids, room, &no_pulse).map_err(to_python));
-        }
-        let pulse = Pulse::new(None);
-        let beat = || pulse.beat(0);
-        let n_bytes = py.detach(|| decoder.n_bytes(ids, &beat)).map_err(|error| pulse.raise(error))?;
-        convert::filled_bytes(py, n_bytes, |room| {
-            py.detach(|| decoder.fill(ids, room, &beat)).map_err(|error| pulse.raise(error))
-        })
+    fn decoder(&self) -> &Decoder {
+        self.decoder.get_or_init(|| Decoder::new(self.encoder.vocab()))
     }
 
     /// The encoder of the core.
@@ -482,11 +462,11 @@ impl PyEncoder {
         ids: &Bound<'py, PyAny>,
         errors: &Bound<'py, PyString>,
     ) -> PyResult<Bound<'py, PyString>> {
-        convert::decoded(py, self.bytes_of(py, ids)?.as_bytes(), &convert::handler(errors)?)
+        decoding::text(py, self.decoder(), ids, &convert::handler(errors)?)
     }
 
     fn decode_bytes<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-        self.bytes_of(py, ids)
+        decoding::bytes(py, self.decoder(), ids)
     }
 
     fn decode_batch<'py>(

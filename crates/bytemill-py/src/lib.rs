@@ -2,6 +2,7 @@
 
 mod batch;
 mod convert;
+mod decoding;
 mod documents;
 mod encoder;
 mod lists;
