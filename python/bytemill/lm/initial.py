@@ -16,7 +16,7 @@ def truncated_normal(
     Drawn by the inverse of the distribution function: uniform between Φ(−3) and Φ(3), where 2Φ(x) − 1 = erf(x/√2).
     """
     numbers = torch.empty(shape, device=device, dtype=torch.float32)
-    # On the device "meta" there are none, and for what is done with them torch would load its compiler: 3 to 8 seconds.
+    # On the device "meta" there are none, and for what is done with them torch would load its compiler: 2 to 8 seconds.
     if not numbers.is_meta:
         edge = math.erf(3 / math.sqrt(2))
         numbers.uniform_(-edge, edge).erfinv_().mul_(math.sqrt(2) * std)
