@@ -412,12 +412,13 @@ class Codec:
     def decode(self, ids: TokenIds, errors: str = "replace") -> str:
         """The text of `ids`; what is not UTF-8 becomes U+FFFD unless `errors` says otherwise.
 
-        Raises KeyError for an id that no token has.
+        Raises KeyError for an id that no token has, and TokenizerError where another thread writes to an array of ids
+        meanwhile.
         """
         return self.core.decode(ids, errors)
 
     def decode_bytes(self, ids: TokenIds) -> bytes:
-        """The bytes of `ids`, lossless. Raises KeyError for an id that no token has."""
+        """The bytes of `ids`, lossless. Raises as `decode` does."""
         return self.core.decode_bytes(ids)
 
     def decode_tokens_bytes(self, ids: TokenIds) -> list[bytes]:

@@ -33,9 +33,9 @@ pub fn text<'py>(
         let mut bytes = Vec::new();
         // A quarter more than is needed: glibc gives free memory back to the system beyond twice the largest block that was freed,
         // and without it that would be the bytes and a str of their size, at every call: up to a third slower.
-        bytes.try_reserve_exact(n_bytes + n_bytes / 4).map_err(|_| PyMemoryError::new_err(()))?;
+        bytes.try_reserve_exact(n_bytes.saturating_add(n_bytes / 4)).map_err(|_| PyMemoryError::new_err(()))?;
         fill(&mut bytes.spare_capacity_mut()[..n_bytes])?;
-        // SAFETY: so much has been filled.
+        // SAFETY: there is room for so much, and all of it has been filled: else `Decoder::fill` would have failed.
         unsafe { bytes.set_len(n_bytes) };
         decoded(py, &bytes, errors)
     })
@@ -97,6 +97,7 @@ fn filled_bytes<'py>(
     // SAFETY: they are `n_bytes` from there on, and nobody else knows of them as long as `fill` runs. Only the empty ones are shared,
     // of which there is nothing to write to.
     let room = unsafe { std::slice::from_raw_parts_mut(ffi::PyBytes_AsString(bytes.as_ptr()).cast(), n_bytes) };
+    // All of it, or it fails, and nobody ever sees them.
     fill(room)?;
     // SAFETY: they are bytes, as said.
     Ok(unsafe { bytes.cast_into_unchecked() })

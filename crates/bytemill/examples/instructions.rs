@@ -70,6 +70,8 @@ fn run(part: &str, kind: Kind, n_bytes: usize) {
                 assert_eq!(decoder.n_bytes(&ids, &no_pulse).unwrap(), bytes.len());
                 decoder.fill(&ids, &mut bytes, &no_pulse).unwrap();
             });
+            // SAFETY: `fill` has filled all of it, or failed.
+            assert!(bytes.iter().map(|byte| unsafe { byte.assume_init() }).eq(text.bytes()));
         }
         "merge-short" | "merge-long" => {
             let encoder = learnt();
