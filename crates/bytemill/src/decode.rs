@@ -55,31 +55,39 @@ const SLOT: usize = 16;
 /// The longest token that a slot holds, beside its length. Of the tokens of English text 1 in 500 is longer.
 const SHORT: usize = SLOT - 1;
 
-/// In place of the length: a token elsewhere.
+/// In place of the length in a slot: a token elsewhere.
 const LONG: u8 = SLOT as u8;
 
-/// In place of the length: a token elsewhere, or none.
+/// In place of the length in a slot: no token.
+const NONE: u8 = u8::MAX;
+
+/// Ids that are counted, or copied, in a loop of known length.
+const GROUP: usize = 4;
+
+/// The greatest length that is counted by a look at it alone. Of the tokens of code 1 in 4,500 is longer.
+const COUNTED: usize = 63;
+
+/// In place of the length of a longer token, or of none.
 const OTHER: u8 = u8::MAX;
 
-/// Lengths that are added up at a time: none of them is [`OTHER`] if they come to less than that.
-const ADDED_AT_ONCE: usize = 16;
-const _: () = assert!(ADDED_AT_ONCE * SHORT < OTHER as usize);
+/// A group has none of [`OTHER`] if its lengths come to less than that.
+const _: () = assert!(GROUP * COUNTED < OTHER as usize);
 
 /// Ids between two pulses: some milliseconds.
 const PULSE_IDS: usize = 1 << 20;
 
-/// Ids that are seen to at a time.
-const BLOCK: usize = 128;
+/// Ids that are copied between two looks at the room for them.
+const BLOCK: usize = 512;
 
 /// How many ids ahead a slot is asked for: all slots of a vocabulary do not fit the nearer caches.
 const AHEAD: usize = 16;
 
 /// The tokens of a vocabulary, laid out for decoding many ids: first their bytes are counted, then copied to where they are to stay.
 pub struct Decoder {
-    /// By id: the token and in the last byte its length, 0 for an id that no token has; or [`LONG`], and first the
-    /// place in `long` where the token starts and that where it ends.
+    /// By id: the token and in the last byte its length; or [`LONG`], and first the place in `long` where the token starts
+    /// and that where it ends; or [`NONE`].
     slots: Box<[[u8; SLOT]]>,
-    /// By id: the length of a token in a slot, or [`OTHER`]. A sixteenth of the slots, it stays in a nearer cache.
+    /// By id: the length of the token up to [`COUNTED`], or [`OTHER`]. A sixteenth of the slots, it stays in a nearer cache.
     lengths: Box<[u8]>,
     /// The bytes of the tokens longer than [`SHORT`].
     long: Vec<u8>,
@@ -89,24 +97,27 @@ impl Decoder {
     /// The tokens of `vocab`, whose bytes are fewer than 2³² altogether.
     #[must_use]
     pub fn new(vocab: &Vocab) -> Self {
-        let mut long = Vec::new();
-        let slots = (0..vocab.n_ids() as u32).map(|id| {
+        let (mut slots, mut lengths, mut long) = (Vec::new(), Vec::new(), Vec::new());
+        for id in 0..vocab.n_ids() as u32 {
             let mut slot = [0; SLOT];
             let token = vocab.token(id).unwrap_or_default();
-            if token.len() <= SHORT {
-                slot[..token.len()].copy_from_slice(token);
-                slot[SHORT] = token.len() as u8;
-            } else {
-                slot[..4].copy_from_slice(&(long.len() as u32).to_le_bytes());
-                long.extend_from_slice(token);
-                slot[4..8].copy_from_slice(&(long.len() as u32).to_le_bytes());
-                slot[SHORT] = LONG;
-            }
-            slot
-        });
-        let slots: Box<[[u8; SLOT]]> = slots.collect();
-        let length = |slot: &[u8; SLOT]| if (1..=SHORT as u8).contains(&slot[SHORT]) { slot[SHORT] } else { OTHER };
-        Self { lengths: slots.iter().map(length).collect(), slots, long }
+            slot[SHORT] = match token.len() {
+                0 => NONE,
+                n_bytes @ 1..=SHORT => {
+                    slot[..n_bytes].copy_from_slice(token);
+                    n_bytes as u8
+                }
+                _ => {
+                    slot[..4].copy_from_slice(&(long.len() as u32).to_le_bytes());
+                    long.extend_from_slice(token);
+                    slot[4..8].copy_from_slice(&(long.len() as u32).to_le_bytes());
+                    LONG
+                }
+            };
+            slots.push(slot);
+            lengths.push(if (1..=COUNTED).contains(&token.len()) { token.len() as u8 } else { OTHER });
+        }
+        Self { slots: slots.into(), lengths: lengths.into(), long }
     }
 
     /// The number of bytes that `ids` stand for.
@@ -125,13 +136,15 @@ impl Decoder {
     #[inline(never)]
     fn n_bytes_of_part(&self, ids: &[impl SharedId]) -> Result<usize> {
         let lengths = &*self.lengths;
-        let length = |id: u32| lengths.get(id as usize).copied().unwrap_or(OTHER);
+        let (groups, rest) = ids.as_chunks::<GROUP>();
         let mut n_bytes = 0usize;
-        for some in ids.chunks(ADDED_AT_ONCE) {
-            let n = some.iter().map(|id| usize::from(length(id.id()))).sum();
-            n_bytes = n_bytes.saturating_add(if n < usize::from(OTHER) { n } else { self.n_bytes_of_any(some)? });
+        for group in groups {
+            let n: u32 =
+                group.iter().map(|id| lengths.get(id.id() as usize).map_or(u32::from(OTHER), |&n| u32::from(n))).sum();
+            let n = if n < u32::from(OTHER) { n as usize } else { self.n_bytes_of_any(group)? };
+            n_bytes = n_bytes.saturating_add(n);
         }
-        Ok(n_bytes)
+        Ok(n_bytes.saturating_add(self.n_bytes_of_any(rest)?))
     }
 
     #[cold]
@@ -177,23 +190,39 @@ impl Decoder {
     #[inline(never)]
     fn copy_short(&self, ids: &[impl SharedId], out: &mut [MaybeUninit<u8>]) -> (usize, usize) {
         let n_most = ids.len().min(out.len() / SLOT).min(BLOCK);
-        let later = ids.get(AHEAD..).unwrap_or_default();
         let slots = &*self.slots;
-        let mut n_bytes = 0;
-        for (n_ids, id) in ids[..n_most].iter().enumerate() {
-            if let Some(later) = later.get(n_ids) {
-                prefetch_at(slots.as_ptr().wrapping_add(later.id() as usize));
+        let (mut n_ids, mut n_bytes) = (0, 0);
+        // Gives whether the token is a short one.
+        let mut copy = |id: u32| {
+            let Some(slot) = slots.get(id as usize) else { return false };
+            if usize::from(slot[SHORT]) > SHORT {
+                return false;
             }
-            let Some(slot) = slots.get(id.id() as usize) else { return (n_ids, n_bytes) };
-            let length = usize::from(slot[SHORT]);
-            if length.wrapping_sub(1) >= SHORT {
-                return (n_ids, n_bytes);
-            }
-            // SAFETY: `n_most` slots have room in `out`, and each token before this one has taken less than a slot.
+            // SAFETY: it is called for no more than `n_most` ids, of which each takes less than a slot, and so many slots have room in `out`.
             unsafe { out.as_mut_ptr().add(n_bytes).cast::<[u8; SLOT]>().write_unaligned(*slot) };
-            n_bytes += length;
+            n_bytes += usize::from(slot[SHORT]);
+            true
+        };
+        let (groups, _) = ids[..n_most].as_chunks::<GROUP>();
+        let (later, _) = ids.get(AHEAD..).unwrap_or_default().as_chunks::<GROUP>();
+        'all: {
+            for (group, later) in groups.iter().zip(later) {
+                for id in later {
+                    prefetch_at(slots.as_ptr().wrapping_add(id.id() as usize));
+                }
+                for (k, id) in group.iter().enumerate() {
+                    if !copy(id.id()) {
+                        n_ids += k;
+                        break 'all;
+                    }
+                }
+                n_ids += GROUP;
+            }
+            while n_ids < n_most && copy(ids[n_ids].id()) {
+                n_ids += 1;
+            }
         }
-        (n_most, n_bytes)
+        (n_ids, n_bytes)
     }
 
     /// A token of any length.
@@ -203,7 +232,7 @@ impl Decoder {
         let &[a, b, c, d, e, f, g, h, .., n_bytes] = slot;
         let place = |bytes| u32::from_le_bytes(bytes) as usize;
         match n_bytes {
-            0 => Err(Error::UnknownId(i64::from(id))),
+            NONE => Err(Error::UnknownId(i64::from(id))),
             LONG => Ok(&self.long[place([a, b, c, d])..place([e, f, g, h])]),
             _ => Ok(&slot[..usize::from(n_bytes)]),
         }
@@ -220,17 +249,17 @@ mod tests {
     use crate::pulse::no_pulse;
     use proptest::prelude::*;
 
-    /// Tokens of the lengths about a slot's, ids with gaps, a special token.
+    /// Tokens of the lengths about a slot's and about [`COUNTED`], ids with gaps, a special token.
     fn vocab() -> Vocab {
         let mut tokens: Vec<(u32, Vec<u8>)> = (0..=255).map(|byte| (u32::from(byte) * 2, vec![byte])).collect();
-        tokens.extend((2..=40).map(|n_bytes| (1000 + n_bytes, (0..n_bytes as u8).collect())));
+        tokens.extend((2..=70).map(|n_bytes| (1000 + n_bytes, (0..n_bytes as u8).collect())));
         tokens.push((70_000, vec![b'x'; 1000]));
         Vocab::from_merges(tokens, &[], vec![("<|end of all of it|>".to_owned(), 80_000)]).unwrap()
     }
 
     /// Mostly ids of tokens, now and then one of none.
     fn ids() -> impl Strategy<Value = Vec<u32>> {
-        let known = prop_oneof![8 => (0u32..256).prop_map(|byte| byte * 2), 8 => 1002u32..=1040, 1 => Just(70_000), 1 => Just(80_000)];
+        let known = prop_oneof![8 => (0u32..256).prop_map(|byte| byte * 2), 8 => 1002u32..=1070, 1 => Just(70_000), 1 => Just(80_000)];
         let any = prop_oneof![1000 => known, 1 => 0u32..80_010, 1 => any::<u32>()];
         prop::collection::vec(any, 0..600)
     }
