@@ -12,7 +12,7 @@ use std::alloc::{Layout, handle_alloc_error};
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Bytes of a large page.
@@ -67,17 +67,15 @@ impl<T: Plain, const N: usize> HugeArray<T, N> {
             advise(some, Advice::Take);
             return;
         }
+        // Two words for all of them: each waits until no other thread is taking memory.
+        advise(some, Advice::Small);
         for page in some.chunks_exact_mut(n_in_page) {
-            if PACE.may_try() {
-                advise(page, Advice::Large);
-                PACE.time(|| advise(page, Advice::Take));
-            } else {
-                advise(page, Advice::Small);
+            if !take_large(page, touch) {
                 advise(page, Advice::Take);
-                // The system may join them later.
-                advise(page, Advice::Large);
             }
         }
+        // The system may join the small ones later.
+        advise(some, Advice::Large);
     }
 
     /// Takes the first page anew as a large one, if the array has so much and large ones come quickly, and keeps the first `n_kept`
@@ -85,16 +83,14 @@ impl<T: Plain, const N: usize> HugeArray<T, N> {
     /// memory is so short that there is none to keep them in meanwhile.
     pub fn take_first_large(&mut self, n_kept: usize) -> Option<usize> {
         let mut kept = Vec::new();
-        if kept.try_reserve_exact(n_kept).is_err() || !PACE.may_try() {
-            return None;
-        }
+        kept.try_reserve_exact(n_kept).ok()?;
+        let trial = PACE.trial()?;
         let n_in_page = (LARGE_PAGE / size_of::<T>()).min(N);
         let page = &mut self[..n_in_page];
         kept.extend_from_slice(&page[..n_kept]);
         // A large page comes only where there are no small ones. What is given back is zeros when it is read again.
         advise(page, Advice::GiveBack);
-        advise(page, Advice::Large);
-        PACE.time(|| advise(page, Advice::Take));
+        trial.take(page, touch);
         page[..n_kept].copy_from_slice(&kept);
         Some(n_in_page)
     }
@@ -127,30 +123,65 @@ const SLOW: Duration = Duration::from_millis(1);
 const PAGES_TO_SKIP: u32 = 128;
 
 /// How quickly large pages come, as far as this process has seen, whoever asked for them.
-static PACE: Pace = Pace { n_to_skip: AtomicU32::new(0) };
+static PACE: Pace = Pace { n_to_skip: AtomicU32::new(0), is_tried: AtomicBool::new(false) };
 
 struct Pace {
     n_to_skip: AtomicU32,
+    /// Whether some thread is taking one: until it has come, nobody knows how long it takes.
+    is_tried: AtomicBool,
 }
 
 impl Pace {
-    /// Whether the next page is to be a large one.
-    fn may_try(&self) -> bool {
-        self.n_to_skip.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1)).is_err()
-    }
-
-    /// Notes how long it takes to take a large page.
-    fn time<R>(&self, take: impl FnOnce() -> R) -> R {
-        let begun = Instant::now();
-        let taken = take();
-        self.note(begun.elapsed());
-        taken
+    /// Leave to take a large page, unless those before were slow or another thread is at it.
+    fn trial(&self) -> Option<Trial<'_>> {
+        if self.is_tried.swap(true, Relaxed) {
+            return None;
+        }
+        let trial = Trial(self);
+        self.n_to_skip.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1)).is_err().then_some(trial)
     }
 
     fn note(&self, took: Duration) {
         if took > SLOW {
             self.n_to_skip.store(PAGES_TO_SKIP, Relaxed);
         }
+    }
+}
+
+/// Others keep to small pages as long as it lasts.
+struct Trial<'p>(&'p Pace);
+
+impl Trial<'_> {
+    /// Takes a large page, where there is one, and notes how long it takes. `touch` has to write to it.
+    fn take<T>(self, page: &mut [T], touch: impl FnOnce(&mut [T])) {
+        advise(page, Advice::Large);
+        let begun = Instant::now();
+        // What is written to is given while other threads may change the list of what memory there is; to take it holds them up.
+        touch(page);
+        // Small ones, where there is no large one.
+        advise(page, Advice::Take);
+        self.0.note(begun.elapsed());
+    }
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        self.0.is_tried.store(false, Relaxed);
+    }
+}
+
+/// Takes the memory of a page as a large one, if it is likely to come quickly; false if it did nothing. `touch` has to write to it.
+fn take_large<T>(page: &mut [T], touch: impl FnOnce(&mut [T])) -> bool {
+    PACE.trial().map(|trial| trial.take(page, touch)).is_some()
+}
+
+/// Writes to memory that is zeros so far, if it is, and changes nothing.
+fn touch<T: Plain>(page: &mut [T]) {
+    if size_of_val(page) > 0 {
+        // SAFETY: its first byte is ours alone, and, as any byte of what is plain, some number.
+        let byte = unsafe { AtomicU8::from_ptr(page.as_mut_ptr().cast()) };
+        // Nothing that only might write: a page that is read is given twice, and of `fetch_or(0)` the compiler makes a reading.
+        let _ = byte.compare_exchange(0, 0, Relaxed, Relaxed);
     }
 }
 
@@ -193,28 +224,18 @@ impl Pages {
         while page < end {
             let place = (page - start) / size_of::<T>();
             let Some(place) = spare.get_mut(place..place + LARGE_PAGE / size_of::<T>()) else { break };
-            if large && PACE.may_try() {
-                take_large(place);
-            } else {
+            let touch = |place: &mut [MaybeUninit<T>]| {
+                if let Some(first) = place.first_mut() {
+                    first.write(T::default());
+                }
+            };
+            if !(large && take_large(place, touch)) {
                 advise(place, Advice::Take);
             }
             page += LARGE_PAGE;
         }
         self.until = page.max(end);
     }
-}
-
-/// Takes the page of `place` as a large one.
-fn take_large<T: Copy + Default>(place: &mut [MaybeUninit<T>]) {
-    advise(place, Advice::Large);
-    PACE.time(|| {
-        // Where there are no large pages, small ones are taken.
-        if !advise(place, Advice::Take)
-            && let Some(first) = place.first_mut()
-        {
-            first.write(T::default());
-        }
-    });
 }
 
 /// To be called before a vector grows: its pages, of which some may be large, become one piece for the system again.
@@ -303,17 +324,31 @@ mod tests {
         assert!(HugeArray::<[u64; 8], 0>::zeroed().is_empty());
     }
 
+    fn pace() -> Pace {
+        Pace { n_to_skip: AtomicU32::new(0), is_tried: AtomicBool::new(false) }
+    }
+
     #[test]
     fn after_a_slow_page_many_are_small() {
-        let pace = Pace { n_to_skip: AtomicU32::new(0) };
-        let n_skipped = || (0..).take_while(|_| !pace.may_try()).count();
+        let pace = pace();
+        let n_skipped = || (0..).take_while(|_| pace.trial().is_none()).count();
         pace.note(SLOW);
         assert_eq!(n_skipped(), 0);
         for _ in 0..2 {
             pace.note(2 * SLOW);
             assert_eq!(n_skipped(), PAGES_TO_SKIP as usize);
-            assert!(pace.may_try());
+            assert!(pace.trial().is_some());
         }
+    }
+
+    #[test]
+    fn one_large_page_is_tried_at_a_time() {
+        let pace = pace();
+        let trial = pace.trial();
+        assert!(trial.is_some());
+        assert!(pace.trial().is_none());
+        drop(trial);
+        assert!(pace.trial().is_some());
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod formats;
 pub mod hash;
 mod huge;
 mod joined;
+mod lazy;
 pub mod merges;
 mod mix;
 pub mod nfc;

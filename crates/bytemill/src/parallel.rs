@@ -11,9 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 pub use crate::joined::Encoded;
 
-/// Bytes of text that a thread takes at a time: small enough that all threads end together, large enough (some
-/// milliseconds of work) that taking one costs nothing.
+/// Most bytes of text that a thread takes at a time, some milliseconds of work: to join what is done costs nothing beside it.
 const PART_BYTES: usize = 1 << 20;
+
+/// A thread takes no more than this share of its share of what is left, so that all threads end together.
+const PARTS_LEFT: usize = 4;
+
+/// And no less than this share of the most.
+const LEAST_PARTS: usize = 16;
 
 /// Ids to make room for before a text of so many bytes is encoded: one for three bytes, and those that wait for answers beside them.
 /// Room that stays empty costs nothing.
@@ -178,8 +183,7 @@ impl Encoder {
         }
         // In a part of a text nothing is refused any more: `pieces` has looked at the whole.
         let allowed_in_parts = if matches!(allowed, Allowed::Refused) { Allowed::None } else { allowed };
-        // Some pieces for each thread, or one thread has the last of them and the others none.
-        let pieces = self.pieces(texts, allowed, (n_bytes / (8 * n_threads)).min(most_bytes), most_bytes)?;
+        let pieces = self.pieces(texts, allowed, n_threads, most_bytes)?;
         let joined = Joined::new(all);
         map(pieces.len(), n_threads, pulse, |index, pulse| {
             let mut room = joined.room(index);
@@ -200,40 +204,81 @@ impl Encoder {
         Ok(joined.take(pieces.len()).unwrap_or_default())
     }
 
-    /// Divides a batch: texts go together until they make a piece, and what is longer than `most_bytes` is cut.
-    fn pieces(&self, texts: &[&str], allowed: Allowed, enough_bytes: usize, most_bytes: usize) -> Result<Vec<Piece>> {
+    /// Divides a batch: texts go together until they make a piece, and what is longer than `most_bytes` is cut. The less is left, the
+    /// smaller are the pieces.
+    fn pieces(&self, texts: &[&str], allowed: Allowed, n_threads: usize, most_bytes: usize) -> Result<Vec<Piece>> {
         let special = match allowed {
             Allowed::All => self.special(),
             Allowed::These(special) => special,
             Allowed::None | Allowed::Refused => self.none(),
         };
         let cutter = Cutter { pattern: self.pattern(), special };
+        let least_bytes = most_bytes.div_ceil(LEAST_PARTS);
+        let enough = |n_left: usize| (n_left / (PARTS_LEFT * n_threads)).clamp(least_bytes, most_bytes);
+        let mut n_left: usize = texts.iter().map(|text| text.len()).sum();
         let mut pieces = Vec::new();
         let (mut start, mut n_bytes) = (0, 0);
         for (index, text) in texts.iter().enumerate() {
-            if text.len() > most_bytes {
-                if start < index {
-                    pieces.push(Piece::Texts(start..index));
-                }
-                (start, n_bytes) = (index + 1, 0);
+            let is_long = text.len() > most_bytes;
+            if !is_long {
+                n_bytes += text.len();
+            }
+            let end = index + usize::from(!is_long);
+            if start < end && (is_long || n_bytes >= enough(n_left) || end == texts.len()) {
+                pieces.push(Piece::Texts(start..end));
+                n_left -= n_bytes;
+                (start, n_bytes) = (end, 0);
+            }
+            if is_long {
                 if matches!(allowed, Allowed::Refused) {
                     self.refuse_special(text)?;
                 }
-                let ends = cutter.cut_whole(text, enough_bytes.max(most_bytes / 8));
-                let starts = [0].into_iter().chain(ends.iter().copied());
-                pieces.extend(starts.zip(&ends).map(|(start, &end)| Piece::Part {
-                    text: index,
-                    bytes: start..end,
-                    is_last: end == text.len(),
-                }));
-                continue;
-            }
-            n_bytes += text.len();
-            if n_bytes >= enough_bytes || index + 1 == texts.len() {
-                pieces.push(Piece::Texts(start..index + 1));
-                (start, n_bytes) = (index + 1, 0);
+                let mut from = 0;
+                for to in cutter.cut_whole(text, least_bytes) {
+                    let is_last = to == text.len();
+                    if is_last || to - from >= enough(n_left) {
+                        pieces.push(Piece::Part { text: index, bytes: from..to, is_last });
+                        n_left -= to - from;
+                        from = to;
+                    }
+                }
+                start = index + 1;
             }
         }
         Ok(pieces)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pretokenize::Pattern;
+    use crate::vocab::Vocab;
+
+    /// The bytes of each piece.
+    fn sizes(texts: &[&str], n_threads: usize, most_bytes: usize) -> Vec<usize> {
+        let bytes = (0..=255).map(|byte| (u32::from(byte), vec![byte])).collect();
+        let vocab = Vocab::from_merges(bytes, &[], vec![]).unwrap();
+        let encoder = Encoder::new(vocab, Pattern::new(Some("gpt2")).unwrap()).unwrap();
+        let pieces = encoder.pieces(texts, Allowed::None, n_threads, most_bytes).unwrap();
+        let size = |piece: &Piece| match piece {
+            Piece::Texts(range) => texts[range.clone()].iter().map(|text| text.len()).sum(),
+            Piece::Part { bytes, .. } => bytes.len(),
+        };
+        pieces.iter().map(size).collect()
+    }
+
+    #[test]
+    fn pieces_become_smaller_towards_the_end() {
+        let word = "word ".repeat(20_000);
+        let documents = ["a document "; 9_000];
+        for (texts, slack) in [(&[word.as_str()] as &[_], 1_000), (&documents, 11)] {
+            let sizes = sizes(texts, 2, 16_000);
+            assert!(sizes[..2].iter().all(|size| (8_000..=16_000 + slack).contains(size)), "{sizes:?}");
+            assert!(sizes.windows(2).all(|two| two[1] <= two[0] + slack), "{sizes:?}");
+            let behind = &sizes[sizes.len() - 3..];
+            assert!(behind.iter().all(|&size| size <= 1_000 + slack), "{sizes:?}");
+            assert!((10..30).contains(&sizes.len()), "{sizes:?}");
+        }
     }
 }

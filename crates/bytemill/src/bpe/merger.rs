@@ -5,10 +5,10 @@ use super::backtrack::Backtracker;
 use super::long::merge_long;
 use super::merge;
 use crate::error::Result;
+use crate::lazy::Lazy;
 use crate::pairs::PairTable;
 use crate::pulse::Pulse;
 use crate::vocab::Vocab;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Bytes of long pre-tokens that are merged with the queue before the tables for backtracking are made.
@@ -24,7 +24,7 @@ const MEDIUM: usize = 32;
 /// The merging of a vocabulary, with tables for long pre-tokens that are made when enough of those have come.
 #[derive(Default)]
 pub struct Merger {
-    backtracker: OnceLock<Option<Backtracker>>,
+    backtracker: Lazy<Option<Backtracker>>,
     n_bytes_by_queue: AtomicUsize,
 }
 
@@ -93,6 +93,11 @@ impl Merger {
         if before + n_bytes <= BYTES_BY_QUEUE {
             return None;
         }
-        self.backtracker.get_or_init(|| Backtracker::new(vocab, pairs)).as_ref()
+        let make = || Backtracker::new(vocab, pairs);
+        if n_bytes > BYTES_BY_QUEUE / 2 {
+            // By the queue this one would take as long as another thread does to make them.
+            return self.backtracker.wait_or_make(make).as_ref();
+        }
+        self.backtracker.get_or_make(make)?.as_ref()
     }
 }

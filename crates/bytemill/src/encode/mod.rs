@@ -8,6 +8,7 @@ mod workspace;
 
 use crate::bpe::Merger;
 use crate::error::{Error, Result};
+use crate::lazy::Lazy;
 use crate::nfc::normalize;
 use crate::pairs::{PairTable, PerfectPairs};
 use crate::pretokenize::Pattern;
@@ -76,7 +77,7 @@ pub struct Encoder {
     words: Words,
     merger: Merger,
     /// Made when the first long pre-token comes that may have some.
-    seams: OnceLock<Seams>,
+    seams: Lazy<Seams>,
     /// Made when tokens are first asked for in the order of their bytes.
     sorted: OnceLock<SortedTokens>,
     /// One a thread that encodes at the same time; they stay, with what they have learnt.
@@ -99,7 +100,7 @@ impl Encoder {
             perfect,
             words,
             merger: Merger::default(),
-            seams: OnceLock::new(),
+            seams: Lazy::default(),
             sorted: OnceLock::new(),
             workspaces: Mutex::new(Vec::new()),
         };
@@ -280,8 +281,9 @@ impl Encoder {
         if self.vocab.whole_pretoken_lookup() || pretoken.is_ascii() {
             return;
         }
-        let seams = self.seams.get_or_init(|| Seams::new(self.vocab.tokens().map(|(token, _)| token)));
-        seams.for_each(pretoken, cut);
+        if let Some(seams) = self.seams.get_or_make(|| Seams::new(self.vocab.tokens().map(|(token, _)| token))) {
+            seams.for_each(pretoken, cut);
+        }
     }
 
     /// Appends the ids of one pre-token, with no table asked for it. What was in `symbols` is lost.
