@@ -97,8 +97,9 @@ impl Decoder {
     /// The tokens of `vocab`, whose bytes are fewer than 2³² altogether.
     #[must_use]
     pub fn new(vocab: &Vocab) -> Self {
-        let (mut slots, mut lengths, mut long) = (Vec::new(), Vec::new(), Vec::new());
-        for id in 0..vocab.n_ids() as u32 {
+        let n_ids = vocab.n_ids();
+        let (mut slots, mut lengths, mut long) = (Vec::with_capacity(n_ids), Vec::with_capacity(n_ids), Vec::new());
+        for id in 0..n_ids as u32 {
             let mut slot = [0; SLOT];
             let token = vocab.token(id).unwrap_or_default();
             slot[SHORT] = match token.len() {

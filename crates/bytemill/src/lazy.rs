@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A value that one thread makes while the others do without: for what makes work quicker and changes nothing.
 ///
-/// To wait for it would have all threads do the work of one: 2 to 10 ms, a tenth of what a batch of documents takes.
+/// To wait for it would have all threads do the work of one: of two that encoded 30 MB of documents in 165 ms, one waited 1.4 to 4 ms.
 pub struct Lazy<T> {
     value: OnceLock<T>,
     is_begun: AtomicBool,

@@ -14,10 +14,10 @@ pub use crate::joined::Encoded;
 /// Most bytes of text that a thread takes at a time, some milliseconds of work: to join what is done costs nothing beside it.
 const PART_BYTES: usize = 1 << 20;
 
-/// A thread takes no more than this share of its share of what is left, so that all threads end together.
+/// What is left is taken in no fewer parts than these for each thread, so that all threads end together.
 const PARTS_LEFT: usize = 4;
 
-/// And no less than this share of the most.
+/// The largest part is no more than so many of the least.
 const LEAST_PARTS: usize = 16;
 
 /// Ids to make room for before a text of so many bytes is encoded: one for three bytes, and those that wait for answers beside them.
