@@ -339,8 +339,7 @@ impl PyEncoder {
         num_threads: Option<i64>,
     ) -> PyResult<Bound<'py, PyList>> {
         let texts = convert::strings(texts)?;
-        let texts = texts.iter().map(convert::text).collect::<PyResult<Vec<_>>>()?;
-        let texts: Vec<&str> = texts.iter().map(|text| &**text).collect();
+        let texts = convert::texts(&texts)?;
         let n_threads = convert::threads_for(num_threads, texts.iter().map(|text| text.len()).sum())?;
         convert::with_allowed(&self.encoder, allowed_special, |allowed| {
             batch::lists(py, &self.encoder, &texts, allowed, n_threads, |py, ids| self.list(py, ids))
@@ -378,8 +377,7 @@ impl PyEncoder {
         num_threads: Option<i64>,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyArray1<i64>>)> {
         let texts = convert::strings(texts)?;
-        let texts = texts.iter().map(convert::text).collect::<PyResult<Vec<_>>>()?;
-        let texts: Vec<&str> = texts.iter().map(|text| &**text).collect();
+        let texts = convert::texts(&texts)?;
         let n_threads = convert::threads_for(num_threads, texts.iter().map(|text| text.len()).sum())?;
         convert::with_allowed(&self.encoder, allowed_special, |allowed| {
             if self.narrow() {

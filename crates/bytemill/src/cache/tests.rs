@@ -247,6 +247,24 @@ fn it_does_not_grow_for_ever() {
 }
 
 #[test]
+fn it_grows_less_among_others_and_keeps_what_it_has() {
+    let mut cache = Cache::default();
+    let mixing = cache.mixing();
+    let mut keys = keys(3 * SHORT as u64);
+    let mut mask_after = |cache: &mut Cache, n: usize, is_alone: bool| {
+        cache.set_alone(is_alone);
+        for key in keys.by_ref().take(n) {
+            cache.insert(key, mixing.mix(key), &[1, 2, 3, 4], 4);
+            cache.grow();
+        }
+        (cache.short.mask(), cache.is_grown())
+    };
+    assert_eq!(mask_after(&mut cache, SHORT, false), (SHORT_AMONG_OTHERS - 1, true));
+    assert_eq!(mask_after(&mut cache, 1, true), (SHORT - 1, true));
+    assert_eq!(mask_after(&mut cache, SHORT, false), (SHORT - 1, true));
+}
+
+#[test]
 fn longer_pretokens_are_found_after_it_has_grown() {
     let mut cache = Cache::default();
     let text = |number: u32| {

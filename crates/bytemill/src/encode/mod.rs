@@ -80,9 +80,16 @@ pub struct Encoder {
     seams: Lazy<Seams>,
     /// Made when tokens are first asked for in the order of their bytes.
     sorted: OnceLock<SortedTokens>,
-    /// One a thread that encodes at the same time; they stay, with what they have learnt.
+    workspaces: Mutex<Workspaces>,
+}
+
+/// One a thread that encodes at the same time; they stay, with what they have learnt.
+#[derive(Default)]
+struct Workspaces {
     #[expect(clippy::vec_box, reason = "a workspace changes hands twice for each text, however short")]
-    workspaces: Mutex<Vec<Box<Workspace>>>,
+    kept: Vec<Box<Workspace>>,
+    /// How many there are, with those at work: as many as there ever were threads at the same time.
+    n_made: usize,
 }
 
 impl Encoder {
@@ -102,10 +109,10 @@ impl Encoder {
             merger: Merger::default(),
             seams: Lazy::default(),
             sorted: OnceLock::new(),
-            workspaces: Mutex::new(Vec::new()),
+            workspaces: Mutex::default(),
         };
         // The first workspace is made here, so that the first text does not wait for it.
-        encoder.put_back(Box::default());
+        encoder.put_back(encoder.workspace());
         Ok(encoder)
     }
 
@@ -164,15 +171,21 @@ impl Encoder {
     }
 
     fn workspace(&self) -> Box<Workspace> {
-        let kept = self.workspaces.lock().map(|mut kept| kept.pop()).ok().flatten();
-        kept.unwrap_or_default()
+        let Ok(mut workspaces) = self.workspaces.lock() else { return Box::default() };
+        let kept = workspaces.kept.pop();
+        workspaces.n_made += usize::from(kept.is_none());
+        let is_alone = workspaces.n_made == 1;
+        drop(workspaces);
+        let mut workspace = kept.unwrap_or_default();
+        workspace.cache.set_alone(is_alone);
+        workspace
     }
 
     fn put_back(&self, mut workspace: Box<Workspace>) {
         // What an error has left.
         workspace.forget();
-        if let Ok(mut kept) = self.workspaces.lock() {
-            kept.push(workspace);
+        if let Ok(mut workspaces) = self.workspaces.lock() {
+            workspaces.kept.push(workspace);
         }
     }
 
@@ -469,6 +482,20 @@ mod tests {
         let encoder = encoder(&PIECES, 10, "gpt2");
         let error = encoder.encode::<u32>("low<s>", Allowed::Refused, &mut Vec::new(), &no_pulse).unwrap_err();
         assert_eq!(error.to_string(), "special token \"<s>\" at byte 3");
+    }
+
+    #[test]
+    fn a_cache_is_told_whether_there_are_others() {
+        let encoder = encoder(&PIECES, 0, "gpt2");
+        let alone = encoder.workspace();
+        assert!(alone.cache.is_alone());
+        encoder.put_back(alone);
+        let (first, second) = (encoder.workspace(), encoder.workspace());
+        assert!(!second.cache.is_alone());
+        encoder.put_back(first);
+        encoder.put_back(second);
+        // From now on, though at times only one of two is at work, as between two documents.
+        assert!(!encoder.workspace().cache.is_alone());
     }
 
     #[test]
