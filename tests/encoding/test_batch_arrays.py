@@ -2,6 +2,7 @@
 
 import gc
 import random
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -46,6 +47,37 @@ def test_long_texts_among_short_ones_are_divided_and_stay_in_order(small: bytemi
     for num_threads in (1, 2, 5, 100):
         assert rows(*small.encode_batch_to_numpy(texts, num_threads=num_threads)) == expected
     assert rows(*small.encode_batch_to_numpy(iter(texts))) == expected
+
+
+class Texts(list[str]):
+    """A list that gives other items than those it holds."""
+
+    def __iter__(self) -> Iterator[str]:
+        return (f"{text}!" for text in super().__iter__())
+
+
+@given(
+    texts=st.lists(
+        st.text(st.characters() | st.sampled_from("\ud83d\ude00\udfff"), max_size=6), min_size=14, max_size=40
+    )
+)
+def test_texts_come_from_any_iterable_and_lone_surrogates_are_replaced(
+    small: bytemill.Tokenizer, texts: list[str]
+) -> None:
+    expected = [small.encode(text) for text in texts]
+    for iterable in (list, tuple, iter):
+        assert small.encode_batch(iterable(texts)) == expected
+        assert rows(*small.encode_batch_to_numpy(iterable(texts))) == expected
+    assert small.encode_batch(Texts(texts)) == [small.encode(f"{text}!") for text in texts]
+
+
+@pytest.mark.parametrize("place", [0, 3, 20, 39])
+def test_the_error_names_the_item_that_is_no_text(small: bytemill.Tokenizer, place: int) -> None:
+    texts: list[Any] = ["\ud800"] * 40
+    texts[place] = 5
+    for iterable in (list, tuple, iter):
+        with pytest.raises(TypeError, match=rf"item {place} is of type int"):
+            small.encode_batch(iterable(texts))
 
 
 def test_no_texts_have_one_offset(small: bytemill.Tokenizer) -> None:
