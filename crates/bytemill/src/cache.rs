@@ -218,8 +218,8 @@ impl Cache {
         self.most_short = if is_alone { SHORT } else { SHORT_AMONG_OTHERS };
     }
 
-    #[cfg(test)]
     /// What [`Cache::set_alone`] said last.
+    #[cfg(test)]
     pub fn is_alone(&self) -> bool {
         self.most_short == SHORT
     }

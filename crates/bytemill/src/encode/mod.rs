@@ -18,9 +18,9 @@ use crate::special::{Rules, Segment, SpecialTokens};
 use crate::vocab::{SortedTokens, Tables, Vocab};
 use crate::words::Words;
 use std::collections::HashMap;
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 pub use unstable::Unstable;
-use workspace::Workspace;
+use workspace::{Workspace, Workspaces};
 
 /// An id as it is written out: `u16` where all ids of a vocabulary fit, else `u32`.
 pub trait Id: Copy + Default + Send + 'static {
@@ -80,16 +80,7 @@ pub struct Encoder {
     seams: Lazy<Seams>,
     /// Made when tokens are first asked for in the order of their bytes.
     sorted: OnceLock<SortedTokens>,
-    workspaces: Mutex<Workspaces>,
-}
-
-/// One a thread that encodes at the same time; they stay, with what they have learnt.
-#[derive(Default)]
-struct Workspaces {
-    #[expect(clippy::vec_box, reason = "a workspace changes hands twice for each text, however short")]
-    kept: Vec<Box<Workspace>>,
-    /// How many there are, with those at work: as many as there ever were threads at the same time.
-    n_made: usize,
+    workspaces: Workspaces,
 }
 
 impl Encoder {
@@ -109,10 +100,10 @@ impl Encoder {
             merger: Merger::default(),
             seams: Lazy::default(),
             sorted: OnceLock::new(),
-            workspaces: Mutex::default(),
+            workspaces: Workspaces::default(),
         };
         // The first workspace is made here, so that the first text does not wait for it.
-        encoder.put_back(encoder.workspace());
+        encoder.workspaces.put_back(encoder.workspaces.take());
         Ok(encoder)
     }
 
@@ -170,25 +161,6 @@ impl Encoder {
         self.sorted.get_or_init(|| SortedTokens::new(&self.vocab))
     }
 
-    fn workspace(&self) -> Box<Workspace> {
-        let Ok(mut workspaces) = self.workspaces.lock() else { return Box::default() };
-        let kept = workspaces.kept.pop();
-        workspaces.n_made += usize::from(kept.is_none());
-        let is_alone = workspaces.n_made == 1;
-        drop(workspaces);
-        let mut workspace = kept.unwrap_or_default();
-        workspace.cache.set_alone(is_alone);
-        workspace
-    }
-
-    fn put_back(&self, mut workspace: Box<Workspace>) {
-        // What an error has left.
-        workspace.forget();
-        if let Ok(mut workspaces) = self.workspaces.lock() {
-            workspaces.kept.push(workspace);
-        }
-    }
-
     /// Appends the ids of `text` to `out`.
     ///
     /// # Errors
@@ -204,7 +176,7 @@ impl Encoder {
                 &self.none
             }
         };
-        let mut workspace = self.workspace();
+        let mut workspace = self.workspaces.take();
         workspace.pages.begin();
         let result = if special.leaves_texts() {
             self.encode_segment(&mut workspace, text, out, pulse)
@@ -217,7 +189,7 @@ impl Encoder {
                 }
             })
         };
-        self.put_back(workspace);
+        self.workspaces.put_back(workspace);
         result
     }
 
@@ -240,13 +212,13 @@ impl Encoder {
     /// # Errors
     /// As [`Encoder::encode`].
     pub fn encode_bytes(&self, bytes: &[u8], out: &mut Vec<u32>, pulse: Pulse) -> Result<()> {
-        let mut workspace = self.workspace();
+        let mut workspace = self.workspaces.take();
         let result = bytes.utf8_chunks().try_for_each(|chunk| {
             self.encode_segment(&mut workspace, chunk.valid(), out, pulse)?;
             self.encode_pretoken(chunk.invalid(), &mut workspace.symbols, out, pulse)?;
             tick(&mut workspace.since_pulse, 1, pulse)
         });
-        self.put_back(workspace);
+        self.workspaces.put_back(workspace);
         result
     }
 
@@ -482,20 +454,6 @@ mod tests {
         let encoder = encoder(&PIECES, 10, "gpt2");
         let error = encoder.encode::<u32>("low<s>", Allowed::Refused, &mut Vec::new(), &no_pulse).unwrap_err();
         assert_eq!(error.to_string(), "special token \"<s>\" at byte 3");
-    }
-
-    #[test]
-    fn a_cache_is_told_whether_there_are_others() {
-        let encoder = encoder(&PIECES, 0, "gpt2");
-        let alone = encoder.workspace();
-        assert!(alone.cache.is_alone());
-        encoder.put_back(alone);
-        let (first, second) = (encoder.workspace(), encoder.workspace());
-        assert!(!second.cache.is_alone());
-        encoder.put_back(first);
-        encoder.put_back(second);
-        // From now on, though at times only one of two is at work, as between two documents.
-        assert!(!encoder.workspace().cache.is_alone());
     }
 
     #[test]

@@ -42,9 +42,9 @@ impl Encoder {
         let n_stable = stable.len() - self.n_unstable(&stable, text, allowed, pulse)?;
         let unstable: Vec<u8> =
             stable.drain(n_stable..).flat_map(|id| self.vocab.token(id).unwrap_or_default()).copied().collect();
-        let mut workspace = self.workspace();
+        let mut workspace = self.workspaces.take();
         let completions = self.completions(&mut workspace, &unstable, pulse);
-        self.put_back(workspace);
+        self.workspaces.put_back(workspace);
         Ok(Unstable { stable, completions: completions? })
     }
 

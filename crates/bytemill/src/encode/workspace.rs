@@ -9,6 +9,7 @@ use crate::mix::{Mix, MixWork};
 use crate::pretokenize::BLOCK;
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::sync::Mutex;
 
 /// Long pre-tokens of more bytes than this are not cut into pieces: the keys of a block must not grow with the text.
 const MOST_TO_CUT: usize = 1 << 12;
@@ -134,6 +135,42 @@ impl Workspace {
     }
 }
 
+/// One workspace a thread that encodes at the same time; they stay, with what they have learnt.
+#[derive(Default)]
+pub struct Workspaces {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    #[expect(clippy::vec_box, reason = "a workspace changes hands twice for each text, however short")]
+    idle: Vec<Box<Workspace>>,
+    /// How many there are, with those at work: as many as there ever were threads at the same time.
+    n_made: usize,
+}
+
+impl Workspaces {
+    /// One to work with, an idle one if there is any.
+    pub fn take(&self) -> Box<Workspace> {
+        let Ok(mut state) = self.state.lock() else { return Box::default() };
+        let idle = state.idle.pop();
+        state.n_made += usize::from(idle.is_none());
+        let is_alone = state.n_made == 1;
+        drop(state);
+        let mut workspace = idle.unwrap_or_default();
+        workspace.cache.set_alone(is_alone);
+        workspace
+    }
+
+    /// To be called with what [`Workspaces::take`] gave, also after an error.
+    pub fn put_back(&self, mut workspace: Box<Workspace>) {
+        workspace.forget();
+        if let Ok(mut state) = self.state.lock() {
+            state.idle.push(workspace);
+        }
+    }
+}
+
 /// Puts the ids of a short pre-token into `room` that is not the first entry in its place, or a question for them, which will
 /// stand in this place among the ids that wait. Gives how many numbers that is.
 ///
@@ -251,5 +288,26 @@ fn pack(mix: impl Mix, text: &[u8], start: usize, end: usize, key: &mut MaybeUni
         let mut sixteen = [0; 16];
         sixteen[..end - start].copy_from_slice(&text[start..end]);
         mix.pack(&sixteen, end - start, key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_is_told_whether_there_are_others() {
+        let workspaces = Workspaces::default();
+        for _ in 0..2 {
+            let alone = workspaces.take();
+            assert!(alone.cache.is_alone());
+            workspaces.put_back(alone);
+        }
+        let (first, second) = (workspaces.take(), workspaces.take());
+        assert!(!second.cache.is_alone());
+        workspaces.put_back(first);
+        workspaces.put_back(second);
+        // From now on, though at times only one of two is at work, as between two documents.
+        assert!(!workspaces.take().cache.is_alone());
     }
 }
