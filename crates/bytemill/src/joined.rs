@@ -28,8 +28,9 @@ impl<T: Copy + Default> Encoded<T> {
 
 /// Joins parts as they are done.
 ///
-/// The thread that has the first part of those not yet joined writes it where it belongs, and then copies what others have done
-/// ahead of it. Their memory is used again: memory that is touched for the first time costs a fifth of what encoding into it does.
+/// The thread that has the first part of those not yet joined writes it where it belongs, from when it is the first on, and then
+/// copies what others have done ahead of it. Their memory is used again: memory that is touched for the first time costs a fifth of
+/// what encoding into it does.
 pub struct Joined<T> {
     state: Mutex<State<T>>,
 }
@@ -44,6 +45,15 @@ struct State<T> {
     spare: Vec<Encoded<T>>,
     /// Where the memory of `front` comes from as parts are copied there; with who has it.
     pages: Pages,
+}
+
+impl<T> State<T> {
+    /// Keeps the memory of a part that has been copied.
+    fn keep(&mut self, mut part: Encoded<T>) {
+        part.ids.clear();
+        part.ends.clear();
+        self.spare.push(part);
+    }
 }
 
 /// Where the ids of a part are to be appended.
@@ -83,6 +93,29 @@ impl<T: Copy + Default> Joined<T> {
         Room { encoded, part, is_front: false }
     }
 
+    /// Has what is yet to come of a part written where it belongs, if all parts before it are joined by now.
+    ///
+    /// To be called now and then. Who takes a part seldom finds all before it joined, so that nearly all ids would be copied; of two
+    /// threads' it is half.
+    pub fn come_forward(&self, room: &mut Room<T>) {
+        if room.is_front {
+            return;
+        }
+        let mut state = self.lock();
+        if room.part != state.n_parts {
+            return;
+        }
+        let Some(mut front) = state.front.take() else { return };
+        let mut pages = std::mem::take(&mut state.pages);
+        drop(state);
+        front.append(&room.encoded, &mut pages);
+        let begun = std::mem::replace(&mut room.encoded, front);
+        room.is_front = true;
+        let mut state = self.lock();
+        state.pages = pages;
+        state.keep(begun);
+    }
+
     /// Adds a part that is done. Every part from 0 on is to be added once.
     pub fn add(&self, room: Room<T>) {
         let mut state = self.lock();
@@ -98,14 +131,12 @@ impl<T: Copy + Default> Joined<T> {
         let mut pages = std::mem::take(&mut state.pages);
         loop {
             let n_parts = state.n_parts;
-            let Some(mut next) = state.waiting.remove(&n_parts) else { break };
+            let Some(next) = state.waiting.remove(&n_parts) else { break };
             drop(state);
             front.append(&next, &mut pages);
-            next.ids.clear();
-            next.ends.clear();
             state = self.lock();
             state.n_parts += 1;
-            state.spare.push(next);
+            state.keep(next);
         }
         (state.front, state.pages) = (Some(front), pages);
     }
@@ -130,19 +161,24 @@ mod tests {
             n_at_once in 1usize..5,
         ) {
             let joined = Joined::new(Encoded::default());
-            let mut at_work: Vec<Room<u16>> = Vec::new();
+            // With how many texts of the part are done.
+            let mut at_work: Vec<(Room<u16>, usize)> = Vec::new();
             let mut begun = 0;
             for choice in choices.iter().cycle().take(1000) {
                 if begun < parts.len() && at_work.len() < n_at_once {
-                    at_work.push(joined.room(begun));
+                    at_work.push((joined.room(begun), 0));
                     begun += 1;
                 } else if !at_work.is_empty() {
-                    let mut room = at_work.swap_remove(choice.index(at_work.len()));
-                    for text in &parts[room.part] {
+                    let index = choice.index(at_work.len());
+                    let (room, n_done) = &mut at_work[index];
+                    if let Some(text) = parts[room.part].get(*n_done) {
+                        joined.come_forward(room);
                         room.encoded.ids.extend(text);
                         room.encoded.ends.push(room.encoded.ids.len());
+                        *n_done += 1;
+                    } else {
+                        joined.add(at_work.swap_remove(index).0);
                     }
-                    joined.add(room);
                 }
             }
             prop_assert_eq!(joined.take(parts.len() + 1), None);

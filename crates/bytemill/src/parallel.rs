@@ -11,14 +11,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 pub use crate::joined::Encoded;
 
+/// One text of more bytes than this is divided.
+const MOST_UNDIVIDED: usize = 1 << 20;
+
 /// Most bytes of text that a thread takes at a time, some milliseconds of work: to join what is done costs nothing beside it.
-const PART_BYTES: usize = 1 << 20;
+const PART_BYTES: usize = 1 << 19;
 
 /// What is left is taken in no fewer parts than these for each thread, so that all threads end together.
 const PARTS_LEFT: usize = 4;
 
-/// The largest part is no more than so many of the least.
-const LEAST_PARTS: usize = 16;
+/// The largest part is of so many pieces, the least of one. Between two of them a thread looks whether all before it is done.
+const PIECES: usize = 8;
 
 /// Ids to make room for before a text of so many bytes is encoded: one for three bytes, and those that wait for answers beside them.
 /// Room that stays empty costs nothing.
@@ -113,12 +116,37 @@ pub fn map<R: Send>(
     }
 }
 
-/// What a thread takes at a time.
+/// What is encoded in one go.
 enum Piece {
     /// Texts that follow each other.
     Texts(Range<usize>),
     /// Bytes of a long text; the last ones of it or not.
     Part { text: usize, bytes: Range<usize>, is_last: bool },
+}
+
+impl Piece {
+    fn n_bytes(&self, texts: &[&str]) -> usize {
+        match self {
+            Self::Texts(range) => texts[range.clone()].iter().map(|text| text.len()).sum(),
+            Self::Part { bytes, .. } => bytes.len(),
+        }
+    }
+}
+
+/// What a thread takes at a time: pieces, of these sizes, that follow each other. The less is left, the smaller are the parts.
+fn parts(sizes: &[usize], n_threads: usize, most_bytes: usize) -> Vec<Range<usize>> {
+    let mut n_left: usize = sizes.iter().sum();
+    let mut parts = Vec::new();
+    let (mut start, mut n_bytes) = (0, 0);
+    for (end, size) in (1..).zip(sizes) {
+        n_bytes += size;
+        if n_bytes >= most_bytes.min(n_left / (PARTS_LEFT * n_threads)) || end == sizes.len() {
+            parts.push(start..end);
+            n_left -= n_bytes;
+            (start, n_bytes) = (end, 0);
+        }
+    }
+    parts
 }
 
 impl Encoder {
@@ -133,7 +161,7 @@ impl Encoder {
         n_threads: usize,
         pulse: Pulse,
     ) -> Result<Vec<T>> {
-        let mut ids = if n_threads <= 1 || text.len() <= PART_BYTES {
+        let mut ids = if n_threads <= 1 || text.len() <= MOST_UNDIVIDED {
             let mut ids = Vec::with_capacity(room_for(text.len()));
             self.encode(text, allowed, &mut ids, pulse)?;
             ids
@@ -183,39 +211,41 @@ impl Encoder {
         }
         // In a part of a text nothing is refused any more: `pieces` has looked at the whole.
         let allowed_in_parts = if matches!(allowed, Allowed::Refused) { Allowed::None } else { allowed };
-        let pieces = self.pieces(texts, allowed, n_threads, most_bytes)?;
+        let pieces = self.pieces(texts, allowed, most_bytes)?;
+        let sizes: Vec<usize> = pieces.iter().map(|piece| piece.n_bytes(texts)).collect();
+        let parts = parts(&sizes, n_threads, most_bytes);
         let joined = Joined::new(all);
-        map(pieces.len(), n_threads, pulse, |index, pulse| {
+        map(parts.len(), n_threads, pulse, |index, pulse| {
             let mut room = joined.room(index);
-            let out = &mut room.encoded;
-            match &pieces[index] {
-                Piece::Texts(range) => encode_texts(&texts[range.clone()], out, pulse)?,
-                Piece::Part { text, bytes, is_last } => {
-                    self.encode(&texts[*text][bytes.clone()], allowed_in_parts, &mut out.ids, pulse)?;
-                    if *is_last {
-                        out.ends.push(out.ids.len());
+            for piece in &pieces[parts[index].clone()] {
+                joined.come_forward(&mut room);
+                let out = &mut room.encoded;
+                match piece {
+                    Piece::Texts(range) => encode_texts(&texts[range.clone()], out, pulse)?,
+                    Piece::Part { text, bytes, is_last } => {
+                        self.encode(&texts[*text][bytes.clone()], allowed_in_parts, &mut out.ids, pulse)?;
+                        if *is_last {
+                            out.ends.push(out.ids.len());
+                        }
                     }
                 }
             }
             joined.add(room);
             Ok(())
         })?;
-        // All pieces have been added, or there was an error.
-        Ok(joined.take(pieces.len()).unwrap_or_default())
+        // All parts have been added, or there was an error.
+        Ok(joined.take(parts.len()).unwrap_or_default())
     }
 
-    /// Divides a batch: texts go together until they make a piece, and what is longer than `most_bytes` is cut. The less is left, the
-    /// smaller are the pieces.
-    fn pieces(&self, texts: &[&str], allowed: Allowed, n_threads: usize, most_bytes: usize) -> Result<Vec<Piece>> {
+    /// Divides a batch: texts go together until they make a piece, and what is longer than `most_bytes`, a part, is cut.
+    fn pieces(&self, texts: &[&str], allowed: Allowed, most_bytes: usize) -> Result<Vec<Piece>> {
         let special = match allowed {
             Allowed::All => self.special(),
             Allowed::These(special) => special,
             Allowed::None | Allowed::Refused => self.none(),
         };
         let cutter = Cutter { pattern: self.pattern(), special };
-        let least_bytes = most_bytes.div_ceil(LEAST_PARTS);
-        let enough = |n_left: usize| (n_left / (PARTS_LEFT * n_threads)).clamp(least_bytes, most_bytes);
-        let mut n_left: usize = texts.iter().map(|text| text.len()).sum();
+        let piece_bytes = most_bytes.div_ceil(PIECES);
         let mut pieces = Vec::new();
         let (mut start, mut n_bytes) = (0, 0);
         for (index, text) in texts.iter().enumerate() {
@@ -224,9 +254,8 @@ impl Encoder {
                 n_bytes += text.len();
             }
             let end = index + usize::from(!is_long);
-            if start < end && (is_long || n_bytes >= enough(n_left) || end == texts.len()) {
+            if start < end && (is_long || n_bytes >= piece_bytes || end == texts.len()) {
                 pieces.push(Piece::Texts(start..end));
-                n_left -= n_bytes;
                 (start, n_bytes) = (end, 0);
             }
             if is_long {
@@ -234,13 +263,9 @@ impl Encoder {
                     self.refuse_special(text)?;
                 }
                 let mut from = 0;
-                for to in cutter.cut_whole(text, least_bytes) {
-                    let is_last = to == text.len();
-                    if is_last || to - from >= enough(n_left) {
-                        pieces.push(Piece::Part { text: index, bytes: from..to, is_last });
-                        n_left -= to - from;
-                        from = to;
-                    }
+                for to in cutter.cut_whole(text, piece_bytes) {
+                    pieces.push(Piece::Part { text: index, bytes: from..to, is_last: to == text.len() });
+                    from = to;
                 }
                 start = index + 1;
             }
@@ -255,30 +280,33 @@ mod tests {
     use crate::pretokenize::Pattern;
     use crate::vocab::Vocab;
 
-    /// The bytes of each piece.
+    /// The bytes of each part.
     fn sizes(texts: &[&str], n_threads: usize, most_bytes: usize) -> Vec<usize> {
         let bytes = (0..=255).map(|byte| (u32::from(byte), vec![byte])).collect();
         let vocab = Vocab::from_merges(bytes, &[], vec![]).unwrap();
         let encoder = Encoder::new(vocab, Pattern::new(Some("gpt2")).unwrap()).unwrap();
-        let pieces = encoder.pieces(texts, Allowed::None, n_threads, most_bytes).unwrap();
-        let size = |piece: &Piece| match piece {
-            Piece::Texts(range) => texts[range.clone()].iter().map(|text| text.len()).sum(),
-            Piece::Part { bytes, .. } => bytes.len(),
-        };
-        pieces.iter().map(size).collect()
+        let pieces = encoder.pieces(texts, Allowed::None, most_bytes).unwrap();
+        let sizes: Vec<usize> = pieces.iter().map(|piece| piece.n_bytes(texts)).collect();
+        let parts = parts(&sizes, n_threads, most_bytes);
+        let ends: Vec<usize> = parts.iter().map(|part| part.end).collect();
+        assert!(parts.iter().map(|part| part.start).eq([0].iter().chain(&ends[..ends.len() - 1]).copied()));
+        assert_eq!(ends.last(), Some(&pieces.len()));
+        parts.into_iter().map(|part| sizes[part].iter().sum()).collect()
     }
 
     #[test]
-    fn pieces_become_smaller_towards_the_end() {
+    fn parts_become_smaller_towards_the_end() {
         let word = "word ".repeat(20_000);
         let documents = ["a document "; 9_000];
-        for (texts, slack) in [(&[word.as_str()] as &[_], 1_000), (&documents, 11)] {
-            let sizes = sizes(texts, 2, 16_000);
-            assert!(sizes[..2].iter().all(|size| (8_000..=16_000 + slack).contains(size)), "{sizes:?}");
-            assert!(sizes.windows(2).all(|two| two[1] <= two[0] + slack), "{sizes:?}");
+        for texts in [&[word.as_str()] as &[_], &documents] {
+            let sizes = sizes(texts, 2, 8_000);
+            let piece = 1_000 + 20;
+            assert!(sizes[..2].iter().all(|size| (8_000..8_000 + piece).contains(size)), "{sizes:?}");
+            assert!(sizes.windows(2).all(|two| two[1] < two[0] + piece), "{sizes:?}");
             let behind = &sizes[sizes.len() - 3..];
-            assert!(behind.iter().all(|&size| size <= 1_000 + slack), "{sizes:?}");
-            assert!((10..30).contains(&sizes.len()), "{sizes:?}");
+            assert!(behind.iter().all(|&size| size < piece), "{sizes:?}");
+            assert!((15..40).contains(&sizes.len()), "{sizes:?}");
+            assert_eq!(sizes.iter().sum::<usize>(), texts.concat().len());
         }
     }
 }
