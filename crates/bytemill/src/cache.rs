@@ -28,8 +28,8 @@ const MANY_IDS: usize = 12;
 const SHORT: usize = 1 << 18;
 
 /// Where other threads encode too, no more than these, 8 MB. They share the processor's last cache, and each sees but a part of the
-/// text: two threads encode code and short documents in 5 % less time so, English and many languages in the same. One alone is no
-/// quicker (code 2 % quicker, many languages 2 % slower), but a tenth slower with text that it has seen before.
+/// text: two threads encode code and short documents in 5 % less time so, English and many languages in the same. One alone gains
+/// nothing in sum (code 2 % quicker, many languages 2 % slower) and loses a tenth with text that it has seen before.
 const SHORT_AMONG_OTHERS: usize = SHORT / 2;
 
 /// From 2¹⁰ entries of 64 bytes, 64 KB, to 2¹⁶, 4 MB. A third of what is new in text of many languages has more ids than an entry
