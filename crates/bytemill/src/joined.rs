@@ -13,6 +13,10 @@ pub struct Encoded<T> {
     pub ends: Vec<usize>,
 }
 
+/// Copies go to small pages until there are so many bytes of ids. Of large pages that are quick to come there are often but some, the
+/// threads' tables gain more by them, and these have grown by then.
+const TABLES_FIRST: usize = 1 << 23;
+
 impl<T: Copy + Default> Encoded<T> {
     fn append(&mut self, behind: &Self, pages: &mut Pages) {
         let n_before = self.ids.len();
@@ -20,7 +24,7 @@ impl<T: Copy + Default> Encoded<T> {
             unite(&mut self.ids);
             self.ids.reserve(behind.ids.len());
         }
-        pages.take(&mut self.ids, behind.ids.len(), false);
+        pages.take(&mut self.ids, behind.ids.len(), n_before > TABLES_FIRST / size_of::<T>());
         self.ids.extend_from_slice(&behind.ids);
         self.ends.extend(behind.ends.iter().map(|end| n_before + end));
     }
