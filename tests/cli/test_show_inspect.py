@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,6 +44,17 @@ def test_show_json_has_the_same_facts(tokenizer: bytemill.Tokenizer, run: Run):
     assert sum(facts["token_sizes"].values()) == 299
     longest = max(len(left + right) for left, right in tokenizer.merges)
     assert len(bytes.fromhex(facts["longest_tokens"][0]["bytes"])) == longest
+
+
+def test_tokens_too_long_to_look_at_are_cut_for_people_alone(run: Run, work: Path):
+    (work / "rulers.txt").write_text("-" * 4096)
+    trained = run("tokenizer", "train", "rulers.txt", "-n", "266", "-o", "rulers.json")
+    shown = run("tokenizer", "show", "rulers.json")
+    for outcome in (trained, shown):
+        assert f"'{'-' * 60}…'" in outcome.out
+        assert "-" * 61 not in outcome.out
+    facts = json.loads(run("tokenizer", "show", "rulers.json", "--json").out)
+    assert facts["longest_tokens"][0]["text"] == "-" * 512
 
 
 def test_show_token_says_what_it_is_merged_from(tokenizer: bytemill.Tokenizer, run: Run):

@@ -9,9 +9,9 @@ from typing import Any
 
 from bytemill.cli import output
 from bytemill.cli.corpus_options import corpus_notes
+from bytemill.cli.views import quoted
 from bytemill.corpus.documents import CorpusCounts
 from bytemill.facts import training_to_dict
-from bytemill.inspection import visible
 from bytemill.shards import Manifest
 from bytemill.tokenizer import Tokenizer
 from bytemill.training import TrainingReport
@@ -55,7 +55,7 @@ def write_training(
             right=(1, 2),
         )
         output.write_line()
-        longest = " ".join(f"'{visible(token)}'" for token in report.longest_tokens[:_N_LONGEST])
+        longest = " ".join(quoted(token) for token in report.longest_tokens[:_N_LONGEST])
         output.write_line(f"  longest tokens: {longest or 'none'}")
         output.write_line(f'\nSee it: bytemill tokenizer inspect {shlex.quote(str(file))} "Some text"')
 

@@ -13,6 +13,7 @@ from bytemill.tokenizer import Tokenizer
 from bytemill.units import format_count, plural
 
 _BAR_CELLS = 32
+_MOST_SHOWN = 60
 _TIES = {"bytes": "greatest pair of byte strings", "huggingface": "as Hugging Face's trainer"}
 
 
@@ -29,9 +30,21 @@ def write_tokenizer(facts: TokenizerFacts, file: Path, *, as_json: bool) -> None
     output.write_line()
     output.write_table(
         ("id", "bytes", "longest tokens"),
-        [(str(token_id), str(len(token)), f"'{visible(token)}'") for token_id, token in facts.longest_tokens],
+        [(str(token_id), str(len(token)), quoted(token)) for token_id, token in facts.longest_tokens],
         right=(0, 1),
     )
+
+
+def quoted(token: bytes) -> str:
+    """A token between quotes, the beginning of one that is too long to look at.
+
+    Corpora have rulers of hundreds of dashes, and the longest tokens are made of those.
+
+    >>> quoted(b"-" * 512)
+    "'------------------------------------------------------------…'"
+    """
+    shown = visible(token)
+    return f"'{shown}'" if len(shown) <= _MOST_SHOWN else f"'{shown[:_MOST_SHOWN]}…'"
 
 
 def write_token_list(infos: Iterable[TokenInfo], *, as_json: bool) -> None:
