@@ -186,6 +186,29 @@ def test_encoding_is_timed_beside_tiktoken_through_every_interface(text: Path, t
     assert rows[-1]["new_us"] > 0
 
 
+def test_builds_take_turns_in_forks(text: Path, tmp_path: Path) -> None:
+    options = (
+        "--text",
+        text,
+        "--vocab",
+        "trained-400",
+        "--interface",
+        "batch array",
+        "--rounds",
+        "2",
+        "--turns",
+        "1",
+    )
+    rounds = run("turns.py", "1", "2", *options, folder=tmp_path)["rounds"]
+    assert [len(cases) for cases in rounds] == [2, 2]
+    assert all(case["wall"] > 0 and case["cpu"] > 0 for cases in rounds for case in cases)
+    other = tmp_path / "other" / "bytemill"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text("raise ImportError('another build')", encoding="utf-8")
+    with pytest.raises(AssertionError, match="another build"):
+        run("turns.py", "1", f"1@{other.parent}", *options, folder=tmp_path)
+
+
 def test_a_tool_with_other_ids_is_marked_and_its_times_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     encode, harness = module("encode"), module("harness")
 
