@@ -6,8 +6,10 @@ Two threads are twice as fast as one only where two cores are to be had: on virt
 of one, or shared with others. So every turn measures, one after the other, one process of plain Python arithmetic, two
 at once, and bytemill's encoding of new text, then of the same again, on one thread and on two, each in a process of
 its own, and at last two such processes of one thread each, each with the whole text, that begin together and share
-nothing: what threads could give that neither wait for each other nor do anything twice. Interfaces as in `encode.py`.
-Of a row:
+nothing: what threads could give that neither wait for each other nor do anything twice. Before each of these another
+process takes much memory and gives it back, so that all find the same: what has just been given back comes ten times
+as fast as what the host of a virtual machine has to look for, and who comes behind whom would decide who gets it.
+Interfaces as in `encode.py`. Of a row:
 
     1 thread, 2 threads   milliseconds for the new text, medians over the turns
     ratio                 median over the turns of one thread's time by two threads'
@@ -20,6 +22,7 @@ Of a row:
 
 import argparse
 import json
+import mmap
 import statistics
 import subprocess
 import sys
@@ -35,6 +38,7 @@ from vocabularies import Vocabulary, vocabulary_of
 
 INTERFACES = ("array", *THREADED)
 N_ADDITIONS = 10_000_000
+N_BYTES_TAKEN = 3 << 29
 
 
 def arithmetic(n_processes: int) -> float:
@@ -51,6 +55,19 @@ def count() -> float:
     for number in range(N_ADDITIONS):
         total += number
     return time.perf_counter() - start
+
+
+def turn_over_memory() -> None:
+    """Has another process take more memory than any that is measured, and give it back."""
+    subprocess.run([sys.executable, __file__, "memory"], check=True)
+
+
+def take_memory() -> None:
+    """Takes memory, in large pages where there are some."""
+    memory = mmap.mmap(-1, N_BYTES_TAKEN, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    memory[:: mmap.PAGESIZE] = b"." * (N_BYTES_TAKEN // mmap.PAGESIZE)
 
 
 def seconds(
@@ -84,11 +101,14 @@ def measure(vocabulary: Vocabulary, text: Path, interface: str, repeat: int) -> 
     turns: list[dict[str, float]] = []
     for _ in range(repeat):
         turn = {"one_process": arithmetic(1), "two_processes": arithmetic(2)}
+        turn_over_memory()
         begun = time.time()
         turn["one"], turn["one_again"] = seconds(vocabulary, text, interface, 1)
         whole = time.time() - begun
+        turn_over_memory()
         turn["two"], turn["two_again"] = seconds(vocabulary, text, interface, 2)
         # As long as a whole process has taken, twice over, is more than two need to be ready.
+        turn_over_memory()
         turn["apart"] = apart(vocabulary, text, interface, 2 * whole)
         turns.append(turn)
     return {
@@ -110,6 +130,9 @@ def main() -> int:
         return harness.worker_main(work, sys.argv[2])
     if sys.argv[1:2] == ["arithmetic"]:
         print(json.dumps(count()))
+        return 0
+    if sys.argv[1:2] == ["memory"]:
+        take_memory()
         return 0
     parser = argparse.ArgumentParser(
         description="Time encoding on one thread and on two, beside plain arithmetic."
