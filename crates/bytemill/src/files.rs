@@ -165,7 +165,7 @@ impl<T: Id> Shared<'_, T> {
         while self.next_part(task, part, pulse)? {
             let mut room = task.joined.room(part.number);
             self.encoder.encode(&part.text, self.allowed, &mut room.encoded.ids, pulse)?;
-            task.joined.add(room);
+            task.joined.add(room, self.encoder.tables_have_grown());
             if let Some(all) = task.joined.take(task.n_parts.load(Ordering::Acquire)) {
                 let mut ids = all.ids;
                 ids.shrink_to_fit();

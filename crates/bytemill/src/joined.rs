@@ -13,18 +13,14 @@ pub struct Encoded<T> {
     pub ends: Vec<usize>,
 }
 
-/// Copies go to small pages until there are so many bytes of ids. Of large pages that are quick to come there are often but some, the
-/// threads' tables gain more by them, and these have grown by then.
-const TABLES_FIRST: usize = 1 << 23;
-
 impl<T: Copy + Default> Encoded<T> {
-    fn append(&mut self, behind: &Self, pages: &mut Pages) {
+    fn append(&mut self, behind: &Self, pages: &mut Pages, large: bool) {
         let n_before = self.ids.len();
         if self.ids.capacity() - n_before < behind.ids.len() {
             unite(&mut self.ids);
             self.ids.reserve(behind.ids.len());
         }
-        pages.take(&mut self.ids, behind.ids.len(), n_before > TABLES_FIRST / size_of::<T>());
+        pages.take(&mut self.ids, behind.ids.len(), large);
         self.ids.extend_from_slice(&behind.ids);
         self.ends.extend(behind.ends.iter().map(|end| n_before + end));
     }
@@ -100,8 +96,8 @@ impl<T: Copy + Default> Joined<T> {
     /// Has what is yet to come of a part written where it belongs, if all parts before it are joined by now.
     ///
     /// To be called now and then. Who takes a part seldom finds all before it joined, so that 97 to 99 % of
-    /// two threads' ids were copied without it.
-    pub fn come_forward(&self, room: &mut Room<T>) {
+    /// two threads' ids were copied without it. Copies go to small pages alone, or to `large` ones too.
+    pub fn come_forward(&self, room: &mut Room<T>, large: bool) {
         if room.is_front {
             return;
         }
@@ -112,7 +108,7 @@ impl<T: Copy + Default> Joined<T> {
         let Some(mut front) = state.front.take() else { return };
         let mut pages = std::mem::take(&mut state.pages);
         drop(state);
-        front.append(&room.encoded, &mut pages);
+        front.append(&room.encoded, &mut pages, large);
         let begun = std::mem::replace(&mut room.encoded, front);
         room.is_front = true;
         let mut state = self.lock();
@@ -120,8 +116,8 @@ impl<T: Copy + Default> Joined<T> {
         state.keep(begun);
     }
 
-    /// Adds a part that is done. Every part from 0 on is to be added once.
-    pub fn add(&self, room: Room<T>) {
+    /// Adds a part that is done. Every part from 0 on is to be added once. Copies go to small pages alone, or to `large` ones too.
+    pub fn add(&self, room: Room<T>, large: bool) {
         let mut state = self.lock();
         let mut front = room.encoded;
         if room.is_front {
@@ -137,7 +133,7 @@ impl<T: Copy + Default> Joined<T> {
             let n_parts = state.n_parts;
             let Some(next) = state.waiting.remove(&n_parts) else { break };
             drop(state);
-            front.append(&next, &mut pages);
+            front.append(&next, &mut pages, large);
             state = self.lock();
             state.n_parts += 1;
             state.keep(next);
@@ -162,10 +158,10 @@ mod tests {
         let joined = Joined::<u16>::new(Encoded::default());
         let (first, mut second) = (joined.room(0), joined.room(1));
         second.encoded.ids.push(7);
-        joined.come_forward(&mut second);
+        joined.come_forward(&mut second, true);
         assert!(first.is_front && !second.is_front);
-        joined.add(first);
-        joined.come_forward(&mut second);
+        joined.add(first, true);
+        joined.come_forward(&mut second, true);
         assert!(second.is_front);
         assert_eq!(second.encoded.ids, [7]);
     }
@@ -189,12 +185,12 @@ mod tests {
                     let index = choice.index(at_work.len());
                     let (room, n_done) = &mut at_work[index];
                     if let Some(text) = parts[room.part].get(*n_done) {
-                        joined.come_forward(room);
+                        joined.come_forward(room, *n_done % 2 == 0);
                         room.encoded.ids.extend(text);
                         room.encoded.ends.push(room.encoded.ids.len());
                         *n_done += 1;
                     } else {
-                        joined.add(at_work.swap_remove(index).0);
+                        joined.add(at_work.swap_remove(index).0, index % 2 == 0);
                     }
                 }
             }

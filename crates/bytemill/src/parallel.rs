@@ -218,7 +218,7 @@ impl Encoder {
         map(parts.len(), n_threads, pulse, |index, pulse| {
             let mut room = joined.room(index);
             for piece in &pieces[parts[index].clone()] {
-                joined.come_forward(&mut room);
+                joined.come_forward(&mut room, self.tables_have_grown());
                 let out = &mut room.encoded;
                 match piece {
                     Piece::Texts(range) => encode_texts(&texts[range.clone()], out, pulse)?,
@@ -230,7 +230,7 @@ impl Encoder {
                     }
                 }
             }
-            joined.add(room);
+            joined.add(room, self.tables_have_grown());
             Ok(())
         })?;
         // All parts have been added, or there was an error.

@@ -193,6 +193,11 @@ impl Encoder {
         result
     }
 
+    /// Whether memory for results may take large pages beside the tables of what was seen.
+    pub(crate) fn tables_have_grown(&self) -> bool {
+        self.workspaces.have_grown()
+    }
+
     /// # Errors
     /// [`Error::SpecialToken`] where a special token stands in `text`.
     pub fn refuse_special(&self, text: &str) -> Result<()> {
@@ -344,6 +349,22 @@ mod tests {
             })
             .unwrap();
         ids
+    }
+
+    #[test]
+    fn results_leave_large_pages_to_the_tables_until_these_have_grown() {
+        let encoder = encoder(&PIECES, 20, "gpt2");
+        // Four bytes are four ids at most, which the table of short pre-tokens takes.
+        let letters: Vec<char> = ('a'..='z').chain('A'..='Z').collect();
+        let word = |number: usize| [' ', letters[number % 52], letters[number / 52 % 52], letters[number / 2_704 % 52]];
+        let encode = |n_words: usize| {
+            let text: String = (0..n_words).flat_map(word).collect();
+            encoder.encode::<u32>(&text, Allowed::None, &mut Vec::new(), &no_pulse).unwrap();
+        };
+        encode(1_000);
+        assert!(!encoder.tables_have_grown());
+        encode(140_000);
+        assert!(encoder.tables_have_grown());
     }
 
     const PIECES: [&str; 12] =

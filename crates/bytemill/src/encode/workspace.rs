@@ -10,6 +10,8 @@ use crate::pretokenize::BLOCK;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Long pre-tokens of more bytes than this are not cut into pieces: the keys of a block must not grow with the text.
 const MOST_TO_CUT: usize = 1 << 12;
@@ -139,6 +141,7 @@ impl Workspace {
 #[derive(Default)]
 pub struct Workspaces {
     state: Mutex<State>,
+    have_grown: AtomicBool,
 }
 
 #[derive(Default)]
@@ -162,9 +165,17 @@ impl Workspaces {
         workspace
     }
 
+    /// Whether the tables of one have the size that they stay at: no other memory is to take large pages before.
+    pub fn have_grown(&self) -> bool {
+        self.have_grown.load(Relaxed)
+    }
+
     /// To be called with what [`Workspaces::take`] gave, also after an error.
     pub fn put_back(&self, mut workspace: Box<Workspace>) {
         workspace.forget();
+        if workspace.cache.is_grown() {
+            self.have_grown.store(true, Relaxed);
+        }
         if let Ok(mut state) = self.state.lock() {
             state.idle.push(workspace);
         }
