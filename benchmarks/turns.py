@@ -48,9 +48,17 @@ class Case:
 
     @classmethod
     def parse(cls, word: str) -> "Case":
-        """From `THREADS` or `THREADS@FOLDER`."""
+        """From `THREADS` or `THREADS@FOLDER`; argparse.ArgumentTypeError for anything else."""
         threads, _, folder = word.partition("@")
-        return cls(int(threads), Path(folder).resolve() if folder else HERE)
+        if not threads.isdecimal() or int(threads) == 0:
+            raise argparse.ArgumentTypeError(f"{word!r} does not begin with a number of threads")
+        build = Path(folder).resolve() if folder else HERE
+        # Else the installed package would be measured in its place.
+        if not (build / "bytemill").is_dir():
+            raise argparse.ArgumentTypeError(
+                f"{folder} holds no bytemill: give the folder `python` of a build"
+            )
+        return cls(int(threads), build)
 
     def __str__(self) -> str:
         return f"{self.threads} @ {os.path.relpath(self.build)}"
@@ -63,8 +71,7 @@ class Server:
         request = request | {"threads": case.threads}
         self._process = subprocess.Popen(
             [sys.executable, __file__, "serve", json.dumps(request)],
-            # Before the installed package.
-            # And without numpy's own threads, which would begin anew in every fork and spin for 0.1 s.
+            # The build goes before the installed package. numpy would begin its threads anew in every fork, to spin for 0.1 s.
             env=os.environ | {"PYTHONPATH": str(case.build), "OPENBLAS_NUM_THREADS": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

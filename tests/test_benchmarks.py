@@ -187,18 +187,8 @@ def test_encoding_is_timed_beside_tiktoken_through_every_interface(text: Path, t
 
 
 def test_builds_take_turns_in_forks(text: Path, tmp_path: Path) -> None:
-    options = (
-        "--text",
-        text,
-        "--vocab",
-        "trained-400",
-        "--interface",
-        "batch array",
-        "--rounds",
-        "2",
-        "--turns",
-        "1",
-    )
+    chosen = ("--text", text, "--vocab", "trained-400", "--interface", "batch array")
+    options = (*chosen, "--rounds", "2", "--turns", "1")
     rounds = run("turns.py", "1", "2", *options, folder=tmp_path)["rounds"]
     assert [len(cases) for cases in rounds] == [2, 2]
     assert all(case["wall"] > 0 and case["cpu"] > 0 for cases in rounds for case in cases)
@@ -207,6 +197,9 @@ def test_builds_take_turns_in_forks(text: Path, tmp_path: Path) -> None:
     (other / "__init__.py").write_text("raise ImportError('another build')", encoding="utf-8")
     with pytest.raises(AssertionError, match="another build"):
         run("turns.py", "1", f"1@{other.parent}", *options, folder=tmp_path)
+    for wrong, reason in (("1@nowhere", "nowhere holds no bytemill"), ("two", "'two' does not begin with")):
+        with pytest.raises(AssertionError, match=reason):
+            run("turns.py", wrong, folder=tmp_path)
 
 
 def test_a_tool_with_other_ids_is_marked_and_its_times_stay(monkeypatch: pytest.MonkeyPatch) -> None:

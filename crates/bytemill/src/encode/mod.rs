@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn results_leave_large_pages_to_the_tables_until_these_have_grown() {
+    fn it_is_known_when_the_tables_have_grown() {
         let encoder = encoder(&PIECES, 20, "gpt2");
         // Four bytes are four ids at most, which the table of short pre-tokens takes.
         let letters: Vec<char> = ('a'..='z').chain('A'..='Z').collect();
