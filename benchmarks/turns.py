@@ -71,7 +71,7 @@ class Server:
         request = request | {"threads": case.threads}
         self._process = subprocess.Popen(
             [sys.executable, __file__, "serve", json.dumps(request)],
-            # The build goes before the installed package. numpy would begin its threads anew in every fork, to spin for 0.1 s.
+            # The build goes before the installed package. numpy would begin its threads anew in every fork: 0.1 s.
             env=os.environ | {"PYTHONPATH": str(case.build), "OPENBLAS_NUM_THREADS": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
