@@ -92,10 +92,13 @@ pub fn lists<'py>(
     let encode = |group: usize, pulse: bytemill::encode::Pulse<'_>| {
         pulse()?;
         let mut all = spare.lock().map(|mut spare| spare.pop()).ok().flatten().unwrap_or_default();
-        for text in &texts[groups[group].clone()] {
-            encoder.encode(text, allowed, &mut all.ids, pulse)?;
-            all.ends.push(all.ids.len());
-        }
+        encoder.session(|session| {
+            texts[groups[group].clone()].iter().try_for_each(|text| {
+                session.encode(text, allowed, &mut all.ids, pulse)?;
+                all.ends.push(all.ids.len());
+                bytemill::Result::Ok(())
+            })
+        })?;
         if let Ok(mut encoded) = encoded.lock() {
             encoded.push((group, all));
         }

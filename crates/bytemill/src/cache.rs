@@ -27,10 +27,13 @@ const MANY_IDS: usize = 12;
 /// From 2¹⁰ sets of two entries of 32 bytes, 64 KB, to 2¹⁸, 16 MB.
 const SHORT: usize = 1 << 18;
 
-/// Where other threads encode too, no more than these, 8 MB. They share the processor's last cache, and each sees but a part of the
-/// text: two threads encode code and short documents in 5 % less time so, English and many languages in the same. One alone gains
-/// nothing in sum (code 2 % quicker, many languages 2 % slower) and loses a tenth with text that it has seen before.
+/// Where other threads encode too, no more than these, 8 MB, until more was new than [`FULL_AMONG_OTHERS`]. They share the
+/// processor's last cache: two threads encode code and short documents in 2 to 5 % less time so.
 const SHORT_AMONG_OTHERS: usize = SHORT / 2;
+
+/// Half as much again as those have entries. Then two threads gain a tenth with text that they have seen before, and lose nothing
+/// with new text; 30 MB of English are too few for it.
+const FULL_AMONG_OTHERS: usize = 3 * SHORT_AMONG_OTHERS;
 
 /// From 2¹⁰ entries of 64 bytes, 64 KB, to 2¹⁶, 4 MB. A third of what is new in text of many languages has more ids than an entry
 /// for short pre-tokens takes, and comes back.
@@ -54,15 +57,24 @@ const QUESTION_MARK: u64 = 0x8 << COUNT_SHIFT;
 /// The bits of the number of ids in an entry of many.
 const MANY_MASK: u64 = 0xF << COUNT_SHIFT;
 
+/// A short pre-token with up to [`SHORT_IDS`] ids, or a question.
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(32))]
-struct Short {
+pub struct Short {
     low: u64,
     high: u64,
     ids: [u32; SHORT_IDS],
 }
 
 impl Short {
+    /// The first `n_ids` of `ids` are those of the key.
+    #[inline]
+    #[must_use]
+    pub fn new(key: Packed, ids: &[u32; SHORT_IDS], n_ids: usize) -> Self {
+        debug_assert!((1..=SHORT_IDS).contains(&n_ids));
+        Self { low: key.low, high: key.high | (n_ids as u64) << COUNT_SHIFT, ids: *ids }
+    }
+
     /// Whether it holds ids of the key.
     #[inline]
     fn is_of(&self, key: Packed) -> bool {
@@ -85,12 +97,6 @@ impl Short {
     #[inline]
     fn key(&self) -> Packed {
         Packed { low: self.low, high: self.high & !(0xF << COUNT_SHIFT) }
-    }
-
-    #[inline]
-    fn set(&mut self, key: Packed, ids: &[u32; SHORT_IDS], n_ids: usize) {
-        debug_assert!((1..=SHORT_IDS).contains(&n_ids));
-        *self = Self { low: key.low, high: key.high | (n_ids as u64) << COUNT_SHIFT, ids: *ids };
     }
 }
 
@@ -140,8 +146,7 @@ unsafe impl Plain for Many {}
 pub struct Cache {
     mixing: Mixing,
     short: Growing<Set, SHORT>,
-    /// Up to so many sets.
-    most_short: usize,
+    is_alone: bool,
     many: Growing<Many, MANY>,
     /// A bit for each place that `many` has at its largest, where something was put there: 8 KB, which in most languages keep the
     /// processor from fetching lines of it for nothing.
@@ -201,7 +206,7 @@ impl Default for Cache {
         Self {
             mixing: Mixing::best(),
             short: Growing::new(),
-            most_short: SHORT,
+            is_alone: true,
             many: Growing::new(),
             many_filled: vec![0; MANY / 64].into_boxed_slice(),
             long: Growing::new(),
@@ -215,19 +220,19 @@ impl Cache {
     /// Tells it whether other threads encode too. It stays as large as it is.
     #[inline]
     pub fn set_alone(&mut self, is_alone: bool) {
-        self.most_short = if is_alone { SHORT } else { SHORT_AMONG_OTHERS };
+        self.is_alone = is_alone;
     }
 
     /// What [`Cache::set_alone`] said last.
     #[cfg(test)]
     pub fn is_alone(&self) -> bool {
-        self.most_short == SHORT
+        self.is_alone
     }
 
     /// Makes more room where much is new. To be called while there are no questions: places change.
     #[inline]
     pub fn grow(&mut self) {
-        while self.short.is_full() && !self.is_grown() {
+        while self.short.is_full() && (!self.is_grown() || self.short.n_new() > FULL_AMONG_OTHERS) {
             self.mixing.run(GrowShort(&mut self.short));
         }
         while self.many.is_full() {
@@ -247,11 +252,11 @@ impl Cache {
         }
     }
 
-    /// Whether the largest of its tables has the size that it stays at.
+    /// Whether the largest of its tables has the size that it stays at, or at least stays at for long.
     #[inline]
     #[must_use]
     pub fn is_grown(&self) -> bool {
-        self.short.mask() >= self.most_short - 1
+        self.short.mask() >= if self.is_alone { SHORT } else { SHORT_AMONG_OTHERS } - 1
     }
 
     /// What a short pre-token has to be mixed with for its place.
@@ -302,10 +307,15 @@ impl Cache {
         // Nobody foresees which; that it is none of them is rare.
         let entry = select_unpredictable(is_first, 0, 1);
         if is_first | is_second {
-            set.0[entry].set(key, ids, n_ids);
+            set.0[entry] = Short::new(key, ids, n_ids);
         } else {
-            self.short.get_new(mixed).for_new().set(key, ids, n_ids);
+            *self.short.get_new(mixed).for_new() = Short::new(key, ids, n_ids);
         }
+    }
+
+    /// Remembers what others have found out, where it knows nothing itself. To be called while there are no questions.
+    pub fn take_in(&mut self, found: &[Short]) {
+        self.mixing.run(TakeIn { table: &mut self.short, found });
     }
 
     /// Forgets the question for a short pre-token's ids.
@@ -423,6 +433,36 @@ impl Cache {
     #[inline]
     fn longest_place(hash: u32) -> usize {
         hash as usize & ((1 << LONGEST_LOG2) - 1)
+    }
+}
+
+/// So many sets are asked for ahead of time.
+const TAKEN_AT_ONCE: usize = 64;
+
+/// The work of [`Cache::take_in`].
+struct TakeIn<'c> {
+    table: &'c mut Growing<Set, SHORT>,
+    found: &'c [Short],
+}
+
+impl MixWork for TakeIn<'_> {
+    #[inline(always)]
+    fn run(self, mix: impl Mix) {
+        let Self { table, found } = self;
+        let mut mixed = [0; TAKEN_AT_ONCE];
+        for found in found.chunks(TAKEN_AT_ONCE) {
+            for (mixed, short) in mixed.iter_mut().zip(found) {
+                *mixed = mix.mix(short.key());
+                prefetch_at(table.get(*mixed));
+            }
+            for (&mixed, short) in mixed.iter().zip(found) {
+                let key = short.key();
+                let Set([first, second]) = table.get(mixed);
+                if !(first.is_of(key) | second.is_of(key)) {
+                    *table.get_new(mixed).for_new() = *short;
+                }
+            }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ mod frame;
 mod tests;
 
 use crate::cutter::Cutter;
-use crate::encode::{Encoder, Id, Pulse};
+use crate::encode::{Encoder, Id, Pulse, Session};
 use crate::error::{Error, Result};
 use crate::parallel;
 use crate::stream::StreamAllowed;
@@ -239,11 +239,14 @@ impl DocumentEncoder {
         }
         let work = self.plan(batches, &mut sides);
         let done = parallel::map(work.len(), self.n_threads, pulse, |index, pulse| match &work[index] {
-            Work::Group { batch, documents } => self.encode_group(*batch, &batches[*batch], documents.clone(), pulse),
+            Work::Group { batch, documents } => {
+                let documents = documents.clone();
+                self.encoder.session(|session| self.encode_group(session, *batch, &batches[*batch], documents, pulse))
+            }
             Work::Part { text, offset, side, is_last } => {
                 let text = text.as_str();
                 let mut ids = Vec::with_capacity(text.len() / 4);
-                self.encode_text(text, *offset, &mut ids, pulse)?;
+                self.encoder.session(|session| self.encode_text(session, text, *offset, &mut ids, pulse))?;
                 Ok(Done::Part { ids, side: *side, is_last: *is_last })
             }
         })?;
@@ -417,6 +420,7 @@ impl DocumentEncoder {
 
     fn encode_group<T: Id + Into<u32>>(
         &self,
+        session: &mut Session,
         batch: usize,
         content: &Batch,
         documents: Range<usize>,
@@ -432,7 +436,7 @@ impl DocumentEncoder {
             let text = content.document(index);
             let group = &mut sides[self.side_of("", text)];
             let start = group.ids.len();
-            self.encode_text(text, 0, &mut group.ids, pulse)?;
+            self.encode_text(session, text, 0, &mut group.ids, pulse)?;
             group.n_bytes += text.len() as u64;
             if self.frame.close(&mut group.ids, start) {
                 group.ends.push(group.ids.len() as u64);
@@ -443,8 +447,15 @@ impl DocumentEncoder {
         Ok(Done::Group { batch, sides })
     }
 
-    fn encode_text<T: Id>(&self, text: &str, offset: usize, ids: &mut Vec<T>, pulse: Pulse) -> Result<()> {
-        self.encoder.encode(text, self.allowed.as_allowed(), ids, pulse).map_err(|error| match error {
+    fn encode_text<T: Id>(
+        &self,
+        session: &mut Session,
+        text: &str,
+        offset: usize,
+        ids: &mut Vec<T>,
+        pulse: Pulse,
+    ) -> Result<()> {
+        session.encode(text, self.allowed.as_allowed(), ids, pulse).map_err(|error| match error {
             Error::SpecialToken { token, offset: within } => Error::SpecialToken { token, offset: offset + within },
             other => other,
         })

@@ -199,10 +199,12 @@ impl Encoder {
         let n_bytes: usize = texts.iter().map(|text| text.len()).sum();
         let mut all = Encoded { ids: Vec::with_capacity(room_for(n_bytes)), ends: Vec::with_capacity(texts.len()) };
         let encode_texts = |texts: &[&str], all: &mut Encoded<T>, pulse: Pulse| -> Result<()> {
-            texts.iter().try_for_each(|text| {
-                self.encode(text, allowed, &mut all.ids, pulse)?;
-                all.ends.push(all.ids.len());
-                Ok(())
+            self.session(|session| {
+                texts.iter().try_for_each(|text| {
+                    session.encode(text, allowed, &mut all.ids, pulse)?;
+                    all.ends.push(all.ids.len());
+                    Ok(())
+                })
             })
         };
         if n_threads <= 1 {

@@ -74,6 +74,12 @@ impl<T: Plain, const MOST: usize> Growing<T, MOST> {
         self.n_new > self.mask / 2 && self.mask < MOST - 1
     }
 
+    /// How much has been new so far.
+    #[inline]
+    pub fn n_new(&self) -> usize {
+        self.n_new
+    }
+
     /// Has twice as many places. `split` is called with what is in each place and what will be in the new one that goes with it,
     /// and with these places.
     pub fn grow(&mut self, mut split: impl FnMut(&mut T, &mut T, usize, usize)) {

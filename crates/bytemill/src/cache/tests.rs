@@ -247,7 +247,7 @@ fn it_does_not_grow_for_ever() {
 }
 
 #[test]
-fn it_grows_less_among_others_and_keeps_what_it_has() {
+fn it_grows_later_among_others_and_keeps_what_it_has() {
     let mut cache = Cache::default();
     let mixing = cache.mixing();
     let mut keys = keys(3 * SHORT as u64);
@@ -259,9 +259,37 @@ fn it_grows_less_among_others_and_keeps_what_it_has() {
         }
         (cache.short.mask(), cache.is_grown())
     };
+    assert_eq!(mask_after(&mut cache, FULL_AMONG_OTHERS, false), (SHORT_AMONG_OTHERS - 1, true));
+    assert_eq!(mask_after(&mut cache, 1, false), (SHORT - 1, true));
+    let mut cache = Cache::default();
     assert_eq!(mask_after(&mut cache, SHORT, false), (SHORT_AMONG_OTHERS - 1, true));
     assert_eq!(mask_after(&mut cache, 1, true), (SHORT - 1, true));
-    assert_eq!(mask_after(&mut cache, SHORT, false), (SHORT - 1, true));
+    assert_eq!(mask_after(&mut cache, 1, false), (SHORT - 1, true));
+}
+
+#[test]
+fn what_others_found_out_is_put_where_nothing_is_known() {
+    let mut cache = Cache::default();
+    let (mixed, [first, second, third]) = of_one_place(&cache);
+    let found = |key, id| Short::new(key, &[id, 9, 0, 0], 2);
+    cache.take_in(&[found(first, 1), found(second, 2), found(first, 3)]);
+    assert_eq!(cache.short.n_new(), 2, "what is known is not new");
+    assert_eq!(get(&mut cache, second, mixed), Some(vec![2, 9]));
+    assert_eq!(get(&mut cache, first, mixed), Some(vec![1, 9]));
+    // In the place of what was asked for less lately.
+    cache.take_in(&[found(third, 4)]);
+    assert_eq!(get(&mut cache, second, mixed), None);
+    assert_eq!(get(&mut cache, third, mixed), Some(vec![4, 9]));
+    assert_eq!(get(&mut cache, first, mixed), Some(vec![1, 9]));
+    let all: Vec<Short> = (0..).zip(keys(2_000)).map(|(number, key)| found(key, number)).collect();
+    cache.take_in(&all);
+    let mixing = cache.mixing();
+    let known = (0..).zip(keys(2_000)).filter(|&(number, key)| {
+        let ids = get(&mut cache, key, mixing.mix(key));
+        ids.inspect(|ids| assert_eq!(ids, &[number, 9])).is_some()
+    });
+    // Nearly as many as there are entries.
+    assert!(known.count() > 1_300);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //!
 //! Every branch that nobody foresees costs as much as a merge does, so what is decided for each pre-token is decided by numbers.
 
+use super::exchange::Teller;
 use super::workspace::Workspace;
 use super::{Encoder, Id};
 use crate::bpe::{GROUP, merge_group};
@@ -240,18 +241,19 @@ impl Encoder {
         out: &mut Vec<T>,
         pulse: Pulse,
     ) -> Result<()> {
-        let Workspace { cache, misses, symbols, .. } = workspace;
-        self.find_short(cache, misses);
-        self.merge_short(cache, misses);
+        let Workspace { cache, misses, teller, symbols, .. } = workspace;
+        self.find_short(cache, misses, teller);
+        self.merge_short(cache, misses, teller);
         self.find_long(cache, misses, text, symbols, pulse)?;
         self.merge_medium(cache, misses, text);
         workspace.answer(text.len(), out);
+        self.workspaces.exchange.exchange(&mut workspace.teller, &mut workspace.cache);
         workspace.cache.grow();
         Ok(())
     }
 
     /// Answers with what tables know of short pre-tokens.
-    fn find_short(&self, cache: &mut Cache, misses: &mut Misses) {
+    fn find_short(&self, cache: &mut Cache, misses: &mut Misses, teller: &mut Teller) {
         misses.tell_apart(|hash| self.words.may_hold(hash) | cache.may_be_of_many(hash));
         let Misses { short, answers, known, unknown, .. } = misses;
         for &index in &*known {
@@ -265,6 +267,7 @@ impl Encoder {
             if let Some(id) = self.words.get(key, hash) {
                 answers.ids.push(id);
                 cache.insert(key, mixed, &[id, 0, 0, 0], 1);
+                teller.note(key, &[id, 0, 0, 0], 1);
             } else if let Some(ids) = cache.get_many(key, hash) {
                 answers.ids.extend_from_slice(ids);
                 cache.remove_question(key, mixed);
@@ -276,7 +279,7 @@ impl Encoder {
     }
 
     /// Merges the short pre-tokens that no table knows, and remembers them.
-    fn merge_short(&self, cache: &mut Cache, misses: &mut Misses) {
+    fn merge_short(&self, cache: &mut Cache, misses: &mut Misses, teller: &mut Teller) {
         let Misses { short, answers, unknown, .. } = misses;
         // They may have left the near caches since it was asked.
         let prefetcher = cache.prefetcher();
@@ -292,6 +295,7 @@ impl Encoder {
             // Most words are few symbols, and then this is foreseen.
             if n_symbols <= SHORT_IDS {
                 cache.insert(key, mixed, &first, n_symbols);
+                teller.note(key, &first, n_symbols);
             } else {
                 cache.remove_question(key, mixed);
                 cache.insert_many(key, hash, &answers.ids[start..]);

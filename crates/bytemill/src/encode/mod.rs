@@ -1,7 +1,9 @@
 //! Encoding: text to ids.
 
 mod canonical;
+mod exchange;
 mod misses;
+mod session;
 mod spans;
 mod unstable;
 mod workspace;
@@ -14,9 +16,10 @@ use crate::pairs::{PairTable, PerfectPairs};
 use crate::pretokenize::Pattern;
 pub use crate::pulse::{Pulse, no_pulse};
 use crate::seams::Seams;
-use crate::special::{Rules, Segment, SpecialTokens};
+use crate::special::{Rules, SpecialTokens};
 use crate::vocab::{SortedTokens, Tables, Vocab};
 use crate::words::Words;
+pub use session::Session;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 pub use unstable::Unstable;
@@ -167,30 +170,7 @@ impl Encoder {
     /// [`Error::SpecialToken`] with [`Allowed::Refused`], [`Error::Pattern`] where a custom pattern fails, and what
     /// `pulse` gives. What `out` holds then is undefined.
     pub fn encode<T: Id>(&self, text: &str, allowed: Allowed, out: &mut Vec<T>, pulse: Pulse) -> Result<()> {
-        let special = match allowed {
-            Allowed::All => &self.special,
-            Allowed::These(special) => special,
-            Allowed::None => &self.none,
-            Allowed::Refused => {
-                self.refuse_special(text)?;
-                &self.none
-            }
-        };
-        let mut workspace = self.workspaces.take();
-        workspace.pages.begin();
-        let result = if special.leaves_texts() {
-            self.encode_segment(&mut workspace, text, out, pulse)
-        } else {
-            special.segments(text, pulse, |segment| match segment {
-                Segment::Text(text) => self.encode_segment(&mut workspace, text, out, pulse),
-                Segment::Special(id) => {
-                    out.push(T::narrow(id));
-                    tick(&mut workspace.since_pulse, 1, pulse)
-                }
-            })
-        };
-        self.workspaces.put_back(workspace);
-        result
+        self.session(|session| session.encode(text, allowed, out, pulse))
     }
 
     /// Whether memory for results may take large pages beside the tables of what was seen.
@@ -217,14 +197,13 @@ impl Encoder {
     /// # Errors
     /// As [`Encoder::encode`].
     pub fn encode_bytes(&self, bytes: &[u8], out: &mut Vec<u32>, pulse: Pulse) -> Result<()> {
-        let mut workspace = self.workspaces.take();
-        let result = bytes.utf8_chunks().try_for_each(|chunk| {
-            self.encode_segment(&mut workspace, chunk.valid(), out, pulse)?;
-            self.encode_pretoken(chunk.invalid(), &mut workspace.symbols, out, pulse)?;
-            tick(&mut workspace.since_pulse, 1, pulse)
-        });
-        self.workspaces.put_back(workspace);
-        result
+        self.with_workspace(|workspace| {
+            bytes.utf8_chunks().try_for_each(|chunk| {
+                self.encode_segment(workspace, chunk.valid(), out, pulse)?;
+                self.encode_pretoken(chunk.invalid(), &mut workspace.symbols, out, pulse)?;
+                tick(&mut workspace.since_pulse, 1, pulse)
+            })
+        })
     }
 
     /// Appends the ids of a text without special tokens.
@@ -313,6 +292,7 @@ mod tests {
     use crate::bpe;
     use crate::count::Counts;
     use crate::merges::{Ties, learn};
+    use crate::special::Segment;
     use proptest::prelude::*;
 
     /// A tokenizer with some dozens of merges, learnt from the words themselves.
@@ -417,6 +397,26 @@ mod tests {
         }
 
         #[test]
+        fn threads_that_tell_each_other_what_is_new_find_the_same(
+            seed in any::<u64>(),
+            n_words in 1u64..10_000,
+            n_different in 1u64..8_000,
+            n_threads in 2usize..5,
+        ) {
+            let encoder = encoder(&PIECES, 30, "gpt2");
+            let text = words(seed, n_words, n_different);
+            let texts: Vec<&str> = text.split_inclusive("we").collect();
+            let expected: Vec<Vec<u32>> =
+                texts.iter().map(|text| encode_plainly(&encoder, text, &SpecialTokens::default())).collect();
+            for _ in 0..2 {
+                let all = encoder.encode_pieces::<u32>(&texts, Allowed::None, n_threads, 4_000, &no_pulse).unwrap();
+                prop_assert_eq!(&all.ids, &expected.concat());
+                let n_ids = [0].iter().chain(&all.ends).zip(&all.ends).map(|(start, end)| end - start);
+                prop_assert!(n_ids.eq(expected.iter().map(Vec::len)));
+            }
+        }
+
+        #[test]
         fn words_of_every_length_keep_all_their_bytes(letters in prop::collection::vec(0usize..4, 1..200)) {
             let encoder = encoder(&["abab", "bcbc", "abcabc"], 5, "gpt2");
             let word: String = letters.iter().map(|&letter| ['a', 'b', 'c', 'z'][letter]).collect();
@@ -463,11 +463,52 @@ mod tests {
         // More than is encoded between two pulses, so that questions are open at the first.
         let text = words(1, 250_000, u64::MAX);
         assert!(text.len() > 2 * PULSE_BYTES);
+        let expected = encode_plainly(&encoder, &text, &SpecialTokens::default());
         let mut ids: Vec<u32> = Vec::new();
+        encoder.session(|session| {
+            assert!(session.encode(&text, Allowed::None, &mut ids, &|| Err(Error::Interrupted)).is_err());
+            ids.clear();
+            session.encode(&text, Allowed::None, &mut ids, &no_pulse).unwrap();
+        });
+        assert!(ids == expected);
         assert!(encoder.encode(&text, Allowed::None, &mut ids, &|| Err(Error::Interrupted)).is_err());
         ids.clear();
         encoder.encode(&text, Allowed::None, &mut ids, &no_pulse).unwrap();
-        assert!(ids == encode_plainly(&encoder, &text, &SpecialTokens::default()));
+        assert!(ids == expected);
+    }
+
+    #[test]
+    fn what_one_thread_has_found_out_another_knows() {
+        let encoder = encoder(&PIECES, 20, "gpt2");
+        // Words of three letters, by thousands.
+        let word = |number: usize| {
+            let letter = |place: u32| char::from(b'a' + (number / 26usize.pow(place) % 26) as u8);
+            format!(" {}{}{}", letter(0), letter(1), letter(2))
+        };
+        let text = |thousand: usize| -> String { (1_000 * thousand..1_000 * (thousand + 1)).map(word).collect() };
+        let encode = |workspace: &mut Workspace, thousand: usize| {
+            encoder.encode_segment(workspace, &text(thousand), &mut Vec::<u32>::new(), &no_pulse).unwrap();
+        };
+        encoder.with_workspace(|first| {
+            encoder.with_workspace(|second| {
+                // Only now is it known that there are two.
+                first.teller.set_alone(false);
+                encode(first, 1);
+                encode(second, 2);
+                let n_known = |workspace: &mut Workspace| {
+                    let known = workspace.cache.first();
+                    let keys = (1_000..2_000).map(|number| {
+                        let key = crate::hash::pack(word(number).as_bytes(), 0, 4);
+                        (key, workspace.cache.mixing().mix(key))
+                    });
+                    keys.filter(|&(key, mixed)| known.get(key, mixed).is_some()).count()
+                };
+                assert!(n_known(second) > n_known(first) / 2, "{} and {}", n_known(second), n_known(first));
+                let mut ids: Vec<u32> = Vec::new();
+                encoder.encode_segment(second, &text(1), &mut ids, &no_pulse).unwrap();
+                assert_eq!(ids, encode_plainly(&encoder, &text(1), &SpecialTokens::default()));
+            });
+        });
     }
 
     #[test]

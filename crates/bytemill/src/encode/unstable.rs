@@ -8,8 +8,9 @@
 //! Only the last `longest` places have tokens to be tried, so the number of lists does not grow with the text. Each of them
 //! begins at the first unstable byte; so all together may be long where the last pre-token is, and there is a limit.
 
-use super::{Allowed, Encoder, Pulse, Segment, Workspace, tick};
+use super::{Allowed, Encoder, Pulse, Workspace, tick};
 use crate::error::{Error, Result};
+use crate::special::Segment;
 use std::collections::HashSet;
 
 /// Bytes that are encoded in search of completions, at most: some seconds. The last pre-token of a text in any language
@@ -42,10 +43,8 @@ impl Encoder {
         let n_stable = stable.len() - self.n_unstable(&stable, text, allowed, pulse)?;
         let unstable: Vec<u8> =
             stable.drain(n_stable..).flat_map(|id| self.vocab.token(id).unwrap_or_default()).copied().collect();
-        let mut workspace = self.workspaces.take();
-        let completions = self.completions(&mut workspace, &unstable, pulse);
-        self.workspaces.put_back(workspace);
-        Ok(Unstable { stable, completions: completions? })
+        let completions = self.with_workspace(|workspace| self.completions(workspace, &unstable, pulse))?;
+        Ok(Unstable { stable, completions })
     }
 
     /// How many of the `ids` of `text` more text may change.

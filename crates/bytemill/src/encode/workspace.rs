@@ -1,6 +1,7 @@
 //! What a thread needs to encode, and the two passes that most pre-tokens need: hash, look up.
 
 use super::HUGE;
+use super::exchange::{Exchange, Teller};
 use super::misses::Misses;
 use crate::cache::{Cache, Known, LONGEST_IDS, SHORT_IDS};
 use crate::hash::{PACKED_BYTES, Packed};
@@ -32,6 +33,8 @@ pub struct Workspace {
     pub misses: Misses,
     /// Ids that wait until the questions among them are answered.
     pub ids: Vec<u32>,
+    /// What other threads are told of what this one finds out.
+    pub teller: Teller,
     pub symbols: Vec<u32>,
     /// How many ids the result had before the text.
     pub n_before: usize,
@@ -52,6 +55,7 @@ impl Default for Workspace {
             n_done: (0, 0),
             misses: Misses::default(),
             ids: Vec::new(),
+            teller: Teller::default(),
             symbols: Vec::with_capacity(256),
             n_before: 0,
             pages: Pages::default(),
@@ -142,6 +146,7 @@ impl Workspace {
 pub struct Workspaces {
     state: Mutex<State>,
     have_grown: AtomicBool,
+    pub exchange: Exchange,
 }
 
 #[derive(Default)]
@@ -158,10 +163,12 @@ impl Workspaces {
         let Ok(mut state) = self.state.lock() else { return Box::default() };
         let idle = state.idle.pop();
         state.n_made += usize::from(idle.is_none());
-        let is_alone = state.n_made == 1;
+        let n_made = state.n_made;
         drop(state);
-        let mut workspace = idle.unwrap_or_default();
-        workspace.cache.set_alone(is_alone);
+        let mut workspace =
+            idle.unwrap_or_else(|| Box::new(Workspace { teller: Teller::new(n_made), ..Workspace::default() }));
+        workspace.cache.set_alone(n_made == 1);
+        workspace.teller.set_alone(n_made == 1);
         workspace
     }
 
