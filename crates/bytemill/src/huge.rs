@@ -303,7 +303,6 @@ fn advise<T>(pages: &mut [T], advice: Advice) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::thread;
 
     // SAFETY: any bits are an array of numbers.
     unsafe impl Plain for [u64; 8] {}
@@ -356,18 +355,11 @@ mod tests {
         let pace = pace();
         let trial = pace.trial();
         assert!(trial.is_some());
+        let begun = Instant::now();
         assert!(pace.trial().is_none());
-        thread::scope(|scope| {
-            let other = scope.spawn(|| {
-                let begun = Instant::now();
-                // Nobody waits for one that is slow, and one that comes meanwhile is waited for.
-                while pace.trial().is_none() {}
-                begun.elapsed()
-            });
-            thread::sleep(20 * QUICK);
-            drop(trial);
-            assert!(other.join().unwrap() < Duration::from_secs(10));
-        });
+        assert!(begun.elapsed() > QUICK, "it may come any moment");
+        drop(trial);
+        assert!(pace.trial().is_some());
     }
 
     #[test]
