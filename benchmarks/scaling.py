@@ -14,8 +14,8 @@ Interfaces as in `encode.py`. Of a row:
     1 thread, 2 threads   milliseconds for the new text, medians over the turns
     ratio                 median over the turns of one thread's time by two threads'
     least                 the least time of one thread by the least of two
-    again                 as the ratio, where the text was encoded once before: what is new to both threads is found
-                          out by both, and that is not in it
+    again                 as the ratio, where the text was encoded once before: each thread then knows what it met,
+                          and some of what the other did
     apart                 2 × one process by the slower of two at once, for the new text
     machine               the same of arithmetic
 """

@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex};
 /// Pre-tokens told at a time; twice and half as many made no difference.
 const BATCH: usize = 256;
 
-/// Batches that are kept for others. So no thread takes in more than it could find out in half that time, however many threads
-/// there are: 8 ns for each, where to find one out is 100 to 180. Of what is taken in, 29 of a hundred spare a thread that
-/// (English, two threads), with 16 threads 12.
+/// Batches that are kept for others. So to take in costs a thread no more than a third of what to find out costs it, however many
+/// threads there are: 8 ns for each pre-token, where to find one out is 100 to 180. Of what is taken in, 29 of a hundred spare a thread
+/// that (a model with English text, two threads), with 16 threads 12.
 const KEPT: usize = 4;
 
 /// Where threads tell each other.
