@@ -54,6 +54,7 @@ pub fn lists<'py>(
     list: impl for<'a> Fn(Python<'a>, &[u32]) -> PyResult<Bound<'a, PyList>> + Sync,
 ) -> PyResult<Bound<'py, PyList>> {
     let groups = groups(texts, n_threads);
+    let n_expected = texts.iter().map(|text| text.len()).sum::<usize>() / n_threads.max(1);
     let pulse = Pulse::new(None);
     let encoded: Mutex<Vec<(usize, Encoded<u32>)>> = Mutex::default();
     let made: Mutex<Vec<(usize, Vec<Py<PyList>>)>> = Mutex::default();
@@ -92,7 +93,7 @@ pub fn lists<'py>(
     let encode = |group: usize, pulse: bytemill::encode::Pulse<'_>| {
         pulse()?;
         let mut all = spare.lock().map(|mut spare| spare.pop()).ok().flatten().unwrap_or_default();
-        encoder.session(|session| {
+        encoder.session(n_expected, |session| {
             texts[groups[group].clone()].iter().try_for_each(|text| {
                 session.encode(text, allowed, &mut all.ids, pulse)?;
                 all.ends.push(all.ids.len());

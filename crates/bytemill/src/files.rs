@@ -125,6 +125,8 @@ struct Shared<'e, T> {
     /// What is recognised in a part.
     allowed: Allowed<'e>,
     part_bytes: usize,
+    /// Bytes of text for each thread.
+    n_expected: usize,
     next: AtomicUsize,
     /// Files that more than one thread may work on, and that are not read to their end.
     open: Mutex<Vec<Arc<Task<T>>>>,
@@ -164,7 +166,8 @@ impl<T: Id> Shared<'_, T> {
     fn encode(&self, task: &Arc<Task<T>>, part: &mut Part, pulse: Pulse) -> Result<()> {
         while self.next_part(task, part, pulse)? {
             let mut room = task.joined.room(part.number);
-            self.encoder.encode(&part.text, self.allowed, &mut room.encoded.ids, pulse)?;
+            let out = &mut room.encoded.ids;
+            self.encoder.session(self.n_expected, |session| session.encode(&part.text, self.allowed, out, pulse))?;
             task.joined.add(room, self.encoder.tables_have_grown());
             if let Some(all) = task.joined.take(task.n_parts.load(Ordering::Acquire)) {
                 let mut ids = all.ids;
@@ -281,6 +284,7 @@ impl Encoder {
             refuses: matches!(allowed, Allowed::Refused),
             allowed: if matches!(allowed, Allowed::Refused) { Allowed::None } else { allowed },
             part_bytes,
+            n_expected: usize::try_from(n_bytes).unwrap_or(usize::MAX) / n_threads.max(1),
             next: AtomicUsize::new(0),
             open: Mutex::default(),
             done: Mutex::new(paths.iter().map(|_| None).collect()),

@@ -238,15 +238,16 @@ impl DocumentEncoder {
             side.n_bytes.resize(batches.len(), 0);
         }
         let work = self.plan(batches, &mut sides);
+        let n_expected = batches.iter().map(|batch| batch.text.len()).sum::<usize>() / self.n_threads;
         let done = parallel::map(work.len(), self.n_threads, pulse, |index, pulse| match &work[index] {
-            Work::Group { batch, documents } => {
-                let documents = documents.clone();
-                self.encoder.session(|session| self.encode_group(session, *batch, &batches[*batch], documents, pulse))
-            }
+            Work::Group { batch, documents } => self.encoder.session(n_expected, |session| {
+                self.encode_group(session, *batch, &batches[*batch], documents.clone(), pulse)
+            }),
             Work::Part { text, offset, side, is_last } => {
                 let text = text.as_str();
                 let mut ids = Vec::with_capacity(text.len() / 4);
-                self.encoder.session(|session| self.encode_text(session, text, *offset, &mut ids, pulse))?;
+                self.encoder
+                    .session(n_expected, |session| self.encode_text(session, text, *offset, &mut ids, pulse))?;
                 Ok(Done::Part { ids, side: *side, is_last: *is_last })
             }
         })?;

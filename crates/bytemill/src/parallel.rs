@@ -198,8 +198,9 @@ impl Encoder {
     ) -> Result<Encoded<T>> {
         let n_bytes: usize = texts.iter().map(|text| text.len()).sum();
         let mut all = Encoded { ids: Vec::with_capacity(room_for(n_bytes)), ends: Vec::with_capacity(texts.len()) };
+        let n_expected = n_bytes / n_threads.max(1);
         let encode_texts = |texts: &[&str], all: &mut Encoded<T>, pulse: Pulse| -> Result<()> {
-            self.session(|session| {
+            self.session(n_expected, |session| {
                 texts.iter().try_for_each(|text| {
                     session.encode(text, allowed, &mut all.ids, pulse)?;
                     all.ends.push(all.ids.len());
@@ -225,7 +226,10 @@ impl Encoder {
                 match piece {
                     Piece::Texts(range) => encode_texts(&texts[range.clone()], out, pulse)?,
                     Piece::Part { text, bytes, is_last } => {
-                        self.encode(&texts[*text][bytes.clone()], allowed_in_parts, &mut out.ids, pulse)?;
+                        let part = &texts[*text][bytes.clone()];
+                        self.session(n_expected, |session| {
+                            session.encode(part, allowed_in_parts, &mut out.ids, pulse)
+                        })?;
                         if *is_last {
                             out.ends.push(out.ids.len());
                         }

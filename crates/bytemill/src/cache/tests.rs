@@ -247,24 +247,40 @@ fn it_does_not_grow_for_ever() {
 }
 
 #[test]
-fn it_grows_later_among_others_and_keeps_what_it_has() {
-    let mut cache = Cache::default();
-    let mixing = cache.mixing();
-    let mut keys = keys(3 * SHORT as u64);
-    let mut mask_after = |cache: &mut Cache, n: usize, is_alone: bool| {
-        cache.set_alone(is_alone);
-        for key in keys.by_ref().take(n) {
-            cache.insert(key, mixing.mix(key), &[1, 2, 3, 4], 4);
+fn it_grows_at_once_to_the_size_of_a_text_to_come_and_keeps_what_it_has() {
+    for (n_bytes, sets, entries_of_many, entries_of_long) in [
+        (1 << 16, 1 << 11, 1 << 11, 1 << 11),
+        (500_000, 1 << 14, 1 << 14, 1 << 13),
+        (2_500_000, 1 << 17, MANY, LONG),
+        (4_500_000, SHORT, MANY, LONG),
+        (usize::MAX, SHORT, MANY, LONG),
+    ] {
+        let mut cache = Cache::default();
+        cache.expect(n_bytes);
+        let mixing = cache.mixing();
+        let text = |number: u64| number.to_le_bytes().repeat(4);
+        let masks = |cache: &Cache| (cache.short.mask() + 1, cache.many.mask() + 1, cache.long.mask() + 1);
+        for (number, key) in (0..).zip(keys(600)) {
+            cache.insert(key, mixing.mix(key), &[number as u32, 2, 3, 4], 4);
+            cache.insert_many(key, key.hash(), &[number as u32; 6]);
+            insert_long(&mut cache, &text(number), &[number as u32]);
             cache.grow();
+            let expected =
+                if number < 511 { (1 << 10, 1 << 10, 1 << 10) } else { (sets, entries_of_many, entries_of_long) };
+            assert_eq!(masks(&cache), expected, "{number}");
         }
-        (cache.short.mask(), cache.is_grown())
-    };
-    assert_eq!(mask_after(&mut cache, FULL_AMONG_OTHERS, false), (SHORT_AMONG_OTHERS - 1, true));
-    assert_eq!(mask_after(&mut cache, 1, false), (SHORT - 1, true));
-    let mut cache = Cache::default();
-    assert_eq!(mask_after(&mut cache, SHORT, false), (SHORT_AMONG_OTHERS - 1, true));
-    assert_eq!(mask_after(&mut cache, 1, true), (SHORT - 1, true));
-    assert_eq!(mask_after(&mut cache, 1, false), (SHORT - 1, true));
+        assert_eq!(cache.is_grown(), sets == SHORT);
+        let (mut n_short, mut n_of_many, mut n_of_long) = (0, 0, 0);
+        for (number, key) in (0u64..).zip(keys(600)) {
+            let id = number as u32;
+            n_short += get(&mut cache, key, mixing.mix(key)).map_or(0, |ids| usize::from(ids == [id, 2, 3, 4]));
+            n_of_many += cache.get_many(key, key.hash()).map_or(0, |ids| usize::from(ids == [id; 6]));
+            let of_long = get_long(&cache, &text(number), prefetch_long(&cache, &text(number)));
+            n_of_long += of_long.map_or(0, |ids| usize::from(ids == [id]));
+        }
+        // Some had to go where another was, before it grew.
+        assert!(n_short > 570 && n_of_many > 400 && n_of_long > 400, "{n_short}, {n_of_many}, {n_of_long}");
+    }
 }
 
 #[test]

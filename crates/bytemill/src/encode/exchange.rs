@@ -57,6 +57,12 @@ impl Teller {
         self.has_others = !is_alone;
     }
 
+    /// What [`Teller::set_alone`] said last.
+    #[cfg(test)]
+    pub fn has_others(&self) -> bool {
+        self.has_others
+    }
+
     /// Has others be told that the first `n_ids` of `ids` are those of a pre-token.
     #[inline]
     pub fn note(&mut self, key: Packed, ids: &[u32; SHORT_IDS], n_ids: usize) {

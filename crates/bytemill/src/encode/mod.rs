@@ -172,7 +172,7 @@ impl Encoder {
     /// [`Error::SpecialToken`] with [`Allowed::Refused`], [`Error::Pattern`] where a custom pattern fails, and what
     /// `pulse` gives. What `out` holds then is undefined.
     pub fn encode<T: Id>(&self, text: &str, allowed: Allowed, out: &mut Vec<T>, pulse: Pulse) -> Result<()> {
-        self.session(|session| session.encode(text, allowed, out, pulse))
+        self.session(text.len(), |session| session.encode(text, allowed, out, pulse))
     }
 
     /// Whether memory for results may take large pages beside the tables of what was seen.
@@ -199,7 +199,7 @@ impl Encoder {
     /// # Errors
     /// As [`Encoder::encode`].
     pub fn encode_bytes(&self, bytes: &[u8], out: &mut Vec<u32>, pulse: Pulse) -> Result<()> {
-        self.with_workspace(|workspace| {
+        self.with_workspace(bytes.len(), |workspace| {
             bytes.utf8_chunks().try_for_each(|chunk| {
                 self.encode_segment(workspace, chunk.valid(), out, pulse)?;
                 self.encode_pretoken(chunk.invalid(), &mut workspace.symbols, out, pulse)?;

@@ -52,14 +52,16 @@ impl Session<'_> {
 }
 
 impl Encoder {
-    /// Has `work` encode one text after the other.
-    pub fn session<R>(&self, work: impl FnOnce(&mut Session) -> R) -> R {
-        self.with_workspace(|workspace| work(&mut Session { encoder: self, workspace }))
+    /// Has `work` encode one text after the other. About `n_expected` bytes of text are to come on this thread, with those of sessions
+    /// that follow: what it remembers grows at once to the size that they need.
+    pub fn session<R>(&self, n_expected: usize, work: impl FnOnce(&mut Session) -> R) -> R {
+        self.with_workspace(n_expected, |workspace| work(&mut Session { encoder: self, workspace }))
     }
 
-    /// Has `work` done with what a thread needs to encode. It is lost where `work` panics.
-    pub(super) fn with_workspace<R>(&self, work: impl FnOnce(&mut Workspace) -> R) -> R {
+    /// Has `work` done with what a thread needs to encode, for so much text as in [`Encoder::session`]. It is lost where `work` panics.
+    pub(super) fn with_workspace<R>(&self, n_expected: usize, work: impl FnOnce(&mut Workspace) -> R) -> R {
         let mut workspace = self.workspaces.take();
+        workspace.cache.expect(n_expected);
         let result = work(&mut workspace);
         self.workspaces.put_back(workspace);
         result

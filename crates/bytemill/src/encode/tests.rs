@@ -56,6 +56,30 @@ fn it_is_known_when_the_tables_have_grown() {
     assert!(encoder.tables_have_grown());
 }
 
+#[test]
+fn tables_grow_at_once_where_much_text_is_to_come() {
+    // 600 words, again and again.
+    let letters: Vec<char> = ('a'..='z').collect();
+    let word = |number: usize| [' ', letters[number % 25], letters[number / 25], 'z'];
+    let words: String = (0..600).flat_map(word).collect();
+    let has_grown = |n_bytes: usize, n_threads: usize| {
+        let text = words.repeat(n_bytes / words.len() + 1);
+        let documents = vec![&text[..text.len() / 10]; 10];
+        let by_each = [&[text.as_str()][..], &documents].map(|texts| {
+            let encoder = encoder(&PIECES, 20, "gpt2");
+            encoder.encode_batch::<u32>(texts, Allowed::None, n_threads, &no_pulse).unwrap();
+            encoder.tables_have_grown()
+        });
+        assert_eq!(by_each[0], by_each[1]);
+        by_each[0]
+    };
+    // 16 MB for 4.2 MB and more on a thread.
+    assert!(!has_grown(4_000_000, 1));
+    assert!(has_grown(4_400_000, 1));
+    assert!(!has_grown(8_000_000, 2));
+    assert!(has_grown(8_800_000, 2));
+}
+
 const PIECES: [&str; 12] =
     ["low", " lower", " newest", " widest", "s", "<s>", "<s><e>", "\n\n", " 123", "é一ü", "zzzzzzzz", "'s"];
 
@@ -173,7 +197,7 @@ fn an_interrupted_text_leaves_nothing_wrong_behind() {
     assert!(text.len() > 2 * PULSE_BYTES);
     let expected = encode_plainly(&encoder, &text, &SpecialTokens::default());
     let mut ids: Vec<u32> = Vec::new();
-    encoder.session(|session| {
+    encoder.session(text.len(), |session| {
         assert!(session.encode(&text, Allowed::None, &mut ids, &|| Err(Error::Interrupted)).is_err());
         ids.clear();
         session.encode(&text, Allowed::None, &mut ids, &no_pulse).unwrap();
@@ -197,8 +221,8 @@ fn what_one_thread_has_found_out_another_knows() {
     let encode = |workspace: &mut Workspace, thousand: usize| {
         encoder.encode_segment(workspace, &text(thousand), &mut Vec::<u32>::new(), &no_pulse).unwrap();
     };
-    encoder.with_workspace(|first| {
-        encoder.with_workspace(|second| {
+    encoder.with_workspace(0, |first| {
+        encoder.with_workspace(0, |second| {
             // Only now is it known that there are two.
             first.teller.set_alone(false);
             encode(first, 1);

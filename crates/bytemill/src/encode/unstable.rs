@@ -43,7 +43,7 @@ impl Encoder {
         let n_stable = stable.len() - self.n_unstable(&stable, text, allowed, pulse)?;
         let unstable: Vec<u8> =
             stable.drain(n_stable..).flat_map(|id| self.vocab.token(id).unwrap_or_default()).copied().collect();
-        let completions = self.with_workspace(|workspace| self.completions(workspace, &unstable, pulse))?;
+        let completions = self.with_workspace(0, |workspace| self.completions(workspace, &unstable, pulse))?;
         Ok(Unstable { stable, completions })
     }
 

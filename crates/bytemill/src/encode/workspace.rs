@@ -167,7 +167,6 @@ impl Workspaces {
         drop(state);
         let mut workspace =
             idle.unwrap_or_else(|| Box::new(Workspace { teller: Teller::new(n_made), ..Workspace::default() }));
-        workspace.cache.set_alone(n_made == 1);
         workspace.teller.set_alone(n_made == 1);
         workspace
     }
@@ -314,18 +313,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cache_is_told_whether_there_are_others() {
+    fn a_teller_knows_whether_there_are_others() {
         let workspaces = Workspaces::default();
         for _ in 0..2 {
             let alone = workspaces.take();
-            assert!(alone.cache.is_alone());
+            assert!(!alone.teller.has_others());
             workspaces.put_back(alone);
         }
         let (first, second) = (workspaces.take(), workspaces.take());
-        assert!(!second.cache.is_alone());
+        assert!(second.teller.has_others());
         workspaces.put_back(first);
         workspaces.put_back(second);
         // From now on, though at times only one of two is at work, as between two documents.
-        assert!(!workspaces.take().cache.is_alone());
+        assert!(workspaces.take().teller.has_others());
     }
 }
