@@ -353,6 +353,22 @@ mod tests {
         prop::collection::vec(text.prop_map(|pieces| pieces.concat()), 0..6)
     }
 
+    #[test]
+    fn tables_grow_at_once_where_files_are_long() {
+        let has_grown = |n_words: u32| {
+            let (encoder, folder) = (encoder(Some("gpt2")), Folder::new());
+            // 600 words, again and again.
+            let letter = |number: u32| char::from_u32(u32::from('a') + number).unwrap();
+            let text: String = (0..n_words).flat_map(|n| [' ', letter(n % 25), letter(n / 25 % 24), 'z']).collect();
+            let paths = ["a", "b"].map(|name| folder.file(name, text.as_bytes()));
+            encoder.encode_files::<u32>(&paths, Allowed::None, 2, &no_pulse).unwrap();
+            encoder.tables_have_grown()
+        };
+        // 16 MB for 4.2 MB and more on a thread.
+        assert!(!has_grown(1_000_000));
+        assert!(has_grown(1_100_000));
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 

@@ -125,8 +125,8 @@ mod tests {
         const MOST: usize = 1 << 20;
         // Their own hashes, and none is 0; no two in one place.
         let hashes = || (1..FIRST as u32).map(|number| number | number.wrapping_mul(0x9E37_79B9) << 10);
-        // To twice the size, to 1.5 MB, which needs a large page, to 2 MB with what is left of it, and to all there is, once more than
-        // that is asked for.
+        // To twice the size and to some more; from 4 KB to a large page; to half of one, which is taken whole, and on in it; and to all
+        // there is, where more than that is asked for.
         for steps in [
             &[(0, 2), (0, 4), (9_000 * 4, 16), (16 * FIRST * 4, 32)][..],
             &[(3 << 19, 512), (0, 1_024)],
