@@ -256,7 +256,7 @@ fn it_grows_at_once_to_the_size_of_a_text_to_come_and_keeps_what_it_has() {
         (usize::MAX, SHORT, MANY, LONG),
     ] {
         let mut cache = Cache::default();
-        cache.expect(n_bytes);
+        cache.prepare_for(n_bytes);
         let mixing = cache.mixing();
         let text = |number: u64| number.to_le_bytes().repeat(4);
         let masks = |cache: &Cache| (cache.short.mask() + 1, cache.many.mask() + 1, cache.long.mask() + 1);

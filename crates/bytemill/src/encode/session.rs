@@ -61,7 +61,7 @@ impl Encoder {
     /// Has `work` done with what a thread needs to encode, for so much text as in [`Encoder::session`]. It is lost where `work` panics.
     pub(super) fn with_workspace<R>(&self, n_expected: usize, work: impl FnOnce(&mut Workspace) -> R) -> R {
         let mut workspace = self.workspaces.take();
-        workspace.cache.expect(n_expected);
+        workspace.cache.prepare_for(n_expected);
         let result = work(&mut workspace);
         self.workspaces.put_back(workspace);
         result
