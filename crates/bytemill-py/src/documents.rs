@@ -1,11 +1,8 @@
 //! Documents out of blocks of bytes.
 
+use crate::buffers::copied_bytes;
 use crate::signals::to_python;
-use bytemill::documents::clean::clean_block;
-use bytemill::documents::jsonl::JsonLines;
-use bytemill::documents::packed::{check_packed, select};
-use bytemill::documents::split::{Ends, Splitter};
-use bytemill::documents::{Documents, Malformed, Reason};
+use bytemill::documents::{Documents, Ends, JsonLines, Malformed, Reason, Splitter, check_packed, clean_block, select};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -42,8 +39,8 @@ pub struct PyBlockDocuments {
     broken: Option<(u64, Option<usize>, String)>,
 }
 
-/// Memory for the text of a block, used again for the next one: fresh pages take as long as the parsing of what fills
-/// them. One that a huge document needed is not kept.
+/// A buffer for the text of a block, reused for the next one: fresh pages take as long as the parsing that fills them.
+/// Buffers of huge documents are not kept.
 #[derive(Default)]
 struct Buffer(Mutex<Vec<u8>>);
 
@@ -54,28 +51,37 @@ impl Buffer {
         self.0.lock().map(|mut buffer| std::mem::take(&mut *buffer)).unwrap_or_default()
     }
 
-    fn give_back(&self, text: Option<&mut Vec<u8>>) {
-        if let (Some(text), Ok(mut buffer)) = (text, self.0.lock())
+    /// Convert the documents to Python and take their text back as the buffer.
+    fn converted(
+        &self,
+        py: Python<'_>,
+        block: &Bound<'_, PyBytes>,
+        documents: bytemill::Result<Documents>,
+    ) -> PyResult<PyBlockDocuments> {
+        let mut documents = documents.map_err(to_python)?;
+        let converted = PyBlockDocuments::new(py, block, &mut documents);
+        if let (Some(text), Ok(mut buffer)) = (documents.text, self.0.lock())
             && text.capacity() <= Self::KEPT_BYTES
         {
-            *buffer = std::mem::take(text);
+            *buffer = text;
         }
+        converted
     }
 }
 
 impl PyBlockDocuments {
-    fn new(py: Python<'_>, block: &Bound<'_, PyBytes>, documents: &mut Documents) -> Self {
+    fn new(py: Python<'_>, block: &Bound<'_, PyBytes>, documents: &mut Documents) -> PyResult<Self> {
         let text = match &documents.text {
-            Some(text) => PyBytes::new(py, text).unbind(),
-            None if documents.consumed == block.as_bytes().len() => block.clone().unbind(),
-            None => PyBytes::new(py, &block.as_bytes()[..documents.consumed]).unbind(),
+            Some(text) => copied_bytes(py, text)?,
+            None if documents.consumed == block.as_bytes().len() => block.clone(),
+            None => copied_bytes(py, &block.as_bytes()[..documents.consumed])?,
         };
         let broken = documents.broken.take().map(|broken| match broken.reason {
             Reason::NotUtf8(offset) => (broken.line, Some(offset), String::new()),
             Reason::Other(message) => (broken.line, None, message),
         });
-        Self {
-            text,
+        Ok(Self {
+            text: text.unbind(),
             ends: PyArray1::from_vec(py, std::mem::take(&mut documents.ends)).unbind(),
             is_open: documents.is_open,
             consumed: documents.consumed,
@@ -84,7 +90,7 @@ impl PyBlockDocuments {
             n_skipped_bytes: documents.n_skipped_bytes,
             n_broken: documents.n_broken,
             broken,
-        }
+        })
     }
 }
 
@@ -101,7 +107,7 @@ impl PyBlockDocuments {
     }
 }
 
-/// A block of one long document.
+/// Clean a block of one long document.
 #[pyfunction]
 pub fn clean_text(
     py: Python<'_>,
@@ -110,11 +116,11 @@ pub fn clean_text(
     errors: &str,
 ) -> PyResult<PyBlockDocuments> {
     let (bytes, malformed) = (block.as_bytes(), malformed(errors)?);
-    let mut documents = py.detach(|| clean_block(bytes, is_last, malformed));
-    Ok(PyBlockDocuments::new(py, block, &mut documents))
+    let mut documents = py.detach(|| clean_block(bytes, is_last, malformed)).map_err(to_python)?;
+    PyBlockDocuments::new(py, block, &mut documents)
 }
 
-/// Cuts plain text into documents.
+/// Splits plain text into documents.
 #[pyclass(frozen, name = "TextSplitter", module = "bytemill._core")]
 pub struct PyTextSplitter(Splitter, Buffer);
 
@@ -127,7 +133,7 @@ impl PyTextSplitter {
             Some("") => return Err(PyValueError::new_err("the separator is empty")),
             Some(separator) => Ends::separator(separator),
         };
-        Ok(Self(Splitter { ends, malformed: malformed(errors)?, leaves_out }, Buffer::default()))
+        Ok(Self(Splitter { ends, malformed: malformed(errors)?, skip_broken: leaves_out }, Buffer::default()))
     }
 
     fn split(
@@ -138,14 +144,12 @@ impl PyTextSplitter {
         is_last: bool,
     ) -> PyResult<PyBlockDocuments> {
         let bytes = block.as_bytes();
-        let mut documents = py.detach(|| self.0.split(bytes, is_inside, is_last, self.1.take()));
-        let given = PyBlockDocuments::new(py, block, &mut documents);
-        self.1.give_back(documents.text.as_mut());
-        Ok(given)
+        let split = py.detach(|| self.0.split(bytes, is_inside, is_last, self.1.take()));
+        self.1.converted(py, block, split)
     }
 }
 
-/// Takes the text out of JSON lines.
+/// Extracts the text from JSON lines.
 #[pyclass(frozen, name = "JsonLines", module = "bytemill._core")]
 pub struct PyJsonLines(JsonLines, Buffer);
 
@@ -156,20 +160,18 @@ impl PyJsonLines {
         if path.is_empty() {
             return Err(PyValueError::new_err("the path is empty"));
         }
-        Ok(Self(JsonLines { path, malformed: malformed(errors)?, leaves_out }, Buffer::default()))
+        Ok(Self(JsonLines { path, malformed: malformed(errors)?, skip_broken: leaves_out }, Buffer::default()))
     }
 
     fn parse(&self, py: Python<'_>, block: &Bound<'_, PyBytes>, end: usize) -> PyResult<PyBlockDocuments> {
         let bytes = block.as_bytes();
-        let bytes = bytes.get(..end).ok_or_else(|| PyValueError::new_err("the end lies behind the block"))?;
-        let mut documents = py.detach(|| self.0.parse(bytes, self.1.take()));
-        let given = PyBlockDocuments::new(py, block, &mut documents);
-        self.1.give_back(documents.text.as_mut());
-        Ok(given)
+        let bytes = bytes.get(..end).ok_or_else(|| PyValueError::new_err("the end is beyond the block"))?;
+        let parsed = py.detach(|| self.0.parse(bytes, self.1.take()));
+        self.1.converted(py, block, parsed)
     }
 }
 
-/// Documents whose ends are known, each checked to be UTF-8 and not missing.
+/// Check documents with known ends: each must be UTF-8 and not missing.
 #[pyfunction]
 pub fn check_documents(
     py: Python<'_>,
@@ -182,10 +184,10 @@ pub fn check_documents(
     let (bytes, ends, malformed) = (data.as_bytes(), ends.as_slice()?.to_vec(), malformed(errors)?);
     let missing = missing.map(|missing| missing.as_slice().map(<[bool]>::to_vec)).transpose()?.unwrap_or_default();
     let mut documents = py.detach(|| check_packed(bytes, &ends, &missing, malformed, leaves_out)).map_err(to_python)?;
-    Ok(PyBlockDocuments::new(py, data, &mut documents))
+    PyBlockDocuments::new(py, data, &mut documents)
 }
 
-/// The documents that are to be kept: their text, and where they end in it.
+/// Select the documents flagged in `keep`: their text, and their ends in it.
 #[pyfunction]
 pub fn select_documents<'py>(
     py: Python<'py>,
@@ -195,5 +197,5 @@ pub fn select_documents<'py>(
 ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyArray1<i64>>)> {
     let (bytes, ends, keep) = (data.as_bytes(), ends.as_slice()?.to_vec(), keep.as_slice()?.to_vec());
     let (text, ends) = py.detach(|| select(bytes, &ends, &keep)).map_err(to_python)?;
-    Ok((PyBytes::new(py, &text), PyArray1::from_vec(py, ends)))
+    Ok((copied_bytes(py, &text)?, PyArray1::from_vec(py, ends)))
 }

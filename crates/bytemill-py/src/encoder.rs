@@ -1,43 +1,35 @@
 //! `Encoder`.
 
-use crate::lists::IntOfId;
-use crate::signals::{Pulse, to_python};
+use crate::buffers::reserved;
+use crate::lists::IntCache;
+use crate::signals::{CancellationCheck, to_python};
 use crate::special::{id_of, rules, specials};
 use crate::stream::{PyStreamEncoder, PyTokenIterator};
 use crate::{batch, convert, decoding};
 use bytemill::decode::Decoder;
-use bytemill::encode::{Allowed, Encoder, Id, no_pulse};
+use bytemill::encode::{Encoder, no_interrupt};
 use bytemill::pretokenize::Pattern;
 use bytemill::special::{Rules, Segment};
 use bytemill::vocab::{MergedTokens, TokenList, Vocab};
 use numpy::{PyArray1, PyArray2};
-use pyo3::exceptions::{PyKeyError, PyMemoryError};
+use once_cell::race::OnceBox;
+use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Below this many bytes the work is done before another thread could take the GIL over.
 const SHORT_TEXT: usize = 1 << 12;
-
-/// An id of which nothing is kept, so that a vector of them is a count.
-#[derive(Clone, Copy, Default)]
-struct Counted;
-
-impl Id for Counted {
-    fn narrow(_: u32) -> Self {
-        Self
-    }
-}
 
 /// A vocabulary ready to encode and decode. Immutable; several threads may use one.
 #[pyclass(frozen, name = "Encoder", module = "bytemill._core")]
 pub struct PyEncoder {
     encoder: Arc<Encoder>,
-    ints: IntOfId,
-    /// Made when something is first decoded.
-    decoder: OnceLock<Decoder>,
-    /// The symbol of each id, made when the merge of a token is first asked for; `u32::MAX` where there is none.
-    symbols: OnceLock<Box<[u32]>>,
+    ints: IntCache,
+    /// Built by the first call that decodes.
+    decoder: OnceBox<Decoder>,
+    /// The symbol of each id or `u32::MAX`, built by the first call of `merge_of`.
+    symbols: OnceBox<Vec<u32>>,
 }
 
 impl PyEncoder {
@@ -53,12 +45,8 @@ impl PyEncoder {
         if !rules.is_empty() || nfc {
             encoder = encoder.with_rules(rules, nfc).map_err(to_python)?;
         }
-        Ok(Self {
-            encoder: Arc::new(encoder),
-            ints: IntOfId::default(),
-            decoder: OnceLock::new(),
-            symbols: OnceLock::new(),
-        })
+        let ints = IntCache::new(encoder.vocab().n_ids())?;
+        Ok(Self { encoder: Arc::new(encoder), ints, decoder: OnceBox::new(), symbols: OnceBox::new() })
     }
 
     /// Gives what `encode` puts into a vector with room for `n_ids`; without the GIL where the work is long.
@@ -66,25 +54,24 @@ impl PyEncoder {
         py: Python<'_>,
         n_bytes: usize,
         n_ids: usize,
-        encode: impl FnOnce(&mut Vec<T>, bytemill::encode::Pulse<'_>) -> bytemill::Result<()> + Send,
+        encode: impl FnOnce(&mut Vec<T>, bytemill::encode::Interrupt<'_>) -> bytemill::Result<()> + Send,
     ) -> PyResult<Vec<T>> {
-        let mut ids = Vec::new();
-        ids.try_reserve_exact(n_ids).map_err(|_| PyMemoryError::new_err(()))?;
+        let mut ids = reserved(n_ids)?;
         if n_bytes <= SHORT_TEXT {
-            encode(&mut ids, &no_pulse).map_err(to_python)?;
+            encode(&mut ids, &no_interrupt).map_err(to_python)?;
         } else {
-            let pulse = Pulse::new(None);
-            py.detach(|| encode(&mut ids, &|| pulse.beat(0))).map_err(|error| pulse.raise(error))?;
+            let check = CancellationCheck::new(None);
+            py.detach(|| encode(&mut ids, &|| check.poll(0))).map_err(|error| check.raise(error))?;
         }
         Ok(ids)
     }
 
     fn list<'py>(&self, py: Python<'py>, ids: &[u32]) -> PyResult<Bound<'py, PyList>> {
-        self.ints.list(py, self.encoder.vocab().n_ids(), ids)
+        self.ints.list(py, ids)
     }
 
-    fn decoder(&self) -> &Decoder {
-        self.decoder.get_or_init(|| Decoder::new(self.encoder.vocab()))
+    fn decoder(&self) -> PyResult<&Decoder> {
+        self.decoder.get_or_try_init(|| Ok(Box::new(Decoder::new(self.encoder.vocab()).map_err(to_python)?)))
     }
 
     /// The encoder of the core.
@@ -251,14 +238,10 @@ impl PyEncoder {
     ) -> PyResult<Vec<(String, Option<u32>)>> {
         let text = convert::text(text)?;
         let allowed = convert::allowed(&self.encoder, allowed_special)?;
-        let special = match allowed.as_allowed() {
-            Allowed::All => self.encoder.special(),
-            Allowed::These(special) => special,
-            Allowed::None | Allowed::Refused => self.encoder.none(),
-        };
+        let special = self.encoder.recognized(allowed.as_allowed());
         let mut all = Vec::new();
         special
-            .segments(&text, &no_pulse, |segment| {
+            .segments(&text, &no_interrupt, |segment| {
                 all.push(match segment {
                     Segment::Text(text) => (text.to_owned(), None),
                     Segment::Special(id) => {
@@ -276,15 +259,16 @@ impl PyEncoder {
         let id = convert::one_id(token_id)?;
         let vocab = self.encoder.vocab();
         let ids = vocab.symbol_ids();
-        let symbols = self.symbols.get_or_init(|| {
-            let mut symbols = vec![u32::MAX; vocab.n_ids()].into_boxed_slice();
+        let symbols = self.symbols.get_or_try_init(|| -> PyResult<_> {
+            let mut symbols = reserved(vocab.n_ids())?;
+            symbols.resize(vocab.n_ids(), u32::MAX);
             for (&id, symbol) in ids.iter().zip(0..) {
                 symbols[id as usize] = symbol;
             }
-            symbols
-        });
+            Ok(Box::new(symbols))
+        })?;
         let Some(&symbol) = symbols.get(id as usize).filter(|&&symbol| symbol != u32::MAX) else { return Ok(None) };
-        let parts = vocab.parts(self.encoder.pairs(), symbol);
+        let parts = bytemill::bpe::live_merges::parts(vocab, symbol);
         Ok(parts.map(|(left, right)| (symbol - 256, ids[left as usize], ids[right as usize])))
     }
 
@@ -298,12 +282,12 @@ impl PyEncoder {
         let text = convert::text(text)?;
         let n_threads = convert::threads_for(num_threads, text.len())?;
         let ids = convert::with_allowed(&self.encoder, allowed_special, |allowed| {
-            Self::ids_of(py, text.len(), if n_threads > 1 { 0 } else { text.len() / 3 + 1 }, |ids, pulse| {
+            Self::ids_of(py, text.len(), if n_threads > 1 { 0 } else { text.len() / 3 + 1 }, |ids, interrupt| {
                 if n_threads > 1 {
-                    *ids = self.encoder.encode_parallel(&text, allowed, n_threads, pulse)?;
+                    *ids = self.encoder.encode_parallel(&text, allowed, n_threads, interrupt)?;
                     Ok(())
                 } else {
-                    self.encoder.encode(&text, allowed, ids, pulse)
+                    self.encoder.encode(&text, allowed, ids, interrupt)
                 }
             })
         })?;
@@ -317,17 +301,17 @@ impl PyEncoder {
         allowed_special: &Bound<'py, PyAny>,
     ) -> PyResult<(Bound<'py, PyList>, Vec<Bound<'py, PyList>>)> {
         let text = convert::text(text)?;
-        let pulse = Pulse::new(None);
+        let check = CancellationCheck::new(None);
         let found = convert::with_allowed(&self.encoder, allowed_special, |allowed| {
-            py.detach(|| self.encoder.encode_with_unstable(&text, allowed, &|| pulse.beat(0)))
-                .map_err(|error| pulse.raise(error))
+            py.detach(|| self.encoder.encode_with_unstable(&text, allowed, &|| check.poll(0)))
+                .map_err(|error| check.raise(error))
         })?;
         let completions = found.completions.iter().map(|ids| self.list(py, ids)).collect::<PyResult<_>>()?;
         Ok((self.list(py, &found.stable)?, completions))
     }
 
     fn encode_bytes<'py>(&self, py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyList>> {
-        let ids = Self::ids_of(py, data.len(), 0, |ids, pulse| self.encoder.encode_bytes(data, ids, pulse))?;
+        let ids = Self::ids_of(py, data.len(), 0, |ids, interrupt| self.encoder.encode_bytes(data, ids, interrupt))?;
         self.list(py, &ids)
     }
 
@@ -356,15 +340,15 @@ impl PyEncoder {
         convert::arrays_ready(py)?;
         let text = convert::text(text)?;
         let n_threads = convert::threads_for(num_threads, text.len())?;
-        let pulse = Pulse::new(None);
-        let beat = || pulse.beat(0);
+        let check = CancellationCheck::new(None);
+        let interrupt = || check.poll(0);
         convert::with_allowed(&self.encoder, allowed_special, |allowed| {
             if self.narrow() {
-                let ids = py.detach(|| self.encoder.encode_parallel::<u16>(&text, allowed, n_threads, &beat));
-                Ok(PyArray1::from_vec(py, ids.map_err(|error| pulse.raise(error))?).into_any())
+                let ids = py.detach(|| self.encoder.encode_parallel::<u16>(&text, allowed, n_threads, &interrupt));
+                Ok(PyArray1::from_vec(py, ids.map_err(|error| check.raise(error))?).into_any())
             } else {
-                let ids = py.detach(|| self.encoder.encode_parallel::<u32>(&text, allowed, n_threads, &beat));
-                Ok(PyArray1::from_vec(py, ids.map_err(|error| pulse.raise(error))?).into_any())
+                let ids = py.detach(|| self.encoder.encode_parallel::<u32>(&text, allowed, n_threads, &interrupt));
+                Ok(PyArray1::from_vec(py, ids.map_err(|error| check.raise(error))?).into_any())
             }
         })
     }
@@ -427,8 +411,8 @@ impl PyEncoder {
 
     fn count(&self, py: Python<'_>, text: &Bound<'_, PyString>, allowed_special: &Bound<'_, PyAny>) -> PyResult<usize> {
         let text = convert::text(text)?;
-        let ids: Vec<Counted> = convert::with_allowed(&self.encoder, allowed_special, |allowed| {
-            Self::ids_of(py, text.len(), 0, |ids, pulse| self.encoder.encode(&text, allowed, ids, pulse))
+        let ids: Vec<()> = convert::with_allowed(&self.encoder, allowed_special, |allowed| {
+            Self::ids_of(py, text.len(), 0, |ids, interrupt| self.encoder.encode(&text, allowed, ids, interrupt))
         })?;
         Ok(ids.len())
     }
@@ -460,11 +444,11 @@ impl PyEncoder {
         ids: &Bound<'py, PyAny>,
         errors: &Bound<'py, PyString>,
     ) -> PyResult<Bound<'py, PyString>> {
-        decoding::text(py, self.decoder(), ids, &convert::handler(errors)?)
+        decoding::text(py, self.decoder()?, ids, &convert::handler(errors)?)
     }
 
     fn decode_bytes<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-        decoding::bytes(py, self.decoder(), ids)
+        decoding::bytes(py, self.decoder()?, ids)
     }
 
     fn decode_batch<'py>(

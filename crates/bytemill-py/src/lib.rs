@@ -1,6 +1,11 @@
 //! Python bindings of the core: conversions, the GIL, errors, progress and Ctrl-C. No logic.
+//!
+//! - `signals`: errors and cancellation; `convert`, `special`, `lists`, `buffers`: arguments and results
+//! - `loading`, `encoder`, `decoding`, `spans`, `batch`, `stream`, `pack`: one tokenizer
+//! - `documents`, `training`: blocks of a corpus, counting and learning merges
 
 mod batch;
+mod buffers;
 mod convert;
 mod decoding;
 mod documents;
@@ -15,51 +20,66 @@ mod stream;
 mod training;
 
 use bytemill::pretokenize::{NAMED, Pattern};
+use numpy::PyArray1;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyString};
 
-/// Byte offsets (start, end) of the pre-tokens of `text`, which tile it.
+/// Byte offsets (start, end) of the pre-tokens of `text`. They cover it without gaps.
 #[pyfunction]
-fn pretoken_spans(text: &Bound<'_, pyo3::types::PyString>, pattern: Option<&str>) -> PyResult<Vec<(usize, usize)>> {
+fn pretoken_spans<'py>(text: &Bound<'py, PyString>, pattern: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
+    let py = text.py();
+    convert::arrays_ready(py)?;
     let text = convert::text(text)?;
     let pattern = Pattern::new(pattern).map_err(signals::to_python)?;
-    let mut spans = Vec::new();
-    let mut start = 0;
+    let (mut starts, mut ends) = (Vec::<u64>::new(), Vec::<u64>::new());
+    let mut end = 0;
+    let mut has_room = true;
     pattern
         .for_each(&text, |pretoken| {
-            spans.push((start, start + pretoken.len()));
-            start += pretoken.len();
+            has_room &= starts.try_reserve(1).is_ok() && ends.try_reserve(1).is_ok();
+            if has_room {
+                starts.push(end);
+                end += pretoken.len() as u64;
+                ends.push(end);
+            }
         })
         .map_err(signals::to_python)?;
-    Ok(spans)
+    if !has_room {
+        return Err(signals::to_python(bytemill::Error::memory::<u64>(4 * ends.len())));
+    }
+    // Python makes the objects, since PyO3 panics if there is no memory for one.
+    let lists = [starts, ends].map(|offsets| PyArray1::from_vec(py, offsets).call_method0("tolist"));
+    let [starts, ends] = lists;
+    let builtins = py.import("builtins")?;
+    builtins.call_method1("list", (builtins.call_method1("zip", (starts?, ends?))?,))
 }
 
-/// The name of the hand-written splitter that serves `pattern`, else None.
+/// The name of the hand-written splitter for `pattern`, or None.
 #[pyfunction]
 fn named_pattern(pattern: &str) -> Option<&'static str> {
     Pattern::name_for(pattern)
 }
 
-/// Raises ValueError where `pattern` is neither a known name nor an expression that compiles.
+/// Raise ValueError if `pattern` is neither a known name nor an expression that compiles.
 #[pyfunction]
 fn check_pattern(pattern: Option<&str>) -> PyResult<()> {
     Pattern::new(pattern).map(drop).map_err(signals::to_python)
 }
 
-/// The places of the merges that some text needs: of several that make one token the one that happens.
+/// Indices of the merges that some text needs: for each token, the one merge that is ever applied.
 #[pyfunction]
 fn needed_merges(py: Python<'_>, merges: Vec<(Bound<'_, PyBytes>, Bound<'_, PyBytes>)>) -> PyResult<Vec<usize>> {
     let merges: Vec<_> = merges.iter().map(|(left, right)| (left.as_bytes(), right.as_bytes())).collect();
-    py.detach(|| bytemill::vocab::needed_merges(&merges)).map_err(signals::to_python)
+    py.detach(|| bytemill::formats::needed_merges(&merges)).map_err(signals::to_python)
 }
 
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add("UNICODE_VERSION", bytemill::unicode::UNICODE_VERSION)?;
+    module.add("UNICODE_VERSION", bytemill::text::unicode::UNICODE_VERSION)?;
     let named = PyDict::new(module.py());
-    for (name, expression) in NAMED {
-        named.set_item(name, expression)?;
+    for pattern in &NAMED {
+        named.set_item(pattern.name, pattern.expression)?;
     }
     module.add("NAMED_PATTERNS", named)?;
     module.add_function(wrap_pyfunction!(pretoken_spans, module)?)?;

@@ -1,104 +1,64 @@
-//! Lists of ids: Python's from ours, ours from Python's.
+//! Lists of ids: from Rust to Python and back.
 
+use crate::buffers::reserved;
 use crate::convert::one_id;
-use bytemill::prefetch::prefetch_at;
+use once_cell::race::OnceBox;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
-use std::ptr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use pyo3::types::{PyInt, PyList};
 
-/// How many ids are looked up at a time. Their places in the table, and the `int`s themselves, are all over some MB: so many
-/// are on their way at once, and are there when the list is filled.
-const AT_ONCE: usize = 64;
+/// Ids whose `int` objects are made together.
+const CHUNK: usize = 64;
 
-/// The Python `int` of each id, made when the id first stands in a list and kept from then on.
+/// The Python `int` of each id, made with its chunk of ids when one of them first appears in a list, and then shared.
 ///
-/// A list of them takes 8 bytes a token, in place of 40 with an `int` of its own for each, and no allocation.
-#[derive(Default)]
-pub struct IntOfId {
-    /// Null, or an `int` to which the table holds one reference.
-    ints: OnceLock<Box<[AtomicPtr<ffi::PyObject>]>>,
+/// A list then takes 8 bytes per token instead of 40, and no allocation per token. Two threads that fill one chunk at the
+/// same time do not wait for each other: the first result wins. So no lock can be left held in a forked child.
+pub struct IntCache {
+    chunks: Vec<OnceBox<[Py<PyInt>; CHUNK]>>,
 }
 
-impl IntOfId {
-    /// A list of `ids`, all below `n_ids`, which is the same at every call.
-    pub fn list<'py, T>(&self, py: Python<'py>, n_ids: usize, ids: &[T]) -> PyResult<Bound<'py, PyList>>
-    where
-        T: Copy + Into<u32>,
-    {
-        let ints = self.ints.get_or_init(|| (0..n_ids).map(|_| AtomicPtr::default()).collect());
-        // SAFETY: the thread is attached (`py`). PyList_New gives a new reference or null with an exception set; a
-        // slice has no more than isize::MAX elements.
+impl IntCache {
+    /// A cache for ids below `n_ids`.
+    pub fn new(n_ids: usize) -> PyResult<Self> {
+        let mut chunks = reserved(n_ids.div_ceil(CHUNK))?;
+        chunks.resize_with(n_ids.div_ceil(CHUNK), OnceBox::new);
+        Ok(Self { chunks })
+    }
+
+    /// A list of `ids`.
+    pub fn list<'py>(&self, py: Python<'py>, ids: &[u32]) -> PyResult<Bound<'py, PyList>> {
+        // SAFETY: the thread is attached. The call returns a new reference, or null with an exception set. A slice has at
+        // most isize::MAX elements. Until all items are set, nobody else knows the list; it may be dropped while some
+        // are null. (`PyList::new` panics if the allocation fails.)
         let list = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyList_New(ids.len() as ffi::Py_ssize_t))? };
-        let mut found = [ptr::null_mut(); AT_ONCE];
-        for (chunk, first) in ids.chunks(AT_ONCE).zip((0..).step_by(AT_ONCE)) {
-            for (found, &id) in found.iter_mut().zip(chunk) {
-                *found = int_of(py, &ints[id.into() as usize], id.into())?;
-                prefetch_at(*found);
-            }
-            for (&int, place) in found[..chunk.len()].iter().zip(first..) {
-                // SAFETY: `int` is alive, since the table holds a reference that goes only with `self`. The list is new and
-                // known to nobody else, and `place` is inside it; PyList_SetItem takes over the reference made here, also
-                // where it fails. While entries are still null the list may be dropped, or visited by the collector.
-                let set = unsafe {
-                    ffi::Py_INCREF(int);
-                    ffi::PyList_SetItem(list.as_ptr(), place, int)
-                };
-                if set != 0 {
-                    return Err(PyErr::fetch(py));
-                }
-            }
+        let list = list.cast_into::<PyList>()?;
+        for (index, &id) in ids.iter().enumerate() {
+            list.set_item(index, self.int(py, id))?;
         }
-        // SAFETY: PyList_New makes lists.
-        Ok(unsafe { list.cast_into_unchecked() })
+        Ok(list)
     }
-}
 
-/// The `int` at a place of the table, which keeps the reference.
-#[inline]
-fn int_of(py: Python<'_>, entry: &AtomicPtr<ffi::PyObject>, id: u32) -> PyResult<*mut ffi::PyObject> {
-    let int = entry.load(Ordering::Acquire);
-    if int.is_null() { make(py, entry, id) } else { Ok(int) }
-}
-
-#[cold]
-fn make(py: Python<'_>, entry: &AtomicPtr<ffi::PyObject>, id: u32) -> PyResult<*mut ffi::PyObject> {
-    // SAFETY: the thread is attached; PyLong_FromUnsignedLongLong gives a new reference or null with an exception set.
-    let made = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyLong_FromUnsignedLongLong(u64::from(id)))? };
-    // The GIL lets nobody in between; should there be none, one of two threads wins and the other's `int` goes.
-    match entry.compare_exchange(ptr::null_mut(), made.as_ptr(), Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => Ok(made.into_ptr()),
-        Err(theirs) => Ok(theirs),
-    }
-}
-
-impl Drop for IntOfId {
-    fn drop(&mut self) {
-        let Some(ints) = self.ints.take() else { return };
-        // Where the interpreter is gone, so are its objects.
-        let _ = Python::try_attach(|_| {
-            for int in ints {
-                // SAFETY: the thread is attached; null, or a reference of the table, which nobody sees any more.
-                unsafe { ffi::Py_XDECREF(int.into_inner()) };
-            }
-        });
+    fn int<'a, 'py>(&'a self, py: Python<'py>, id: u32) -> Borrowed<'a, 'py, PyInt> {
+        let (chunk, index) = (id as usize / CHUNK, id as usize % CHUNK);
+        let ints = self.chunks[chunk]
+            .get_or_init(|| Box::new(std::array::from_fn(|index| PyInt::new(py, chunk * CHUNK + index).unbind())));
+        ints[index].bind_borrowed(py)
     }
 }
 
 /// The ids of a list.
 pub fn ids_of_list(list: &Bound<'_, PyList>) -> PyResult<Vec<u32>> {
     let py = list.py();
-    let mut ids = Vec::with_capacity(list.len());
+    let mut ids = reserved(list.len())?;
     loop {
-        // No Python code runs while items are plain ints: the list stays as it is.
-        for place in ids.len()..list.len() {
-            // SAFETY: the thread is attached and `place` is inside the list, which keeps the item alive: between
-            // here and the next turn nothing runs that could change the list. PyLong_AsLong of an exact int runs
-            // no Python code; -1 stands for itself or for an overflow, which sets an exception.
+        // Plain ints run no Python code, so the list does not change in this loop.
+        for index in ids.len()..list.len() {
+            // SAFETY: the thread is attached, and `index` is inside the list. The list keeps the item alive, as nothing
+            // that could change the list runs before the next iteration. PyLong_AsLong of an exact int runs no Python
+            // code; -1 is the value itself or an overflow with an exception set.
             let value = unsafe {
-                let item = ffi::PyList_GetItem(list.as_ptr(), place as ffi::Py_ssize_t);
+                let item = ffi::PyList_GetItem(list.as_ptr(), index as ffi::Py_ssize_t);
                 if ffi::PyLong_CheckExact(item) == 0 { -1 } else { ffi::PyLong_AsLong(item) }
             };
             match u32::try_from(value) {
@@ -109,7 +69,7 @@ pub fn ids_of_list(list: &Bound<'_, PyList>) -> PyResult<Vec<u32>> {
         if ids.len() >= list.len() {
             return Ok(ids);
         }
-        // A number of another type, one that no id can be, or no number at all. This may run Python code.
+        // Another type, a number out of range, or no number at all. This may run Python code.
         drop(PyErr::take(py));
         ids.push(one_id(&list.get_item(ids.len())?)?);
     }

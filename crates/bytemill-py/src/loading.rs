@@ -1,4 +1,4 @@
-//! Tokenizer files read in the core: `RankFile`, `TokenizerJson`.
+//! Tokenizer files read by the core: `RankFile`, `TokenizerJson`.
 
 use crate::encoder::PyEncoder;
 use crate::signals::{TokenizerError, to_python};
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMapping};
 use std::sync::{Mutex, PoisonError};
 
-/// Contents that become an encoder once, and are then gone.
+/// Contents of a file, until an encoder is made of them.
 struct Contents<T>(Mutex<Option<T>>);
 
 impl<T> Contents<T> {
@@ -17,18 +17,18 @@ impl<T> Contents<T> {
         Self(Mutex::new(Some(contents)))
     }
 
-    fn with<R>(&self, look: impl FnOnce(&T) -> R) -> PyResult<R> {
+    fn with<R>(&self, read: impl FnOnce(&T) -> R) -> PyResult<R> {
         let contents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        contents.as_ref().map(look).ok_or_else(gone)
+        contents.as_ref().map(read).ok_or_else(taken)
     }
 
     fn take(&self) -> PyResult<T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(gone)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(taken)
     }
 }
 
-fn gone() -> PyErr {
-    TokenizerError::new_err("an encoder has been made of this file already")
+fn taken() -> PyErr {
+    TokenizerError::new_err("an encoder was made of this file already")
 }
 
 /// The tokens of a rank file.
@@ -56,8 +56,8 @@ impl PyRankFile {
 
     fn token<'py>(&self, py: Python<'py>, rank: u32) -> PyResult<Option<Bound<'py, PyBytes>>> {
         self.tokens.with(|tokens| {
-            let place = tokens.ids().binary_search(&rank).ok()?;
-            Some(PyBytes::new(py, tokens.token(place)))
+            let index = tokens.ids().binary_search(&rank).ok()?;
+            Some(PyBytes::new(py, tokens.token(index)))
         })
     }
 

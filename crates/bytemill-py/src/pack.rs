@@ -2,56 +2,55 @@
 
 use crate::convert;
 use crate::encoder::PyEncoder;
-use crate::signals::{Pulse, to_python};
+use crate::signals::{CancellationCheck, to_python};
+use bytemill::batch::pack::{Batch, Carry, DocumentEncoder, Frame, Side, Split};
 use bytemill::encode::Id;
-use bytemill::pack::{Batch, Carry, DocumentEncoder, Frame, Side, Split};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
+use std::ops::Range;
 use std::sync::Arc;
 
-/// What is left of a document that goes on: text, bytes before it, side, ids that are held, last id.
-type CarryOfPython = (String, usize, Option<usize>, Vec<u32>, Option<u32>);
+/// The state of an unfinished document: text, bytes before it, side, ids held back, last id.
+type CarryTuple = (String, usize, Option<usize>, Vec<u32>, Option<u32>);
 
-/// A side: pieces of ids, ends of documents, bytes of text by batches, documents without ids.
-type SideOfPython = (Vec<Py<PyAny>>, Py<PyArray1<u64>>, Vec<u64>, u64);
+/// A side: chunks of ids, ends of documents, bytes of text by batch, number of documents without ids.
+type SideTuple = (Vec<Py<PyAny>>, Py<PyArray1<u64>>, Vec<u64>, u64);
 
 /// The text of a batch.
 enum Data<'py> {
-    Bytes(Bound<'py, PyBytes>),
-    /// A view of immutable bytes.
-    View(PyBuffer<u8>),
+    /// A range of an immutable object.
+    Bytes(Bound<'py, PyBytes>, Range<usize>),
     Copy(Vec<u8>),
 }
 
 impl<'py> Data<'py> {
     fn new(data: &Bound<'py, PyAny>) -> PyResult<Self> {
         if let Ok(bytes) = data.cast::<PyBytes>() {
-            return Ok(Self::Bytes(bytes.clone()));
+            return Ok(Self::Bytes(bytes.clone(), 0..bytes.as_bytes().len()));
         }
         let Ok(buffer) = PyBuffer::<u8>::get(data) else {
-            return Err(PyTypeError::new_err("a batch of documents is bytes or a memoryview"));
+            return Err(PyTypeError::new_err("a batch of documents must be bytes or a memoryview"));
         };
-        let is_immutable =
-            data.is_instance_of::<PyMemoryView>() && data.getattr("obj")?.is_exact_instance_of::<PyBytes>();
-        if is_immutable && buffer.is_c_contiguous() {
-            Ok(Self::View(buffer))
-        } else {
-            Ok(Self::Copy(buffer.to_vec(data.py())?))
+        // Other objects may change while they are encoded without the GIL.
+        if data.is_instance_of::<PyMemoryView>()
+            && buffer.is_c_contiguous()
+            && let Ok(bytes) = data.getattr("obj")?.cast_into_exact::<PyBytes>()
+        {
+            let start = (buffer.buf_ptr() as usize).wrapping_sub(bytes.as_bytes().as_ptr() as usize);
+            let range = start..start.wrapping_add(buffer.len_bytes());
+            if bytes.as_bytes().get(range.clone()).is_some() {
+                return Ok(Self::Bytes(bytes, range));
+            }
         }
+        Ok(Self::Copy(buffer.to_vec(data.py())?))
     }
 
     fn as_bytes(&self) -> &[u8] {
         match self {
-            Self::Bytes(bytes) => bytes.as_bytes(),
-            // SAFETY: the buffer is contiguous, holds `item_count` bytes at `buf_ptr`, and is kept as long as `self`. Its
-            // bytes are those of a `bytes` object, which never change.
-            Self::View(buffer) if buffer.item_count() > 0 => unsafe {
-                std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), buffer.item_count())
-            },
-            Self::View(_) => &[],
+            Self::Bytes(bytes, range) => &bytes.as_bytes()[range.clone()],
             Self::Copy(bytes) => bytes,
         }
     }
@@ -65,39 +64,41 @@ pub struct PyDocumentEncoder {
 }
 
 impl PyDocumentEncoder {
-    fn take<T>(&mut self, py: Python<'_>, batches: &[(Data<'_>, Vec<usize>, bool)]) -> PyResult<Vec<SideOfPython>>
+    fn encode_batches<T>(
+        &mut self,
+        py: Python<'_>,
+        batches: &[(Data<'_>, Vec<usize>, bool)],
+    ) -> PyResult<Vec<SideTuple>>
     where
         T: Id + Into<u32> + numpy::Element,
     {
-        let mut packed = Vec::with_capacity(batches.len());
-        for (data, ends, is_open) in batches {
-            packed.push((data.as_bytes(), ends.clone(), *is_open));
-        }
-        let pulse = Pulse::new(None);
+        let batches: Vec<_> =
+            batches.iter().map(|(data, ends, is_open)| (data.as_bytes(), ends.clone(), *is_open)).collect();
+        let check = CancellationCheck::new(None);
         let documents = &mut self.documents;
         let encoded = py.detach(|| {
-            let batches = packed.into_iter().map(|(data, ends, is_open)| Batch::from_utf8(data, ends, is_open));
+            let batches = batches.into_iter().map(|(data, ends, is_open)| Batch::from_utf8(data, ends, is_open));
             let batches = batches.collect::<bytemill::Result<Vec<_>>>()?;
-            documents.encode::<T>(&batches, &|| pulse.beat(0))
+            documents.encode::<T>(&batches, &|| check.poll(0))
         });
-        let sides = encoded.map_err(|error| pulse.raise(error))?;
+        let sides = encoded.map_err(|error| check.raise(error))?;
         sides.into_iter().map(|side| side_to_python(py, side)).collect()
     }
 }
 
-fn side_to_python<T>(py: Python<'_>, side: Side<T>) -> PyResult<SideOfPython>
+fn side_to_python<T>(py: Python<'_>, side: Side<T>) -> PyResult<SideTuple>
 where
     T: numpy::Element,
 {
-    let pieces = side.ids.into_iter().map(|ids| PyArray1::from_vec(py, ids).into_any().unbind()).collect();
-    Ok((pieces, PyArray1::from_vec(py, side.ends).unbind(), side.n_bytes, side.n_empty))
+    let chunks = side.ids.into_iter().map(|ids| PyArray1::from_vec(py, ids).into_any().unbind()).collect();
+    Ok((chunks, PyArray1::from_vec(py, side.ends).unbind(), side.n_bytes, side.n_empty))
 }
 
 #[pymethods]
 impl PyDocumentEncoder {
     #[new]
     #[pyo3(signature = (encoder, allowed_special, num_threads, prefix, suffix=None, stripped=None, split=None))]
-    #[expect(clippy::too_many_arguments, reason = "what decides the ids of a document")]
+    #[expect(clippy::too_many_arguments, reason = "all options that influence the ids")]
     fn new(
         py: Python<'_>,
         encoder: &Bound<'_, PyEncoder>,
@@ -130,26 +131,27 @@ impl PyDocumentEncoder {
         &mut self,
         py: Python<'_>,
         batches: Vec<(Bound<'_, PyAny>, PyReadonlyArray1<'_, i64>, bool)>,
-    ) -> PyResult<Vec<SideOfPython>> {
+    ) -> PyResult<Vec<SideTuple>> {
         let mut checked = Vec::with_capacity(batches.len());
         for (data, ends, is_open) in batches {
             let ends: Result<Vec<usize>, _> = ends.as_array().iter().map(|&end| usize::try_from(end)).collect();
-            let ends = ends.map_err(|_| PyValueError::new_err("a document ends before the beginning"))?;
+            let ends = ends.map_err(|_| PyValueError::new_err("a document ends at a negative offset"))?;
             checked.push((Data::new(&data)?, ends, is_open));
         }
-        if self.narrow { self.take::<u16>(py, &checked) } else { self.take::<u32>(py, &checked) }
+        if self.narrow { self.encode_batches::<u16>(py, &checked) } else { self.encode_batches::<u32>(py, &checked) }
     }
 
-    fn carry(&self) -> Option<CarryOfPython> {
+    fn carry(&self) -> Option<CarryTuple> {
         let carry = self.documents.carry()?;
         Some((carry.text, carry.n_done, carry.side, carry.held, carry.last))
     }
 
-    fn go_on(&mut self, carry: Option<CarryOfPython>) -> PyResult<()> {
+    #[pyo3(name = "go_on")]
+    fn resume(&mut self, carry: Option<CarryTuple>) -> PyResult<()> {
         if carry.as_ref().is_some_and(|(_, _, side, _, _)| side.is_some_and(|side| side > 1)) {
-            return Err(to_python(bytemill::Error::Invalid("there are two sides, 0 and 1".to_owned())));
+            return Err(to_python(bytemill::Error::Invalid("a side must be 0 or 1".to_owned())));
         }
-        self.documents.go_on(carry.map(|(text, n_done, side, held, last)| Carry { text, n_done, side, held, last }));
+        self.documents.resume(carry.map(|(text, n_done, side, held, last)| Carry { text, n_done, side, held, last }));
         Ok(())
     }
 }

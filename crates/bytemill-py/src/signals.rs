@@ -1,7 +1,7 @@
-//! Ctrl-C, progress and errors on the way between Rust and Python.
+//! Ctrl-C, progress and errors between Rust and Python.
 
 use bytemill::Error;
-use pyo3::exceptions::{PyKeyError, PyKeyboardInterrupt, PyOSError, PyUnicodeDecodeError};
+use pyo3::exceptions::{PyKeyError, PyKeyboardInterrupt, PyMemoryError, PyOSError, PyUnicodeDecodeError};
 use pyo3::import_exception;
 use pyo3::prelude::*;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 import_exception!(bytemill.errors, SpecialTokenError);
 import_exception!(bytemill.errors, TokenizerError);
 
-/// How often Python is asked whether to go on, at most: asking takes the GIL.
+/// Shortest time between two cancellation checks, which take the GIL.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// The Python exception for an error of the core.
@@ -19,8 +19,8 @@ pub fn to_python(error: Error) -> PyErr {
         Error::Interrupted => PyKeyboardInterrupt::new_err(()),
         Error::Pattern(_) | Error::Invalid(_) => TokenizerError::new_err(error.to_string()),
         Error::SpecialToken { .. } => SpecialTokenError::new_err(error.to_string()),
-        // The exception wants the bytes that it talks about; only the malformed ones are known, so the offsets of
-        // the whole follow once it is made.
+        // The constructor checks the offsets against the bytes, of which only the malformed ones are known. So the offsets
+        // in the whole stream are set afterwards.
         Error::Utf8 { start, end, bytes } => Python::attach(|py| {
             let n_bytes = bytes.len();
             let exception =
@@ -32,27 +32,23 @@ pub fn to_python(error: Error) -> PyErr {
             }
         }),
         Error::UnknownId(id) => PyKeyError::new_err(id),
+        Error::Memory { .. } => PyMemoryError::new_err(error.to_string()),
         Error::Io(error) => PyErr::from(error),
-        Error::Output { path, error } => Python::attach(|py| match output_error(py, path, error) {
-            Ok(error) => error,
-            Err(error) => error,
-        }),
-        Error::InFile { path, error } => Python::attach(|py| match in_file(py, path, *error) {
-            Ok(error) => error,
-            Err(error) => error,
-        }),
+        Error::Output { path, error } => {
+            Python::attach(|py| output_error(py, path, error).unwrap_or_else(|failure| failure))
+        }
+        Error::InFile { path, error } => {
+            Python::attach(|py| in_file(py, path, *error).unwrap_or_else(|failure| failure))
+        }
     }
 }
 
-/// The exception for an error in a file that was read; it names the file.
+/// The exception for an error while reading a file. It names the file.
 fn in_file(py: Python<'_>, path: std::path::PathBuf, error: Error) -> PyResult<PyErr> {
     Ok(match error {
         Error::Io(error) => match error.raw_os_error() {
-            // Python chooses the class by the number.
-            Some(number) => {
-                let reason: String = py.import("os")?.call_method1("strerror", (number,))?.extract()?;
-                PyOSError::new_err((number, reason, path.into_os_string()))
-            }
+            // Python selects the class by the number.
+            Some(number) => PyOSError::new_err((number, strerror(py, number)?, path.into_os_string())),
             None => PyOSError::new_err(format!("{}: {error}", path.display())),
         },
         Error::Utf8 { .. } => {
@@ -69,40 +65,41 @@ fn in_file(py: Python<'_>, path: std::path::PathBuf, error: Error) -> PyResult<P
     })
 }
 
-/// The exception that says what to do where a file cannot be written.
+/// The exception, with a hint, for an error while writing a file.
 fn output_error(py: Python<'_>, path: std::path::PathBuf, error: std::io::Error) -> PyResult<PyErr> {
-    // An exception made of the error as it is would know its number as part of a text alone.
+    // PyO3's conversion would keep the number only as part of the message.
     let raised = match error.raw_os_error() {
-        Some(number) => {
-            let reason: String = py.import("os")?.call_method1("strerror", (number,))?.extract()?;
-            PyOSError::new_err((number, reason))
-        }
+        Some(number) => PyOSError::new_err((number, strerror(py, number)?)),
         None => PyErr::from(error),
     };
     let converted = py.import("bytemill.atomic")?.call_method1("output_error", (raised, path))?;
     Ok(PyErr::from_value(converted))
 }
 
-/// Lets Python in now and then while Rust works without the GIL.
-pub struct Pulse<'p> {
+fn strerror(py: Python<'_>, number: i32) -> PyResult<String> {
+    py.import("os")?.call_method1("strerror", (number,))?.extract()
+}
+
+/// Checks for signals and reports progress while Rust works without the GIL.
+pub struct CancellationCheck<'p> {
     last: Mutex<Instant>,
     raised: Mutex<Option<PyErr>>,
     progress: Option<&'p Py<PyAny>>,
 }
 
-impl<'p> Pulse<'p> {
-    /// A pulse that calls `progress` too, where there is one.
+impl<'p> CancellationCheck<'p> {
+    /// A check that also calls `progress`, if given.
     pub fn new(progress: Option<&'p Py<PyAny>>) -> Self {
         Self { last: Mutex::new(Instant::now()), raised: Mutex::new(None), progress }
     }
 
-    /// Checks for signals, and reports `done`, if it is time again.
-    pub fn beat(&self, done: u64) -> bytemill::Result<()> {
+    /// Check for signals and report `done`, unless the last check was less than [`INTERVAL`] ago.
+    pub fn poll(&self, done: u64) -> bytemill::Result<()> {
         let Ok(mut last) = self.last.try_lock() else { return Ok(()) };
         if last.elapsed() < INTERVAL {
             return Ok(());
         }
-        let asked = Python::attach(|py| {
+        let checked = Python::attach(|py| {
             py.check_signals()?;
             match self.progress {
                 Some(progress) => progress.call1(py, (done,)).map(drop),
@@ -111,10 +108,10 @@ impl<'p> Pulse<'p> {
         });
         *last = Instant::now();
         drop(last);
-        asked.map_err(|raised| self.stop(raised))
+        checked.map_err(|raised| self.stop(raised))
     }
 
-    /// The error that ends the work because Python raised; [`Pulse::raise`] gives `raised` back.
+    /// The error that ends the work because Python raised. [`CancellationCheck::raise`] returns `raised` later.
     pub fn stop(&self, raised: PyErr) -> Error {
         if let Ok(mut kept) = self.raised.lock() {
             *kept = Some(raised);
@@ -122,7 +119,7 @@ impl<'p> Pulse<'p> {
         Error::Interrupted
     }
 
-    /// The exception for an error: the one that Python raised during a beat if that was the reason.
+    /// The exception for an error: the one that Python raised during a check, if that ended the work.
     pub fn raise(&self, error: Error) -> PyErr {
         let raised = self.raised.lock().ok().and_then(|mut raised| raised.take());
         match (error, raised) {

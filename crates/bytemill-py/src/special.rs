@@ -1,4 +1,4 @@
-//! Special tokens and their rules, as Python gives them.
+//! Special tokens and their rules, from Python arguments.
 
 use crate::signals::TokenizerError;
 use bytemill::special::Rules;
@@ -6,7 +6,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 
-/// An id among the arguments; `token` is whose it is, for the error.
+/// An id among the arguments. The error names its `token`.
 pub fn id_of(id: &Bound<'_, PyAny>, token: &Bound<'_, PyAny>) -> PyResult<u32> {
     id.extract::<u32>().map_err(|_| match (id.repr(), token.repr()) {
         (Ok(id), Ok(token)) => {
@@ -16,7 +16,7 @@ pub fn id_of(id: &Bound<'_, PyAny>, token: &Bound<'_, PyAny>) -> PyResult<u32> {
     })
 }
 
-/// Special tokens and their ids, from a mapping.
+/// Special tokens and their ids, from a mapping of token to id.
 pub fn specials(special_tokens: &Bound<'_, PyMapping>) -> PyResult<Vec<(String, u32)>> {
     let mut all = Vec::new();
     for item in special_tokens.items()? {
@@ -26,13 +26,13 @@ pub fn specials(special_tokens: &Bound<'_, PyMapping>) -> PyResult<Vec<(String, 
     Ok(all)
 }
 
-/// Bits of the number that stands for the rules of a special token.
+/// Flags of the rules of a special token.
 const SINGLE_WORD: u32 = 1;
 const LSTRIP: u32 = 2;
 const RSTRIP: u32 = 4;
 const LATE: u32 = 8;
 
-/// The rules of special tokens by their text, from a mapping to numbers.
+/// The rules of special tokens, from a mapping of token to flags.
 pub fn rules(special_rules: Option<&Bound<'_, PyMapping>>) -> PyResult<Vec<(String, Rules)>> {
     let Some(special_rules) = special_rules else { return Ok(Vec::new()) };
     let mut all = Vec::new();

@@ -1,10 +1,10 @@
 //! `StreamEncoder`, and the iterator behind `encode_iterable`.
 
 use crate::convert;
-use crate::signals::Pulse;
+use crate::signals::CancellationCheck;
+use bytemill::encode::stream::{Stream, StreamAllowed};
 use bytemill::encode::{Encoder, Id};
-use bytemill::stream::{Stream, StreamAllowed};
-use bytemill::utf8::{Malformed, Utf8Stream};
+use bytemill::text::utf8::{Malformed, Utf8Stream};
 use numpy::PyArray1;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyString};
 use std::sync::Arc;
 
-/// Encodes one document that arrives in pieces, in constant memory, to what `encode` gives for the whole.
+/// Encodes one document that arrives in chunks, in constant memory, to the ids of the whole.
 #[pyclass(name = "StreamEncoder", module = "bytemill._core")]
 pub struct PyStreamEncoder {
     stream: Stream,
@@ -33,30 +33,35 @@ impl PyStreamEncoder {
         Self { stream: Stream::new(encoder, allowed, n_threads), utf8: Utf8Stream::new(malformed), narrow, n_bytes: 0 }
     }
 
-    fn take<T: Id + numpy::Element>(&mut self, py: Python<'_>, data: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+    /// Encodes more text, or the rest for `None`.
+    fn encode<T: Id + numpy::Element>(
+        &mut self,
+        py: Python<'_>,
+        data: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
         convert::arrays_ready(py)?;
         let mut ids: Vec<T> = Vec::new();
-        let pulse = Pulse::new(None);
-        let beat = || pulse.beat(0);
+        let check = CancellationCheck::new(None);
+        let interrupt = || check.poll(0);
         let inside_character = self.utf8.is_inside_character();
         let (stream, utf8) = (&mut self.stream, &mut self.utf8);
         let mut push = |bytes: &[u8]| {
             py.detach(|| {
                 utf8.push(bytes, stream.text())?;
-                stream.encode_ready(&mut ids, &beat)
+                stream.encode_ready(&mut ids, &interrupt)
             })
-            .map_err(|error| pulse.raise(error))
+            .map_err(|error| check.raise(error))
         };
         match data {
             None => py
                 .detach(|| {
                     utf8.finish(stream.text())?;
-                    stream.finish(&mut ids, &beat)
+                    stream.finish(&mut ids, &interrupt)
                 })
                 .map_err(|error| {
-                    // Half a document is none: the next one starts afresh.
+                    // After an error the next document starts.
                     stream.reset();
-                    pulse.raise(error)
+                    check.raise(error)
                 })?,
             Some(data) => {
                 if let Ok(text) = data.cast::<PyString>() {
@@ -85,11 +90,11 @@ impl PyStreamEncoder {
 #[pymethods]
 impl PyStreamEncoder {
     fn feed(&mut self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        if self.narrow { self.take::<u16>(py, Some(data)) } else { self.take::<u32>(py, Some(data)) }
+        if self.narrow { self.encode::<u16>(py, Some(data)) } else { self.encode::<u32>(py, Some(data)) }
     }
 
     fn finish(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        if self.narrow { self.take::<u16>(py, None) } else { self.take::<u32>(py, None) }
+        if self.narrow { self.encode::<u16>(py, None) } else { self.encode::<u32>(py, None) }
     }
 
     #[getter]
@@ -98,62 +103,63 @@ impl PyStreamEncoder {
     }
 }
 
-/// From this many bytes on pieces are encoded without the GIL, which takes milliseconds. Below, it takes less time than a
-/// busy thread of Python may keep the GIL before it hands it back, so others would not gain what this one would lose.
-const LONG_PIECE: usize = 1 << 20;
+/// Texts of this size are encoded without the GIL, which takes milliseconds. Shorter ones take less time than getting the GIL
+/// back from a busy Python thread.
+const MIN_DETACHED_BYTES: usize = 1 << 20;
 
-/// The ids of pieces of text, one by one, as `encode` gives them for the pieces joined.
+/// The ids of consecutive chunks of text, one by one. They are those of the concatenated text.
 #[pyclass(name = "TokenIterator", module = "bytemill._core")]
 pub struct PyTokenIterator {
     stream: Stream,
-    /// The source of pieces, until it is exhausted.
-    pieces: Option<Py<PyIterator>>,
-    /// How many pieces have been taken.
-    n_pieces: usize,
+    /// The source of chunks, until it is exhausted.
+    chunks: Option<Py<PyIterator>>,
+    /// Number of chunks read.
+    n_chunks: usize,
     ids: Vec<u32>,
-    /// How many of `ids` have been given.
-    n_given: usize,
+    /// Number of `ids` returned.
+    n_returned: usize,
 }
 
 impl PyTokenIterator {
-    pub fn new(encoder: Arc<Encoder>, allowed: StreamAllowed, pieces: Py<PyIterator>) -> Self {
+    pub fn new(encoder: Arc<Encoder>, allowed: StreamAllowed, chunks: Py<PyIterator>) -> Self {
         let ids = Vec::with_capacity(1 << 13);
-        Self { stream: Stream::new(encoder, allowed, 1), pieces: Some(pieces), n_pieces: 0, ids, n_given: 0 }
+        Self { stream: Stream::new(encoder, allowed, 1), chunks: Some(chunks), n_chunks: 0, ids, n_returned: 0 }
     }
 
-    /// Takes pieces until there are ids; none are left where it ends without. After an error nothing more comes: what
-    /// follows a gap is not the text.
+    /// Reads chunks until there are ids, or none are left. An error ends the iteration, since the text after it would follow
+    /// a gap.
     fn refill(&mut self, py: Python<'_>) -> PyResult<()> {
-        let refilled = self.take_pieces(py);
+        let refilled = self.read_chunks(py);
         if refilled.is_err() {
-            self.pieces = None;
+            self.chunks = None;
             self.stream.reset();
             self.ids.clear();
         }
         refilled
     }
 
-    fn take_pieces(&mut self, py: Python<'_>) -> PyResult<()> {
+    fn read_chunks(&mut self, py: Python<'_>) -> PyResult<()> {
         self.ids.clear();
-        self.n_given = 0;
-        while let Some(pieces) = &self.pieces {
-            // Where C code iterates over an iterator in C, nobody else looks.
+        self.n_returned = 0;
+        while let Some(chunks) = &self.chunks {
+            // If C code consumes this iterator and produces the chunks, nothing else checks.
             py.check_signals()?;
-            let pulse = Pulse::new(None);
-            let beat = || pulse.beat(0);
-            let next = pieces.bind(py).clone().next().transpose()?;
-            if let Some(piece) = next {
-                let piece = convert::string(piece, self.n_pieces)?;
-                self.n_pieces += 1;
-                self.stream.text().push_str(&convert::text(&piece)?);
+            let check = CancellationCheck::new(None);
+            let interrupt = || check.poll(0);
+            let next = chunks.bind(py).clone().next().transpose()?;
+            if let Some(chunk) = next {
+                let chunk = convert::string(chunk, self.n_chunks)?;
+                self.n_chunks += 1;
+                self.stream.text().push_str(&convert::text(&chunk)?);
             } else {
-                self.pieces = None;
+                self.chunks = None;
             }
-            let (stream, ids, is_last) = (&mut self.stream, &mut self.ids, self.pieces.is_none());
+            let (stream, ids, is_last) = (&mut self.stream, &mut self.ids, self.chunks.is_none());
             let n_bytes = stream.text().len();
-            let mut encode = || if is_last { stream.finish(ids, &beat) } else { stream.encode_ready(ids, &beat) };
-            let done = if n_bytes < LONG_PIECE { encode() } else { py.detach(encode) };
-            done.map_err(|error| pulse.raise(error))?;
+            let mut encode =
+                || if is_last { stream.finish(ids, &interrupt) } else { stream.encode_ready(ids, &interrupt) };
+            let done = if n_bytes < MIN_DETACHED_BYTES { encode() } else { py.detach(encode) };
+            done.map_err(|error| check.raise(error))?;
             if !self.ids.is_empty() {
                 break;
             }
@@ -169,11 +175,11 @@ impl PyTokenIterator {
     }
 
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<u32>> {
-        if self.n_given == self.ids.len() {
+        if self.n_returned == self.ids.len() {
             self.refill(py)?;
         }
-        let next = self.ids.get(self.n_given).copied();
-        self.n_given += usize::from(next.is_some());
+        let next = self.ids.get(self.n_returned).copied();
+        self.n_returned += usize::from(next.is_some());
         Ok(next)
     }
 }

@@ -1,13 +1,13 @@
 //! `PretokenCounter` and `PretokenCounts`.
 
 use crate::convert;
-use crate::signals::{Pulse, to_python};
+use crate::signals::{CancellationCheck, to_python};
 use bytemill::Error;
-use bytemill::count::{CHUNK_BYTES, Counted, Counter, Counts, Merged, Scale, Totals};
-use bytemill::count::{read_counts, read_header, visit_file, write_counts};
-use bytemill::merges::{Ties, WordSource, learn, learn_from, learn_within};
 use bytemill::pretokenize::Pattern;
-use bytemill::pulse::no_pulse;
+use bytemill::sys::interrupt::no_interrupt;
+use bytemill::train::count::{CHUNK_BYTES, Counted, Counter, Counts, Merged, Scale, Totals};
+use bytemill::train::count::{read_counts, read_header, visit_file, write_counts};
+use bytemill::train::merges::{PretokenSource, Ties, learn, learn_from, learn_within};
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -30,24 +30,24 @@ impl PyPretokenCounter {
         self.counter.as_mut().ok_or_else(|| PyValueError::new_err("this counter is finished, or failed earlier"))
     }
 
-    /// After an error a part of the text is counted, so nothing more must be.
-    fn give_up<R>(&mut self, result: PyResult<R>) -> PyResult<R> {
+    /// Drops the counter after an error, because part of the text may have been counted.
+    fn drop_if_failed<R>(&mut self, result: PyResult<R>) -> PyResult<R> {
         if result.is_err() {
             self.counter = None;
         }
         result
     }
 
-    /// Works without the GIL.
+    /// Runs `work` without the GIL.
     fn with_counter<R: Send>(
         &mut self,
         py: Python<'_>,
-        work: impl FnOnce(&mut Counter, &Pulse<'_>) -> bytemill::Result<R> + Send,
+        work: impl FnOnce(&mut Counter, &CancellationCheck<'_>) -> bytemill::Result<R> + Send,
     ) -> PyResult<R> {
         let counter = self.counter()?;
-        let pulse = Pulse::new(None);
-        let result = py.detach(|| work(counter, &pulse)).map_err(|error| pulse.raise(error));
-        self.give_up(result)
+        let check = CancellationCheck::new(None);
+        let result = py.detach(|| work(counter, &check)).map_err(|error| check.raise(error));
+        self.drop_if_failed(result)
     }
 }
 
@@ -76,7 +76,7 @@ impl PyPretokenCounter {
     }
 
     fn set_weight(&mut self, py: Python<'_>, weight: u64) -> PyResult<()> {
-        self.with_counter(py, |counter, pulse| counter.set_weight(weight, &|| pulse.beat(0)))
+        self.with_counter(py, |counter, check| counter.set_weight(weight, &|| check.poll(0)))
     }
 
     #[pyo3(signature = (path, errors, progress, start = 0, seconds = None))]
@@ -91,7 +91,7 @@ impl PyPretokenCounter {
     ) -> PyResult<(u64, bool)> {
         let malformed = convert::malformed(errors)?;
         let counter = self.counter()?;
-        let pulse = Pulse::new(progress.as_ref());
+        let check = CancellationCheck::new(progress.as_ref());
         let n_read = AtomicU64::new(start);
         let order = std::sync::atomic::Ordering::Relaxed;
         let started = Instant::now();
@@ -102,18 +102,18 @@ impl PyPretokenCounter {
                 file.seek(SeekFrom::Start(start))?;
             }
             let progress = |n| n_read.store(start + n, order);
-            counter.add_reader_until(file, malformed, progress, is_enough, &|| pulse.beat(n_read.load(order)))
+            counter.add_reader_until(file, malformed, progress, is_enough, &|| check.poll(n_read.load(order)))
         });
         let counted = counted.map_err(|error| match error {
-            Error::Utf8 { start: place, end, bytes } => {
+            Error::Utf8 { start: offset, end, bytes } => {
                 let start = usize::try_from(start).unwrap_or(usize::MAX);
-                Error::Utf8 { start: start.saturating_add(place), end: start.saturating_add(end), bytes }
+                Error::Utf8 { start: start.saturating_add(offset), end: start.saturating_add(end), bytes }
             }
             error => error,
         });
         let counted = counted.map(|(n_bytes, is_done)| (start + n_bytes, is_done));
-        let counted = counted.map_err(|error| pulse.raise(error));
-        self.give_up(counted)
+        let counted = counted.map_err(|error| check.raise(error));
+        self.drop_if_failed(counted)
     }
 
     fn add_stream(
@@ -125,21 +125,21 @@ impl PyPretokenCounter {
     ) -> PyResult<()> {
         let malformed = convert::malformed(errors)?;
         let counter = self.counter()?;
-        let pulse = Pulse::new(progress.as_ref());
+        let check = CancellationCheck::new(progress.as_ref());
         let n_read = AtomicU64::new(0);
         let order = std::sync::atomic::Ordering::Relaxed;
         let stream = PyStream(stream);
         let counted = py.detach(|| {
-            counter.add_reader(stream, malformed, |n| n_read.store(n, order), &|| pulse.beat(n_read.load(order)))
+            counter.add_reader(stream, malformed, |n| n_read.store(n, order), &|| check.poll(n_read.load(order)))
         });
-        let counted = counted.map(drop).map_err(|error| pulse.raise(error));
-        self.give_up(counted)
+        let counted = counted.map(drop).map_err(|error| check.raise(error));
+        self.drop_if_failed(counted)
     }
 
     fn add_texts(&mut self, py: Python<'_>, texts: Vec<Bound<'_, PyString>>) -> PyResult<()> {
         let texts = texts.iter().map(convert::text).collect::<PyResult<Vec<_>>>()?;
-        self.with_counter(py, |counter, pulse| {
-            texts.iter().try_for_each(|text| counter.add_text(text, &|| pulse.beat(0)))
+        self.with_counter(py, |counter, check| {
+            texts.iter().try_for_each(|text| counter.add_text(text, &|| check.poll(0)))
         })
     }
 
@@ -150,7 +150,7 @@ impl PyPretokenCounter {
         ends: &Bound<'_, PyAny>,
         is_open: bool,
     ) -> PyResult<()> {
-        // What is no bytes object could change while it is counted, so it is copied.
+        // Copy anything but bytes objects, which cannot change while they are counted.
         let data = match data.cast::<PyBytes>() {
             Ok(data) => data.clone(),
             Err(_) => py.get_type::<PyBytes>().call1((data,))?.cast_into::<PyBytes>()?,
@@ -158,41 +158,40 @@ impl PyPretokenCounter {
         let data = data.as_bytes();
         convert::arrays_ready(py)?;
         let ends = ends.extract::<PyReadonlyArray1<'_, i64>>()?.as_array().to_vec();
-        self.with_counter(py, |counter, pulse| {
+        self.with_counter(py, |counter, check| {
             let text = std::str::from_utf8(data).map_err(|error| {
                 let start = error.valid_up_to();
                 let end = start + error.error_len().unwrap_or(data.len() - start);
                 Error::Utf8 { start, end, bytes: data[start..end].to_vec() }
             })?;
-            counter.add_documents(text, &ends, is_open, &|| pulse.beat(0))
+            counter.add_documents(text, &ends, is_open, &|| check.poll(0))
         })
     }
 
     fn add_counts(&mut self, py: Python<'_>, path: PathBuf, weight: u64) -> PyResult<()> {
-        self.with_counter(py, |counter, pulse| {
-            let pulse = || pulse.beat(0);
-            counter.add_words(|each| visit_file(&path, &pulse, each), weight, &pulse)
+        self.with_counter(py, |counter, check| {
+            counter.add_counts(|each| visit_file(&path, &|| check.poll(0), each), weight)
         })
     }
 
     fn checkpoint(&mut self, py: Python<'_>) -> PyResult<String> {
-        self.with_counter(py, |counter, pulse| counter.checkpoint(&|| pulse.beat(0)))
+        self.with_counter(py, |counter, check| counter.checkpoint(&|| check.poll(0)))
     }
 
     fn resume(&mut self, py: Python<'_>, state: &str, folder: PathBuf) -> PyResult<()> {
-        self.with_counter(py, |counter, pulse| counter.resume(state, &folder, &|| pulse.beat(0)))
+        self.with_counter(py, |counter, check| counter.resume(state, &folder, &|| check.poll(0)))
     }
 
     #[pyo3(signature = (denominator = 1, may_stay = false))]
     fn finish(&mut self, py: Python<'_>, denominator: u64, may_stay: bool) -> PyResult<PyPretokenCounts> {
         self.counter()?;
-        let pulse = Pulse::new(None);
+        let check = CancellationCheck::new(None);
         match self.counter.take() {
             Some(counter) => {
                 let scale = Scale::new(denominator);
                 let (counted, totals) = py
-                    .detach(|| counter.finish_scaled(scale, may_stay, &|| pulse.beat(0)))
-                    .map_err(|error| pulse.raise(error))?;
+                    .detach(|| counter.finish_scaled(scale, may_stay, &|| check.poll(0)))
+                    .map_err(|error| check.raise(error))?;
                 Ok(PyPretokenCounts::new(counted, totals))
             }
             None => Err(PyValueError::new_err("this counter is finished")),
@@ -200,18 +199,18 @@ impl PyPretokenCounter {
     }
 }
 
-/// A binary stream of Python's.
+/// A binary Python stream.
 struct PyStream(Py<PyAny>);
 
 impl Read for PyStream {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         Python::attach(|py| {
-            // A Ctrl-C that has come since Python ran last would not wake a read that begins now.
+            // A Ctrl-C that arrived since Python last ran would not wake up the read.
             py.check_signals()?;
             let block = self.0.bind(py).call_method1("read", (buffer.len(),))?;
             let block = block.cast::<PyBytes>().map_err(PyErr::from)?.as_bytes();
             let Some(room) = buffer.get_mut(..block.len()) else {
-                return Err(std::io::Error::other("read(n) gave more than n bytes"));
+                return Err(std::io::Error::other("read(n) returned more than n bytes"));
             };
             room.copy_from_slice(block);
             Ok(block.len())
@@ -222,20 +221,20 @@ impl Read for PyStream {
 /// Unique pre-tokens with their counts.
 #[pyclass(frozen, name = "PretokenCounts", module = "bytemill._core")]
 pub struct PyPretokenCounts {
-    /// None once merges were learnt of them that needed their memory.
+    /// None after learning has consumed them.
     counted: RwLock<Option<Counted>>,
     totals: Totals,
 }
 
 type PyMerge<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
-/// Counts on disk, as merges are learnt of them.
+/// Counts on disk as a source of pre-tokens.
 struct OnDisk(Merged);
 
-impl WordSource for OnDisk {
+impl PretokenSource for OnDisk {
     fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> bytemill::Result<()>) -> bytemill::Result<()> {
-        // Whoever learns asks whether to go on.
-        self.0.visit(&no_pulse, each)
+        // Learning has its own interrupt checks.
+        self.0.visit(&no_interrupt, each)
     }
 }
 
@@ -251,12 +250,12 @@ impl PyPretokenCounts {
 }
 
 fn used_up() -> PyErr {
-    PyValueError::new_err("these counts are used up: merges were learnt of them")
+    PyValueError::new_err("these counts are used up: learning merges has consumed them")
 }
 
-/// To wait for another thread with the GIL in hand would be for ever, if it needs that to come to its end.
+/// Waiting for the other thread while holding the GIL could deadlock, because that thread may need the GIL.
 fn in_use() -> PyErr {
-    PyValueError::new_err("another thread works with these counts")
+    PyValueError::new_err("another thread is using these counts")
 }
 
 #[pymethods]
@@ -275,23 +274,23 @@ impl PyPretokenCounts {
         Ok(Self::new(Counted::Memory(counts), Totals { n_bytes, n_pretokens, ..Totals::default() }))
     }
 
-    /// The counts of a file.
+    /// Reads counts from a file.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let pulse = Pulse::new(None);
-        let counts = py.detach(|| read_counts(&path, &|| pulse.beat(0))).map_err(|error| pulse.raise(error))?;
+        let check = CancellationCheck::new(None);
+        let counts = py.detach(|| read_counts(&path, &|| check.poll(0))).map_err(|error| check.raise(error))?;
         let n_pretokens = counts.n_pretokens;
         Ok(Self::new(Counted::Memory(counts), Totals { n_pretokens, ..Totals::default() }))
     }
 
     /// Writes the counts to a file, with a header.
     fn save(&self, py: Python<'_>, path: PathBuf, header: &str) -> PyResult<()> {
-        let pulse = Pulse::new(None);
-        let work = |counted: &Counted| write_counts(counted, header, &path, &|| pulse.beat(0));
-        py.detach(|| self.with(work))?.map_err(|error| pulse.raise(error))
+        let check = CancellationCheck::new(None);
+        let work = |counted: &Counted| write_counts(counted, header, &path, &|| check.poll(0));
+        py.detach(|| self.with(work))?.map_err(|error| check.raise(error))
     }
 
-    /// The same counts once more.
+    /// A copy of the counts.
     fn copy(&self) -> PyResult<Self> {
         let on_disk = || PyValueError::new_err("counts on disk cannot be copied");
         let counts = self.with(|counted| match counted {
@@ -301,7 +300,7 @@ impl PyPretokenCounts {
         Ok(Self::new(Counted::Memory(counts.ok_or_else(on_disk)?), self.totals.clone()))
     }
 
-    /// Leaves out what occurs less often; gives how many pre-tokens that were and how often they occurred.
+    /// Removes rarer pre-tokens. Returns their number and their total count.
     fn drop_below(&self, least: u64) -> PyResult<(u64, u64)> {
         let mut counted = self.counted.try_write().map_err(|_| in_use())?;
         match counted.as_mut() {
@@ -365,7 +364,7 @@ impl PyPretokenCounts {
         self.totals.n_replaced
     }
 
-    /// Bytes written to disk, tables written, and seconds of the threads that did.
+    /// Bytes and tables written to disk, and the total time of the writing threads in seconds.
     #[getter]
     fn spilled(&self) -> (u64, u64, f64) {
         let cost = self.totals.spilled;
@@ -384,7 +383,7 @@ impl PyPretokenCounts {
                 all.extend(counts.iter().map(|(pretoken, count)| (pretoken.to_vec(), count)));
                 Ok(())
             }
-            Counted::Disk(merged) => merged.visit(&no_pulse, &mut |pretoken, count| {
+            Counted::Disk(merged) => merged.visit(&no_interrupt, &mut |pretoken, count| {
                 all.push((pretoken.to_vec(), count));
                 Ok(())
             }),
@@ -413,40 +412,42 @@ impl PyPretokenCounts {
             "huggingface" => Ties::HuggingFace,
             _ => return Err(PyValueError::new_err(format!("ties must be 'bytes' or 'huggingface', not {ties:?}"))),
         };
-        let pulse = Pulse::new(progress.as_ref());
-        let beat = |n| pulse.beat(n as u64);
-        let taken = if consume {
+        let check = CancellationCheck::new(progress.as_ref());
+        let interrupt = |n| check.poll(n as u64);
+        let consumed = if consume {
             Some(self.counted.try_write().map_err(|_| in_use())?.take().ok_or_else(used_up)?)
         } else {
             None
         };
-        let learnt = py
-            .detach(|| match taken {
+        let learned = py
+            .detach(|| match consumed {
                 Some(Counted::Memory(counts)) => {
-                    Ok(learn_within(counts, n_merges, ties, min_frequency, n_threads, max_bytes, beat))
+                    Ok(learn_within(counts, n_merges, ties, min_frequency, n_threads, max_bytes, interrupt))
                 }
                 Some(Counted::Disk(merged)) => {
-                    Ok(learn_from(OnDisk(merged), n_merges, ties, min_frequency, n_threads, max_bytes, beat))
+                    Ok(learn_from(OnDisk(merged), n_merges, ties, min_frequency, n_threads, max_bytes, interrupt))
                 }
                 None => self.with(|counted| match counted {
-                    Counted::Memory(counts) => learn(counts, n_merges, ties, min_frequency, n_threads, beat),
-                    Counted::Disk(_) => Err(Error::Invalid("counts on disk are used up by learning".to_owned())),
+                    Counted::Memory(counts) => learn(counts, n_merges, ties, min_frequency, n_threads, interrupt),
+                    Counted::Disk(_) => {
+                        Err(Error::Invalid("learning consumes counts on disk: pass consume=True".to_owned()))
+                    }
                 }),
             })?
-            .map_err(|error| pulse.raise(error))?;
+            .map_err(|error| check.raise(error))?;
         let mut symbols: Vec<Bound<'py, PyBytes>> = (0..=255).map(|byte| PyBytes::new(py, &[byte])).collect();
-        let mut merges = Vec::with_capacity(learnt.len());
-        for merge in &learnt {
+        let mut merges = Vec::with_capacity(learned.len());
+        for merge in &learned {
             let (left, right) = (symbols[merge.left as usize].clone(), symbols[merge.right as usize].clone());
             let joined = [left.as_bytes(), right.as_bytes()].concat();
             symbols.push(PyBytes::new(py, &joined));
             merges.push((left, right));
         }
-        Ok((merges, learnt.iter().map(|merge| merge.count).collect()))
+        Ok((merges, learned.iter().map(|merge| merge.count).collect()))
     }
 }
 
-/// The header of a file of counts.
+/// Reads the header of a file of counts.
 #[pyfunction]
 pub fn read_counts_header(path: PathBuf) -> PyResult<String> {
     Ok(read_header(&path).map_err(to_python)?.0)

@@ -8,9 +8,9 @@ mod common;
 
 use bytemill::bpe;
 use bytemill::decode::Decoder;
-use bytemill::encode::{Allowed, no_pulse};
-use bytemill::merges::{Ties, learn};
+use bytemill::encode::{Allowed, no_interrupt};
 use bytemill::pretokenize::{BLOCK, NAMED, Pattern, Splits};
+use bytemill::train::merges::{Ties, learn};
 use common::{Chance, KINDS, Kind};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -35,9 +35,9 @@ fn splitter(criterion: &mut Criterion) {
     for (kind_name, kind) in KINDS {
         let text = common::text(kind, TEXT_BYTES, 1);
         group.throughput(throughput(text.len()));
-        for (name, _) in NAMED {
-            let pattern = Pattern::new(Some(name)).unwrap();
-            group.bench_function(BenchmarkId::new(name, kind_name), |bench| {
+        for named in &NAMED {
+            let pattern = Pattern::Named(named);
+            group.bench_function(BenchmarkId::new(named.name, kind_name), |bench| {
                 let mut ends = Vec::with_capacity(BLOCK);
                 bench.iter(|| n_pretokens(&mut pattern.splits(&text), &mut ends));
             });
@@ -78,7 +78,7 @@ fn encode(criterion: &mut Criterion) {
             let mut ids: Vec<u32> = Vec::new();
             bench.iter(|| {
                 ids.clear();
-                encoder.encode(next.next().unwrap(), Allowed::None, &mut ids, &no_pulse).unwrap();
+                encoder.encode(next.next().unwrap(), Allowed::None, &mut ids, &no_interrupt).unwrap();
                 ids.len()
             });
         });
@@ -86,7 +86,7 @@ fn encode(criterion: &mut Criterion) {
             let mut ids: Vec<u32> = Vec::new();
             bench.iter(|| {
                 ids.clear();
-                encoder.encode(&texts[0], Allowed::None, &mut ids, &no_pulse).unwrap();
+                encoder.encode(&texts[0], Allowed::None, &mut ids, &no_interrupt).unwrap();
                 ids.len()
             });
         });
@@ -95,7 +95,7 @@ fn encode(criterion: &mut Criterion) {
         group.bench_function(BenchmarkId::new("100 characters", kind_name), |bench| {
             bench.iter(|| {
                 let mut ids: Vec<u32> = Vec::new();
-                encoder.encode(&short, Allowed::None, &mut ids, &no_pulse).unwrap();
+                encoder.encode(&short, Allowed::None, &mut ids, &no_interrupt).unwrap();
                 ids
             });
         });
@@ -117,7 +117,7 @@ fn merge(criterion: &mut Criterion) {
             let mut symbols = Vec::new();
             bench.iter(|| {
                 symbols.clear();
-                bpe::merge(encoder.pairs(), next.next().unwrap(), &mut symbols, &no_pulse).unwrap();
+                bpe::merge(encoder.pairs(), next.next().unwrap(), &mut symbols, &no_interrupt).unwrap();
                 symbols.len()
             });
         });
@@ -127,7 +127,7 @@ fn merge(criterion: &mut Criterion) {
                 let mut symbols = Vec::new();
                 bench.iter(|| {
                     symbols.clear();
-                    bpe::merge(encoder.pairs(), black_box(&run), &mut symbols, &no_pulse).unwrap();
+                    bpe::merge(encoder.pairs(), black_box(&run), &mut symbols, &no_interrupt).unwrap();
                     symbols.len()
                 });
             });
@@ -160,13 +160,13 @@ fn decode(criterion: &mut Criterion) {
         let text = common::text(kind, TEXT_BYTES, 1);
         let encoder = common::encoder(&text, "cl100k", 20_000);
         let mut ids: Vec<u32> = Vec::new();
-        encoder.encode(&text, Allowed::None, &mut ids, &no_pulse).unwrap();
-        let decoder = Decoder::new(encoder.vocab());
+        encoder.encode(&text, Allowed::None, &mut ids, &no_interrupt).unwrap();
+        let decoder = Decoder::new(encoder.vocab()).unwrap();
         group.throughput(throughput(text.len()));
         group.bench_function(kind_name, |bench| {
             bench.iter(|| {
-                let mut bytes = vec![MaybeUninit::uninit(); decoder.n_bytes(&ids, &no_pulse).unwrap()];
-                decoder.fill(&ids, &mut bytes, &no_pulse).unwrap();
+                let mut bytes = vec![MaybeUninit::uninit(); decoder.n_bytes(&ids, &no_interrupt).unwrap()];
+                decoder.fill(&ids, &mut bytes, &no_interrupt).unwrap();
                 bytes
             });
         });

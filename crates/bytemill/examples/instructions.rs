@@ -10,9 +10,9 @@ mod common;
 
 use bytemill::bpe;
 use bytemill::decode::Decoder;
-use bytemill::encode::{Allowed, no_pulse};
-use bytemill::merges::{Ties, learn};
+use bytemill::encode::{Allowed, no_interrupt};
 use bytemill::pretokenize::{BLOCK, Pattern};
+use bytemill::train::merges::{Ties, learn};
 use common::{Chance, KINDS, Kind, counted, encoder, generated};
 use std::hint::black_box;
 use std::mem::MaybeUninit;
@@ -53,7 +53,7 @@ fn run(part: &str, kind: Kind, n_bytes: usize) {
             let mut ids: Vec<u32> = Vec::with_capacity(text.len());
             let mut encode = || {
                 ids.clear();
-                encoder.encode(&text, Allowed::None, &mut ids, &no_pulse).unwrap();
+                encoder.encode(&text, Allowed::None, &mut ids, &no_interrupt).unwrap();
             };
             if part == "again" {
                 encode();
@@ -63,12 +63,12 @@ fn run(part: &str, kind: Kind, n_bytes: usize) {
         "decode" => {
             let encoder = learnt();
             let mut ids: Vec<u32> = Vec::new();
-            encoder.encode(&text, Allowed::None, &mut ids, &no_pulse).unwrap();
-            let decoder = Decoder::new(encoder.vocab());
+            encoder.encode(&text, Allowed::None, &mut ids, &no_interrupt).unwrap();
+            let decoder = Decoder::new(encoder.vocab()).unwrap();
             let mut bytes = vec![MaybeUninit::uninit(); text.len()];
             measured_part(&mut || {
-                assert_eq!(decoder.n_bytes(&ids, &no_pulse).unwrap(), bytes.len());
-                decoder.fill(&ids, &mut bytes, &no_pulse).unwrap();
+                assert_eq!(decoder.n_bytes(&ids, &no_interrupt).unwrap(), bytes.len());
+                decoder.fill(&ids, &mut bytes, &no_interrupt).unwrap();
             });
             // SAFETY: `fill` has filled all of it, or failed.
             assert!(bytes.iter().map(|byte| unsafe { byte.assume_init() }).eq(text.bytes()));
@@ -81,7 +81,7 @@ fn run(part: &str, kind: Kind, n_bytes: usize) {
             let mut symbols = Vec::with_capacity(n_bytes);
             measured_part(&mut || {
                 for word in words.clone() {
-                    bpe::merge(encoder.pairs(), word, &mut symbols, &no_pulse).unwrap();
+                    bpe::merge(encoder.pairs(), word, &mut symbols, &no_interrupt).unwrap();
                 }
             });
         }

@@ -1,53 +1,58 @@
-//! What can go wrong, told apart by what the caller can do about it.
+//! The errors of the core, by what the caller can do about them.
 
 use std::fmt;
 
 /// The errors of this crate.
 #[derive(Debug)]
 pub enum Error {
-    /// The caller asked to stop (Ctrl-C).
+    /// The caller cancelled the work (Ctrl-C).
     Interrupted,
-    /// A pattern that does not compile, or that ran out of its backtracking allowance.
+    /// A pattern that does not compile or exceeds its backtracking limit.
     Pattern(String),
-    /// Vocabulary, merges, special tokens or options contradict each other.
+    /// Inconsistent vocabulary, merges, special tokens or options.
     Invalid(String),
-    /// Bytes that are not UTF-8, from `start` on; `end` is after the malformed sequence.
+    /// Malformed UTF-8.
     Utf8 {
-        /// Offset in bytes of the first malformed byte.
+        /// Byte offset of the malformed sequence.
         start: usize,
-        /// Offset in bytes after the malformed sequence.
+        /// Byte offset of its end.
         end: usize,
         /// The malformed bytes.
         bytes: Vec<u8>,
     },
-    /// An id that no token has.
+    /// An id without a token.
     UnknownId(i64),
-    /// A special token in a text where none is allowed, and its byte offset.
+    /// Not enough memory for a buffer of `n_bytes`.
+    Memory {
+        /// Size of the buffer that could not be allocated.
+        n_bytes: usize,
+    },
+    /// A special token in a text where none is allowed.
     SpecialToken {
-        /// The special token found.
+        /// The special token.
         token: String,
-        /// Where it starts in the text, in bytes.
+        /// Its byte offset in the text.
         offset: usize,
     },
-    /// The operating system refused to read.
+    /// Reading failed.
     Io(std::io::Error),
-    /// The operating system refused to write.
+    /// Writing a file failed.
     Output {
         /// The file.
         path: std::path::PathBuf,
-        /// Why.
+        /// The reason.
         error: std::io::Error,
     },
-    /// What is wrong with a file that was to be read.
+    /// An error while reading a file.
     InFile {
         /// The file.
         path: std::path::PathBuf,
-        /// What; places count in the file.
+        /// The error, with offsets into the file.
         error: Box<Error>,
     },
 }
 
-/// A result with this crate's error.
+/// A result with an error of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl fmt::Display for Error {
@@ -57,10 +62,28 @@ impl fmt::Display for Error {
             Self::Pattern(message) | Self::Invalid(message) => f.write_str(message),
             Self::Utf8 { start, .. } => write!(f, "not UTF-8 at byte {start}"),
             Self::UnknownId(id) => write!(f, "no token has the id {id}"),
+            Self::Memory { n_bytes } => write!(f, "cannot allocate {n_bytes} bytes"),
             Self::SpecialToken { token, offset } => write!(f, "special token {token:?} at byte {offset}"),
             Self::Io(error) => error.fmt(f),
             Self::Output { path, error } => write!(f, "cannot write {}: {error}", path.display()),
             Self::InFile { path, error } => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl Error {
+    /// [`Error::Memory`] for a buffer of `n` values of type `T`.
+    #[must_use]
+    pub fn memory<T>(n: usize) -> Self {
+        Self::Memory { n_bytes: n.saturating_mul(size_of::<T>()) }
+    }
+
+    /// The error of a chunk of a text as an error of the text, in which the chunk starts at `n_bytes`.
+    #[must_use]
+    pub(crate) fn offset_by(self, n_bytes: usize) -> Self {
+        match self {
+            Self::SpecialToken { token, offset } => Self::SpecialToken { token, offset: n_bytes + offset },
+            error => error,
         }
     }
 }

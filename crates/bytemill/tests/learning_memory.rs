@@ -1,54 +1,54 @@
-//! Learning takes no more memory than it may: every allocation is added up.
+//! Learning stays within its memory limit, measured by a counting allocator.
 
 #![allow(missing_docs, reason = "a test")]
 
 use bytemill::Result;
-use bytemill::count::Counts;
-use bytemill::merges::{Ties, WordSource, learn, learn_from, learn_within, least_bytes_within};
+use bytemill::train::count::Counts;
+use bytemill::train::merges::{PretokenSource, Ties, learn, learn_from, learn_within, least_bytes_within};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The system's allocator, which counts what is taken and not given back.
+/// The system allocator, counting the bytes in use.
 struct Counting;
 
-static TAKEN: AtomicUsize = AtomicUsize::new(0);
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-fn take(n_bytes: usize) {
-    PEAK.fetch_max(TAKEN.fetch_add(n_bytes, Ordering::Relaxed) + n_bytes, Ordering::Relaxed);
+fn allocate(n_bytes: usize) {
+    PEAK.fetch_max(IN_USE.fetch_add(n_bytes, Ordering::Relaxed) + n_bytes, Ordering::Relaxed);
 }
 
-fn give_back(n_bytes: usize) {
-    TAKEN.fetch_sub(n_bytes, Ordering::Relaxed);
+fn release(n_bytes: usize) {
+    IN_USE.fetch_sub(n_bytes, Ordering::Relaxed);
 }
 
-// SAFETY: all is handed on to the system's allocator as it came.
+// SAFETY: every call is forwarded to the system allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        take(layout.size());
-        // SAFETY: as the caller promises.
+        allocate(layout.size());
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        take(layout.size());
-        // SAFETY: as the caller promises.
+        allocate(layout.size());
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
-        give_back(layout.size());
-        // SAFETY: as the caller promises.
+        release(layout.size());
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(start, layout) }
     }
 
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, n_bytes: usize) -> *mut u8 {
         if n_bytes > layout.size() {
-            take(n_bytes - layout.size());
+            allocate(n_bytes - layout.size());
         } else {
-            give_back(layout.size() - n_bytes);
+            release(layout.size() - n_bytes);
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.realloc(start, layout, n_bytes) }
     }
 }
@@ -56,53 +56,53 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What `work` gives, and the most bytes that were taken during it beyond those before it and `held` ones of them.
+/// The result of `work`, and its peak memory beyond what was in use before, plus `held`.
 fn peak<R>(held: u64, work: impl FnOnce() -> R) -> (R, u64) {
-    let before = TAKEN.load(Ordering::Relaxed);
+    let before = IN_USE.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
     let result = work();
     (result, (PEAK.load(Ordering::Relaxed) - before) as u64 + held)
 }
 
-/// Words made anew whenever they are asked for.
+/// Pre-tokens generated at every visit.
 #[derive(Clone, Copy)]
-struct Made {
-    n_words: u64,
-    /// Letters, of which the first are the most frequent.
+struct Generated {
+    n_pretokens: u64,
+    /// Number of letters; the first are the most frequent.
     n_letters: u64,
     max_letters: u64,
     /// Longest repetition of a letter.
     max_run: u64,
 }
 
-impl WordSource for Made {
+impl PretokenSource for Generated {
     fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
         let mut state = 1u64;
         let mut chance = |n: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             ((u128::from(state) * u128::from(n)) >> 64) as u64
         };
-        let mut word = Vec::new();
-        for number in 0..self.n_words {
-            word.clear();
+        let mut pretoken = Vec::new();
+        for number in 0..self.n_pretokens {
+            pretoken.clear();
             for _ in 0..1 + chance(self.max_letters) {
                 let letter = chance(self.n_letters + 1);
                 let letter = chance(letter + 1) as u8 + 32;
                 for _ in 0..1 + chance(self.max_run) {
-                    word.push(letter);
+                    pretoken.push(letter);
                 }
             }
-            each(&word, 1 + 1_000_000 / (number + 1) * (1 + chance(3)))?;
+            each(&pretoken, 1 + 1_000_000 / (number + 1) * (1 + chance(3)))?;
         }
         Ok(())
     }
 }
 
-impl Made {
+impl Generated {
     fn counts(mut self) -> Counts {
         let mut items = Vec::new();
-        self.visit(&mut |word, count| {
-            items.push((word.to_vec(), count));
+        self.visit(&mut |pretoken, count| {
+            items.push((pretoken.to_vec(), count));
             Ok(())
         })
         .unwrap();
@@ -112,13 +112,13 @@ impl Made {
 
 const MB: u64 = 1 << 20;
 
-// One test, as others at the same time would be counted too.
+// A single test, because the allocator counts all threads of the process.
 #[test]
-fn no_more_is_taken_than_may_be() {
-    let many_pairs = Made { n_words: 30_000, n_letters: 200, max_letters: 16, max_run: 1 };
-    let few_letters = Made { n_words: 30_000, n_letters: 12, max_letters: 24, max_run: 1 };
-    // A pair has as many places as a quarter of the slots.
-    let runs = Made { n_words: 10_000, n_letters: 2, max_letters: 12, max_run: 9 };
+fn learning_stays_within_its_memory_limit() {
+    let many_pairs = Generated { n_pretokens: 30_000, n_letters: 200, max_letters: 16, max_run: 1 };
+    let few_letters = Generated { n_pretokens: 30_000, n_letters: 12, max_letters: 24, max_run: 1 };
+    // The most frequent pair has as many positions as a quarter of the slots.
+    let runs = Generated { n_pretokens: 10_000, n_letters: 2, max_letters: 12, max_run: 9 };
     for (made, n_merges) in [(many_pairs, 1_500), (few_letters, 1_000), (runs, 500)] {
         let counts = made.counts();
         let (expected, unlimited) = peak(0, || learn(&counts, n_merges, Ties::Bytes, 1, 2, |_| Ok(())).unwrap());
@@ -127,23 +127,23 @@ fn no_more_is_taken_than_may_be() {
         for more in [0, 4 * MB] {
             let max_bytes = least + more;
             let again = made.counts();
-            let ((), taken) = peak(held, || {
-                let learnt = learn_within(again, n_merges, Ties::Bytes, 1, 2, Some(max_bytes), |_| Ok(())).unwrap();
-                assert_eq!(learnt, expected);
+            let ((), used) = peak(held, || {
+                let learned = learn_within(again, n_merges, Ties::Bytes, 1, 2, Some(max_bytes), |_| Ok(())).unwrap();
+                assert_eq!(learned, expected);
             });
-            println!("{n_merges} merges in {max_bytes}: {taken}, unlimited {unlimited}");
-            assert!(taken <= max_bytes, "{taken} bytes were taken, {max_bytes} may be");
+            println!("{n_merges} merges in {max_bytes}: {used}, unlimited {unlimited}");
+            assert!(used <= max_bytes, "{used} bytes were in use, the limit is {max_bytes}");
         }
         drop(counts);
         let needed = learn_from(made, n_merges, Ties::Bytes, 1, 2, Some(0), |_| Ok(())).unwrap_err().to_string();
         let needed: u64 = needed.split(' ').find_map(|word| word.parse().ok()).unwrap();
         for (more, n_threads) in [(0, 1), (MB / 4, 3), (8 * MB, 4)] {
             let max_bytes = needed + more;
-            let (learnt, taken) =
+            let (learned, used) =
                 peak(0, || learn_from(made, n_merges, Ties::Bytes, 1, n_threads, Some(max_bytes), |_| Ok(())).unwrap());
-            println!("{n_merges} merges of a source in {max_bytes}: {taken}");
-            assert!(taken <= max_bytes, "{taken} bytes were taken, {max_bytes} may be");
-            assert_eq!(learnt, expected);
+            println!("{n_merges} merges of a source in {max_bytes}: {used}");
+            assert!(used <= max_bytes, "{used} bytes were in use, the limit is {max_bytes}");
+            assert_eq!(learned, expected);
         }
     }
 }

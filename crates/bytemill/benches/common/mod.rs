@@ -4,10 +4,10 @@
 //! that fall with frequency, punctuation, numbers, capitals, line ends; no sense. `BYTEMILL_BENCH_TEXT` names a file to use
 //! in its place.
 
-use bytemill::count::{CHUNK_BYTES, Counter, Counts};
-use bytemill::encode::{Encoder, no_pulse};
-use bytemill::merges::{Ties, learn};
+use bytemill::encode::{Encoder, no_interrupt};
 use bytemill::pretokenize::Pattern;
+use bytemill::train::count::{CHUNK_BYTES, Counter, Counts};
+use bytemill::train::merges::{Ties, learn};
 use bytemill::vocab::Vocab;
 
 /// A small generator of random numbers (SplitMix64), whose sequence no release of a library changes.
@@ -160,8 +160,8 @@ pub fn text(kind: Kind, n_bytes: usize, seed: u64) -> String {
 /// The pre-tokens of a text, counted.
 pub fn counted(text: &str, pattern: &str) -> Counts {
     let mut counter = Counter::new(Pattern::new(Some(pattern)).unwrap(), &[], 1, CHUNK_BYTES).unwrap();
-    counter.add_text(text, &no_pulse).unwrap();
-    counter.finish(&no_pulse).unwrap()
+    counter.add_text(text, &no_interrupt).unwrap();
+    counter.finish(&no_interrupt).unwrap()
 }
 
 /// An encoder with `n_merges` merges learnt from `text`.

@@ -1,97 +1,80 @@
-//! Merging long pre-tokens in linear time: not by merges, but by tokens that may stand side by side.
+//! Merging long pre-tokens in linear time: not by merges, but by tokens that can be adjacent.
 //!
-//! Two tokens that stand side by side in the symbols of some text do so in those of their own bytes alone, and a row of
-//! tokens of which each two neighbours do so is what merging makes of its bytes (docs/algorithms.md has the proof). So the symbols of every
-//! prefix are found from the left: append the longest token that starts the rest and may stand beside the last one, else
-//! the next shorter; where there is none, no symbol of the pre-token ends here, so go back and shorten the last one.
-//!
-//! In which order tokens are tried changes nothing but the time. So what stood in the same place before is tried first.
+//! Two tokens that are adjacent in the symbols of some text are also adjacent in the symbols of their own bytes alone, and a
+//! sequence of tokens in which every two neighbours can be adjacent is what merging makes of its bytes
+//! (docs/algorithms.md has the proof). So the symbols of every prefix are found from the left: append the longest token that
+//! starts the rest and can follow the last one, else the next shorter one. If there is none, no symbol of the pre-token ends
+//! here: go back and shorten the last one.
 
-use super::memo::{DeadEnds, Followers, GUESSED, Memo};
+use super::heap::check_length;
+use super::live_merges::{can_be_adjacent, reachable_symbols};
+use super::memo::{DeadEnds, Memo};
 use super::trie::Trie;
-use crate::error::Result;
-use crate::pairs::{NONE, PairTable};
-use crate::pulse::Pulse;
+use crate::error::{Error, Result};
+use crate::sys::interrupt::Interrupt;
 use crate::vocab::Vocab;
+use crate::vocab::pair_table::{NONE, PairTable};
 
-/// Tokens tried between two questions to the caller whether to go on.
-const TRIES_A_PULSE: usize = 1 << 18;
+/// Tokens tried between two cancellation checks.
+const TRIES_PER_CHECK: usize = 1 << 18;
 
-/// How much one pre-token may take, whatever its length. What does not fit costs time and changes nothing.
+/// Memory for one pre-token, whatever its length. What does not fit costs time and changes nothing.
 #[derive(Clone, Copy)]
-pub(super) struct Room {
-    /// Symbols that are kept when those before them are handed on: going back further starts anew without handing on.
-    pub kept: usize,
-    /// Blocks of 64 places in the table of dead ends: 16 bytes each.
+pub(super) struct Budget {
+    /// Symbols kept when earlier ones are written out. Going back further restarts without writing out.
+    pub n_kept: usize,
+    /// Blocks of 64 offsets in the table of dead ends: 16 bytes each.
     pub n_blocks: usize,
-    /// Answers that the memo of pairs holds: 8 bytes each.
+    /// Answers in the memo of pairs: 8 bytes each.
     pub n_answers: usize,
-    /// Answers that the memo of what follows holds: 24 bytes each.
-    pub n_followers: usize,
 }
 
-/// 128 + 128 + 32 + 24 KB. A memo that leaves the first-level cache is slower on text without repetitions.
-const ROOM: Room = Room { kept: 1 << 15, n_blocks: 1 << 13, n_answers: 1 << 12, n_followers: 1 << 10 };
+/// 128 + 128 + 32 KB. A memo that exceeds the first-level cache is slower on text without repetitions.
+const BUDGET: Budget = Budget { n_kept: 1 << 15, n_blocks: 1 << 13, n_answers: 1 << 12 };
 
 #[derive(Clone, Copy)]
 struct Symbol {
-    /// The parts; a byte's are itself.
+    /// The parts; unused for bytes.
     left: u32,
     right: u32,
-    /// The longest symbol that this one's bytes start with, but for itself.
+    /// The longest other symbol that this one's bytes start with, or [`NONE`].
     shorter: u32,
     n_bytes: u32,
 }
 
-/// What is known of a vocabulary beforehand: 16 bytes a token and 12 a node of the trie (cl100k: 5 MB).
+/// Tables of a vocabulary: 16 bytes a token and 12 a node of the trie (cl100k: 5 MB).
 pub struct Backtracker {
     trie: Trie,
     symbols: Vec<Symbol>,
 }
 
 impl Backtracker {
-    /// `pairs` are those of `vocab`. `None` where ranks stand for no list of merges, since there the order of the merges
-    /// in a token does not follow from the token.
+    /// `None` if the vocabulary's ranks stand for no list of merges: then the order of the merges inside a token does not
+    /// follow from the token.
     #[must_use]
-    pub fn new(vocab: &Vocab, pairs: &PairTable) -> Option<Self> {
-        if !vocab.other_splits().is_empty() {
+    pub fn new(vocab: &Vocab) -> Option<Self> {
+        if vocab.is_ranked() {
             return None;
         }
+        // What its own bytes do not merge to, no text does.
+        let reachable = reachable_symbols(vocab.merges(), vocab.pairs());
         let bytes = (0..256).map(|byte| Symbol { left: byte, right: byte, shorter: NONE, n_bytes: 1 });
-        let mut symbols: Vec<Symbol> = bytes.collect();
-        let mut strings: Vec<(&[u8], u32)> = (0..256).map(|byte| (vocab.symbol(byte), byte)).collect();
-        let mut reached = vec![true; 256];
-        for (&(left, right), symbol) in vocab.merges().iter().zip(256..) {
-            let string = vocab.symbol(symbol);
-            symbols.push(Symbol { left, right, shorter: NONE, n_bytes: string.len() as u32 });
-            // What its own bytes do not lead to, no text does.
-            let is_reached =
-                reached[left as usize] && reached[right as usize] && stay_apart(&symbols, pairs, left, right, symbol);
-            reached.push(is_reached);
-            if is_reached {
-                strings.push((string, symbol));
-            }
-        }
+        let merged = vocab.merges().iter().zip(256..).map(|(&(left, right), symbol)| {
+            let n_bytes = vocab.symbol(symbol).len() as u32;
+            Symbol { left, right, shorter: NONE, n_bytes }
+        });
+        let mut symbols: Vec<Symbol> = bytes.chain(merged).collect();
+        let strings = (0..symbols.len() as u32).filter(|&symbol| reachable[symbol as usize]);
+        let strings = strings.map(|symbol| (vocab.symbol(symbol), symbol)).collect();
         let trie = Trie::new(strings, |symbol, shorter| symbols[symbol as usize].shorter = shorter);
         Some(Self { trie, symbols })
     }
 
-    /// Appends the symbols of a pre-token to `symbols`.
+    /// Appends `make(symbol)` for each symbol of a pre-token to `out`, with a fixed amount of memory beside it unless it has to
+    /// go back very far. `scratch` is scratch space.
     ///
     /// # Errors
-    /// What `pulse` gives.
-    pub fn merge(&self, pairs: &PairTable, pretoken: &[u8], symbols: &mut Vec<u32>, pulse: Pulse) -> Result<()> {
-        let first = symbols.len();
-        self.run(pairs, pretoken, symbols, Room { kept: usize::MAX, ..ROOM }, |_| {}, pulse)?;
-        symbols[first..].iter_mut().for_each(|symbol| *symbol &= !GUESSED);
-        Ok(())
-    }
-
-    /// Appends what `make` makes of the symbols of a pre-token to `out`, with a fixed amount of memory beside it. What was in
-    /// `scratch` is lost.
-    ///
-    /// # Errors
-    /// What `pulse` gives.
+    /// [`Error::Invalid`] for a pre-token of 4 GiB, [`Error::Memory`], the error of `interrupt`.
     pub fn merge_into<T>(
         &self,
         pairs: &PairTable,
@@ -99,152 +82,95 @@ impl Backtracker {
         scratch: &mut Vec<u32>,
         out: &mut Vec<T>,
         make: impl Fn(u32) -> T,
-        pulse: Pulse,
+        interrupt: Interrupt,
     ) -> Result<()> {
-        self.merge_within(ROOM, pairs, pretoken, scratch, out, make, pulse)
+        self.merge_within(BUDGET, pairs, pretoken, scratch, out, make, interrupt)
     }
 
     #[expect(clippy::too_many_arguments, reason = "one more than `merge_into`, for tests")]
     pub(super) fn merge_within<T>(
         &self,
-        room: Room,
+        budget: Budget,
         pairs: &PairTable,
         pretoken: &[u8],
         scratch: &mut Vec<u32>,
         out: &mut Vec<T>,
         make: impl Fn(u32) -> T,
-        pulse: Pulse,
+        interrupt: Interrupt,
     ) -> Result<()> {
-        let start = out.len();
+        check_length(pretoken.len())?;
+        let n_before = out.len();
         scratch.clear();
-        let mut hand_on = |symbols: &[u32]| out.extend(symbols.iter().map(|&symbol| make(symbol & !GUESSED)));
-        if !self.run(pairs, pretoken, scratch, room, &mut hand_on, pulse)? {
-            // Back beyond what was handed on.
-            out.truncate(start);
+        let mut write = |symbols: &[u32]| {
+            out.try_reserve(symbols.len()).map_err(|_| Error::memory::<T>(out.len() + symbols.len()))?;
+            out.extend(symbols.iter().map(|&symbol| make(symbol)));
+            Ok(())
+        };
+        if !self.run(pairs, pretoken, scratch, budget, &mut write, interrupt)? {
+            // It went back beyond what was written.
+            out.truncate(n_before);
             scratch.clear();
-            self.run(pairs, pretoken, scratch, Room { kept: usize::MAX, ..room }, |_| {}, pulse)?;
+            let unlimited = Budget { n_kept: usize::MAX, ..budget };
+            self.run(pairs, pretoken, scratch, unlimited, &mut |_| Ok(()), interrupt)?;
         }
-        out.extend(scratch.iter().map(|&symbol| make(symbol & !GUESSED)));
+        out.try_reserve(scratch.len()).map_err(|_| Error::memory::<T>(out.len() + scratch.len()))?;
+        out.extend(scratch.iter().map(|&symbol| make(symbol)));
         Ok(())
     }
 
-    /// Appends the symbols to `symbols`, from which the first are taken and handed on when there are more than twice
-    /// `kept`. False if one that was handed on would have to be taken back.
+    /// Appends the symbols to `symbols`; when there are more than twice `n_kept`, the first ones are removed and passed to
+    /// `write`. Returns false if one that was written would have to be taken back.
     fn run(
         &self,
         pairs: &PairTable,
         pretoken: &[u8],
         symbols: &mut Vec<u32>,
-        room: Room,
-        mut hand_on: impl FnMut(&[u32]),
-        pulse: Pulse,
+        budget: Budget,
+        write: &mut dyn FnMut(&[u32]) -> Result<()>,
+        interrupt: Interrupt,
     ) -> Result<bool> {
-        let first = symbols.len();
-        let most = room.kept.saturating_mul(2);
-        let mut few = [DeadEnds::NONE; 4];
-        let mut many = Vec::new();
-        let mut dead_ends = DeadEnds::new(pretoken.len(), room.n_blocks, &mut few, &mut many);
-        let mut memo = Memo::new(pretoken.len(), room.n_answers);
-        let mut followers = Followers::new(pretoken.len(), room.n_followers);
+        let max_symbols = budget.n_kept.saturating_mul(2);
+        let mut dead_ends = DeadEnds::new(pretoken.len(), budget.n_blocks);
+        let mut memo = Memo::new(pretoken.len(), budget.n_answers);
+        let parts = |symbol: u32| (self.symbols[symbol as usize].left, self.symbols[symbol as usize].right);
         let mut n_tries = 0;
         let mut last = NONE;
-        let mut at = 0;
+        let mut start = 0;
         let mut candidate = self.trie.longest(pretoken);
-        while at < pretoken.len() {
+        while start < pretoken.len() {
             n_tries += 1;
-            if n_tries >= TRIES_A_PULSE {
+            if n_tries >= TRIES_PER_CHECK {
                 n_tries = 0;
-                pulse()?;
+                interrupt()?;
             }
             let Symbol { n_bytes, shorter, .. } = self.symbols[candidate as usize];
-            let mut end = at + n_bytes as usize;
-            if !dead_ends.has(end)
-                && (last == NONE
-                    || memo.get(last, candidate, || stay_apart(&self.symbols, pairs, last, candidate, NONE)))
+            let end = start + n_bytes as usize;
+            if !dead_ends.contains(end)
+                && (last == NONE || memo.get(last, candidate, || can_be_adjacent(parts, pairs, last, candidate, NONE)))
             {
                 symbols.push(candidate);
-                let are_asked = followers.are_asked();
-                if are_asked {
-                    self.keep(&mut followers, pretoken, at, &symbols[first..]);
+                if symbols.len() >= max_symbols {
+                    let n_written = symbols.len() - budget.n_kept;
+                    write(&symbols[..n_written])?;
+                    symbols.drain(..n_written);
                 }
-                if last == candidate && !(are_asked && end - at <= Followers::MOST_BYTES) {
-                    // In a run of equal tokens each may stand beside the next.
-                    let token = &pretoken[at..end];
-                    while n_tries < TRIES_A_PULSE
-                        && pretoken[end..].starts_with(token)
-                        && !dead_ends.has(end + token.len())
-                    {
-                        n_tries += 1;
-                        symbols.push(candidate | GUESSED);
-                        end += token.len();
-                    }
-                }
-                at = end;
-                last = candidate;
-                if are_asked {
-                    let n_before = symbols.len();
-                    (at, last) = followers.follow(pretoken, at, last, &dead_ends, symbols);
-                    n_tries += symbols.len() - n_before;
-                }
-                if symbols.len() - first >= most {
-                    let kept_from = symbols.len() - room.kept;
-                    hand_on(&symbols[first..kept_from]);
-                    symbols.drain(first..kept_from);
-                }
-                candidate = self.trie.longest(&pretoken[at..]);
+                (start, last) = (end, candidate);
+                candidate = self.trie.longest(&pretoken[start..]);
             } else if shorter != NONE {
                 candidate = shorter;
             } else {
-                dead_ends.add(at);
-                // Its end is a dead end now, so the next try is with a shorter one. But where it was a guess, longer ones have
-                // not been tried.
+                // Its end is a dead end now, so the next try is with a shorter one.
+                dead_ends.insert(start);
                 candidate = last;
-                let is_guessed = symbols.pop().is_some_and(|symbol| symbol & GUESSED != 0);
-                at -= self.symbols[candidate as usize].n_bytes as usize;
-                last = match &symbols[first..] {
-                    [.., last] => *last & !GUESSED,
-                    [] if at == 0 => NONE,
-                    [] => return Ok(false),
+                symbols.pop();
+                start -= self.symbols[candidate as usize].n_bytes as usize;
+                last = match symbols.last() {
+                    Some(&last) => last,
+                    None if start == 0 => NONE,
+                    None => return Ok(false),
                 };
-                if is_guessed {
-                    candidate = self.trie.longest(&pretoken[at..]);
-                }
             }
         }
         Ok(true)
-    }
-
-    /// Keeps that the last of these symbols stands at `at` behind those before it.
-    #[inline(never)]
-    fn keep(&self, followers: &mut Followers, pretoken: &[u8], at: usize, symbols: &[u32]) {
-        if let &[.., last, next] = symbols {
-            let before = symbols.len().checked_sub(3).map(|place| symbols[place] & !GUESSED);
-            let [last, next] = [last, next].map(|symbol| symbol & !GUESSED);
-            let n_bytes = |symbol: u32| self.symbols[symbol as usize].n_bytes as usize;
-            followers.put(pretoken, at, before, (last, n_bytes(last)), (next, n_bytes(next)));
-        }
-    }
-}
-
-/// True if two tokens that stand side by side are not joined, nor any of their parts across the border, while merges
-/// below `limit` are done.
-///
-/// Goes backwards through the symbols that stand at the border: the one of higher rank is the one made last. The
-/// left part of a symbol is merged before a pair of the same rank to the right of it, and after one to the left.
-#[inline]
-fn stay_apart(symbols: &[Symbol], pairs: &PairTable, mut left: u32, mut right: u32, mut limit: u32) -> bool {
-    loop {
-        if pairs.get(left, right) < limit {
-            return false;
-        }
-        if left > right && left >= 256 {
-            limit = left;
-            left = symbols[left as usize].right;
-        } else if right >= 256 {
-            limit = right + 1;
-            right = symbols[right as usize].left;
-        } else {
-            return true;
-        }
     }
 }

@@ -1,103 +1,99 @@
-//! Merging pre-tokens of any length, each in the way that suits it.
+//! The one place that decides how a pre-token is merged: the table of [`limits`](super::limits) in code.
 
-use super::SHORT;
 use super::backtrack::Backtracker;
-use super::long::merge_long;
-use super::merge;
-use crate::error::Result;
-use crate::lazy::Lazy;
-use crate::pairs::PairTable;
-use crate::pulse::Pulse;
+use super::heap::{lookup, merge_with_heap};
+use super::limits::{HEAP_BYTES, MAX_COLLECTED_BYTES, MAX_LOCKSTEP_BYTES, MAX_LOCKSTEP_SHORT_BYTES, MAX_SINGLE_BYTES};
+use super::lockstep::merge_group;
+use crate::error::{Error, Result};
+use crate::sys::interrupt::Interrupt;
 use crate::vocab::Vocab;
+use crate::vocab::pair_table::PairTable;
+use once_cell::race::OnceBox;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Bytes of long pre-tokens that are merged with the queue before the tables for backtracking are made.
+/// Appends the symbols of a pre-token to `out`, with no tables but that of the pairs.
 ///
-/// Making them takes 20 ms for cl100k, the queue 150 ns a byte and backtracking a tenth of that: the queue is given up
-/// when it has cost what the tables do.
-const BYTES_BY_QUEUE: usize = 1 << 17;
+/// # Errors
+/// [`Error::Invalid`] for a pre-token of 4 GiB, [`Error::Memory`], the error of `interrupt`. Short pre-tokens have none.
+pub fn merge(pairs: &PairTable, pretoken: &[u8], out: &mut Vec<u32>, interrupt: Interrupt) -> Result<()> {
+    match pretoken.len() {
+        0 => Ok(()),
+        1..=MAX_LOCKSTEP_SHORT_BYTES => merge_one::<{ MAX_LOCKSTEP_SHORT_BYTES + 1 }>(pairs, pretoken, out),
+        16..=MAX_LOCKSTEP_BYTES => merge_one::<{ MAX_LOCKSTEP_BYTES + 1 }>(pairs, pretoken, out),
+        32..=MAX_SINGLE_BYTES => merge_one::<{ MAX_SINGLE_BYTES + 1 }>(pairs, pretoken, out),
+        _ => merge_with_heap(pretoken, lookup(pairs), out, |_| {}, interrupt),
+    }
+}
 
-/// From this many bytes on, backtracking is faster than looking through all pairs for each merge, two to four times on
-/// real words.
-const MEDIUM: usize = 32;
+/// A group of one.
+fn merge_one<const LANES: usize>(pairs: &PairTable, pretoken: &[u8], out: &mut Vec<u32>) -> Result<()> {
+    let bytes = |_, lanes: &mut [u8; LANES]| {
+        lanes[..pretoken.len()].copy_from_slice(pretoken);
+        pretoken.len()
+    };
+    merge_group::<LANES, 1>(pairs, 1, bytes, |_, symbols, n| out.extend_from_slice(&symbols[..n]));
+    Ok(())
+}
 
-/// The merging of a vocabulary, with tables for long pre-tokens that are made when enough of those have come.
+/// Merges single pre-tokens of any length. The backtracking tables are built when enough long ones have come.
 #[derive(Default)]
 pub struct Merger {
-    backtracker: Lazy<Option<Backtracker>>,
-    n_bytes_by_queue: AtomicUsize,
+    /// Inside, `None` if the vocabulary has no list of merges.
+    backtracker: OnceBox<Option<Backtracker>>,
+    n_heap_bytes: AtomicUsize,
 }
 
 impl Merger {
-    /// Appends the symbols of a pre-token to `symbols`; `vocab` and `pairs` are the same at each call.
+    /// Appends `make(symbol)` for each symbol of a pre-token to `out`. `vocab` is the same in every call; `scratch` is scratch
+    /// space. Beside `out`, memory is bounded for pre-tokens of any length, unless the vocabulary has no list of merges.
     ///
     /// # Errors
-    /// What `pulse` gives; it is asked only for long pre-tokens.
-    pub fn merge(
-        &self,
-        vocab: &Vocab,
-        pairs: &PairTable,
-        pretoken: &[u8],
-        symbols: &mut Vec<u32>,
-        pulse: Pulse,
-    ) -> Result<()> {
-        if pretoken.len() < MEDIUM || pretoken.len() <= SHORT && self.backtracker.get().is_none() {
-            return merge(pairs, pretoken, symbols, pulse);
-        }
-        match self.backtracker(vocab, pairs, pretoken.len()) {
-            Some(backtracker) => backtracker.merge(pairs, pretoken, symbols, pulse),
-            None => merge_long(pairs, pretoken, symbols, |_| {}, pulse),
-        }
-    }
-
-    /// Appends what `make` makes of the symbols of a pre-token to `out`, with a fixed amount of memory beside it unless
-    /// the vocabulary is one of ranks that no merges stand for. What was in `scratch` is lost.
-    ///
-    /// # Errors
-    /// What `pulse` gives.
-    #[expect(clippy::too_many_arguments, reason = "the parts of an encoder, which must be borrowed one by one")]
+    /// As [`merge`].
     pub fn merge_into<T>(
         &self,
         vocab: &Vocab,
-        pairs: &PairTable,
         pretoken: &[u8],
         scratch: &mut Vec<u32>,
         out: &mut Vec<T>,
         make: impl Fn(u32) -> T,
-        pulse: Pulse,
+        interrupt: Interrupt,
     ) -> Result<()> {
+        let pairs = vocab.pairs();
         scratch.clear();
-        if pretoken.len() <= SHORT {
-            self.merge(vocab, pairs, pretoken, scratch, pulse)?;
-        } else if let Some(backtracker) = self.backtracker(vocab, pairs, pretoken.len()) {
-            return backtracker.merge_into(pairs, pretoken, scratch, out, make, pulse);
-        } else {
-            merge_long(pairs, pretoken, scratch, |_| {}, pulse)?;
+        if pretoken.len() > MAX_LOCKSTEP_BYTES
+            && let Some(backtracker) = self.backtracker(vocab, pretoken.len())
+        {
+            if pretoken.len() > MAX_COLLECTED_BYTES {
+                // It may have an id for each byte.
+                out.try_reserve(pretoken.len()).map_err(|_| Error::memory::<T>(out.len() + pretoken.len()))?;
+            }
+            return backtracker.merge_into(pairs, pretoken, scratch, out, make, interrupt);
         }
+        merge(pairs, pretoken, scratch, interrupt)?;
+        out.try_reserve(scratch.len()).map_err(|_| Error::memory::<T>(out.len() + scratch.len()))?;
         out.extend(scratch.iter().map(|&symbol| make(symbol)));
         Ok(())
     }
 
-    /// With tables from the first long pre-token on.
+    /// A merger that builds the tables for the first long pre-token.
     #[cfg(test)]
     pub(super) fn with_tables() -> Self {
-        Self { n_bytes_by_queue: AtomicUsize::new(BYTES_BY_QUEUE), ..Self::default() }
+        Self { n_heap_bytes: AtomicUsize::new(HEAP_BYTES - 1), ..Self::default() }
     }
 
-    /// The tables, if `n_bytes` more are reason enough to have them.
-    fn backtracker(&self, vocab: &Vocab, pairs: &PairTable, n_bytes: usize) -> Option<&Backtracker> {
-        if let Some(made) = self.backtracker.get() {
-            return made.as_ref();
+    /// The backtracking tables, built if `n_bytes` more make them worthwhile. While one thread builds them the others use the
+    /// heap, and build them too only after as many bytes again: the thread may be gone, in a forked child.
+    fn backtracker(&self, vocab: &Vocab, n_bytes: usize) -> Option<&Backtracker> {
+        if let Some(built) = self.backtracker.get() {
+            return built.as_ref();
         }
-        let before = self.n_bytes_by_queue.fetch_add(n_bytes, Relaxed);
-        if before + n_bytes <= BYTES_BY_QUEUE {
+        if n_bytes <= MAX_SINGLE_BYTES {
             return None;
         }
-        let make = || Backtracker::new(vocab, pairs);
-        if n_bytes > BYTES_BY_QUEUE / 2 {
-            // By the queue this one would take as long as another thread does to make them.
-            return self.backtracker.wait_or_make(make).as_ref();
+        let before = self.n_heap_bytes.fetch_add(n_bytes, Relaxed);
+        if before / HEAP_BYTES == (before + n_bytes) / HEAP_BYTES {
+            return None;
         }
-        self.backtracker.get_or_make(make)?.as_ref()
+        self.backtracker.get_or_init(|| Box::new(Backtracker::new(vocab))).as_ref()
     }
 }

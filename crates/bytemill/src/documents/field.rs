@@ -1,153 +1,58 @@
-//! One string of a JSON object, without making values of the others.
+//! Find one value in a JSON object without parsing the others.
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::fmt;
 
 /// What a path leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Found {
-    /// A string, which is appended to the output.
-    Text,
+pub(super) enum Found<'j> {
+    /// The JSON of a value.
+    Value(&'j str),
     /// Nothing.
     Missing,
-    /// A value that is no string.
-    Other(&'static str),
-    /// The whole is no object.
-    NoObject(&'static str),
+    /// The line is not an object but of this type.
+    NotAnObject(&'static str),
 }
 
-/// Appends the string that `path` leads to. Of several fields of one name the last one counts.
-pub(super) struct Field<'p, 'o> {
-    pub(super) path: &'p [String],
-    pub(super) out: &'o mut String,
-    pub(super) is_outermost: bool,
-}
-
-impl Field<'_, '_> {
-    fn no_object(&self, what: &'static str) -> Found {
-        match (self.path, self.is_outermost) {
-            ([], _) => Found::Other(what),
-            (_, true) => Found::NoObject(what),
-            (_, false) => Found::Missing,
+/// The value in `line` that `path` leads to. If a name occurs several times, the last one counts.
+pub(super) fn find<'j>(line: &'j str, path: &[String]) -> serde_json::Result<Found<'j>> {
+    let start = line.trim_start_matches([' ', '\t', '\r']);
+    if !start.starts_with('{') {
+        serde_json::from_str::<IgnoredAny>(line)?;
+        return Ok(Found::NotAnObject(kind(start)));
+    }
+    let mut json = line;
+    for (depth, name) in path.iter().enumerate() {
+        if depth > 0 && !json.starts_with('{') {
+            return Ok(Found::Missing);
         }
+        let mut reader = serde_json::Deserializer::from_str(json);
+        let member = reader.deserialize_map(Member(name))?;
+        reader.end()?;
+        let Some(value) = member else { return Ok(Found::Missing) };
+        json = value.get();
+    }
+    Ok(Found::Value(json))
+}
+
+/// The type of a JSON value, for messages.
+pub(super) fn kind(json: &str) -> &'static str {
+    match json.as_bytes().first() {
+        Some(b'"') => "a string",
+        Some(b'{') => "an object",
+        Some(b'[') => "a list",
+        Some(b'n') => "null",
+        Some(b't') => "true",
+        Some(b'f') => "false",
+        _ => "a number",
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Field<'_, '_> {
-    type Value = Found;
+/// The value of a name in an object; the last one if there are several.
+struct Member<'n>(&'n str);
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Found, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Field<'_, '_> {
-    type Value = Found;
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("any value")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found, A::Error> {
-        let Some((name, rest)) = self.path.split_first() else {
-            IgnoredAny.visit_map(map)?;
-            return Ok(Found::Other("an object"));
-        };
-        let start = self.out.len();
-        let mut found = Found::Missing;
-        while let Some(is_it) = map.next_key_seed(Key(name))? {
-            if is_it {
-                self.out.truncate(start);
-                let field = Field { path: rest, out: &mut *self.out, is_outermost: false };
-                found = map.next_value_seed(field)?;
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(found)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Found, A::Error> {
-        IgnoredAny.visit_seq(seq)?;
-        Ok(self.no_object("a list"))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Found, E> {
-        if self.path.is_empty() {
-            self.out.push_str(value);
-            return Ok(Found::Text);
-        }
-        Ok(self.no_object("a string"))
-    }
-
-    fn visit_unit<E>(self) -> Result<Found, E> {
-        Ok(self.no_object("null"))
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Found, E> {
-        Ok(self.no_object(if value { "true" } else { "false" }))
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Found, E> {
-        Ok(self.no_object("a number"))
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Found, E> {
-        Ok(self.no_object("a number"))
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Found, E> {
-        Ok(self.no_object("a number"))
-    }
-}
-
-/// Whether a key is this one.
-struct Key<'n>(&'n str);
-
-impl<'de> DeserializeSeed<'de> for Key<'_> {
-    type Value = bool;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for Key<'_> {
-    type Value = bool;
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("a key")
-    }
-
-    fn visit_str<E>(self, key: &str) -> Result<bool, E> {
-        Ok(key == self.0)
-    }
-}
-
-/// The JSON of the value that a path leads to, not looked into: None where there is none, or it is in no object.
-pub(super) struct RawField<'p>(pub(super) &'p [String]);
-
-impl<'de> DeserializeSeed<'de> for RawField<'_> {
-    type Value = Option<&'de RawValue>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        let value = <&RawValue as serde::Deserialize>::deserialize(deserializer)?;
-        let Some((name, rest)) = self.0.split_first() else { return Ok(Some(value)) };
-        if !value.get().starts_with('{') {
-            return Ok(None);
-        }
-        let mut reader = serde_json::Deserializer::from_str(value.get());
-        reader.deserialize_map(RawMember { name, rest }).map_err(D::Error::custom)
-    }
-}
-
-struct RawMember<'p> {
-    name: &'p str,
-    rest: &'p [String],
-}
-
-impl<'de> Visitor<'de> for RawMember<'_> {
+impl<'de> Visitor<'de> for Member<'_> {
     type Value = Option<&'de RawValue>;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -156,9 +61,9 @@ impl<'de> Visitor<'de> for RawMember<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut found = None;
-        while let Some(is_it) = map.next_key_seed(RawKey(self.name))? {
-            if is_it {
-                found = map.next_value_seed(RawField(self.rest))?;
+        while let Some(is_member) = map.next_key_seed(Key(self.0))? {
+            if is_member {
+                found = Some(map.next_value()?);
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
@@ -167,10 +72,12 @@ impl<'de> Visitor<'de> for RawMember<'_> {
     }
 }
 
-/// As [`Key`], for keys that hold half a surrogate pair too: as bytes they are no error, and equal to no name.
-struct RawKey<'n>(&'n str);
+/// Compares a key with a name.
+///
+/// Reads the key as bytes, so that half of a surrogate pair in a key is not an error.
+struct Key<'n>(&'n str);
 
-impl<'de> DeserializeSeed<'de> for RawKey<'_> {
+impl<'de> DeserializeSeed<'de> for Key<'_> {
     type Value = bool;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
@@ -178,7 +85,7 @@ impl<'de> DeserializeSeed<'de> for RawKey<'_> {
     }
 }
 
-impl Visitor<'_> for RawKey<'_> {
+impl Visitor<'_> for Key<'_> {
     type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {

@@ -1,87 +1,89 @@
-//! Documents one after another, whose ends are known: of Arrow's columns, and those that a sample takes.
+//! Documents stored one after another with known ends, as in an Arrow column.
 
-use super::clean::{append_clean, end_of};
-use super::{Broken, Documents, Malformed, Reason};
+use super::block::{Broken, Documents, Reason, cleared, end_of};
+use super::clean::append_document;
 use crate::error::{Error, Result};
+use crate::text::utf8::Malformed;
 
-/// The documents of `data` that end at `ends`, which are checked: each has to be UTF-8, and none of those in `missing`
-/// (empty, or one for each document) is there.
+/// Check the documents of `data` that end at `ends`.
+///
+/// A document is broken if it is not UTF-8 or flagged in `missing`, which is empty or holds one flag per document.
 ///
 /// # Errors
-/// [`Error::Invalid`] where ends are not ascending, or reach beyond the data.
+/// [`Error::Invalid`] if the ends do not ascend or exceed the data; [`Error::Memory`].
 pub fn check_packed(
     data: &[u8],
     ends: &[i64],
     missing: &[bool],
     malformed: Malformed,
-    leaves_out: bool,
+    skip_broken: bool,
 ) -> Result<Documents> {
     check_ends(data, ends)?;
     let mut documents = Documents { consumed: data.len(), ..Documents::default() };
-    let is_missing = |place: usize| missing.get(place).copied().unwrap_or(false);
-    // The whole is UTF-8 and no document ends inside a character: so each is.
-    let is_valid = simdutf8::basic::from_utf8(data)
-        .is_ok_and(|text| ends.iter().all(|&end| usize::try_from(end).is_ok_and(|end| text.is_char_boundary(end))));
+    // If the whole is UTF-8 and no document ends inside a character, each document is UTF-8.
+    let is_valid =
+        simdutf8::basic::from_utf8(data).is_ok_and(|text| ends.iter().all(|&end| text.is_char_boundary(end as usize)));
     if is_valid && !missing.contains(&true) {
         documents.ends = ends.to_vec();
         documents.consumed = ends.last().map_or(0, |&end| end as usize);
         return Ok(documents);
     }
-    let mut text = Vec::with_capacity(data.len());
-    let mut start = 0;
-    for (place, &end) in ends.iter().enumerate() {
-        // `check_ends` has seen that it is between 0 and the length.
-        let end = end as usize;
-        let document = &data[start..end];
-        let before = text.len();
-        let reason = if is_missing(place) {
-            Some(Reason::Other("missing".into()))
+    let mut text = cleared(Vec::new(), data.len())?;
+    for (index, document) in documents_of(data, ends).enumerate() {
+        let appended = if missing.get(index) == Some(&true) {
+            Err(Reason::Other("missing".into()))
         } else {
-            append_clean(document, malformed, &mut text, &mut documents).err().map(Reason::NotUtf8)
+            append_document(document, malformed, &mut text, &mut documents).map_err(Reason::NotUtf8)
         };
-        start = end;
-        let Some(reason) = reason else {
-            documents.ends.push(end_of(&text));
-            continue;
-        };
-        text.truncate(before);
-        documents.n_broken += 1;
-        if !leaves_out {
-            documents.broken = Some(Broken { line: place as u64, reason });
-            break;
+        match appended {
+            Ok(()) => documents.ends.push(end_of(&text)),
+            Err(reason) => {
+                if documents.reject(skip_broken, || Broken { line: index as u64, reason }).is_break() {
+                    break;
+                }
+            }
         }
     }
-    documents.text = Some(text);
+    documents.text = Some(text.into_bytes());
     Ok(documents)
 }
 
-/// The documents that are to be kept: their text, and where they end in it.
+/// Select the documents flagged in `keep`: their text, and their ends in it.
 ///
 /// # Errors
-/// [`Error::Invalid`] where ends are not ascending or reach beyond the data, or `keep` has another length.
+/// [`Error::Invalid`] if the ends do not ascend or exceed the data, or if `keep` does not hold one flag per document;
+/// [`Error::Memory`].
 pub fn select(data: &[u8], ends: &[i64], keep: &[bool]) -> Result<(Vec<u8>, Vec<i64>)> {
     check_ends(data, ends)?;
     if keep.len() != ends.len() {
-        return Err(Error::Invalid(format!("{} documents, but {} to choose from", ends.len(), keep.len())));
+        return Err(Error::Invalid(format!("{} documents but {} flags to keep them", ends.len(), keep.len())));
     }
+    let kept = || documents_of(data, ends).zip(keep).filter_map(|(document, &keep)| keep.then_some(document));
+    let n_bytes = kept().map(<[u8]>::len).sum();
     let (mut text, mut kept_ends) = (Vec::new(), Vec::new());
-    let mut start = 0;
-    for (&end, &keeps) in ends.iter().zip(keep) {
-        let end = end as usize;
-        if keeps {
-            text.extend_from_slice(&data[start..end]);
-            kept_ends.push(end_of(&text));
-        }
-        start = end;
+    text.try_reserve_exact(n_bytes).map_err(|_| Error::memory::<u8>(n_bytes))?;
+    for document in kept() {
+        text.extend_from_slice(document);
+        kept_ends.push(text.len() as i64);
     }
     Ok((text, kept_ends))
 }
 
+/// The documents of `data`, after [`check_ends`].
+fn documents_of<'d>(data: &'d [u8], ends: &[i64]) -> impl Iterator<Item = &'d [u8]> {
+    let mut start = 0;
+    ends.iter().map(move |&end| {
+        let document = &data[start..end as usize];
+        start = end as usize;
+        document
+    })
+}
+
+/// Check that the ends ascend from 0 to at most the length of `data`.
 fn check_ends(data: &[u8], ends: &[i64]) -> Result<()> {
-    let last = ends.last().map_or(0, |&end| end);
     let is_ascending = ends.first().is_none_or(|&first| first >= 0) && ends.is_sorted();
-    if is_ascending && usize::try_from(last).is_ok_and(|last| last <= data.len()) {
+    if is_ascending && ends.last().is_none_or(|&last| last as u64 <= data.len() as u64) {
         return Ok(());
     }
-    Err(Error::Invalid("the ends of documents are not in order".into()))
+    Err(Error::Invalid("the ends of the documents are not in order or exceed the data".into()))
 }

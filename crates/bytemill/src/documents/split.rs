@@ -1,28 +1,30 @@
-//! Documents in plain text: lines, or what ends with a separator.
+//! Documents in plain text, divided by line ends or by a separator.
 
-use super::clean::{append_clean, count_lines, end_of, unfinished_bytes};
-use super::{Broken, Documents, Malformed, Reason};
+use super::block::{Broken, Documents, Reason, cleared, count_lines, end_of};
+use super::clean::{append_document, unfinished_bytes};
+use crate::error::Result;
+use crate::text::utf8::Malformed;
 use memchr::memmem::Finder;
 use std::ops::Range;
 
-/// What ends documents in plain text.
+/// What ends a document in plain text.
 #[derive(Clone, Debug)]
 pub enum Ends {
-    /// A line end, `\n` or `\r\n`, which is no part of the document. Empty lines are no documents.
+    /// A line end, `\n` or `\r\n`, which is not part of the document. Empty lines are not documents.
     Line,
-    /// A text that belongs to the document which it ends; not empty. What follows the last one is a document too, unless
-    /// it is empty.
+    /// A non-empty string, which is part of the document that it ends. Text after the last separator is a document too,
+    /// unless it is empty.
     Separator(Box<Finder<'static>>),
 }
 
 impl Ends {
-    /// The end that this separator marks.
+    /// Documents that end with the separator `text`.
     #[must_use]
     pub fn separator(text: &str) -> Self {
         Self::Separator(Box::new(Finder::new(text.as_bytes()).into_owned()))
     }
 
-    /// The next end from `start` on: where the document's text ends, and where the next document begins.
+    /// The next document end at or after `start`: the end of its text, and the start of the next document.
     fn next(&self, block: &[u8], start: usize) -> Option<(usize, usize)> {
         match self {
             Self::Line => {
@@ -37,7 +39,7 @@ impl Ends {
         }
     }
 
-    /// How much of a block without an end is certainly the document's.
+    /// Length of the prefix of a block without an end that belongs to the document whatever follows.
     fn certain(&self, block: &[u8]) -> usize {
         let n_bytes = match self {
             Self::Line => block.len() - usize::from(block.ends_with(b"\r")),
@@ -47,78 +49,85 @@ impl Ends {
     }
 }
 
-/// How a block is cut into documents.
+/// Splits blocks of plain text into documents.
 #[derive(Clone, Debug)]
 pub struct Splitter {
-    /// What ends documents.
+    /// What ends a document.
     pub ends: Ends,
-    /// What is done about bytes that are not UTF-8.
+    /// How malformed UTF-8 is handled.
     pub malformed: Malformed,
-    /// Whether broken documents are left out; otherwise the first one ends the work.
-    pub leaves_out: bool,
+    /// Skip broken documents; otherwise stop at the first one.
+    pub skip_broken: bool,
+}
+
+/// The documents of a block, before their bytes are checked.
+struct Cuts {
+    ranges: Vec<Range<usize>>,
+    consumed: usize,
+    is_open: bool,
 }
 
 impl Splitter {
-    /// The documents of a block, which begins inside a document where `is_inside`, and is the last one where `is_last`.
+    /// The documents of a block that starts inside a document if `is_inside`, and is the last block if `is_last`.
     ///
-    /// A document that the block cuts off is left to the next block, unless it is the only one: then the part that is
-    /// here comes as an open document, or nothing is consumed where broken documents are to be left out, since that
-    /// is known only at their end. Text that is not the block as it is is written over `buffer`.
-    #[must_use]
-    pub fn split(&self, block: &[u8], is_inside: bool, is_last: bool, buffer: Vec<u8>) -> Documents {
-        let mut cuts: Vec<Range<usize>> = Vec::new();
-        let mut start = 0;
-        while let Some((end, next)) = self.ends.next(block, start) {
-            cuts.push(start..end);
-            start = next;
+    /// A document cut off by the end of the block is left to the next block, unless it is the only one. Then its
+    /// available part is returned as an open document, or, if broken documents are skipped, nothing is consumed, as
+    /// only its end tells whether it is broken. Text that differs from the block is written to `buffer`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Memory`].
+    pub fn split(&self, block: &[u8], is_inside: bool, is_last: bool, buffer: Vec<u8>) -> Result<Documents> {
+        let Cuts { ranges, consumed, is_open } = self.cut(block, is_inside, is_last);
+        let region = &block[..consumed];
+        let mut documents = Documents { consumed, is_open, n_lines: count_lines(region), ..Documents::default() };
+        let valid = simdutf8::basic::from_utf8(region).ok();
+        if valid.is_some() && matches!(self.ends, Ends::Separator(_)) {
+            documents.ends = ranges.iter().map(|range| range.end as i64).collect();
+            return Ok(documents);
         }
-        let goes_on = is_inside && cuts.is_empty();
-        let mut is_open = false;
-        if is_last {
-            if start < block.len() || goes_on {
-                cuts.push(start..block.len());
-            }
-            start = block.len();
-        } else if cuts.is_empty() && !(self.leaves_out && self.malformed == Malformed::Refuse) {
-            start = self.ends.certain(block);
-            cuts.push(0..start);
-            is_open = true;
-        }
-        let mut documents = Documents { consumed: start, is_open, ..Documents::default() };
-        documents.n_lines = count_lines(&block[..start]);
-        let is_valid = simdutf8::basic::from_utf8(&block[..start]).is_ok();
-        if matches!(self.ends, Ends::Separator(_)) && is_valid {
-            documents.ends = cuts.iter().map(|cut| cut.end as i64).collect();
-            return documents;
-        }
-        let mut text = buffer;
-        text.clear();
-        text.reserve(start);
-        documents.ends.reserve(cuts.len());
-        for (place, cut) in cuts.into_iter().enumerate() {
-            let is_continued = place == 0 && is_inside;
-            if cut.is_empty() && !is_continued && !is_open {
+        let mut text = cleared(buffer, consumed)?;
+        documents.ends.reserve(ranges.len());
+        for (index, range) in ranges.into_iter().enumerate() {
+            let is_continued = index == 0 && is_inside;
+            if range.is_empty() && !is_continued && !is_open {
                 continue;
             }
-            if is_valid {
-                text.extend_from_slice(&block[cut]);
-            } else if let Err(offset) = {
-                let before = text.len();
-                let appended = append_clean(&block[cut.clone()], self.malformed, &mut text, &mut documents);
-                appended.inspect_err(|_| text.truncate(before))
-            } {
-                documents.n_broken += 1;
-                if self.leaves_out {
-                    continue;
+            let start = range.start;
+            if let Some(valid) = valid {
+                text.push_str(&valid[range]);
+            } else if let Err(offset) = append_document(&block[range], self.malformed, &mut text, &mut documents) {
+                let offset = start + offset;
+                let broken = || Broken { line: count_lines(&block[..offset]), reason: Reason::NotUtf8(offset) };
+                if documents.reject(self.skip_broken, broken).is_break() {
+                    break;
                 }
-                let offset = cut.start + offset;
-                let line = count_lines(&block[..offset]);
-                documents.broken = Some(Broken { line, reason: Reason::NotUtf8(offset) });
-                break;
+                continue;
             }
             documents.ends.push(end_of(&text));
         }
-        documents.text = Some(text);
-        documents
+        documents.text = Some(text.into_bytes());
+        Ok(documents)
+    }
+
+    fn cut(&self, block: &[u8], is_inside: bool, is_last: bool) -> Cuts {
+        let mut ranges = Vec::new();
+        let mut start = 0;
+        while let Some((end, next)) = self.ends.next(block, start) {
+            ranges.push(start..end);
+            start = next;
+        }
+        if is_last {
+            if start < block.len() || (is_inside && ranges.is_empty()) {
+                ranges.push(start..block.len());
+            }
+            return Cuts { ranges, consumed: block.len(), is_open: false };
+        }
+        let waits_for_end = self.skip_broken && self.malformed == Malformed::Refuse;
+        let is_open = ranges.is_empty() && !waits_for_end;
+        if is_open {
+            start = self.ends.certain(block);
+            ranges.push(0..start);
+        }
+        Cuts { ranges, consumed: start, is_open }
     }
 }

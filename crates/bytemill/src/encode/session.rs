@@ -1,15 +1,14 @@
-//! Encoding one text after the other.
+//! Encoding one text after another with one workspace.
 
+use super::encoder::{Allowed, Encoder, check_every};
+use super::id::{Id, check_width};
 use super::workspace::Workspace;
-use super::{Allowed, Encoder, Id, tick};
+use super::workspace_pool;
 use crate::error::Result;
-use crate::pulse::Pulse;
 use crate::special::Segment;
+use crate::sys::interrupt::Interrupt;
 
-/// Encodes one text after the other.
-///
-/// What is needed for that it keeps in between. Threads that each encode short texts would else ask for it, and wait for each other,
-/// so often that it makes a hundredth of their time.
+/// Encodes one text after another. It holds a workspace, which is cheaper than taking one from the pool for each short text.
 pub struct Session<'s> {
     encoder: &'s Encoder,
     workspace: &'s mut Workspace,
@@ -20,50 +19,52 @@ impl Session<'_> {
     ///
     /// # Errors
     /// The same.
-    pub fn encode<T: Id>(&mut self, text: &str, allowed: Allowed, out: &mut Vec<T>, pulse: Pulse) -> Result<()> {
+    pub fn encode<T: Id>(
+        &mut self,
+        text: &str,
+        allowed: Allowed,
+        out: &mut Vec<T>,
+        interrupt: Interrupt,
+    ) -> Result<()> {
         let Self { encoder, workspace } = self;
-        let special = match allowed {
-            Allowed::All => encoder.special(),
-            Allowed::These(special) => special,
-            Allowed::None => encoder.none(),
-            Allowed::Refused => {
-                encoder.refuse_special(text)?;
-                encoder.none()
-            }
-        };
-        workspace.pages.begin();
+        check_width::<T>(encoder.vocab().n_ids())?;
+        if matches!(allowed, Allowed::Refused) {
+            encoder.refuse_special(text)?;
+        }
+        let special = encoder.recognized(allowed);
         let result = if special.leaves_texts() {
-            encoder.encode_segment(workspace, text, out, pulse)
+            encoder.encode_segment(workspace, text, out, interrupt)
         } else {
-            special.segments(text, pulse, |segment| match segment {
-                Segment::Text(text) => encoder.encode_segment(workspace, text, out, pulse),
+            special.segments(text, interrupt, |segment| match segment {
+                Segment::Text(text) => encoder.encode_segment(workspace, text, out, interrupt),
                 Segment::Special(id) => {
                     out.push(T::narrow(id));
-                    tick(&mut workspace.since_pulse, 1, pulse)
+                    check_every(&mut workspace.since_check, 1, interrupt)
                 }
             })
         };
         if result.is_err() {
             // Another text may follow.
-            workspace.forget();
+            workspace.discard_pending();
         }
         result
     }
 }
 
 impl Encoder {
-    /// Has `work` encode one text after the other. About `n_expected` bytes of text are to come on this thread, with those of sessions
-    /// that follow: what it remembers grows at once to the size that they need.
-    pub fn session<R>(&self, n_expected: usize, work: impl FnOnce(&mut Session) -> R) -> R {
-        self.with_workspace(n_expected, |workspace| work(&mut Session { encoder: self, workspace }))
+    /// Calls `work` with a session.
+    ///
+    /// # Errors
+    /// [`crate::Error::Memory`] if the system refuses memory for a workspace; the error of `work`.
+    pub fn session<R>(&self, work: impl FnOnce(&mut Session) -> Result<R>) -> Result<R> {
+        self.with_workspace(|workspace| work(&mut Session { encoder: self, workspace }))
     }
 
-    /// Has `work` done with what a thread needs to encode, for so much text as in [`Encoder::session`]. It is lost where `work` panics.
-    pub(super) fn with_workspace<R>(&self, n_expected: usize, work: impl FnOnce(&mut Workspace) -> R) -> R {
-        let mut workspace = self.workspaces.take();
-        workspace.cache.prepare_for(n_expected);
+    /// Calls `work` with a workspace, which is lost if `work` panics.
+    pub(super) fn with_workspace<R>(&self, work: impl FnOnce(&mut Workspace) -> Result<R>) -> Result<R> {
+        let mut workspace = workspace_pool::take(self.owner())?;
         let result = work(&mut workspace);
-        self.workspaces.put_back(workspace);
+        workspace_pool::put_back(self.owner(), workspace);
         result
     }
 }

@@ -1,12 +1,19 @@
-//! Tokenizer files, quickly: the large part of a file, its tokens and merges, straight into a vocabulary.
+//! Fast readers for the large part of tokenizer files: tokens and merges, straight into a vocabulary.
 //!
-//! A reader here takes only what is beyond doubt, and gives None for anything else: for what is damaged, and for what is
-//! merely unusual. Whoever asks then reads the file the slow way, which knows every case and says what is wrong with a
-//! damaged file. So a reader here must never take what the slow way refuses, and need not be able to explain itself.
+//! A reader returns `None` for everything it is not certain about, whether damaged or just unusual. The caller then falls
+//! back to the slow reader in Python, which covers every case and explains errors. A fast reader must therefore never
+//! accept what the slow one refuses.
+//!
+//! - `rank_file`: tiktoken's rank files; `ranks`: [`Vocab::from_ranks`](crate::vocab::Vocab::from_ranks), the merges behind ranks
+//! - `tokenizer_json`: Hugging Face's `tokenizer.json`, on top of `byte_characters` (GPT-2's characters for bytes)
+//! - `needed_merges`: drops the merges that are never applied from lists that name every split of a token
 
+mod byte_characters;
+mod needed_merges;
 mod rank_file;
-mod spelling;
+mod ranks;
 mod tokenizer_json;
 
+pub use needed_merges::needed_merges;
 pub use rank_file::read_ranks;
 pub use tokenizer_json::{TokenizerJson, read_tokenizer_json};

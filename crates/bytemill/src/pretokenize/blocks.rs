@@ -1,213 +1,204 @@
-//! The named patterns on 64 bytes at once: [`classify`](super::classify) gives a mask for each class of characters,
-//! [`rules`](super::rules) say where pre-tokens start, and here the starts become offsets.
+//! The loop over the blocks of a text: classify the bytes, find the starts of pre-tokens, write them out as offsets.
 //!
-//! What is rare is left to the scalar matchers ([`super::gpt2`], [`super::cl100k`], [`super::o200k`], which are also the
-//! slow twins in the tests): for o200k a block with a mark behind several others, or a letter without case behind a
-//! contraction. The scalar matcher goes on from the last start until it has passed the block; the next block begins
-//! where it stopped.
+//! In rare cases masks cannot tell the starts (see [`Block::starts`]). Then the reference implementation continues from the last start
+//! until it has passed the block, and the next block begins where it stopped.
 
-use super::chars::Chars;
+use super::block::Block;
+use super::carry::Carry;
+use super::chars::{Chars, OneByte, Utf8};
 use super::classify::{
-    AT_ONCE, BLOCKS, Classify, EIGHT, InstructionSet, LANES, WideWindow, Window, Work, are_ascii, wide,
+    BLOCK_BYTES, Classify, InstructionSet, Mask, WIDE_BLOCKS, WRITE_WIDTH, WideWindow, Window, Work, are_ascii,
+    non_ascii,
 };
-use super::rules::{Block, Carry, Eight, Rules};
+use super::reference;
+use super::rules::Rules;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-/// Blocks that one call of [`Blocks::fill`] goes through.
-const BLOCKS_A_CALL: usize = BLOCKS;
+/// Bytes that are processed at once if all of them are ASCII.
+const WIDE_BYTES: usize = WIDE_BLOCKS * BLOCK_BYTES;
 
-/// Room for the ends that one call gives. A block has at most one start a byte; where the scalar matcher steps in, the
-/// pre-token that began before the block and the one that ends behind it come on top; then the end of the text, and
-/// what is written but not wanted.
-pub const MOST_ENDS: usize = BLOCKS_A_CALL * (LANES + 2) + 1 + AT_ONCE;
+/// Blocks that one call of [`Blocks::fill`] processes.
+const BLOCKS_PER_CALL: usize = WIDE_BLOCKS;
 
-/// A text on its way through blocks.
+/// Upper bound on the ends from one call. A block has at most one start per byte. The reference implementation adds the pre-token
+/// that began before the block and the one that ends after it. Then come the end of the text and the entries that are written but not
+/// needed.
+pub const MAX_ENDS: usize = BLOCKS_PER_CALL * (BLOCK_BYTES + 2) + 1 + WRITE_WIDTH;
+
+/// An iterator over the ends of a text's pre-tokens, many at a time.
 pub struct Blocks<'t> {
     text: &'t [u8],
-    rules: Rules,
     instruction_set: InstructionSet,
-    /// Eight blocks are looked at together where they can be.
-    in_eights: bool,
-    /// Where the next block begins.
+    /// Process eight blocks at once where possible.
+    is_wide: bool,
+    /// Offset of the next block.
     at: usize,
     /// The last start found.
     last_start: usize,
     carry: Carry,
+    /// [`fill`], compiled for the rules.
+    fill: fn(&mut Blocks<'t>, &mut [MaybeUninit<usize>]) -> usize,
 }
 
 impl<'t> Blocks<'t> {
-    pub fn new(text: &'t [u8], rules: Rules, instruction_set: InstructionSet) -> Self {
-        let in_eights = instruction_set.is_wide();
-        Self { text, rules, instruction_set, in_eights, at: 0, last_start: 0, carry: Carry::at_known_start() }
+    pub fn new<R: Rules>(text: &'t [u8], instruction_set: InstructionSet) -> Self {
+        let is_wide = instruction_set.is_wide();
+        Self { text, instruction_set, is_wide, at: 0, last_start: 0, carry: Carry::at_known_start(), fill: fill::<R> }
     }
 
-    /// The same with eight blocks at once, or not, whatever the instruction set.
+    /// Overrides whether eight blocks are processed at once.
     #[cfg(test)]
-    pub fn in_eights(self, in_eights: bool) -> Self {
-        Self { in_eights, ..self }
+    pub fn wide(self, is_wide: bool) -> Self {
+        Self { is_wide, ..self }
     }
 
-    /// Puts the ends of the next pre-tokens into `ends`; false where there are no more.
+    /// Puts the ends of the next pre-tokens into `ends`, which is empty. Returns false at the end of the text.
     pub fn fill(&mut self, ends: &mut Vec<usize>) -> bool {
         if self.at >= self.text.len() {
             return false;
         }
-        ends.clear();
-        ends.reserve(MOST_ENDS);
-        let set = self.instruction_set;
-        let from_eight = match self.in_eights {
-            true => set.run(FillFromEight { blocks: self, ends: ends.spare_capacity_mut() }),
-            false => None,
-        };
-        let n_ends = from_eight.unwrap_or_else(|| set.run(Fill { blocks: self, ends: ends.spare_capacity_mut() }));
-        // SAFETY: `Ends` counts what it has written, from the front on.
+        ends.reserve(MAX_ENDS);
+        let n_ends = (self.fill)(self, ends.spare_capacity_mut());
+        // SAFETY: `Ends` counts the entries that it has written from the front on.
         unsafe { ends.set_len(n_ends) };
         true
     }
 
-    /// From the last start on until the block at `at` is passed, by the scalar matcher.
+    /// Continues with the reference implementation from the last start until it has passed the next block.
     #[cold]
     #[inline(never)]
-    fn scalar(&mut self, ends: &mut Ends) {
-        let passed = (self.at + LANES).min(self.text.len());
+    fn fall_back<R: Rules>(&mut self, ends: &mut Ends) {
+        let passed = (self.at + BLOCK_BYTES).min(self.text.len());
         while self.last_start < passed {
-            self.last_start = self.rules.scalar_end(self.text, self.last_start);
+            self.last_start = reference::end::<R>(self.text, self.last_start);
             ends.push(self.last_start);
         }
         self.at = self.last_start;
     }
-}
-
-/// One call of [`Blocks::fill`]: gives the number of ends written.
-struct Fill<'b, 't, 'e> {
-    blocks: &'b mut Blocks<'t>,
-    ends: &'e mut [MaybeUninit<usize>],
-}
-
-impl Work for Fill<'_, '_, '_> {
-    type Output = usize;
 
     #[inline(always)]
-    fn run(self, classify: impl Classify) -> usize {
-        let mut ends = Ends { room: self.ends, n: 0 };
-        // A loop compiled for each pattern.
-        match self.blocks.rules {
-            Rules::Gpt2 => fill(self.blocks, classify, Rules::Gpt2, &mut ends),
-            Rules::Cl100k => fill(self.blocks, classify, Rules::Cl100k, &mut ends),
-            Rules::Llama3 => fill(self.blocks, classify, Rules::Llama3, &mut ends),
-            Rules::O200k => fill(self.blocks, classify, Rules::O200k, &mut ends),
+    fn push_block(&mut self, classify: impl Classify, at: usize, starts: u64, ends: &mut Ends) {
+        if starts != 0 {
+            self.last_start = at + 63 - starts.leading_zeros() as usize;
         }
-        ends.n
+        ends.push_block(classify, at, starts);
     }
 }
 
-/// One call of [`Blocks::fill`] by eight blocks at once, `None` where that is not possible. It is compiled by itself: as
-/// part of the loop over blocks it costs that loop registers, and with AVX2 a twentieth of its speed.
-struct FillFromEight<'b, 't, 'e> {
-    blocks: &'b mut Blocks<'t>,
-    ends: &'e mut [MaybeUninit<usize>],
+/// Writes the ends of the next pre-tokens to the front of `room` and returns their number.
+fn fill<R: Rules>(blocks: &mut Blocks, room: &mut [MaybeUninit<usize>]) -> usize {
+    let set = blocks.instruction_set;
+    let wide = if blocks.is_wide {
+        set.run(FillWide::<R> { blocks, ends: Ends { room, n: 0 }, rules: PhantomData })
+    } else {
+        None
+    };
+    wide.unwrap_or_else(|| set.run(Fill::<R> { blocks, ends: Ends { room, n: 0 }, rules: PhantomData }))
 }
 
-impl Work for FillFromEight<'_, '_, '_> {
+/// Processes eight ASCII blocks at once. `None` if that is not possible.
+///
+/// This is compiled apart from [`Fill`]: inside that loop it would cost registers, and with AVX2 5 % of its speed.
+struct FillWide<'b, 't, 'e, R> {
+    blocks: &'b mut Blocks<'t>,
+    ends: Ends<'e>,
+    rules: PhantomData<R>,
+}
+
+impl<R: Rules> Work for FillWide<'_, '_, '_, R> {
     type Output = Option<usize>;
 
     #[inline(always)]
     fn run(self, classify: impl Classify) -> Option<usize> {
-        let Self { blocks, ends } = self;
-        let window = blocks.text[blocks.at..].first_chunk()?;
+        let Self { blocks, mut ends, .. } = self;
+        let Blocks { text, at, carry: before, .. } = *blocks;
+        let window: &WideWindow = text[at..].first_chunk()?;
         if !are_ascii(window) {
             return None;
         }
-        let mut ends = Ends { room: ends, n: 0 };
-        match blocks.rules {
-            Rules::Gpt2 => fill_from_eight(blocks, window, classify, Rules::Gpt2, &mut ends),
-            Rules::Cl100k => fill_from_eight(blocks, window, classify, Rules::Cl100k, &mut ends),
-            Rules::Llama3 => fill_from_eight(blocks, window, classify, Rules::Llama3, &mut ends),
-            Rules::O200k => fill_from_eight(blocks, window, classify, Rules::O200k, &mut ends),
-        }?;
+        let ascii = classify.wide_ascii(window);
+        let chars = Chars::of_ascii(&ascii, !ascii.letter.none());
+        let following = window[WIDE_BYTES];
+        let block = Block { text, at, following, chars, layout: OneByte::new(), before };
+        let (starts, after) = block.starts::<R>(classify)?;
+        for (k, starts) in starts.into_iter().enumerate() {
+            blocks.push_block(classify, at + k * BLOCK_BYTES, starts, &mut ends);
+        }
+        blocks.at = at + WIDE_BYTES;
+        blocks.carry = after;
         Some(ends.n)
     }
 }
 
-/// `None` where the rules have it that one block after the other has to be looked at.
-#[inline(always)]
-fn fill_from_eight(
-    blocks: &mut Blocks,
-    window: &WideWindow,
-    classify: impl Classify,
-    rules: Rules,
-    ends: &mut Ends,
-) -> Option<()> {
-    let Blocks { text, at, carry: before, .. } = *blocks;
-    let ascii = classify.ascii_of_eight(window);
-    let (starts, after) = Eight { classify, text, at, behind: window[EIGHT], ascii, before }.starts(rules)?;
-    for (k, starts) in starts.into_iter().enumerate() {
-        let at = at + k * LANES;
-        if starts != 0 {
-            blocks.last_start = at + 63 - starts.leading_zeros() as usize;
-        }
-        ends.push_all(classify, at, starts);
-    }
-    blocks.at = at + EIGHT;
-    blocks.carry = after;
-    Some(())
+/// Processes one block after the other.
+struct Fill<'b, 't, 'e, R> {
+    blocks: &'b mut Blocks<'t>,
+    ends: Ends<'e>,
+    rules: PhantomData<R>,
 }
 
-#[inline(always)]
-fn fill(blocks: &mut Blocks, classify: impl Classify, rules: Rules, ends: &mut Ends) {
-    let text = blocks.text;
-    // In registers: what is stored in small pieces and loaded in large ones is waited for.
-    let mut carry = blocks.carry;
-    for _ in 0..BLOCKS_A_CALL {
-        let at = blocks.at;
-        match starts(text, at, carry, classify, rules) {
-            Some((starts, after)) => {
-                blocks.at = (at + LANES).min(text.len());
-                carry = after;
-                if starts != 0 {
-                    blocks.last_start = at + 63 - starts.leading_zeros() as usize;
+impl<R: Rules> Work for Fill<'_, '_, '_, R> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn run(self, classify: impl Classify) -> usize {
+        let Self { blocks, mut ends, .. } = self;
+        let text = blocks.text;
+        // A local variable stays in registers. Loading the whole carry right after storing its fields would stall.
+        let mut carry = blocks.carry;
+        for _ in 0..BLOCKS_PER_CALL {
+            let at = blocks.at;
+            match starts::<R>(text, at, carry, classify) {
+                Some((starts, after)) => {
+                    blocks.at = (at + BLOCK_BYTES).min(text.len());
+                    carry = after;
+                    blocks.push_block(classify, at, starts, &mut ends);
                 }
-                ends.push_all(classify, at, starts);
+                None => {
+                    blocks.fall_back::<R>(&mut ends);
+                    carry = Carry::at_known_start();
+                }
             }
-            None => {
-                blocks.scalar(ends);
-                carry = Carry::at_known_start();
+            if blocks.at >= text.len() {
+                if blocks.last_start < text.len() {
+                    blocks.last_start = text.len();
+                    ends.push(text.len());
+                }
+                break;
             }
         }
-        if blocks.at >= text.len() {
-            if blocks.last_start < text.len() {
-                blocks.last_start = text.len();
-                ends.push(text.len());
-            }
-            break;
-        }
+        blocks.carry = carry;
+        ends.n
     }
-    blocks.carry = carry;
 }
 
-/// The starts in the block at `at`; `None` where they are not to be had by masks.
+/// The starts in the block at `at`. `None` if masks cannot tell.
 #[inline(always)]
-fn starts(text: &[u8], at: usize, before: Carry, classify: impl Classify, rules: Rules) -> Option<(u64, Carry)> {
-    let mut padded = [0; LANES + 3];
+fn starts<R: Rules>(text: &[u8], at: usize, before: Carry, classify: impl Classify) -> Option<(u64, Carry)> {
+    let mut padded = [0; BLOCK_BYTES + 3];
     let rest = &text[at..];
     let (window, valid): (&Window, u64) = if let Some(window) = rest.first_chunk() {
         (window, u64::MAX)
     } else {
         padded[..rest.len()].copy_from_slice(rest);
-        (&padded, u64::MAX >> LANES.saturating_sub(rest.len()))
+        (&padded, u64::MAX >> BLOCK_BYTES.saturating_sub(rest.len()))
     };
     let ascii = classify.ascii(window);
-    if ascii.high == 0 {
+    let following = window[BLOCK_BYTES];
+    let ([starts], after) = if ascii.high == 0 {
         let chars = Chars::of_ascii(&ascii, valid);
-        Block { text, at, behind: window[LANES], chars, before }.starts(classify, rules)
+        Block { text, at, following, chars, layout: OneByte::new(), before }.starts::<R>(classify)?
     } else {
-        let wide = wide(classify, window, ascii.high & !ascii.continuation);
-        let chars = Chars::of_all(&ascii, &wide, valid);
-        Block { text, at, behind: window[LANES], chars, before }.starts(classify, rules)
-    }
+        let non_ascii = non_ascii(classify, window, ascii.high & !ascii.continuation);
+        let chars = Chars::of_utf8(&ascii, &non_ascii, valid);
+        let layout = Utf8::new(&ascii, &non_ascii, valid);
+        Block { text, at, following, chars, layout, before }.starts::<R>(classify)?
+    };
+    Some((starts, after))
 }
 
-/// The ends found, in memory of the caller's.
+/// The ends found, in memory of the caller.
 struct Ends<'e> {
     room: &'e mut [MaybeUninit<usize>],
     n: usize,
@@ -220,8 +211,8 @@ impl Ends<'_> {
     }
 
     #[inline(always)]
-    fn push_all(&mut self, classify: impl Classify, at: usize, starts: u64) {
-        classify.write_places(at, starts, &mut self.room[self.n..]);
+    fn push_block(&mut self, classify: impl Classify, at: usize, starts: u64) {
+        classify.write_positions(at, starts, &mut self.room[self.n..]);
         self.n += starts.count_ones() as usize;
     }
 }

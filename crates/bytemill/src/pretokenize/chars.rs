@@ -1,47 +1,40 @@
-//! The characters of a block by class, as bit masks.
+//! The characters of a block by class, as masks of their first bytes, and how characters follow each other.
 
-use super::classify::{Ascii, Wide};
+use super::classify::{Ascii, BLOCK_BYTES, Mask, NonAscii};
+use std::marker::PhantomData;
 
-/// Bits of first bytes only.
+/// Masks of first bytes by class.
 #[derive(Clone, Copy)]
-pub struct Chars {
-    pub letter: u64,
-    pub upper: u64,
+pub struct Chars<M> {
+    pub letter: M,
+    pub upper: M,
     /// Letters without case.
-    pub uncased: u64,
-    pub mark: u64,
-    pub digit: u64,
-    pub blank: u64,
-    /// White space but line breaks, the blank included.
-    pub space: u64,
-    pub newline: u64,
+    pub uncased: M,
+    pub mark: M,
+    pub digit: M,
+    pub blank: M,
+    /// White space except line breaks, the blank included.
+    pub space: M,
+    pub newline: M,
     /// Neither letter, mark, number nor white space.
-    pub other: u64,
-    pub apostrophe: u64,
-    pub slash: u64,
-    /// White space and numbers outside ASCII, which are in `space` and `digit` too.
-    pub wide_space: u64,
-    pub wide_digit: u64,
-    /// Bytes that are not the first of a character.
-    pub continuation: u64,
-    /// First bytes.
-    pub first: u64,
-    /// The last first byte's place.
-    pub last: u32,
+    pub other: M,
+    pub apostrophe: M,
+    pub slash: M,
+    /// All first bytes.
+    pub first: M,
 }
 
-impl Chars {
-    /// A block without any byte outside ASCII; `valid` are the bytes inside the text.
-    ///
-    /// What is constant here makes most of [`Self::next`] and of the rules vanish in the copy compiled for such blocks.
+impl<M: Mask> Chars<M> {
+    /// Characters of blocks that are all ASCII. `valid` are the bytes inside the text.
     #[inline(always)]
-    pub fn of_ascii(ascii: &Ascii, valid: u64) -> Self {
+    pub fn of_ascii(ascii: &Ascii<M>, valid: M) -> Self {
+        let none = valid.none();
         let space = ascii.blank | ascii.tab;
         Self {
             letter: ascii.letter,
             upper: ascii.upper,
-            uncased: 0,
-            mark: 0,
+            uncased: none,
+            mark: none,
             digit: ascii.digit,
             blank: ascii.blank,
             space,
@@ -49,65 +42,177 @@ impl Chars {
             other: valid & !(ascii.letter | ascii.digit | space | ascii.newline),
             apostrophe: ascii.apostrophe,
             slash: ascii.slash,
-            wide_space: 0,
-            wide_digit: 0,
-            continuation: 0,
             first: valid,
-            // Where the block is not full the text ends, and nobody asks what comes before the next block.
-            last: 63,
         }
     }
+}
 
-    /// A block with characters outside ASCII.
+impl Chars<u64> {
+    /// Characters of a block that is not all ASCII.
     #[inline(always)]
-    pub fn of_all(ascii: &Ascii, wide: &Wide, valid: u64) -> Self {
+    pub fn of_utf8(ascii: &Ascii, non_ascii: &NonAscii, valid: u64) -> Self {
         let first = valid & !ascii.continuation;
-        let letter = ascii.letter | wide.letter;
-        let digit = ascii.digit | wide.number;
-        let space = ascii.blank | ascii.tab | wide.space;
+        let letter = ascii.letter | non_ascii.letter;
+        let digit = ascii.digit | non_ascii.number;
+        let space = ascii.blank | ascii.tab | non_ascii.space;
         Self {
             letter,
-            upper: ascii.upper | wide.upper,
-            uncased: wide.uncased,
-            mark: wide.mark,
+            upper: ascii.upper | non_ascii.upper,
+            uncased: non_ascii.uncased,
+            mark: non_ascii.mark,
             digit,
             space,
-            other: first & !(letter | digit | space | ascii.newline | wide.mark),
-            wide_space: wide.space,
-            wide_digit: wide.number,
-            continuation: ascii.continuation,
+            other: first & !(letter | digit | space | ascii.newline | non_ascii.mark),
             first,
-            last: 63 - (first | 1).leading_zeros(),
             ..Self::of_ascii(ascii, valid)
         }
     }
+}
 
-    /// The characters that follow those of `mask`; `before` is 1 where the one before the block is among them.
-    ///
-    /// The bit after a first byte, if it is a continuation byte, is carried to the end of the continuation bytes by the
-    /// addition; no two such carries meet.
+/// How the characters of a block lie in its bytes.
+pub trait Layout: Copy {
+    type Mask: Mask;
+
+    /// Every character is one byte.
+    const IS_ASCII: bool;
+
+    /// The characters after those of `mask`. `before` is 1 if the last character before the block is one of them.
+    fn next(self, mask: Self::Mask, before: u64) -> Self::Mask;
+
+    /// The white space before the characters of `mask`. `after` is 1 if the first character after the block is one of them.
+    fn space_before(self, mask: Self::Mask, after: u64) -> Self::Mask;
+
+    /// All bytes of the characters of `mask`. `before` is 1 if the last character before the block is one of them.
+    fn bytes(self, mask: Self::Mask, before: u64) -> Self::Mask;
+
+    /// Position of the last first byte.
+    fn last(self) -> usize;
+
+    /// 1 if the last character of the block is in `mask`.
+    fn carry(self, mask: Self::Mask) -> u64;
+
+    /// Whether the block has white space outside ASCII.
+    fn has_wide_space(self) -> bool;
+
+    /// Whether the block has digits outside ASCII. `digit_before`: the character before the block is a digit.
+    fn has_wide_digit(self, digit_before: bool) -> bool;
+}
+
+/// Blocks that are all ASCII.
+#[derive(Clone, Copy)]
+pub struct OneByte<M>(PhantomData<M>);
+
+impl<M> OneByte<M> {
+    pub fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<M: Mask> Layout for OneByte<M> {
+    type Mask = M;
+    const IS_ASCII: bool = true;
+
     #[inline(always)]
-    pub fn next(&self, mask: u64, before: u64) -> u64 {
+    fn next(self, mask: M, before: u64) -> M {
+        mask.up(1, before)
+    }
+
+    #[inline(always)]
+    fn space_before(self, mask: M, after: u64) -> M {
+        mask.down(after)
+    }
+
+    #[inline(always)]
+    fn bytes(self, mask: M, _before: u64) -> M {
+        mask
+    }
+
+    #[inline(always)]
+    fn last(self) -> usize {
+        // If the block is not full, the text ends in it, and no block follows.
+        M::BITS - 1
+    }
+
+    #[inline(always)]
+    fn carry(self, mask: M) -> u64 {
+        mask.last_bit()
+    }
+
+    #[inline(always)]
+    fn has_wide_space(self) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn has_wide_digit(self, _digit_before: bool) -> bool {
+        false
+    }
+}
+
+/// A block with characters outside ASCII.
+#[derive(Clone, Copy)]
+pub struct Utf8 {
+    /// Bytes that are not the first of a character.
+    continuation: u64,
+    wide_space: u64,
+    wide_digit: u64,
+    last: u32,
+}
+
+impl Utf8 {
+    #[inline(always)]
+    pub fn new(ascii: &Ascii, non_ascii: &NonAscii, valid: u64) -> Self {
+        Self {
+            continuation: ascii.continuation,
+            wide_space: non_ascii.space,
+            wide_digit: non_ascii.number,
+            last: BLOCK_BYTES as u32 - 1 - (valid & !ascii.continuation | 1).leading_zeros(),
+        }
+    }
+}
+
+impl Layout for Utf8 {
+    type Mask = u64;
+    const IS_ASCII: bool = false;
+
+    /// The addition carries a bit that falls on the first of a run of continuation bytes to the end of that run. A first byte
+    /// separates the runs, so the carries do not meet.
+    #[inline(always)]
+    fn next(self, mask: u64, before: u64) -> u64 {
         (mask << 1 | before).wrapping_add(self.continuation) & !self.continuation
     }
 
-    /// As [`Self::next`] for characters of one byte.
+    /// White space outside ASCII has two or three bytes.
     #[inline(always)]
-    pub fn next_of_ascii(mask: u64, before: u64) -> u64 {
-        mask << 1 | before
+    fn space_before(self, mask: u64, after: u64) -> u64 {
+        let three_bytes = self.wide_space & self.continuation >> 2;
+        mask >> 1 & !self.wide_space | mask >> 2 & self.wide_space | mask >> 3 & three_bytes | after << self.last
     }
 
-    /// 1 where the last character of the block is of `mask`.
+    /// The addition clears the run of continuation bytes after a character of the mask.
     #[inline(always)]
-    pub fn carry(&self, mask: u64) -> u64 {
+    fn bytes(self, mask: u64, before: u64) -> u64 {
+        let second_bytes = (mask << 1 | before) & self.continuation;
+        mask | self.continuation & !self.continuation.wrapping_add(second_bytes)
+    }
+
+    #[inline(always)]
+    fn last(self) -> usize {
+        self.last as usize
+    }
+
+    #[inline(always)]
+    fn carry(self, mask: u64) -> u64 {
         mask >> self.last & 1
     }
 
-    /// All bytes of the characters of `mask`; `before` is 1 where the one before the block is among them.
     #[inline(always)]
-    pub fn whole(&self, mask: u64, before: u64) -> u64 {
-        // The addition empties the run of continuation bytes that follows a character of the mask.
-        let behind = (mask << 1 | before) & self.continuation;
-        mask | self.continuation & !self.continuation.wrapping_add(behind)
+    fn has_wide_space(self) -> bool {
+        self.wide_space != 0
+    }
+
+    #[inline(always)]
+    fn has_wide_digit(self, digit_before: bool) -> bool {
+        self.wide_digit | u64::from(digit_before) & self.continuation != 0
     }
 }

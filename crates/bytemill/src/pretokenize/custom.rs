@@ -1,6 +1,6 @@
-//! Any other pattern, by a regex engine with look-around and backtracking.
+//! Custom patterns: any expression, matched by a regex engine with look-around and backtracking.
 
-use super::BLOCK;
+use super::blocks::MAX_ENDS;
 use crate::error::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,12 +9,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub struct CustomPattern {
     expression: String,
     regex: fancy_regex::Regex,
-    /// What lies between two matches is dropped: it belongs to no pre-token.
+    /// Text between two matches belongs to no pre-token.
     pub drops_unmatched: bool,
 }
 
-/// Backtracking steps that one match may take. The engine's own default, a million, is reached by lazy patterns on
-/// single "words" of a few hundred kilobytes; a hundred million still ends within seconds.
+/// Backtracking steps that one match may take. Lazy patterns reach the engine's default of a million on single words of a few hundred
+/// kilobytes; a hundred million steps still end within seconds.
 const BACKTRACK_LIMIT: usize = 100_000_000;
 
 impl CustomPattern {
@@ -30,48 +30,74 @@ impl CustomPattern {
         &self.expression
     }
 
-    /// As [`super::Splits::fill`], from `at` on: the matches, and what lies between them. Empty matches count for nothing.
+    pub fn splits<'t>(&'t self, text: &'t str) -> CustomSplits<'t> {
+        CustomSplits { pattern: self, text, start: 0, done: 0 }
+    }
+}
+
+/// An iterator over the ends of a text's pre-tokens, many at a time.
+pub struct CustomSplits<'t> {
+    pattern: &'t CustomPattern,
+    text: &'t str,
+    /// Start of the first pre-token of the last call.
+    start: usize,
+    /// End of the last pre-token returned.
+    done: usize,
+}
+
+impl CustomSplits<'_> {
+    pub fn start(&self) -> usize {
+        self.start
+    }
+
+    /// Appends the ends of the next matches and of the text between them. Empty matches are ignored. Returns false at the end of the
+    /// text.
     ///
-    /// Gives where the first of these pre-tokens starts and where the last ends. Where text is dropped, they end before the
-    /// next stretch of it: the pre-tokens of a block tile what lies between these two places.
-    pub fn split(&self, text: &str, at: usize, ends: &mut Vec<usize>) -> Result<(usize, usize)> {
-        let (mut start, mut done, mut search) = (at, at, at);
-        while ends.len() < BLOCK && done < text.len() {
+    /// If unmatched text is dropped, a call ends before the next stretch of it, so that the pre-tokens of a call are contiguous from
+    /// [`Self::start`] on.
+    pub fn fill(&mut self, ends: &mut Vec<usize>) -> Result<bool> {
+        let Self { pattern: CustomPattern { expression, regex, drops_unmatched }, text, start, done } = self;
+        if *done == text.len() {
+            return Ok(false);
+        }
+        *start = *done;
+        let mut search = *done;
+        while ends.len() < MAX_ENDS && *done < text.len() {
             let failed = |why: &dyn std::fmt::Display| {
-                Error::Pattern(format!("the pattern {:?} failed at byte {search} of a text: {why}", self.expression))
+                Error::Pattern(format!("the pattern {expression:?} failed at byte {search} of a text: {why}"))
             };
             // The engine panics on some expressions that refer to a group from inside it.
-            let found = catch_unwind(AssertUnwindSafe(|| self.regex.find_from_pos(text, search)))
+            let found = catch_unwind(AssertUnwindSafe(|| regex.find_from_pos(text, search)))
                 .map_err(|_| failed(&"the regex engine gave up"))?
                 .map_err(|error| failed(&error))?;
             match found {
                 Some(found) if found.end() > found.start() => {
-                    if found.start() > done {
-                        if !self.drops_unmatched {
+                    if found.start() > *done {
+                        if !*drops_unmatched {
                             ends.push(found.start());
                         } else if ends.is_empty() {
-                            start = found.start();
+                            *start = found.start();
                         } else {
                             break;
                         }
                     }
                     ends.push(found.end());
-                    (done, search) = (found.end(), found.end());
+                    (*done, search) = (found.end(), found.end());
                 }
                 Some(empty) if empty.end() < text.len() => {
                     search = empty.end() + text[empty.end()..].chars().next().map_or(1, char::len_utf8);
                 }
-                _ if self.drops_unmatched && !ends.is_empty() => break,
+                _ if *drops_unmatched && !ends.is_empty() => break,
                 _ => {
-                    if self.drops_unmatched {
-                        start = text.len();
+                    if *drops_unmatched {
+                        *start = text.len();
                     } else {
                         ends.push(text.len());
                     }
-                    done = text.len();
+                    *done = text.len();
                 }
             }
         }
-        Ok((start, done))
+        Ok(true)
     }
 }

@@ -1,17 +1,17 @@
-//! Merges on their way into a vocabulary.
+//! A list of merges by their bytes, as files have them.
 
-/// Merges in the order of their ranks, each by the bytes of its two parts.
+/// Merges in order of rank, each by the bytes of its two parts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MergeList {
-    /// The parts of all merges, one after the other.
+    /// The parts of all merges, concatenated.
     bytes: Vec<u8>,
-    /// How many bytes the two parts of each merge have.
+    /// Lengths of the two parts of each merge.
     lengths: Vec<(u32, u32)>,
 }
 
 impl MergeList {
-    /// Adds a merge whose parts `left` and `right` put behind the bytes that are there; false where one of them cannot, or
-    /// has 4 GiB, and then the list is of no use any more.
+    /// Adds a merge whose parts `left` and `right` append to the buffer. Returns false if one of them fails or has 4 GiB; the
+    /// list is unusable then.
     #[inline]
     pub(crate) fn push_with(
         &mut self,
@@ -28,12 +28,12 @@ impl MergeList {
         done
     }
 
-    /// How many merges there are.
+    /// Number of merges.
     pub(crate) fn len(&self) -> usize {
         self.lengths.len()
     }
 
-    /// The merges in order: the bytes of both parts, and how many of them are the left one's.
+    /// The merges in order: the bytes of both parts, and the length of the left one.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], usize)> {
         let mut rest = &self.bytes[..];
         self.lengths.iter().map(move |&(n_left, n_right)| {

@@ -1,23 +1,23 @@
-//! Tokens on their way into a vocabulary: their bytes in one piece, and an index by bytes.
+//! Token bytes in one buffer, and an index by bytes.
 
 use crate::error::{Error, Result};
 use hashbrown::DefaultHashBuilder;
 use hashbrown::hash_table::{Entry, HashTable};
 use std::hash::{BuildHasher, Hasher};
 
-/// Tokens with their ids, in the order in which a file gives them. Each has a *place*, its number in that order.
+/// Tokens with their ids, in the order of a file. A token's *position* is its index in that order.
 ///
-/// Nothing is checked here: [`super::Vocab`] is what checks.
+/// Nothing is checked here but the total size; [`super::Vocab`] checks the rest.
 #[derive(Clone, Debug, Default)]
 pub struct TokenList {
     bytes: Vec<u8>,
-    /// Where each token starts in `bytes`, and its number of bytes.
+    /// Start in `bytes` and length of each token.
     spans: Vec<(u32, u32)>,
     ids: Vec<u32>,
 }
 
 impl TokenList {
-    /// A list with room for `n_tokens` tokens of `n_bytes` bytes together.
+    /// An empty list with capacity for `n_tokens` tokens of `n_bytes` bytes in all.
     #[must_use]
     pub fn with_capacity(n_tokens: usize, n_bytes: usize) -> Self {
         Self {
@@ -42,12 +42,12 @@ impl TokenList {
     /// Adds a token.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the tokens are more than 4 GiB together.
+    /// [`Error::Invalid`] if the tokens have more than 4 GiB in all.
     pub fn push(&mut self, id: u32, token: &[u8]) -> Result<()> {
         self.push_with(id, |bytes| bytes.extend_from_slice(token))
     }
 
-    /// Adds a token whose bytes `append` puts behind those that are there.
+    /// Adds a token whose bytes `append` appends to the buffer.
     ///
     /// # Errors
     /// As [`TokenList::push`].
@@ -66,7 +66,7 @@ impl TokenList {
         Ok(())
     }
 
-    /// Takes the last token away again.
+    /// Removes the last token.
     pub fn pop(&mut self) {
         if let Some((start, _)) = self.spans.pop() {
             self.bytes.truncate(start as usize);
@@ -74,81 +74,81 @@ impl TokenList {
         }
     }
 
-    /// Leaves nothing of the token at a place but the place.
-    pub(super) fn clear(&mut self, place: usize) {
-        self.spans[place].1 = 0;
+    /// Removes the bytes of the token at a position.
+    pub(crate) fn clear(&mut self, position: usize) {
+        self.spans[position].1 = 0;
     }
 
-    /// How many tokens there are.
+    /// Number of tokens.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// True where there are none.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// The ids, by place.
+    /// The ids, by position.
     #[must_use]
     pub fn ids(&self) -> &[u32] {
         &self.ids
     }
 
-    /// The bytes of the token at a place.
+    /// The bytes of the token at a position.
     #[inline]
     #[must_use]
-    pub fn token(&self, place: usize) -> &[u8] {
-        let (start, n_bytes) = self.spans[place];
+    pub fn token(&self, position: usize) -> &[u8] {
+        let (start, n_bytes) = self.spans[position];
         &self.bytes[start as usize..][..n_bytes as usize]
     }
 
     /// The tokens and their ids, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (u32, &[u8])> {
-        (0..self.len()).map(|place| (self.ids[place], self.token(place)))
+        (0..self.len()).map(|position| (self.ids[position], self.token(position)))
     }
 
-    /// Puts the tokens into the order of their ids; those of one id stay in their order.
+    /// Sorts the tokens by id; the sort is stable.
     pub fn sort_by_id(&mut self) {
         if self.ids.is_sorted() {
             return;
         }
         let mut order: Vec<usize> = (0..self.len()).collect();
-        order.sort_by_key(|&place| self.ids[place]);
-        self.spans = order.iter().map(|&place| self.spans[place]).collect();
-        self.ids = order.iter().map(|&place| self.ids[place]).collect();
+        order.sort_by_key(|&position| self.ids[position]);
+        self.spans = order.iter().map(|&position| self.spans[position]).collect();
+        self.ids = order.iter().map(|&position| self.ids[position]).collect();
     }
 }
 
-/// A token that cannot be where it is.
+/// A token that makes a list invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// The token at this place has no bytes.
+pub(crate) enum Fault {
+    /// The token at this position has no bytes.
     Empty(usize),
-    /// The tokens at these two places are the same.
+    /// The tokens at these two positions are equal.
     Twice(usize, usize),
 }
 
-/// Byte string -> number. The byte strings are elsewhere, and whoever asks says where; so an entry is five bytes in place
+/// Byte string → number. The byte strings are stored elsewhere, and the caller says where, so an entry takes five bytes instead
 /// of the forty of a map that owns its keys.
 ///
-/// The hash is seeded anew for each index, so no file can be made whose tokens all fall into one place.
+/// The hash is seeded for each index, so no file can be crafted whose tokens all collide.
 #[derive(Clone, Debug, Default)]
-pub(super) struct TokenIndex {
+pub(crate) struct TokenIndex {
     numbers: HashTable<u32>,
     hasher: DefaultHashBuilder,
 }
 
 impl TokenIndex {
-    /// The place of each token of a list, or the first fault in its order.
-    pub(super) fn new(tokens: &TokenList) -> std::result::Result<Self, Fault> {
+    /// The position of each token of a list, or the first fault.
+    pub(crate) fn new(tokens: &TokenList) -> std::result::Result<Self, Fault> {
         let mut index = Self { numbers: HashTable::with_capacity(tokens.len()), hasher: DefaultHashBuilder::default() };
-        for place in 0..tokens.len() {
-            let token = tokens.token(place);
+        for position in 0..tokens.len() {
+            let token = tokens.token(position);
             if token.is_empty() {
-                return Err(Fault::Empty(place));
+                return Err(Fault::Empty(position));
             }
             let Self { numbers, hasher } = &mut index;
             let entry = numbers.entry(
@@ -157,28 +157,28 @@ impl TokenIndex {
                 |&earlier| hash(hasher, tokens.token(earlier as usize)),
             );
             match entry {
-                Entry::Occupied(earlier) => return Err(Fault::Twice(*earlier.get() as usize, place)),
-                Entry::Vacant(vacant) => vacant.insert(place as u32),
+                Entry::Occupied(earlier) => return Err(Fault::Twice(*earlier.get() as usize, position)),
+                Entry::Vacant(vacant) => vacant.insert(position as u32),
             };
         }
         Ok(index)
     }
 
-    /// The number of a byte string, where `bytes_of` gives the byte string of a number.
+    /// The number of a byte string; `bytes_of` returns the byte string of a number.
     #[inline]
-    pub(super) fn get<'t>(&self, token: &[u8], bytes_of: impl Fn(u32) -> &'t [u8]) -> Option<u32> {
+    pub(crate) fn get<'t>(&self, token: &[u8], bytes_of: impl Fn(u32) -> &'t [u8]) -> Option<u32> {
         self.numbers.find(hash(&self.hasher, token), |&number| bytes_of(number) == token).copied()
     }
 
-    /// Forgets a byte string.
-    pub(super) fn remove<'t>(&mut self, token: &[u8], bytes_of: impl Fn(u32) -> &'t [u8]) {
+    /// Removes a byte string.
+    pub(crate) fn remove<'t>(&mut self, token: &[u8], bytes_of: impl Fn(u32) -> &'t [u8]) {
         if let Ok(entry) = self.numbers.find_entry(hash(&self.hasher, token), |&number| bytes_of(number) == token) {
             entry.remove();
         }
     }
 
-    /// Puts another number in place of each.
-    pub(super) fn renumber(&mut self, new: impl Fn(u32) -> u32) {
+    /// Replaces every number.
+    pub(crate) fn renumber(&mut self, new: impl Fn(u32) -> u32) {
         self.numbers.iter_mut().for_each(|number| *number = new(*number));
     }
 }

@@ -1,101 +1,41 @@
-//! AVX-512 with VBMI2 and GFNI (Ice Lake, Zen 4 and later): 64 bytes in one register; a comparison gives the mask.
+//! AVX-512 with VBMI2 and GFNI: a block in one register. A comparison yields the mask.
 
-use super::eight::carries;
-use super::wide::PLAIN;
-use super::{AT_ONCE, Ascii, BLOCKS, CONTRACTED, Classify, LANES, Mask, Sample, WideWindow, Window, Work, opaque};
-use crate::unicode::BitPlanes;
+use super::avx512_mask::Zmm;
+use super::cjk::CJK;
+use super::classifier::{
+    Ascii, CONTRACTION_LETTERS, Classify, Sample, WRITE_WIDTH, WideWindow, Window, implement, opaque,
+};
+use super::{BLOCK_BYTES, WIDE_BLOCKS};
+use crate::sys::cpu::Avx512;
+use crate::text::unicode::BitPlanes;
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
-use std::ops::{BitAnd, BitOr, Not};
 
-/// There is a value of this type only where the processor has the features that the functions below are compiled for.
-#[derive(Clone, Copy, Debug)]
-pub struct Avx512(());
-
-impl Avx512 {
-    pub fn detect() -> Option<Self> {
-        let has_all = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vbmi")
-            && is_x86_feature_detected!("avx512vbmi2")
-            && is_x86_feature_detected!("gfni")
-            && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2")
-            && is_x86_feature_detected!("lzcnt")
-            && is_x86_feature_detected!("popcnt");
-        has_all.then_some(Self(()))
-    }
-
-    pub fn run<W: Work>(self, work: W) -> W::Output {
-        #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,gfni,bmi1,bmi2,lzcnt,popcnt")]
-        fn compiled<W: Work>(avx512: Avx512, work: W) -> W::Output {
-            work.run(avx512)
-        }
-        // SAFETY: `self` says that the processor has these features.
-        unsafe { compiled(self, work) }
-    }
-}
-
-impl Classify for Avx512 {
+implement!("avx512f,avx512bw,avx512vbmi,avx512vbmi2,gfni,bmi1,bmi2,lzcnt,popcnt", Classify for Avx512 {
     type Mask = Zmm;
+    fn mask(self, words: [u64; WIDE_BLOCKS]) -> Zmm = Zmm::new;
+    fn ascii(self, window: &Window) -> Ascii = ascii;
+    fn wide_ascii(self, window: &WideWindow) -> Ascii<Zmm> = wide_ascii;
+    fn cjk(self, window: &Window) -> u64 = cjk;
+    fn contraction_letters(self, window: &Window, any_case: bool) -> u64 = contraction_letters;
+    fn page(self, window: &Window, sample: Sample, planes: &BitPlanes) -> (u64, [u64; 3]) = page;
+    fn write_positions(self, offset: usize, mask: u64, room: &mut [MaybeUninit<usize>]) -> () = write_positions;
+});
 
-    #[inline(always)]
-    fn mask(self, words: [u64; BLOCKS]) -> Zmm {
-        // SAFETY: `self` says that the processor has AVX-512F; the array has the 64 bytes that the load reads.
-        Zmm(unsafe { _mm512_loadu_si512(words.as_ptr().cast()) })
-    }
-
-    #[inline(always)]
-    fn ascii(self, window: &Window) -> Ascii {
-        // SAFETY: `self` says that the processor has AVX-512F and AVX-512BW.
-        unsafe { ascii(window) }
-    }
-
-    #[inline(always)]
-    fn ascii_of_eight(self, window: &WideWindow) -> Ascii<Zmm> {
-        // SAFETY: `self` says that the processor has AVX-512F, AVX-512BW, AVX-512VBMI and GFNI.
-        unsafe { ascii_of_eight(window) }
-    }
-
-    #[inline(always)]
-    fn plain_letters(self, window: &Window) -> u64 {
-        // SAFETY: as above.
-        unsafe { plain_letters(window) }
-    }
-
-    #[inline(always)]
-    fn contracted(self, window: &Window, any_case: bool) -> u64 {
-        // SAFETY: as above.
-        unsafe { contracted(window, any_case) }
-    }
-
-    #[inline(always)]
-    fn alike(self, window: &Window, sample: Sample, planes: &BitPlanes) -> (u64, [u64; 3]) {
-        // SAFETY: as above.
-        unsafe { alike(window, sample, planes) }
-    }
-
-    #[inline(always)]
-    fn write_places(self, at: usize, mask: u64, room: &mut [MaybeUninit<usize>]) {
-        // SAFETY: `self` says that the processor has AVX-512F and AVX-512VBMI2.
-        unsafe { write_places(at, mask, room) }
-    }
-}
-
-/// The 64 bytes from `offset` on.
+/// Loads 64 bytes at `offset`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn load(window: &Window, offset: usize) -> __m512i {
-    let bytes = &window[offset..offset + LANES];
-    // SAFETY: the slice has 64 bytes, and the load asks for no alignment.
+fn load(bytes: &[u8], offset: usize) -> __m512i {
+    let bytes = &bytes[offset..offset + BLOCK_BYTES];
+    // SAFETY: the slice has 64 bytes, and the load needs no alignment.
     unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
 }
 
-/// A table of 16 bytes, four times over, as `_mm512_shuffle_epi8` wants it.
+/// Loads a table of 16 bytes into all four quarters, as `_mm512_shuffle_epi8` needs it.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn table(bytes: &[u8; 16]) -> __m512i {
-    // SAFETY: the array has 16 bytes, and the load asks for no alignment.
+    // SAFETY: the array has 16 bytes, and the load needs no alignment.
     _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) })
 }
 
@@ -107,7 +47,7 @@ fn set(byte: u8) -> __m512i {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn ascii(window: &Window) -> Ascii {
+fn ascii(_: Avx512, window: &Window) -> Ascii {
     let all = load(window, 0);
     let is = |byte: u8| opaque(_mm512_cmpeq_epi8_mask(all, set(byte)));
     let within = |bytes, first: u8, last: u8| {
@@ -128,13 +68,13 @@ fn ascii(window: &Window) -> Ascii {
     }
 }
 
-/// The classes of the 128 characters, a bit for each, in the order of [`ascii_of_eight`].
-const CLASSES: [[u8; LANES]; 2] = {
-    let mut classes = [[0; LANES]; 2];
+/// The classes of the 128 ASCII characters, one bit each, in the order of [`wide_ascii`].
+const CLASSES: [[u8; BLOCK_BYTES]; 2] = {
+    let mut classes = [[0; BLOCK_BYTES]; 2];
     let mut byte = 0;
     while byte < 128u8 {
         let is_newline = byte == b'\n' || byte == b'\r';
-        classes[byte as usize / LANES][byte as usize % LANES] = byte.is_ascii_alphabetic() as u8
+        classes[byte as usize / BLOCK_BYTES][byte as usize % BLOCK_BYTES] = byte.is_ascii_alphabetic() as u8
             | (byte.is_ascii_uppercase() as u8) << 1
             | (byte.is_ascii_digit() as u8) << 2
             | ((byte == b' ') as u8) << 3
@@ -147,43 +87,38 @@ const CLASSES: [[u8; LANES]; 2] = {
     classes
 };
 
-/// Of a row of eight words of eight bytes each the place in it of the byte that the transposed row has at a place.
-const TRANSPOSED: [u8; LANES] = {
-    let mut places = [0; LANES];
-    let mut place = 0;
-    while place < LANES {
-        places[place] = (place % 8 * 8 + place / 8) as u8;
-        place += 1;
+/// Transposes eight words of eight bytes: the source position of each byte.
+const TRANSPOSED: [u8; BLOCK_BYTES] = {
+    let mut sources = [0; BLOCK_BYTES];
+    let mut k = 0;
+    while k < BLOCK_BYTES {
+        sources[k] = (k % 8 * 8 + k / 8) as u8;
+        k += 1;
     }
-    places
+    sources
 };
 
-/// A table turns each byte into the eight bits of its classes; what remains is to gather the first bits of all bytes, the
-/// second bits and so on.
+/// A table maps each byte to the eight bits of its classes. The rest gathers the first bits of all bytes, the second bits and so on.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,gfni")]
-fn ascii_of_eight(window: &WideWindow) -> Ascii<Zmm> {
-    // SAFETY: the arrays have 64 bytes, and the load asks for no alignment.
-    let load_all = |bytes: &[u8; LANES]| unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) };
-    let (low, high, transposed) = (load_all(&CLASSES[0]), load_all(&CLASSES[1]), load_all(&TRANSPOSED));
-    // Byte k is 1 << k: as factor of a matrix it gives column k.
+fn wide_ascii(cpu: Avx512, window: &WideWindow) -> Ascii<Zmm> {
+    let (low, high, transposed) = (load(&CLASSES[0], 0), load(&CLASSES[1], 0), load(&TRANSPOSED, 0));
+    // Byte k is 1 << k: multiplied by a matrix it yields column k.
     let columns = _mm512_set1_epi64(0x8040_2010_0804_0201u64.cast_signed());
-    // Word k of row b: the bits of class k of the bytes of block b.
-    let mut rows = [_mm512_setzero_si512(); BLOCKS];
+    // Word k of row b holds the bits of class k in block b.
+    let mut rows = [_mm512_setzero_si512(); WIDE_BLOCKS];
     for (block, row) in rows.iter_mut().enumerate() {
-        // SAFETY: the window has eight blocks, and the load asks for no alignment.
-        let bytes = unsafe { _mm512_loadu_si512(window.as_ptr().add(block * LANES).cast()) };
-        let classes = _mm512_permutex2var_epi8(low, bytes, high);
-        // Eight bytes are taken for a matrix of bits, a row each.
+        let classes = _mm512_permutex2var_epi8(low, load(window, block * BLOCK_BYTES), high);
+        // Eight bytes form a matrix of bits, one row each.
         *row = _mm512_permutexvar_epi8(transposed, _mm512_gf2p8affine_epi64_epi8::<0>(columns, classes));
     }
-    // Rows to columns: pairs of words, then of pairs, then of fours.
+    // Transpose the rows: pairs of words, then pairs of pairs, then fours.
     let [a, b, c, d, e, f, g, h] = rows;
     let even = [(a, b), (c, d), (e, f), (g, h)].map(|(one, other)| _mm512_unpacklo_epi64(one, other));
     let odd = [(a, b), (c, d), (e, f), (g, h)].map(|(one, other)| _mm512_unpackhi_epi64(one, other));
-    // A matrix has its first row in the highest byte, so that the bits of each byte have come in reverse.
-    let reverse = |bits| Zmm(_mm512_gf2p8affine_epi64_epi8::<0>(bits, columns));
-    // Of classes k, k + 2, k + 4 and k + 6 in four pairs of blocks.
+    // A matrix has its first row in the highest byte, so the bits of each byte are reversed.
+    let reverse = |bits| Zmm::of_register(cpu, _mm512_gf2p8affine_epi64_epi8::<0>(bits, columns));
+    // Classes k, k + 2, k + 4 and k + 6 of four pairs of blocks.
     let four = |[p, q, r, s]: [__m512i; 4]| {
         let (low, high) = (_mm512_shuffle_i64x2::<0x88>(p, q), _mm512_shuffle_i64x2::<0x88>(r, s));
         let (low_2, high_2) = (_mm512_shuffle_i64x2::<0xDD>(p, q), _mm512_shuffle_i64x2::<0xDD>(r, s));
@@ -195,173 +130,79 @@ fn ascii_of_eight(window: &WideWindow) -> Ascii<Zmm> {
         ]
     };
     let ([letter, digit, tab, apostrophe], [upper, blank, newline, slash]) = (four(even), four(odd));
-    let none = Zmm(_mm512_setzero_si512());
+    let none = Zmm::of_register(cpu, _mm512_setzero_si512());
     Ascii { letter, upper, digit, blank, tab, newline, apostrophe, slash, high: none, continuation: none }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn plain_letters(window: &Window) -> u64 {
+fn cjk(_: Avx512, window: &Window) -> u64 {
     let (lead, second) = (load(window, 0), load(window, 1));
-    let number = _mm512_and_si512(lead, set(0x0F));
-    let plain = _mm512_cmpeq_epi8_mask(_mm512_and_si512(lead, set(0xF0)), set(0xE0))
-        & _mm512_cmpge_epu8_mask(second, _mm512_shuffle_epi8(table(&PLAIN.first), number))
-        & _mm512_cmple_epu8_mask(second, _mm512_shuffle_epi8(table(&PLAIN.last), number));
-    opaque(plain)
+    let row = _mm512_and_si512(lead, set(0x0F));
+    let cjk = _mm512_cmpeq_epi8_mask(_mm512_and_si512(lead, set(0xF0)), set(0xE0))
+        & _mm512_cmpge_epu8_mask(second, _mm512_shuffle_epi8(table(&CJK.first), row))
+        & _mm512_cmple_epu8_mask(second, _mm512_shuffle_epi8(table(&CJK.last), row));
+    opaque(cjk)
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn contracted(window: &Window, any_case: bool) -> u64 {
+fn contraction_letters(_: Avx512, window: &Window, any_case: bool) -> u64 {
     let letters = _mm512_or_si512(load(window, 0), set(if any_case { 0x20 } else { 0 }));
-    let found = CONTRACTED.map(|letter| _mm512_cmpeq_epi8_mask(letters, set(letter)));
+    let found = CONTRACTION_LETTERS.map(|letter| _mm512_cmpeq_epi8_mask(letters, set(letter)));
     opaque(found.into_iter().fold(0, |all, some| all | some))
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn alike(window: &Window, sample: Sample, planes: &BitPlanes) -> (u64, [u64; 3]) {
+fn page(_: Avx512, window: &Window, sample: Sample, planes: &BitPlanes) -> (u64, [u64; 3]) {
     let Sample { bytes, n_bytes, .. } = sample;
-    // The seven bits are the lowest of the last byte but one and six of the last.
+    // The low seven bits of the code point: the lowest bit of the last byte but one and six bits of the last byte.
     let (last_but_one, last) = (load(window, n_bytes - 2), load(window, n_bytes - 1));
-    let mut alike = _mm512_cmpeq_epi8_mask(_mm512_and_si512(last_but_one, set(0xFE)), set(bytes[n_bytes - 2] & 0xFE));
-    // With two bytes this is the same comparison once more, which costs less than a branch.
-    let care = if n_bytes == 2 { 0xFE } else { 0xFF };
-    alike &= _mm512_cmpeq_epi8_mask(_mm512_and_si512(load(window, 0), set(care)), set(bytes[0] & care));
+    let mut on_page = _mm512_cmpeq_epi8_mask(_mm512_and_si512(last_but_one, set(0xFE)), set(bytes[n_bytes - 2] & 0xFE));
+    // With two bytes this repeats the same comparison, which costs less than a branch.
+    let significant = if n_bytes == 2 { 0xFE } else { 0xFF };
+    on_page &= _mm512_cmpeq_epi8_mask(_mm512_and_si512(load(window, 0), set(significant)), set(bytes[0] & significant));
     if n_bytes == 4 {
-        alike &= _mm512_cmpeq_epi8_mask(load(window, 1), set(bytes[1]));
+        on_page &= _mm512_cmpeq_epi8_mask(load(window, 1), set(bytes[1]));
     }
-    // The upper four of the seven bits choose a byte of a plane, the lower three a bit of it.
+    // The upper four of the seven bits select a byte of a plane, the lower three a bit of that byte.
     let high_bit = _mm512_slli_epi16::<3>(_mm512_and_si512(last_but_one, set(1)));
     let low_bits = _mm512_and_si512(_mm512_srli_epi16::<3>(last), set(7));
     let byte = _mm512_or_si512(high_bit, low_bits);
     let bits = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
     let bit = _mm512_shuffle_epi8(table(&bits), _mm512_and_si512(last, set(7)));
     let classes = planes.each_ref().map(|plane| _mm512_test_epi8_mask(_mm512_shuffle_epi8(table(plane), byte), bit));
-    (opaque(alike), classes.map(opaque))
+    (opaque(on_page), classes.map(opaque))
 }
 
+/// Writes the entries eight at a time, from positions that one instruction compresses to the front.
 #[inline]
-#[target_feature(enable = "avx512f,avx512vbmi2")]
-fn write_places(at: usize, mask: u64, room: &mut [MaybeUninit<usize>]) {
-    const ALL: [u8; LANES] = {
-        let mut all = [0; LANES];
-        let mut place = 0;
-        while place < LANES {
-            all[place] = place as u8;
-            place += 1;
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi2")]
+fn write_positions(_: Avx512, offset: usize, mask: u64, room: &mut [MaybeUninit<usize>]) {
+    const ALL: [u8; BLOCK_BYTES] = {
+        let mut all = [0; BLOCK_BYTES];
+        let mut k = 0;
+        while k < BLOCK_BYTES {
+            all[k] = k as u8;
+            k += 1;
         }
         all
     };
-    let mut places = [0u8; LANES];
-    // SAFETY: both arrays have 64 bytes, and neither load nor store asks for alignment.
-    unsafe {
-        let all = _mm512_loadu_si512(ALL.as_ptr().cast());
-        _mm512_storeu_si512(places.as_mut_ptr().cast(), _mm512_maskz_compress_epi8(mask, all));
-    }
-    let at = _mm512_set1_epi64(at as i64);
-    let n_places = mask.count_ones() as usize;
-    for (k, some) in room.chunks_exact_mut(AT_ONCE).enumerate().take(LANES / AT_ONCE) {
-        for (eight, places) in some.chunks_exact_mut(8).zip(places[k * AT_ONCE..].chunks_exact(8)) {
-            // SAFETY: the load reads the eight bytes of `places`, and the store writes eight numbers of 64 bits, the
-            // size of `usize` here, to `eight`.
-            unsafe {
-                let places = _mm512_cvtepu8_epi64(_mm_loadl_epi64(places.as_ptr().cast()));
-                _mm512_storeu_si512(eight.as_mut_ptr().cast(), _mm512_add_epi64(places, at));
-            }
+    let mut positions = [0u8; BLOCK_BYTES];
+    // SAFETY: the array has 64 bytes, and the store needs no alignment.
+    unsafe { _mm512_storeu_si512(positions.as_mut_ptr().cast(), _mm512_maskz_compress_epi8(mask, load(&ALL, 0))) };
+    let offset = _mm512_set1_epi64(offset as i64);
+    let n_positions = mask.count_ones() as usize;
+    let sixteens = room.as_chunks_mut::<WRITE_WIDTH>().0.iter_mut().zip(positions.as_chunks::<WRITE_WIDTH>().0);
+    for (k, (room, positions)) in sixteens.enumerate() {
+        for (room, positions) in room.as_chunks_mut::<8>().0.iter_mut().zip(positions.as_chunks::<8>().0) {
+            let positions = _mm512_cvtepu8_epi64(_mm_cvtsi64_si128(i64::from_le_bytes(*positions)));
+            // SAFETY: the array has eight entries, `usize` of 64 bits, and the store needs no alignment.
+            unsafe { _mm512_storeu_si512(room.as_mut_ptr().cast(), _mm512_add_epi64(positions, offset)) };
         }
-        if n_places <= (k + 1) * AT_ONCE {
+        if n_positions <= (k + 1) * WRITE_WIDTH {
             break;
         }
-    }
-}
-
-/// Eight words in one register. There is a value only where there is one of [`Avx512`].
-#[derive(Clone, Copy)]
-pub struct Zmm(__m512i);
-
-impl BitAnd for Zmm {
-    type Output = Self;
-
-    #[inline(always)]
-    fn bitand(self, other: Self) -> Self {
-        // SAFETY: `self` says that the processor has AVX-512F.
-        Self(unsafe { _mm512_and_si512(self.0, other.0) })
-    }
-}
-
-impl BitOr for Zmm {
-    type Output = Self;
-
-    #[inline(always)]
-    fn bitor(self, other: Self) -> Self {
-        // SAFETY: as above.
-        Self(unsafe { _mm512_or_si512(self.0, other.0) })
-    }
-}
-
-impl Not for Zmm {
-    type Output = Self;
-
-    #[inline(always)]
-    fn not(self) -> Self {
-        // SAFETY: as above.
-        Self(unsafe { _mm512_xor_si512(self.0, _mm512_set1_epi64(-1)) })
-    }
-}
-
-impl Mask for Zmm {
-    #[inline(always)]
-    fn words(self) -> [u64; BLOCKS] {
-        let mut words = [0; BLOCKS];
-        // SAFETY: as above, and the array has the 64 bytes that the store writes.
-        unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), self.0) };
-        words
-    }
-
-    #[inline(always)]
-    fn up<const N: u32>(self, before: u64) -> Self {
-        // SAFETY: `self` says that the processor has AVX-512F and AVX-512VBMI2.
-        unsafe {
-            let below = _mm512_alignr_epi64::<7>(self.0, _mm512_set1_epi64((before << (64 - N)).cast_signed()));
-            // The amount is no constant expression of the intrinsic's type.
-            Self(_mm512_shldv_epi64(self.0, below, _mm512_set1_epi64(N.into())))
-        }
-    }
-
-    #[inline(always)]
-    fn down(self, behind: u64) -> Self {
-        // SAFETY: as above.
-        unsafe {
-            let above = _mm512_alignr_epi64::<1>(_mm512_set1_epi64(behind.cast_signed()), self.0);
-            Self(_mm512_shrdi_epi64::<1>(self.0, above))
-        }
-    }
-
-    #[inline(always)]
-    fn plus(self, other: Self) -> (Self, bool) {
-        // SAFETY: `self` says that the processor has AVX-512F.
-        unsafe {
-            let sum = _mm512_add_epi64(self.0, other.0);
-            let ones = _mm512_set1_epi64(-1);
-            let over = _mm512_cmplt_epu64_mask(sum, other.0);
-            let full = _mm512_cmpeq_epi64_mask(sum, ones);
-            let carries = carries(over.into(), full.into());
-            #[expect(clippy::cast_possible_truncation, reason = "the bit behind the eight is given by itself")]
-            (Self(_mm512_mask_sub_epi64(sum, carries as u8, sum, ones)), carries >> BLOCKS != 0)
-        }
-    }
-
-    #[inline(always)]
-    fn is_zero(self) -> bool {
-        // SAFETY: as above.
-        unsafe { _mm512_test_epi64_mask(self.0, self.0) == 0 }
-    }
-
-    #[inline(always)]
-    fn last_word(self) -> u64 {
-        // SAFETY: as above.
-        let [.., last] = unsafe { std::mem::transmute::<__m512i, [u64; BLOCKS]>(self.0) };
-        last
     }
 }

@@ -1,32 +1,33 @@
-//! Eight bytes at a time in a plain 64-bit register.
+//! Any processor: eight bytes at a time in a 64-bit register.
 
-use super::eight::Words;
-use super::{Ascii, BLOCKS, Classify, LANES, Window};
+use super::classifier::{Ascii, Classify, Window};
+use super::mask::Words;
+use super::{BLOCK_BYTES, WIDE_BLOCKS};
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x80 * ONES;
 
-/// High bit of each byte that is at least `least`; the high bits of `word` are clear, `least` is 1 to 128.
+/// The high bit of each byte that is at least `least`, 1 to 128. The high bits of `word` are clear.
 #[inline]
 fn at_least(word: u64, least: u64) -> u64 {
-    // No byte overflows into the next: 127 + (128 - least) is below 256.
+    // No byte overflows into the next: 127 + (128 - least) < 256.
     (word + (0x80 - least) * ONES) & HIGH
 }
 
-/// High bit of each byte in `first..=last`; the high bits of `word` are clear.
+/// The high bit of each byte in `first..=last`. The high bits of `word` are clear.
 #[inline]
 fn within(word: u64, first: u64, last: u64) -> u64 {
     at_least(word, first) & !at_least(word, last + 1)
 }
 
-/// The high bits of the eight bytes, gathered in the lowest eight bits.
+/// Gathers the high bits of the eight bytes in the lowest eight bits.
 #[inline]
 fn gather(flags: u64) -> u64 {
-    // The factor moves the bit of byte k to bit 56 + k; no two land on one place.
+    // The factor moves the bit of byte k to bit 56 + k. No two bits collide.
     (flags >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
-/// Any processor.
+/// No special instructions.
 #[derive(Clone, Copy, Debug)]
 pub struct Portable;
 
@@ -34,14 +35,14 @@ impl Classify for Portable {
     type Mask = Words;
 
     #[inline(always)]
-    fn mask(self, words: [u64; BLOCKS]) -> Words {
+    fn mask(self, words: [u64; WIDE_BLOCKS]) -> Words {
         Words(words)
     }
 
     #[inline(always)]
     fn ascii(self, window: &Window) -> Ascii {
         let mut all = Ascii::default();
-        for (k, eight) in window[..LANES].chunks_exact(8).enumerate() {
+        for (k, eight) in window[..BLOCK_BYTES].chunks_exact(8).enumerate() {
             let word = u64::from_le_bytes(eight.try_into().unwrap_or_default());
             let (high, low) = (word & HIGH, word & !HIGH);
             let ascii = !high;

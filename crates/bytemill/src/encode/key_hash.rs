@@ -1,0 +1,163 @@
+//! Packing and hashing of short pre-tokens, for the loop that every pre-token goes through.
+//!
+//! With AES instructions, three rounds of the cipher hash a key in the register where it was packed; elsewhere it takes a
+//! 128-bit product. Hashes last no longer than the process, so each processor may have its own.
+
+#[cfg(target_arch = "x86_64")]
+use crate::sys::cpu::{Aes, Kernel};
+use crate::sys::hash::{Packed, pack};
+use std::mem::MaybeUninit;
+
+/// A way to pack and hash.
+pub trait KeyHash: Copy {
+    /// Packs the first `n_bytes` of `sixteen`, at most 15, into `key` as [`pack`] does, and returns [`KeyHash::hash`] of it.
+    fn pack(self, sixteen: &[u8; 16], n_bytes: usize, key: &mut MaybeUninit<Packed>) -> u32;
+
+    /// A number whose every bit depends on every byte of the key.
+    fn hash(self, key: Packed) -> u32;
+}
+
+/// The way that suits this processor.
+#[derive(Clone, Copy, Debug)]
+pub enum KeyHasher {
+    /// Any processor.
+    Portable(Portable),
+    /// x86-64 with AES and AVX.
+    #[cfg(target_arch = "x86_64")]
+    Aes(Aes),
+}
+
+impl KeyHasher {
+    /// The fastest on this processor.
+    #[must_use]
+    pub fn best() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(aes) = Aes::detect() {
+            return Self::Aes(aes);
+        }
+        Self::Portable(Portable)
+    }
+
+    /// [`KeyHash::hash`] of a key.
+    #[cfg(test)]
+    pub fn hash(self, key: Packed) -> u32 {
+        match self {
+            Self::Portable(portable) => portable.hash(key),
+            #[cfg(target_arch = "x86_64")]
+            Self::Aes(aes) => aes.hash(key),
+        }
+    }
+
+    /// Runs `work`, compiled for this way.
+    #[inline]
+    pub fn run<W: KeyHashWork>(self, work: W) {
+        match self {
+            Self::Portable(portable) => work.run(portable),
+            #[cfg(target_arch = "x86_64")]
+            Self::Aes(aes) => aes.run(WithAes(work)),
+        }
+    }
+}
+
+/// Work on many keys.
+pub trait KeyHashWork {
+    /// Mark implementations `#[inline(always)]`, so that they are compiled for the instructions of `hasher`.
+    fn run(self, hasher: impl KeyHash);
+}
+
+/// The upper half of [`Packed::hash`].
+#[derive(Clone, Copy, Debug)]
+pub struct Portable;
+
+impl KeyHash for Portable {
+    #[inline(always)]
+    fn pack(self, sixteen: &[u8; 16], n_bytes: usize, key: &mut MaybeUninit<Packed>) -> u32 {
+        self.hash(*key.write(pack(sixteen, 0, n_bytes)))
+    }
+
+    #[inline(always)]
+    fn hash(self, key: Packed) -> u32 {
+        (key.hash() >> 32) as u32
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+struct WithAes<W>(W);
+
+#[cfg(target_arch = "x86_64")]
+impl<W: KeyHashWork> Kernel<Aes> for WithAes<W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, aes: Aes) {
+        self.0.run(aes);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl KeyHash for Aes {
+    #[inline(always)]
+    fn pack(self, sixteen: &[u8; 16], n_bytes: usize, key: &mut MaybeUninit<Packed>) -> u32 {
+        // SAFETY: `self` proves that the processor has AES and AVX.
+        unsafe { aes::pack(sixteen, n_bytes, key) }
+    }
+
+    #[inline(always)]
+    fn hash(self, key: Packed) -> u32 {
+        // SAFETY: as above.
+        unsafe { aes::hash(aes::load(key)) }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod aes {
+    use crate::sys::hash::{MASKS, PACKED_BYTES, Packed};
+    use std::arch::x86_64::*;
+    use std::mem::MaybeUninit;
+
+    /// Each number of bytes, in the highest byte.
+    static COUNTS: [u128; PACKED_BYTES + 1] = {
+        let mut counts = [0; PACKED_BYTES + 1];
+        let mut n_bytes = 0;
+        while n_bytes <= PACKED_BYTES {
+            counts[n_bytes] = (n_bytes as u128) << 120;
+            n_bytes += 1;
+        }
+        counts
+    };
+
+    #[inline]
+    #[target_feature(enable = "aes,avx")]
+    pub fn load(key: Packed) -> __m128i {
+        _mm_set_epi64x(key.high.cast_signed(), key.low.cast_signed())
+    }
+
+    #[inline]
+    #[target_feature(enable = "aes,avx")]
+    pub fn pack(sixteen: &[u8; 16], n_bytes: usize, key: &mut MaybeUninit<Packed>) -> u32 {
+        let (mask, count) = (&MASKS[n_bytes % 16], &COUNTS[n_bytes % 16]);
+        // SAFETY: each load reads 16 bytes, unaligned; the store writes the 16 bytes of a `Packed`, whose first field is the
+        // lower half.
+        unsafe {
+            let bytes =
+                _mm_and_si128(_mm_loadu_si128(sixteen.as_ptr().cast()), _mm_loadu_si128((&raw const *mask).cast()));
+            let packed = _mm_or_si128(bytes, _mm_loadu_si128((&raw const *count).cast()));
+            _mm_storeu_si128(key.as_mut_ptr().cast(), packed);
+            hash(packed)
+        }
+    }
+
+    /// Three rounds: after one, each column depends on four bytes; after two, on all sixteen, but on each four of them through
+    /// one byte, so that keys that differ in these alone collide once in 256 times.
+    #[inline]
+    #[target_feature(enable = "aes,avx")]
+    pub fn hash(key: __m128i) -> u32 {
+        let round = _mm_set_epi64x(0x9E37_79B9_7F4A_7C15_u64.cast_signed(), 0xD6E8_FEB8_6659_FD93_u64.cast_signed());
+        let hashed = _mm_aesenc_si128(_mm_aesenc_si128(_mm_aesenc_si128(key, round), round), round);
+        _mm_cvtsi128_si32(hashed).cast_unsigned()
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/key_hash.rs"]
+mod tests;

@@ -1,0 +1,369 @@
+//! The rules of the named patterns as bit arithmetic on the masks of a block.
+//!
+//! [`Layout::next`] shifts a mask to the characters that follow, so "a letter after a letter" is `letter & next(letter)`. The rules
+//! tell which characters start a pre-token, given the classes of their neighbours; `docs/algorithms.md` derives them from the
+//! expressions. They are written once, for one block with or without characters outside ASCII and for eight ASCII blocks at once. The
+//! few questions that look further than a neighbour are answered one by one by the functions at the end.
+
+use super::carry::Carry;
+use super::chars::{Chars, Layout};
+use super::classify::{BLOCK_BYTES, CONTRACTION_LETTERS, Classify, Mask};
+use super::contraction::contraction_bytes;
+use super::rules::{Contractions, Digits, Letters, Others, Rules, WhiteSpace};
+use crate::text::unicode::{Class, class_at};
+
+/// With more apostrophes in a block, the bytes after them are compared all at once.
+const MAX_ONE_BY_ONE: u32 = 4;
+
+type Words<L> = <<L as Layout>::Mask as Mask>::Words;
+
+/// One block, or eight at once.
+pub struct Block<'t, L: Layout> {
+    pub text: &'t [u8],
+    /// Offset of the block in the text.
+    pub at: usize,
+    /// The byte after the block, 0 at the end of the text.
+    pub following: u8,
+    pub chars: Chars<L::Mask>,
+    pub layout: L,
+    pub before: Carry,
+}
+
+/// Runs of others in a block.
+struct OtherRuns<M> {
+    /// The first of each run that no blank leads. If a letter follows, it leads that.
+    starts: M,
+    /// All other characters of the runs.
+    rest: M,
+    /// Line breaks and slashes that belong to a run.
+    absorbed: M,
+}
+
+impl<L: Layout> Block<'_, L> {
+    /// The starts of pre-tokens and the carry for the next block. `None` if masks cannot tell: the caller takes smaller blocks or the
+    /// reference implementation.
+    #[inline(always)]
+    pub fn starts<R: Rules>(&self, classify: impl Classify) -> Option<(Words<L>, Carry)> {
+        let Self { chars, layout, before, .. } = self;
+        let mut carry = Carry { contraction_end: before.contraction_end, ..Carry::default() };
+        let is_by_case = R::SPEC.letters == Letters::ByCase;
+        let word = if is_by_case { chars.letter | chars.mark } else { chars.letter };
+        let others = self.others::<R>(&mut carry, if is_by_case { chars.other } else { chars.other | chars.mark });
+        // A mark in a run of others belongs to it, and the run continues after it.
+        let rest_before = before.other & !before.lone_other;
+        if is_by_case && !L::IS_ASCII && !(chars.mark & layout.next(others.rest, rest_before)).is_zero() {
+            return None;
+        }
+        carry.letter = layout.carry(word);
+        carry.blank = layout.carry(chars.blank);
+        let natural = self.words::<R>(&mut carry, word, others.starts)
+            | others.starts
+            | self.digits::<R>(&mut carry)?
+            | self.white_space::<R>(&mut carry, others.absorbed);
+
+        let mut starts = natural.words();
+        let first = &mut starts.as_mut()[0];
+        *first = *first & !before.no_start | before.start & chars.first.words().as_ref()[0];
+        let apostrophes = match R::SPEC.contractions {
+            Contractions::Suffix => chars.apostrophe & layout.next(word, before.letter),
+            Contractions::LowerCase | Contractions::AnyCase => chars.apostrophe & natural,
+        };
+        if !apostrophes.is_zero() {
+            self.contractions::<R>(classify, apostrophes, &mut starts, &mut carry)?;
+        }
+        starts.as_mut()[0] &= !before.start_is_known;
+        Some((starts, carry))
+    }
+
+    /// A word starts at a letter unless a letter or what leads the word is before it.
+    #[inline(always)]
+    fn words<R: Rules>(&self, carry: &mut Carry, word: L::Mask, others: L::Mask) -> L::Mask {
+        let Self { chars, layout, before, .. } = self;
+        match R::SPEC.letters {
+            Letters::AfterBlank => word & !layout.next(word | chars.blank, before.letter | before.blank),
+            Letters::AfterAny | Letters::ByCase => {
+                let leads = before.letter | before.space | before.lone_other;
+                let starts = word & !layout.next(word | chars.space | others, leads);
+                if R::SPEC.letters == Letters::ByCase { starts | self.case_changes(carry) } else { starts }
+            }
+        }
+    }
+
+    /// `U*W+|U+W*`: starts inside words.
+    ///
+    /// A word is cut before an upper-case letter if the last letter with case before it in the word is lower case. If only letters
+    /// without case or marks are before it, they match as U, unless the rest of the word needs one as W.
+    #[inline(always)]
+    fn case_changes(&self, carry: &mut Carry) -> L::Mask {
+        let Self { chars, layout, before, .. } = self;
+        let both = chars.uncased | chars.mark;
+        let mut lower = chars.letter & !chars.upper & !chars.uncased;
+        if !L::IS_ASCII {
+            // Extends each lower-case letter through the letters without case and marks after it.
+            let run = layout.bytes(both, before.uncased);
+            let seeds = both & layout.next(lower, before.lower);
+            lower = lower | both & !run.plus(seeds).0;
+        }
+        let cut = chars.upper & layout.next(lower, before.lower);
+        carry.lower = layout.carry(lower);
+        carry.uncased = layout.carry(both);
+        let doubtful = chars.upper & layout.next(both, before.uncased) & !cut;
+        if doubtful.is_zero() { cut } else { cut | last_of_word(self.text, self.at, doubtful) }
+    }
+
+    #[inline(always)]
+    fn others<R: Rules>(&self, carry: &mut Carry, other: L::Mask) -> OtherRuns<L::Mask> {
+        let Self { chars, layout, before, .. } = self;
+        let tail = match R::SPEC.others {
+            Others::Alone => other.none(),
+            Others::WithNewlines => chars.newline,
+            Others::WithNewlinesAndSlashes => chars.newline | chars.slash,
+        };
+        let mut absorbed = tail;
+        if R::SPEC.others != Others::Alone {
+            // A line break after an other is absorbed, and with it the rest of its run of tail characters.
+            let seeds = chars.newline & layout.next(other, before.other);
+            let rest = tail & !seeds;
+            absorbed = seeds | rest & !rest.plus(seeds.up(1, before.absorbed) & rest).0;
+        }
+        let run = other & !absorbed;
+        let starts = run & !layout.next(run | chars.blank, before.other | before.blank);
+        carry.absorbed = layout.carry(absorbed);
+        carry.other = layout.carry(run);
+        carry.lone_other = layout.carry(starts);
+        OtherRuns { starts, rest: run & !starts, absorbed }
+    }
+
+    #[inline(always)]
+    fn digits<R: Rules>(&self, carry: &mut Carry) -> Option<L::Mask> {
+        let Self { chars: Chars { digit, blank, .. }, layout, before, .. } = self;
+        match R::SPEC.digits {
+            Digits::AfterBlank => {
+                carry.digit = layout.carry(*digit);
+                Some(*digit & !layout.next(*digit | *blank, before.digit | before.blank))
+            }
+            Digits::Groups(1) => Some(*digit),
+            Digits::Groups(most) => self.digit_groups(carry, most),
+        }
+    }
+
+    /// `\p{N}{1,most}`: every `most`-th digit of a run.
+    #[inline(always)]
+    fn digit_groups(&self, carry: &mut Carry, most: u32) -> Option<L::Mask> {
+        let Self { layout, before, .. } = self;
+        let digit = self.chars.digit;
+        let continues = before.n_digits > 0;
+        if layout.has_wide_digit(continues) {
+            let after_digit = layout.next(digit, continues.into());
+            let (starts, n_digits) = wide_digits(digit, after_digit, before.n_digits, most);
+            carry.n_digits = if layout.carry(digit) == 1 { n_digits } else { 0 };
+            return Some(starts);
+        }
+        let mut starts = digit & !digit.up(1, continues.into());
+        // The digits with enough others before them to start a group.
+        let mut run = digit;
+        for n in 1..most {
+            run = run & digit.up(n, 0);
+        }
+        let n_continued = if continues { digit.words().as_ref()[0].trailing_ones() } else { 0 };
+        if n_continued > 0 || !(run & digit.up(most, 0)).is_zero() {
+            // The next group of a run from the block before starts here, if the run reaches that far.
+            let next = most - before.n_digits;
+            starts = starts | digit.none().up(most, u64::from(n_continued > next) << next);
+            // A start and a group of digits after it make a start. Each step doubles the number of groups.
+            let mut step = most;
+            while !run.is_zero() {
+                if step as usize >= BLOCK_BYTES {
+                    return None;
+                }
+                starts = starts | starts.up(step, 0) & run;
+                run = run & run.up(step, 0);
+                step *= 2;
+            }
+        }
+        carry.n_digits = if digit.last_bit() == 1 { starts.last_word().leading_zeros() + 1 } else { 0 };
+        Some(starts)
+    }
+
+    /// A run of white space starts at its first character. Its last character starts anew if something follows and it is not a line
+    /// break. What is left of the run after its last line break starts anew, too.
+    #[inline(always)]
+    fn white_space<R: Rules>(&self, carry: &mut Carry, absorbed: L::Mask) -> L::Mask {
+        let Self { chars, layout, before, .. } = self;
+        if R::SPEC.white_space == WhiteSpace::Runs {
+            let white = chars.space | chars.newline;
+            carry.space = layout.carry(white);
+            return white & !layout.next(white, before.space) | self.before_non_space(white, white);
+        }
+        let newline = chars.newline & !absorbed;
+        carry.space = layout.carry(chars.space);
+        carry.newline = layout.carry(newline);
+        let white = chars.space | newline;
+        let firsts = white & !layout.next(white, before.space | before.newline);
+        let lasts = self.before_non_space(chars.space, chars.space | chars.newline);
+        let mut rests = chars.space & newline.up(1, before.newline);
+        // The addition carries each of them to the character after its run. If that is in the block and not a line break, the run
+        // needs no closer look.
+        let run = layout.bytes(chars.space, 0);
+        let (sum, overflows) = run.plus(rests);
+        if overflows | !(sum & !run & !(chars.first & !chars.newline)).is_zero() {
+            rests = without_newline(self.text, self.at, rests, R::SPEC.white_space);
+        }
+        firsts | lasts | rests
+    }
+
+    /// The characters of `candidates`, all of them white space, before a character that is not white space.
+    #[inline(always)]
+    fn before_non_space(&self, candidates: L::Mask, white: L::Mask) -> L::Mask {
+        let Self { text, at, following, chars, layout, .. } = self;
+        // The neighbour of the last character is in the next block.
+        let after = if *following < 0x80 && !layout.has_wide_space() {
+            at + L::Mask::BITS < text.len() && !matches!(following, b' ' | b'\t'..=b'\r')
+        } else {
+            layout.carry(candidates) == 1 && is_before_non_space(text, at + layout.last())
+        };
+        candidates & layout.space_before(chars.first & !white, after.into())
+    }
+
+    /// Contractions that begin with one of `apostrophes`: no start inside them, one after them.
+    #[inline(always)]
+    fn contractions<R: Rules>(
+        &self,
+        classify: impl Classify,
+        apostrophes: L::Mask,
+        starts: &mut Words<L>,
+        carry: &mut Carry,
+    ) -> Option<()> {
+        let first = self.chars.first.words();
+        let starts = starts.as_mut();
+        for (k, &apostrophes) in apostrophes.words().as_ref().iter().enumerate() {
+            let at = self.at + k * BLOCK_BYTES;
+            let mut left = apostrophes;
+            if R::SPEC.contractions != Contractions::Suffix && left != 0 {
+                let singles = singles::<R>(classify, self.text, at, apostrophes);
+                starts[k] = starts[k] & !(singles << 1) | singles << 2 & first.as_ref()[k];
+                left &= !singles;
+            }
+            while left != 0 {
+                let position = left.trailing_zeros();
+                left &= left - 1;
+                let Contraction { inside, after } = contraction::<R>(self.text, at, position, carry)?;
+                starts[k] = starts[k] & !inside[0] | after[0] & first.as_ref()[k];
+                if let Some(next) = starts.get_mut(k + 1) {
+                    *next = *next & !inside[1] | after[1];
+                } else {
+                    carry.no_start |= inside[1];
+                    carry.start |= after[1];
+                }
+            }
+        }
+        Some(())
+    }
+}
+
+/// The `apostrophes` before one of the letters d, m, s and t, with the byte after that in the same block: the most frequent
+/// contractions, which do not affect each other.
+#[inline(always)]
+fn singles<R: Rules>(classify: impl Classify, text: &[u8], block: usize, apostrophes: u64) -> u64 {
+    let any_case = R::SPEC.contractions != Contractions::LowerCase;
+    let apostrophes = apostrophes & u64::MAX >> 2;
+    let rest = &text[block..];
+    if apostrophes.count_ones() > MAX_ONE_BY_ONE
+        && let Some(window) = rest.first_chunk()
+    {
+        return apostrophes & classify.contraction_letters(window, any_case) >> 1;
+    }
+    let case = if any_case { 0x20 } else { 0 };
+    apostrophes.filter(|k| rest.get(k + 1).is_some_and(|letter| CONTRACTION_LETTERS.contains(&(letter | case))))
+}
+
+/// Bits of a contraction in its block and in the next.
+struct Contraction {
+    /// Positions where no pre-token starts.
+    inside: [u64; 2],
+    /// The start after it.
+    after: [u64; 2],
+}
+
+/// The contraction with the apostrophe at `position` of the block at `block`, without bits if there is none. `None` if masks cannot
+/// tell what follows it.
+#[inline(always)]
+fn contraction<R: Rules>(text: &[u8], block: usize, position: u32, carry: &mut Carry) -> Option<Contraction> {
+    let is_suffix = R::SPEC.contractions == Contractions::Suffix;
+    let at = block + position as usize;
+    // A suffix does not follow another.
+    let n_bytes = if is_suffix && at == carry.contraction_end { 0 } else { contraction_bytes::<R>(text, at) };
+    if n_bytes == 0 {
+        return Some(Contraction { inside: [0; 2], after: [0; 2] });
+    }
+    let end = at + n_bytes;
+    carry.contraction_end = end;
+    if is_suffix && text.get(end).is_some_and(|&byte| byte >= 0x80) {
+        // The word that starts there is not part of the word before.
+        let class = class_at(text, end).0;
+        if matches!(class, Class::OtherLetter | Class::Mark) {
+            return None;
+        }
+    }
+    let start_stays = u32::from(!is_suffix);
+    let inside = ((1u128 << n_bytes) - 1) >> start_stays << (position + start_stays);
+    let after = 1u128 << (position as usize + n_bytes);
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves of a number")]
+    let halves = |bits: u128| [bits as u64, (bits >> 64) as u64];
+    Some(Contraction { inside: halves(inside), after: halves(after) })
+}
+
+// Questions that look further than a neighbour. The functions take what they need and not the block, which would have to be in memory.
+
+/// The upper-case letters of `starts` from which on only upper-case letters follow in the word. The letter without case or mark
+/// before them is the last that can serve as W.
+#[cold]
+#[inline(never)]
+fn last_of_word<M: Mask>(text: &[u8], block: usize, starts: M) -> M {
+    starts.filter(|k| {
+        let mut at = block + k;
+        while at < text.len() {
+            let (class, n_bytes) = class_at(text, at);
+            if class != Class::Upper {
+                return !class.is_letter() && class != Class::Mark;
+            }
+            at += n_bytes;
+        }
+        true
+    })
+}
+
+/// As [`Block::digit_groups`] with digits outside ASCII: the starts, and the number of digits in the last group.
+#[inline(never)]
+fn wide_digits<M: Mask>(digit: M, after_digit: M, mut n_digits: u32, most: u32) -> (M, u32) {
+    let after_digit = after_digit.words();
+    let starts = digit.filter(|k| {
+        let continues = after_digit.as_ref()[k / BLOCK_BYTES] >> (k % BLOCK_BYTES) & 1 == 1 && n_digits < most;
+        n_digits = if continues { n_digits + 1 } else { 1 };
+        !continues
+    });
+    (starts, n_digits)
+}
+
+/// The `rests`, white space after a line break, whose run contains no other line break.
+#[inline(never)]
+fn without_newline<M: Mask>(text: &[u8], block: usize, rests: M, rule: WhiteSpace) -> M {
+    rests.filter(|k| {
+        let mut at = block + k;
+        while at < text.len() {
+            let (class, n_bytes) = class_at(text, at);
+            if class != Class::Space {
+                return class != Class::Newline;
+            }
+            at += n_bytes;
+        }
+        rule != WhiteSpace::ToLastNewlineOrEnd
+    })
+}
+
+/// Whether a character other than white space follows the one at `at`.
+#[inline(never)]
+fn is_before_non_space(text: &[u8], at: usize) -> bool {
+    let next = at + class_at(text, at).1;
+    next < text.len() && !class_at(text, next).0.is_space()
+}

@@ -1,0 +1,152 @@
+//! The interface of the pre-tokenizer: a pattern, and the pre-tokens of a text.
+
+use super::blocks::{Blocks, MAX_ENDS};
+use super::classify::InstructionSet;
+use super::custom::{CustomPattern, CustomSplits};
+use super::named::{NAMED, NamedPattern};
+use super::steps::{Step, Steps, StepsSplits, THEN};
+use crate::error::Result;
+
+/// Upper bound on the pre-tokens from one call of [`Splits::fill`].
+pub const BLOCK: usize = MAX_ENDS;
+
+/// How a text is split into pre-tokens.
+#[derive(Clone, Debug)]
+pub enum Pattern {
+    /// The text is one pre-token.
+    Whole,
+    /// A pattern with a matcher of its own.
+    Named(&'static NamedPattern),
+    /// Any other expression, matched by a regex engine.
+    Custom(Box<CustomPattern>),
+    /// Several patterns in a row. Each splits the pre-tokens of the one before.
+    Steps(Box<Steps>),
+}
+
+impl Pattern {
+    /// GPT-2's pattern.
+    pub const GPT2: Self = Self::Named(&NAMED[0]);
+
+    /// Creates a pattern from the name of a [named pattern](NAMED) or from an expression. `None` does not split. Several of them with
+    /// [`THEN`] in between apply one after the other.
+    ///
+    /// # Errors
+    /// [`crate::Error::Pattern`] if the expression does not compile.
+    pub fn new(pattern: Option<&str>) -> Result<Self> {
+        let Some(pattern) = pattern else { return Ok(Self::Whole) };
+        if pattern.contains(THEN) {
+            return Ok(Self::Steps(Box::new(Steps::new(pattern)?)));
+        }
+        Ok(match Step::new(pattern)? {
+            Step::Named(named) => Self::Named(named),
+            Step::Custom(custom) => Self::Custom(custom),
+        })
+    }
+
+    /// Sets whether text that the pattern does not match is dropped, as tiktoken does, or becomes pre-tokens. Only custom patterns
+    /// leave text unmatched.
+    #[must_use]
+    pub fn dropping_unmatched(mut self, yes: bool) -> Self {
+        if let Self::Custom(custom) = &mut self {
+            custom.drops_unmatched = yes;
+        }
+        self
+    }
+
+    /// The name of the named pattern with this name or expression.
+    #[must_use]
+    pub fn name_for(pattern: &str) -> Option<&'static str> {
+        NamedPattern::find(pattern).map(|named| named.name)
+    }
+
+    /// The expression, `None` for [`Pattern::Whole`].
+    #[must_use]
+    pub fn expression(&self) -> Option<&str> {
+        match self {
+            Self::Whole => None,
+            Self::Named(named) => Some(named.expression),
+            Self::Custom(custom) => Some(custom.expression()),
+            Self::Steps(steps) => Some(steps.expression()),
+        }
+    }
+
+    /// Splits `text` into pre-tokens, many at a time.
+    #[must_use]
+    pub fn splits<'t>(&'t self, text: &'t str) -> Splits<'t> {
+        self.splits_with(text, InstructionSet::best())
+    }
+
+    /// [`Pattern::splits`] with each instruction set of this processor and its name, the slowest first. For tests and benchmarks.
+    #[must_use]
+    pub fn splits_by_instruction_set<'t>(&'t self, text: &'t str) -> Vec<(&'static str, Splits<'t>)> {
+        InstructionSet::available().into_iter().map(|set| (set.name(), self.splits_with(text, set))).collect()
+    }
+
+    fn splits_with<'t>(&'t self, text: &'t str, instruction_set: InstructionSet) -> Splits<'t> {
+        Splits(match self {
+            Self::Whole => Source::Whole { n_bytes: text.len(), is_done: text.is_empty() },
+            Self::Named(named) => Source::Named(named.blocks(text, instruction_set)),
+            Self::Custom(custom) => Source::Custom(custom.splits(text)),
+            Self::Steps(steps) => Source::Steps(Box::new(steps.splits(text, instruction_set))),
+        })
+    }
+
+    /// Calls `each` with every pre-token of `text` in order.
+    ///
+    /// # Errors
+    /// As [`Splits::fill`].
+    pub fn for_each<'t>(&self, text: &'t str, mut each: impl FnMut(&'t str)) -> Result<()> {
+        let mut ends = Vec::with_capacity(BLOCK);
+        let mut splits = self.splits(text);
+        let mut start = 0;
+        while splits.fill(&mut ends)? {
+            start = splits.block_start(start);
+            for &end in &ends {
+                each(&text[start..end]);
+                start = end;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An iterator over the ends of a text's pre-tokens, many at a time.
+pub struct Splits<'t>(Source<'t>);
+
+enum Source<'t> {
+    Whole { n_bytes: usize, is_done: bool },
+    Named(Blocks<'t>),
+    Custom(CustomSplits<'t>),
+    Steps(Box<StepsSplits<'t>>),
+}
+
+impl Splits<'_> {
+    /// Replaces `ends` by the ends of the next pre-tokens, at most [`BLOCK`]. Returns false at the end of the text. A call that
+    /// returns true may add none: a long pre-token may take several calls.
+    ///
+    /// # Errors
+    /// [`crate::Error::Pattern`] if a custom pattern exceeds its backtracking limit.
+    #[inline]
+    pub fn fill(&mut self, ends: &mut Vec<usize>) -> Result<bool> {
+        ends.clear();
+        match &mut self.0 {
+            Source::Named(blocks) => Ok(blocks.fill(ends)),
+            Source::Custom(custom) => custom.fill(ends),
+            Source::Steps(steps) => steps.fill(ends),
+            Source::Whole { is_done: true, .. } => Ok(false),
+            Source::Whole { n_bytes, is_done } => {
+                ends.push(*n_bytes);
+                *is_done = true;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Start of the first pre-token of the last [`Splits::fill`]: `done`, the end of the pre-token before, unless text in between is
+    /// dropped.
+    #[inline]
+    #[must_use]
+    pub fn block_start(&self, done: usize) -> usize {
+        if let Source::Custom(custom) = &self.0 { custom.start() } else { done }
+    }
+}

@@ -1,0 +1,223 @@
+//! A set of special tokens, and how they divide a text.
+
+use super::Rules;
+use super::added_token_rules::Ruled;
+use super::search::{Found, finder, occurrences};
+use crate::error::{Error, Result};
+use crate::sys::interrupt::Interrupt;
+use crate::text::nfc::{is_stable_about, normalize};
+use aho_corasick::AhoCorasick;
+use std::collections::HashSet;
+
+/// A set of special tokens to look for.
+#[derive(Clone, Debug, Default)]
+pub struct SpecialTokens {
+    tokens: Vec<(String, u32)>,
+    finder: Option<AhoCorasick>,
+    /// Set if some token has rules; replaces `finder`.
+    ruled: Option<Box<Ruled>>,
+    /// Length in bytes of the longest token.
+    longest: usize,
+    /// The text between the tokens is normalized to NFC.
+    nfc: bool,
+}
+
+/// A section of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Segment<'t> {
+    /// Text without special tokens.
+    Text(&'t str),
+    /// The id of a special token.
+    Special(u32),
+}
+
+impl SpecialTokens {
+    /// # Errors
+    /// [`Error::Invalid`] for an empty or repeated token.
+    pub fn new(tokens: Vec<(String, u32)>) -> Result<Self> {
+        let mut seen = HashSet::with_capacity(tokens.len());
+        for (token, _) in &tokens {
+            if token.is_empty() {
+                return Err(Error::Invalid("a special token is empty".to_owned()));
+            }
+            if !seen.insert(token.as_str()) {
+                return Err(Error::Invalid(format!("special token {token:?} is there twice")));
+            }
+        }
+        let finder = finder(tokens.iter().map(|(token, _)| token.as_bytes()))?;
+        let longest = tokens.iter().map(|(token, _)| token.len()).max().unwrap_or(0);
+        Ok(Self { tokens, finder, ruled: None, longest, nfc: false })
+    }
+
+    /// Like [`SpecialTokens::new`], with rules for each token.
+    ///
+    /// # Errors
+    /// As [`SpecialTokens::new`].
+    pub fn with_rules(tokens: Vec<(String, u32)>, rules: Vec<Rules>) -> Result<Self> {
+        let mut special = Self::new(tokens)?;
+        special.ruled = Ruled::new(&special.tokens, rules)?.map(Box::new);
+        Ok(special)
+    }
+
+    /// Set whether text is normalized to NFC.
+    #[must_use]
+    pub fn with_nfc(self, nfc: bool) -> Self {
+        Self { nfc, ..self }
+    }
+
+    /// The tokens that `chosen` accepts, with their rules.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the search cannot be built.
+    pub fn subset(&self, chosen: impl Fn(&str) -> bool) -> Result<Self> {
+        let kept: Vec<usize> = (0..self.tokens.len()).filter(|&index| chosen(&self.tokens[index].0)).collect();
+        let tokens = kept.iter().map(|&index| self.tokens[index].clone()).collect();
+        let subset = match &self.ruled {
+            None => Self::new(tokens),
+            Some(ruled) => Self::with_rules(tokens, kept.iter().map(|&index| ruled.rules()[index]).collect()),
+        };
+        Ok(subset?.with_nfc(self.nfc))
+    }
+
+    /// True if every text is one segment and stays unchanged.
+    #[must_use]
+    pub fn leaves_texts(&self) -> bool {
+        self.tokens.is_empty() && !self.nfc
+    }
+
+    /// True if text is normalized to NFC.
+    #[must_use]
+    pub fn nfc(&self) -> bool {
+        self.nfc
+    }
+
+    /// The tokens and their ids, in the order of construction.
+    #[must_use]
+    pub fn tokens(&self) -> &[(String, u32)] {
+        &self.tokens
+    }
+
+    /// True if the set holds no token.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// The special tokens in `text` from left to right, including the white space that they strip.
+    ///
+    /// Occurrences do not overlap, with one exception that matches Hugging Face's library: a token that starts inside
+    /// white space stripped by the previous token is found as well.
+    pub fn find<'s>(&'s self, text: &'s str) -> impl Iterator<Item = Found> + 's {
+        let finder = if self.ruled.is_none() { self.finder.as_ref() } else { None };
+        let without_rules = finder.into_iter().flat_map(move |finder| occurrences(finder, text));
+        without_rules.chain(self.ruled.iter().flat_map(move |ruled| ruled.find(text)))
+    }
+
+    /// Call `each` with the special tokens and the (non-empty) text between them, in order.
+    ///
+    /// # Errors
+    /// Those of `each` and `interrupt`.
+    pub fn segments(
+        &self,
+        text: &str,
+        interrupt: Interrupt,
+        mut each: impl FnMut(Segment<'_>) -> Result<()>,
+    ) -> Result<()> {
+        if !self.nfc {
+            // Static dispatch: most texts are short, and most tokenizers have no rules.
+            return match (&self.ruled, &self.finder) {
+                (None, Some(finder)) => self.between(occurrences(finder, text), text, each),
+                (None, None) => self.between(std::iter::empty(), text, each),
+                (Some(ruled), _) => self.between(ruled.find(text), text, each),
+            };
+        }
+        let Some(ruled) = &self.ruled else {
+            return self.between(self.find(text), text, |segment| match segment {
+                Segment::Text(text) => each(Segment::Text(&normalize(text, interrupt)?)),
+                special => each(special),
+            });
+        };
+        // The first round searches the text as it is, the second one the normalized text.
+        self.between(ruled.search(0, text), text, |segment| match segment {
+            Segment::Text(text) => {
+                let text = normalize(text, interrupt)?;
+                self.between(ruled.search(1, &text), &text, &mut each)
+            }
+            special => each(special),
+        })
+    }
+
+    fn between(
+        &self,
+        all: impl Iterator<Item = Found>,
+        text: &str,
+        mut each: impl FnMut(Segment<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut at = 0;
+        for found in all {
+            if found.start > at {
+                each(Segment::Text(&text[at..found.start]))?;
+            }
+            each(Segment::Special(self.tokens[found.index].1))?;
+            at = found.end;
+        }
+        if at < text.len() { each(Segment::Text(&text[at..])) } else { Ok(()) }
+    }
+
+    /// True if some occurrence of a special token, chosen by the search or not, starts before `at` and ends after it.
+    ///
+    /// Otherwise `text[..at]` and `text[at..]` hold the same special tokens as `text`: a search from the left that
+    /// reaches `at` has only chosen tokens that end at or before `at`, and continues there as if it had just started.
+    ///
+    /// With rules, the characters next to a token matter, so a token that starts or ends at `at` counts as well. The
+    /// statement above then holds if a letter precedes `at`: stripping from the right ends at that letter, and
+    /// stripping from the left would have to pass it.
+    ///
+    /// With NFC, the text around `at` must already be normalized as far as the longest token reaches. Then the tokens
+    /// that straddle `at` in the normalized text are the ones that do so now, and no characters combine across `at`.
+    #[must_use]
+    pub fn straddle(&self, text: &str, at: usize) -> bool {
+        let touching = usize::from(self.ruled.is_some());
+        if self.nfc && !is_stable_about(text, at, self.longest + 8) {
+            return true;
+        }
+        self.tokens.iter().any(|(token, _)| occurs(text, at, token, 1 - touching, token.len() + touching))
+    }
+
+    /// True if `text` may be cut after `found` such that both parts hold the same special tokens as `text`.
+    ///
+    /// With rules, that requires that text follows, that neither side of the cut is white space that could be
+    /// stripped, and that no other occurrence of a token touches the cut. This is known for cuts up to `ceiling`.
+    #[must_use]
+    pub fn may_cut_behind(&self, text: &str, found: &Found, ceiling: usize) -> bool {
+        let Some(ruled) = &self.ruled else { return true };
+        if self.nfc && ruled.rules()[found.index].late {
+            return false;
+        }
+        let at = found.end;
+        let is_space = |character: Option<char>| character.is_none_or(char::is_whitespace);
+        let touches = |(index, (token, _)): (usize, &(String, u32))| {
+            occurs(text, at, token, 0, token.len() + usize::from(index != found.index))
+        };
+        at <= ceiling
+            && !is_space(text[at..].chars().next())
+            && !is_space(text[..at].chars().next_back())
+            && !self.tokens.iter().enumerate().any(touches)
+    }
+
+    /// Number of bytes that must be known after an offset to decide whether a token straddles it.
+    #[must_use]
+    pub fn lookahead(&self) -> usize {
+        if self.ruled.is_some() { self.longest } else { self.longest.saturating_sub(1) }
+    }
+}
+
+/// True if `token` starts at least `nearest` and less than `farthest` bytes before `at`.
+fn occurs(text: &str, at: usize, token: &str, nearest: usize, farthest: usize) -> bool {
+    let bytes = text.as_bytes();
+    (nearest..farthest.min(at + 1)).any(|before| bytes[at - before..].starts_with(token.as_bytes()))
+}
+
+#[cfg(test)]
+#[path = "tests/tokens.rs"]
+mod tests;

@@ -1,0 +1,163 @@
+//! The learning functions.
+
+use super::budget::{Budget, least_bytes};
+use super::learner::Learner;
+use super::pretoken_slots::{PretokenSlots, Sizes};
+use crate::error::Result;
+use crate::sys::memory::check_available;
+use crate::train::count::Counts;
+
+/// Which of two equally frequent pairs is merged first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ties {
+    /// The lexicographically greatest pair of byte strings.
+    Bytes,
+    /// The pair with the smallest ids in the numbering of Hugging Face's trainer: bytes in the order of their GPT-2
+    /// characters, then merges in the order in which they were learned.
+    HuggingFace,
+}
+
+/// A learned merge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Merge {
+    /// Left symbol: a byte, or 256 plus the index of an earlier merge.
+    pub left: u32,
+    /// Right symbol.
+    pub right: u32,
+    /// Count of the pair in the corpus when it was merged.
+    pub count: u64,
+}
+
+/// Pre-tokens and their counts, for example in a file that does not fit into memory.
+pub trait PretokenSource {
+    /// Calls `each` with every pre-token and its count, in any order.
+    ///
+    /// Learning visits a source twice; both visits must yield the same pre-tokens. Counts of repeated pre-tokens are
+    /// added. Empty pre-tokens and counts of zero are ignored.
+    ///
+    /// # Errors
+    /// Errors of `each`, and errors of reading.
+    fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()>;
+}
+
+impl PretokenSource for &Counts {
+    fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
+        Counts::visit(self, each)
+    }
+}
+
+impl PretokenSource for Counts {
+    fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
+        Counts::visit(self, each)
+    }
+}
+
+/// Parameters of learning that do not depend on the source.
+#[derive(Clone, Copy)]
+pub(super) struct Settings {
+    pub n_merges: usize,
+    pub ties: Ties,
+    pub min_count: u64,
+    pub n_threads: usize,
+}
+
+/// Learns up to `n_merges` merges; fewer if no remaining pair occurs `min_count` times.
+///
+/// The result does not depend on `n_threads`. `interrupt` is called with the number of merges learned so far.
+///
+/// # Errors
+/// [`Error::Invalid`](crate::Error::Invalid) if the unique pre-tokens take 4 GiB or more; errors of `interrupt`.
+pub fn learn(
+    counts: &Counts,
+    n_merges: usize,
+    ties: Ties,
+    min_count: u64,
+    n_threads: usize,
+    interrupt: impl Fn(usize) -> Result<()> + Sync,
+) -> Result<Vec<Merge>> {
+    let budget = Budget::new(None, 0, n_slots(counts), n_merges)?;
+    let settings = Settings { n_merges, ties, min_count, n_threads };
+    learn_slots(counts, &Sizes::of_counts(counts), settings, budget, interrupt)
+}
+
+/// Like [`learn`], with the same result, in at most `max_bytes` of memory.
+///
+/// The limit includes `counts`, which are freed as soon as possible.
+///
+/// # Errors
+/// As [`learn`]. [`Error::Invalid`](crate::Error::Invalid) with the required number of bytes if `max_bytes` is too
+/// small; this is checked before any work is done.
+pub fn learn_within(
+    counts: Counts,
+    n_merges: usize,
+    ties: Ties,
+    min_count: u64,
+    n_threads: usize,
+    max_bytes: Option<u64>,
+    interrupt: impl Fn(usize) -> Result<()> + Sync,
+) -> Result<Vec<Merge>> {
+    let budget = Budget::new(max_bytes, least_bytes_within(&counts, n_merges), n_slots(&counts), n_merges)?;
+    let sizes = Sizes::of_counts(&counts);
+    learn_slots(counts, &sizes, Settings { n_merges, ties, min_count, n_threads }, budget, interrupt)
+}
+
+/// Like [`learn_within`], for pre-tokens that do not have to be in memory all at once.
+///
+/// The limit does not include memory of `source`, which is dropped after its second visit.
+///
+/// # Errors
+/// As [`learn_within`]; errors of `source`; [`Error::Invalid`](crate::Error::Invalid) if the second visit yields other
+/// pre-tokens than the first.
+pub fn learn_from(
+    mut source: impl PretokenSource,
+    n_merges: usize,
+    ties: Ties,
+    min_count: u64,
+    n_threads: usize,
+    max_bytes: Option<u64>,
+    interrupt: impl Fn(usize) -> Result<()> + Sync,
+) -> Result<Vec<Merge>> {
+    let sizes = Sizes::of(&mut source, &|| interrupt(0))?;
+    let least = least_bytes(sizes.n_slots(), sizes.n_groups() as u64, n_merges, 0);
+    let budget = Budget::new(max_bytes, least, sizes.n_slots(), n_merges)?;
+    learn_slots(source, &sizes, Settings { n_merges, ties, min_count, n_threads }, budget, interrupt)
+}
+
+fn learn_slots(
+    mut source: impl PretokenSource,
+    sizes: &Sizes,
+    settings: Settings,
+    budget: Budget,
+    interrupt: impl Fn(usize) -> Result<()> + Sync,
+) -> Result<Vec<Merge>> {
+    check_available(budget.expected_bytes(sizes, settings.n_threads))?;
+    let slots = PretokenSlots::new(&mut source, sizes, &|| interrupt(0))?;
+    drop(source);
+    let n_merges = settings.n_merges;
+    let mut merges = Vec::with_capacity(n_merges.min(slots.n_slots()));
+    let mut learner = Learner::new(slots, settings, budget)?;
+    while merges.len() < n_merges {
+        let n_learned = merges.len();
+        interrupt(n_learned)?;
+        match learner.next_merge(n_merges - n_learned, &|| interrupt(n_learned))? {
+            Some(merge) => merges.push(merge),
+            None => break,
+        }
+    }
+    Ok(merges)
+}
+
+/// Bytes of [`Counts`] per pre-token, in addition to its own bytes.
+const PRETOKEN_BYTES: u64 = 24;
+
+/// Smallest limit that [`learn_within`] accepts.
+#[must_use]
+pub fn least_bytes_within(counts: &Counts, n_merges: usize) -> u64 {
+    let counts_bytes = counts.n_unique_bytes() as u64 + PRETOKEN_BYTES * counts.n_unique() as u64;
+    least_bytes(n_slots(counts), counts.groups().len() as u64, n_merges, counts_bytes)
+}
+
+/// A slot per byte, a separator before each pre-token and one after the last.
+fn n_slots(counts: &Counts) -> u64 {
+    (counts.n_unique_bytes() + counts.n_unique() + 1) as u64
+}

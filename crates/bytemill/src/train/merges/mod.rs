@@ -1,0 +1,31 @@
+//! Learning merges from counted pre-tokens.
+//!
+//! Each step merges the most frequent pair of adjacent symbols everywhere and adjusts the counts of the neighbouring
+//! pairs. Reading order:
+//!
+//! 1. `learn`: the public functions and the main loop.
+//! 2. `pretoken_slots`, `slot`, `groups`: pre-tokens as one array of slots, with their counts.
+//! 3. `learner`: the most frequent pair, one merge, and `apply_deltas` to the pair counts.
+//! 4. `pair_count_bound`, `track`: finding the frequent pairs and their positions.
+//! 5. `budget`, `low_memory`: learning within a memory limit.
+//! 6. `symbols`, `queue`, `pair_map`: the data structures.
+
+mod budget;
+mod groups;
+mod learn;
+mod learner;
+mod low_memory;
+mod pair_count_bound;
+mod pair_map;
+mod pretoken_slots;
+mod queue;
+mod slot;
+mod symbols;
+mod track;
+
+pub use learn::{Merge, PretokenSource, Ties, learn, learn_from, learn_within, least_bytes_within};
+
+#[cfg(test)]
+mod tests {
+    mod learn;
+}

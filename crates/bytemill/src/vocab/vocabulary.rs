@@ -1,0 +1,219 @@
+//! [`Vocab`]: tokens, their ids, and the merges that make them.
+
+use super::pair_table::{MAX_SYMBOLS, PairTable};
+use super::tokens::{TokenIndex, TokenList};
+use crate::error::{Error, Result};
+use std::collections::HashSet;
+use std::hint::select_unpredictable;
+
+/// Tokens by id and merges by rank, checked against each other.
+///
+/// Made by [`Vocab::from_merges`] and by [`Vocab::from_ranks`](crate::formats).
+#[derive(Clone, Debug)]
+pub struct Vocab {
+    /// All token bytes, one after the other, in the order of the ids.
+    bytes: Vec<u8>,
+    /// Where the bytes of each id start; one more entry at the end. An id that no token has is empty.
+    starts: Vec<u32>,
+    /// Token bytes → id, for the ordinary tokens and the special ones that the vocabulary lists.
+    index: TokenIndex,
+    special: Vec<(String, u32)>,
+    /// The two symbols that each merge joins, in order of rank.
+    merges: Vec<(u32, u32)>,
+    /// The id of each symbol.
+    symbol_ids: Vec<u32>,
+    /// From this symbol on, an id is the symbol plus this number (wrapping).
+    offset_from: (u32, u32),
+    /// All pairs that merge: those of `merges`, or for a ranked vocabulary every split of a token into two.
+    pairs: PairTable,
+    ranked: bool,
+    whole_pretoken_lookup: bool,
+}
+
+/// The first symbol from which on all ids are the symbol plus one number, and that number.
+fn offset_from(symbol_ids: &[u32]) -> (u32, u32) {
+    let offset = |(symbol, id): (usize, &u32)| id.wrapping_sub(symbol as u32);
+    let last = symbol_ids.iter().enumerate().next_back().map_or(0, offset);
+    let n_before = symbol_ids.iter().enumerate().rposition(|both| offset(both) != last).map_or(0, |index| index + 1);
+    (n_before as u32, last)
+}
+
+pub(crate) fn invalid<T>(message: String) -> Result<T> {
+    Err(Error::Invalid(message))
+}
+
+pub(crate) fn show(bytes: &[u8]) -> String {
+    format!("b\"{}\"", bytes.escape_ascii())
+}
+
+impl Vocab {
+    /// Puts the parts together. `index` gives positions in `tokens`; `merges` and `symbol_ids` are in order of rank; `pairs` has
+    /// all pairs that merge.
+    pub(crate) fn assemble(
+        tokens: &TokenList,
+        mut index: TokenIndex,
+        special: Vec<(String, u32)>,
+        merges: Vec<(u32, u32)>,
+        symbol_ids: Vec<u32>,
+        pairs: PairTable,
+    ) -> Result<Self> {
+        // Ids and positions: those in the list, followed by the special tokens.
+        let mut by_id: Vec<(u32, u32)> = Vec::with_capacity(tokens.len() + special.len());
+        by_id.extend(
+            tokens.ids().iter().copied().zip(0..).filter(|(_, position)| !tokens.token(*position as usize).is_empty()),
+        );
+        by_id.extend(special.iter().map(|(_, id)| *id).zip(tokens.len() as u32..));
+        let bytes_at = |position: u32| match (position as usize).checked_sub(tokens.len()) {
+            None => tokens.token(position as usize),
+            Some(position) => special[position].0.as_bytes(),
+        };
+        by_id.sort_unstable_by(|one, other| one.0.cmp(&other.0).then_with(|| bytes_at(one.1).cmp(bytes_at(other.1))));
+        // A vocabulary may list its special tokens, with the ids they have.
+        by_id.dedup_by(|one, other| one.0 == other.0 && bytes_at(one.1) == bytes_at(other.1));
+        for window in by_id.windows(2) {
+            if window[0].0 == window[1].0 {
+                return invalid(format!(
+                    "the id {} belongs to two tokens, {} and {}",
+                    window[0].0,
+                    show(bytes_at(window[0].1)),
+                    show(bytes_at(window[1].1))
+                ));
+            }
+        }
+        let n_ids = by_id.last().map_or(0, |(id, _)| *id as usize + 1);
+        // A file may name any id, and one line of it must not make an array over ids take gigabytes.
+        if n_ids > MAX_SYMBOLS.max(16 * by_id.len()) {
+            return invalid(format!("the id {} is out of all proportion to {} tokens", n_ids - 1, by_id.len()));
+        }
+        let n_bytes: usize = by_id.iter().map(|(_, position)| bytes_at(*position).len()).sum();
+        if n_bytes > u32::MAX as usize {
+            return invalid(format!("the tokens are {n_bytes} bytes together; at most 4 GiB are supported"));
+        }
+        let mut bytes = Vec::with_capacity(n_bytes);
+        let mut starts = Vec::with_capacity(n_ids + 1);
+        for &(id, position) in &by_id {
+            starts.resize(id as usize + 1, bytes.len() as u32);
+            bytes.extend_from_slice(bytes_at(position));
+        }
+        starts.push(bytes.len() as u32);
+        index.renumber(|position| tokens.ids()[position as usize]);
+        Ok(Self {
+            bytes,
+            starts,
+            index,
+            special,
+            merges,
+            offset_from: offset_from(&symbol_ids),
+            symbol_ids,
+            pairs,
+            ranked: false,
+            whole_pretoken_lookup: false,
+        })
+    }
+
+    /// Highest id + 1.
+    #[must_use]
+    pub fn n_ids(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// The bytes of a token, special ones included; `None` for an id that no token has.
+    #[inline]
+    #[must_use]
+    pub fn token(&self, id: u32) -> Option<&[u8]> {
+        let at = id as usize;
+        let (start, end) = (*self.starts.get(at)?, *self.starts.get(at + 1)?);
+        if start == end { None } else { Some(&self.bytes[start as usize..end as usize]) }
+    }
+
+    /// The id of a token of the vocabulary.
+    #[must_use]
+    pub fn id(&self, token: &[u8]) -> Option<u32> {
+        self.index.get(token, |id| self.token(id).unwrap_or_default())
+    }
+
+    /// The tokens of the vocabulary and their ids, in the order of the ids.
+    pub fn tokens(&self) -> impl Iterator<Item = (&[u8], u32)> {
+        let alone: HashSet<u32> = self
+            .special
+            .iter()
+            .filter(|(token, id)| self.id(token.as_bytes()) != Some(*id))
+            .map(|(_, id)| *id)
+            .collect();
+        (0..self.n_ids() as u32)
+            .filter_map(|id| Some((self.token(id)?, id)))
+            .filter(move |(_, id)| alone.is_empty() || !alone.contains(id))
+    }
+
+    /// Special tokens and their ids.
+    #[must_use]
+    pub fn special(&self) -> &[(String, u32)] {
+        &self.special
+    }
+
+    /// The pairs of symbols of the merges, in order of rank.
+    #[must_use]
+    pub fn merges(&self) -> &[(u32, u32)] {
+        &self.merges
+    }
+
+    /// The id of each symbol.
+    #[must_use]
+    pub fn symbol_ids(&self) -> &[u32] {
+        &self.symbol_ids
+    }
+
+    /// The id of one symbol.
+    ///
+    /// Most vocabularies number all tokens but single bytes in the order of their merges; then only the start of the table is
+    /// read. All of it (400 KB for 100,000 tokens) would not stay in the processor's caches.
+    #[inline]
+    #[must_use]
+    pub fn symbol_id(&self, symbol: u32) -> u32 {
+        let (first, offset) = self.offset_from;
+        select_unpredictable(symbol < first, self.symbol_ids[symbol.min(first) as usize], symbol.wrapping_add(offset))
+    }
+
+    /// The bytes of a symbol.
+    #[must_use]
+    pub fn symbol(&self, symbol: u32) -> &[u8] {
+        self.token(self.symbol_ids[symbol as usize]).unwrap_or_default()
+    }
+
+    /// Which symbol two symbols merge to.
+    #[inline]
+    #[must_use]
+    pub fn pairs(&self) -> &PairTable {
+        &self.pairs
+    }
+
+    /// True if the ids are priorities that no list of merges stands for: then [`Vocab::merges`] is empty.
+    #[must_use]
+    pub fn is_ranked(&self) -> bool {
+        self.ranked
+    }
+
+    /// True if a pre-token that is a token gets its id even if no merges lead to it (Hugging Face: `ignore_merges`).
+    #[must_use]
+    pub fn whole_pretoken_lookup(&self) -> bool {
+        self.whole_pretoken_lookup
+    }
+
+    /// Marks the vocabulary as ranked.
+    #[must_use]
+    pub(crate) fn into_ranked(mut self) -> Self {
+        self.ranked = true;
+        self
+    }
+
+    /// Sets [`Vocab::whole_pretoken_lookup`].
+    #[must_use]
+    pub fn with_whole_pretoken_lookup(mut self, yes: bool) -> Self {
+        self.whole_pretoken_lookup = yes;
+        self
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/vocabulary.rs"]
+mod tests;
