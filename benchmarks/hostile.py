@@ -13,6 +13,9 @@ A tool that takes longer than --limit for a text shows the sizes it finished. Of
     beyond MB   memory at its highest, less the text, the result, and what was there before the first text
     ids         "same" as tiktoken's, or toktok's where tiktoken finished no size; the bytes where there is no such tool
 
+With --count, texts that attack the hash table of counting are counted instead; with --check as well, the time must grow
+as the text does.
+
 With --check, bytemill must keep to the limits: growth at most 2.3, toktok's time at most, 64 MB beyond, the same ids.
 A text that breaks a limit of time is measured once more at the end, and then that run counts: on a shared machine each
 whole run has another text among these, while what is slow is slow again.
@@ -24,6 +27,7 @@ import json
 import statistics
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +36,16 @@ from encode import standing_texts
 from encode_worker import fingerprint, keep_utf8
 from encoders import ENCODERS
 from harness import Outcome, UnavailableError
-from hostile_texts import HOSTILE
+from hostile_texts import HOSTILE, HOSTILE_TO_COUNT
 from vocabularies import PATTERN_OF_FILE, Vocabulary, vocabulary_of
 
 TOOLS = ("bytemill", "toktok")
 REFERENCES = ("tiktoken", "toktok")
 SIZES = (1_250_000, 2_500_000, 5_000_000, 10_000_000)
+COUNT_SIZES = (250_000, 500_000, 1_000_000)
 MOST_GROWTH = 2.3
+# Tables grow in steps, and short times vary more; quadratic time would be 4.
+MOST_COUNT_GROWTH = 3.0
 MOST_TIMES_TOKTOK = 1.0
 MOST_BEYOND_MB = 64
 TOO_SHORT_TO_COMPARE = 1e-3
@@ -82,6 +89,37 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
             del ids
             print(json.dumps(values), flush=True)
     return values
+
+
+def count_hostile_texts(*, check: bool) -> int:
+    """Time counting of each text in all sizes. Returns 1 if `check` and the time grows faster than the text."""
+    from bytemill import _core
+
+    rows: list[list[str]] = []
+    worst = 0.0
+    for name, make in HOSTILE_TO_COUNT.items():
+        times: list[float] = []
+        for n_bytes in COUNT_SIZES:
+            text = make(n_bytes, 0)
+            turns: list[float] = []
+            for _ in range(REPEATS):
+                start = time.process_time()
+                counter = _core.PretokenCounter("gpt2", [], 1, None)
+                counter.add_texts([text])
+                counter.finish()
+                turns.append(time.process_time() - start)
+                if sum(turns) > SECONDS_A_SIZE:
+                    break
+            times.append(min(turns))
+        growth = max(after / before for before, after in pairwise(times))
+        worst = max(worst, growth)
+        rows.append([name, *(f"{1e3 * seconds:.1f}" for seconds in times), f"{growth:.2f}"])
+    print(
+        harness.format_table(
+            ["text", *(f"{n_bytes / 1e6:g} MB, ms" for n_bytes in COUNT_SIZES), "growth"], rows
+        )
+    )
+    return 1 if check and worst > MOST_COUNT_GROWTH else 0
 
 
 def resident_bytes() -> int:
@@ -223,7 +261,12 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=30, help="seconds for a tool and a text (%(default)s)")
     parser.add_argument("--json", type=Path, help="file for the results (a new one in benchmarks/results)")
     parser.add_argument("--check", action="store_true", help="exit with 1 where bytemill breaks a limit")
+    parser.add_argument(
+        "--count", action="store_true", help="time counting of texts that attack it, instead of encoding"
+    )
     arguments = parser.parse_args()
+    if arguments.count:
+        return count_hostile_texts(check=arguments.check)
     vocabulary = vocabulary_of(arguments.vocab, arguments.pattern, standing_texts())
     print(f"vocabulary {vocabulary.path.name}, pattern {vocabulary.pattern}; {harness.machine()}\n")
     request = {"vocab": str(vocabulary.path), "pattern": vocabulary.pattern, "sizes": arguments.megabytes}
