@@ -17,6 +17,10 @@ PEERS ?= gigabpe==0.1.0 gigatoken==0.10.0 toktok-rs==0.3.0 ffbpe==@ minibperust=
 # Options for encode.py, decode.py and train.py, for example BENCH="--megabytes 10 --repeat 3".
 BENCH ?=
 
+# Seconds for each fuzz target, and which of address, thread and valgrind `make sanitize` runs (all by default).
+FUZZ_SECONDS ?= 120
+SANITIZE ?=
+
 # An environment that is active in the shell is not the project's.
 unexport VIRTUAL_ENV
 # What Python compiles is kept, whatever the shell says, and kept here: the tests start hundreds of processes.
@@ -73,10 +77,12 @@ exactness: _python ## Compare all texts at hand and ten million random strings w
 	$(RUN) python benchmarks/exactness.py random
 
 .PHONY: fuzz
-fuzz: _cargo ## Try the core on random bytes, two minutes for each part
-	for target in pretokenizer encoder special_tokens tokenizer_json; do \
-		$(CARGO) run --quiet --release --locked --manifest-path fuzz/Cargo.toml --no-default-features -- $$target 120 || exit 1; \
-	done
+fuzz: _cargo ## Fuzz the core, two minutes for each of four targets (FUZZ_SECONDS=900 for more)
+	fuzz/run $(FUZZ_SECONDS)
+
+.PHONY: sanitize
+sanitize: _cargo ## Run the core's tests under AddressSanitizer, ThreadSanitizer and valgrind (20 minutes; SANITIZE="address")
+	.ci/sanitize $(SANITIZE)
 
 .PHONY: clean
 clean: ## Remove what the other targets made, except benchmark results

@@ -1,11 +1,11 @@
 //! Encoding with all its tables, against merging each pre-token afresh in the plainest way.
 
 use crate::bytes;
-use bytemill::count::{CHUNK_BYTES, Counter};
-use bytemill::encode::{Allowed, Encoder, no_pulse};
-use bytemill::merges::{Ties, learn};
+use bytemill::train::count::{CHUNK_BYTES, Counter};
+use bytemill::encode::{Allowed, Encoder, no_interrupt};
+use bytemill::train::merges::{Ties, learn};
 use bytemill::pretokenize::Pattern;
-use bytemill::stream::{Stream, StreamAllowed};
+use bytemill::encode::stream::{Stream, StreamAllowed};
 use bytemill::vocab::Vocab;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -23,8 +23,8 @@ impl Tried {
     /// A vocabulary of `n_merges` merges.
     pub fn new(n_merges: usize, pattern: &str, special: Vec<(String, u32)>) -> Self {
         let mut counter = Counter::new(Pattern::new(Some(pattern)).unwrap(), &[], 1, CHUNK_BYTES).unwrap();
-        counter.add_text(LEARNT_FROM, &no_pulse).unwrap();
-        let learnt = learn(&counter.finish(&no_pulse).unwrap(), n_merges, Ties::Bytes, 1, 1, |_| Ok(())).unwrap();
+        counter.add_text(LEARNT_FROM, &no_interrupt).unwrap();
+        let learnt = learn(&counter.finish(&no_interrupt).unwrap(), n_merges, Ties::Bytes, 1, 1, |_| Ok(())).unwrap();
         let mut tokens: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
         let (mut merges, mut pairs) = (Vec::new(), HashMap::new());
         for (merge, symbol) in learnt.iter().zip(256..) {
@@ -78,10 +78,10 @@ pub fn encoder(data: &[u8]) {
     let expected = tried.plainly(&text);
     for _ in 0..2 {
         let mut ids: Vec<u32> = Vec::new();
-        tried.encoder.encode(&text, Allowed::All, &mut ids, &no_pulse).unwrap();
+        tried.encoder.encode(&text, Allowed::All, &mut ids, &no_interrupt).unwrap();
         assert_eq!(ids, expected, "{:?} on {text:?}", tried.encoder.pattern());
     }
-    let ids: Vec<u16> = tried.encoder.encode_parallel(&text, Allowed::None, 2, &no_pulse).unwrap();
+    let ids: Vec<u16> = tried.encoder.encode_parallel(&text, Allowed::None, 2, &no_interrupt).unwrap();
     assert!(ids.iter().map(|&id| u32::from(id)).eq(expected.iter().copied()), "{text:?} on threads");
     assert_eq!(streamed(&tried.encoder, &text, data), expected, "{text:?} from a stream");
     let mut decoded = Vec::new();
@@ -97,18 +97,18 @@ pub fn streamed(encoder: &Arc<Encoder>, text: &str, data: &[u8]) -> Vec<u32> {
     for &byte in data.iter().cycle().take(16) {
         let end = text.ceil_char_boundary((at + 1 + usize::from(byte)).min(text.len()));
         stream.text().push_str(&text[at..end]);
-        stream.encode_ready(&mut ids, &no_pulse).unwrap();
+        stream.encode_ready(&mut ids, &no_interrupt).unwrap();
         at = end;
     }
     stream.text().push_str(&text[at..]);
-    stream.finish(&mut ids, &no_pulse).unwrap();
+    stream.finish(&mut ids, &no_interrupt).unwrap();
     ids
 }
 
 /// Bytes that are no text keep their value, and what is text between them has its own ids.
 fn any_bytes(tried: &Tried, data: &[u8]) {
     let mut ids = Vec::new();
-    tried.encoder.encode_bytes(data, &mut ids, &no_pulse).unwrap();
+    tried.encoder.encode_bytes(data, &mut ids, &no_interrupt).unwrap();
     let mut expected = Vec::new();
     for chunk in data.utf8_chunks() {
         expected.extend(tried.plainly(chunk.valid()));

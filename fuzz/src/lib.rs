@@ -1,7 +1,7 @@
 //! What must hold for any bytes: a function for each part of the core, which panics where it does not.
 //!
-//! `fuzz_targets/` hands them to libFuzzer (`cargo +nightly fuzz run encoder`), `src/bin/soak.rs` to random bytes on a
-//! stable compiler (`cargo run --release --no-default-features -- encoder 120`).
+//! `fuzz_targets/` hands them to libFuzzer, `src/bin/soak.rs` to random bytes. `run SECONDS [TARGET]...` builds and runs
+//! either.
 
 mod bytes;
 mod encoder;

@@ -14,7 +14,7 @@ fn patterns() -> &'static [(Pattern, Pattern)] {
             assert!(matches!(pattern, Pattern::Custom(_)));
             pattern
         };
-        NAMED.iter().map(|(name, expression)| (Pattern::new(Some(name)).unwrap(), by_engine(expression))).collect()
+        NAMED.iter().map(|named| (Pattern::Named(named), by_engine(named.expression))).collect()
     })
 }
 

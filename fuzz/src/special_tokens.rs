@@ -1,7 +1,7 @@
 //! Special tokens: found as by looking at every place, and the same in streams and on threads.
 
 use crate::encoder::{Tried, streamed};
-use bytemill::encode::{Allowed, no_pulse};
+use bytemill::encode::{Allowed, no_interrupt};
 use bytemill::special::SpecialTokens;
 
 const CHARACTERS: [char; 8] = ['a', 'b', '<', '|', '>', ' ', 'é', '\n'];
@@ -59,9 +59,9 @@ pub fn special_tokens(data: &[u8]) {
     }
     ids.extend(tried.plainly(&text[at..]));
     let mut ours: Vec<u32> = Vec::new();
-    tried.encoder.encode(&text, Allowed::All, &mut ours, &no_pulse).unwrap();
+    tried.encoder.encode(&text, Allowed::All, &mut ours, &no_interrupt).unwrap();
     assert_eq!(ours, ids, "{:?} in {text:?}", special.tokens());
-    let ours: Vec<u32> = tried.encoder.encode_parallel(&text, Allowed::All, 3, &no_pulse).unwrap();
+    let ours: Vec<u32> = tried.encoder.encode_parallel(&text, Allowed::All, 3, &no_interrupt).unwrap();
     assert_eq!(ours, ids, "{:?} in {text:?} on threads", special.tokens());
     assert_eq!(streamed(&tried.encoder, &text, data), ids, "{:?} in {text:?} from a stream", special.tokens());
     assert_eq!(tried.encoder.refuse_special(&text).is_err(), special.find(&text).next().is_some());
