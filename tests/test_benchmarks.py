@@ -202,6 +202,27 @@ def test_builds_take_turns_in_forks(text: Path, tmp_path: Path) -> None:
             run("turns.py", wrong, folder=tmp_path)
 
 
+def test_fingerprints_that_differ_from_an_earlier_run_are_named(text: Path, tmp_path: Path) -> None:
+    options = ("--text", text, "--megabytes", "0.05", "--vocab", "trained,trained-400")
+    hashes = run("fingerprints.py", *options, folder=tmp_path)["hashes"]
+    assert {name.split(" | ")[1] for name in hashes} == {"merges", "pre-tokens", "trained", "trained-400"}
+    before = tmp_path / "before.json"
+    before.write_text(json.dumps({"megabytes": 0.05, "hashes": hashes}), encoding="utf-8")
+    assert run("fingerprints.py", *options, "--compare", before, folder=tmp_path)["hashes"] == hashes
+    name = next(name for name in hashes if name.endswith("offsets"))
+    changed = {"megabytes": 0.05, "hashes": hashes | {name: "0" * 64}}
+    before.write_text(json.dumps(changed), encoding="utf-8")
+    with pytest.raises(AssertionError):
+        run("fingerprints.py", *options, "--compare", before, folder=tmp_path)
+
+
+def test_the_memory_of_many_tokenizers_is_measured(text: Path, tmp_path: Path) -> None:
+    options = ("--text", text, "--vocab", "trained-400", "--tokenizers", "3", "--megabytes", "0.01,0.1")
+    rows = run("many_tokenizers.py", *options, folder=tmp_path)["rows"]
+    assert [(row["megabytes"], row["threads"]) for row in rows] == [(0.01, 1), (0.01, 2), (0.1, 1), (0.1, 2)]
+    assert all(row["reason"] is None and row["n_loaded"] == row["n_used"] == 3 for row in rows)
+
+
 def test_a_tool_with_other_ids_is_marked_and_its_times_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     encode, harness = module("encode"), module("harness")
 

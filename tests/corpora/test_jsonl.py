@@ -110,6 +110,7 @@ def lines(draw: st.DrawFn) -> bytes:
 @example(
     b'{"text": "x", "n": NaN}\n{"text": "x", "n": [-Infinity,Infinity]}\n{"text": "x", "n": -NaN}', ["text"]
 )
+@example(b"\xff", ["text"])
 @example(b'{"text": "a\tb"}\n{"text": "x"} x\n["text"]\n"text"\n5\n{"text": "x",}', ["text"])
 @example(b'{"n": 1e400, "m": ' + b"1" * 400 + b', "text": "x"}\n{"text": 1e400}', ["text"])
 @example(b'{"a": ' + b"[" * 300 + b"]" * 300 + b', "text": "deep"}', ["text"])
@@ -147,9 +148,9 @@ def test_the_first_broken_line_ends_the_work_and_is_named(block: bytes) -> None:
         (b'{"text": {"a": 1}}', "field 'text' is an object, not a string"),
         (b'{"text": 5}', "field 'text' is a number, not a string"),
         (b'["text"]', "the line is a list, not an object"),
-        (b'{"text": "a"', "no JSON: the line ends while parsing an object at column 12"),
-        (b'{"text": "a"} 5', "no JSON: trailing characters at column 15"),
-        (b'{"text": "a\tb"}', "no JSON: control character"),
+        (b'{"text": "a"', "invalid JSON: the line ends while parsing an object at column 12"),
+        (b'{"text": "a"} 5', "invalid JSON: trailing characters at column 15"),
+        (b'{"text": "a\tb"}', "invalid JSON: control character"),
         (b'{"text": "\\ud800"}', "field 'text' holds half of a surrogate pair"),
         (b'{"text": "a\xff"}', "byte offset {} (0xff) is not valid UTF-8"),
     ],

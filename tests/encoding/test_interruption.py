@@ -119,6 +119,11 @@ def test_an_interruption_ends_a_text_of_short_documents() -> None:
     test_an_interruption_ends_the_work_within_a_second("short documents")
 
 
+@pytest.mark.parametrize("case", ["one text on threads", "a batch on threads", "files on threads"])
+def test_an_interruption_ends_work_on_threads(case: str) -> None:
+    test_an_interruption_ends_the_work_within_a_second(case)
+
+
 @pytest.mark.parametrize(
     "call", ["tok.core.encode_to_numpy, 'text', 'all', 1", "stream.feed, 'text'", "stream.finish"]
 )
