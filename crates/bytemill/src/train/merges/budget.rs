@@ -71,25 +71,30 @@ pub fn least_bytes(n_slots: u64, n_groups: u64, n_merges: usize, counts_bytes: u
 pub struct Budget {
     max_bytes: Option<u64>,
     n_merges: u64,
+    /// Bytes of the counts, which are part of the limit until the slots are built.
+    counts_bytes: u64,
 }
 
 impl Budget {
     /// Checks that `max_bytes` are at least `least` bytes.
-    pub fn new(max_bytes: Option<u64>, least: u64, n_slots: u64, n_merges: usize) -> Result<Self> {
+    pub fn new(max_bytes: Option<u64>, least: u64, n_slots: u64, n_merges: usize, counts_bytes: u64) -> Result<Self> {
         if let Some(max_bytes) = max_bytes.filter(|&max_bytes| max_bytes < least) {
             return Err(Error::Invalid(format!(
                 "learning the merges takes {least} bytes of memory at least, but only {max_bytes} are available"
             )));
         }
-        Ok(Self { max_bytes, n_merges: n_slots.min(n_merges as u64) })
+        Ok(Self { max_bytes, n_merges: n_slots.min(n_merges as u64), counts_bytes })
     }
 
-    /// Bytes that learning takes at most, roughly: the limit if there is one, else those of tracking all positions.
+    /// Bytes that learning takes at most, roughly, beyond those in use once `sizes` are known: what the limit leaves if
+    /// there is one, else those of tracking all positions.
     pub fn expected_bytes(&self, sizes: &Sizes, n_threads: usize) -> usize {
         let n_groups = sizes.n_groups() as u64;
-        let tracked = sizes.n_slots() * POSITION_BYTES + n_threads as u64 * THREAD_BYTES + BUILD_GROUP_BYTES * n_groups;
+        let building = BUILD_GROUP_BYTES * n_groups;
+        let tracked = sizes.n_slots() * POSITION_BYTES + n_threads as u64 * THREAD_BYTES + building;
         let all = fixed_bytes(sizes.n_slots(), size_of::<Narrow>(), n_groups, self.n_merges) + tracked;
-        usize::try_from(self.max_bytes.unwrap_or(u64::MAX).min(all)).unwrap_or(usize::MAX)
+        let left = self.max_bytes.map_or(u64::MAX, |max_bytes| max_bytes.saturating_sub(self.counts_bytes + building));
+        usize::try_from(left.min(all)).unwrap_or(usize::MAX)
     }
 
     /// The limits for finding frequent pairs next, on up to `n_threads` threads.

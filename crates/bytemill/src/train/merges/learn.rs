@@ -75,7 +75,7 @@ pub fn learn(
     n_threads: usize,
     interrupt: impl Fn(usize) -> Result<()> + Sync,
 ) -> Result<Vec<Merge>> {
-    let budget = Budget::new(None, 0, n_slots(counts), n_merges)?;
+    let budget = Budget::new(None, 0, n_slots(counts), n_merges, counts_bytes(counts))?;
     let settings = Settings { n_merges, ties, min_count, n_threads };
     learn_slots(counts, &Sizes::of_counts(counts), settings, budget, interrupt)
 }
@@ -96,7 +96,8 @@ pub fn learn_within(
     max_bytes: Option<u64>,
     interrupt: impl Fn(usize) -> Result<()> + Sync,
 ) -> Result<Vec<Merge>> {
-    let budget = Budget::new(max_bytes, least_bytes_within(&counts, n_merges), n_slots(&counts), n_merges)?;
+    let least = least_bytes_within(&counts, n_merges);
+    let budget = Budget::new(max_bytes, least, n_slots(&counts), n_merges, counts_bytes(&counts))?;
     let sizes = Sizes::of_counts(&counts);
     learn_slots(counts, &sizes, Settings { n_merges, ties, min_count, n_threads }, budget, interrupt)
 }
@@ -119,7 +120,7 @@ pub fn learn_from(
 ) -> Result<Vec<Merge>> {
     let sizes = Sizes::of(&mut source, &|| interrupt(0))?;
     let least = least_bytes(sizes.n_slots(), sizes.n_groups() as u64, n_merges, 0);
-    let budget = Budget::new(max_bytes, least, sizes.n_slots(), n_merges)?;
+    let budget = Budget::new(max_bytes, least, sizes.n_slots(), n_merges, 0)?;
     learn_slots(source, &sizes, Settings { n_merges, ties, min_count, n_threads }, budget, interrupt)
 }
 
@@ -153,8 +154,11 @@ const PRETOKEN_BYTES: u64 = 24;
 /// Smallest limit that [`learn_within`] accepts.
 #[must_use]
 pub fn least_bytes_within(counts: &Counts, n_merges: usize) -> u64 {
-    let counts_bytes = counts.n_unique_bytes() as u64 + PRETOKEN_BYTES * counts.n_unique() as u64;
-    least_bytes(n_slots(counts), counts.groups().len() as u64, n_merges, counts_bytes)
+    least_bytes(n_slots(counts), counts.groups().len() as u64, n_merges, counts_bytes(counts))
+}
+
+fn counts_bytes(counts: &Counts) -> u64 {
+    counts.n_unique_bytes() as u64 + PRETOKEN_BYTES * counts.n_unique() as u64
 }
 
 /// A slot per byte, a separator before each pre-token and one after the last.

@@ -148,7 +148,7 @@ proptest! {
         let counts = counts_of(&pretokens);
         let sizes = Sizes::of(&mut &counts, &no_interrupt).unwrap();
         let slots = PretokenSlots::new(&mut &counts, &sizes, &no_interrupt).unwrap();
-        let budget = Budget::new(None, 0, 0, 60).unwrap();
+        let budget = Budget::new(None, 0, 0, 60, 0).unwrap();
         let settings = Settings { n_merges: 60, ties, min_count, n_threads };
         let mut learner = Learner::new(slots, settings, budget).unwrap();
         let mut threshold = 20;
