@@ -79,7 +79,7 @@ impl Pattern {
     /// [`Pattern::splits`] with each instruction set of this processor and its name, the slowest first. For tests and benchmarks.
     #[must_use]
     pub fn splits_by_instruction_set<'t>(&'t self, text: &'t str) -> Vec<(&'static str, Splits<'t>)> {
-        InstructionSet::available().into_iter().map(|set| (set.name(), self.splits_with(text, set))).collect()
+        InstructionSet::available().map(|set| (set.name(), self.splits_with(text, set))).collect()
     }
 
     fn splits_with<'t>(&'t self, text: &'t str, instruction_set: InstructionSet) -> Splits<'t> {

@@ -1,9 +1,9 @@
-//! Short keys packed into a register, and their hash.
+//! Short byte strings packed into 16 bytes, and hash functions.
 
-/// Most bytes that [`pack`] takes.
+/// Maximum number of bytes that [`pack`] accepts.
 pub const PACKED_BYTES: usize = 15;
 
-/// Up to 15 bytes and their number, in two words: equal keys are equal byte strings.
+/// Up to 15 bytes and their number, in two words. Two byte strings are equal exactly if their keys are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct Packed {
@@ -13,7 +13,7 @@ pub struct Packed {
     pub high: u64,
 }
 
-/// All bits of the first bytes.
+/// Masks that keep the first 0 to 15 bytes.
 pub static MASKS: [u128; 16] = {
     let mut masks = [0; 16];
     let mut n_bytes = 0;
@@ -24,9 +24,9 @@ pub static MASKS: [u128; 16] = {
     masks
 };
 
-/// Packs `text[start..end]`, at most [`PACKED_BYTES`] of them.
+/// Packs `text[start..end]`, at most [`PACKED_BYTES`] bytes.
 ///
-/// One load of 16 bytes and a mask where the text goes on that far, which it does for all but its last pre-tokens.
+/// Takes one load of 16 bytes and a mask, except within the last 16 bytes of the text.
 #[inline]
 #[must_use]
 pub fn pack(text: &[u8], start: usize, end: usize) -> Packed {
@@ -44,38 +44,38 @@ pub fn pack(text: &[u8], start: usize, end: usize) -> Packed {
 }
 
 impl Packed {
-    /// Equal to no key of text, even where the upper half of its highest byte does not count: UTF-8 has no byte 0xFF. Nor to
-    /// the default with which tables are filled.
+    /// Differs from every key of a byte string, also in tables that use the upper half of the highest byte for something else,
+    /// because UTF-8 has no byte 0xFF. Differs from the default too, which marks free entries in tables.
     pub const NO_KEY: Self = Self { low: 0, high: u64::MAX };
 
-    /// The bytes, in the first [`Packed::n_bytes`] places.
+    /// The bytes; only the first [`Packed::n_bytes`] belong to the string.
     #[must_use]
     pub fn bytes(self) -> [u8; 16] {
         (u128::from(self.low) | u128::from(self.high) << 64).to_le_bytes()
     }
 
-    /// How many bytes were packed.
+    /// Number of bytes in the string.
     #[must_use]
     pub fn n_bytes(self) -> usize {
         (self.high >> 56) as usize
     }
 
-    /// A number in the order of the byte strings.
+    /// A number that orders keys as their byte strings.
     #[inline]
     #[must_use]
     pub fn order(self) -> u128 {
-        // The last byte is the number of bytes: of two strings that differ in zeros at the end alone the shorter is less.
+        // The last byte is the length, so if strings differ only in trailing zeros, the shorter one comes first.
         u128::from_be_bytes(self.bytes())
     }
 
-    /// A hash whose high bits depend on every byte: the two halves of a 128-bit product, folded.
+    /// A hash whose high bits depend on every byte: the two halves of a 128-bit product, combined by exclusive or.
     #[inline]
     #[must_use]
     pub fn hash(self) -> u64 {
         self.hash_seeded(0)
     }
 
-    /// Like [`Packed::hash`], but depends on a seed, so that no text can be crafted whose pre-tokens collide.
+    /// Like [`Packed::hash`], with a seed. With a random one, nobody can craft a text whose pre-tokens collide.
     #[inline]
     #[must_use]
     pub fn hash_seeded(self, seed: u64) -> u64 {
@@ -83,7 +83,7 @@ impl Packed {
     }
 }
 
-/// Multiplies to 128 bits and folds the halves together.
+/// Multiplies two numbers and combines the halves of the product by exclusive or.
 #[inline]
 #[must_use]
 pub fn fold(a: u64, b: u64) -> u64 {
@@ -94,8 +94,8 @@ pub fn fold(a: u64, b: u64) -> u64 {
     }
 }
 
-/// Hash of a pre-token of more than eight bytes whose high bits depend on every byte, and on a seed: so that no text
-/// can be made on purpose whose pre-tokens all fall on one place.
+/// A seeded hash of a byte string of any length. Its high bits depend on every byte. With a random seed, nobody can craft a text
+/// whose pre-tokens collide.
 #[inline]
 pub fn long_hash(pretoken: &[u8], seed: u64) -> u64 {
     let mut hash = seed ^ pretoken.len() as u64;
@@ -108,14 +108,14 @@ pub fn long_hash(pretoken: &[u8], seed: u64) -> u64 {
     fold(hash ^ u64::from_le_bytes(last), 0xD6E8_FEB8_6659_FD93)
 }
 
-/// Hash of a pair of numbers.
+/// A hash of a pair of numbers; only the high bits are usable.
 #[inline]
 #[must_use]
 pub fn hash_pair(left: u32, right: u32) -> u64 {
     (u64::from(left) << 32 | u64::from(right)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// A hasher for keys that are one `u64`: enough for tables that no adversary fills.
+/// A hasher for `u64` keys, without a seed: for tables whose keys an adversary cannot choose.
 #[derive(Default, Clone, Copy, Debug)]
 pub struct PairHasher(u64);
 
@@ -137,26 +137,5 @@ impl std::hash::Hasher for PairHasher {
 pub type PairBuild = std::hash::BuildHasherDefault<PairHasher>;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packing_is_the_same_at_the_end_of_a_text_and_inside_it() {
-        let text: Vec<u8> = (1..=64).collect();
-        for start in 0..20 {
-            for n_bytes in 0..=PACKED_BYTES {
-                let inside = pack(&text, start, start + n_bytes);
-                let at_end = pack(&text[..start + n_bytes], start, start + n_bytes);
-                assert_eq!(inside, at_end);
-                assert_eq!(inside.bytes()[..inside.n_bytes()], text[start..start + n_bytes]);
-            }
-        }
-    }
-
-    #[test]
-    fn zero_bytes_and_lengths_make_different_keys() {
-        let zeros = [0; 32];
-        let keys: std::collections::HashSet<u64> = (0..=15).map(|n_bytes| pack(&zeros, 0, n_bytes).hash()).collect();
-        assert_eq!(keys.len(), 16);
-    }
-}
+#[path = "tests/hash.rs"]
+mod tests;

@@ -4,7 +4,6 @@ use super::classifier::Classify;
 use super::portable::Portable;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::sys::cpu;
-use std::sync::OnceLock;
 
 /// Work on blocks. It is compiled for each instruction set, so that nothing is called through a pointer and the arithmetic on masks
 /// uses the processor's bit instructions.
@@ -30,12 +29,11 @@ pub enum InstructionSet {
 impl InstructionSet {
     /// The fastest on this processor.
     pub fn best() -> Self {
-        static BEST: OnceLock<InstructionSet> = OnceLock::new();
-        *BEST.get_or_init(|| Self::available().last().copied().unwrap_or(Self::Portable(Portable)))
+        Self::available().next_back().unwrap_or(Self::Portable(Portable))
     }
 
     /// All that this processor has, the slowest first.
-    pub fn available() -> Vec<Self> {
+    pub fn available() -> impl DoubleEndedIterator<Item = Self> {
         let all = [
             Some(Self::Portable(Portable)),
             #[cfg(target_arch = "x86_64")]
@@ -45,7 +43,7 @@ impl InstructionSet {
             #[cfg(target_arch = "aarch64")]
             cpu::Neon::detect().map(Self::Neon),
         ];
-        all.into_iter().flatten().collect()
+        all.into_iter().flatten()
     }
 
     /// Whether eight blocks at once are faster than one after the other. Without wide registers they take a tenth longer.
