@@ -12,7 +12,7 @@ use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 
 /// Bytes of a huge page.
-const HUGE_PAGE: usize = 1 << 21;
+pub const HUGE_PAGE: usize = 1 << 21;
 
 /// Types for which every bit pattern is a value, all zeros included.
 ///
