@@ -1,9 +1,9 @@
 //! Decoding: ids to bytes.
 
 use crate::error::{Error, Result};
+use crate::sys::huge_pages;
 use crate::sys::interrupt::Interrupt;
 use crate::sys::prefetch::prefetch_at;
-use crate::sys::result_pages;
 use crate::vocab::Vocab;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering::Relaxed};
@@ -175,7 +175,7 @@ impl Decoder {
                 interrupt()?;
                 next_check = rest.len().saturating_sub(IDS_PER_CHECK);
             }
-            result_pages::prepare(&mut out[at..], BLOCK * SLOT);
+            huge_pages::prepare(&mut out[at..], BLOCK * SLOT);
             let (n_ids, n_bytes) = self.copy_short(rest, &mut out[at..]);
             at += n_bytes;
             rest = &rest[n_ids..];

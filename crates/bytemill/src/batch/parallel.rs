@@ -4,7 +4,7 @@ use crate::batch::scheduler::pipeline;
 use crate::encode::cutter::Cutter;
 use crate::encode::{Allowed, Encoder, Id, Interrupt};
 use crate::error::{Error, Result};
-use crate::sys::result_pages;
+use crate::sys::huge_pages;
 
 pub use crate::batch::scheduler::map;
 
@@ -58,7 +58,7 @@ impl<T: Id> Encoded<T> {
 /// Moves the content of `from` to the end of `to`.
 pub(crate) fn append<T>(to: &mut Vec<T>, from: &mut Vec<T>) -> Result<()> {
     to.try_reserve(from.len()).map_err(|_| Error::memory::<T>(to.len() + from.len()))?;
-    result_pages::prepare(to.spare_capacity_mut(), from.len());
+    huge_pages::prepare(to.spare_capacity_mut(), from.len());
     to.append(from);
     Ok(())
 }

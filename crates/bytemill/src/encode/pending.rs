@@ -15,8 +15,8 @@ use crate::bpe::limits::{MAX_LOCKSTEP_BYTES, MAX_LOCKSTEP_SHORT_BYTES};
 use crate::bpe::{GROUP, merge_group};
 use crate::error::{Error, Result};
 use crate::sys::hash::Packed;
+use crate::sys::huge_pages;
 use crate::sys::interrupt::Interrupt;
-use crate::sys::result_pages;
 use crate::vocab::Vocab;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -196,7 +196,7 @@ impl Workspace {
         let n_resolved: usize = occurrences.iter().map(|&(_, placeholder)| resolved.n_ids(placeholder)).sum();
         let n_more = ids.len() - occurrences.len() + n_resolved + COPY_BLOCK;
         out.try_reserve(n_more).map_err(|_| Error::memory::<T>(out.len() + n_more))?;
-        result_pages::prepare(out.spare_capacity_mut(), n_more);
+        huge_pages::prepare(out.spare_capacity_mut(), n_more);
         let n_before = out.len();
         let mut output = Output { spare: out.spare_capacity_mut(), n_filled: 0 };
         let mut start = 0;

@@ -1,18 +1,84 @@
-//! Zeroed memory for lookup tables, in huge pages where the system has them.
+//! Memory in huge pages, as long as these come quickly: for lookup tables and for large results.
 //!
-//! Lookup tables are read and written at random. With pages of 4 KiB the processor spends as long on translating
-//! addresses as on the work; Linux gives pages of 2 MiB on request (`madvise`). Nothing depends on it but time.
+//! Lookup tables are read and written at random, and with pages of 4 KiB the processor spends as long on translating
+//! addresses as on the work. A result is written once, and each page costs a page fault: 100 MB take 45 to 90 ms in small
+//! pages and 11 ms in huge ones. Linux gives pages of 2 MiB on request (`madvise`). But if the host of a virtual machine has
+//! taken back free memory, the first access to a huge page takes up to 8 ms. So each one is timed, and after a slow one the
+//! next are small. Nothing depends on all this but time.
 
 use crate::error::{Error, Result};
-#[cfg(target_os = "linux")]
-use memmap2::Advice;
 use memmap2::MmapMut;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 
 /// Bytes of a huge page.
-pub const HUGE_PAGE: usize = 1 << 21;
+const HUGE_PAGE: usize = 1 << 21;
+
+/// Takes the memory that the next `n_more` values are the first to reach. `spare` is the rest of a buffer filled from the front.
+///
+/// To be called before every write to the buffer. Buffers without a whole huge page are left alone.
+#[inline]
+pub fn prepare<T>(spare: &mut [MaybeUninit<T>], n_more: usize) {
+    let start = spare.as_ptr().addr();
+    let end = start + size_of::<T>() * n_more.min(spare.len());
+    let first = start.next_multiple_of(HUGE_PAGE);
+    if first < end {
+        let n_pages =
+            (end - first).div_ceil(HUGE_PAGE).min((start + size_of_val(spare)).saturating_sub(first) / HUGE_PAGE);
+        memory::take_pages(spare.as_mut_ptr().cast::<u8>().with_addr(first), n_pages);
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod memory {
+    use super::HUGE_PAGE;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    use std::time::{Duration, Instant};
+
+    /// A huge page that takes longer is slow. The 512 small pages in its place take about as long.
+    const SLOW: Duration = Duration::from_millis(1);
+
+    /// How many pages stay small after a slow one, which takes as long as 4 to 10 of them.
+    const N_SMALL: u32 = 128;
+
+    /// How many of the next pages stay small, whichever thread takes them.
+    static N_SMALL_LEFT: AtomicU32 = AtomicU32::new(0);
+
+    /// Takes the memory of whole pages.
+    #[cold]
+    pub fn take_pages(start: *mut u8, n_pages: usize) {
+        for index in 0..n_pages {
+            let page = start.wrapping_add(index * HUGE_PAGE);
+            let is_huge = N_SMALL_LEFT.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1)).is_err();
+            if is_huge {
+                advise(page, HUGE_PAGE, libc::MADV_HUGEPAGE);
+            }
+            let started = Instant::now();
+            take(page, HUGE_PAGE);
+            if is_huge && started.elapsed() > SLOW {
+                N_SMALL_LEFT.store(N_SMALL, Relaxed);
+            }
+        }
+    }
+
+    /// Takes memory at once, which is quicker than page by page, above all while other threads take memory too.
+    pub fn take(start: *mut u8, n_bytes: usize) {
+        advise(start, n_bytes, libc::MADV_POPULATE_WRITE);
+    }
+
+    fn advise(start: *mut u8, n_bytes: usize, advice: libc::c_int) {
+        // SAFETY: neither advice changes the contents of memory, whoever owns it. A refusal only costs time.
+        unsafe { libc::madvise(start.cast(), n_bytes, advice) };
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod memory {
+    pub fn take_pages(_: *mut u8, _: usize) {}
+    pub fn take(_: *mut u8, _: usize) {}
+}
 
 /// Types for which every bit pattern is a value, all zeros included.
 ///
@@ -26,7 +92,7 @@ pub struct ZeroedArray<T> {
     start: NonNull<T>,
     len: usize,
     /// Owns the memory that `start` points into.
-    map: MmapMut,
+    _map: MmapMut,
     _values: PhantomData<T>,
 }
 
@@ -47,25 +113,18 @@ impl<T: AnyBits> ZeroedArray<T> {
         let mut map = MmapMut::map_anon((n_bytes + slack).max(1)).map_err(|_| Error::Memory { n_bytes })?;
         let offset = if slack > 0 { map.as_ptr().align_offset(HUGE_PAGE) } else { 0 };
         let start = NonNull::from(&mut map[offset..offset + n_bytes]).cast();
-        Ok(Self { start, len, map, _values: PhantomData })
+        Ok(Self { start, len, _map: map, _values: PhantomData })
     }
 
-    /// Takes the memory of a range of values that will be used soon, in huge pages if the whole array has at least one.
-    ///
-    /// Taken at once it is cheaper than page by page, above all while other threads take memory too.
-    pub fn prepare(&self, range: Range<usize>) {
-        #[cfg(target_os = "linux")]
-        {
-            let offset = self.start.as_ptr().addr() - self.map.as_ptr().addr();
-            let (start, end) = (range.start * size_of::<T>(), range.end * size_of::<T>());
-            // A refusal only costs time.
-            if end >= HUGE_PAGE {
-                let _ = self.map.advise_range(Advice::HugePage, offset, end);
-            }
-            let _ = self.map.advise_range(Advice::PopulateWrite, offset + start, end - start);
+    /// Takes the memory of a range of values that will be used soon.
+    pub fn prepare(&mut self, range: Range<usize>) {
+        let values = self[range].as_mut_ptr_range();
+        let (start, n_bytes) = (values.start.cast::<u8>(), values.end.addr() - values.start.addr());
+        if start.addr().is_multiple_of(HUGE_PAGE) && n_bytes.is_multiple_of(HUGE_PAGE) {
+            memory::take_pages(start, n_bytes / HUGE_PAGE);
+        } else {
+            memory::take(start, n_bytes);
         }
-        #[cfg(not(target_os = "linux"))]
-        let _ = (range, &self.map);
     }
 }
 

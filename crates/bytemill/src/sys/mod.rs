@@ -6,4 +6,3 @@ pub(crate) mod huge_pages;
 pub mod interrupt;
 pub(crate) mod memory;
 pub mod prefetch;
-pub(crate) mod result_pages;
