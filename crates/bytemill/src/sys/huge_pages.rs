@@ -69,7 +69,7 @@ mod memory {
     }
 
     fn advise(start: *mut u8, n_bytes: usize, advice: libc::c_int) {
-        // SAFETY: neither advice changes the contents of memory, whoever owns it. A refusal only costs time.
+        // SAFETY: `MADV_HUGEPAGE` and `MADV_POPULATE_WRITE` do not change the contents of memory. A failure only costs time.
         unsafe { libc::madvise(start.cast(), n_bytes, advice) };
     }
 }
