@@ -27,12 +27,12 @@ pub fn prepare<T>(spare: &mut [MaybeUninit<T>], n_more: usize) {
     if first < end {
         let n_pages =
             (end - first).div_ceil(HUGE_PAGE).min((start + size_of_val(spare)).saturating_sub(first) / HUGE_PAGE);
-        memory::take_pages(spare.as_mut_ptr().cast::<u8>().with_addr(first), n_pages);
+        system::take_pages(spare.as_mut_ptr().cast::<u8>().with_addr(first), n_pages);
     }
 }
 
 #[cfg(target_os = "linux")]
-mod memory {
+mod system {
     use super::HUGE_PAGE;
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     use std::time::{Duration, Instant};
@@ -75,7 +75,7 @@ mod memory {
 }
 
 #[cfg(not(target_os = "linux"))]
-mod memory {
+mod system {
     pub fn take_pages(_: *mut u8, _: usize) {}
     pub fn take(_: *mut u8, _: usize) {}
 }
@@ -121,9 +121,9 @@ impl<T: AnyBits> ZeroedArray<T> {
         let values = self[range].as_mut_ptr_range();
         let (start, n_bytes) = (values.start.cast::<u8>(), values.end.addr() - values.start.addr());
         if start.addr().is_multiple_of(HUGE_PAGE) && n_bytes.is_multiple_of(HUGE_PAGE) {
-            memory::take_pages(start, n_bytes / HUGE_PAGE);
+            system::take_pages(start, n_bytes / HUGE_PAGE);
         } else {
-            memory::take(start, n_bytes);
+            system::take(start, n_bytes);
         }
     }
 }
