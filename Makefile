@@ -52,6 +52,7 @@ lint: _python _cargo ## Check style, types and warnings in Python and Rust
 	$(RUN) pyright
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --no-default-features --all-targets --locked -- -D warnings
 
 .PHONY: format
 format: _python _cargo ## Rewrite Python and Rust in the project's style

@@ -107,7 +107,7 @@ pub fn streamed(encoder: &Arc<Encoder>, text: &str, data: &[u8]) -> Vec<u32> {
 
 /// Bytes that are no text keep their value, and what is text between them has its own ids.
 fn any_bytes(tried: &Tried, data: &[u8]) {
-    let mut ids = Vec::new();
+    let mut ids: Vec<u32> = Vec::new();
     tried.encoder.encode_bytes(data, &mut ids, &no_interrupt).unwrap();
     let mut expected = Vec::new();
     for chunk in data.utf8_chunks() {
