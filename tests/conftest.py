@@ -31,7 +31,7 @@ def shared_data() -> Path:
 @pytest.fixture
 def small_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Budgets of memory count from 50 MB for the process as it stands, whatever other tests have brought into it."""
-    monkeypatch.setattr("bytemill.budget.resident_bytes", lambda: 50_000_000)
+    monkeypatch.setattr("bytemill.training.memory_budget.resident_bytes", lambda: 50_000_000)
 
 
 @pytest.fixture(scope="session")

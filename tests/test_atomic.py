@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bytemill import atomic
+from bytemill.system import atomic_files as atomic
 from bytemill.errors import OutputError
 
 

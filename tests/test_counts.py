@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bytemill
-from bytemill import Corpus, CorpusError, counts, reference
+from bytemill import Corpus, CorpusError, reference
+from bytemill.training import counts
 from bytemill._core import NAMED_PATTERNS
-from bytemill.counting import CountingOptions, as_corpus, count_corpus
-from bytemill.counts import CountedCorpus, SavedCounts
-from bytemill.weights import common_scale, exact_weight
-from bytemill.work_folder import WorkFolder
+from bytemill.training.counting import CountingOptions, as_corpus, count_corpus
+from bytemill.training.counts import CountedCorpus, SavedCounts
+from bytemill.training.mixture import common_scale, exact_weight
+from bytemill.training.work_folder import WorkFolder
 
 END = "<|endoftext|>"
 TEXT = f"low low lower newest{END}été 世界 low supercalifragilistic{END}"

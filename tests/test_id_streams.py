@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import bytemill
 from bytemill.errors import CorpusError, TokenizerError
-from bytemill.id_streams import decode_stream, encode_text, ids_as_text, read_ids
-from bytemill.text_input import TextInput
+from bytemill.cli.id_streams import decode_stream, encode_text, ids_as_text, read_ids
+from bytemill.cli.text_input import TextInput
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 TOKENIZER = bytemill.Tokenizer(BYTES | {256: b"th", 257: b"the"}, [(b"t", b"h"), (b"th", b"e")])

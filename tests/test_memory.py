@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bytemill import memory
+from bytemill.system import memory
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process reset its peak")
 SIZE = 100_000_000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytemill.inspection import Piece
+from bytemill.analysis.inspection import Piece
 from bytemill.report import page, tag
 from bytemill.report.charts import Bar, Series, bar_chart, column_chart, line_chart, parts_chart
 from bytemill.report.markup import Markup, join

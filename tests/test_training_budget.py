@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 import bytemill
-from bytemill import Corpus, OutputError, TokenizerError, budget
-from bytemill.counting import CountingOptions, count_corpus, count_pretokens
-from bytemill.work_folder import WorkFolder
+from bytemill import Corpus, OutputError, TokenizerError
+from bytemill.training import memory_budget as budget
+from bytemill.training.counting import CountingOptions, count_corpus, count_pretokens
+from bytemill.training.work_folder import WorkFolder
 
 END = "<|endoftext|>"
 N_WORDS = 600_000

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from bytemill import Corpus
-from bytemill.counting import CountingOptions, count_corpus
-from bytemill.counts import CountedCorpus
-from bytemill.work_folder import WorkFolder
+from bytemill.training.counting import CountingOptions, count_corpus
+from bytemill.training.counts import CountedCorpus
+from bytemill.training.work_folder import WorkFolder
 
 END = "<|endoftext|>"
 

@@ -17,14 +17,15 @@ from bytemill.errors import (
     TokenizerError,
     TokenizerFileError,
 )
-from bytemill.tokenizer import Tokenizer
+from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from bytemill import counts, datasets
-    from bytemill.baselines import ByteTokenizer, CharacterTokenizer, WordTokenizer
+    from bytemill.training import counts
+    from bytemill import datasets
+    from bytemill.analysis.baselines import ByteTokenizer, CharacterTokenizer, WordTokenizer
     from bytemill.corpus import Corpus
-    from bytemill.metrics import compression_ratio
-    from bytemill.training import TrainingProgress, TrainingReport, TrainingStoppedEarly, train, train_bpe
+    from bytemill.analysis.metrics import compression_ratio
+    from bytemill.training.train import TrainingProgress, TrainingReport, TrainingStoppedEarly, train, train_bpe
 
 __all__ = [
     "ByteTokenizer",
@@ -52,9 +53,9 @@ __all__ = [
 ]
 
 _MODULES_OF_NAMES = {
-    "baselines": ("ByteTokenizer", "CharacterTokenizer", "WordTokenizer"),
+    "analysis.baselines": ("ByteTokenizer", "CharacterTokenizer", "WordTokenizer"),
+    "analysis.metrics": ("compression_ratio",),
     "corpus": ("Corpus",),
-    "metrics": ("compression_ratio",),
     "training": ("TrainingProgress", "TrainingReport", "TrainingStoppedEarly", "train", "train_bpe"),
 }
 _LATER = {name: f"bytemill.{module}" for module, names in _MODULES_OF_NAMES.items() for name in names}

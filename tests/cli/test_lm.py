@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bytemill.inspection import visible
+from bytemill.analysis.inspection import visible
 
 torch = pytest.importorskip("torch")
 
@@ -26,7 +26,7 @@ TINY = (
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    from bytemill.lm import trainer
+    from bytemill.lm.training import trainer
 
     monkeypatch.setattr(trainer, "matmul_rate", lambda *_: 1e10)
     before = torch.get_num_threads()
@@ -253,7 +253,7 @@ def test_plan_prints_and_gives_json(run: Run):
 
 
 def test_help_has_examples_and_every_setting(run: Run, monkeypatch: pytest.MonkeyPatch):
-    from bytemill.lm.config import settings
+    from bytemill.lm.training.config import settings
 
     monkeypatch.setenv("COLUMNS", "200")
     text = run("lm", "train", "--help").out

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import bytemill
 from bytemill import reference
-from bytemill.explanation import Explanation, show_bytes, show_token
+from bytemill.tokenizer.explanation import Explanation, show_bytes, show_token
 from bytemill.formats.spec import TokenizerSpec
 
 END = "<|endoftext|>"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import bytemill
 from bytemill import reference
-from bytemill.codec import AllowedSpecial
+from bytemill.tokenizer.codec import AllowedSpecial
 from bytemill.errors import SpecialTokenError, TokenizerError
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}

@@ -3,7 +3,7 @@
 import pytest
 
 from bytemill._core import NAMED_PATTERNS
-from bytemill.formats.coverage import why_not_covering
+from bytemill.formats.pattern_coverage import why_not_covering
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bytemill._core import Encoder
-from bytemill.formats import coverage
-from bytemill.formats.coverage import why_not_covering
+from bytemill.formats import pattern_coverage as coverage
+from bytemill.formats.pattern_coverage import why_not_covering
 
 ATOMS = st.sampled_from(
     ["a", "b", " ", ".", r"\s", r"\S", r"\w", r"\W", "[ab]", "[^a]", r"[\s\S]", r"\p{L}", "!"]

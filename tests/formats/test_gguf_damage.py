@@ -11,7 +11,8 @@ import pytest
 
 from bytemill import BytemillError, Tokenizer
 from bytemill.errors import TokenizerFileError
-from bytemill.formats import detect, gguf, gguf_metadata
+from bytemill.formats import detect
+from bytemill.formats.gguf import gguf, metadata as gguf_metadata
 from bytemill.formats.bytes_to_unicode import bytes_to_text
 from bytemill.formats.spec import TokenizerSpec
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats import huggingface
+from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.spec import TokenizerSpec
 
 MakeSpec = Callable[..., TokenizerSpec]

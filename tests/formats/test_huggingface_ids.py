@@ -19,7 +19,9 @@ import bytemill
 from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerError
-from bytemill.formats import gpt2, huggingface, tiktoken
+from bytemill.formats import gpt2
+from bytemill.formats.huggingface import tokenizer_json as huggingface
+from bytemill.formats.tiktoken import tiktoken
 from bytemill.formats.bytes_to_unicode import bytes_to_text
 from bytemill.formats.spec import TokenizerSpec
 

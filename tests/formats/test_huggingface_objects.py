@@ -13,9 +13,10 @@ import tokenizers
 import bytemill
 from bytemill import Tokenizer
 from bytemill.errors import BytemillError, OutputError, TokenizerError, TokenizerFileError
-from bytemill.formats import detect, huggingface
+from bytemill.formats import detect
+from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.bytes_to_unicode import bytes_to_text
-from bytemill.formats.huggingface_folder import files_beside
+from bytemill.formats.huggingface.folder import files_beside
 from bytemill.formats.spec import Companions, TokenFlags
 
 CORPUS = "the cat sat on the mat and the cat's 12345 mats; naïve 日本語 😀 the end.\n"

@@ -10,7 +10,7 @@ from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
 
 from bytemill import _core
-from bytemill.formats.oniguruma import ExpressionError, from_oniguruma, to_oniguruma
+from bytemill.formats.huggingface.oniguruma import ExpressionError, from_oniguruma, to_oniguruma
 
 # Letters that fold to one another, digits of several kinds, blanks of several kinds, marks, punctuation.
 TEXTS = st.text(

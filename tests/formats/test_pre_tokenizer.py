@@ -13,7 +13,7 @@ from tokenizers.models import BPE
 
 from bytemill import _core
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats.pre_tokenizer import from_pre_tokenizer, to_pre_tokenizer
+from bytemill.formats.huggingface.pre_tokenizer import from_pre_tokenizer, to_pre_tokenizer
 
 NAMES = sorted(_core.NAMED_PATTERNS)
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}

@@ -13,7 +13,7 @@ from tiktoken.load import load_tiktoken_bpe
 from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerFileError
-from bytemill.formats import rank_settings, tiktoken
+from bytemill.formats.tiktoken import rank_settings, tiktoken
 from bytemill.formats.spec import TokenizerSpec
 
 MakeSpec = Callable[..., TokenizerSpec]

@@ -16,7 +16,9 @@ from tiktoken.load import load_tiktoken_bpe
 
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats import gpt2, huggingface, tiktoken
+from bytemill.formats import gpt2
+from bytemill.formats.huggingface import tokenizer_json as huggingface
+from bytemill.formats.tiktoken import tiktoken
 from bytemill.formats.spec import TokenizerSpec
 
 MakeSpec = Callable[..., TokenizerSpec]

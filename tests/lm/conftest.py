@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import bytemill
-from bytemill.lm.config import Resolved, resolve
+from bytemill.lm.training.config import Resolved, resolve
 from bytemill.lm.model import ModelConfig, TransformerLM
 
 END = "<|endoftext|>"
@@ -102,4 +102,4 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def quick_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rate of the device as if measured: a third of a second for each run is too long here."""
-    monkeypatch.setattr("bytemill.lm.trainer.matmul_rate", lambda *_: 1e10)
+    monkeypatch.setattr("bytemill.lm.training.trainer.matmul_rate", lambda *_: 1e10)

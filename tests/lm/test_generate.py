@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import bytemill
 from bytemill.errors import RunConfigError
-from bytemill.lm.generate import generate, next_tokens
+from bytemill.lm.generation.generate import generate, next_tokens
 from bytemill.lm.model import ModelConfig, TransformerLM
-from bytemill.lm.sampling import SamplingParameters, draw, next_log_probabilities
-from bytemill.lm.text_stream import StopStrings, TextStream
-from bytemill.stream_decoder import StreamDecoder
+from bytemill.lm.generation.sampling import SamplingParameters, draw, next_log_probabilities
+from bytemill.lm.generation.text_stream import StopStrings, TextStream
+from bytemill.tokenizer.stream_decoder import StreamDecoder
 
 BYTES = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<|endoftext|>"])
 logit_rows = st.lists(st.floats(-20, 20, width=32), min_size=1, max_size=12)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bytemill.shards import encode_to_shards, pipeline
-from bytemill.shards.growing import GrowingFile
+from bytemill.shards.partial_file import GrowingFile
 
 from .packed_documents import documents, tokenizer_of_bytes
 

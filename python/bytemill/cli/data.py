@@ -11,7 +11,7 @@ from bytemill.cli import data_convert, data_reencode, options, output
 from bytemill.cli.corpus_options import CorpusOptions
 from bytemill.cli.data_convert import LayoutName
 from bytemill.cli.failures import on_interrupt
-from bytemill.units import format_bytes
+from bytemill.system.units import format_bytes
 
 app = App(
     name="data",
@@ -106,7 +106,7 @@ def encode(
     from bytemill.cli.progress import ProgressDisplay, encoding_progress
     from bytemill.cli.summaries import manifest_notes
     from bytemill.shards import EncodeProgress, encode_to_shards
-    from bytemill.tokenizer import Tokenizer
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.open(tokenizer_file)
     separator = document_separator or (_EOT if append_eot else None)

@@ -92,7 +92,7 @@ def convert(
     from bytemill.cli.progress import ProgressDisplay
     from bytemill.cli.summaries import manifest_to_json, write_manifest
     from bytemill.shards.convert import ConvertProgress, convert_shards
-    from bytemill.tokenizer import Tokenizer
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
     with (
         on_interrupt("run the same command again: it starts afresh"),

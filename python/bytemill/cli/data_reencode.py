@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from bytemill.cli import options, output
 from bytemill.cli.data_convert import IdType, LayoutName, Separator, ShardTokens, separator_of
 from bytemill.cli.failures import on_interrupt
-from bytemill.units import plural
+from bytemill.system.units import plural
 
 EXAMPLES = """Examples:
   bytemill data reencode shards --from gpt2 --to mine.json --output mine
@@ -88,7 +88,7 @@ def reencode(
     from bytemill.cli.summaries import manifest_to_json, write_manifest
     from bytemill.shards import EncodeProgress
     from bytemill.shards.reencode import reencode_shards, shard_corpus
-    from bytemill.tokenizer import Tokenizer
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
     target = Tokenizer.open(new)
     with on_interrupt("nothing was written yet"), ProgressDisplay(quiet=quiet) as display:

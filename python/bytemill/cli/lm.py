@@ -69,15 +69,15 @@ def train(
     given again, bit for bit as if it had not been stopped (on the CPU). Ctrl-C and
     SIGTERM save first.
     """
-    from bytemill.lm.config_file import config_to_toml, load_settings
+    from bytemill.lm.training.config_file import config_to_toml, load_settings
 
     resolved = load_settings(config, given_settings(settings))
     if print_config:
         output.write_json(resolved.config.to_dict()) if as_json else output.write(config_to_toml(resolved))
         return
     from bytemill.cli.lm_training import TrainingView
-    from bytemill.lm.metrics_log import read_metrics
-    from bytemill.lm.trainer import train
+    from bytemill.lm.training.metrics_log import read_metrics
+    from bytemill.lm.training.trainer import train
 
     folder = resolved.config.run.folder
     go_on = f"all is saved in {folder}: run the same command again to go on"
@@ -168,8 +168,8 @@ def generate(
     from bytemill.cli.lm_prompt import run_prompt
     from bytemill.cli.texts import text_input
     from bytemill.lm.loading import load_trained
-    from bytemill.lm.sampling import SamplingParameters
-    from bytemill.lm.text_generation import GenerationOptions
+    from bytemill.lm.generation.sampling import SamplingParameters
+    from bytemill.lm.generation.text_generation import GenerationOptions
 
     if show_tokens and show_probabilities:
         raise CycloptsError("give --show-tokens or --show-probabilities, not both")
@@ -351,7 +351,7 @@ def plan(
     `bytemill lm train` (--model.n-layers 8).
     """
     from bytemill.cli.lm_views import write_plan
-    from bytemill.lm.planning import plan_for
+    from bytemill.lm.planning.planning import plan_for
 
     planned = plan_for(
         config,

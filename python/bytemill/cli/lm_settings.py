@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from cyclopts import Group, Parameter
 
-from bytemill.lm.config import Setting, settings
+from bytemill.lm.training.config import Setting, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

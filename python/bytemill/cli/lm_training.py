@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from bytemill.cli import output
-from bytemill.inspection import visible
-from bytemill.units import format_bytes, format_count, format_seconds, format_share
+from bytemill.analysis.inspection import visible
+from bytemill.system.units import format_bytes, format_count, format_seconds, format_share
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from bytemill.cli import output
-from bytemill.units import format_bytes, format_count, format_rate, format_seconds
+from bytemill.system.units import format_bytes, format_count, format_rate, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from bytemill.shards import EncodeProgress
-    from bytemill.training import TrainingProgress
+    from bytemill.training.train import TrainingProgress
 
 _SECONDS_BETWEEN_LINES = 5.0
 _PHASES = {"count": ("counting pre-tokens", "bytes"), "merge": ("learning merges", "merges")}

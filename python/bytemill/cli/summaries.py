@@ -11,11 +11,11 @@ from bytemill.cli import output
 from bytemill.cli.corpus_options import corpus_notes
 from bytemill.cli.views import quoted
 from bytemill.corpus.documents import CorpusCounts
-from bytemill.facts import training_to_dict
+from bytemill.analysis.summary import training_to_dict
 from bytemill.shards import Manifest
-from bytemill.tokenizer import Tokenizer
-from bytemill.training import TrainingReport
-from bytemill.units import format_bytes, format_count, format_rate, format_ratio, format_seconds, plural
+from bytemill.tokenizer.tokenizer import Tokenizer
+from bytemill.training.train import TrainingReport
+from bytemill.system.units import format_bytes, format_count, format_rate, format_ratio, format_seconds, plural
 
 _N_LONGEST = 10
 _NO_PROFILE: Mapping[str, Any] = {}

@@ -10,8 +10,8 @@ from bytemill._core import named_pattern
 from bytemill.cli import options, output
 from bytemill.cli.corpus_options import CorpusOptions
 from bytemill.cli.failures import on_interrupt
-from bytemill.formats.writing import WrittenFormat
-from bytemill.tokenizer import Tokenizer
+from bytemill.formats.save import WrittenFormat
+from bytemill.tokenizer.tokenizer import Tokenizer
 
 _CORPUS = CorpusOptions()
 
@@ -118,8 +118,8 @@ def train(
     from bytemill.cli.progress import ProgressDisplay, training_progress
     from bytemill.cli.summaries import write_training
     from bytemill.cli.training_inputs import check_usage, training_inputs
-    from bytemill.output_file import check_can_be_saved, check_output_file
-    from bytemill.training import train
+    from bytemill.system.output_file import check_can_be_saved, check_output_file
+    from bytemill.training.train import train
 
     check_usage(inputs, counts)
     check_output_file(output_file, overwrite=overwrite)
@@ -187,7 +187,7 @@ def encode(
     Memory does not grow with the text.
     """
     from bytemill.cli.texts import text_input
-    from bytemill.id_streams import encode_text, ids_as_text
+    from bytemill.cli.id_streams import encode_text, ids_as_text
 
     tokenizer = Tokenizer.open(tokenizer_file)
     arrays = encode_text(
@@ -218,7 +218,7 @@ def decode(tokenizer_file: options.TokenizerFile, /, *ids: Annotated[str, Parame
     brackets may stand between them.
     """
     from bytemill.cli.texts import id_blocks
-    from bytemill.id_streams import decode_stream, read_ids
+    from bytemill.cli.id_streams import decode_stream, read_ids
 
     tokenizer = Tokenizer.open(tokenizer_file)
     blocks, name = id_blocks(ids)
@@ -250,7 +250,7 @@ def show(
     """Show a tokenizer's sizes, settings and longest tokens, or single tokens."""
     from bytemill.cli import views
     from bytemill.cli.given import load_arguments
-    from bytemill.facts import describe, token_infos
+    from bytemill.analysis.summary import describe, token_infos
 
     tokenizer = Tokenizer.open(tokenizer_file, **load_arguments(pattern, special_tokens))
     if token:
@@ -292,7 +292,7 @@ def inspect(
     """
     from bytemill.cli import views
     from bytemill.cli.texts import text_input
-    from bytemill.inspection import inspect
+    from bytemill.analysis.inspection import inspect
 
     tokenizer = Tokenizer.open(tokenizer_file)
     content = text_input(text, file).read()
@@ -339,7 +339,7 @@ def convert(
     """
     from bytemill.cli.conversions import write_conversion
     from bytemill.cli.given import load_arguments
-    from bytemill.formats.conversion import convert
+    from bytemill.tokenizer.conversion import convert
 
     conversion = convert(
         tokenizer_file,

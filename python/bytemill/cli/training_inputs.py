@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from bytemill.cli.corpus_options import CorpusOptions
     from bytemill.corpus import Corpus
-    from bytemill.counts import SavedCounts
+    from bytemill.training.counts import SavedCounts
 
 
 def check_usage(inputs: Sequence[str], counts: Sequence[str]) -> None:
@@ -29,7 +29,7 @@ def training_inputs(
     inputs: Sequence[str], corpus: CorpusOptions, counts: Sequence[str]
 ) -> tuple[Corpus | SavedCounts, str | None]:
     """What `train` takes as inputs, and the file in which it keeps the counts."""
-    from bytemill.counts import SavedCounts
+    from bytemill.training.counts import SavedCounts
 
     if not inputs:
         return SavedCounts([_file_and_weight(text) for text in counts]), None

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bytemill.cli import output
-from bytemill.explanation import Explanation, TokenInfo
-from bytemill.facts import TokenizerFacts, size_buckets, token_info_to_dict
-from bytemill.inspection import Inspection, explanation_to_dict, visible
-from bytemill.inspection_text import explanation_lines, running_text, totals, with_ids
-from bytemill.tokenizer import Tokenizer
-from bytemill.units import format_count, plural
+from bytemill.tokenizer.explanation import Explanation, TokenInfo
+from bytemill.analysis.summary import TokenizerFacts, size_buckets, token_info_to_dict
+from bytemill.analysis.inspection import Inspection, explanation_to_dict, visible
+from bytemill.cli.inspection_text import explanation_lines, running_text, totals, with_ids
+from bytemill.tokenizer.tokenizer import Tokenizer
+from bytemill.system.units import format_count, plural
 
 _BAR_CELLS = 32
 _MOST_SHOWN = 60

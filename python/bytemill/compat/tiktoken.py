@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
 from bytemill import _core
 from bytemill.compat.tiktoken_models import ENCODING_NAMES, encoding_name_for_model
 from bytemill.errors import SpecialTokenError, TokenizerError
-from bytemill.special_options import DisallowedSpecial, options, refuse
-from bytemill.token_starts import text_and_starts
+from bytemill.tokenizer.special_options import DisallowedSpecial, options, refuse
+from bytemill.tokenizer.token_starts import text_and_starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from bytemill.codec import AllowedSpecial, TokenIds
-    from bytemill.tokenizer import Tokenizer
+    from bytemill.tokenizer.codec import AllowedSpecial, TokenIds
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
 __all__ = [
     "Encoding",
@@ -102,7 +102,7 @@ class Encoding:
     def tokenizer(self) -> Tokenizer:
         """The tokenizer with the same ids. Raises TokenizerError where there is none: see `Tokenizer.from_tiktoken`."""
         if self._tokenizer is None:
-            from bytemill.tokenizer import Tokenizer
+            from bytemill.tokenizer.tokenizer import Tokenizer
 
             self._tokenizer = Tokenizer.from_tiktoken(self)
         return self._tokenizer
@@ -111,7 +111,7 @@ class Encoding:
 
     @property
     def _pat_str(self) -> str:
-        from bytemill.formats.tiktoken_pattern import pattern_to
+        from bytemill.formats.tiktoken.pattern import pattern_to
 
         return (
             self._pattern
@@ -122,7 +122,7 @@ class Encoding:
     @property
     def _mergeable_ranks(self) -> dict[bytes, int]:
         if self._ranks is None:
-            from bytemill.formats.tiktoken import same_ranks
+            from bytemill.formats.tiktoken.tiktoken import same_ranks
 
             self._ranks = same_ranks(self.tokenizer.to_spec())
         return self._ranks
@@ -337,7 +337,7 @@ def get_encoding(encoding_name: str) -> Encoding:
 
 
 def _pretrained(name: str) -> Encoding:
-    from bytemill.tokenizer import Tokenizer
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
     if name == "o200k_harmony":
         raise TokenizerError(

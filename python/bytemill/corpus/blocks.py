@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill._core import JsonLines, TextSplitter, clean_text
 from bytemill.corpus import documents as batches
-from bytemill.corpus.pieces import Piece
+from bytemill.corpus.chunks import Piece
 from bytemill.corpus.reading import not_text_hint
 from bytemill.errors import CorpusError
 

@@ -12,7 +12,7 @@ from bytemill.corpus import documents as batches
 from bytemill.corpus import libraries
 from bytemill.corpus.blocks import SKIP_HINT
 from bytemill.corpus.compression import compression_of
-from bytemill.corpus.pieces import Piece
+from bytemill.corpus.chunks import Piece
 from bytemill.corpus.streams import HEAD_BYTES, OpenFile, head_of
 from bytemill.errors import CorpusError
 

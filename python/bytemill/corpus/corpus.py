@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
-    from bytemill.corpus.pieces import Reader
+    from bytemill.corpus.chunks import Reader
 
 
 class Corpus:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from bytemill.corpus.options import CorpusOptions, Format
-    from bytemill.corpus.pieces import Piece
+    from bytemill.corpus.chunks import Piece
     from bytemill.corpus.sources import Source
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from bytemill.corpus import documents as batches
 from bytemill.corpus.blocks import SKIP_HINT
 from bytemill.corpus.columns import ColumnReader, rows_of_a_piece
-from bytemill.corpus.pieces import Piece
+from bytemill.corpus.chunks import Piece
 from bytemill.corpus.reading import no_text
 from bytemill.corpus.sources import is_dataset
 from bytemill.errors import CorpusError

@@ -8,7 +8,7 @@ from bytemill._core import check_documents
 from bytemill.corpus import documents as batches
 from bytemill.corpus import libraries
 from bytemill.corpus.blocks import SKIP_HINT
-from bytemill.corpus.pieces import Piece
+from bytemill.corpus.chunks import Piece
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from bytemill.atomic import AtomicFile, make_folder
-from bytemill.cache import cache_folder
+from bytemill.system.atomic_files import AtomicFile, make_folder
+from bytemill.system.paths import cache_folder
 from bytemill.datasets.catalogue import DATASETS, Dataset
 from bytemill.datasets.download import (
     DownloadProgress,

@@ -9,8 +9,8 @@ import os
 import time
 from typing import TYPE_CHECKING, BinaryIO
 
-from bytemill.atomic import output_error, sync_folder, write_json
-from bytemill.file_lock import open_locked
+from bytemill.system.atomic_files import output_error, sync_folder, write_json
+from bytemill.system.file_lock import open_locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, cast
 import torch
 from torch import Tensor
 
-from bytemill.atomic import open_bytes
+from bytemill.system.atomic_files import open_bytes
 from bytemill.errors import CheckpointError
 
 _FORMAT = "bytemill-1"

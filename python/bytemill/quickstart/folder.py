@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bytemill.atomic import make_folder, output_error, write_json
+from bytemill.system.atomic_files import make_folder, output_error, write_json
 from bytemill.errors import OutputError
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bytemill.atomic import write_text
+from bytemill.system.atomic_files import write_text
 from bytemill.errors import ShardError
-from bytemill.facts import describe, longest_words
-from bytemill.metrics import token_size_histogram, vocabulary_use
+from bytemill.analysis.summary import describe, longest_words
+from bytemill.analysis.metrics import token_size_histogram, vocabulary_use
 from bytemill.quickstart import corpus as text_sources
 from bytemill.quickstart.corpus import END_OF_TEXT
 from bytemill.quickstart.folder import QuickstartFolder
@@ -21,14 +21,14 @@ from bytemill.quickstart.measure import compare, sweep
 from bytemill.quickstart.report import report
 from bytemill.quickstart.result import Part, QuickstartResult, Timing
 from bytemill.shards import TokenShards, encode_to_shards
-from bytemill.training import train
+from bytemill.training.train import train
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Generator, Sequence
 
-    from bytemill.tokenizer import Tokenizer
-    from bytemill.training import TrainingProgress
+    from bytemill.tokenizer.tokenizer import Tokenizer
+    from bytemill.training.train import TrainingProgress
 
 DEFAULT_VOCAB_SIZE = 8192
 """About what a few megabytes have use for: the last merges still join pairs that occur dozens of times."""

@@ -13,7 +13,7 @@ import numpy as np
 from bytemill._core import __version__
 from bytemill.errors import ShardError
 from bytemill.profiling import phase
-from bytemill.shards.claim import claim_folder, remove_growing
+from bytemill.shards.lock import claim_folder, remove_growing
 from bytemill.shards.layouts import layout_named
 from bytemill.shards.manifest import Manifest, ShardSettings, SourceInfo, write_manifest
 from bytemill.shards.separators import move_separators

@@ -12,7 +12,7 @@ from bytemill._core import DocumentEncoder, __version__
 from bytemill.corpus import Corpus, DocumentSource
 from bytemill.corpus.sources import empty_corpus
 from bytemill.errors import ShardError, SpecialTokenError
-from bytemill.shards.claim import claim_folder, remove_growing
+from bytemill.shards.lock import claim_folder, remove_growing
 from bytemill.shards.complete import Wanted, complete_manifests, reproducible
 from bytemill.shards.journal import JOURNAL_NAME, as_json, read_journal
 from bytemill.shards.layouts import layout_named

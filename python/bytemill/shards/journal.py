@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, cast
 
-from bytemill.atomic import write_bytes
+from bytemill.system.atomic_files import write_bytes
 from bytemill.corpus import CorpusCounts, Position
 from bytemill.errors import ShardError
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
-from bytemill.atomic import write_json
+from bytemill.system.atomic_files import write_json
 from bytemill.errors import ShardError
 
 FORMAT = "bytemill-shards"

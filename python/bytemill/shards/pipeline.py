@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bytemill.corpus import CorpusCounts, Position
 from bytemill.errors import SpecialTokenError
 from bytemill.profiling import add, phase
-from bytemill.shards.background import Background
+from bytemill.shards.writer_thread import Background
 from bytemill.shards.journal import Checkpoint, write_journal
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from bytemill.shards.manifest import Manifest
     from bytemill.shards.pipeline import EncodeProgress
-    from bytemill.tokenizer import Tokenizer
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
 _END_OF_TEXT = "<|endoftext|>"
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bytemill.atomic import write_bytes
-from bytemill.shards.growing import GrowingFile, growing_name
+from bytemill.system.atomic_files import write_bytes
+from bytemill.shards.partial_file import GrowingFile, growing_name
 from bytemill.shards.layouts.npy import npy_header
 from bytemill.shards.manifest import (
     DOCUMENTS_NAME,
