@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from bytemill.system import atomic_files as atomic
 from bytemill.errors import OutputError
+from bytemill.system import atomic_files as atomic
 
 
 def names(folder: Path) -> list[str]:

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytemill.analysis.baselines import UNKNOWN, ByteTokenizer, CharacterTokenizer, TextTokenizer, WordTokenizer
+from bytemill.analysis.baselines import (
+    UNKNOWN,
+    ByteTokenizer,
+    CharacterTokenizer,
+    TextTokenizer,
+    WordTokenizer,
+)
 from bytemill.errors import TokenizerError
 from bytemill.reference import PATTERNS, pretokenize
 

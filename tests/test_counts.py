@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import bytemill
 from bytemill import Corpus, CorpusError, reference
-from bytemill.training import counts
 from bytemill._core import NAMED_PATTERNS
+from bytemill.training import counts
 from bytemill.training.counting import CountingOptions, as_corpus, count_corpus
 from bytemill.training.counts import CountedCorpus, SavedCounts
 from bytemill.training.mixture import common_scale, exact_weight

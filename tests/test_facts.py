@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import bytemill
-from bytemill.errors import OutputError, TokenizerError
 from bytemill.analysis.summary import describe, size_buckets, token_infos, training_to_dict
-from bytemill.system.output_file import check_can_be_saved, check_output_file
+from bytemill.errors import OutputError, TokenizerError
+from bytemill.system.output_file import check_output_file
+from bytemill.tokenizer.conversion import check_can_be_saved
 
 
 def test_facts_count_what_the_tokenizer_has():

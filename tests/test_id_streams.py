@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bytemill
-from bytemill.errors import CorpusError, TokenizerError
 from bytemill.cli.id_streams import decode_stream, encode_text, ids_as_text, read_ids
 from bytemill.cli.text_input import TextInput
+from bytemill.errors import CorpusError, TokenizerError
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 TOKENIZER = bytemill.Tokenizer(BYTES | {256: b"th", 257: b"the"}, [(b"t", b"h"), (b"th", b"e")])

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import bytemill
-from bytemill.errors import CorpusError
 from bytemill.analysis.inspection import inspect, merge_history, visible, visible_parts
 from bytemill.cli.inspection_text import explanation_lines, running_text, totals, with_ids
+from bytemill.errors import CorpusError
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 ESCAPE = re.compile("\x1b\\[[0-9;]*m")

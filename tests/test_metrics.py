@@ -7,8 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill.analysis.baselines import ByteTokenizer, CharacterTokenizer
+from bytemill.analysis.metrics import (
+    TextMetrics,
+    compression_ratio,
+    fertility,
+    measure,
+    token_size_histogram,
+    vocabulary_use,
+)
 from bytemill.errors import CorpusError, TokenizerError
-from bytemill.analysis.metrics import TextMetrics, compression_ratio, fertility, measure, token_size_histogram, vocabulary_use
 from bytemill.reference import ReferenceTokenizer, train
 
 text_of_many_scripts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=60)

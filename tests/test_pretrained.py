@@ -19,12 +19,12 @@ import tiktoken
 import tiktoken_ext.openai_public
 
 from bytemill import Tokenizer
-from bytemill.tokenizer import pretrained
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerFileError
 from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.huggingface.folder import FILES_BESIDE
 from bytemill.formats.spec import TokenizerSpec
+from bytemill.tokenizer import pretrained
 from bytemill.tokenizer.pretrained import PUBLISHED
 
 TEXT = "It's 12345  naïve 日本語 😀\r\n\r\n  x = [1]  <|endoftext|><|fim_prefix|> \n  "

@@ -20,12 +20,18 @@ from bytemill.errors import (
 from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from bytemill.training import counts
     from bytemill import datasets
     from bytemill.analysis.baselines import ByteTokenizer, CharacterTokenizer, WordTokenizer
-    from bytemill.corpus import Corpus
     from bytemill.analysis.metrics import compression_ratio
-    from bytemill.training.train import TrainingProgress, TrainingReport, TrainingStoppedEarly, train, train_bpe
+    from bytemill.corpus import Corpus
+    from bytemill.training import counts
+    from bytemill.training.train import (
+        TrainingProgress,
+        TrainingReport,
+        TrainingStoppedEarly,
+        train,
+        train_bpe,
+    )
 
 __all__ = [
     "ByteTokenizer",

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 import bytemill
 from bytemill import reference
-from bytemill.tokenizer.explanation import Explanation, show_bytes, show_token
 from bytemill.formats.spec import TokenizerSpec
+from bytemill.tokenizer.explanation import Explanation, show_bytes, show_token
 
 END = "<|endoftext|>"
 BYTES = {byte: bytes([byte]) for byte in range(256)}

@@ -17,11 +17,11 @@ from tokenizers.models import BPE
 import bytemill
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import PreTokenizerWarning
-from bytemill.formats.gguf import gguf
 from bytemill.formats.bytes_to_unicode import bytes_to_text
+from bytemill.formats.gguf import gguf
 from bytemill.formats.huggingface.pre_tokenizer import CL100K_FOR_ONIGURUMA
-from bytemill.formats.tiktoken.ranks import merges_of_ranks
 from bytemill.formats.spec import TokenFlags, TokenizerSpec
+from bytemill.formats.tiktoken.ranks import merges_of_ranks
 
 END = "<|endoftext|>"
 BYTES = {byte: bytes([byte]) for byte in range(256)}

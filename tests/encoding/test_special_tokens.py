@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import bytemill
 from bytemill import reference
-from bytemill.tokenizer.codec import AllowedSpecial
 from bytemill.errors import SpecialTokenError, TokenizerError
+from bytemill.tokenizer.types import AllowedSpecial
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 MERGES = [(b"a", b"b"), (b"<", b"s"), (b"<s", b">")]

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from bytemill import Tokenizer, TokenizerError, train
 from bytemill._core import NAMED_PATTERNS
-from bytemill.tokenizer.conversion import _load_again, _prove
-from bytemill.formats.spec import TokenizerSpec
 from bytemill.formats.save import rendered
+from bytemill.formats.spec import TokenizerSpec
+from bytemill.tokenizer.conversion import _load_again, _prove
 
 PATTERNS = [*NAMED_PATTERNS.values(), None, r" ?\p{L}+|\P{L}", " ?\\S+|\\s ", r"[\s\S]+", "a\\\\|\n|[^a]"]
 SPECIAL = [

@@ -29,8 +29,8 @@ from bytemill.errors import (
     TokenizerFileError,
 )
 from bytemill.formats import detect, gpt2
-from bytemill.formats.gguf import gguf
 from bytemill.formats.bytes_to_unicode import bytes_to_text
+from bytemill.formats.gguf import gguf
 from bytemill.formats.gguf.pre_tokenizers import PRE_TOKENIZERS
 from bytemill.formats.spec import TokenizerSpec
 

@@ -12,8 +12,9 @@ import pytest
 from bytemill import BytemillError, Tokenizer
 from bytemill.errors import TokenizerFileError
 from bytemill.formats import detect
-from bytemill.formats.gguf import gguf, metadata as gguf_metadata
 from bytemill.formats.bytes_to_unicode import bytes_to_text
+from bytemill.formats.gguf import gguf
+from bytemill.formats.gguf import metadata as gguf_metadata
 from bytemill.formats.spec import TokenizerSpec
 
 UINT8, INT32, FLOAT32, BOOL, STRING, ARRAY, UINT64 = 0, 5, 6, 7, 8, 9, 10

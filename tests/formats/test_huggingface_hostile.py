@@ -13,8 +13,8 @@ from bytemill import Tokenizer
 from bytemill.errors import BytemillError
 from bytemill.formats import detect
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.loaded import build_file
 from bytemill.formats.load import load_quickly
+from bytemill.formats.loaded import build_file
 from bytemill.formats.spec import TokenizerSpec
 
 MILLION = 10**6

@@ -20,10 +20,10 @@ from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerError
 from bytemill.formats import gpt2
-from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.tiktoken import tiktoken
 from bytemill.formats.bytes_to_unicode import bytes_to_text
+from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.tiktoken import tiktoken
 
 CORPUS = (
     "It's a story: the cat sat on the mat, and the cat's 12345 mats weren't THE mats. <|endoftext|>\n"

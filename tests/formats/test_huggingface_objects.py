@@ -14,8 +14,8 @@ import bytemill
 from bytemill import Tokenizer
 from bytemill.errors import BytemillError, OutputError, TokenizerError, TokenizerFileError
 from bytemill.formats import detect
-from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.bytes_to_unicode import bytes_to_text
+from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.huggingface.folder import files_beside
 from bytemill.formats.spec import Companions, TokenFlags
 

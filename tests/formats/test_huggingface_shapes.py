@@ -18,12 +18,12 @@ import bytemill
 from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import SpecialTokenError, TokenizerError, TokenizerFileError
-from bytemill.formats.gguf import gguf
 from bytemill.formats import gpt2, minbpe
+from bytemill.formats.gguf import gguf
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.tiktoken import tiktoken
 from bytemill.formats.load import load_quickly
 from bytemill.formats.spec import THEN
+from bytemill.formats.tiktoken import tiktoken
 
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 ENDS = r"\s*[\r\n]+|\s+(?!\S)|\s+"

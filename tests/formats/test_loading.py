@@ -14,12 +14,12 @@ from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS, RankFile, TokenizerJson
 from bytemill.errors import BytemillError
 from bytemill.formats import detect
-from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.tiktoken import tiktoken
 from bytemill.formats.bytes_to_unicode import ALPHABET, bytes_to_text
-from bytemill.formats.loaded import build_file
+from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.load import load, load_quickly
+from bytemill.formats.loaded import build_file
 from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.tiktoken import tiktoken
 
 MakeSpec = Callable[..., TokenizerSpec]
 

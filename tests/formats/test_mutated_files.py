@@ -12,8 +12,8 @@ import pytest
 from bytemill import BytemillError, Tokenizer
 from bytemill.formats import gpt2, minbpe
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.tiktoken import rank_settings, tiktoken
 from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.tiktoken import rank_settings, tiktoken
 
 MakeSpec = Callable[..., TokenizerSpec]
 

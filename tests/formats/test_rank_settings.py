@@ -13,8 +13,8 @@ from tiktoken.load import load_tiktoken_bpe
 from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerFileError
-from bytemill.formats.tiktoken import rank_settings, tiktoken
 from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.tiktoken import rank_settings, tiktoken
 
 MakeSpec = Callable[..., TokenizerSpec]
 

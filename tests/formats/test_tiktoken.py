@@ -18,8 +18,8 @@ from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats import gpt2
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.tiktoken import tiktoken
 from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.tiktoken import tiktoken
 
 MakeSpec = Callable[..., TokenizerSpec]
 BYTES = "".join(f"{base64.b64encode(bytes([i])).decode()} {i}\n" for i in range(256))

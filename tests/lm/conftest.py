@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import bytemill
-from bytemill.lm.training.config import Resolved, resolve
 from bytemill.lm.model import ModelConfig, TransformerLM
+from bytemill.lm.training.config import Resolved, resolve
 
 END = "<|endoftext|>"
 TINY = {

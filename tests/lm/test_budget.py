@@ -9,9 +9,20 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from bytemill.lm import PRESETS, ModelConfig, TransformerLM, attention, preset
-from bytemill.lm.planning import compute_optimal_tokens, flops_per_token, forward_flops, largest_batch, n_parameters, parameters_by_part, plan, step_flops, training_days, training_memory
 from bytemill.lm.loss import cross_entropy
 from bytemill.lm.optim import SGD, AdamW, Muon, muon_groups
+from bytemill.lm.planning import (
+    compute_optimal_tokens,
+    flops_per_token,
+    forward_flops,
+    largest_batch,
+    n_parameters,
+    parameters_by_part,
+    plan,
+    step_flops,
+    training_days,
+    training_memory,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,9 +15,9 @@ from torch import nn
 
 from bytemill.errors import CheckpointError, OutputError
 from bytemill.lm.checkpoint import load_checkpoint, save_checkpoint
+from bytemill.lm.tensor_file import read_state, write_state
 from bytemill.lm.training.metrics_log import MetricsLog, read_metrics
 from bytemill.lm.training.run_state import generators_state, restore_generators
-from bytemill.lm.tensor_file import read_state, write_state
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool]
 plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import bytemill
 from bytemill.errors import RunConfigError
 from bytemill.lm.generation.generate import generate, next_tokens
-from bytemill.lm.model import ModelConfig, TransformerLM
 from bytemill.lm.generation.sampling import SamplingParameters, draw, next_log_probabilities
 from bytemill.lm.generation.text_stream import StopStrings, TextStream
+from bytemill.lm.model import ModelConfig, TransformerLM
 from bytemill.tokenizer.stream_decoder import StreamDecoder
 
 BYTES = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<|endoftext|>"])

@@ -15,12 +15,12 @@ import torch
 
 import bytemill
 from bytemill.errors import CheckpointError, OutputError, RunConfigError, ShardError, TrainingDivergedError
+from bytemill.lm.tensor_file import read_state
 from bytemill.lm.training import trainer
 from bytemill.lm.training.config import Resolved
 from bytemill.lm.training.config_file import config_to_toml, read_config
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.run_folder import RunFolder
-from bytemill.lm.tensor_file import read_state
 from bytemill.lm.training.trainer import train
 
 from .conftest import Corpus

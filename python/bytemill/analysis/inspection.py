@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
-    from bytemill.tokenizer.codec import AllowedSpecial
     from bytemill.tokenizer.explanation import Explanation
     from bytemill.tokenizer.tokenizer import Tokenizer
+    from bytemill.tokenizer.types import AllowedSpecial
 
 PartKind: TypeAlias = Literal["text", "line end", "control", "bytes"]
 

@@ -6,16 +6,16 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from bytemill._core import named_pattern
-from bytemill.errors import TokenizerError
 from bytemill.analysis.metrics import token_size_histogram
+from bytemill.errors import TokenizerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from bytemill.tokenizer.explanation import TokenInfo
     from bytemill.formats.spec import Normalizer, Ties
+    from bytemill.tokenizer.explanation import TokenInfo
     from bytemill.tokenizer.tokenizer import Tokenizer
-    from bytemill.training.train import TrainingReport
+    from bytemill.tokenizer.training_report import TrainingReport
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from bytemill.tokenizer.codec import AllowedSpecial
     from bytemill.cli.text_input import TextInput
     from bytemill.tokenizer.tokenizer import Tokenizer
+    from bytemill.tokenizer.types import AllowedSpecial
 
 _BETWEEN_IDS = bytes.maketrans(b",;[]", b"    ")
 """Lists of Python and JSON and comma-separated values are ids with more than blanks between them."""

@@ -13,8 +13,8 @@ from bytemill.system.units import format_ratio, plural
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from bytemill.tokenizer.explanation import Explanation
     from bytemill.analysis.inspection import Inspection
+    from bytemill.tokenizer.explanation import Explanation
 
 SEPARATOR = "│"
 SPACE = "·"

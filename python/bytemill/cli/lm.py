@@ -167,9 +167,9 @@ def generate(
     from bytemill.cli import lm_generation
     from bytemill.cli.lm_prompt import run_prompt
     from bytemill.cli.texts import text_input
-    from bytemill.lm.loading import load_trained
     from bytemill.lm.generation.sampling import SamplingParameters
     from bytemill.lm.generation.text_generation import GenerationOptions
+    from bytemill.lm.loading import load_trained
 
     if show_tokens and show_probabilities:
         raise CycloptsError("give --show-tokens or --show-probabilities, not both")

@@ -13,8 +13,8 @@ from bytemill.errors import BytemillError, RunConfigError
 from bytemill.lm.generation.sampling import SamplingParameters
 
 if TYPE_CHECKING:
-    from bytemill.lm.loading import TrainedModel
     from bytemill.lm.generation.text_generation import GenerationOptions
+    from bytemill.lm.loading import TrainedModel
 
 _HELP = """Type a beginning and the model goes on with it; an empty line asks for a text from its start.
   /params               show the parameters

@@ -6,8 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from bytemill.cli import output
 from bytemill.analysis.inspection import visible
+from bytemill.cli import output
 from bytemill.system.units import format_bytes, format_count, format_seconds, format_share
 
 if TYPE_CHECKING:

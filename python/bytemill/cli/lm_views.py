@@ -8,9 +8,9 @@ from bytemill.cli import output
 from bytemill.system.units import format_bytes, format_count, format_share
 
 if TYPE_CHECKING:
-    from bytemill.lm.planning import Plan
     from bytemill.lm.evaluate import HellaSwagScore, TextScore
     from bytemill.lm.loading import TrainedModel
+    from bytemill.lm.planning import Plan
 
 
 def write_scores(

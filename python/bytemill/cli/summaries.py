@@ -7,15 +7,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bytemill.analysis.summary import training_to_dict
 from bytemill.cli import output
 from bytemill.cli.corpus_options import corpus_notes
 from bytemill.cli.views import quoted
 from bytemill.corpus.documents import CorpusCounts
-from bytemill.analysis.summary import training_to_dict
 from bytemill.shards import Manifest
+from bytemill.system.units import (
+    format_bytes,
+    format_count,
+    format_rate,
+    format_ratio,
+    format_seconds,
+    plural,
+)
 from bytemill.tokenizer.tokenizer import Tokenizer
-from bytemill.training.train import TrainingReport
-from bytemill.system.units import format_bytes, format_count, format_rate, format_ratio, format_seconds, plural
+from bytemill.tokenizer.training_report import TrainingReport
 
 _N_LONGEST = 10
 _NO_PROFILE: Mapping[str, Any] = {}

@@ -118,7 +118,8 @@ def train(
     from bytemill.cli.progress import ProgressDisplay, training_progress
     from bytemill.cli.summaries import write_training
     from bytemill.cli.training_inputs import check_usage, training_inputs
-    from bytemill.system.output_file import check_can_be_saved, check_output_file
+    from bytemill.system.output_file import check_output_file
+    from bytemill.tokenizer.conversion import check_can_be_saved
     from bytemill.training.train import train
 
     check_usage(inputs, counts)
@@ -186,8 +187,8 @@ def encode(
     Ids stand on one line with blanks between them; with --json they are a list.
     Memory does not grow with the text.
     """
-    from bytemill.cli.texts import text_input
     from bytemill.cli.id_streams import encode_text, ids_as_text
+    from bytemill.cli.texts import text_input
 
     tokenizer = Tokenizer.open(tokenizer_file)
     arrays = encode_text(
@@ -217,8 +218,8 @@ def decode(tokenizer_file: options.TokenizerFile, /, *ids: Annotated[str, Parame
     The ids are those given, or those on standard input. Blanks, commas and
     brackets may stand between them.
     """
-    from bytemill.cli.texts import id_blocks
     from bytemill.cli.id_streams import decode_stream, read_ids
+    from bytemill.cli.texts import id_blocks
 
     tokenizer = Tokenizer.open(tokenizer_file)
     blocks, name = id_blocks(ids)
@@ -248,9 +249,9 @@ def show(
     as_json: options.Json = False,
 ) -> None:
     """Show a tokenizer's sizes, settings and longest tokens, or single tokens."""
+    from bytemill.analysis.summary import describe, token_infos
     from bytemill.cli import views
     from bytemill.cli.given import load_arguments
-    from bytemill.analysis.summary import describe, token_infos
 
     tokenizer = Tokenizer.open(tokenizer_file, **load_arguments(pattern, special_tokens))
     if token:
@@ -290,9 +291,9 @@ def inspect(
     characters are made visible; a token that is part of a character is shown as
     its bytes: ⟨e2 80⟩.
     """
+    from bytemill.analysis.inspection import inspect
     from bytemill.cli import views
     from bytemill.cli.texts import text_input
-    from bytemill.analysis.inspection import inspect
 
     tokenizer = Tokenizer.open(tokenizer_file)
     content = text_input(text, file).read()

@@ -14,10 +14,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
 
-from bytemill import _core
+from bytemill._core import NAMED_PATTERNS, Encoder
 from bytemill.compat.tiktoken_models import ENCODING_NAMES, encoding_name_for_model
 from bytemill.errors import SpecialTokenError, TokenizerError
-from bytemill.tokenizer.special_options import DisallowedSpecial, options, refuse
+from bytemill.tokenizer.special_options import options, refuse
 from bytemill.tokenizer.token_starts import text_and_starts
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from bytemill.tokenizer.codec import AllowedSpecial, TokenIds
     from bytemill.tokenizer.tokenizer import Tokenizer
+    from bytemill.tokenizer.types import AllowedSpecial, DisallowedSpecial, TokenIds
 
 __all__ = [
     "Encoding",
@@ -58,8 +58,8 @@ class Encoding:
         `explicit_n_vocab` tokens.
         """
         # Where the expression is the name of another, it must not be taken for that.
-        pattern = f"(?:{pat_str})" if pat_str in _core.NAMED_PATTERNS else pat_str
-        core = _core.Encoder.from_ranks(mergeable_ranks, special_tokens, pattern, drops_unmatched=True)
+        pattern = f"(?:{pat_str})" if pat_str in NAMED_PATTERNS else pat_str
+        core = Encoder.from_ranks(mergeable_ranks, special_tokens, pattern, drops_unmatched=True)
         self._set(name, core, pat_str, mergeable_ranks, special_tokens)
         if explicit_n_vocab and not (
             len(mergeable_ranks) + len(special_tokens) == explicit_n_vocab == self.n_vocab
@@ -72,7 +72,7 @@ class Encoding:
     def _set(
         self,
         name: str,
-        core: _core.Encoder,
+        core: Encoder,
         pattern: str | None,
         ranks: dict[bytes, int] | None,
         special_tokens: dict[str, int],

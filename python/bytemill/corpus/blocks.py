@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bytemill._core import JsonLines, TextSplitter, clean_text
 from bytemill.corpus import documents as batches
 from bytemill.corpus.chunks import Piece
-from bytemill.corpus.reading import not_text_hint
+from bytemill.corpus.messages import SKIP_HINT, not_text_hint
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     Cut = Callable[[bytes, bool, bool], BlockDocuments]
     """Takes a block, whether it begins inside a document, and whether it is the last one."""
 
-SKIP_HINT = 'on_error="skip" (--on-error skip) leaves broken documents out and counts them'
 _BOM = b"\xef\xbb\xbf"
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from bytemill._core import check_documents
 from bytemill.corpus import documents as batches
 from bytemill.corpus import libraries
-from bytemill.corpus.blocks import SKIP_HINT
-from bytemill.corpus.compression import compression_of
 from bytemill.corpus.chunks import Piece
+from bytemill.corpus.compression import compression_of
+from bytemill.corpus.messages import SKIP_HINT
 from bytemill.corpus.streams import HEAD_BYTES, OpenFile, head_of
 from bytemill.errors import CorpusError
 

@@ -12,8 +12,8 @@ from bytemill.corpus.streams import HEAD_BYTES, OpenFile, open_stream
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from bytemill.corpus.options import CorpusOptions, Format
     from bytemill.corpus.chunks import Piece
+    from bytemill.corpus.options import CorpusOptions, Format
     from bytemill.corpus.sources import Source
 
 

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from bytemill.corpus import documents as batches
-from bytemill.corpus.blocks import SKIP_HINT
-from bytemill.corpus.columns import ColumnReader, rows_of_a_piece
 from bytemill.corpus.chunks import Piece
-from bytemill.corpus.reading import no_text
+from bytemill.corpus.columns import ColumnReader, rows_of_a_piece
+from bytemill.corpus.messages import SKIP_HINT, no_text
 from bytemill.corpus.sources import is_dataset
 from bytemill.errors import CorpusError
 

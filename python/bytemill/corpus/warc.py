@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 from bytemill._core import check_documents
 from bytemill.corpus import documents as batches
 from bytemill.corpus import libraries
-from bytemill.corpus.blocks import SKIP_HINT
 from bytemill.corpus.chunks import Piece
+from bytemill.corpus.messages import SKIP_HINT
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from bytemill._core import __version__
-from bytemill.system.atomic_files import make_folder
 from bytemill.datasets.partial import PartialFile, hold_partial
 from bytemill.errors import BytemillError, DownloadError, OutputError
+from bytemill.system.atomic_files import make_folder
 from bytemill.system.units import format_bytes
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bytemill import _core
+from bytemill._core import RankFile, TokenizerJson
 from bytemill.errors import BytemillError
 from bytemill.formats.files import GGUF_MAGIC, begins_with, is_object, parse_json, read_bytes
 from bytemill.formats.ids import MAX_ID
@@ -97,7 +97,7 @@ def _from_ranks(
         return None
     from bytemill.formats.tiktoken import tiktoken
 
-    file = _core.RankFile.read(data)
+    file = RankFile.read(data)
     if file is None:
         return None
     pattern, special = tiktoken.complete(
@@ -107,12 +107,12 @@ def _from_ranks(
 
 
 def _from_json(data: bytes, where: str) -> Loaded | None:
-    read = _core.TokenizerJson.read(data)
+    read = TokenizerJson.read(data)
     if read is None:
         return None
     from bytemill.formats.huggingface import tokenizer_json as huggingface
-    from bytemill.formats.huggingface.folder import companions_of
     from bytemill.formats.huggingface.model import refuse_other_models, special_tokens_of
+    from bytemill.formats.huggingface.post_processor import companions_of
 
     file, rest = read
     # The file with an empty vocabulary and no merges, which the core has.

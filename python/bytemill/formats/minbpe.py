@@ -14,12 +14,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from bytemill import _core
+from bytemill._core import check_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import decode_utf8, read_bytes, shown
 from bytemill.formats.ids import MAX_ID
-from bytemill.formats.tiktoken.ranks import merges_of_ranks, unreachable_token
 from bytemill.formats.spec import TokenizerSpec, refuse_what_they_cannot_say
+from bytemill.formats.tiktoken.ranks import merges_of_ranks, unreachable_token
 from bytemill.formats.vocabulary import check_merges, check_special_tokens, ordinary_tokens
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _checked_pattern(line: str, where: str) -> str | None:
     if not line:
         return None
     try:
-        _core.check_pattern(line)
+        check_pattern(line)
     except ValueError as error:
         raise TokenizerFileError(f"{where}:2: pattern {shown(line)}: {error}") from error
     return line

@@ -17,7 +17,7 @@ import re
 import sys
 from functools import lru_cache
 
-from bytemill import _core
+from bytemill._core import named_pattern, pretoken_spans
 from bytemill.formats.huggingface.oniguruma import ExpressionError, check_matches_something
 
 _ATOM = re.compile(
@@ -38,7 +38,7 @@ def why_not_covering(pattern: str) -> str | None:
     >>> why_not_covering(r"\\w+|\\s+(?!\\S)|[^\\w\\s]")
     'no plain part of it matches U+0009'
     """
-    if _core.named_pattern(pattern) is not None:
+    if named_pattern(pattern) is not None:
         return None
     try:
         check_matches_something(pattern)
@@ -48,12 +48,12 @@ def why_not_covering(pattern: str) -> str | None:
     missing = f"[^{alone}]"
     characters = _all_characters()
     # Pre-tokens are missing characters, one by one, and what lies between: all in one if there are none.
-    spans = _core.pretoken_spans(characters, missing) if alone else [(0, 1), (1, 2)]
+    spans = pretoken_spans(characters, missing) if alone else [(0, 1), (1, 2)]
     if len(spans) == 1:
         return None
     data = characters.encode()
     first, second = (data[start : start + 4].decode("utf-8", "ignore")[0] for start, _ in spans[:2])
-    is_missing = not alone or len(_core.pretoken_spans(2 * first, missing)) == 2
+    is_missing = not alone or len(pretoken_spans(2 * first, missing)) == 2
     return f"no plain part of it matches U+{ord(first if is_missing else second):04X}"
 
 

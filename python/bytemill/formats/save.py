@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from bytemill.system.atomic_files import make_folder, write_bytes
 from bytemill.errors import TokenizerError
 from bytemill.formats.files import shown
+from bytemill.system.atomic_files import make_folder, write_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

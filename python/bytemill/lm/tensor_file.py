@@ -19,8 +19,8 @@ from typing import Any, BinaryIO, cast
 import torch
 from torch import Tensor
 
-from bytemill.system.atomic_files import open_bytes
 from bytemill.errors import CheckpointError
+from bytemill.system.atomic_files import open_bytes
 
 _FORMAT = "bytemill-1"
 _DTYPES = {

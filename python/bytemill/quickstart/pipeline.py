@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bytemill.system.atomic_files import write_text
-from bytemill.errors import ShardError
-from bytemill.analysis.summary import describe, longest_words
 from bytemill.analysis.metrics import token_size_histogram, vocabulary_use
+from bytemill.analysis.summary import describe, longest_words
+from bytemill.errors import ShardError
 from bytemill.quickstart import corpus as text_sources
 from bytemill.quickstart.corpus import END_OF_TEXT
 from bytemill.quickstart.folder import QuickstartFolder
@@ -21,6 +20,7 @@ from bytemill.quickstart.measure import compare, sweep
 from bytemill.quickstart.report import report
 from bytemill.quickstart.result import Part, QuickstartResult, Timing
 from bytemill.shards import TokenShards, encode_to_shards
+from bytemill.system.atomic_files import write_text
 from bytemill.training.train import train
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bytemill.analysis.summary import token_to_dict, training_to_dict
 
 if TYPE_CHECKING:
-    from bytemill.training.train import TrainingReport
+    from bytemill.tokenizer.training_report import TrainingReport
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import numpy as np
 from bytemill._core import __version__
 from bytemill.errors import ShardError
 from bytemill.profiling import phase
-from bytemill.shards.lock import claim_folder, remove_growing
 from bytemill.shards.layouts import layout_named
+from bytemill.shards.lock import claim_folder, remove_growing
 from bytemill.shards.manifest import Manifest, ShardSettings, SourceInfo, write_manifest
 from bytemill.shards.separators import move_separators
 from bytemill.shards.shard_writer import ShardWriter

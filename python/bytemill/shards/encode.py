@@ -12,10 +12,10 @@ from bytemill._core import DocumentEncoder, __version__
 from bytemill.corpus import Corpus, DocumentSource
 from bytemill.corpus.sources import empty_corpus
 from bytemill.errors import ShardError, SpecialTokenError
-from bytemill.shards.lock import claim_folder, remove_growing
 from bytemill.shards.complete import Wanted, complete_manifests, reproducible
 from bytemill.shards.journal import JOURNAL_NAME, as_json, read_journal
 from bytemill.shards.layouts import layout_named
+from bytemill.shards.lock import claim_folder, remove_growing
 from bytemill.shards.manifest import Manifest, ShardSettings, SourceInfo, write_manifest
 from bytemill.shards.pipeline import EncodeProgress, Encoding
 from bytemill.shards.shard_writer import ShardWriter

@@ -6,9 +6,9 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, cast
 
-from bytemill.system.atomic_files import write_bytes
 from bytemill.corpus import CorpusCounts, Position
 from bytemill.errors import ShardError
+from bytemill.system.atomic_files import write_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path

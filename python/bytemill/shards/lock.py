@@ -5,10 +5,7 @@ import os
 from collections.abc import Generator
 from pathlib import Path
 
-from bytemill.system.atomic_files import make_folder, output_error, remove_temporaries, sync_folder
 from bytemill.errors import ShardError
-from bytemill.system.file_lock import open_locked
-from bytemill.shards.partial_file import growing_name
 from bytemill.shards.journal import JOURNAL_NAME
 from bytemill.shards.manifest import (
     DOCUMENTS_NAME,
@@ -17,6 +14,9 @@ from bytemill.shards.manifest import (
     companion_files,
     shard_files,
 )
+from bytemill.shards.partial_file import growing_name
+from bytemill.system.atomic_files import make_folder, output_error, remove_temporaries, sync_folder
+from bytemill.system.file_lock import open_locked
 
 OVERWRITE_HINT = "give another folder, or overwrite=True (--overwrite) to replace what is there"
 

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
-from bytemill.system.atomic_files import write_json
 from bytemill.errors import ShardError
+from bytemill.system.atomic_files import write_json
 
 FORMAT = "bytemill-shards"
 VERSION = 2

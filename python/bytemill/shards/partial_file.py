@@ -7,8 +7,8 @@ import hashlib
 import os
 from typing import TYPE_CHECKING
 
-from bytemill.system.atomic_files import output_error, sync_folder
 from bytemill.errors import OutputError, ShardError
+from bytemill.system.atomic_files import output_error, sync_folder
 
 if TYPE_CHECKING:
     import io

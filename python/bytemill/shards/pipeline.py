@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from bytemill.corpus import CorpusCounts, Position
 from bytemill.errors import SpecialTokenError
 from bytemill.profiling import add, phase
-from bytemill.shards.writer_thread import Background
 from bytemill.shards.journal import Checkpoint, write_journal
+from bytemill.shards.writer_thread import Background
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator

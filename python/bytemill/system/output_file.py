@@ -5,23 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bytemill.system.atomic_files import AtomicFile
 from bytemill.errors import OutputError
-from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.tokenizer.tokenizer import Tokenizer
+from bytemill.system.atomic_files import AtomicFile
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
-
-
-def check_can_be_saved(pattern: str | None, special_tokens: Sequence[str]) -> None:
-    """Raises `TokenizerError` where no tokenizer.json can say this pattern and these special tokens.
-
-    Asked before training: what cannot be saved after it would be lost.
-    """
-    single_bytes = {byte: bytes([byte]) for byte in range(256)}
-    huggingface.write(Tokenizer(single_bytes, [], special_tokens, pattern=pattern).to_spec())
 
 
 def check_output_file(path: str | os.PathLike[str], *, overwrite: bool) -> None:

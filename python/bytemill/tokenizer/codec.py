@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
-from bytemill.tokenizer.explanation import Explanation, TokenInfo, explain
 from bytemill.formats.bytes_to_unicode import bytes_to_text, text_to_bytes
+from bytemill.tokenizer.explanation import Explanation, TokenInfo, explain
 from bytemill.tokenizer.offsets import EncodedText, encode_with_offsets
-from bytemill.tokenizer.special_options import BY_DEFAULT, DisallowedSpecial, allowed_in
+from bytemill.tokenizer.special_options import BY_DEFAULT, allowed_in
 from bytemill.tokenizer.stream_decoder import StreamDecoder
 from bytemill.tokenizer.token_starts import text_and_starts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
     from os import PathLike
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from bytemill import _core
-
-    TokenArray: TypeAlias = NDArray[np.uint16] | NDArray[np.uint32]
-    TokenIds: TypeAlias = Sequence[int] | NDArray[Any]
-
-AllowedSpecial: TypeAlias = Literal["all", "none", "none_raise"] | Collection[str]
+    from bytemill._core import Encoder
+    from bytemill.tokenizer.types import AllowedSpecial, DisallowedSpecial, TokenArray, TokenIds
 
 
 class Codec:
@@ -41,7 +37,7 @@ class Codec:
     A `str` with lone surrogates is encoded as if they were U+FFFD; surrogate pairs are joined.
     """
 
-    core: _core.Encoder
+    core: Encoder
     """The Rust part."""
     special_tokens: dict[str, int]
     """Special tokens and their ids."""
@@ -165,7 +161,7 @@ class Codec:
         'the' -> 'th' 'e' (256 101): t+h
         ' the' -> ' ' 'th' 'e' (32 256 101): t+h
         """
-        return explain(self, text, allowed_special)
+        return explain(self.core, text, allowed_special)
 
     # Hugging Face's names, with its spelling: a character for each byte ("Ġ" is the space); special tokens as they are
 
@@ -389,7 +385,7 @@ class Codec:
         >>> encoded.char_offsets.tolist()
         [[0, 1], [1, 2], [1, 2], [2, 3]]
         """
-        return encode_with_offsets(self, text, allowed_special, num_threads)
+        return encode_with_offsets(self.core, text, allowed_special, num_threads)
 
     def encode_iterable(
         self, iterable: Iterable[str], *, allowed_special: AllowedSpecial = "all"
@@ -467,4 +463,4 @@ class Codec:
         >>> [decoder.feed(byte) for byte in "é!".encode()]
         ['', 'é', '!']
         """
-        return StreamDecoder(self)
+        return StreamDecoder(self.core.token_bytes)

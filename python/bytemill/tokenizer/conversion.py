@@ -12,17 +12,18 @@ from bytemill._core import pretoken_spans
 from bytemill.errors import OutputError, TokenizerError
 from bytemill.formats import minbpe
 from bytemill.formats.files import read_bytes
+from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.save import FORMATS, format_of_name, left_out, publish, rendered
 from bytemill.system.output_file import check_output_file
 from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from types import EllipsisType
 
-    from bytemill.formats.spec import TokenizerSpec
     from bytemill.formats.save import WrittenFormat
+    from bytemill.formats.spec import TokenizerSpec
 
 Proof: TypeAlias = Literal["fingerprint", "ids", "none"]
 
@@ -108,6 +109,15 @@ def convert(
         left_out=left_out(spec, written_format),
         warnings=[str(warning.message) for warning in caught],
     )
+
+
+def check_can_be_saved(pattern: str | None, special_tokens: Sequence[str]) -> None:
+    """Raises `TokenizerError` where no tokenizer.json can say this pattern and these special tokens.
+
+    Asked before training: what cannot be saved after it would be lost.
+    """
+    single_bytes = {byte: bytes([byte]) for byte in range(256)}
+    tokenizer_json.write(Tokenizer(single_bytes, [], special_tokens, pattern=pattern).to_spec())
 
 
 def _is_simple_bpe(source: Path) -> bool:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from bytemill._core import pretoken_spans
 
 if TYPE_CHECKING:
-    from bytemill.tokenizer.codec import AllowedSpecial, Codec
+    from bytemill._core import Encoder
+    from bytemill.tokenizer.types import AllowedSpecial
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,8 @@ def show_token(token: bytes) -> str:
     return shown if shown.startswith("⟨") else f"'{shown}'"
 
 
-def explain(tokenizer: Codec, text: str, allowed_special: AllowedSpecial) -> list[Explanation]:
+def explain(core: Encoder, text: str, allowed_special: AllowedSpecial) -> list[Explanation]:
     """See `Tokenizer.explain`."""
-    core = tokenizer.core
     core.encode(text, allowed_special, 1)  # raises where the text holds what is not allowed
     explanations: list[Explanation] = []
     for segment, special_id in core.segments(text, allowed_special):
@@ -81,9 +81,9 @@ def explain(tokenizer: Codec, text: str, allowed_special: AllowedSpecial) -> lis
             explanations.append(Explanation(segment, [special_id], [segment.encode()], [], special=True))
             continue
         data = segment.encode()
-        for start, end in pretoken_spans(segment, tokenizer.pattern):
+        for start, end in pretoken_spans(segment, core.pattern):
             pretoken = data[start:end]
-            ids = core.encode_bytes(pretoken) if len(pretoken) == 1 else _encode_pretoken(tokenizer, pretoken)
+            ids = core.encode_bytes(pretoken) if len(pretoken) == 1 else _encode_pretoken(core, pretoken)
             looked_up = core.whole_pretoken_lookup and core.bytes_to_id(pretoken) is not None
             steps = [
                 MergeStep(rank, core.token_bytes(left), core.token_bytes(right), at)
@@ -94,12 +94,16 @@ def explain(tokenizer: Codec, text: str, allowed_special: AllowedSpecial) -> lis
     return explanations
 
 
-def _encode_pretoken(tokenizer: Codec, pretoken: bytes) -> list[int]:
+def _encode_pretoken(core: Encoder, pretoken: bytes) -> list[int]:
     """The ids of one pre-token, by replaying its merges: cut out of its text it might split further."""
-    core = tokenizer.core
     if core.whole_pretoken_lookup and (whole := core.bytes_to_id(pretoken)) is not None:
         return [whole]
     parts = [pretoken[i : i + 1] for i in range(len(pretoken))]
     for _, _, _, at in core.merge_steps(pretoken):
         parts[at : at + 2] = [parts[at] + parts[at + 1]]
-    return [tokenizer.encode_single_token(part) for part in parts]
+    return [_id_of(core, part) for part in parts]
+
+
+def _id_of(core: Encoder, token: bytes) -> int:
+    ordinary = core.bytes_to_id(token)
+    return core.special_tokens[token.decode()] if ordinary is None else ordinary

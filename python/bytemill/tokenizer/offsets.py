@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from bytemill.tokenizer.codec import AllowedSpecial, Codec, TokenArray
+    from bytemill._core import Encoder
+    from bytemill.tokenizer.types import AllowedSpecial, TokenArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,10 +45,10 @@ class EncodedText:
 
 
 def encode_with_offsets(
-    tokenizer: Codec, text: str, allowed_special: AllowedSpecial, num_threads: int | None
+    core: Encoder, text: str, allowed_special: AllowedSpecial, num_threads: int | None
 ) -> EncodedText:
     """See `Tokenizer.encode_with_offsets`."""
-    ids, byte_offsets = tokenizer.core.encode_with_spans(text, allowed_special, num_threads)
+    ids, byte_offsets = core.encode_with_spans(text, allowed_special, num_threads)
     try:
         utf8 = text.encode()
     except UnicodeEncodeError:

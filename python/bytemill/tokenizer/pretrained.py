@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bytemill.system import paths as cache
 from bytemill.errors import BytemillError, OutputError, TokenizerFileError
 from bytemill.formats import load as loading
-from bytemill.formats.tiktoken import tiktoken
 from bytemill.formats.loaded import Loaded, build
+from bytemill.formats.tiktoken import tiktoken
 from bytemill.formats.tiktoken.tiktoken import KNOWN_FILES, KnownFile
+from bytemill.system import paths as cache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

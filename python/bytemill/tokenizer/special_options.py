@@ -7,18 +7,15 @@ any string may be refused. What is neither recognised nor refused is plain text.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Set
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from bytemill.errors import SpecialTokenError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Set
 
-    from bytemill.tokenizer.codec import AllowedSpecial
-
-DisallowedSpecial: TypeAlias = Literal["all"] | Collection[str]
+    from bytemill.tokenizer.types import AllowedSpecial, DisallowedSpecial
 
 BY_DEFAULT: Final = cast('Literal["all"]', "".join(("a", "ll")))
 """An "all" that is no caller's: where `disallowed_special` is given, the default is to recognise none."""

@@ -6,7 +6,7 @@ import codecs
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bytemill.tokenizer.codec import Codec
+    from collections.abc import Callable
 
 
 class StreamDecoder:
@@ -16,18 +16,18 @@ class StreamDecoder:
     `finish`, are what `Tokenizer.decode` gives for all ids at once.
 
     >>> from bytemill import Tokenizer
-    >>> decoder = StreamDecoder(Tokenizer({i: bytes([i]) for i in range(256)}, []))
+    >>> decoder = Tokenizer({i: bytes([i]) for i in range(256)}, []).stream_decoder()
     >>> [decoder.feed(byte) for byte in "né!".encode()]
     ['n', '', 'é', '!']
     """
 
-    def __init__(self, tokenizer: Codec) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, token_bytes: Callable[[int], bytes]) -> None:
+        self._token_bytes = token_bytes
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, token_id: int) -> str:
         """The text that this id makes certain, often all of its own. Raises KeyError for an id that no token has."""
-        text = self._decoder.decode(self._tokenizer.core.token_bytes(token_id))
+        text = self._decoder.decode(self._token_bytes(token_id))
         held_back, _ = self._decoder.getstate()
         if held_back[:1] == b"\xed" and held_back[1:2] >= b"\xa0":
             # The beginning of a surrogate, of which Python waits for the third byte: in UTF-8 it begins no character.

@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from bytemill.tokenizer.codec import Codec
 from bytemill.errors import TokenizerError
 from bytemill.formats.loaded import Loaded, build
 from bytemill.formats.spec import (
@@ -20,17 +19,16 @@ from bytemill.formats.spec import (
     TokenizerSpec,
     special_rules,
 )
+from bytemill.tokenizer.codec import Codec
 
 if TYPE_CHECKING:
     from types import EllipsisType
 
     import tiktoken
 
-    from bytemill.compat.tiktoken import Encoding
-    from bytemill.corpus import CorpusInputs
     from bytemill.formats.save import WrittenFormat
-    from bytemill.shards import Manifest
-    from bytemill.training.train import TrainingReport
+    from bytemill.formats.tiktoken.objects import EncodingView
+    from bytemill.tokenizer.training_report import TrainingReport
 
 
 class Tokenizer(Codec):
@@ -278,7 +276,7 @@ class Tokenizer(Codec):
         return self._name or f"bytemill-{self.fingerprint[:12]}"
 
     @classmethod
-    def from_tiktoken(cls, encoding: tiktoken.Encoding | Encoding) -> Self:
+    def from_tiktoken(cls, encoding: tiktoken.Encoding | EncodingView) -> Self:
         """The tokenizer that gives the ids of a tiktoken `Encoding`, or of one of `bytemill.compat.tiktoken`.
 
         Where that refuses special tokens by default, this recognises them.
@@ -301,18 +299,7 @@ class Tokenizer(Codec):
         """
         from bytemill.formats.tiktoken.objects import encoding_of
 
-        return encoding_of(self, name or self.name)
-
-    def encode_file(
-        self,
-        inputs: CorpusInputs,
-        out_folder: str | os.PathLike[str],
-        **options: Any,
-    ) -> Manifest:
-        """Encodes files to a folder of token shards; see `bytemill.shards.encode_to_shards` for the options."""
-        from bytemill.shards import encode_to_shards
-
-        return encode_to_shards(self, inputs, out_folder, **options)
+        return encoding_of(self.to_spec(), name or self.name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         made = type(self).from_spec, (self.to_spec(),)

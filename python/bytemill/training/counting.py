@@ -18,17 +18,28 @@ from bytemill.corpus.formats import format_of_head
 from bytemill.corpus.pipes import open_pipe
 from bytemill.corpus.sources import empty_corpus, unreadable
 from bytemill.corpus.streams import HEAD_BYTES, head_of
-from bytemill.training.counts import CountedCorpus, CountsInfo, SavedCounts, canonical_pattern, check_fits, check_same_corpus, load, merge, read_info, save
 from bytemill.errors import CorpusError, OutputError, TokenizerError
 from bytemill.profiling import phase
+from bytemill.training.counts import (
+    CountedCorpus,
+    CountsInfo,
+    SavedCounts,
+    canonical_pattern,
+    check_fits,
+    check_same_corpus,
+    load,
+    merge,
+    read_info,
+    save,
+)
 from bytemill.training.mixture import common_scale
 from bytemill.training.work_folder import WorkFolder
 
 if TYPE_CHECKING:
     import os
 
-    from bytemill.training.memory_budget import CountingPlan, MemoryBudget
     from bytemill.corpus import Source
+    from bytemill.training.memory_budget import CountingPlan, MemoryBudget
 
 Report: TypeAlias = Callable[[int, int | None], None]
 """Takes how much is read and how much there is (None: nobody knows): bytes of files, characters of texts."""

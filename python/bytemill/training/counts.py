@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from bytemill._core import UNICODE_VERSION, PretokenCounter, PretokenCounts, named_pattern, read_counts_header
-from bytemill.system.atomic_files import AtomicFile
 from bytemill.corpus.documents import CorpusCounts
 from bytemill.errors import CorpusError, TokenizerError
+from bytemill.system.atomic_files import AtomicFile
 from bytemill.training.mixture import Weight, common_scale, exact_weight
 
 if TYPE_CHECKING:

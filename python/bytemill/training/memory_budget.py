@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from bytemill.system import memory
 from bytemill.errors import TokenizerError
+from bytemill.system import memory
 
 if TYPE_CHECKING:
     from collections.abc import Generator

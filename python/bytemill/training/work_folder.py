@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from bytemill.system.atomic_files import make_folder, output_error, write_json
 from bytemill.corpus.documents import CorpusCounts, Position
 from bytemill.errors import OutputError
+from bytemill.system.atomic_files import make_folder, output_error, write_json
 from bytemill.system.file_lock import open_locked
 
 if TYPE_CHECKING:

@@ -19,15 +19,20 @@ from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bytemill import _core
+from bytemill._core import NAMED_PATTERNS, check_pattern
 from bytemill.errors import MissingExtraError, PreTokenizerWarning, TokenizerError, TokenizerFileError
+from bytemill.formats.byte_spelling import spelled_vocab, tokens_and_merges
 from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE
 from bytemill.formats.files import is_array, is_object, parse_json, shown
 from bytemill.formats.gguf.metadata import MAX_ELEMENTS, Value, read_head
-from bytemill.formats.gguf.pre_tokenizers import fitting_name, looks_up_whole_pretokens, pre_tokenizer, same_split
-from bytemill.formats.tiktoken.ranks import merges_of_ranks
+from bytemill.formats.gguf.pre_tokenizers import (
+    fitting_name,
+    looks_up_whole_pretokens,
+    pre_tokenizer,
+    same_split,
+)
 from bytemill.formats.spec import TokenizerSpec, refuse_what_they_cannot_say
-from bytemill.formats.byte_spelling import spelled_vocab, tokens_and_merges
+from bytemill.formats.tiktoken.ranks import merges_of_ranks
 from bytemill.formats.vocabulary import check_merges, check_special_tokens, ordinary_tokens
 
 if TYPE_CHECKING:
@@ -227,17 +232,17 @@ def _pattern(
     if given is not ...:
         if given is not None:
             try:
-                _core.check_pattern(given)
+                check_pattern(given)
             except ValueError as error:
                 raise TokenizerError(f"pattern {shown(given)}: {error}") from error
-            return _core.NAMED_PATTERNS.get(given, given)
+            return NAMED_PATTERNS.get(given, given)
         return None
     if name is None:
         if "pattern" in record:
             return record["pattern"]
         raise TokenizerFileError(
             f"{where}: {_PRE}: is missing, so that the file does not say how texts are split",
-            hint="Give the pattern: an expression or one of " + ", ".join(sorted(_core.NAMED_PATTERNS)) + ".",
+            hint="Give the pattern: an expression or one of " + ", ".join(sorted(NAMED_PATTERNS)) + ".",
         )
     known = pre_tokenizer(name, where)
     # Another expression that splits like a named one stays as it was.
@@ -277,10 +282,10 @@ def _record(values: Mapping[str, Value], name: str | None, n_merges: int, where:
         raise TokenizerFileError(f"{where}.merge_counts: is no array of {n_merges} whole numbers")
     if pattern is not None:
         try:
-            _core.check_pattern(pattern)
+            check_pattern(pattern)
         except (TypeError, ValueError) as error:
             raise TokenizerFileError(f"{where}.pattern: {shown(pattern)}: {error}") from error
-        record["pattern"] = _core.NAMED_PATTERNS.get(pattern, pattern)
+        record["pattern"] = NAMED_PATTERNS.get(pattern, pattern)
     return record
 
 
@@ -393,7 +398,7 @@ def _warn(pattern: str | None, pre: str | None) -> None:
 
 
 def _pattern_name(pattern: str | None) -> str | None:
-    names = {expression: name for name, expression in _core.NAMED_PATTERNS.items()}
+    names = {expression: name for name, expression in NAMED_PATTERNS.items()}
     return None if pattern is None else names.get(pattern, pattern)
 
 

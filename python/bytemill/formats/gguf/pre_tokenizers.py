@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bytemill import _core
+from bytemill._core import NAMED_PATTERNS, named_pattern
 from bytemill.errors import TokenizerFileError
 from bytemill.formats.files import shown
 from bytemill.formats.tiktoken.ranks import unreachable_token
@@ -59,7 +59,7 @@ class PreTokenizer:
 
 
 def _table() -> dict[str, PreTokenizer]:
-    named = _core.NAMED_PATTERNS
+    named = NAMED_PATTERNS
     # The first name of a row is the one that is written.
     rows: list[tuple[str, bool, str]] = [
         (
@@ -118,8 +118,8 @@ def same_split(one: str | None, other: str | None) -> bool:
         return True
     if one is None or other is None:
         return False
-    name = _core.named_pattern(one)
-    return name is not None and name == _core.named_pattern(other)
+    name = named_pattern(one)
+    return name is not None and name == named_pattern(other)
 
 
 def fitting_name(

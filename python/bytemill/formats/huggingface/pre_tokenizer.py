@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from bytemill import _core
+from bytemill._core import NAMED_PATTERNS, check_pattern, named_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import is_array, is_object, shown
 from bytemill.formats.spec import THEN
@@ -40,7 +40,7 @@ def to_pre_tokenizer(pattern: str | None) -> dict[str, Any]:
     if pattern is None:
         return _byte_level(use_regex=False)
     *before, last = pattern.split(THEN)
-    ends_with_gpt2 = _core.named_pattern(last) == "gpt2"
+    ends_with_gpt2 = named_pattern(last) == "gpt2"
     splits = [_split(step) for step in (before if ends_with_gpt2 else [*before, last])]
     byte_level = _byte_level(use_regex=ends_with_gpt2)
     return {"type": "Sequence", "pretokenizers": [*splits, byte_level]} if splits else byte_level
@@ -48,11 +48,11 @@ def to_pre_tokenizer(pattern: str | None) -> dict[str, Any]:
 
 def _split(pattern: str) -> dict[str, Any]:
     """The Split that is one step."""
-    name = _core.named_pattern(pattern)
+    name = named_pattern(pattern)
     if name == "cl100k":
         expression = CL100K_FOR_ONIGURUMA
     else:
-        expression = pattern if name is None else _core.NAMED_PATTERNS[name]
+        expression = pattern if name is None else NAMED_PATTERNS[name]
         from bytemill.formats.huggingface.oniguruma import ExpressionError, to_oniguruma
 
         try:
@@ -86,7 +86,7 @@ def from_pre_tokenizer(value: Any, where: str) -> str | None:
         raise TokenizerFileError(f"{where}: has {len(steps)} steps, and bytemill does at most {_MAX_STEPS}")
     patterns = [_step_pattern(step, step_place) for step, step_place in steps[:-1]]
     if _flag(byte_level, "use_regex", place, missing=True):
-        patterns.append(_core.NAMED_PATTERNS["gpt2"])
+        patterns.append(NAMED_PATTERNS["gpt2"])
     return THEN.join(patterns) or None
 
 
@@ -154,15 +154,15 @@ def _recognised(expression: str, place: str) -> tuple[str | None, str]:
     """The name of the pattern that `expression` (in Oniguruma's syntax) is, if any, and the expression for
     Rust."""
     if expression == CL100K_FOR_ONIGURUMA:
-        return "cl100k", _core.NAMED_PATTERNS["cl100k"]
+        return "cl100k", NAMED_PATTERNS["cl100k"]
     from bytemill.formats.huggingface.oniguruma import from_oniguruma
 
     try:
         translated = from_oniguruma(expression)
-        _core.check_pattern(translated)
+        check_pattern(translated)
     except ValueError as error:
         raise TokenizerFileError(
             f"{place}: {shown(expression)} cannot be followed exactly: {error}",
         ) from error
-    name = _core.named_pattern(translated)
-    return name, translated if name is None else _core.NAMED_PATTERNS[name]
+    name = named_pattern(translated)
+    return name, translated if name is None else NAMED_PATTERNS[name]

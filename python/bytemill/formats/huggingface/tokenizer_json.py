@@ -16,11 +16,11 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from bytemill import _core
+from bytemill._core import NAMED_PATTERNS, check_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import decode_utf8, is_array, is_object, parse_json, read_bytes, shown
-from bytemill.formats.huggingface.folder import DECODER, companions_of, post_processor_of
 from bytemill.formats.huggingface.model import read_model, refuse_other_models
+from bytemill.formats.huggingface.post_processor import DECODER, companions_of, post_processor_of
 from bytemill.formats.huggingface.pre_tokenizer import from_pre_tokenizer, to_pre_tokenizer
 from bytemill.formats.spec import Normalizer, TokenFlags, TokenizerSpec
 
@@ -41,8 +41,8 @@ def write(spec: TokenizerSpec) -> str:
     contradicts itself or Hugging Face's library could not give the same ids.
     """
     # Brought in only here: together they take as long to import as the core takes to read a vocabulary.
-    from bytemill.formats.tiktoken.ranks import merges_of_ranks
     from bytemill.formats.byte_spelling import spelled_vocab
+    from bytemill.formats.tiktoken.ranks import merges_of_ranks
     from bytemill.formats.vocabulary import check_merges, check_special_tokens, ordinary_tokens
 
     tokens = ordinary_tokens(spec)
@@ -163,7 +163,7 @@ def pattern_and_record(
 def _record(spec: TokenizerSpec) -> str:
     """`model.bytemill` as text."""
     # Another expression that splits like a named one stays as it is: it is part of the fingerprint.
-    names = {expression: name for name, expression in _core.NAMED_PATTERNS.items()}
+    names = {expression: name for name, expression in NAMED_PATTERNS.items()}
     pattern = None if spec.pattern is None else names.get(spec.pattern, spec.pattern)
     fields = {"format": RECORD_FORMAT, "pattern": pattern, "ties": spec.ties}
     lines = [f'"{key}": {json.dumps(value, ensure_ascii=False)}' for key, value in fields.items()]
@@ -265,14 +265,14 @@ def _read_record(record: Any, *, n_merges: int, where: str) -> dict[str, Any]:
     fields: dict[str, Any] = {"ties": ties, "merge_counts": counts}
     pattern = record.get("pattern")
     if pattern is None or isinstance(pattern, str):
-        fields["pattern"] = None if pattern is None else _core.NAMED_PATTERNS.get(pattern, pattern)
+        fields["pattern"] = None if pattern is None else NAMED_PATTERNS.get(pattern, pattern)
     return fields
 
 
 def _splits_like(pre_tokenizer: Any, pattern: str | None) -> bool:
     """Whether `pre_tokenizer` is what bytemill writes for `pattern`; if not, the file was changed since."""
     try:
-        _core.check_pattern(pattern)
+        check_pattern(pattern)
         return to_pre_tokenizer(pattern) == pre_tokenizer
     except ValueError:
         return False

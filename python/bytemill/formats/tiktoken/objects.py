@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from bytemill.compat.tiktoken import Encoding
 from bytemill.errors import MissingExtraError, TokenizerError
-from bytemill.formats.pattern_coverage import why_not_covering
 from bytemill.formats.files import shown
+from bytemill.formats.pattern_coverage import why_not_covering
 from bytemill.formats.spec import THEN, TokenizerSpec
 from bytemill.formats.tiktoken.pattern import pattern_from, pattern_to
 
@@ -16,13 +15,18 @@ if TYPE_CHECKING:
 
     import tiktoken
 
-    from bytemill.tokenizer.tokenizer import Tokenizer
+
+class EncodingView(Protocol):
+    """An encoding of `bytemill.compat.tiktoken`."""
+
+    name: str
 
 
 def spec_of(encoding: Any) -> TokenizerSpec:
     """The tokenizer that a tiktoken `Encoding` is. Raises TokenizerError where bytemill has none with the same ids."""
-    if isinstance(encoding, Encoding) and encoding.made_from is not None:
-        return encoding.made_from.to_spec()
+    made_from = getattr(encoding, "made_from", None)  # of an encoding of bytemill.compat.tiktoken
+    if made_from is not None:
+        return made_from.to_spec()
     parts: Any = encoding
     try:
         ranks: Mapping[bytes, int] = parts._mergeable_ranks
@@ -47,7 +51,7 @@ def spec_of(encoding: Any) -> TokenizerSpec:
     )
 
 
-def encoding_of(tokenizer: Tokenizer, name: str) -> tiktoken.Encoding:
+def encoding_of(spec: TokenizerSpec, name: str) -> tiktoken.Encoding:
     """See `Tokenizer.to_tiktoken`."""
     try:
         import tiktoken
@@ -57,7 +61,6 @@ def encoding_of(tokenizer: Tokenizer, name: str) -> tiktoken.Encoding:
         ) from error
     from bytemill.formats.tiktoken.tiktoken import same_ranks
 
-    spec = tokenizer.to_spec()
     ranks, expression = same_ranks(spec), pattern_to(spec.pattern)
     try:
         encoding = tiktoken.Encoding(

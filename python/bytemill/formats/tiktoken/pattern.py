@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bytemill import _core
+from bytemill._core import NAMED_PATTERNS, named_pattern
 from bytemill.errors import TokenizerError
-from bytemill.formats.pattern_coverage import why_not_covering
 from bytemill.formats.files import shown
 from bytemill.formats.huggingface.oniguruma import ExpressionError, check_matches_something
+from bytemill.formats.pattern_coverage import why_not_covering
 
 # tiktoken always has a pattern. This one makes one pre-token of all.
 _WHOLE = r"(?s:.+)"
@@ -16,7 +16,7 @@ def pattern_from(expression: str) -> str | None:
     """The pattern behind an expression that `pattern_to` may have made."""
     if expression == _WHOLE:
         return None
-    if expression in _core.NAMED_PATTERNS:  # To tiktoken it is no name.
+    if expression in NAMED_PATTERNS:  # To tiktoken it is no name.
         return f"(?:{expression})"
     pattern = expression[: (len(expression) - len(_rest_as_well(""))) // 2]
     return pattern if expression == _rest_as_well(pattern) else expression
@@ -29,7 +29,7 @@ def pattern_to(pattern: str | None) -> str:
     """
     if pattern is None:
         return _WHOLE
-    if _core.named_pattern(pattern) is not None or why_not_covering(pattern) is None:
+    if named_pattern(pattern) is not None or why_not_covering(pattern) is None:
         return pattern
     try:
         check_matches_something(

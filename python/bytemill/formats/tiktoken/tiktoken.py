@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bytemill import _core
+from bytemill._core import NAMED_PATTERNS, Encoder
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import checked_pattern, read_bytes, shown
 from bytemill.formats.ids import MAX_ID
@@ -127,7 +127,7 @@ def complete(
             raise TokenizerFileError(
                 f"{where}: a rank file of {n_ranks} tokens that is none of the published ones, and a rank "
                 "file does not name its pattern",
-                hint=f"Give the pattern: an expression or one of {', '.join(sorted(_core.NAMED_PATTERNS))}.",
+                hint=f"Give the pattern: an expression or one of {', '.join(sorted(NAMED_PATTERNS))}.",
             )
         pattern = known.pattern
     pattern = checked_pattern(pattern)
@@ -167,7 +167,7 @@ def is_published(text: str, spec: TokenizerSpec) -> bool:
     known = _known_file(text.encode(), text.count("\n"))
     return (
         known is not None
-        and spec.pattern == _core.NAMED_PATTERNS[known.pattern]
+        and spec.pattern == NAMED_PATTERNS[known.pattern]
         and spec.special_tokens == known.special_tokens
     )
 
@@ -180,7 +180,7 @@ def same_ranks(spec: TokenizerSpec) -> dict[bytes, int]:
     ranks = {token: token_id for token_id, token in ordinary_tokens(spec).items()}
     if spec.merges is not None:
         # The core finds the merges behind ranks in a fiftieth of the time; if they are others, what follows says why.
-        core = _core.Encoder.from_ranks(ranks, {}, None)
+        core = Encoder.from_ranks(ranks, {}, None)
         if core.ranked or core.merges() != spec.merges:
             _check_same_merges(spec.merges, ranks, whole_pretoken_lookup=spec.whole_pretoken_lookup)
     return ranks

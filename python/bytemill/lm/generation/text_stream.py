@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bytemill.tokenizer.stream_decoder import StreamDecoder
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -54,7 +52,7 @@ class TextStream:
     def __init__(
         self, tokenizer: Tokenizer, stop_strings: Sequence[str] = (), *, show_special: bool = False
     ) -> None:
-        self._decoder = StreamDecoder(tokenizer)
+        self._decoder = tokenizer.stream_decoder()
         self._stop = StopStrings(stop_strings)
         self._hidden = frozenset[int](() if show_special else tokenizer.special_tokens.values())
 

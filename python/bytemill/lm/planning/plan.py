@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bytemill.lm.planning.flops import forward_flops, step_flops
-from bytemill.lm.planning.memory import OptimizerName, Precision, TrainingMemory, largest_batch, training_memory
+from bytemill.lm.planning.memory import (
+    OptimizerName,
+    Precision,
+    TrainingMemory,
+    largest_batch,
+    training_memory,
+)
 from bytemill.lm.planning.parameters import n_parameters, parameters_by_part
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.planning.plan import DEVICES, Plan, plan
+from bytemill.lm.presets import PRESETS
 from bytemill.lm.training.config import resolve
 from bytemill.lm.training.config_file import load_settings
-from bytemill.lm.presets import PRESETS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

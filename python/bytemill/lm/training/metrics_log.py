@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from bytemill.system.atomic_files import open_text, output_error
 from bytemill.errors import RunConfigError
+from bytemill.system.atomic_files import open_text, output_error
 
 if TYPE_CHECKING:
     import os

@@ -10,8 +10,8 @@ from bytemill.lm.schedule import constant, cosine_with_warmup, warmup_stable_dec
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
-    from bytemill.lm.training.config import TrainConfig
     from bytemill.lm.model import TransformerLM
+    from bytemill.lm.training.config import TrainConfig
 
 
 def make_optimizer(model: TransformerLM, config: TrainConfig) -> Optimizer:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bytemill.system.atomic_files import make_folder, output_error, remove_temporaries, write_text
 from bytemill.errors import CheckpointError, OutputError
-from bytemill.system.file_lock import open_locked
+from bytemill.lm.tensor_file import read_state, write_state
 from bytemill.lm.training.config import Resolved, TrainConfig, config_from_dict, differences
 from bytemill.lm.training.config_file import config_to_toml
-from bytemill.lm.tensor_file import read_state, write_state
+from bytemill.system.atomic_files import make_folder, output_error, remove_temporaries, write_text
+from bytemill.system.file_lock import open_locked
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
