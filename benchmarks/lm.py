@@ -27,12 +27,12 @@ from torch import Tensor, nn
 
 import bytemill
 from bytemill.lm.batches import get_batch, spread_starts, windows_at
+from bytemill.lm.device import matmul_rate, peak_memory, pick_device, synchronise
 from bytemill.lm.model import ModelConfig, TransformerLM
 from bytemill.lm.optim import AdamW, clip_gradients
 from bytemill.lm.planning import flops_per_token
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.schedule import cosine_with_warmup
-from bytemill.lm.training.device import matmul_rate, peak_memory, pick_device, synchronise
 from lm_peer import TorchLM
 
 if TYPE_CHECKING:

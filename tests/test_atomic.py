@@ -156,7 +156,7 @@ def test_a_full_disk_leaves_the_old_file_and_says_what_to_do(tmp_path: Path) -> 
     script = textwrap.dedent(
         """
         import resource, sys
-        from bytemill import atomic
+        from bytemill.system import atomic_files as atomic
         from bytemill.errors import OutputError
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
         def in_pieces(opened, piece):
@@ -231,7 +231,8 @@ def test_the_longest_names_work(tmp_path: Path) -> None:
 
 def test_leftovers_of_killed_runs_are_removed_by_name(tmp_path: Path) -> None:
     script = (
-        "import os, sys; from bytemill import atomic; atomic.AtomicFile(sys.argv[1]).write(b'x'); os._exit(1)"
+        "import os, sys; from bytemill.system.atomic_files import AtomicFile; "
+        "AtomicFile(sys.argv[1]).write(b'x'); os._exit(1)"
     )
     for name in ("shard_00000.npy", "other.npy"):
         subprocess.run([sys.executable, "-c", script, str(tmp_path / name)], check=False)

@@ -95,7 +95,7 @@ def test_the_bound_is_kept(tmp_path: Path) -> None:
     program = f"""
 from pathlib import Path
 import bytemill
-from bytemill import memory
+from bytemill.system import memory
 # Peaks that are reset would be forgotten.
 memory._CLEAR_REFS = Path("/nowhere/at/all")
 bytemill.train({str(path)!r}, 1000, max_memory={{max_memory}}, num_threads=2)
@@ -154,7 +154,7 @@ def test_a_full_disk_is_an_output_error_and_leaves_nothing(
     program = """
 import sys
 import bytemill
-from bytemill import budget
+from bytemill.training import memory_budget as budget
 try:
     bytemill.train(sys.argv[1], 300, max_memory=budget.resident_bytes() + 45_000_000, num_threads=1)
 except bytemill.OutputError as error:

@@ -160,7 +160,7 @@ def test_begins_documents_with_the_token_named(tokenizer_file: str, run: Run):
 
 
 def test_what_was_interrupted_goes_on_and_says_so(tokenizer_file: str, run: Run):
-    from bytemill.shards import encode_to_shards
+    from bytemill.shards import encode_corpus
 
     def stop(_: Any) -> None:
         if Path("out/progress.json").exists():
@@ -170,7 +170,7 @@ def test_what_was_interrupted_goes_on_and_says_so(tokenizer_file: str, run: Run)
     tokenizer = bytemill.Tokenizer.open(tokenizer_file)
     corpus = bytemill.Corpus(["many.txt"], repeat_by_weight=True)
     try:
-        encode_to_shards(tokenizer, corpus, "out", progress=stop, checkpoint_bytes=1)
+        encode_corpus(tokenizer, corpus, "out", progress=stop, checkpoint_bytes=1)
         raise AssertionError("it was not interrupted")
     except KeyboardInterrupt:
         pass

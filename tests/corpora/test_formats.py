@@ -11,7 +11,7 @@ import pytest
 
 from bytemill import train
 from bytemill.corpus import Corpus, DocumentBatch, Position
-from bytemill.shards import TokenShards, encode_to_shards
+from bytemill.shards import TokenShards, encode_corpus
 
 from .conftest import DOCUMENTS, END, read, texts_of, write_inputs
 
@@ -45,7 +45,7 @@ def test_every_format_gives_the_same_merges_and_ids(tmp_path: Path) -> None:
         corpus = Corpus(name, **options)
         assert train(corpus, 300, [END]).merges == plain.merges, name
         folder = tmp_path / f"shards-{number}"
-        encode_to_shards(plain, corpus, folder, document_separator=END, append_separator=True)
+        encode_corpus(plain, corpus, folder, document_separator=END, append_separator=True)
         assert TokenShards(folder)[:].tolist() == ids, name
 
 

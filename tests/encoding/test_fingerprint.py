@@ -20,8 +20,8 @@ from bytemill.errors import PreTokenizerWarning
 from bytemill.formats.bytes_to_unicode import bytes_to_text
 from bytemill.formats.gguf import gguf
 from bytemill.formats.huggingface.pre_tokenizer import CL100K_FOR_ONIGURUMA
+from bytemill.formats.ranks import merges_of_ranks
 from bytemill.formats.spec import TokenFlags, TokenizerSpec
-from bytemill.formats.tiktoken.ranks import merges_of_ranks
 
 END = "<|endoftext|>"
 BYTES = {byte: bytes([byte]) for byte in range(256)}

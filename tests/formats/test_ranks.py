@@ -6,7 +6,7 @@ import tiktoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytemill.formats.tiktoken.ranks import last_two_parts, merges_of_ranks, unreachable_token
+from bytemill.formats.ranks import last_two_parts, merges_of_ranks, unreachable_token
 from bytemill.formats.vocabulary import SINGLE_BYTES
 
 # Tokens over two letters overlap themselves and each other in every way; longer ones need not arise at all.

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bytemill import Tokenizer
 from bytemill.corpus.documents import Position
 from bytemill.errors import CorpusError, ShardError, SpecialTokenError
-from bytemill.shards import TokenShards, encode_to_shards, read_manifest, verify
+from bytemill.shards import TokenShards, encode_corpus, read_manifest, verify
 from bytemill.shards.layouts import LAYOUTS
 from bytemill.shards.manifest import Manifest
 from bytemill.shards.reencode import reencode_shards, shard_corpus
@@ -60,9 +60,7 @@ def new() -> Tokenizer:
 def write(out: Path, old: Tokenizer, documents: list[str], **options: Any) -> Manifest:
     """Shards of documents, with a separator behind each."""
     options = {"shard_tokens": 11, "document_separator": END, "append_separator": True} | options
-    return encode_to_shards(
-        old, iter(documents), out, allowed_special=options.pop("allowed", "none"), **options
-    )
+    return encode_corpus(old, iter(documents), out, allowed_special=options.pop("allowed", "none"), **options)
 
 
 def documents_of(folder: Path) -> list[list[int]]:
@@ -309,7 +307,7 @@ def test_an_interrupted_run_goes_on_to_the_same_files(
 
     def run(out: Path, progress: Any = None) -> None:
         options: dict[str, Any] = {"document_separator": END, "append_separator": True, "shard_tokens": 300}
-        encode_to_shards(
+        encode_corpus(
             new, corpus(), out, allowed_special="none", checkpoint_bytes=1, progress=progress, **options
         )
 

@@ -61,8 +61,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     text = sentences(1, 600)
     tokenizer = bytemill.train(iter([text]), 300, [END])
     tokenizer.save(folder / "tokenizer.json")
-    tokenizer.encode_file(iter([text]), folder / "train", shard_tokens=1000)
-    tokenizer.encode_file(iter([sentences(2, 80)]), folder / "validation")
+    bytemill.encode_corpus(tokenizer, iter([text]), folder / "train", shard_tokens=1000)
+    bytemill.encode_corpus(tokenizer, iter([sentences(2, 80)]), folder / "validation")
     return Corpus(folder, tokenizer, text)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import bytemill
 from bytemill.errors import ShardError
 from bytemill.lm.batches import JoinedShards, ShardBatches, get_batch, spread_starts, windows_at
-from bytemill.lm.training.permutation import key_of, permuted
+from bytemill.lm.permutation import key_of, permuted
 
 BYTES = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [])
 
@@ -24,7 +24,7 @@ def shards(
 ) -> str:
     """Shards of `n_tokens` ids, 0, 1, …, 99, 0, 1, …"""
     text = "".join(chr(number % 100) for number in range(n_tokens))
-    tokenizer.encode_file(iter([text]), folder, shard_tokens=shard_tokens)
+    bytemill.encode_corpus(tokenizer, iter([text]), folder, shard_tokens=shard_tokens)
     return str(folder)
 
 
@@ -193,7 +193,7 @@ def test_spread_windows_do_not_overlap(n_tokens: int, length: int, n_windows: in
 
 
 def test_reading_takes_memory_for_the_windows_alone(tmp_path: Path):
-    BYTES.encode_file(iter(["abcdefgh" * 1_000_000]), tmp_path / "s")  # 16 MB of ids
+    bytemill.encode_corpus(BYTES, iter(["abcdefgh" * 1_000_000]), tmp_path / "s")  # 16 MB of ids
     batches = ShardBatches([tmp_path / "s"], 64)
     batches.take(8)
     tracemalloc.start()

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from bytemill.errors import ModelConfigError, RunConfigError
-from bytemill.lm.planning.planning import parse_bytes, plan_for
 from bytemill.lm.training.config import config_from_dict, differences, resolve, settings
 from bytemill.lm.training.config_file import config_to_toml, load_settings, read_config
+from bytemill.lm.training.plan import parse_bytes, plan_for
 
 from .conftest import Corpus
 

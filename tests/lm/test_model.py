@@ -337,8 +337,8 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 
 def test_shapes_and_plans_come_without_torch() -> None:
     answer = run(
-        "import sys, bytemill.lm, bytemill.lm.budget as budget\n"
-        "budget.plan(bytemill.lm.preset('tiny')); print('torch' in sys.modules)"
+        "import sys, bytemill.lm, bytemill.lm.planning as planning\n"
+        "planning.plan(bytemill.lm.preset('tiny')); print('torch' in sys.modules)"
     )
     assert answer.stdout.strip() == "False", answer.stderr
 

@@ -125,9 +125,9 @@ PROGRAM = """
 import sys
 import torch
 torch.set_num_threads(1)
-from bytemill.lm.config import resolve
-from bytemill.lm.config_file import read_config
-from bytemill.lm.trainer import train
+from bytemill.lm.training.config import resolve
+from bytemill.lm.training.config_file import read_config
+from bytemill.lm.training.trainer import train
 def show(record):
     print(record["kind"], record["step"], "torch._dynamo" in sys.modules, flush=True)
 train(resolve([("file", read_config(sys.argv[1]))]), on_record=show)
@@ -232,7 +232,7 @@ def test_another_configuration_or_tokenizer_is_refused_with_the_reason(settings:
         train(settings(training__steps=2, model__num_layers=1, optimizer__beta2=0.9))
     other = bytemill.train(iter(["abcabc"]), 258, ["<|endoftext|>"])
     other.save(tmp_path / "other.json")
-    other.encode_file(iter(["abcabc" * 50]), tmp_path / "shards")
+    bytemill.encode_corpus(other, iter(["abcabc" * 50]), tmp_path / "shards")
     with pytest.raises(ShardError, match="another tokenizer"):
         train(settings(data__tokenizer=str(tmp_path / "other.json")))
     changed = settings(
@@ -320,7 +320,7 @@ def test_a_folder_in_which_another_process_trains_is_refused(settings: Settings,
 HOLDER = """
 import sys
 from pathlib import Path
-from bytemill.file_lock import open_locked
+from bytemill.system.file_lock import open_locked
 file = open_locked(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

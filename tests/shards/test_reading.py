@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bytemill.errors import ShardError
-from bytemill.shards import TokenShards, encode_to_shards, open_shards, read_manifest, verify
+from bytemill.shards import TokenShards, encode_corpus, open_shards, read_manifest, verify
 
 TEXT = "".join(chr(33 + i % 90) for i in range(100))
 
@@ -22,7 +22,7 @@ TEXT = "".join(chr(33 + i % 90) for i in range(100))
 def shards(tmp_path: Path, byte_tokenizer: Any) -> Path:
     """A folder of seven shards, 100 tokens in all."""
     folder = tmp_path / "shards"
-    encode_to_shards(byte_tokenizer, iter([TEXT]), folder, shard_tokens=16)
+    encode_corpus(byte_tokenizer, iter([TEXT]), folder, shard_tokens=16)
     return folder
 
 
@@ -34,7 +34,7 @@ def test_slices_are_those_of_one_array(
     folder = tmp_path_factory.getbasetemp() / "slices"
     encoded = folder.exists()
     if not encoded:
-        encode_to_shards(byte_tokenizer, iter([TEXT]), folder, shard_tokens=16)
+        encode_corpus(byte_tokenizer, iter([TEXT]), folder, shard_tokens=16)
     tokens = TokenShards(folder)
     whole = np.frombuffer(TEXT.encode(), np.uint8).astype(np.uint16)
     piece = tokens[start:stop]
@@ -201,8 +201,8 @@ def test_what_is_no_json_object_is_a_damaged_manifest(
     with pytest.raises(ShardError, match=r"manifest\.json is damaged"):
         read_manifest(shards)
     with pytest.raises(ShardError, match=r"manifest\.json is damaged"):
-        encode_to_shards(byte_tokenizer, corpus / "a.txt", shards)
-    encode_to_shards(byte_tokenizer, corpus / "a.txt", shards, overwrite=True)
+        encode_corpus(byte_tokenizer, corpus / "a.txt", shards)
+    encode_corpus(byte_tokenizer, corpus / "a.txt", shards, overwrite=True)
     assert verify(shards) == []
 
 
@@ -218,7 +218,7 @@ def test_separators_and_special_tokens_come_back_from_the_manifest(
     tmp_path: Path, byte_tokenizer: Any
 ) -> None:
     end = "<|endoftext|>"
-    written = encode_to_shards(
+    written = encode_corpus(
         byte_tokenizer,
         iter(["a", "b"]),
         tmp_path / "out",

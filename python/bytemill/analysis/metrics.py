@@ -64,7 +64,7 @@ def measure(tokenizer: Encodes, text: str) -> TextMetrics:
 
     Raises CorpusError for an empty text, TokenizerError where a text that is not empty has no tokens.
 
-    >>> from bytemill.baselines import ByteTokenizer
+    >>> from bytemill.analysis.baselines import ByteTokenizer
     >>> measure(ByteTokenizer(), "déjà vu")
     TextMetrics(n_bytes=9, n_characters=7, n_words=2, n_tokens=9, n_distinct_tokens=8)
     """
@@ -92,7 +92,7 @@ def compression_ratio(tokenizer: Encodes, text: str) -> float:
 
     Raises what `measure` raises.
 
-    >>> from bytemill.baselines import CharacterTokenizer
+    >>> from bytemill.analysis.baselines import CharacterTokenizer
     >>> compression_ratio(CharacterTokenizer.train("日本"), "日本")
     3.0
     """
@@ -105,7 +105,7 @@ def fertility(tokenizer: Encodes, text: str) -> float:
     The whole text is encoded, white space with it. Raises CorpusError for a text without words, and what
     `measure` raises.
 
-    >>> from bytemill.baselines import ByteTokenizer
+    >>> from bytemill.analysis.baselines import ByteTokenizer
     >>> fertility(ByteTokenizer(), "so it is")
     2.6666666666666665
     """

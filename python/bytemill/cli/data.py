@@ -105,7 +105,7 @@ def encode(
     from bytemill.cli.profile import profiled
     from bytemill.cli.progress import ProgressDisplay, encoding_progress
     from bytemill.cli.summaries import manifest_notes
-    from bytemill.shards import EncodeProgress, encode_to_shards
+    from bytemill.shards import EncodeProgress, encode_corpus
     from bytemill.tokenizer.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.open(tokenizer_file)
@@ -138,7 +138,7 @@ def encode(
                 return
             output.note(said[-1], quiet=quiet)
 
-        manifest = encode_to_shards(
+        manifest = encode_corpus(
             tokenizer,
             source,
             output_folder,

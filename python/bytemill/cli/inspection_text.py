@@ -32,7 +32,7 @@ def running_text(pieces: Iterable[Piece], *, colour: bool) -> Iterator[str]:
     Without colour, `│` stands between tokens.
 
     >>> from bytemill import Tokenizer
-    >>> from bytemill.inspection import inspect
+    >>> from bytemill.analysis.inspection import inspect
     >>> tok = Tokenizer({i: bytes([i]) for i in range(256)} | {256: b"th"}, [(b"t", b"h")])
     >>> print("".join(running_text(inspect(tok, "the").pieces, colour=False)))
     th│e
@@ -77,7 +77,7 @@ def with_ids(pieces: Iterable[Piece], *, colour: bool, width: int) -> Iterator[s
 def totals(inspection: Inspection) -> str:
     """The sums in one line.
 
-    >>> from bytemill.inspection import Inspection
+    >>> from bytemill.analysis.inspection import Inspection
     >>> totals(Inspection([Piece(116, b"t", False, 0), Piece(104, b"h", False, 1)], 2, 2))
     '2 tokens, 2 bytes, 2 characters, 1.00 bytes/token'
     """

@@ -287,11 +287,17 @@ def evaluate(
 
         how: dict[str, Any] = {"stride": stride, "batch_size": batch_size}
         texts = {
-            name: score_text_file(trained, name, progress=shown(f"predicting {name}", "tokens"), **how)
+            name: score_text_file(
+                trained.model, trained.tokenizer, name, progress=shown(f"predicting {name}", "tokens"), **how
+            )
             for name in text
         } | {
             str(folder): score_shards(
-                trained, folder, progress=shown(f"predicting {folder}", "tokens"), **how
+                trained.model,
+                trained.tokenizer,
+                folder,
+                progress=shown(f"predicting {folder}", "tokens"),
+                **how,
             )
             for folder in shards
         }
@@ -351,7 +357,7 @@ def plan(
     `bytemill lm train` (--model.n-layers 8).
     """
     from bytemill.cli.lm_views import write_plan
-    from bytemill.lm.planning.planning import plan_for
+    from bytemill.lm.training.plan import plan_for
 
     planned = plan_for(
         config,

@@ -101,7 +101,7 @@ def training_progress(display: ProgressDisplay) -> "Callable[[TrainingProgress],
 
 
 def encoding_progress(display: ProgressDisplay) -> "Callable[[EncodeProgress], None]":
-    """What `encode_to_shards` calls to show its progress on `display`."""
+    """What `encode_corpus` calls to show its progress on `display`."""
 
     def show(progress: "EncodeProgress") -> None:
         if not progress.already_complete:

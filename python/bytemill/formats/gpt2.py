@@ -17,8 +17,8 @@ from bytemill.formats.byte_spelling import checked_vocab, spelled_vocab, tokens_
 from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE, bytes_to_text
 from bytemill.formats.files import checked_pattern, decode_utf8, parse_json, read_bytes, shown
 from bytemill.formats.ids import MAX_ID, is_text
+from bytemill.formats.ranks import merges_of_ranks, unreachable_token
 from bytemill.formats.spec import TokenizerSpec, given_ids, refuse_what_they_cannot_say
-from bytemill.formats.tiktoken.ranks import merges_of_ranks, unreachable_token
 from bytemill.formats.vocabulary import check_merges, check_special_tokens, ordinary_tokens
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bytemill._core import RankFile, TokenizerJson
+from bytemill._core import RankFile
 from bytemill.errors import BytemillError
-from bytemill.formats.files import GGUF_MAGIC, begins_with, is_object, parse_json, read_bytes
+from bytemill.formats.files import GGUF_MAGIC, begins_with, read_bytes
 from bytemill.formats.ids import MAX_ID
 from bytemill.formats.loaded import Loaded, build_file
 from bytemill.formats.paths import find
-from bytemill.formats.spec import given_ids, special_rules
+from bytemill.formats.spec import given_ids
 
 if TYPE_CHECKING:
     import os
@@ -71,7 +71,9 @@ def load_quickly(
                 return None
             return _from_ranks(data, where, pattern, ids)
         if pattern is ... and special_tokens is None:
-            return _from_json(data, where)
+            from bytemill.formats.huggingface.core_reader import load_tokenizer_json
+
+            return load_tokenizer_json(data, where)
     except BytemillError:
         pass
     return None
@@ -104,32 +106,3 @@ def _from_ranks(
         data, where, file.n_ranks, file.token, pattern=pattern, special_tokens=special_tokens
     )
     return Loaded(file.encoder(special, pattern))
-
-
-def _from_json(data: bytes, where: str) -> Loaded | None:
-    read = TokenizerJson.read(data)
-    if read is None:
-        return None
-    from bytemill.formats.huggingface import tokenizer_json as huggingface
-    from bytemill.formats.huggingface.model import refuse_other_models, special_tokens_of
-    from bytemill.formats.huggingface.post_processor import companions_of
-
-    file, rest = read
-    # The file with an empty vocabulary and no merges, which the core has.
-    document: Any = parse_json(rest, where)
-    if not is_object(document) or not is_object(document.get("model")):
-        return None
-    model: dict[str, Any] = document["model"]
-    refuse_other_models(model, where)
-    huggingface.refuse_unsupported(document, where)
-    special_tokens, flags = special_tokens_of(
-        document.get("added_tokens", []), file.id_of, file.n_entries, f"{where}: added_tokens"
-    )
-    pattern, record = huggingface.pattern_and_record(document, file.n_merges, where)
-    companions = companions_of(document, where)
-    normalizer = huggingface.normalizer_of(document, flags, where)
-    rules = special_rules(special_tokens, flags, normalizer)
-    core = file.encoder(special_tokens, pattern, bool(model.get("ignore_merges")), rules, normalizer == "NFC")
-    if core is None:
-        return None
-    return Loaded(core, record.get("ties"), record.get("merge_counts"), flags, companions)

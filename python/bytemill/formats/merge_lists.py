@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bytemill._core import needed_merges
 from bytemill.errors import TokenizerError
-from bytemill.formats.tiktoken.ranks import merges_of_ranks
+from bytemill.formats.ranks import merges_of_ranks
 
 if TYPE_CHECKING:
     from bytemill.formats.spec import TokenizerSpec

@@ -18,8 +18,8 @@ from bytemill._core import check_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import decode_utf8, read_bytes, shown
 from bytemill.formats.ids import MAX_ID
+from bytemill.formats.ranks import merges_of_ranks, unreachable_token
 from bytemill.formats.spec import TokenizerSpec, refuse_what_they_cannot_say
-from bytemill.formats.tiktoken.ranks import merges_of_ranks, unreachable_token
 from bytemill.formats.vocabulary import check_merges, check_special_tokens, ordinary_tokens
 
 if TYPE_CHECKING:

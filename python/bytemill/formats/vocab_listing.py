@@ -12,7 +12,7 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
-from bytemill.formats.tiktoken.ranks import merges_of_ranks
+from bytemill.formats.ranks import merges_of_ranks
 from bytemill.formats.vocabulary import check_special_tokens, ordinary_tokens
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from bytemill.errors import ShardError
-from bytemill.lm.training.permutation import key_of, permuted
+from bytemill.lm.permutation import key_of, permuted
 from bytemill.shards import TokenShards
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from bytemill.errors import CheckpointError
 from bytemill.lm.checkpoint import load_model_state
+from bytemill.lm.device import pick_device
 from bytemill.lm.model import TransformerLM
 from bytemill.lm.tensor_file import read_state
 from bytemill.lm.training.config import config_from_dict
-from bytemill.lm.training.device import pick_device
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.tokenizer.tokenizer import Tokenizer
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from bytemill.lm.device import matmul_rate, pick_device
 from bytemill.lm.evaluate import TextScore, evaluate_text
 from bytemill.lm.generation.generate import generate
 from bytemill.lm.loading import load_trained
@@ -15,7 +16,6 @@ from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.planning import flops_per_token
 from bytemill.lm.presets import preset
 from bytemill.lm.training.config import resolve
-from bytemill.lm.training.device import matmul_rate, pick_device
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.trainer import train
 from bytemill.quickstart.result import ModelResult, Sample, Score

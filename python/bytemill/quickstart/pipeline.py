@@ -19,7 +19,7 @@ from bytemill.quickstart.folder import QuickstartFolder
 from bytemill.quickstart.measure import compare, sweep
 from bytemill.quickstart.report import report
 from bytemill.quickstart.result import Part, QuickstartResult, Timing
-from bytemill.shards import TokenShards, encode_to_shards
+from bytemill.shards import TokenShards, encode_corpus
 from bytemill.system.atomic_files import write_text
 from bytemill.training.train import train
 
@@ -166,7 +166,7 @@ def _with_ends(documents: list[str]) -> str:
 
 
 def _encode(place: QuickstartFolder, part: str, tokenizer: Tokenizer, *, n_documents: int) -> Part:
-    manifest = encode_to_shards(
+    manifest = encode_corpus(
         tokenizer,
         [str(place.text(part))],
         place.shards(part),

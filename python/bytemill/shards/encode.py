@@ -49,7 +49,7 @@ class ShardTokenizer(Protocol):
     def special_tokens(self) -> Mapping[str, int]: ...
 
 
-def encode_to_shards(
+def encode_corpus(
     tokenizer: ShardTokenizer,
     inputs: CorpusInputs | DocumentSource,
     out_folder: str | os.PathLike[str],

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import SpecialTokenError
 from bytemill.formats.spec import special_rules
-from bytemill.shards.encode import encode_to_shards
+from bytemill.shards.encode import encode_corpus
 from bytemill.shards.shard_corpus import OnError, ShardCorpus
 from bytemill.shards.token_source import find_separator, open_tokens
 
@@ -75,7 +75,7 @@ def reencode_shards(
 
     What is not said is as it was in the source: layout, size of shards, document index, and the tokens around
     documents, where `target` has those too. `document_separator` and `prepend` name others, `append_separator=False`
-    and `prepend=False` leave them out. Everything else is as in `encode_to_shards`, which does the work: workers,
+    and `prepend=False` leave them out. Everything else is as in `encode_corpus`, which does the work: workers,
     resuming after an interruption, what is raised. A document without text has no tokens.
     """
     around = corpus.around
@@ -86,7 +86,7 @@ def reencode_shards(
         prepend = around.prepended if around.prepended in target.special_tokens else False
     size = shard_tokens or around.shard_tokens
     options: dict[str, Any] = {} if size is None else {"shard_tokens": size}
-    return encode_to_shards(
+    return encode_corpus(
         target,
         corpus,
         out_folder,

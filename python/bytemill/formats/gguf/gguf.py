@@ -31,8 +31,8 @@ from bytemill.formats.gguf.pre_tokenizers import (
     pre_tokenizer,
     same_split,
 )
+from bytemill.formats.ranks import merges_of_ranks
 from bytemill.formats.spec import TokenizerSpec, refuse_what_they_cannot_say
-from bytemill.formats.tiktoken.ranks import merges_of_ranks
 from bytemill.formats.vocabulary import check_merges, check_special_tokens, ordinary_tokens
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from bytemill._core import NAMED_PATTERNS, named_pattern
 from bytemill.errors import TokenizerFileError
 from bytemill.formats.files import shown
-from bytemill.formats.tiktoken.ranks import unreachable_token
+from bytemill.formats.ranks import unreachable_token
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

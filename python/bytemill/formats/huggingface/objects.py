@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from bytemill.errors import BytemillError
-from bytemill.formats.huggingface import tokenizer_json as huggingface
+from bytemill.formats.files import parse_json
+from bytemill.formats.huggingface import tokenizer_json
+from bytemill.formats.huggingface.core_reader import load_tokenizer_json
 from bytemill.formats.huggingface.folder import default_config, with_files_beside
 from bytemill.formats.loaded import Loaded, build
 from bytemill.formats.spec import Companions
@@ -42,7 +44,7 @@ def to_tokenizers(spec: TokenizerSpec) -> Any:
 
     Raises BytemillError where `tokenizers` is missing, TokenizerError where it could not give the same ids.
     """
-    return _library("tokenizers").Tokenizer.from_str(huggingface.write(spec))
+    return _library("tokenizers").Tokenizer.from_str(tokenizer_json.write(spec))
 
 
 def to_transformers(spec: TokenizerSpec, arguments: dict[str, Any]) -> Any:
@@ -91,11 +93,11 @@ def from_object(tokenizer: Any) -> Loaded:
 
 
 def _from_text(text: str, where: str) -> Loaded:
-    from bytemill.formats import detect
-    from bytemill.formats.load import load_quickly
-
-    data = text.encode()
-    return load_quickly(data, where) or build(detect.from_bytes(data, where))
+    try:
+        loaded = load_tokenizer_json(text.encode(), where)
+    except BytemillError:
+        loaded = None  # the reader below reports what is wrong
+    return loaded or build(tokenizer_json.from_document(parse_json(text, where), where))
 
 
 def _added_token(value: Any) -> Any:

@@ -42,7 +42,7 @@ def write(spec: TokenizerSpec) -> str:
     """
     # Brought in only here: together they take as long to import as the core takes to read a vocabulary.
     from bytemill.formats.byte_spelling import spelled_vocab
-    from bytemill.formats.tiktoken.ranks import merges_of_ranks
+    from bytemill.formats.ranks import merges_of_ranks
     from bytemill.formats.vocabulary import check_merges, check_special_tokens, ordinary_tokens
 
     tokens = ordinary_tokens(spec)

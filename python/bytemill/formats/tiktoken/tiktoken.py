@@ -189,7 +189,7 @@ def same_ranks(spec: TokenizerSpec) -> dict[bytes, int]:
 def _check_same_merges(
     merges: list[tuple[bytes, bytes]], ranks: Mapping[bytes, int], *, whole_pretoken_lookup: bool
 ) -> None:
-    from bytemill.formats.tiktoken.ranks import merges_of_ranks
+    from bytemill.formats.ranks import merges_of_ranks
 
     highest = -1
     for index, (left, right) in enumerate(merges):

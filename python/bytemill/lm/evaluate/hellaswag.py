@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 import torch
 
 from bytemill.errors import CheckpointError
+from bytemill.lm.device import autocast
 from bytemill.lm.evaluate.items import HellaSwagItem, read_items
 from bytemill.lm.loss import token_losses
-from bytemill.lm.training.device import autocast
 from bytemill.system.atomic_files import output_error
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import torch
 
 from bytemill.errors import CorpusError
 from bytemill.lm.batches import windows_at
+from bytemill.lm.device import autocast
 from bytemill.lm.loss import bits_per_byte, perplexity, text_nats_and_bytes, token_losses
-from bytemill.lm.training.device import autocast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

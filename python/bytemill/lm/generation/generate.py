@@ -11,7 +11,7 @@ from torch import Tensor
 from bytemill.errors import RunConfigError
 from bytemill.lm.generation.sampling import SamplingParameters, draw, next_log_probabilities
 from bytemill.lm.kv_cache import KVCache
-from bytemill.lm.training.permutation import key_of
+from bytemill.lm.permutation import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

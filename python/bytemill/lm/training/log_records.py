@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bytemill.errors import MissingExtraError
-from bytemill.lm.training.device import peak_memory
+from bytemill.lm.device import peak_memory
 from bytemill.lm.training.metrics_log import read_metrics
 
 if TYPE_CHECKING:

@@ -15,19 +15,19 @@ import torch
 from bytemill.errors import CheckpointError, OutputError, RunConfigError, TrainingDivergedError
 from bytemill.lm.batches import JoinedShards, ShardBatches, spread_starts
 from bytemill.lm.checkpoint import load_model_state, load_optimizer_state
+from bytemill.lm.device import autocast, matmul_rate, pick_device, pick_precision
 from bytemill.lm.evaluate.text import evaluate_windows
 from bytemill.lm.generation.generate import generate
 from bytemill.lm.generation.text_generation import prompt_ids
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import TransformerLM
 from bytemill.lm.optim import clip_gradients
+from bytemill.lm.permutation import key_of
 from bytemill.lm.planning import flops_per_token
-from bytemill.lm.training.device import autocast, matmul_rate, pick_device, pick_precision
 from bytemill.lm.training.interruption import stop_signals
 from bytemill.lm.training.log_records import OnRecord, Recorder, Speed
 from bytemill.lm.training.metrics_log import MetricsLog
 from bytemill.lm.training.optimization import make_optimizer, rate_share
-from bytemill.lm.training.permutation import key_of
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.run_state import generators_state, restore_generators
 from bytemill.tokenizer.tokenizer import Tokenizer
