@@ -28,7 +28,7 @@ if limit := int(sys.argv.pop(1)):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 from bytemill.cli import main
 from bytemill.datasets.catalogue import DATASETS
-from tests.downloads.conftest import sample_dataset
+from tests.datasets.conftest import sample_dataset
 DATASETS["sample"] = sample_dataset()
 sys.exit(main(["data", "get", "sample", *sys.argv[1:]]))
 """
