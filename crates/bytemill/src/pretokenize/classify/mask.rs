@@ -30,11 +30,6 @@ pub trait Mask: Copy + BitAnd<Output = Self> + BitOr<Output = Self> + Not<Output
 
     fn last_word(self) -> u64;
 
-    #[inline(always)]
-    fn last_bit(self) -> u64 {
-        self.last_word() >> 63
-    }
-
     /// No bits.
     #[inline(always)]
     fn none(self) -> Self {

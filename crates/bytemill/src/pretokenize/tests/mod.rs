@@ -1,11 +1,13 @@
 //! The matchers of the named patterns against each other and against a regex engine.
 
+mod reference;
+
 use super::blocks::Blocks;
 use super::classify::InstructionSet;
 use super::custom::CustomPattern;
 use super::named::{Cl100k, Gpt2, Llama3, O200k};
 use super::rules::{Digits, Rules, Spec};
-use super::{BLOCK, NAMED, NamedPattern, Pattern, reference};
+use super::{BLOCK, NAMED, NamedPattern, Pattern};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::HashMap;
