@@ -3,74 +3,45 @@
 use super::WIDE_BLOCKS;
 use super::classifier::implement;
 use super::mask::{Mask, carries};
-use crate::sys::cpu::Avx2;
 use std::arch::x86_64::*;
 use std::ops::{BitAnd, BitOr, Not};
 
-/// Eight words in two registers. A value proves that the processor has AVX2: only an [`Avx2`] token or another value creates one.
+/// Eight words in two registers. A value proves that the processor has AVX2: only code compiled for AVX2 or another value creates one.
 #[derive(Clone, Copy)]
 pub struct Ymms([__m256i; 2]);
 
 implement!("avx2", BitAnd for Ymms {
     type Output = Ymms;
-    fn bitand(self, other: Ymms) -> Ymms = Ymms::and;
+    fn bitand(self, other: Ymms) -> Ymms = |Ymms([a, b]), Ymms([c, d])| Ymms([_mm256_and_si256(a, c), _mm256_and_si256(b, d)]);
 });
 
 implement!("avx2", BitOr for Ymms {
     type Output = Ymms;
-    fn bitor(self, other: Ymms) -> Ymms = Ymms::or;
+    fn bitor(self, other: Ymms) -> Ymms = |Ymms([a, b]), Ymms([c, d])| Ymms([_mm256_or_si256(a, c), _mm256_or_si256(b, d)]);
 });
 
 implement!("avx2", Not for Ymms {
     type Output = Ymms;
-    fn not(self) -> Ymms = Ymms::complement;
+    fn not(self) -> Ymms = |Ymms(halves)| Ymms(halves.map(|half| _mm256_xor_si256(half, _mm256_set1_epi64x(-1))));
 });
 
 implement!("avx2", Mask for Ymms {
     type Words = [u64; WIDE_BLOCKS];
     fn words(self) -> [u64; WIDE_BLOCKS] = Ymms::store;
-    fn with_words(self, words: [u64; WIDE_BLOCKS]) -> Ymms = Ymms::of_words;
+    fn with_words(self, words: [u64; WIDE_BLOCKS]) -> Ymms = |_, words| Ymms::of_words(words);
     fn up(self, n: u32, before: u64) -> Ymms = Ymms::shift_up;
     fn down(self, after: u64) -> Ymms = Ymms::shift_down;
     fn plus(self, other: Ymms) -> (Ymms, bool) = Ymms::add;
-    fn is_zero(self) -> bool = Ymms::has_no_bit;
-    fn last_word(self) -> u64 = Ymms::word_7;
+    fn is_zero(self) -> bool = |Ymms([a, b])| _mm256_testz_si256(_mm256_or_si256(a, b), _mm256_or_si256(a, b)) == 1;
+    fn last_word(self) -> u64 = |Ymms([_, b])| _mm256_extract_epi64::<3>(b).cast_unsigned();
 });
 
 impl Ymms {
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub fn new(_: Avx2, words: [u64; WIDE_BLOCKS]) -> Self {
+    pub fn of_words(words: [u64; WIDE_BLOCKS]) -> Self {
         let [a, b, c, d, e, f, g, h] = words.map(u64::cast_signed);
         Self([_mm256_setr_epi64x(a, b, c, d), _mm256_setr_epi64x(e, f, g, h)])
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn of_words(self, words: [u64; WIDE_BLOCKS]) -> Self {
-        let [a, b, c, d, e, f, g, h] = words.map(u64::cast_signed);
-        Self([_mm256_setr_epi64x(a, b, c, d), _mm256_setr_epi64x(e, f, g, h)])
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn and(self, other: Self) -> Self {
-        let ([a, b], [c, d]) = (self.0, other.0);
-        Self([_mm256_and_si256(a, c), _mm256_and_si256(b, d)])
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn or(self, other: Self) -> Self {
-        let ([a, b], [c, d]) = (self.0, other.0);
-        Self([_mm256_or_si256(a, c), _mm256_or_si256(b, d)])
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn complement(self) -> Self {
-        let ones = _mm256_set1_epi64x(-1);
-        Self(self.0.map(|half| _mm256_xor_si256(half, ones)))
     }
 
     #[inline]
@@ -135,18 +106,5 @@ impl Ymms {
         };
         let (low, high) = (_mm256_setr_epi64x(1, 2, 4, 8), _mm256_setr_epi64x(16, 32, 64, 128));
         (Self([with_carries(sums[0], low), with_carries(sums[1], high)]), carries >> WIDE_BLOCKS != 0)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn has_no_bit(self) -> bool {
-        let any = _mm256_or_si256(self.0[0], self.0[1]);
-        _mm256_testz_si256(any, any) == 1
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn word_7(self) -> u64 {
-        _mm256_extract_epi64::<3>(self.0[1]).cast_unsigned()
     }
 }

@@ -13,7 +13,7 @@ use std::mem::MaybeUninit;
 
 implement!("avx512f,avx512bw,avx512vbmi,avx512vbmi2,gfni,bmi1,bmi2,lzcnt,popcnt", Classify for Avx512 {
     type Mask = Zmm;
-    fn mask(self, words: [u64; WIDE_BLOCKS]) -> Zmm = Zmm::new;
+    fn mask(self, words: [u64; WIDE_BLOCKS]) -> Zmm = |_, words| Zmm::of_words(words);
     fn ascii(self, window: &Window) -> Ascii = ascii;
     fn wide_ascii(self, window: &WideWindow) -> Ascii<Zmm> = wide_ascii;
     fn cjk(self, window: &Window) -> u64 = cjk;

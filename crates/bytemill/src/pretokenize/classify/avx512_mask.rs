@@ -7,34 +7,36 @@ use crate::sys::cpu::Avx512;
 use std::arch::x86_64::*;
 use std::ops::{BitAnd, BitOr, Not};
 
-/// Eight words in one register. A value proves that the processor has AVX-512: only an [`Avx512`] token or another value creates one.
+/// Eight words in one register. A value proves that the processor has AVX-512: only code compiled for
+/// AVX-512, an [`Avx512`] token or another value creates one.
 #[derive(Clone, Copy)]
 pub struct Zmm(__m512i);
 
 implement!("avx512f", BitAnd for Zmm {
     type Output = Zmm;
-    fn bitand(self, other: Zmm) -> Zmm = Zmm::and;
+    fn bitand(self, other: Zmm) -> Zmm = |Zmm(one), Zmm(other)| Zmm(_mm512_and_si512(one, other));
 });
 
 implement!("avx512f", BitOr for Zmm {
     type Output = Zmm;
-    fn bitor(self, other: Zmm) -> Zmm = Zmm::or;
+    fn bitor(self, other: Zmm) -> Zmm = |Zmm(one), Zmm(other)| Zmm(_mm512_or_si512(one, other));
 });
 
 implement!("avx512f", Not for Zmm {
     type Output = Zmm;
-    fn not(self) -> Zmm = Zmm::complement;
+    fn not(self) -> Zmm = |Zmm(words)| Zmm(_mm512_xor_si512(words, _mm512_set1_epi64(-1)));
 });
 
 implement!("avx512f,avx512vbmi2", Mask for Zmm {
     type Words = [u64; WIDE_BLOCKS];
     fn words(self) -> [u64; WIDE_BLOCKS] = Zmm::store;
-    fn with_words(self, words: [u64; WIDE_BLOCKS]) -> Zmm = Zmm::of_words;
+    fn with_words(self, words: [u64; WIDE_BLOCKS]) -> Zmm = |_, words| Zmm::of_words(words);
     fn up(self, n: u32, before: u64) -> Zmm = Zmm::shift_up;
     fn down(self, after: u64) -> Zmm = Zmm::shift_down;
     fn plus(self, other: Zmm) -> (Zmm, bool) = Zmm::add;
-    fn is_zero(self) -> bool = Zmm::has_no_bit;
-    fn last_word(self) -> u64 = Zmm::word_7;
+    fn is_zero(self) -> bool = |Zmm(words)| _mm512_test_epi64_mask(words, words) == 0;
+    fn last_word(self) -> u64 =
+        |Zmm(words)| _mm256_extract_epi64::<3>(_mm512_extracti64x4_epi64::<1>(words)).cast_unsigned();
 });
 
 impl Zmm {
@@ -45,34 +47,9 @@ impl Zmm {
 
     #[inline]
     #[target_feature(enable = "avx512f")]
-    pub fn new(_: Avx512, words: [u64; WIDE_BLOCKS]) -> Self {
+    pub fn of_words(words: [u64; WIDE_BLOCKS]) -> Self {
         let [a, b, c, d, e, f, g, h] = words.map(u64::cast_signed);
         Self(_mm512_setr_epi64(a, b, c, d, e, f, g, h))
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn of_words(self, words: [u64; WIDE_BLOCKS]) -> Self {
-        let [a, b, c, d, e, f, g, h] = words.map(u64::cast_signed);
-        Self(_mm512_setr_epi64(a, b, c, d, e, f, g, h))
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn and(self, other: Self) -> Self {
-        Self(_mm512_and_si512(self.0, other.0))
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn or(self, other: Self) -> Self {
-        Self(_mm512_or_si512(self.0, other.0))
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn complement(self) -> Self {
-        Self(_mm512_xor_si512(self.0, _mm512_set1_epi64(-1)))
     }
 
     #[inline]
@@ -108,17 +85,5 @@ impl Zmm {
         let carries = carries(over.into(), full.into());
         let [receive, overflow, ..] = carries.to_le_bytes();
         (Self(_mm512_mask_sub_epi64(sum, receive, sum, ones)), overflow != 0)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn has_no_bit(self) -> bool {
-        _mm512_test_epi64_mask(self.0, self.0) == 0
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn word_7(self) -> u64 {
-        _mm256_extract_epi64::<3>(_mm512_extracti64x4_epi64::<1>(self.0)).cast_unsigned()
     }
 }

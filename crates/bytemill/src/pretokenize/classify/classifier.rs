@@ -158,7 +158,7 @@ pub fn opaque(number: u64) -> u64 {
 macro_rules! implement {
     ($features:literal, $trait:ident for $type:ident {
         $(type $associated:ident = $value:ty;)?
-        $(fn $method:ident(self $(, $argument:ident: $of:ty)*) -> $output:ty = $function:path;)+
+        $(fn $method:ident(self $(, $argument:ident: $of:ty)*) -> $output:ty = $function:expr;)+
     }) => {
         impl $trait for $type {
             $(type $associated = $value;)?
@@ -168,7 +168,7 @@ macro_rules! implement {
                     #[inline]
                     #[target_feature(enable = $features)]
                     fn compiled(this: $type $(, $argument: $of)*) -> $output {
-                        $function(this $(, $argument)*)
+                        ($function)(this $(, $argument)*)
                     }
                     // SAFETY: a value of this type exists only if `detect` has found these features.
                     unsafe { compiled(self $(, $argument)*) }
