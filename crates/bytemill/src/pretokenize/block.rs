@@ -29,7 +29,7 @@ pub struct Block<'t, L: Layout> {
     pub before: Carry,
 }
 
-/// Contractions in the words of a mask.
+/// The contractions found in a block.
 struct Found<W> {
     /// Where no pre-token starts.
     inside: W,
@@ -110,7 +110,7 @@ impl<L: Layout> Block<'_, L> {
         let both = chars.uncased | chars.mark;
         let mut lower = chars.letter & !chars.upper & !chars.uncased;
         if !L::IS_ASCII {
-            // Extends each lower-case letter through the letters without case and marks after it. The word ends with a contraction.
+            // Extends each lower-case letter through the letters without case and marks after it, unless a contraction ends the word.
             let run = layout.bytes(both, before.uncased);
             let new_word = both.with_words(suffixes.after) | both.none().up(3, before.start);
             let seeds = both & layout.next(lower, before.lower) & !new_word;
@@ -125,21 +125,18 @@ impl<L: Layout> Block<'_, L> {
 
     /// The others, and their runs.
     ///
-    /// If words are cut by case, a mark belongs to a word, but not after a run of others that it cannot lead: then it is one of them.
-    /// Which marks are depends on the runs before them, so each round finds those that follow the marks found in the round before.
+    /// If words are cut by case, a mark belongs to a word, unless it follows an other that cannot lead that word: then it continues the
+    /// run. Whether it does depends on the characters before it alone, so each round decides at least one more of them.
     #[inline(always)]
     fn others<R: Rules>(&self, carry: &mut Carry) -> (L::Mask, OtherRuns<L::Mask>) {
         let Self { chars, layout, before, .. } = self;
-        if R::SPEC.letters != Letters::ByCase {
+        if R::SPEC.letters != Letters::ByCase || L::IS_ASCII {
             let other = chars.other | chars.mark;
             return (other, self.other_runs::<R>(carry, other));
         }
         let mut other = chars.other;
         loop {
             let runs = self.other_runs::<R>(carry, other);
-            if L::IS_ASCII {
-                return (other, runs);
-            }
             let found = chars.other | chars.mark & layout.next(runs.rest, before.other & !before.lone_other);
             if (other & !found | found & !other).is_zero() {
                 return (other, runs);

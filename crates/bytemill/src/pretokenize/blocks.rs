@@ -61,20 +61,19 @@ impl<'t> Blocks<'t> {
 /// Writes the ends of the next pre-tokens to the front of `room` and returns their number.
 fn fill<R: Rules>(blocks: &mut Blocks, room: &mut [MaybeUninit<usize>]) -> usize {
     let set = blocks.instruction_set;
-    let wide = if blocks.is_wide { set.run(FillWide::<R> { blocks, room, rules: PhantomData }) } else { None };
-    wide.unwrap_or_else(|| set.run(Fill::<R> { blocks, room, rules: PhantomData }))
+    let wide = if blocks.is_wide { set.run(Fill::<R, true> { blocks, room, rules: PhantomData }) } else { None };
+    wide.unwrap_or_else(|| set.run(Fill::<R, false> { blocks, room, rules: PhantomData }))
 }
 
-/// Processes eight ASCII blocks at once. `None` if that is not possible.
-///
-/// This is compiled apart from [`Fill`]: inside that loop it would cost registers, and with AVX2 5 % of its speed.
-struct FillWide<'b, 't, R> {
+/// Two loops, compiled apart: inside the one over blocks, the other would cost registers, and with AVX2 5 % of its speed.
+struct Fill<'b, 't, R, const IS_WIDE: bool> {
     blocks: &'b mut Blocks<'t>,
     room: &'b mut [MaybeUninit<usize>],
     rules: PhantomData<R>,
 }
 
-impl<R: Rules> Work for FillWide<'_, '_, R> {
+/// Processes eight ASCII blocks at once. `None` if that is not possible.
+impl<R: Rules> Work for Fill<'_, '_, R, true> {
     type Output = Option<usize>;
 
     #[inline(always)]
@@ -102,13 +101,7 @@ impl<R: Rules> Work for FillWide<'_, '_, R> {
 }
 
 /// Processes one block after the other.
-struct Fill<'b, 't, R> {
-    blocks: &'b mut Blocks<'t>,
-    room: &'b mut [MaybeUninit<usize>],
-    rules: PhantomData<R>,
-}
-
-impl<R: Rules> Work for Fill<'_, '_, R> {
+impl<R: Rules> Work for Fill<'_, '_, R, false> {
     type Output = usize;
 
     #[inline(always)]

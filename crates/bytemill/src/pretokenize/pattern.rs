@@ -65,8 +65,8 @@ impl Pattern {
         match self {
             Self::Whole => None,
             Self::Named(named) => Some(named.expression),
-            Self::Custom(custom) => Some(custom.expression()),
-            Self::Steps(steps) => Some(steps.expression()),
+            Self::Custom(custom) => Some(&custom.expression),
+            Self::Steps(steps) => Some(&steps.expression),
         }
     }
 
@@ -147,6 +147,6 @@ impl Splits<'_> {
     #[inline]
     #[must_use]
     pub fn block_start(&self, done: usize) -> usize {
-        if let Source::Custom(custom) = &self.0 { custom.start() } else { done }
+        if let Source::Custom(custom) = &self.0 { custom.start } else { done }
     }
 }

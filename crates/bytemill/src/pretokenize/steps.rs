@@ -11,7 +11,7 @@ pub const THEN: &str = "(?#then)";
 /// Patterns in order.
 #[derive(Clone, Debug)]
 pub struct Steps {
-    expression: String,
+    pub expression: String,
     steps: Vec<Pattern>,
 }
 
@@ -20,10 +20,6 @@ impl Steps {
         let steps: Vec<Pattern> = expression.split(THEN).map(|step| Pattern::new(Some(step))).collect::<Result<_>>()?;
         let expressions: Vec<&str> = steps.iter().filter_map(Pattern::expression).collect();
         Ok(Self { expression: expressions.join(THEN), steps })
-    }
-
-    pub fn expression(&self) -> &str {
-        &self.expression
     }
 
     pub fn splits<'t>(&'t self, text: &'t str, instruction_set: InstructionSet) -> StepsSplits<'t> {

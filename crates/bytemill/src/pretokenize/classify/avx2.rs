@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 
 implement!("avx2,bmi1,bmi2,lzcnt,popcnt", Classify for Avx2 {
     type Mask = Ymms;
-    fn mask(self, words: [u64; WIDE_BLOCKS]) -> Ymms = |_, words| Ymms::of_words(words);
+    fn mask(self, words: [u64; WIDE_BLOCKS]) -> Ymms = Ymms::new;
     fn ascii(self, window: &Window) -> Ascii = ascii;
     fn cjk(self, window: &Window) -> u64 = cjk;
     fn contraction_letters(self, window: &Window, any_case: bool) -> u64 = contraction_letters;

@@ -138,6 +138,8 @@ fn long_text() -> impl Strategy<Value = String> {
         "'''''ssSdDmMtTlLvVrReEſéa3$\u{13} ",
         " \t\r\n\u{85}\u{a0}\u{1680}\u{2003}\u{2028}\u{3000}a1!/é一",
         "aAéÉªʰ一\u{301}ǅ's/! \n",
+        "!!//\n\r\u{301}\u{fe0f} '",
+        "''sSlLdaA一ª\u{301}!",
     ];
     let run = |characters: BoxedStrategy<char>| {
         prop_oneof![
