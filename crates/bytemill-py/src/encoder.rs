@@ -106,12 +106,12 @@ impl PyEncoder {
             tokens.push(id_of(&id, token.as_any())?, token.as_bytes()).map_err(to_python)?;
         }
         let (special, rules) = (specials(special_tokens)?, rules(special_rules)?);
-        let mut merged = MergedTokens::new(tokens).map_err(to_python)?;
+        let mut merged = MergedTokens::new(tokens, "id").map_err(to_python)?;
         for (left, right) in &merges {
             merged.merge(left.as_bytes(), right.as_bytes()).map_err(to_python)?;
         }
         py.detach(|| {
-            let vocab = merged.finish(special).map_err(to_python)?;
+            let vocab = merged.finish(&[], special).map_err(to_python)?;
             Self::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern, false, &rules, nfc)
         })
     }

@@ -199,18 +199,16 @@ impl Vocab {
         self.whole_pretoken_lookup
     }
 
-    /// Marks the vocabulary as ranked.
+    /// Marks the vocabulary as ranked. Whole pre-tokens are looked up first then.
     #[must_use]
-    pub(crate) fn into_ranked(mut self) -> Self {
-        self.ranked = true;
-        self
+    pub(super) fn into_ranked(self) -> Self {
+        Self { ranked: true, whole_pretoken_lookup: true, ..self }
     }
 
     /// Sets [`Vocab::whole_pretoken_lookup`].
     #[must_use]
-    pub fn with_whole_pretoken_lookup(mut self, yes: bool) -> Self {
-        self.whole_pretoken_lookup = yes;
-        self
+    pub fn with_whole_pretoken_lookup(self, whole_pretoken_lookup: bool) -> Self {
+        Self { whole_pretoken_lookup, ..self }
     }
 }
 

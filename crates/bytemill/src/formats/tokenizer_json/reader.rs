@@ -2,8 +2,8 @@
 
 use super::model::TokenizerJson;
 use crate::formats::byte_characters::append_bytes;
-use crate::vocab::{MergeList, MergedTokens, TokenList};
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use crate::vocab::TokenList;
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -110,59 +110,31 @@ impl<'de> Visitor<'de> for Model {
     expecting!("an object");
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut fields = Fields::default();
-        let vocab = fields.up_to_vocab(&mut map)?.ok_or_else(unusual)?;
-        let vocabulary = read_vocabulary(vocab.get());
-        if fields.up_to_vocab(&mut map)?.is_some() {
-            return Err(unusual());
-        }
-        let (Some((merged, foreign)), Some(merges)) = (vocabulary, fields.merges) else { return Err(unusual()) };
-        let merged = merged.with_merges(&merges).map_err(A::Error::custom)?;
-        Ok((TokenizerJson { merged, foreign }, fields.rest.finish()))
-    }
-}
-
-/// The fields of the model parsed so far.
-#[derive(Default)]
-struct Fields {
-    rest: Rest,
-    merges: Option<MergeList>,
-}
-
-impl Fields {
-    /// Parse fields up to the vocabulary, which is returned unparsed. Returns `None` if there is none.
-    fn up_to_vocab<'de, A: MapAccess<'de>>(&mut self, map: &mut A) -> Result<Option<&'de RawValue>, A::Error> {
+        let (mut rest, mut entries, mut merges) = (Rest::default(), None, None);
         while let Some(key) = map.next_key_seed(Text)? {
             match &*key {
-                "vocab" => {
-                    self.rest.add(&key, "{}")?;
-                    return map.next_value().map(Some);
+                "vocab" if entries.is_none() => {
+                    rest.add(&key, "{}")?;
+                    entries = Some(map.next_value_seed(Vocabulary)?);
                 }
-                "merges" if self.merges.is_none() => {
-                    self.rest.add(&key, "[]")?;
-                    self.merges = Some(map.next_value_seed(Merges)?);
+                "merges" if merges.is_none() => {
+                    rest.add(&key, "[]")?;
+                    merges = Some(map.next_value::<Vec<Merge>>()?);
                 }
-                "merges" => return Err(unusual()),
-                _ => self.rest.add(&key, map.next_value::<&RawValue>()?.get())?,
+                "vocab" | "merges" => return Err(unusual()),
+                _ => rest.add(&key, map.next_value::<&RawValue>()?.get())?,
             }
         }
-        Ok(None)
+        let (Some((tokens, foreign)), Some(merges)) = (entries, merges) else { return Err(unusual()) };
+        let model = TokenizerJson::new(tokens, foreign, merges.iter().map(|Merge(left, right)| (&**left, &**right)));
+        Ok((model.ok_or_else(unusual)?, rest.finish()))
     }
 }
 
-/// The tokens of a `vocab` object, and its entries with characters that stand for no byte.
-fn read_vocabulary(json: &str) -> Option<(MergedTokens, HashMap<String, u32>)> {
-    let (tokens, foreign) = serde_json::Deserializer::from_str(json).deserialize_map(Vocabulary).ok()?;
-    let mut ids: Vec<u32> = tokens.ids().iter().chain(foreign.values()).copied().collect();
-    ids.sort_unstable();
-    if !ids.is_sorted_by(|one, next| one < next) {
-        return None;
-    }
-    Some((MergedTokens::new(tokens).ok()?, foreign))
-}
-
-/// The `vocab` object: token -> id.
+/// The `vocab` object, token -> id: the tokens, and the entries with characters that stand for no byte.
 struct Vocabulary;
+
+seed!(Vocabulary => (TokenList, HashMap<String, u32>), deserialize_map);
 
 impl<'de> Visitor<'de> for Vocabulary {
     type Value = (TokenList, HashMap<String, u32>);
@@ -170,8 +142,7 @@ impl<'de> Visitor<'de> for Vocabulary {
     expecting!("an object");
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut tokens = TokenList::default();
-        let mut foreign = HashMap::new();
+        let (mut tokens, mut foreign) = (TokenList::default(), HashMap::new());
         while let Some(key) = map.next_key_seed(Text)? {
             let id: u32 = map.next_value()?;
             let mut is_valid = true;
@@ -187,53 +158,40 @@ impl<'de> Visitor<'de> for Vocabulary {
     }
 }
 
-/// The `merges` array: pairs of tokens, or strings of two tokens.
-struct Merges;
+/// An item of the `merges` array: a pair of tokens, or a string of two tokens.
+struct Merge<'de>(Cow<'de, str>, Cow<'de, str>);
 
-seed!(Merges => MergeList, deserialize_seq);
-
-impl<'de> Visitor<'de> for Merges {
-    type Value = MergeList;
-
-    expecting!("an array");
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<MergeList, A::Error> {
-        let mut merges = MergeList::default();
-        while array.next_element_seed(Merge(&mut merges))?.is_some() {}
-        Ok(merges)
+impl<'de> Deserialize<'de> for Merge<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(MergeVisitor)
     }
 }
 
-/// One merge, appended to the list.
-struct Merge<'m>(&'m mut MergeList);
+struct MergeVisitor;
 
-impl Merge<'_> {
-    fn add<E: serde::de::Error>(self, left: &str, right: &str) -> Result<(), E> {
-        let is_valid = self.0.push_with(|bytes| append_bytes(left, bytes), |bytes| append_bytes(right, bytes));
-        if is_valid { Ok(()) } else { Err(unusual()) }
-    }
-}
-
-seed!(Merge<'_> => (), deserialize_any);
-
-impl<'de> Visitor<'de> for Merge<'_> {
-    type Value = ();
+impl<'de> Visitor<'de> for MergeVisitor {
+    type Value = Merge<'de>;
 
     expecting!("a pair of tokens");
 
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+    fn visit_borrowed_str<E: serde::de::Error>(self, text: &'de str) -> Result<Merge<'de>, E> {
         // A second space is refused later: it stands for no byte.
         let (left, right) = text.split_once(' ').ok_or_else(unusual)?;
-        self.add(left, right)
+        Ok(Merge(Cow::Borrowed(left), Cow::Borrowed(right)))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut pair: A) -> Result<(), A::Error> {
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Merge<'de>, E> {
+        let (left, right) = text.split_once(' ').ok_or_else(unusual)?;
+        Ok(Merge(Cow::Owned(left.to_owned()), Cow::Owned(right.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut pair: A) -> Result<Merge<'de>, A::Error> {
         let left = pair.next_element_seed(Text)?.ok_or_else(unusual)?;
         let right = pair.next_element_seed(Text)?.ok_or_else(unusual)?;
         if pair.next_element::<IgnoredAny>()?.is_some() {
             return Err(unusual());
         }
-        self.add(&left, &right)
+        Ok(Merge(left, right))
     }
 }
 
