@@ -72,30 +72,18 @@ impl MergedTokens {
         self.merges.len()
     }
 
-    /// Adds the merge of the next rank.
+    /// Adds the merge of the next rank: that of the two parts of `joined`, split after `n_left` bytes.
     ///
     /// # Errors
     /// [`crate::Error::Invalid`] for a merge of unknown parts, whose result is not a token, or whose result an earlier merge
     /// makes.
-    pub fn merge(&mut self, left: &[u8], right: &[u8]) -> Result<()> {
-        self.add(&[left, right].concat(), left.len())
-    }
-
-    /// Adds a merge of `joined`, split after `n_left` bytes.
-    ///
-    /// # Errors
-    /// As [`MergedTokens::merge`].
-    pub(crate) fn add(&mut self, joined: &[u8], n_left: usize) -> Result<()> {
+    pub fn add(&mut self, joined: &[u8], n_left: usize) -> Result<()> {
         let (left, right) = joined.split_at(n_left);
         let name = || format!("merge {} ({} {})", self.merges.len(), show(left), show(right));
         let (left_symbol, right_symbol) = (self.symbol(left), self.symbol(right));
         let (Some(left_symbol), Some(right_symbol)) = (left_symbol, right_symbol) else {
-            let unknown = if left_symbol.is_some() { right } else { left };
-            return invalid(format!(
-                "{}: {} is neither a byte nor the result of an earlier merge",
-                name(),
-                show(unknown)
-            ));
+            let (name, unknown) = (name(), show(if left_symbol.is_some() { right } else { left }));
+            return invalid(format!("{name}: {unknown} is neither a byte nor the result of an earlier merge"));
         };
         let position = if self.next < self.tokens.len() && self.tokens.token(self.next) == joined {
             self.next
@@ -143,10 +131,7 @@ impl MergedTokens {
     /// # Errors
     /// [`crate::Error::Invalid`] for an id that two tokens have, and for one out of proportion to the number of tokens.
     pub fn finish(self, left_out: &[usize], special: Vec<(String, u32)>) -> Result<Vocab> {
-        let Self { mut tokens, mut index, merges, symbol_ids, pairs, .. } = self;
-        for &position in left_out {
-            index.remove(tokens.token(position), |position| tokens.token(position as usize));
-        }
+        let Self { mut tokens, index, merges, symbol_ids, pairs, .. } = self;
         for &position in left_out {
             tokens.clear(position);
         }
@@ -170,7 +155,7 @@ impl Vocab {
         let tokens = TokenList::collect(tokens.iter().map(|(id, token)| (*id, &token[..])))?;
         let mut merged = MergedTokens::new(tokens, "id")?;
         for (left, right) in merges {
-            merged.merge(left, right)?;
+            merged.add(&[&left[..], right].concat(), left.len())?;
         }
         merged.finish(&[], special)
     }

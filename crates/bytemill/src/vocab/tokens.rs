@@ -18,16 +18,6 @@ pub struct TokenList {
 }
 
 impl TokenList {
-    /// An empty list with capacity for `n_tokens` tokens of `n_bytes` bytes in all.
-    #[must_use]
-    pub fn with_capacity(n_tokens: usize, n_bytes: usize) -> Self {
-        Self {
-            bytes: Vec::with_capacity(n_bytes),
-            spans: Vec::with_capacity(n_tokens),
-            ids: Vec::with_capacity(n_tokens),
-        }
-    }
-
     /// A list of these tokens.
     ///
     /// # Errors
@@ -164,16 +154,9 @@ impl TokenIndex {
         self.numbers.find(hash(&self.hasher, token), |&number| bytes_of(number) == token).copied()
     }
 
-    /// Removes a byte string.
-    pub(crate) fn remove<'t>(&mut self, token: &[u8], bytes_of: impl Fn(u32) -> &'t [u8]) {
-        if let Ok(entry) = self.numbers.find_entry(hash(&self.hasher, token), |&number| bytes_of(number) == token) {
-            entry.remove();
-        }
-    }
-
-    /// Replaces every number.
-    pub(crate) fn renumber(&mut self, new: impl Fn(u32) -> u32) {
-        self.numbers.iter_mut().for_each(|number| *number = new(*number));
+    /// Replaces every number; `None` removes it.
+    pub(crate) fn renumber(&mut self, new: impl Fn(u32) -> Option<u32>) {
+        self.numbers.retain(|number| new(*number).map(|new| *number = new).is_some());
     }
 }
 

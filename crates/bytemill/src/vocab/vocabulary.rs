@@ -47,7 +47,7 @@ pub(crate) fn show(bytes: &[u8]) -> String {
 }
 
 impl Vocab {
-    /// Puts the parts together. `index` gives positions in `tokens`; `merges` and `symbol_ids` are in order of rank; `pairs` has
+    /// Puts the parts together. Empty tokens are left out. `index` gives positions in `tokens`; `merges` and `symbol_ids` are in order of rank; `pairs` has
     /// all pairs that merge.
     pub(crate) fn assemble(
         tokens: &TokenList,
@@ -96,7 +96,8 @@ impl Vocab {
             bytes.extend_from_slice(bytes_at(position));
         }
         starts.push(bytes.len() as u32);
-        index.renumber(|position| tokens.ids()[position as usize]);
+        let is_token = |position: u32| !tokens.token(position as usize).is_empty();
+        index.renumber(|position| is_token(position).then(|| tokens.ids()[position as usize]));
         Ok(Self {
             bytes,
             starts,

@@ -3,7 +3,8 @@
 use super::model::TokenizerJson;
 use crate::formats::byte_characters::append_bytes;
 use crate::vocab::TokenList;
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,21 +19,20 @@ use std::fmt;
 #[must_use]
 pub fn read_tokenizer_json(data: &[u8]) -> Option<(TokenizerJson, String)> {
     let text = simdutf8::basic::from_utf8(data.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(data)).ok()?;
-    let mut found = None;
     let mut reader = serde_json::Deserializer::from_str(text);
-    let rest = reader.deserialize_map(Document { found: &mut found }).ok()?;
+    let read = reader.deserialize_map(Document).ok()?;
     reader.end().ok()?;
-    Some((found?, rest))
+    Some(read)
 }
 
-/// Implement `DeserializeSeed` for a visitor by the method that asks the deserializer for it.
+/// Implements `DeserializeSeed` for the visitor of an object.
 macro_rules! seed {
-    ($visitor:ty => $value:ty, $method:ident) => {
+    ($visitor:ty => $value:ty) => {
         impl<'de> DeserializeSeed<'de> for $visitor {
             type Value = $value;
 
             fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<$value, D::Error> {
-                deserializer.$method(self)
+                deserializer.deserialize_map(self)
             }
         }
     };
@@ -52,89 +52,73 @@ fn unusual<E: serde::de::Error>() -> E {
     E::custom("unusual")
 }
 
-/// The whole document. Returns the rest of it as JSON.
-struct Document<'f> {
-    found: &'f mut Option<TokenizerJson>,
+/// Reads the fields of an object, and returns them as JSON. If `special` reads a field, it returns the JSON in its place.
+fn read_fields<'de, A: MapAccess<'de>>(
+    mut map: A,
+    mut special: impl FnMut(&str, &mut A) -> Result<Option<String>, A::Error>,
+) -> Result<String, A::Error> {
+    let mut fields = Vec::new();
+    while let Some(Text(key)) = map.next_key()? {
+        let value = match special(&key, &mut map)? {
+            Some(value) => Cow::Owned(value),
+            None => Cow::Borrowed(map.next_value::<&RawValue>()?.get()),
+        };
+        fields.push(format!("{}:{value}", serde_json::to_string(&key).map_err(A::Error::custom)?));
+    }
+    Ok(format!("{{{}}}", fields.join(",")))
 }
 
-impl<'de> Visitor<'de> for Document<'_> {
-    type Value = String;
+/// The whole document: its model, and the rest of it as JSON.
+struct Document;
+
+impl<'de> Visitor<'de> for Document {
+    type Value = (TokenizerJson, String);
 
     expecting!("an object");
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<String, A::Error> {
-        let mut rest = Rest::default();
-        while let Some(key) = map.next_key_seed(Text)? {
-            if key == "model" {
-                if self.found.is_some() {
-                    return Err(unusual());
-                }
-                let (model, model_rest) = map.next_value_seed(Model)?;
-                *self.found = Some(model);
-                rest.add(&key, &model_rest)?;
-            } else {
-                rest.add(&key, map.next_value::<&RawValue>()?.get())?;
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        let mut model = None;
+        let rest = read_fields(map, |key, map| {
+            if key != "model" {
+                return Ok(None);
             }
-        }
-        Ok(rest.finish())
-    }
-}
-
-/// Fields of an object as JSON text.
-#[derive(Default)]
-struct Rest(String);
-
-impl Rest {
-    fn add<E: serde::de::Error>(&mut self, key: &str, value: &str) -> Result<(), E> {
-        self.0.push(if self.0.is_empty() { '{' } else { ',' });
-        self.0.push_str(&serde_json::to_string(key).map_err(E::custom)?);
-        self.0.push(':');
-        self.0.push_str(value);
-        Ok(())
-    }
-
-    fn finish(mut self) -> String {
-        self.0.push_str(if self.0.is_empty() { "{}" } else { "}" });
-        self.0
+            let (read, rest) = map.next_value_seed(Model)?;
+            if model.replace(read).is_some() { Err(unusual()) } else { Ok(Some(rest)) }
+        })?;
+        Ok((model.ok_or_else(unusual)?, rest))
     }
 }
 
 /// The `model` object: its tokens and merges, and the rest of it as JSON.
 struct Model;
 
-seed!(Model => (TokenizerJson, String), deserialize_map);
+seed!(Model => (TokenizerJson, String));
 
 impl<'de> Visitor<'de> for Model {
     type Value = (TokenizerJson, String);
 
     expecting!("an object");
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let (mut rest, mut entries, mut merges) = (Rest::default(), None, None);
-        while let Some(key) = map.next_key_seed(Text)? {
-            match &*key {
-                "vocab" if entries.is_none() => {
-                    rest.add(&key, "{}")?;
-                    entries = Some(map.next_value_seed(Vocabulary)?);
-                }
-                "merges" if merges.is_none() => {
-                    rest.add(&key, "[]")?;
-                    merges = Some(map.next_value::<Vec<Merge>>()?);
-                }
-                "vocab" | "merges" => return Err(unusual()),
-                _ => rest.add(&key, map.next_value::<&RawValue>()?.get())?,
-            }
-        }
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        let (mut entries, mut merges) = (None, None);
+        let rest = read_fields(map, |key, map| {
+            let (is_repeated, empty) = match key {
+                "vocab" => (entries.replace(map.next_value_seed(Vocabulary)?).is_some(), "{}"),
+                "merges" => (merges.replace(map.next_value::<Vec<Merge>>()?).is_some(), "[]"),
+                _ => return Ok(None),
+            };
+            if is_repeated { Err(unusual()) } else { Ok(Some(empty.to_owned())) }
+        })?;
         let (Some((tokens, foreign)), Some(merges)) = (entries, merges) else { return Err(unusual()) };
         let model = TokenizerJson::new(tokens, foreign, merges.iter().map(|Merge(left, right)| (&**left, &**right)));
-        Ok((model.ok_or_else(unusual)?, rest.finish()))
+        Ok((model.ok_or_else(unusual)?, rest))
     }
 }
 
 /// The `vocab` object, token -> id: the tokens, and the entries with characters that stand for no byte.
 struct Vocabulary;
 
-seed!(Vocabulary => (TokenList, HashMap<String, u32>), deserialize_map);
+seed!(Vocabulary => (TokenList, HashMap<String, u32>));
 
 impl<'de> Visitor<'de> for Vocabulary {
     type Value = (TokenList, HashMap<String, u32>);
@@ -143,7 +127,7 @@ impl<'de> Visitor<'de> for Vocabulary {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let (mut tokens, mut foreign) = (TokenList::default(), HashMap::new());
-        while let Some(key) = map.next_key_seed(Text)? {
+        while let Some(Text(key)) = map.next_key()? {
             let id: u32 = map.next_value()?;
             let mut is_valid = true;
             tokens.push_with(id, |bytes| is_valid = append_bytes(&key, bytes)).map_err(A::Error::custom)?;
@@ -186,8 +170,8 @@ impl<'de> Visitor<'de> for MergeVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut pair: A) -> Result<Merge<'de>, A::Error> {
-        let left = pair.next_element_seed(Text)?.ok_or_else(unusual)?;
-        let right = pair.next_element_seed(Text)?.ok_or_else(unusual)?;
+        let Text(left) = pair.next_element()?.ok_or_else(unusual)?;
+        let Text(right) = pair.next_element()?.ok_or_else(unusual)?;
         if pair.next_element::<IgnoredAny>()?.is_some() {
             return Err(unusual());
         }
@@ -196,20 +180,5 @@ impl<'de> Visitor<'de> for MergeVisitor {
 }
 
 /// A string, borrowed from the file unless it has escapes.
-struct Text;
-
-seed!(Text => Cow<'de, str>, deserialize_str);
-
-impl<'de> Visitor<'de> for Text {
-    type Value = Cow<'de, str>;
-
-    expecting!("a string");
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(text))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(text.to_owned()))
-    }
-}
+#[derive(Deserialize)]
+struct Text<'f>(#[serde(borrow)] Cow<'f, str>);
