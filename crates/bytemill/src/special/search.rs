@@ -66,6 +66,11 @@ impl Search {
         Ok(Self { rules, has_rules, rounds })
     }
 
+    /// The search of [`Search::find`] if no token has rules.
+    pub fn without_rules(&self) -> Option<&AhoCorasick> {
+        if self.has_rules { None } else { self.rounds[0].finder.as_ref() }
+    }
+
     /// See [`super::SpecialTokens::find`].
     pub fn find<'s>(&'s self, text: &'s str) -> impl Iterator<Item = Found> + 's {
         let mut at = 0;

@@ -4,6 +4,7 @@ use super::search::{Found, Rules, Search};
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
 use crate::text::nfc::{is_stable_about, normalize};
+use aho_corasick::Match;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -107,6 +108,13 @@ impl SpecialTokens {
         interrupt: Interrupt,
         mut each: impl FnMut(Segment<'_>) -> Result<()>,
     ) -> Result<()> {
+        // Rules cost a short text 5 % of its time, even if they are the default.
+        if let (false, Some(finder)) = (self.nfc, self.search.without_rules()) {
+            let all = finder.find_iter(text);
+            let found =
+                |found: Match| Found { start: found.start(), end: found.end(), index: found.pattern().as_usize() };
+            return self.between(all.map(found), text, each);
+        }
         // The first round searches the text as it is, the second one the normalized text.
         self.between(self.search.round(0, text), text, |segment| match segment {
             Segment::Text(text) => {
