@@ -18,6 +18,20 @@ use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Evaluates an expression with `$Id` as the type of the ids: `u16` if an encoder is narrow, else `u32`.
+macro_rules! with_id_type {
+    ($is_narrow:expr, $Id:ident => $result:expr) => {
+        if $is_narrow {
+            type $Id = u16;
+            $result
+        } else {
+            type $Id = u32;
+            $result
+        }
+    };
+}
+pub(crate) use with_id_type;
+
 /// The text of a `str`. Surrogate pairs are joined and lone surrogates become U+FFFD, as in tiktoken.
 pub fn text<'a>(text: &'a Bound<'_, PyString>) -> PyResult<Cow<'a, str>> {
     if let Ok(text) = text.to_str() {
@@ -113,7 +127,7 @@ pub fn threads(num_threads: Option<i64>) -> PyResult<usize> {
             Ok(n @ 1..=MOST_THREADS) => Ok(n),
             _ => Err(PyValueError::new_err(format!("num_threads must be 1 to {MOST_THREADS}, not {n}"))),
         },
-        None => Ok(bytemill::batch::parallel::available_threads()),
+        None => Ok(std::thread::available_parallelism().map_or(1, std::num::NonZero::get)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `Encoder`.
 
 use crate::buffers::reserved;
+use crate::convert::with_id_type;
 use crate::lists::IntCache;
 use crate::signals::{CancellationCheck, to_python};
 use crate::special::{id_of, rules, specials};
@@ -106,12 +107,13 @@ impl PyEncoder {
             tokens.push(id_of(&id, token.as_any())?, token.as_bytes()).map_err(to_python)?;
         }
         let (special, rules) = (specials(special_tokens)?, rules(special_rules)?);
-        let mut merged = MergedTokens::new(tokens).map_err(to_python)?;
+        let mut merged = MergedTokens::new(tokens, "id").map_err(to_python)?;
         for (left, right) in &merges {
-            merged.merge(left.as_bytes(), right.as_bytes()).map_err(to_python)?;
+            let (left, right) = (left.as_bytes(), right.as_bytes());
+            merged.add(&[left, right].concat(), left.len()).map_err(to_python)?;
         }
         py.detach(|| {
-            let vocab = merged.finish(special).map_err(to_python)?;
+            let vocab = merged.finish(&[], special).map_err(to_python)?;
             Self::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern, false, &rules, nfc)
         })
     }
@@ -343,13 +345,10 @@ impl PyEncoder {
         let check = CancellationCheck::new(None);
         let interrupt = || check.poll(0);
         convert::with_allowed(&self.encoder, allowed_special, |allowed| {
-            if self.narrow() {
-                let ids = py.detach(|| self.encoder.encode_parallel::<u16>(&text, allowed, n_threads, &interrupt));
+            with_id_type!(self.narrow(), Id => {
+                let ids = py.detach(|| self.encoder.encode_parallel::<Id>(&text, allowed, n_threads, &interrupt));
                 Ok(PyArray1::from_vec(py, ids.map_err(|error| check.raise(error))?).into_any())
-            } else {
-                let ids = py.detach(|| self.encoder.encode_parallel::<u32>(&text, allowed, n_threads, &interrupt));
-                Ok(PyArray1::from_vec(py, ids.map_err(|error| check.raise(error))?).into_any())
-            }
+            })
         })
     }
 
@@ -363,13 +362,11 @@ impl PyEncoder {
         let texts = convert::strings(texts)?;
         let texts = convert::texts(&texts)?;
         let n_threads = convert::threads_for(num_threads, texts.iter().map(|text| text.len()).sum())?;
-        convert::with_allowed(&self.encoder, allowed_special, |allowed| {
-            if self.narrow() {
-                batch::array::<u16>(py, &self.encoder, &texts, allowed, n_threads)
-            } else {
-                batch::array::<u32>(py, &self.encoder, &texts, allowed, n_threads)
-            }
-        })
+        convert::with_allowed(
+            &self.encoder,
+            allowed_special,
+            |allowed| with_id_type!(self.narrow(), Id => batch::array::<Id>(py, &self.encoder, &texts, allowed, n_threads)),
+        )
     }
 
     fn encode_files<'py>(
@@ -381,13 +378,11 @@ impl PyEncoder {
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let paths = convert::paths(paths)?;
         let n_threads = convert::threads(num_threads)?;
-        convert::with_allowed(&self.encoder, allowed_special, |allowed| {
-            if self.narrow() {
-                batch::files::<u16>(py, &self.encoder, &paths, allowed, n_threads)
-            } else {
-                batch::files::<u32>(py, &self.encoder, &paths, allowed, n_threads)
-            }
-        })
+        convert::with_allowed(
+            &self.encoder,
+            allowed_special,
+            |allowed| with_id_type!(self.narrow(), Id => batch::files::<Id>(py, &self.encoder, &paths, allowed, n_threads)),
+        )
     }
 
     fn encode_with_spans<'py>(
@@ -400,13 +395,11 @@ impl PyEncoder {
         convert::arrays_ready(py)?;
         let text = convert::text(text)?;
         let n_threads = convert::threads_for(num_threads, text.len())?;
-        convert::with_allowed(&self.encoder, allowed_special, |allowed| {
-            if self.narrow() {
-                self.ids_and_spans::<u16>(py, &text, allowed, n_threads)
-            } else {
-                self.ids_and_spans::<u32>(py, &text, allowed, n_threads)
-            }
-        })
+        convert::with_allowed(
+            &self.encoder,
+            allowed_special,
+            |allowed| with_id_type!(self.narrow(), Id => self.ids_and_spans::<Id>(py, &text, allowed, n_threads)),
+        )
     }
 
     fn count(&self, py: Python<'_>, text: &Bound<'_, PyString>, allowed_special: &Bound<'_, PyAny>) -> PyResult<usize> {

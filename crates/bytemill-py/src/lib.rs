@@ -2,11 +2,12 @@
 //!
 //! - `signals`: errors and cancellation; `convert`, `special`, `lists`, `buffers`: arguments and results
 //! - `loading`, `encoder`, `decoding`, `spans`, `batch`, `stream`, `pack`: one tokenizer
-//! - `documents`, `training`: blocks of a corpus, counting and learning merges
+//! - `documents`, `counting`, `training`: blocks of a corpus, counting pre-tokens, learning merges
 
 mod batch;
 mod buffers;
 mod convert;
+mod counting;
 mod decoding;
 mod documents;
 mod encoder;
@@ -97,7 +98,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pack::PyDocumentEncoder>()?;
     module.add_class::<loading::PyTokenizerJson>()?;
     module.add_class::<stream::PyStreamEncoder>()?;
-    module.add_class::<training::PyPretokenCounter>()?;
+    module.add_class::<counting::PyPretokenCounter>()?;
     module.add_class::<training::PyPretokenCounts>()?;
     module.add_function(wrap_pyfunction!(training::read_counts_header, module)?)?;
     Ok(())

@@ -1,9 +1,9 @@
 //! `DocumentEncoder`.
 
-use crate::convert;
+use crate::convert::{self, with_id_type};
 use crate::encoder::PyEncoder;
 use crate::signals::{CancellationCheck, to_python};
-use bytemill::batch::pack::{Batch, Carry, DocumentEncoder, Frame, Side, Split};
+use bytemill::batch::pack::{Assembly, Batch, Carry, DocumentEncoder, Frame, OpenDocument, Side, Split};
 use bytemill::encode::Id;
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::buffer::PyBuffer;
@@ -138,12 +138,12 @@ impl PyDocumentEncoder {
             let ends = ends.map_err(|_| PyValueError::new_err("a document ends at a negative offset"))?;
             checked.push((Data::new(&data)?, ends, is_open));
         }
-        if self.narrow { self.encode_batches::<u16>(py, &checked) } else { self.encode_batches::<u32>(py, &checked) }
+        with_id_type!(self.narrow, Id => self.encode_batches::<Id>(py, &checked))
     }
 
     fn carry(&self) -> Option<CarryTuple> {
-        let carry = self.documents.carry()?;
-        Some((carry.text, carry.n_done, carry.side, carry.held, carry.last))
+        let Carry { document, assembly } = self.documents.carry()?;
+        Some((document.text, document.n_done, document.side, assembly.held, assembly.last))
     }
 
     #[pyo3(name = "go_on")]
@@ -151,7 +151,10 @@ impl PyDocumentEncoder {
         if carry.as_ref().is_some_and(|(_, _, side, _, _)| side.is_some_and(|side| side > 1)) {
             return Err(to_python(bytemill::Error::Invalid("a side must be 0 or 1".to_owned())));
         }
-        self.documents.resume(carry.map(|(text, n_done, side, held, last)| Carry { text, n_done, side, held, last }));
+        self.documents.resume(carry.map(|(text, n_done, side, held, last)| Carry {
+            document: OpenDocument::new(text, n_done, side),
+            assembly: Assembly { held, last },
+        }));
         Ok(())
     }
 }

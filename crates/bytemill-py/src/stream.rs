@@ -1,6 +1,6 @@
 //! `StreamEncoder`, and the iterator behind `encode_iterable`.
 
-use crate::convert;
+use crate::convert::{self, with_id_type};
 use crate::signals::CancellationCheck;
 use bytemill::encode::stream::{Stream, StreamAllowed};
 use bytemill::encode::{Encoder, Id};
@@ -90,11 +90,11 @@ impl PyStreamEncoder {
 #[pymethods]
 impl PyStreamEncoder {
     fn feed(&mut self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        if self.narrow { self.encode::<u16>(py, Some(data)) } else { self.encode::<u32>(py, Some(data)) }
+        with_id_type!(self.narrow, Id => self.encode::<Id>(py, Some(data)))
     }
 
     fn finish(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        if self.narrow { self.encode::<u16>(py, None) } else { self.encode::<u32>(py, None) }
+        with_id_type!(self.narrow, Id => self.encode::<Id>(py, None))
     }
 
     #[getter]

@@ -13,50 +13,7 @@ pub struct Frame {
     pub stripped: Option<u32>,
 }
 
-impl Frame {
-    /// Frames the document `ids[start..]`. False if it has no ids.
-    pub fn close<T: Id + Into<u32>>(&self, ids: &mut Vec<T>, start: usize) -> bool {
-        if ids.len() == start {
-            return false;
-        }
-        self.strip(ids);
-        self.add_prefix(ids, start);
-        self.add_suffix(ids, None);
-        ids.len() > start
-    }
-
-    fn strip<T: Id + Into<u32>>(&self, ids: &mut Vec<T>) {
-        if self.is_stripped(ids) {
-            ids.pop();
-        }
-    }
-
-    fn is_stripped<T: Id + Into<u32>>(&self, ids: &[T]) -> bool {
-        self.stripped.is_some() && ids.last().map(|&id| id.into()) == self.stripped
-    }
-
-    /// Adds the missing part of the prefix: all but its longest suffix that `ids[start..]` starts with.
-    fn add_prefix<T: Id + Into<u32>>(&self, ids: &mut Vec<T>, start: usize) {
-        let is_present = |part: &[u32]| {
-            ids.len() - start >= part.len() && part.iter().zip(&ids[start..]).all(|(&wanted, &id)| wanted == id.into())
-        };
-        let n_missing = (0..self.prefix.len()).find(|&n| is_present(&self.prefix[n..])).unwrap_or(self.prefix.len());
-        if n_missing > 0 {
-            ids.splice(start..start, self.prefix[..n_missing].iter().map(|&id| T::narrow(id)));
-        }
-    }
-
-    /// Adds the suffix if it is missing. `last` is the id before `ids`, if there is one.
-    fn add_suffix<T: Id + Into<u32>>(&self, ids: &mut Vec<T>, last: Option<u32>) {
-        if let Some(suffix) = self.suffix
-            && ids.last().map(|&id| id.into()).or(last) != Some(suffix)
-        {
-            ids.push(T::narrow(suffix));
-        }
-    }
-}
-
-/// Frames a document whose ids arrive in chunks.
+/// Frames a document whose ids arrive in one or more chunks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assembly {
     /// Ids that are held back, since later ones decide about them.
@@ -66,36 +23,55 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Adds the next chunk of a document and leaves in `ids` what is to be written.
+    /// Adds the next chunk of a document, `ids[start..]`, and leaves there what is to be written.
     ///
     /// True if the document has ids so far. After the last chunk, another document may follow.
-    pub fn add<T: Id + Into<u32>>(&mut self, frame: &Frame, ids: &mut Vec<T>, is_last: bool) -> bool {
+    pub fn add<T: Id + Into<u32>>(&mut self, frame: &Frame, ids: &mut Vec<T>, start: usize, is_last: bool) -> bool {
         if !self.held.is_empty() {
-            ids.splice(0..0, self.held.drain(..).map(T::narrow));
+            ids.splice(start..start, self.held.drain(..).map(T::narrow));
         }
         let is_started = self.last.is_some();
+        let has_stripped = frame.stripped.is_some() && last(&ids[start..]) == frame.stripped;
         if !is_last {
             // Wait for more ids than the prefix has: the stripped id must not be part of it.
-            let is_short = !is_started && ids.len() <= frame.prefix.len();
-            let n_held = if is_short { ids.len() } else { usize::from(frame.is_stripped(ids)) };
+            let is_short = !is_started && ids.len() - start <= frame.prefix.len();
+            let n_held = if is_short { ids.len() - start } else { usize::from(has_stripped) };
             self.held.extend(ids.drain(ids.len() - n_held..).map(Into::into));
         }
-        if !ids.is_empty() {
-            if is_last {
-                frame.strip(ids);
-            }
-            if !is_started {
-                frame.add_prefix(ids, 0);
-            }
+        let is_empty = ids.len() == start;
+        if is_last && has_stripped {
+            ids.pop();
         }
-        if is_last && (is_started || !ids.is_empty()) {
-            frame.add_suffix(ids, self.last);
+        if !is_empty && !is_started {
+            add_prefix(&frame.prefix, ids, start);
         }
-        self.last = ids.last().map(|&id| id.into()).or(self.last);
+        self.last = last(&ids[start..]).or(self.last);
+        if is_last
+            && (is_started || !is_empty)
+            && let Some(suffix) = frame.suffix.filter(|_| self.last != frame.suffix)
+        {
+            ids.push(T::narrow(suffix));
+            self.last = Some(suffix);
+        }
         let has_ids = self.last.is_some();
         if is_last {
             *self = Self::default();
         }
         has_ids
+    }
+}
+
+fn last<T: Id + Into<u32>>(ids: &[T]) -> Option<u32> {
+    ids.last().map(|&id| id.into())
+}
+
+/// Inserts the missing part of the prefix at `start`: all but its longest suffix that `ids[start..]` starts with.
+fn add_prefix<T: Id + Into<u32>>(prefix: &[u32], ids: &mut Vec<T>, start: usize) {
+    let is_present = |part: &[u32]| {
+        ids.len() - start >= part.len() && part.iter().zip(&ids[start..]).all(|(&wanted, &id)| wanted == id.into())
+    };
+    let n_missing = (0..prefix.len()).find(|&n| is_present(&prefix[n..])).unwrap_or(prefix.len());
+    if n_missing > 0 {
+        ids.splice(start..start, prefix[..n_missing].iter().map(|&id| T::narrow(id)));
     }
 }

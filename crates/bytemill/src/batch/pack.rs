@@ -4,8 +4,7 @@
 //! batches only the end of an unfinished document is kept, as far as more text may change its ids. This [`Carry`] allows
 //! another process to resume.
 
-use super::frame::Assembly;
-use super::plan::{OpenDocument, Planner, Work};
+use super::plan::{Planner, SIZES, Sizes, Work};
 use crate::batch::parallel;
 use crate::encode::cutter::Cutter;
 use crate::encode::stream::StreamAllowed;
@@ -13,19 +12,9 @@ use crate::encode::{Encoder, Id, Interrupt};
 use crate::error::Result;
 use std::sync::Arc;
 
-pub use super::frame::Frame;
+pub use super::frame::{Assembly, Frame};
 pub use super::packed::{Batch, Split};
-
-/// Sizes in bytes of text. Only `hashed` influences the result.
-#[derive(Clone, Copy, Debug)]
-struct Sizes {
-    /// See [`Planner`].
-    joined: usize,
-    hashed: usize,
-    max_chunk: usize,
-}
-
-const SIZES: Sizes = Sizes { joined: 1 << 16, hashed: 1 << 20, max_chunk: usize::MAX };
+pub use super::plan::OpenDocument;
 
 /// The encoded documents of one side.
 #[derive(Debug, Default)]
@@ -65,16 +54,10 @@ struct Group<T> {
 /// The state between two batches if a document continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Carry {
-    /// The end of its text, not encoded yet.
-    pub text: String,
-    /// Bytes of its text before that.
-    pub n_done: usize,
-    /// Its side; `None` until enough text has arrived.
-    pub side: Option<usize>,
-    /// Ids that are not written yet.
-    pub held: Vec<u32>,
-    /// The last id that was written.
-    pub last: Option<u32>,
+    /// Its text.
+    pub document: OpenDocument,
+    /// Its ids.
+    pub assembly: Assembly,
 }
 
 /// Encodes packed documents.
@@ -105,22 +88,13 @@ impl DocumentEncoder {
     /// The state after the last batch; `None` if it ended with a document.
     #[must_use]
     pub fn carry(&self) -> Option<Carry> {
-        self.open.as_ref().map(|open| Carry {
-            text: open.text.clone(),
-            n_done: open.n_done,
-            side: open.side,
-            held: self.assembly.held.clone(),
-            last: self.assembly.last,
-        })
+        self.open.clone().map(|document| Carry { document, assembly: self.assembly.clone() })
     }
 
     /// Resumes from the state of another encoder with the same options.
     pub fn resume(&mut self, carry: Option<Carry>) {
-        self.assembly = Assembly::default();
-        self.open = carry.map(|carry| {
-            self.assembly = Assembly { held: carry.held, last: carry.last };
-            OpenDocument::new(carry.text, carry.n_done, carry.side)
-        });
+        let state = carry.map(|carry| (Some(carry.document), carry.assembly));
+        (self.open, self.assembly) = state.unwrap_or_default();
     }
 
     /// The ids of the documents in `batches`, as far as further text cannot change them, for both sides of the split.
@@ -135,21 +109,17 @@ impl DocumentEncoder {
             cutter: Cutter { pattern: self.encoder.pattern(), special },
             split: self.split,
             chunk_bytes: parallel::chunk_bytes(n_bytes, self.n_threads).min(self.sizes.max_chunk),
-            joined_bytes: self.sizes.joined,
-            hashed_bytes: self.sizes.hashed,
+            sizes: self.sizes,
         };
         let work = planner.plan(batches, &mut self.open);
         let encoded = parallel::map(work.len(), self.n_threads, interrupt, |index, interrupt| {
             self.encode_work(&planner, batches, &work[index], interrupt)
         })?;
-        let mut sides: [Side<T>; 2] = Default::default();
-        for side in &mut sides {
-            side.n_bytes.resize(batches.len(), 0);
-        }
+        let mut sides = [(); 2].map(|()| Side { n_bytes: vec![0; batches.len()], ..Side::default() });
         for (work, mut groups) in work.iter().zip(encoded) {
             if let Work::Chunk { side, is_last, .. } = work {
                 let group = &mut groups[*side];
-                let has_ids = self.assembly.add(&self.frame, &mut group.ids, *is_last);
+                let has_ids = self.assembly.add(&self.frame, &mut group.ids, 0, *is_last);
                 if *is_last && has_ids {
                     group.ends.push(group.ids.len() as u64);
                 }
@@ -188,7 +158,7 @@ impl DocumentEncoder {
                         let group = &mut sides[planner.side_of("", text)];
                         let start = group.ids.len();
                         encode(text, 0, group)?;
-                        if self.frame.close(&mut group.ids, start) {
+                        if Assembly::default().add(&self.frame, &mut group.ids, start, true) {
                             group.ends.push(group.ids.len() as u64);
                         } else {
                             group.n_empty += 1;

@@ -5,6 +5,7 @@ use crate::encode::cutter::Cutter;
 use crate::encode::{Allowed, Encoder, Id, Interrupt};
 use crate::error::{Error, Result};
 use crate::sys::huge_pages;
+use std::ops::Range;
 
 pub use crate::batch::scheduler::map;
 
@@ -17,12 +18,6 @@ const MAX_CHUNK_BYTES: usize = 1 << 19;
 
 /// So many chunks for each thread keep all threads busy until the end.
 const CHUNKS_PER_THREAD: usize = 8;
-
-/// Number of threads that the machine runs at once.
-#[must_use]
-pub fn available_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-}
 
 /// Size of the chunks that texts of `n_bytes` in total are cut into.
 pub(crate) fn chunk_bytes(n_bytes: usize, n_threads: usize) -> usize {
@@ -119,7 +114,7 @@ impl Encoder {
         let end = Position { text: texts.len(), byte: 0 };
         let cuts = if n_threads <= 1 { vec![end] } else { self.cuts(texts, allowed, chunk_bytes) };
         if cuts.len() <= 1 {
-            self.encode_chunk(texts, Position::default(), end, allowed, &mut output, interrupt)?;
+            self.encode_chunk(texts, Position::default()..end, allowed, &mut output, interrupt)?;
             return Ok(output);
         }
         let mut start = Position::default();
@@ -129,11 +124,10 @@ impl Encoder {
             interrupt,
             |chunk: &mut Chunk<T>, _| {
                 let Some(&end) = ends.next() else { return Ok(false) };
-                (chunk.start, chunk.end) = (start, end);
-                start = end;
+                chunk.range = std::mem::replace(&mut start, end)..end;
                 Ok(true)
             },
-            |chunk, interrupt| self.encode_chunk(texts, chunk.start, chunk.end, allowed, &mut chunk.encoded, interrupt),
+            |chunk, interrupt| self.encode_chunk(texts, chunk.range.clone(), allowed, &mut chunk.encoded, interrupt),
             |chunk| output.append(&mut chunk.encoded),
         )?;
         Ok(output)
@@ -142,8 +136,7 @@ impl Encoder {
     fn encode_chunk<T: Id>(
         &self,
         texts: &[&str],
-        start: Position,
-        end: Position,
+        Range { start, end }: Range<Position>,
         allowed: Allowed,
         output: &mut Encoded<T>,
         interrupt: Interrupt,
@@ -151,18 +144,14 @@ impl Encoder {
         let n_texts = end.text - start.text;
         output.ends.try_reserve(n_texts).map_err(|_| Error::memory::<usize>(n_texts))?;
         self.session(|session| {
-            let mut byte = start.byte;
-            for text in &texts[start.text..end.text] {
-                session
-                    .encode(&text[byte..], allowed, &mut output.ids, interrupt)
-                    .map_err(|error| error.offset_by(byte))?;
-                output.ends.push(output.ids.len());
-                byte = 0;
-            }
-            if end.byte > byte {
-                session
-                    .encode(&texts[end.text][byte..end.byte], allowed, &mut output.ids, interrupt)
-                    .map_err(|error| error.offset_by(byte))?;
+            for (index, text) in texts.iter().enumerate().take(end.text + 1).skip(start.text) {
+                let from = if index == start.text { start.byte } else { 0 };
+                let to = if index == end.text { end.byte } else { text.len() };
+                let encoded = session.encode(&text[from..to], allowed, &mut output.ids, interrupt);
+                encoded.map_err(|error| error.offset_by(from))?;
+                if index < end.text {
+                    output.ends.push(output.ids.len());
+                }
             }
             Ok(())
         })
@@ -191,8 +180,7 @@ impl Encoder {
 /// What a thread encodes at a time, and the result.
 #[derive(Default)]
 struct Chunk<T> {
-    start: Position,
-    end: Position,
+    range: Range<Position>,
     encoded: Encoded<T>,
 }
 

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 /// A document that continues in the next batch.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenDocument {
     /// The end of its text, not encoded yet.
     pub text: String,
@@ -23,6 +23,8 @@ pub struct OpenDocument {
 }
 
 impl OpenDocument {
+    /// A document as it was when an encoder stopped.
+    #[must_use]
     pub fn new(text: String, n_done: usize, side: Option<usize>) -> Self {
         Self { text, n_done, side, min_bytes: 0 }
     }
@@ -36,16 +38,25 @@ pub enum Work<'t> {
     Chunk { batch: usize, text: Cow<'t, str>, offset: usize, side: usize, is_last: bool },
 }
 
+/// Sizes in bytes of text. Only `hashed` influences the result.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Text of a batch that is copied to find a cut after the text kept for it: the next cut is a word away.
+    pub joined: usize,
+    /// Text at the start of a document that decides about its side.
+    pub hashed: usize,
+    pub max_chunk: usize,
+}
+
+pub const SIZES: Sizes = Sizes { joined: 1 << 16, hashed: 1 << 20, max_chunk: usize::MAX };
+
 /// Divides batches into work.
 pub struct Planner<'p> {
     pub cutter: Cutter<'p>,
     pub split: Option<Split>,
     /// About so many bytes for each piece of work.
     pub chunk_bytes: usize,
-    /// Bytes of a batch that are copied to find a cut after the text kept for it: the next cut is a word away.
-    pub joined_bytes: usize,
-    /// Bytes at the start of a document that decide about its side.
-    pub hashed_bytes: usize,
+    pub sizes: Sizes,
 }
 
 impl Planner<'_> {
@@ -85,7 +96,7 @@ impl Planner<'_> {
         work: &mut Vec<Work<'t>>,
     ) {
         let n_known = open.text.len() + text.len();
-        let has_side = open.side.is_some() || self.split.is_none() || n_known >= self.hashed_bytes;
+        let has_side = open.side.is_some() || self.split.is_none() || n_known >= self.sizes.hashed;
         if !is_complete && (!has_side || n_known < open.min_bytes) {
             open.text.push_str(text);
             return;
@@ -96,7 +107,7 @@ impl Planner<'_> {
         if !open.text.is_empty() {
             let mut joined = std::mem::take(&mut open.text);
             let n_before = joined.len();
-            let n_joined = char_boundary(&text, self.joined_bytes);
+            let n_joined = char_boundary(&text, self.sizes.joined);
             joined.push_str(&text[..n_joined]);
             match self.cutter.cut_stream(&joined) {
                 Some(cut) if cut >= n_before => {
@@ -139,7 +150,7 @@ impl Planner<'_> {
 
     /// The side of a document that starts with `before` and then `text`.
     pub fn side_of(&self, before: &str, text: &str) -> usize {
-        self.split.map_or(0, |split| split.side_of(before, text, self.hashed_bytes))
+        self.split.map_or(0, |split| split.side_of(before, text, self.sizes.hashed))
     }
 }
 

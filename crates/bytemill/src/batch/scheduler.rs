@@ -5,7 +5,6 @@
 
 use crate::error::{Error, Result};
 use crate::sys::interrupt::{Interrupt, no_interrupt};
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -129,8 +128,8 @@ fn run<B: Default + Send>(
     });
     match scheduler.state.into_inner().unwrap_or_else(PoisonError::into_inner).failure {
         None => Ok(()),
-        Some(Failure::Error(error)) => Err(error),
-        Some(Failure::Panic(panic)) => resume_unwind(panic),
+        Some(Ok(error)) => Err(error),
+        Some(Err(panic)) => resume_unwind(panic),
     }
 }
 
@@ -155,12 +154,8 @@ struct State<B, R> {
     finished: BTreeMap<usize, B>,
     spare: Vec<B>,
     n_workers: isize,
-    failure: Option<Failure>,
-}
-
-enum Failure {
-    Error(Error),
-    Panic(Box<dyn Any + Send>),
+    /// The first error or panic.
+    failure: Option<thread::Result<Error>>,
 }
 
 impl<B, R, W> Scheduler<B, R, W>
@@ -268,8 +263,8 @@ where
         // What a panicking stage leaves behind is dropped, or never used again.
         let failure = match catch_unwind(AssertUnwindSafe(stage)) {
             Ok(Ok(result)) => return Some(result),
-            Ok(Err(error)) => Failure::Error(error),
-            Err(panic) => Failure::Panic(panic),
+            Ok(Err(error)) => Ok(error),
+            Err(panic) => Err(panic),
         };
         let mut state = self.lock();
         // The error of a cancelled item says only that it was cancelled.

@@ -2,9 +2,9 @@
 //!
 //! | bytes | how it is merged | how its ids are cached |
 //! |---|---|---|
-//! | 1–15 | in lockstep with others, 16 lanes | by a packed key |
-//! | 16–31 | in lockstep with others, 32 lanes | by a key of 64 bytes |
-//! | 32–63 | backtracking if its tables exist; else like these, alone, 64 lanes | by a key of 64 bytes |
+//! | 1–15 | in lockstep with others, 16 lanes | up to 4 ids by a packed key, up to 16 like these |
+//! | 16–31 | in lockstep with others, 32 lanes | by its bytes |
+//! | 32–63 | backtracking if its tables exist; else like these, alone, 64 lanes | by its bytes |
 //! | 64–248 | backtracking if its tables exist; else heap | by its bytes |
 //! | 249–65,536 | the same | not |
 //! | more | the same, ids written to the output as they become final | not |
@@ -22,9 +22,6 @@ pub const MAX_LOCKSTEP_BYTES: usize = 31;
 
 /// Longest pre-token merged by looking through all pairs for each merge: no memory but the stack.
 pub const MAX_SINGLE_BYTES: usize = 63;
-
-/// Longest pre-token cached by a key of 64 bytes.
-pub const MAX_LONG_KEY_BYTES: usize = 63;
 
 /// Longest pre-token that is cached.
 pub const MAX_CACHED_BYTES: usize = 248;

@@ -147,10 +147,6 @@ impl Encoder {
         self.owner
     }
 
-    pub(super) fn unreachable_tokens(&self) -> &HashMap<Box<[u8]>, u32> {
-        &self.unreachable_tokens
-    }
-
     /// The id of a pre-token that is looked up whole because no merges lead to it.
     #[inline]
     pub(super) fn unreachable_token(&self, pretoken: &[u8]) -> Option<u32> {

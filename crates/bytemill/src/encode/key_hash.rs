@@ -4,7 +4,8 @@
 //! 128-bit product. Hashes last no longer than the process, so each processor may have its own.
 
 #[cfg(target_arch = "x86_64")]
-use crate::sys::cpu::{Aes, Kernel};
+use crate::sys::cpu::Aes;
+use crate::sys::cpu::Kernel;
 use crate::sys::hash::{Packed, pack};
 use std::mem::MaybeUninit;
 
@@ -17,52 +18,20 @@ pub trait KeyHash: Copy {
     fn hash(self, key: Packed) -> u32;
 }
 
-/// The way that suits this processor.
-#[derive(Clone, Copy, Debug)]
-pub enum KeyHasher {
-    /// Any processor.
-    Portable(Portable),
-    /// x86-64 with AES and AVX.
-    #[cfg(target_arch = "x86_64")]
-    Aes(Aes),
-}
-
-impl KeyHasher {
-    /// The fastest on this processor.
-    #[must_use]
-    pub fn best() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(aes) = Aes::detect() {
-            return Self::Aes(aes);
-        }
-        Self::Portable(Portable)
-    }
-
-    /// [`KeyHash::hash`] of a key.
-    #[cfg(test)]
-    pub fn hash(self, key: Packed) -> u32 {
-        match self {
-            Self::Portable(portable) => portable.hash(key),
-            #[cfg(target_arch = "x86_64")]
-            Self::Aes(aes) => aes.hash(key),
-        }
-    }
-
-    /// Runs `work`, compiled for this way.
-    #[inline]
-    pub fn run<W: KeyHashWork>(self, work: W) {
-        match self {
-            Self::Portable(portable) => work.run(portable),
-            #[cfg(target_arch = "x86_64")]
-            Self::Aes(aes) => aes.run(WithAes(work)),
-        }
+/// Runs work on many keys, compiled for the way that suits this processor.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub fn run<W: Kernel<Aes, Output = O> + Kernel<Portable, Output = O>, O>(work: W) -> O {
+    match Aes::detect() {
+        Some(aes) => aes.run(work),
+        None => work.run(Portable),
     }
 }
 
-/// Work on many keys.
-pub trait KeyHashWork {
-    /// Mark implementations `#[inline(always)]`, so that they are compiled for the instructions of `hasher`.
-    fn run(self, hasher: impl KeyHash);
+/// Runs work on many keys.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn run<W: Kernel<Portable>>(work: W) -> W::Output {
+    work.run(Portable)
 }
 
 /// The upper half of [`Packed::hash`].
@@ -78,19 +47,6 @@ impl KeyHash for Portable {
     #[inline(always)]
     fn hash(self, key: Packed) -> u32 {
         (key.hash() >> 32) as u32
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-struct WithAes<W>(W);
-
-#[cfg(target_arch = "x86_64")]
-impl<W: KeyHashWork> Kernel<Aes> for WithAes<W> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self, aes: Aes) {
-        self.0.run(aes);
     }
 }
 
@@ -160,4 +116,4 @@ mod aes {
 
 #[cfg(test)]
 #[path = "tests/key_hash.rs"]
-mod tests;
+pub mod tests;

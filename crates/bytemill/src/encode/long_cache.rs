@@ -1,99 +1,143 @@
-//! Cache entries of pre-tokens that do not fit a [`crate::sys::hash::Packed`].
+//! Ids of recently seen pre-tokens that do not fit the [`ShortCache`](super::short_cache::ShortCache): 16–248 bytes, or
+//! more than 4 ids.
+//!
+//! The entries differ in size, so they are appended to one buffer, and a table says by hash where each of them starts. A new
+//! entry takes the slot of an old one. When the buffer is full, all entries are forgotten.
 
-use crate::bpe::limits::{MAX_CACHED_BYTES, MAX_LONG_KEY_BYTES};
-use crate::sys::hash::fold;
-use crate::sys::huge_pages::AnyBits;
-use std::ops::Range;
+use crate::bpe::limits::MAX_CACHED_BYTES;
+use crate::error::Result;
+use crate::sys::huge_pages::{AnyBits, ZeroedArray};
+use crate::sys::prefetch::prefetch_at;
 
-/// Most ids of a [`LongEntry`].
-pub const MAX_LONG_IDS: usize = 15;
+/// Most ids of an entry.
+pub const MAX_LONG_IDS: usize = 16;
 
-/// Most ids of a [`RunEntry`].
-pub const MAX_RUN_IDS: usize = 16;
+/// 2¹⁶ slots, 256 KB.
+const SLOTS_LOG2: u32 = 16;
 
-/// From index 64 - n on: n bytes of ones, then zeros.
-static LONG_MASKS: [u8; 128] = {
-    let mut masks = [0; 128];
-    let mut index = 0;
-    while index < 64 {
-        masks[index] = u8::MAX;
-        index += 1;
-    }
-    masks
-};
+/// 2²⁰ words, 4 MB. An entry has about 15 of them.
+const MAX_WORDS: usize = 1 << START_BITS;
+const START_BITS: u32 = 20;
 
-/// A pre-token of up to 63 bytes and its length, in one cache line.
+/// Words allocated at first. Doubled again and again, they become [`MAX_WORDS`].
+const MIN_WORDS: usize = 1 << 10;
+
+/// Most words of an entry.
+const MAX_ENTRY_WORDS: usize = 1 + MAX_LONG_IDS + 4 * MAX_CACHED_BYTES.div_ceil(16);
+
+/// Where an entry starts and, above [`START_BITS`], some bits of the hash, which tell most other pre-tokens apart. An empty
+/// slot names the first entry, whose bytes tell that it is another one.
 #[derive(Clone, Copy, Default)]
-#[repr(C, align(64))]
-pub struct LongKey {
-    pub(super) words: [u64; 8],
-}
+struct Slot(u32);
 
-impl LongKey {
-    /// The key of `text[range]`; `None` for more than [`MAX_LONG_KEY_BYTES`] bytes. One load of 64 bytes and a mask where the
-    /// text is long enough.
+impl Slot {
     #[inline]
-    pub fn new(text: &[u8], range: &Range<usize>) -> Option<Self> {
-        let n_bytes = range.len();
-        if n_bytes > MAX_LONG_KEY_BYTES {
-            return None;
-        }
-        let mut bytes = [0; 64];
-        if let Some(window) = text[range.start..].first_chunk::<64>() {
-            for ((byte, &source), mask) in bytes.iter_mut().zip(window).zip(&LONG_MASKS[64 - n_bytes..]) {
-                *byte = source & mask;
-            }
-        } else {
-            bytes[..n_bytes].copy_from_slice(&text[range.clone()]);
-        }
-        bytes[MAX_LONG_KEY_BYTES] = n_bytes as u8;
-        let mut words = [0; 8];
-        for (word, eight) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
-            *word = u64::from_le_bytes(*eight);
-        }
-        Some(Self { words })
+    fn new(hash: u64, start: usize) -> Self {
+        Self((hash as u32) << START_BITS | start as u32)
     }
 
-    /// Equality without a call to `memcmp`, which `==` would compile to.
+    /// Where the entry starts, unless it has another hash.
     #[inline]
-    pub fn is_equal(&self, other: &Self) -> bool {
-        self.words.iter().zip(&other.words).fold(0, |difference, (one, other)| difference | (one ^ other)) == 0
-    }
-
-    #[inline]
-    pub fn hash(&self) -> u32 {
-        let [a, b, c, d, e, f, g, h] = self.words;
-        let hash = fold(a ^ 0x9E37_79B9_7F4A_7C15, b ^ 0xD6E8_FEB8_6659_FD93)
-            ^ fold(c ^ 0xA076_1D64_78BD_642F, d ^ 0xE703_7ED1_A0B4_28DB).rotate_left(32)
-            ^ fold(e ^ 0x8EBC_6AF0_9C88_C6E3, f ^ 0x5899_65CC_7537_4CC3).rotate_left(16)
-            ^ fold(g ^ 0x1D8E_4E27_C47D_124F, h ^ 0xEB44_ACCA_B455_D165).rotate_left(48);
-        // Which bits of the xor are well mixed depends on where the keys differ.
-        fold(hash, 0x9E37_79B9_7F4A_7C15) as u32
+    fn start_for(self, hash: u64) -> Option<usize> {
+        let start = self.0 as usize % MAX_WORDS;
+        (self.0 == Self::new(hash, start).0).then_some(start)
     }
 }
 
-/// A pre-token of 16 to 63 bytes and its 1 to 15 ids: a cache line each.
-#[derive(Clone, Copy, Default)]
-#[repr(C, align(64))]
-pub struct LongEntry {
-    pub key: LongKey,
-    pub ids: [u32; MAX_LONG_IDS],
-    /// 0 for an empty entry.
-    pub n_ids: u32,
+// SAFETY: an integer, for which any bits are a value.
+unsafe impl AnyBits for Slot {}
+
+pub struct LongCache {
+    slots: ZeroedArray<Slot>,
+    /// A bit per slot, set if the slot is used. It saves fetching slots in vain.
+    used: Box<[u64]>,
+    /// Of each entry a word with the number of bytes and, 16 bits up, that of ids; the ids; the bytes in [`blocks`].
+    words: Vec<u32>,
 }
 
-/// A pre-token of 64 to 248 bytes and its 1 to 16 ids. Such pre-tokens are drawn lines and runs of blanks rather than words;
-/// without these entries new English text takes 10 % longer and code 13 %.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-pub struct RunEntry {
-    pub bytes: [u8; MAX_CACHED_BYTES],
-    pub n_bytes: u32,
-    pub n_ids: u32,
-    pub ids: [u32; MAX_RUN_IDS],
+#[inline]
+fn index(hash: u64) -> usize {
+    (hash >> (64 - SLOTS_LOG2)) as usize
 }
 
-// SAFETY: integers, for which any bits are a value.
-unsafe impl AnyBits for LongEntry {}
-// SAFETY: as above.
-unsafe impl AnyBits for RunEntry {}
+/// The bytes in blocks of four words, the last one filled up with zeros.
+#[inline]
+fn blocks(bytes: &[u8]) -> impl Iterator<Item = [u32; 4]> {
+    let (blocks, rest) = bytes.as_chunks::<16>();
+    let last = (!rest.is_empty()).then(|| {
+        let mut last = [0; 16];
+        last[..rest.len()].copy_from_slice(rest);
+        last
+    });
+    let word = |block: &[u8; 16], index| u32::from_le_bytes(std::array::from_fn(|byte| block[4 * index + byte]));
+    blocks.iter().copied().chain(last).map(move |block| std::array::from_fn(|index| word(&block, index)))
+}
+
+impl LongCache {
+    /// An empty cache.
+    ///
+    /// # Errors
+    /// [`crate::Error::Memory`] if the system refuses the memory.
+    pub fn new() -> Result<Self> {
+        Ok(Self {
+            slots: ZeroedArray::new(1 << SLOTS_LOG2)?,
+            used: vec![0; (1 << SLOTS_LOG2) / 64].into(),
+            words: Vec::with_capacity(MIN_WORDS),
+        })
+    }
+
+    /// Bytes of memory.
+    pub fn n_bytes(&self) -> usize {
+        size_of_val(&*self.slots) + size_of::<u32>() * self.words.capacity()
+    }
+
+    /// Prefetches the entry of a pre-token.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        let entry = self.words.as_ptr().wrapping_add(self.slots[index(hash)].0 as usize % MAX_WORDS);
+        prefetch_at(entry);
+        // Nearly every entry ends in the next cache line.
+        prefetch_at(entry.wrapping_add(16));
+    }
+
+    /// False if the cache holds no pre-token with this hash.
+    #[inline]
+    #[must_use]
+    pub fn may_hold(&self, hash: u64) -> bool {
+        self.used[index(hash) / 64] >> (index(hash) % 64) & 1 == 1
+    }
+
+    /// The ids of a pre-token, whose hash is always the same.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, pretoken: &[u8], hash: u64) -> Option<&[u32]> {
+        let start = self.slots[index(hash)].start_for(hash)?;
+        let (&counts, rest) = self.words.get(start..)?.split_first()?;
+        let (ids, key) = rest.split_at((counts >> 16) as usize);
+        let is_equal = || blocks(pretoken).zip(key.as_chunks().0).all(|(one, other)| one == *other);
+        (counts as usize & 0xFFFF == pretoken.len() && is_equal()).then_some(ids)
+    }
+
+    /// Inserts the ids of a pre-token that the cache does not hold, unless it has too many bytes or ids.
+    pub fn insert(&mut self, pretoken: &[u8], hash: u64, ids: &[u32]) {
+        if pretoken.len() > MAX_CACHED_BYTES || ids.len() > MAX_LONG_IDS {
+            return;
+        }
+        if self.words.len() + MAX_ENTRY_WORDS > MAX_WORDS {
+            self.words.clear();
+            self.slots.fill(Slot::default());
+            self.used.fill(0);
+        }
+        if self.words.try_reserve(MAX_ENTRY_WORDS).is_ok() {
+            self.slots[index(hash)] = Slot::new(hash, self.words.len());
+            self.used[index(hash) / 64] |= 1 << (index(hash) % 64);
+            self.words.push((ids.len() << 16 | pretoken.len()) as u32);
+            self.words.extend_from_slice(ids);
+            self.words.extend(blocks(pretoken).flatten());
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/long_cache.rs"]
+mod tests;

@@ -5,23 +5,22 @@
 //! 1. `encoder`: what a tokenizer is, and the loop over blocks of pre-tokens (split, hash, look up, resolve);
 //! 2. `session`, `workspace_pool`: where a call gets its buffers from;
 //! 3. `workspace`: the two passes that every pre-token takes, hash and look up;
-//! 4. `cache` (with `growing_cache`, `long_cache`, `key_hash`): ids of recently seen pre-tokens;
+//! 4. `short_cache` (with `key_hash`) and `long_cache`: ids of recently seen pre-tokens;
 //! 5. `pending`: pre-tokens that the cache does not hold, merged many at a time;
 //! 6. `merge_barriers`: where long pre-tokens are cut before merging;
 //! 7. `cutter`, `stream`: cutting a text so that its parts encode to the same ids; text that arrives in chunks;
 //! 8. `spans`, `unstable`, `canonical`: offsets of tokens, ids that more text may change, fingerprints.
 
-mod cache;
 mod canonical;
 pub mod cutter;
 mod encoder;
-mod growing_cache;
 mod id;
 mod key_hash;
 mod long_cache;
 mod merge_barriers;
 mod pending;
 mod session;
+mod short_cache;
 mod spans;
 pub mod stream;
 #[cfg(test)]

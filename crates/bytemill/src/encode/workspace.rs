@@ -1,19 +1,21 @@
 //! The buffers and caches that one thread needs to encode, and the two passes every pre-token takes: hash, then look up.
 
-use super::cache::{Cache, Lookup, SHORT_IDS};
-use super::key_hash::{KeyHash, KeyHashWork};
-use super::long_cache::MAX_RUN_IDS;
-use super::pending::Pending;
-use crate::bpe::limits::{MAX_COLLECTED_BYTES, MAX_CUT_BYTES};
+use super::key_hash::{self, KeyHash};
+use super::long_cache::{LongCache, MAX_LONG_IDS};
+use super::pending::{Pending, Pretoken};
+use super::short_cache::{Lookup, SHORT_IDS, ShortCache};
+use crate::bpe::limits::{MAX_CACHED_BYTES, MAX_COLLECTED_BYTES, MAX_CUT_BYTES};
 use crate::error::Result;
 use crate::pretokenize::BLOCK;
-use crate::sys::hash::{PACKED_BYTES, Packed};
+use crate::sys::cpu::Kernel;
+use crate::sys::hash::{PACKED_BYTES, Packed, long_hash};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// Reused from text to text, with what its cache has learnt.
+/// Reused from text to text, with what its caches have learnt.
 pub struct Workspace {
-    pub cache: Cache,
+    pub short_cache: ShortCache,
+    pub long_cache: LongCache,
     /// Where the pre-tokens of the block end.
     pub ends: Vec<usize>,
     /// The pre-tokens of the block, or the parts they are cut into: packed if short, else [`Packed::NO_KEY`].
@@ -21,7 +23,7 @@ pub struct Workspace {
     /// The hash of each key; 0 if it has none.
     hashes: Vec<u32>,
     /// Range and hash of those that are not short.
-    long: Vec<(Range<usize>, u32)>,
+    long: Vec<(Range<usize>, u64)>,
     /// How many of `keys` and of `long` have been looked up.
     n_done: (usize, usize),
     pub pending: Pending,
@@ -37,13 +39,14 @@ pub struct Workspace {
 const MAX_KEPT_SYMBOLS: usize = MAX_COLLECTED_BYTES;
 
 impl Workspace {
-    /// A workspace with an empty cache.
+    /// A workspace with empty caches.
     ///
     /// # Errors
     /// [`crate::Error::Memory`] if the system refuses the memory.
     pub fn new() -> Result<Self> {
         Ok(Self {
-            cache: Cache::new()?,
+            short_cache: ShortCache::new()?,
+            long_cache: LongCache::new()?,
             ends: Vec::with_capacity(BLOCK),
             keys: Vec::with_capacity(BLOCK),
             hashes: Vec::with_capacity(BLOCK),
@@ -58,7 +61,9 @@ impl Workspace {
 
     /// Bytes of memory, but for small buffers.
     pub fn n_bytes(&self) -> usize {
-        self.cache.n_bytes() + size_of::<u32>() * (self.ids.capacity() + self.symbols.capacity())
+        self.short_cache.n_bytes()
+            + self.long_cache.n_bytes()
+            + size_of::<u32>() * (self.ids.capacity() + self.symbols.capacity())
     }
 
     /// Packs and hashes the pre-tokens of the block, which starts at `start`, and prefetches their cache entries.
@@ -70,7 +75,7 @@ impl Workspace {
         self.hashes.clear();
         self.long.clear();
         self.n_done = (0, 0);
-        self.cache.hasher().run(HashBlock { workspace: self, text, start, cut });
+        key_hash::run(HashBlock { workspace: self, text, start, cut });
     }
 
     /// Appends the ids of the block's pre-tokens to the buffered ids, or placeholders for those the cache does not hold.
@@ -78,21 +83,21 @@ impl Workspace {
     /// Stops at a pre-token that is too long for that and returns its range; the next call continues after it.
     #[inline(never)]
     pub fn look_up(&mut self, text: &[u8]) -> Option<Range<usize>> {
-        let Self { cache, keys, hashes, long, n_done, pending, ids, .. } = self;
+        let Self { short_cache, long_cache, keys, hashes, long, n_done, pending, ids, .. } = self;
         let (keys, hashes) = (&keys[n_done.0..], &hashes[n_done.0..]);
         // An entry is copied whole, whatever the number of its ids.
-        ids.reserve(keys.len() * SHORT_IDS + (long.len() - n_done.1) * MAX_RUN_IDS);
+        ids.reserve(keys.len() * SHORT_IDS + (long.len() - n_done.1) * MAX_LONG_IDS);
         let n_before = ids.len();
         let spare = ids.spare_capacity_mut();
         let mut n_filled = 0;
         let mut too_long = None;
         let mut rest = keys.iter().zip(hashes);
         'block: loop {
-            let first_entries = cache.first_entries();
+            let sets = short_cache.sets();
             let (key, hash) = loop {
                 let Some((&key, &hash)) = rest.next() else { break 'block };
-                let Some((ids, n_ids)) = first_entries.get(key, hash) else { break (key, hash) };
-                // SAFETY: `SHORT_IDS` values are reserved for each key and `MAX_RUN_IDS` for each long one, and none before
+                let Some((ids, n_ids)) = sets.get_first(key, hash) else { break (key, hash) };
+                // SAFETY: `SHORT_IDS` values are reserved for each key and `MAX_LONG_IDS` for each long one, and none before
                 // this one has filled more.
                 let slot = unsafe { spare.get_unchecked_mut(n_filled..n_filled + SHORT_IDS) };
                 slot.copy_from_slice(&ids.map(MaybeUninit::new));
@@ -100,24 +105,26 @@ impl Workspace {
             };
             // SAFETY: as above.
             let slot = unsafe { spare.get_unchecked_mut(n_filled..n_filled + SHORT_IDS) };
+            let index = n_before + n_filled;
             if key != Packed::NO_KEY {
-                n_filled += look_up_other(cache, pending, key, hash, n_before + n_filled, slot);
+                n_filled += look_up_other(short_cache, long_cache, pending, key, hash, index, slot);
                 continue;
             }
-            let (range, hash) = &long[n_done.1];
+            let (range, hash) = long[n_done.1].clone();
             n_done.1 += 1;
             if range.len() > MAX_COLLECTED_BYTES {
                 n_done.0 += keys.len() - rest.len();
-                too_long = Some(range.clone());
+                too_long = Some(range);
                 break;
             }
-            if let Some(ids) = cache.get_long(text, range, *hash) {
+            if let Some(ids) = long_cache.get(&text[range.clone()], hash) {
                 for (slot, &id) in spare[n_filled..n_filled + ids.len()].iter_mut().zip(ids) {
                     slot.write(id);
                 }
                 n_filled += ids.len();
             } else {
-                slot[0].write(pending.add_long(range.clone(), *hash, n_before + n_filled));
+                let pretoken = Pretoken { key, short_hash: 0, range, long_hash: hash, is_cached: false };
+                slot[0].write(pending.add(pretoken, index));
                 n_filled += 1;
             }
         }
@@ -133,7 +140,7 @@ impl Workspace {
     /// Drops the buffered ids and the placeholders.
     pub fn discard_pending(&mut self) {
         self.ids.clear();
-        self.pending.discard(&mut self.cache);
+        self.pending.discard(&mut self.short_cache);
     }
 
     /// Prepares for another text, whatever became of the last one, and gives back large scratch buffers.
@@ -151,14 +158,15 @@ impl Workspace {
 #[cold]
 #[inline(never)]
 fn look_up_other(
-    cache: &mut Cache,
+    short_cache: &mut ShortCache,
+    long_cache: &LongCache,
     pending: &mut Pending,
     key: Packed,
     hash: u32,
     index: usize,
     slot: &mut [MaybeUninit<u32>],
 ) -> usize {
-    let placeholder = match cache.get_other(key, hash) {
+    let placeholder = match short_cache.get_other(key, hash) {
         Some(Lookup::Ids(ids, n_ids)) => {
             slot.copy_from_slice(&ids.map(MaybeUninit::new));
             return n_ids;
@@ -168,11 +176,14 @@ fn look_up_other(
             placeholder
         }
         None => {
-            let full_hash = key.hash();
-            let placeholder = pending.add_short(key, hash, full_hash, index);
-            // With many ids it would replace another entry and be removed again.
-            if !cache.may_have_many(full_hash) {
-                cache.insert_placeholder(key, hash, placeholder);
+            let long_hash = key.hash();
+            let placeholder =
+                pending.add(Pretoken { key, short_hash: hash, range: 0..0, long_hash, is_cached: false }, index);
+            if long_cache.may_hold(long_hash) {
+                // With so many ids it would replace another entry of the short cache, and be removed again.
+                long_cache.prefetch(long_hash);
+            } else {
+                short_cache.insert_placeholder(key, hash, placeholder);
             }
             placeholder
         }
@@ -189,11 +200,14 @@ struct HashBlock<'w, 't, C> {
     cut: C,
 }
 
-impl<C: Fn(&[u8], &mut dyn FnMut(usize))> KeyHashWork for HashBlock<'_, '_, C> {
+impl<H: KeyHash, C: Fn(&[u8], &mut dyn FnMut(usize))> Kernel<H> for HashBlock<'_, '_, C> {
+    type Output = ();
+
     #[inline(always)]
-    fn run(self, hasher: impl KeyHash) {
-        let Self { workspace: Workspace { cache, ends, keys, hashes, long, .. }, text, mut start, cut } = self;
-        let prefetcher = cache.prefetcher();
+    fn run(self, hasher: H) {
+        let Self { workspace, text, mut start, cut } = self;
+        let Workspace { short_cache, long_cache, ends, keys, hashes, long, .. } = workspace;
+        let sets = short_cache.sets();
         let mut ends = ends.as_slice();
         while !ends.is_empty() {
             let n_known = keys.len();
@@ -206,7 +220,7 @@ impl<C: Fn(&[u8], &mut dyn FnMut(usize))> KeyHashWork for HashBlock<'_, '_, C> {
                 if end - from > PACKED_BYTES {
                     break;
                 }
-                prefetcher.prefetch(*hash.write(pack(hasher, text, from, end, key)));
+                sets.prefetch(*hash.write(pack(hasher, text, from, end, key)));
                 from = end;
                 n_short += 1;
             }
@@ -222,13 +236,15 @@ impl<C: Fn(&[u8], &mut dyn FnMut(usize))> KeyHashWork for HashBlock<'_, '_, C> {
                 let mut add = |start: usize, end: usize| {
                     let mut key = MaybeUninit::new(Packed::NO_KEY);
                     if end - start > PACKED_BYTES {
-                        let range = start..end;
-                        let hash = cache.prefetch_long(text, &range);
-                        long.push((range, hash));
+                        let bytes = &text[start..end];
+                        // A longer one is not in the cache, whatever the hash.
+                        let hash = if bytes.len() <= MAX_CACHED_BYTES { long_hash(bytes, 0) } else { 0 };
+                        long_cache.prefetch(hash);
+                        long.push((start..end, hash));
                         hashes.push(0);
                     } else {
                         let hash = pack(hasher, text, start, end, &mut key);
-                        prefetcher.prefetch(hash);
+                        sets.prefetch(hash);
                         hashes.push(hash);
                     }
                     // SAFETY: it starts as `NO_KEY`, and `pack` writes a whole key.

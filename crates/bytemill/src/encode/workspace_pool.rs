@@ -4,17 +4,23 @@
 //! threads encoded: at most [`MAX_IDLE_BYTES`], of which the least recently used workspaces are given up first. A workspace
 //! belongs to one tokenizer, since its cache holds that tokenizer's ids.
 //!
-//! A forked child gets an empty pool: in the copy that it inherits, the lock may be held by a thread that does not exist
-//! there.
+//! The lock is only tried: in a forked child, a thread that does not exist there may hold it. Who does not get it makes a new
+//! workspace, or drops one.
 
 use super::workspace::Workspace;
 use crate::error::Result;
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
-/// Bytes of idle workspaces. One that has seen a large text takes 23 MB.
+/// Bytes of idle workspaces. One that has seen a large text takes 21 MB.
 const MAX_IDLE_BYTES: usize = 64 << 20;
+
+/// How often the lock is tried. A thread holds it for less than a microsecond, unless it is suspended there; each try leaves
+/// the processor to it.
+const MAX_TRIES: usize = 1 << 8;
+
+/// The workspaces, the least recently used first.
+static POOL: Mutex<Idle> = Mutex::new(Idle(Vec::new()));
 
 /// Identifies a tokenizer among those of the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,28 +38,36 @@ impl Owner {
 /// # Errors
 /// [`crate::Error::Memory`] if the system refuses the memory.
 pub fn take(owner: Owner) -> Result<Box<Workspace>> {
-    let idle = Pool::get().lock().take(owner);
+    let idle = lock().and_then(|mut idle| idle.take(owner));
     idle.map_or_else(|| Workspace::new().map(Box::new), Ok)
 }
 
 /// Makes a workspace available to later calls of `owner`.
 pub fn put_back(owner: Owner, mut workspace: Box<Workspace>) {
     workspace.reset();
-    let surplus = Pool::get().lock().put_back(owner, workspace, MAX_IDLE_BYTES);
+    let surplus = lock().map(|mut idle| idle.put_back(owner, workspace, MAX_IDLE_BYTES));
     // Outside the lock: to free memory takes a while.
     drop(surplus);
 }
 
 /// Drops the idle workspaces of a tokenizer that is no longer used.
 pub fn discard(owner: Owner) {
-    let discarded = Pool::get().lock().discard(owner);
+    let discarded = lock().map(|mut idle| idle.discard(owner));
     drop(discarded);
 }
 
-#[derive(Default)]
-struct Pool(Mutex<Idle>);
+fn lock() -> Option<MutexGuard<'static, Idle>> {
+    for _ in 0..MAX_TRIES {
+        match POOL.try_lock() {
+            Ok(idle) => return Some(idle),
+            // A panic elsewhere cannot leave the list half changed.
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+        }
+    }
+    None
+}
 
-/// The workspaces, the least recently used first.
 #[derive(Default)]
 struct Idle(Vec<IdleWorkspace>);
 
@@ -61,39 +75,6 @@ struct IdleWorkspace {
     owner: Owner,
     n_bytes: usize,
     workspace: Box<Workspace>,
-}
-
-static POOL: AtomicPtr<Pool> = AtomicPtr::new(ptr::null_mut());
-
-impl Pool {
-    /// The pool of this process.
-    fn get() -> &'static Self {
-        let pool = POOL.load(Ordering::Acquire);
-        // SAFETY: null, or a pool leaked by `create`, which is never freed.
-        unsafe { pool.as_ref() }.unwrap_or_else(Self::create)
-    }
-
-    #[cold]
-    fn create() -> &'static Self {
-        replace_in_forked_children();
-        let pool = Box::into_raw(Box::default());
-        match POOL.compare_exchange(ptr::null_mut(), pool, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: the pool just leaked.
-            Ok(_) => unsafe { &*pool },
-            Err(earlier) => {
-                // SAFETY: `pool` comes from `into_raw`, and no one else knows it; `earlier` was leaked by another thread.
-                unsafe {
-                    drop(Box::from_raw(pool));
-                    &*earlier
-                }
-            }
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Idle> {
-        // A panic elsewhere cannot leave the list half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Idle {
@@ -116,22 +97,6 @@ impl Idle {
 
     fn discard(&mut self, owner: Owner) -> Vec<IdleWorkspace> {
         self.0.extract_if(.., |idle| idle.owner == owner).collect()
-    }
-}
-
-/// Has children that are forked from now on start without a pool. What the parent's holds is leaked there.
-fn replace_in_forked_children() {
-    #[cfg(unix)]
-    {
-        extern "C" fn forget_pool() {
-            POOL.store(ptr::null_mut(), Ordering::Release);
-        }
-        static ONCE: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
-        if !ONCE.swap(true, Ordering::Relaxed) {
-            // SAFETY: the handler stores to an atomic and nothing else, which is allowed in a forked child. A refusal (no
-            // memory) leaves children with a copy of the parent's pool.
-            unsafe { libc::pthread_atfork(None, None, Some(forget_pool)) };
-        }
     }
 }
 

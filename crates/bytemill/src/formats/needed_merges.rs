@@ -6,7 +6,7 @@
 use crate::bpe::heap::merge_with_heap;
 use crate::error::{Error, Result};
 use crate::sys::interrupt::no_interrupt;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Pair of symbols -> rank of its merge and the symbol that the merge makes.
 type Pairs = HashMap<(u32, u32), (u32, u32)>;
@@ -17,14 +17,9 @@ type Pairs = HashMap<(u32, u32), (u32, u32)>;
 /// [`Error::Invalid`] if a merge appears twice.
 pub fn needed_merges(merges: &[(&[u8], &[u8])]) -> Result<Vec<usize>> {
     let mut symbols: HashMap<Vec<u8>, u32> = (0..=255u8).map(|byte| (vec![byte], u32::from(byte))).collect();
-    let mut tokens: Vec<Vec<u8>> = Vec::new();
     for (left, right) in merges {
-        let token = [*left, *right].concat();
         let next = u32::try_from(symbols.len()).map_err(|_| Error::Invalid("too many merges".to_owned()))?;
-        symbols.entry(token).or_insert_with_key(|token| {
-            tokens.push(token.clone());
-            next
-        });
+        symbols.entry([*left, *right].concat()).or_insert(next);
     }
     let mut pairs = Pairs::with_capacity(merges.len());
     for (rank, (left, right)) in (0..).zip(merges) {
@@ -35,11 +30,12 @@ pub fn needed_merges(merges: &[(&[u8], &[u8])]) -> Result<Vec<usize>> {
             return Err(Error::Invalid(format!("merge {rank} (b\"{left}\" b\"{right}\") is there twice")));
         }
     }
-    let mut needed = HashSet::new();
-    for token in &tokens {
-        needed.extend(last_merge(&pairs, token)?);
+    let mut needed = Vec::new();
+    for token in symbols.keys() {
+        needed.extend(last_merge(&pairs, token)?.map(|rank| rank as usize));
     }
-    Ok((0..).zip(merges).filter(|(rank, _)| needed.contains(rank)).map(|(rank, _)| rank as usize).collect())
+    needed.sort_unstable();
+    Ok(needed)
 }
 
 /// Rank of the last merge of a token's own bytes, or `None` if they do not merge to one symbol.

@@ -9,8 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 /// [`crate::vocab::Vocab::from_ranked`] checks that tokens and ranks are consistent.
 #[must_use]
 pub fn read_ranks(data: &[u8]) -> Option<TokenList> {
-    // Lines of the published files average 16 to 19 bytes, tokens 6 or 7.
-    let mut tokens = TokenList::with_capacity(data.len() / 14, data.len() / 2);
+    let mut tokens = TokenList::default();
     for line in data.split(|&byte| byte == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
@@ -21,11 +20,7 @@ pub fn read_ranks(data: &[u8]) -> Option<TokenList> {
         let mut decoded = false;
         let append = |bytes: &mut Vec<u8>| {
             let start = bytes.len();
-            // Four characters make three bytes, less the padding.
-            bytes.resize(start + space / 4 * 3 + 3, 0);
-            let n_bytes = STANDARD.decode_slice_unchecked(&line[..space], &mut bytes[start..]);
-            decoded = matches!(n_bytes, Ok(1..));
-            bytes.truncate(start + n_bytes.unwrap_or(0));
+            decoded = STANDARD.decode_vec(&line[..space], bytes).is_ok() && bytes.len() > start;
         };
         tokens.push_with(rank, append).ok()?;
         if !decoded {

@@ -29,6 +29,14 @@ pub struct Block<'t, L: Layout> {
     pub before: Carry,
 }
 
+/// The contractions found in a block.
+struct Found<W> {
+    /// Where no pre-token starts.
+    inside: W,
+    /// Where one starts.
+    after: W,
+}
+
 /// Runs of others in a block.
 struct OtherRuns<M> {
     /// The first of each run that no blank leads. If a letter follows, it leads that.
@@ -40,51 +48,54 @@ struct OtherRuns<M> {
 }
 
 impl<L: Layout> Block<'_, L> {
-    /// The starts of pre-tokens and the carry for the next block. `None` if masks cannot tell: the caller takes smaller blocks or the
-    /// reference implementation.
+    /// The starts of pre-tokens, and the carry for the next block.
     #[inline(always)]
-    pub fn starts<R: Rules>(&self, classify: impl Classify) -> Option<(Words<L>, Carry)> {
+    pub fn starts<R: Rules>(&self, classify: impl Classify) -> (Words<L>, Carry) {
         let Self { chars, layout, before, .. } = self;
         let mut carry = Carry { contraction_end: before.contraction_end, ..Carry::default() };
         let is_by_case = R::SPEC.letters == Letters::ByCase;
-        let word = if is_by_case { chars.letter | chars.mark } else { chars.letter };
-        let others = self.others::<R>(&mut carry, if is_by_case { chars.other } else { chars.other | chars.mark });
-        // A mark in a run of others belongs to it, and the run continues after it.
-        let rest_before = before.other & !before.lone_other;
-        if is_by_case && !L::IS_ASCII && !(chars.mark & layout.next(others.rest, rest_before)).is_zero() {
-            return None;
-        }
+        let is_suffix = R::SPEC.contractions == Contractions::Suffix;
+        let (other, others) = self.others::<R>(&mut carry);
+        let word = if is_by_case { chars.letter | chars.mark & !other } else { chars.letter };
         carry.letter = layout.carry(word);
         carry.blank = layout.carry(chars.blank);
-        let natural = self.words::<R>(&mut carry, word, others.starts)
+        let after_word = if is_suffix { chars.apostrophe & layout.next(word, before.letter) } else { word.none() };
+        let suffixes = self.contractions::<R>(classify, after_word, &mut carry);
+        let natural = self.words::<R>(&mut carry, word, others.starts, &suffixes)
             | others.starts
-            | self.digits::<R>(&mut carry)?
+            | self.digits::<R>(&mut carry)
             | self.white_space::<R>(&mut carry, others.absorbed);
 
         let mut starts = natural.words();
-        let first = &mut starts.as_mut()[0];
-        *first = *first & !before.no_start | before.start & chars.first.words().as_ref()[0];
-        let apostrophes = match R::SPEC.contractions {
-            Contractions::Suffix => chars.apostrophe & layout.next(word, before.letter),
-            Contractions::LowerCase | Contractions::AnyCase => chars.apostrophe & natural,
-        };
+        let first = chars.first.words();
+        let all = starts.as_mut();
+        all[0] = all[0] & !before.no_start | before.start & first.as_ref()[0];
+        let apostrophes = if is_suffix { after_word } else { chars.apostrophe & natural };
         if !apostrophes.is_zero() {
-            self.contractions::<R>(classify, apostrophes, &mut starts, &mut carry)?;
+            let found = if is_suffix { suffixes } else { self.contractions::<R>(classify, apostrophes, &mut carry) };
+            for (k, start) in all.iter_mut().enumerate() {
+                *start = *start & !found.inside.as_ref()[k] | found.after.as_ref()[k] & first.as_ref()[k];
+            }
         }
-        starts.as_mut()[0] &= !before.start_is_known;
-        Some((starts, carry))
+        (starts, carry)
     }
 
     /// A word starts at a letter unless a letter or what leads the word is before it.
     #[inline(always)]
-    fn words<R: Rules>(&self, carry: &mut Carry, word: L::Mask, others: L::Mask) -> L::Mask {
+    fn words<R: Rules>(
+        &self,
+        carry: &mut Carry,
+        word: L::Mask,
+        others: L::Mask,
+        suffixes: &Found<Words<L>>,
+    ) -> L::Mask {
         let Self { chars, layout, before, .. } = self;
         match R::SPEC.letters {
             Letters::AfterBlank => word & !layout.next(word | chars.blank, before.letter | before.blank),
             Letters::AfterAny | Letters::ByCase => {
                 let leads = before.letter | before.space | before.lone_other;
                 let starts = word & !layout.next(word | chars.space | others, leads);
-                if R::SPEC.letters == Letters::ByCase { starts | self.case_changes(carry) } else { starts }
+                if R::SPEC.letters == Letters::ByCase { starts | self.case_changes(carry, suffixes) } else { starts }
             }
         }
     }
@@ -94,14 +105,15 @@ impl<L: Layout> Block<'_, L> {
     /// A word is cut before an upper-case letter if the last letter with case before it in the word is lower case. If only letters
     /// without case or marks are before it, they match as U, unless the rest of the word needs one as W.
     #[inline(always)]
-    fn case_changes(&self, carry: &mut Carry) -> L::Mask {
+    fn case_changes(&self, carry: &mut Carry, suffixes: &Found<Words<L>>) -> L::Mask {
         let Self { chars, layout, before, .. } = self;
         let both = chars.uncased | chars.mark;
         let mut lower = chars.letter & !chars.upper & !chars.uncased;
         if !L::IS_ASCII {
-            // Extends each lower-case letter through the letters without case and marks after it.
+            // Extends each lower-case letter through the letters without case and marks after it, unless a contraction ends the word.
             let run = layout.bytes(both, before.uncased);
-            let seeds = both & layout.next(lower, before.lower);
+            let new_word = both.with_words(suffixes.after) | both.none().up(3, before.start);
+            let seeds = both & layout.next(lower, before.lower) & !new_word;
             lower = lower | both & !run.plus(seeds).0;
         }
         let cut = chars.upper & layout.next(lower, before.lower);
@@ -111,8 +123,30 @@ impl<L: Layout> Block<'_, L> {
         if doubtful.is_zero() { cut } else { cut | last_of_word(self.text, self.at, doubtful) }
     }
 
+    /// The others, and their runs.
+    ///
+    /// If words are cut by case, a mark belongs to a word, unless it follows an other that cannot lead that word: then it continues the
+    /// run. Whether it does depends on the characters before it alone, so each round decides at least one more of them.
     #[inline(always)]
-    fn others<R: Rules>(&self, carry: &mut Carry, other: L::Mask) -> OtherRuns<L::Mask> {
+    fn others<R: Rules>(&self, carry: &mut Carry) -> (L::Mask, OtherRuns<L::Mask>) {
+        let Self { chars, layout, before, .. } = self;
+        if R::SPEC.letters != Letters::ByCase || L::IS_ASCII {
+            let other = chars.other | chars.mark;
+            return (other, self.other_runs::<R>(carry, other));
+        }
+        let mut other = chars.other;
+        loop {
+            let runs = self.other_runs::<R>(carry, other);
+            let found = chars.other | chars.mark & layout.next(runs.rest, before.other & !before.lone_other);
+            if (other & !found | found & !other).is_zero() {
+                return (other, runs);
+            }
+            other = found;
+        }
+    }
+
+    #[inline(always)]
+    fn other_runs<R: Rules>(&self, carry: &mut Carry, other: L::Mask) -> OtherRuns<L::Mask> {
         let Self { chars, layout, before, .. } = self;
         let tail = match R::SPEC.others {
             Others::Alone => other.none(),
@@ -135,54 +169,43 @@ impl<L: Layout> Block<'_, L> {
     }
 
     #[inline(always)]
-    fn digits<R: Rules>(&self, carry: &mut Carry) -> Option<L::Mask> {
+    fn digits<R: Rules>(&self, carry: &mut Carry) -> L::Mask {
         let Self { chars: Chars { digit, blank, .. }, layout, before, .. } = self;
         match R::SPEC.digits {
             Digits::AfterBlank => {
                 carry.digit = layout.carry(*digit);
-                Some(*digit & !layout.next(*digit | *blank, before.digit | before.blank))
+                *digit & !layout.next(*digit | *blank, before.digit | before.blank)
             }
-            Digits::Groups(1) => Some(*digit),
+            Digits::Groups(1) => *digit,
             Digits::Groups(most) => self.digit_groups(carry, most),
         }
     }
 
     /// `\p{N}{1,most}`: every `most`-th digit of a run.
     #[inline(always)]
-    fn digit_groups(&self, carry: &mut Carry, most: u32) -> Option<L::Mask> {
+    fn digit_groups(&self, carry: &mut Carry, most: u32) -> L::Mask {
         let Self { layout, before, .. } = self;
         let digit = self.chars.digit;
-        let continues = before.n_digits > 0;
+        let continues = u64::from(before.n_digits > 0);
         if layout.has_wide_digit(continues) {
-            let after_digit = layout.next(digit, continues.into());
+            let after_digit = layout.next(digit, continues);
             let (starts, n_digits) = wide_digits(digit, after_digit, before.n_digits, most);
             carry.n_digits = if layout.carry(digit) == 1 { n_digits } else { 0 };
-            return Some(starts);
+            return starts;
         }
-        let mut starts = digit & !digit.up(1, continues.into());
-        // The digits with enough others before them to start a group.
+        let mut starts = digit & !digit.up(1, continues);
+        // The digits with enough others before them to start another group. Those before the block are the lowest bits.
         let mut run = digit;
         for n in 1..most {
-            run = run & digit.up(n, 0);
+            run = run & digit.up(n, ((1 << before.n_digits) - 1) << n >> before.n_digits);
         }
-        let n_continued = if continues { digit.words().as_ref()[0].trailing_ones() } else { 0 };
-        if n_continued > 0 || !(run & digit.up(most, 0)).is_zero() {
-            // The next group of a run from the block before starts here, if the run reaches that far.
-            let next = most - before.n_digits;
-            starts = starts | digit.none().up(most, u64::from(n_continued > next) << next);
-            // A start and a group of digits after it make a start. Each step doubles the number of groups.
-            let mut step = most;
-            while !run.is_zero() {
-                if step as usize >= BLOCK_BYTES {
-                    return None;
-                }
-                starts = starts | starts.up(step, 0) & run;
-                run = run & run.up(step, 0);
-                step *= 2;
-            }
+        let mut next = starts.up(most, continues << (most - before.n_digits)) & run;
+        while !next.is_zero() {
+            starts = starts | next;
+            next = next.up(most, 0) & run;
         }
-        carry.n_digits = if digit.last_bit() == 1 { starts.last_word().leading_zeros() + 1 } else { 0 };
-        Some(starts)
+        carry.n_digits = if layout.carry(digit) == 1 { starts.last_word().leading_zeros() + 1 } else { 0 };
+        starts
     }
 
     /// A run of white space starts at its first character. Its last character starts anew if something follows and it is not a line
@@ -220,45 +243,62 @@ impl<L: Layout> Block<'_, L> {
         let after = if *following < 0x80 && !layout.has_wide_space() {
             at + L::Mask::BITS < text.len() && !matches!(following, b' ' | b'\t'..=b'\r')
         } else {
-            layout.carry(candidates) == 1 && is_before_non_space(text, at + layout.last())
+            layout.carry(candidates) == 1 && is_before_non_space(text, at + L::Mask::BITS - BLOCK_BYTES + layout.last())
         };
         candidates & layout.space_before(chars.first & !white, after.into())
     }
 
-    /// Contractions that begin with one of `apostrophes`: no start inside them, one after them.
+    /// The contractions that begin with one of `apostrophes`.
     #[inline(always)]
     fn contractions<R: Rules>(
         &self,
         classify: impl Classify,
         apostrophes: L::Mask,
-        starts: &mut Words<L>,
         carry: &mut Carry,
-    ) -> Option<()> {
-        let first = self.chars.first.words();
-        let starts = starts.as_mut();
+    ) -> Found<Words<L>> {
+        let none = apostrophes.none().words();
+        let mut found = Found { inside: none, after: none };
+        if apostrophes.is_zero() {
+            return found;
+        }
+        let (inside, after) = (found.inside.as_mut(), found.after.as_mut());
+        let is_suffix = R::SPEC.contractions == Contractions::Suffix;
         for (k, &apostrophes) in apostrophes.words().as_ref().iter().enumerate() {
-            let at = self.at + k * BLOCK_BYTES;
+            let block = self.at + k * BLOCK_BYTES;
             let mut left = apostrophes;
-            if R::SPEC.contractions != Contractions::Suffix && left != 0 {
-                let singles = singles::<R>(classify, self.text, at, apostrophes);
-                starts[k] = starts[k] & !(singles << 1) | singles << 2 & first.as_ref()[k];
+            if !is_suffix && left != 0 {
+                let singles = singles::<R>(classify, self.text, block, apostrophes);
+                inside[k] |= singles << 1;
+                after[k] |= singles << 2;
                 left &= !singles;
             }
             while left != 0 {
-                let position = left.trailing_zeros();
+                let position = left.trailing_zeros() as usize;
                 left &= left - 1;
-                let Contraction { inside, after } = contraction::<R>(self.text, at, position, carry)?;
-                starts[k] = starts[k] & !inside[0] | after[0] & first.as_ref()[k];
-                if let Some(next) = starts.get_mut(k + 1) {
-                    *next = *next & !inside[1] | after[1];
-                } else {
-                    carry.no_start |= inside[1];
-                    carry.start |= after[1];
+                let at = block + position;
+                let n_bytes = contraction_bytes::<R>(self.text, at);
+                // A suffix does not follow another.
+                if n_bytes == 0 || is_suffix && at == carry.contraction_end {
+                    continue;
                 }
+                carry.contraction_end = at + n_bytes;
+                // A suffix has no start at its apostrophe.
+                let first = usize::from(!is_suffix);
+                let these = (1u128 << n_bytes) - (1 << first);
+                set_bits(these << position, inside, k, &mut carry.no_start);
+                set_bits(1 << (position + n_bytes), after, k, &mut carry.start);
             }
         }
-        Some(())
+        found
     }
+}
+
+/// Sets bits that begin in word `k`. Those after the last word go to `next`.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "the two halves of a number")]
+fn set_bits(bits: u128, words: &mut [u64], k: usize, next: &mut u64) {
+    words[k] |= bits as u64;
+    *words.get_mut(k + 1).unwrap_or(next) |= (bits >> 64) as u64;
 }
 
 /// The `apostrophes` before one of the letters d, m, s and t, with the byte after that in the same block: the most frequent
@@ -275,42 +315,6 @@ fn singles<R: Rules>(classify: impl Classify, text: &[u8], block: usize, apostro
     }
     let case = if any_case { 0x20 } else { 0 };
     apostrophes.filter(|k| rest.get(k + 1).is_some_and(|letter| CONTRACTION_LETTERS.contains(&(letter | case))))
-}
-
-/// Bits of a contraction in its block and in the next.
-struct Contraction {
-    /// Positions where no pre-token starts.
-    inside: [u64; 2],
-    /// The start after it.
-    after: [u64; 2],
-}
-
-/// The contraction with the apostrophe at `position` of the block at `block`, without bits if there is none. `None` if masks cannot
-/// tell what follows it.
-#[inline(always)]
-fn contraction<R: Rules>(text: &[u8], block: usize, position: u32, carry: &mut Carry) -> Option<Contraction> {
-    let is_suffix = R::SPEC.contractions == Contractions::Suffix;
-    let at = block + position as usize;
-    // A suffix does not follow another.
-    let n_bytes = if is_suffix && at == carry.contraction_end { 0 } else { contraction_bytes::<R>(text, at) };
-    if n_bytes == 0 {
-        return Some(Contraction { inside: [0; 2], after: [0; 2] });
-    }
-    let end = at + n_bytes;
-    carry.contraction_end = end;
-    if is_suffix && text.get(end).is_some_and(|&byte| byte >= 0x80) {
-        // The word that starts there is not part of the word before.
-        let class = class_at(text, end).0;
-        if matches!(class, Class::OtherLetter | Class::Mark) {
-            return None;
-        }
-    }
-    let start_stays = u32::from(!is_suffix);
-    let inside = ((1u128 << n_bytes) - 1) >> start_stays << (position + start_stays);
-    let after = 1u128 << (position as usize + n_bytes);
-    #[expect(clippy::cast_possible_truncation, reason = "the two halves of a number")]
-    let halves = |bits: u128| [bits as u64, (bits >> 64) as u64];
-    Some(Contraction { inside: halves(inside), after: halves(after) })
 }
 
 // Questions that look further than a neighbour. The functions take what they need and not the block, which would have to be in memory.

@@ -25,13 +25,11 @@ pub struct Carry {
     pub start: u64,
     /// End of the last contraction, 0 before the first.
     pub contraction_end: usize,
-    /// The block begins at a start that is known already.
-    pub start_is_known: u64,
 }
 
 impl Carry {
-    /// At a known start: the beginning of the text, or the end of a pre-token of the reference implementation.
-    pub fn at_known_start() -> Self {
-        Self { start_is_known: 1, ..Self::default() }
+    /// At the beginning of a text, where a pre-token starts but none ends.
+    pub fn at_beginning() -> Self {
+        Self { no_start: 1, ..Self::default() }
     }
 }

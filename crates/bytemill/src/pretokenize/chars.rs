@@ -69,33 +69,53 @@ impl Chars<u64> {
     }
 }
 
-/// How the characters of a block lie in its bytes.
+/// How the characters of a block lie in its bytes. The default methods are those of ASCII, where every character is one byte.
 pub trait Layout: Copy {
     type Mask: Mask;
 
-    /// Every character is one byte.
-    const IS_ASCII: bool;
+    const IS_ASCII: bool = true;
 
     /// The characters after those of `mask`. `before` is 1 if the last character before the block is one of them.
-    fn next(self, mask: Self::Mask, before: u64) -> Self::Mask;
+    #[inline(always)]
+    fn next(self, mask: Self::Mask, before: u64) -> Self::Mask {
+        mask.up(1, before)
+    }
 
     /// The white space before the characters of `mask`. `after` is 1 if the first character after the block is one of them.
-    fn space_before(self, mask: Self::Mask, after: u64) -> Self::Mask;
+    #[inline(always)]
+    fn space_before(self, mask: Self::Mask, after: u64) -> Self::Mask {
+        mask.down(after)
+    }
 
     /// All bytes of the characters of `mask`. `before` is 1 if the last character before the block is one of them.
-    fn bytes(self, mask: Self::Mask, before: u64) -> Self::Mask;
+    #[inline(always)]
+    fn bytes(self, mask: Self::Mask, _before: u64) -> Self::Mask {
+        mask
+    }
 
-    /// Position of the last first byte.
-    fn last(self) -> usize;
+    /// Position of the last first byte in the last word. If the block is not full, the text ends in it, and no block follows.
+    #[inline(always)]
+    fn last(self) -> usize {
+        BLOCK_BYTES - 1
+    }
 
     /// 1 if the last character of the block is in `mask`.
-    fn carry(self, mask: Self::Mask) -> u64;
+    #[inline(always)]
+    fn carry(self, mask: Self::Mask) -> u64 {
+        mask.last_word() >> self.last() & 1
+    }
 
     /// Whether the block has white space outside ASCII.
-    fn has_wide_space(self) -> bool;
+    #[inline(always)]
+    fn has_wide_space(self) -> bool {
+        false
+    }
 
-    /// Whether the block has digits outside ASCII. `digit_before`: the character before the block is a digit.
-    fn has_wide_digit(self, digit_before: bool) -> bool;
+    /// Whether the block has digits outside ASCII. `digit_before` is 1 if the character before the block is a digit.
+    #[inline(always)]
+    fn has_wide_digit(self, _digit_before: u64) -> bool {
+        false
+    }
 }
 
 /// Blocks that are all ASCII.
@@ -110,43 +130,6 @@ impl<M> OneByte<M> {
 
 impl<M: Mask> Layout for OneByte<M> {
     type Mask = M;
-    const IS_ASCII: bool = true;
-
-    #[inline(always)]
-    fn next(self, mask: M, before: u64) -> M {
-        mask.up(1, before)
-    }
-
-    #[inline(always)]
-    fn space_before(self, mask: M, after: u64) -> M {
-        mask.down(after)
-    }
-
-    #[inline(always)]
-    fn bytes(self, mask: M, _before: u64) -> M {
-        mask
-    }
-
-    #[inline(always)]
-    fn last(self) -> usize {
-        // If the block is not full, the text ends in it, and no block follows.
-        M::BITS - 1
-    }
-
-    #[inline(always)]
-    fn carry(self, mask: M) -> u64 {
-        mask.last_bit()
-    }
-
-    #[inline(always)]
-    fn has_wide_space(self) -> bool {
-        false
-    }
-
-    #[inline(always)]
-    fn has_wide_digit(self, _digit_before: bool) -> bool {
-        false
-    }
 }
 
 /// A block with characters outside ASCII.
@@ -202,17 +185,12 @@ impl Layout for Utf8 {
     }
 
     #[inline(always)]
-    fn carry(self, mask: u64) -> u64 {
-        mask >> self.last & 1
-    }
-
-    #[inline(always)]
     fn has_wide_space(self) -> bool {
         self.wide_space != 0
     }
 
     #[inline(always)]
-    fn has_wide_digit(self, digit_before: bool) -> bool {
-        self.wide_digit | u64::from(digit_before) & self.continuation != 0
+    fn has_wide_digit(self, digit_before: u64) -> bool {
+        self.wide_digit | digit_before & self.continuation != 0
     }
 }

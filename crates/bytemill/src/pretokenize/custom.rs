@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// A compiled expression.
 #[derive(Clone, Debug)]
 pub struct CustomPattern {
-    expression: String,
+    pub expression: String,
     regex: fancy_regex::Regex,
     /// Text between two matches belongs to no pre-token.
     pub drops_unmatched: bool,
@@ -26,10 +26,6 @@ impl CustomPattern {
         Ok(Self { expression: expression.to_owned(), regex, drops_unmatched: false })
     }
 
-    pub fn expression(&self) -> &str {
-        &self.expression
-    }
-
     pub fn splits<'t>(&'t self, text: &'t str) -> CustomSplits<'t> {
         CustomSplits { pattern: self, text, start: 0, done: 0 }
     }
@@ -40,16 +36,12 @@ pub struct CustomSplits<'t> {
     pattern: &'t CustomPattern,
     text: &'t str,
     /// Start of the first pre-token of the last call.
-    start: usize,
+    pub start: usize,
     /// End of the last pre-token returned.
     done: usize,
 }
 
 impl CustomSplits<'_> {
-    pub fn start(&self) -> usize {
-        self.start
-    }
-
     /// Appends the ends of the next matches and of the text between them. Empty matches are ignored. Returns false at the end of the
     /// text.
     ///

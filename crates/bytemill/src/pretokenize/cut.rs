@@ -32,10 +32,7 @@ impl Pattern {
             at -= 1;
         }
         while at > floor {
-            let before = start_of_char_before(bytes, at);
-            if before < floor {
-                break;
-            }
+            let (before, _) = text[..at].char_indices().next_back().filter(|&(before, _)| before >= floor)?;
             let separates = match class_at(bytes, at).0 {
                 Class::Space | Class::Newline | Class::Number => true,
                 Class::Other => bytes[at] != b'\'',
@@ -48,12 +45,4 @@ impl Pattern {
         }
         None
     }
-}
-
-fn start_of_char_before(text: &[u8], at: usize) -> usize {
-    let mut before = at - 1;
-    while before > 0 && text[before] & 0xC0 == 0x80 {
-        before -= 1;
-    }
-    before
 }

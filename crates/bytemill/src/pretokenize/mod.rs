@@ -4,8 +4,8 @@
 //! request. Reading order:
 //!
 //! 1. `pattern`: the interface. `named`: the table of patterns with a matcher of their own.
-//! 2. `rules`, `contraction`, `reference`: what these patterns differ in, and their matcher one character at a time.
-//! 3. `classify`, `chars`, `carry`, `block`, `blocks`: the fast matcher on bit masks of 64 or 512 bytes.
+//! 2. `rules`, `contraction`: what these patterns differ in. `tests/reference`: their matcher one character at a time.
+//! 3. `classify`, `chars`, `carry`, `block`, `blocks`: the matcher on bit masks of 64 or 512 bytes.
 //! 4. `custom`, `steps`, `cut`: other expressions, several patterns in a row, safe cuts of a text.
 
 mod block;
@@ -18,7 +18,6 @@ mod custom;
 mod cut;
 mod named;
 mod pattern;
-mod reference;
 mod rules;
 mod steps;
 

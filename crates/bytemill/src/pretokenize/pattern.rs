@@ -4,7 +4,7 @@ use super::blocks::{Blocks, MAX_ENDS};
 use super::classify::InstructionSet;
 use super::custom::{CustomPattern, CustomSplits};
 use super::named::{NAMED, NamedPattern};
-use super::steps::{Step, Steps, StepsSplits, THEN};
+use super::steps::{Steps, StepsSplits, THEN};
 use crate::error::Result;
 
 /// Upper bound on the pre-tokens from one call of [`Splits::fill`].
@@ -37,9 +37,9 @@ impl Pattern {
         if pattern.contains(THEN) {
             return Ok(Self::Steps(Box::new(Steps::new(pattern)?)));
         }
-        Ok(match Step::new(pattern)? {
-            Step::Named(named) => Self::Named(named),
-            Step::Custom(custom) => Self::Custom(custom),
+        Ok(match NamedPattern::find(pattern) {
+            Some(named) => Self::Named(named),
+            None => Self::Custom(Box::new(CustomPattern::new(pattern)?)),
         })
     }
 
@@ -65,8 +65,8 @@ impl Pattern {
         match self {
             Self::Whole => None,
             Self::Named(named) => Some(named.expression),
-            Self::Custom(custom) => Some(custom.expression()),
-            Self::Steps(steps) => Some(steps.expression()),
+            Self::Custom(custom) => Some(&custom.expression),
+            Self::Steps(steps) => Some(&steps.expression),
         }
     }
 
@@ -82,7 +82,7 @@ impl Pattern {
         InstructionSet::available().map(|set| (set.name(), self.splits_with(text, set))).collect()
     }
 
-    fn splits_with<'t>(&'t self, text: &'t str, instruction_set: InstructionSet) -> Splits<'t> {
+    pub(super) fn splits_with<'t>(&'t self, text: &'t str, instruction_set: InstructionSet) -> Splits<'t> {
         Splits(match self {
             Self::Whole => Source::Whole { n_bytes: text.len(), is_done: text.is_empty() },
             Self::Named(named) => Source::Named(named.blocks(text, instruction_set)),
@@ -147,6 +147,6 @@ impl Splits<'_> {
     #[inline]
     #[must_use]
     pub fn block_start(&self, done: usize) -> usize {
-        if let Source::Custom(custom) = &self.0 { custom.start() } else { done }
+        if let Source::Custom(custom) = &self.0 { custom.start } else { done }
     }
 }

@@ -6,7 +6,8 @@
 //! contraction | letters | digits | others | white space
 //! ```
 //!
-//! [`Spec`] selects a variant of each. The reference implementation and the mask rules are generic over [`Rules`], so each pattern gets its own copy in which the selection costs nothing.
+//! [`Spec`] selects a variant of each. The rules on masks, and the reference implementation in the tests, are generic over [`Rules`], so
+//! each pattern gets its own copy in which the selection costs nothing.
 
 /// A type that stands for the rules of one pattern.
 pub trait Rules {

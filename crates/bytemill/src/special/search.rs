@@ -1,7 +1,20 @@
-//! Leftmost-longest search for several strings.
+//! The search for special tokens, leftmost first and longest among equals, with the flags of Hugging Face's added tokens.
 
 use crate::error::{Error, Result};
 use aho_corasick::{AhoCorasick, MatchKind};
+
+/// Matching rules of one special token: it may match depending on its context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Match only if no word character (letter, mark, digit, underscore) is adjacent.
+    pub single_word: bool,
+    /// Include the preceding white space, as far as the previous token has not taken it.
+    pub lstrip: bool,
+    /// Include the following white space.
+    pub rstrip: bool,
+    /// Match only in the text left over by the tokens without this rule (`normalized`).
+    pub late: bool,
+}
 
 /// An occurrence of a special token in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,20 +27,108 @@ pub struct Found {
     pub index: usize,
 }
 
-/// A leftmost-longest search for `tokens`, or `None` if there are none.
-pub(super) fn finder<'t>(tokens: impl ExactSizeIterator<Item = &'t [u8]>) -> Result<Option<AhoCorasick>> {
-    if tokens.len() == 0 {
-        return Ok(None);
-    }
-    let built = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(tokens);
-    built.map(Some).map_err(|error| Error::Invalid(format!("special tokens: {error}")))
+/// A leftmost-longest search for a set of tokens, each with its rules.
+#[derive(Clone, Debug, Default)]
+pub struct Search {
+    pub rules: Vec<Rules>,
+    /// Some rules are not the default.
+    pub has_rules: bool,
+    /// Tokens searched in the whole text, then tokens searched in the text left over (`late`).
+    rounds: [Round; 2],
 }
 
-/// The non-overlapping occurrences in `text`, from left to right.
-pub(super) fn occurrences<'s>(finder: &'s AhoCorasick, text: &'s str) -> impl Iterator<Item = Found> + 's {
-    finder.find_iter(text).map(|found| Found {
-        start: found.start(),
-        end: found.end(),
-        index: found.pattern().as_usize(),
-    })
+/// Tokens that are searched together.
+#[derive(Clone, Debug, Default)]
+struct Round {
+    /// `None` without tokens.
+    finder: Option<AhoCorasick>,
+    /// For each token of the round, its index in the whole set.
+    indices: Vec<usize>,
 }
+
+impl Search {
+    /// # Errors
+    /// [`Error::Invalid`] if the search cannot be built.
+    pub fn new(tokens: &[(String, u32)], rules: Vec<Rules>) -> Result<Self> {
+        let round = |late: bool| -> Result<Round> {
+            let indices: Vec<usize> = (0..rules.len()).filter(|&index| rules[index].late == late).collect();
+            let build = || {
+                AhoCorasick::builder()
+                    .match_kind(MatchKind::LeftmostLongest)
+                    .build(indices.iter().map(|&index| &tokens[index].0))
+            };
+            let finder = (!indices.is_empty()).then(build).transpose();
+            let finder = finder.map_err(|error| Error::Invalid(format!("special tokens: {error}")))?;
+            Ok(Round { finder, indices })
+        };
+        let rounds = [round(false)?, round(true)?];
+        let has_rules = rules.iter().any(|rule| *rule != Rules::default());
+        Ok(Self { rules, has_rules, rounds })
+    }
+
+    /// The search of [`Search::find`] if no token has rules.
+    pub fn without_rules(&self) -> Option<&AhoCorasick> {
+        if self.has_rules { None } else { self.rounds[0].finder.as_ref() }
+    }
+
+    /// See [`super::SpecialTokens::find`].
+    pub fn find<'s>(&'s self, text: &'s str) -> impl Iterator<Item = Found> + 's {
+        let mut at = 0;
+        // Each token of the first round with the gap before it, then the gap at the end.
+        let gaps = self.round(0, text).map(Some).chain([None]).map(move |found| {
+            let gap = at..found.map_or(text.len(), |found| found.start).max(at);
+            at = found.map_or(text.len(), |found| found.end);
+            (gap, found)
+        });
+        gaps.flat_map(move |(gap, found)| {
+            let start = gap.start;
+            let late = self.round(1, &text[gap]).map(move |late| Found {
+                start: start + late.start,
+                end: start + late.end,
+                index: late.index,
+            });
+            late.chain(found)
+        })
+    }
+
+    /// The tokens of one round in `text`.
+    ///
+    /// The search resumes after a token's own text, whatever white space it strips and whether its rules accept it, as
+    /// in Hugging Face's library.
+    pub fn round<'s>(&'s self, round: usize, text: &'s str) -> impl Iterator<Item = Found> + 's {
+        let Round { finder, indices } = &self.rounds[round];
+        // The end of the previous token; the white space measured last, so that none is measured twice.
+        let (mut done, mut space) = (0, 0..0);
+        finder.iter().flat_map(move |finder| finder.find_iter(text)).filter_map(move |found| {
+            let (mut start, mut end) = (found.start(), found.end());
+            let index = indices[found.pattern()];
+            let rule = self.rules[index];
+            if rule.single_word
+                && (text[..start].chars().next_back().is_some_and(is_word_character)
+                    || text[end..].chars().next().is_some_and(is_word_character))
+            {
+                return None;
+            }
+            if rule.lstrip {
+                start = if start > done { done + text[done..start].trim_end().len() } else { done };
+            }
+            if rule.rstrip {
+                if !(space.start <= end && end <= space.end) {
+                    space = end..text.len() - text[end..].trim_start().len();
+                }
+                end = space.end;
+            }
+            done = end;
+            Some(Found { start, end, index })
+        })
+    }
+}
+
+/// `\w` of Rust's regular expressions.
+fn is_word_character(character: char) -> bool {
+    regex_syntax::try_is_word_character(character).unwrap_or(false)
+}
+
+#[cfg(test)]
+#[path = "tests/search.rs"]
+mod tests;

@@ -1,21 +1,18 @@
 //! A set of special tokens, and how they divide a text.
 
-use super::Rules;
-use super::added_token_rules::Ruled;
-use super::search::{Found, finder, occurrences};
+use super::search::{Found, Rules, Search};
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
 use crate::text::nfc::{is_stable_about, normalize};
-use aho_corasick::AhoCorasick;
+use aho_corasick::Match;
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// A set of special tokens to look for.
 #[derive(Clone, Debug, Default)]
 pub struct SpecialTokens {
     tokens: Vec<(String, u32)>,
-    finder: Option<AhoCorasick>,
-    /// Set if some token has rules; replaces `finder`.
-    ruled: Option<Box<Ruled>>,
+    search: Search,
     /// Length in bytes of the longest token.
     longest: usize,
     /// The text between the tokens is normalized to NFC.
@@ -35,6 +32,15 @@ impl SpecialTokens {
     /// # Errors
     /// [`Error::Invalid`] for an empty or repeated token.
     pub fn new(tokens: Vec<(String, u32)>) -> Result<Self> {
+        let rules = vec![Rules::default(); tokens.len()];
+        Self::with_rules(tokens, rules)
+    }
+
+    /// Like [`SpecialTokens::new`], with rules for each token.
+    ///
+    /// # Errors
+    /// As [`SpecialTokens::new`].
+    pub fn with_rules(tokens: Vec<(String, u32)>, rules: Vec<Rules>) -> Result<Self> {
         let mut seen = HashSet::with_capacity(tokens.len());
         for (token, _) in &tokens {
             if token.is_empty() {
@@ -44,19 +50,9 @@ impl SpecialTokens {
                 return Err(Error::Invalid(format!("special token {token:?} is there twice")));
             }
         }
-        let finder = finder(tokens.iter().map(|(token, _)| token.as_bytes()))?;
+        let search = Search::new(&tokens, rules)?;
         let longest = tokens.iter().map(|(token, _)| token.len()).max().unwrap_or(0);
-        Ok(Self { tokens, finder, ruled: None, longest, nfc: false })
-    }
-
-    /// Like [`SpecialTokens::new`], with rules for each token.
-    ///
-    /// # Errors
-    /// As [`SpecialTokens::new`].
-    pub fn with_rules(tokens: Vec<(String, u32)>, rules: Vec<Rules>) -> Result<Self> {
-        let mut special = Self::new(tokens)?;
-        special.ruled = Ruled::new(&special.tokens, rules)?.map(Box::new);
-        Ok(special)
+        Ok(Self { tokens, search, longest, nfc: false })
     }
 
     /// Set whether text is normalized to NFC.
@@ -72,11 +68,8 @@ impl SpecialTokens {
     pub fn subset(&self, chosen: impl Fn(&str) -> bool) -> Result<Self> {
         let kept: Vec<usize> = (0..self.tokens.len()).filter(|&index| chosen(&self.tokens[index].0)).collect();
         let tokens = kept.iter().map(|&index| self.tokens[index].clone()).collect();
-        let subset = match &self.ruled {
-            None => Self::new(tokens),
-            Some(ruled) => Self::with_rules(tokens, kept.iter().map(|&index| ruled.rules()[index]).collect()),
-        };
-        Ok(subset?.with_nfc(self.nfc))
+        let rules = kept.iter().map(|&index| self.search.rules[index]).collect();
+        Ok(Self::with_rules(tokens, rules)?.with_nfc(self.nfc))
     }
 
     /// True if every text is one segment and stays unchanged.
@@ -97,20 +90,12 @@ impl SpecialTokens {
         &self.tokens
     }
 
-    /// True if the set holds no token.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.tokens.is_empty()
-    }
-
     /// The special tokens in `text` from left to right, including the white space that they strip.
     ///
     /// Occurrences do not overlap, with one exception that matches Hugging Face's library: a token that starts inside
     /// white space stripped by the previous token is found as well.
     pub fn find<'s>(&'s self, text: &'s str) -> impl Iterator<Item = Found> + 's {
-        let finder = if self.ruled.is_none() { self.finder.as_ref() } else { None };
-        let without_rules = finder.into_iter().flat_map(move |finder| occurrences(finder, text));
-        without_rules.chain(self.ruled.iter().flat_map(move |ruled| ruled.find(text)))
+        self.search.find(text)
     }
 
     /// Call `each` with the special tokens and the (non-empty) text between them, in order.
@@ -123,25 +108,18 @@ impl SpecialTokens {
         interrupt: Interrupt,
         mut each: impl FnMut(Segment<'_>) -> Result<()>,
     ) -> Result<()> {
-        if !self.nfc {
-            // Static dispatch: most texts are short, and most tokenizers have no rules.
-            return match (&self.ruled, &self.finder) {
-                (None, Some(finder)) => self.between(occurrences(finder, text), text, each),
-                (None, None) => self.between(std::iter::empty(), text, each),
-                (Some(ruled), _) => self.between(ruled.find(text), text, each),
-            };
+        // Rules cost a short text 5 % of its time, even if they are the default.
+        if let (false, Some(finder)) = (self.nfc, self.search.without_rules()) {
+            let all = finder.find_iter(text);
+            let found =
+                |found: Match| Found { start: found.start(), end: found.end(), index: found.pattern().as_usize() };
+            return self.between(all.map(found), text, each);
         }
-        let Some(ruled) = &self.ruled else {
-            return self.between(self.find(text), text, |segment| match segment {
-                Segment::Text(text) => each(Segment::Text(&normalize(text, interrupt)?)),
-                special => each(special),
-            });
-        };
         // The first round searches the text as it is, the second one the normalized text.
-        self.between(ruled.search(0, text), text, |segment| match segment {
+        self.between(self.search.round(0, text), text, |segment| match segment {
             Segment::Text(text) => {
-                let text = normalize(text, interrupt)?;
-                self.between(ruled.search(1, &text), &text, &mut each)
+                let text = if self.nfc { normalize(text, interrupt)? } else { Cow::Borrowed(text) };
+                self.between(self.search.round(1, &text), &text, &mut each)
             }
             special => each(special),
         })
@@ -177,7 +155,7 @@ impl SpecialTokens {
     /// that straddle `at` in the normalized text are the ones that do so now, and no characters combine across `at`.
     #[must_use]
     pub fn straddle(&self, text: &str, at: usize) -> bool {
-        let touching = usize::from(self.ruled.is_some());
+        let touching = usize::from(self.search.has_rules);
         if self.nfc && !is_stable_about(text, at, self.longest + 8) {
             return true;
         }
@@ -190,8 +168,10 @@ impl SpecialTokens {
     /// stripped, and that no other occurrence of a token touches the cut. This is known for cuts up to `ceiling`.
     #[must_use]
     pub fn may_cut_behind(&self, text: &str, found: &Found, ceiling: usize) -> bool {
-        let Some(ruled) = &self.ruled else { return true };
-        if self.nfc && ruled.rules()[found.index].late {
+        if !self.search.has_rules {
+            return true;
+        }
+        if self.nfc && self.search.rules[found.index].late {
             return false;
         }
         let at = found.end;
@@ -208,7 +188,7 @@ impl SpecialTokens {
     /// Number of bytes that must be known after an offset to decide whether a token straddles it.
     #[must_use]
     pub fn lookahead(&self) -> usize {
-        if self.ruled.is_some() { self.longest } else { self.longest.saturating_sub(1) }
+        if self.search.has_rules { self.longest } else { self.longest.saturating_sub(1) }
     }
 }
 

@@ -115,27 +115,6 @@ pub fn hash_pair(left: u32, right: u32) -> u64 {
     (u64::from(left) << 32 | u64::from(right)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// A hasher for `u64` keys, without a seed: for tables whose keys an adversary cannot choose.
-#[derive(Default, Clone, Copy, Debug)]
-pub struct PairHasher(u64);
-
-impl std::hash::Hasher for PairHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-    fn write_u64(&mut self, value: u64) {
-        self.0 = fold(self.0 ^ value ^ 0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93);
-    }
-}
-
-/// Builds [`PairHasher`]s.
-pub type PairBuild = std::hash::BuildHasherDefault<PairHasher>;
-
 #[cfg(test)]
 #[path = "tests/hash.rs"]
 mod tests;

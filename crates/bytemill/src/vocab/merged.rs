@@ -1,8 +1,7 @@
 //! Vocabularies from an ordered list of merges.
 
-use super::merge_list::MergeList;
 use super::pair_table::PairTable;
-use super::tokens::{Fault, TokenIndex, TokenList};
+use super::tokens::{TokenIndex, TokenList};
 use super::vocabulary::{Vocab, invalid, show};
 use crate::error::Result;
 
@@ -15,11 +14,11 @@ const NO_SYMBOL: u32 = u32::MAX;
 /// one if the end-of-text token is not declared special.)
 #[derive(Debug)]
 pub struct MergedTokens {
-    tokens: TokenList,
-    index: TokenIndex,
+    pub(super) tokens: TokenList,
+    pub(super) index: TokenIndex,
     /// The symbol of each token, by position.
-    symbols: Vec<u32>,
-    symbol_ids: Vec<u32>,
+    pub(super) symbols: Vec<u32>,
+    pub(super) symbol_ids: Vec<u32>,
     merges: Vec<(u32, u32)>,
     pairs: PairTable,
     /// Where the next result is looked for first: files list tokens in the order of their merges.
@@ -27,24 +26,12 @@ pub struct MergedTokens {
 }
 
 impl MergedTokens {
-    /// Tokens without merges so far.
+    /// Tokens without merges so far. `number` is what their file calls an id, for messages.
     ///
     /// # Errors
     /// [`crate::Error::Invalid`] for an empty or repeated token, and if a byte is not a token.
-    pub fn new(tokens: TokenList) -> Result<Self> {
-        let ids = tokens.ids();
-        let index = match TokenIndex::new(&tokens) {
-            Ok(index) => index,
-            Err(Fault::Empty(position)) => return invalid(format!("token {} is empty", ids[position])),
-            Err(Fault::Twice(one, other)) => {
-                return invalid(format!(
-                    "token {} is there twice, with the ids {} and {}",
-                    show(tokens.token(one)),
-                    ids[one],
-                    ids[other]
-                ));
-            }
-        };
+    pub fn new(tokens: TokenList, number: &str) -> Result<Self> {
+        let index = TokenIndex::new(&tokens, number)?;
         let mut symbols = vec![NO_SYMBOL; tokens.len()];
         let mut symbol_ids = Vec::with_capacity(tokens.len());
         for byte in 0..=255u8 {
@@ -52,10 +39,11 @@ impl MergedTokens {
                 return invalid(format!("the byte {} is no token: all 256 bytes must be", show(&[byte])));
             };
             symbols[position as usize] = u32::from(byte);
-            symbol_ids.push(ids[position as usize]);
+            symbol_ids.push(tokens.ids()[position as usize]);
         }
-        let pairs = PairTable::new(tokens.len() - 256);
-        Ok(Self { tokens, index, symbols, symbol_ids, merges: Vec::new(), pairs, next: 0 })
+        let n_merges = tokens.len() - 256;
+        let (merges, pairs) = (Vec::with_capacity(n_merges), PairTable::new(n_merges));
+        Ok(Self { tokens, index, symbols, symbol_ids, merges, pairs, next: 0 })
     }
 
     /// The position of a token.
@@ -69,6 +57,11 @@ impl MergedTokens {
         &self.tokens
     }
 
+    /// The pairs that merge so far.
+    pub(crate) fn pairs(&self) -> &PairTable {
+        &self.pairs
+    }
+
     /// Whether the token at a position is a byte or the result of a merge.
     pub(crate) fn is_made(&self, position: usize) -> bool {
         self.symbols[position] != NO_SYMBOL
@@ -79,39 +72,18 @@ impl MergedTokens {
         self.merges.len()
     }
 
-    /// Adds the merge of the next rank.
+    /// Adds the merge of the next rank: that of the two parts of `joined`, split after `n_left` bytes.
     ///
     /// # Errors
     /// [`crate::Error::Invalid`] for a merge of unknown parts, whose result is not a token, or whose result an earlier merge
     /// makes.
-    pub fn merge(&mut self, left: &[u8], right: &[u8]) -> Result<()> {
-        self.add(&[left, right].concat(), left.len())
-    }
-
-    /// Adds all merges of a list.
-    ///
-    /// # Errors
-    /// As [`MergedTokens::merge`].
-    pub(crate) fn with_merges(mut self, merges: &MergeList) -> Result<Self> {
-        self.merges.reserve_exact(merges.len());
-        for (joined, n_left) in merges.iter() {
-            self.add(joined, n_left)?;
-        }
-        Ok(self)
-    }
-
-    /// Adds a merge of `joined`, split after `n_left` bytes.
-    fn add(&mut self, joined: &[u8], n_left: usize) -> Result<()> {
+    pub fn add(&mut self, joined: &[u8], n_left: usize) -> Result<()> {
         let (left, right) = joined.split_at(n_left);
         let name = || format!("merge {} ({} {})", self.merges.len(), show(left), show(right));
         let (left_symbol, right_symbol) = (self.symbol(left), self.symbol(right));
         let (Some(left_symbol), Some(right_symbol)) = (left_symbol, right_symbol) else {
-            let unknown = if left_symbol.is_some() { right } else { left };
-            return invalid(format!(
-                "{}: {} is neither a byte nor the result of an earlier merge",
-                name(),
-                show(unknown)
-            ));
+            let (name, unknown) = (name(), show(if left_symbol.is_some() { right } else { left }));
+            return invalid(format!("{name}: {unknown} is neither a byte nor the result of an earlier merge"));
         };
         let position = if self.next < self.tokens.len() && self.tokens.token(self.next) == joined {
             self.next
@@ -123,13 +95,25 @@ impl MergedTokens {
         if self.symbols[position] != NO_SYMBOL {
             return invalid(format!("{}: an earlier merge makes {} already", name(), show(joined)));
         }
-        let symbol = self.symbol_ids.len() as u32;
-        self.pairs.insert(left_symbol, right_symbol, symbol)?;
+        self.add_symbols(left_symbol, right_symbol, position)
+    }
+
+    /// Adds a merge of two symbols, whose result is the token at `position`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] for too many tokens.
+    pub(crate) fn add_symbols(&mut self, left: u32, right: u32, position: usize) -> Result<()> {
+        self.pairs.insert(left, right, self.symbol_ids.len() as u32)?;
         self.next = position + 1;
-        self.symbols[position] = symbol;
-        self.symbol_ids.push(self.tokens.ids()[position]);
-        self.merges.push((left_symbol, right_symbol));
+        self.merges.push((left, right));
+        self.make(position);
         Ok(())
+    }
+
+    /// Gives the next symbol to the token at `position`.
+    pub(super) fn make(&mut self, position: usize) {
+        self.symbols[position] = self.symbol_ids.len() as u32;
+        self.symbol_ids.push(self.tokens.ids()[position]);
     }
 
     /// The symbol of a byte or of a merge's result.
@@ -142,23 +126,12 @@ impl MergedTokens {
         (symbol != NO_SYMBOL).then_some(symbol)
     }
 
-    /// The vocabulary.
-    ///
-    /// # Errors
-    /// [`crate::Error::Invalid`] for an id that two tokens have, and for one out of proportion to the number of tokens.
-    pub fn finish(self, special: Vec<(String, u32)>) -> Result<Vocab> {
-        self.finish_without(&[], special)
-    }
-
     /// The vocabulary without the tokens at the positions `left_out`, which no merges make.
     ///
     /// # Errors
-    /// As [`MergedTokens::finish`].
-    pub(crate) fn finish_without(self, left_out: &[usize], special: Vec<(String, u32)>) -> Result<Vocab> {
-        let Self { mut tokens, mut index, merges, symbol_ids, pairs, .. } = self;
-        for &position in left_out {
-            index.remove(tokens.token(position), |position| tokens.token(position as usize));
-        }
+    /// [`crate::Error::Invalid`] for an id that two tokens have, and for one out of proportion to the number of tokens.
+    pub fn finish(self, left_out: &[usize], special: Vec<(String, u32)>) -> Result<Vocab> {
+        let Self { mut tokens, index, merges, symbol_ids, pairs, .. } = self;
         for &position in left_out {
             tokens.clear(position);
         }
@@ -180,10 +153,10 @@ impl Vocab {
         special: Vec<(String, u32)>,
     ) -> Result<Self> {
         let tokens = TokenList::collect(tokens.iter().map(|(id, token)| (*id, &token[..])))?;
-        let mut merged = MergedTokens::new(tokens)?;
+        let mut merged = MergedTokens::new(tokens, "id")?;
         for (left, right) in merges {
-            merged.merge(left, right)?;
+            merged.add(&[&left[..], right].concat(), left.len())?;
         }
-        merged.finish(special)
+        merged.finish(&[], special)
     }
 }

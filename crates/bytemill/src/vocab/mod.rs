@@ -5,20 +5,19 @@
 //! first. Outside, a token has the *id* that its file gives it. [`Vocab`] translates.
 //!
 //! In reading order: `vocabulary` (what a vocabulary is), `tokens` (token bytes and their index), `pair_table` (which symbol
-//! two symbols merge to), `merged` with `merge_list` (a vocabulary from an ordered list of merges), `sorted` (tokens by
+//! two symbols merge to), `merged` (a vocabulary from an ordered list of merges), `ranked` (one whose
+//! ranks no merges represent), `sorted` (tokens by
 //! prefix). A vocabulary from ranks is made by merging, so it is in [`crate::formats`].
 
-mod merge_list;
 mod merged;
 pub mod pair_table;
+mod ranked;
 mod sorted;
 mod tokens;
 mod vocabulary;
 
-pub(crate) use merge_list::MergeList;
 pub use merged::MergedTokens;
 pub use sorted::SortedTokens;
 pub use tokens::TokenList;
-pub(crate) use tokens::{Fault, TokenIndex};
 pub use vocabulary::Vocab;
 pub(crate) use vocabulary::{invalid, show};

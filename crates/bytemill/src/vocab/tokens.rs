@@ -1,6 +1,7 @@
 //! Token bytes in one buffer, and an index by bytes.
 
-use crate::error::{Error, Result};
+use super::vocabulary::{invalid, show};
+use crate::error::Result;
 use hashbrown::DefaultHashBuilder;
 use hashbrown::hash_table::{Entry, HashTable};
 use std::hash::{BuildHasher, Hasher};
@@ -17,16 +18,6 @@ pub struct TokenList {
 }
 
 impl TokenList {
-    /// An empty list with capacity for `n_tokens` tokens of `n_bytes` bytes in all.
-    #[must_use]
-    pub fn with_capacity(n_tokens: usize, n_bytes: usize) -> Self {
-        Self {
-            bytes: Vec::with_capacity(n_bytes),
-            spans: Vec::with_capacity(n_tokens),
-            ids: Vec::with_capacity(n_tokens),
-        }
-    }
-
     /// A list of these tokens.
     ///
     /// # Errors
@@ -42,7 +33,7 @@ impl TokenList {
     /// Adds a token.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the tokens have more than 4 GiB in all.
+    /// [`crate::Error::Invalid`] if the tokens have more than 4 GiB in all.
     pub fn push(&mut self, id: u32, token: &[u8]) -> Result<()> {
         self.push_with(id, |bytes| bytes.extend_from_slice(token))
     }
@@ -57,9 +48,7 @@ impl TokenList {
         append(&mut self.bytes);
         let n_bytes = self.bytes.len();
         let (Ok(start), Ok(end)) = (u32::try_from(start), u32::try_from(n_bytes)) else {
-            return Err(Error::Invalid(format!(
-                "the tokens are {n_bytes} bytes together; at most 4 GiB are supported"
-            )));
+            return invalid(format!("the tokens are {n_bytes} bytes together; at most 4 GiB are supported"));
         };
         self.spans.push((start, end - start));
         self.ids.push(id);
@@ -122,15 +111,6 @@ impl TokenList {
     }
 }
 
-/// A token that makes a list invalid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// The token at this position has no bytes.
-    Empty(usize),
-    /// The tokens at these two positions are equal.
-    Twice(usize, usize),
-}
-
 /// Byte string → number. The byte strings are stored elsewhere, and the caller says where, so an entry takes five bytes instead
 /// of the forty of a map that owns its keys.
 ///
@@ -142,26 +122,30 @@ pub(crate) struct TokenIndex {
 }
 
 impl TokenIndex {
-    /// The position of each token of a list, or the first fault.
-    pub(crate) fn new(tokens: &TokenList) -> std::result::Result<Self, Fault> {
-        let mut index = Self { numbers: HashTable::with_capacity(tokens.len()), hasher: DefaultHashBuilder::default() };
-        for position in 0..tokens.len() {
-            let token = tokens.token(position);
+    /// The position of each token of a list. `number` is what their file calls an id, for messages.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] for the first token that is empty or repeated.
+    pub(crate) fn new(tokens: &TokenList, number: &str) -> Result<Self> {
+        let (mut numbers, hasher) = (HashTable::with_capacity(tokens.len()), DefaultHashBuilder::default());
+        for (position, (id, token)) in tokens.iter().enumerate() {
             if token.is_empty() {
-                return Err(Fault::Empty(position));
+                return invalid(format!("the token with the {number} {id} is empty"));
             }
-            let Self { numbers, hasher } = &mut index;
             let entry = numbers.entry(
-                hash(hasher, token),
-                |&earlier| tokens.token(earlier as usize) == token,
-                |&earlier| hash(hasher, tokens.token(earlier as usize)),
+                hash(&hasher, token),
+                |&earlier: &u32| tokens.token(earlier as usize) == token,
+                |&earlier| hash(&hasher, tokens.token(earlier as usize)),
             );
             match entry {
-                Entry::Occupied(earlier) => return Err(Fault::Twice(*earlier.get() as usize, position)),
+                Entry::Occupied(earlier) => {
+                    let (token, earlier) = (show(token), tokens.ids()[*earlier.get() as usize]);
+                    return invalid(format!("token {token} is there twice, with the {number}s {earlier} and {id}"));
+                }
                 Entry::Vacant(vacant) => vacant.insert(position as u32),
             };
         }
-        Ok(index)
+        Ok(Self { numbers, hasher })
     }
 
     /// The number of a byte string; `bytes_of` returns the byte string of a number.
@@ -170,16 +154,9 @@ impl TokenIndex {
         self.numbers.find(hash(&self.hasher, token), |&number| bytes_of(number) == token).copied()
     }
 
-    /// Removes a byte string.
-    pub(crate) fn remove<'t>(&mut self, token: &[u8], bytes_of: impl Fn(u32) -> &'t [u8]) {
-        if let Ok(entry) = self.numbers.find_entry(hash(&self.hasher, token), |&number| bytes_of(number) == token) {
-            entry.remove();
-        }
-    }
-
-    /// Replaces every number.
-    pub(crate) fn renumber(&mut self, new: impl Fn(u32) -> u32) {
-        self.numbers.iter_mut().for_each(|number| *number = new(*number));
+    /// Replaces every number; `None` removes it.
+    pub(crate) fn renumber(&mut self, new: impl Fn(u32) -> Option<u32>) {
+        self.numbers.retain(|number| new(*number).map(|new| *number = new).is_some());
     }
 }
 

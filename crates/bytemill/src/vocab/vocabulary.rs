@@ -47,7 +47,7 @@ pub(crate) fn show(bytes: &[u8]) -> String {
 }
 
 impl Vocab {
-    /// Puts the parts together. `index` gives positions in `tokens`; `merges` and `symbol_ids` are in order of rank; `pairs` has
+    /// Puts the parts together. Empty tokens are left out. `index` gives positions in `tokens`; `merges` and `symbol_ids` are in order of rank; `pairs` has
     /// all pairs that merge.
     pub(crate) fn assemble(
         tokens: &TokenList,
@@ -96,7 +96,8 @@ impl Vocab {
             bytes.extend_from_slice(bytes_at(position));
         }
         starts.push(bytes.len() as u32);
-        index.renumber(|position| tokens.ids()[position as usize]);
+        let is_token = |position: u32| !tokens.token(position as usize).is_empty();
+        index.renumber(|position| is_token(position).then(|| tokens.ids()[position as usize]));
         Ok(Self {
             bytes,
             starts,
@@ -199,18 +200,16 @@ impl Vocab {
         self.whole_pretoken_lookup
     }
 
-    /// Marks the vocabulary as ranked.
+    /// Marks the vocabulary as ranked. Whole pre-tokens are looked up first then.
     #[must_use]
-    pub(crate) fn into_ranked(mut self) -> Self {
-        self.ranked = true;
-        self
+    pub(super) fn into_ranked(self) -> Self {
+        Self { ranked: true, whole_pretoken_lookup: true, ..self }
     }
 
     /// Sets [`Vocab::whole_pretoken_lookup`].
     #[must_use]
-    pub fn with_whole_pretoken_lookup(mut self, yes: bool) -> Self {
-        self.whole_pretoken_lookup = yes;
-        self
+    pub fn with_whole_pretoken_lookup(self, whole_pretoken_lookup: bool) -> Self {
+        Self { whole_pretoken_lookup, ..self }
     }
 }
 

@@ -198,6 +198,17 @@ fn a_refused_token_is_reported_with_its_offset_in_the_document() {
 }
 
 #[test]
+fn a_suffix_does_not_depend_on_the_document_before() {
+    let frame = Frame { prefix: vec![], suffix: Some(BOTH), stripped: Some(START) };
+    let mut packed = DocumentEncoder::new(encoder(5, "gpt2"), StreamAllowed::All, 1, frame, None);
+    let batch = Batch::new("low<s>", vec![3, 6], false).unwrap();
+    let [side, _] = packed.encode::<u32>(&[batch], &no_interrupt).unwrap();
+    let ids = side.ids.concat();
+    assert_eq!(ids[ids.len() - 2..], [BOTH, BOTH]);
+    assert_eq!((side.ends, side.n_empty), (vec![ids.len() as u64 - 1, ids.len() as u64], 0));
+}
+
+#[test]
 fn invalid_ends_are_errors() {
     for (text, ends, is_open) in [
         ("ab", vec![1], false),

@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use std::collections::HashSet;
 
 type Merge = (Vec<u8>, Vec<u8>);
 

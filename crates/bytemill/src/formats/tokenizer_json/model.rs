@@ -1,18 +1,44 @@
 //! The tokens and merges of a `tokenizer.json`.
 
 use crate::formats::byte_characters::append_bytes;
-use crate::vocab::{MergedTokens, Vocab};
+use crate::vocab::{MergedTokens, TokenList, Vocab};
 use std::collections::HashMap;
 
 /// The tokens and merges of a `tokenizer.json`.
 #[derive(Debug)]
 pub struct TokenizerJson {
-    pub(super) merged: MergedTokens,
+    merged: MergedTokens,
     /// Entries of the vocabulary with characters that stand for no byte.
-    pub(super) foreign: HashMap<String, u32>,
+    foreign: HashMap<String, u32>,
 }
 
 impl TokenizerJson {
+    /// Applies the merges, given by the keys of their parts, to the tokens. `foreign` has the entries that are no tokens.
+    /// Returns `None` if an id is repeated or a merge contradicts the tokens.
+    pub(super) fn new<'m>(
+        tokens: TokenList,
+        foreign: HashMap<String, u32>,
+        merges: impl Iterator<Item = (&'m str, &'m str)>,
+    ) -> Option<Self> {
+        let mut ids: Vec<u32> = tokens.ids().iter().chain(foreign.values()).copied().collect();
+        ids.sort_unstable();
+        if !ids.is_sorted_by(|one, next| one < next) {
+            return None;
+        }
+        let mut merged = MergedTokens::new(tokens, "id").ok()?;
+        let mut joined = Vec::new();
+        for (left, right) in merges {
+            joined.clear();
+            let is_left_valid = append_bytes(left, &mut joined);
+            let n_left = joined.len();
+            if !is_left_valid || !append_bytes(right, &mut joined) {
+                return None;
+            }
+            merged.add(&joined, n_left).ok()?;
+        }
+        Some(Self { merged, foreign })
+    }
+
     /// Number of entries of the vocabulary.
     #[must_use]
     pub fn n_entries(&self) -> usize {
@@ -63,6 +89,6 @@ impl TokenizerJson {
         if n_foreign != self.foreign.len() {
             return None;
         }
-        self.merged.finish_without(&special_alone, special).ok()
+        self.merged.finish(&special_alone, special).ok()
     }
 }

@@ -2,8 +2,9 @@
 
 use super::model::TokenizerJson;
 use crate::formats::byte_characters::append_bytes;
-use crate::vocab::{MergeList, MergedTokens, TokenList};
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use crate::vocab::TokenList;
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,21 +19,20 @@ use std::fmt;
 #[must_use]
 pub fn read_tokenizer_json(data: &[u8]) -> Option<(TokenizerJson, String)> {
     let text = simdutf8::basic::from_utf8(data.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(data)).ok()?;
-    let mut found = None;
     let mut reader = serde_json::Deserializer::from_str(text);
-    let rest = reader.deserialize_map(Document { found: &mut found }).ok()?;
+    let read = reader.deserialize_map(Document).ok()?;
     reader.end().ok()?;
-    Some((found?, rest))
+    Some(read)
 }
 
-/// Implement `DeserializeSeed` for a visitor by the method that asks the deserializer for it.
+/// Implements `DeserializeSeed` for the visitor of an object.
 macro_rules! seed {
-    ($visitor:ty => $value:ty, $method:ident) => {
+    ($visitor:ty => $value:ty) => {
         impl<'de> DeserializeSeed<'de> for $visitor {
             type Value = $value;
 
             fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<$value, D::Error> {
-                deserializer.$method(self)
+                deserializer.deserialize_map(self)
             }
         }
     };
@@ -52,117 +52,73 @@ fn unusual<E: serde::de::Error>() -> E {
     E::custom("unusual")
 }
 
-/// The whole document. Returns the rest of it as JSON.
-struct Document<'f> {
-    found: &'f mut Option<TokenizerJson>,
+/// Reads the fields of an object, and returns them as JSON. If `special` reads a field, it returns the JSON in its place.
+fn read_fields<'de, A: MapAccess<'de>>(
+    mut map: A,
+    mut special: impl FnMut(&str, &mut A) -> Result<Option<String>, A::Error>,
+) -> Result<String, A::Error> {
+    let mut fields = Vec::new();
+    while let Some(Text(key)) = map.next_key()? {
+        let value = match special(&key, &mut map)? {
+            Some(value) => Cow::Owned(value),
+            None => Cow::Borrowed(map.next_value::<&RawValue>()?.get()),
+        };
+        fields.push(format!("{}:{value}", serde_json::to_string(&key).map_err(A::Error::custom)?));
+    }
+    Ok(format!("{{{}}}", fields.join(",")))
 }
 
-impl<'de> Visitor<'de> for Document<'_> {
-    type Value = String;
+/// The whole document: its model, and the rest of it as JSON.
+struct Document;
+
+impl<'de> Visitor<'de> for Document {
+    type Value = (TokenizerJson, String);
 
     expecting!("an object");
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<String, A::Error> {
-        let mut rest = Rest::default();
-        while let Some(key) = map.next_key_seed(Text)? {
-            if key == "model" {
-                if self.found.is_some() {
-                    return Err(unusual());
-                }
-                let (model, model_rest) = map.next_value_seed(Model)?;
-                *self.found = Some(model);
-                rest.add(&key, &model_rest)?;
-            } else {
-                rest.add(&key, map.next_value::<&RawValue>()?.get())?;
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        let mut model = None;
+        let rest = read_fields(map, |key, map| {
+            if key != "model" {
+                return Ok(None);
             }
-        }
-        Ok(rest.finish())
-    }
-}
-
-/// Fields of an object as JSON text.
-#[derive(Default)]
-struct Rest(String);
-
-impl Rest {
-    fn add<E: serde::de::Error>(&mut self, key: &str, value: &str) -> Result<(), E> {
-        self.0.push(if self.0.is_empty() { '{' } else { ',' });
-        self.0.push_str(&serde_json::to_string(key).map_err(E::custom)?);
-        self.0.push(':');
-        self.0.push_str(value);
-        Ok(())
-    }
-
-    fn finish(mut self) -> String {
-        self.0.push_str(if self.0.is_empty() { "{}" } else { "}" });
-        self.0
+            let (read, rest) = map.next_value_seed(Model)?;
+            if model.replace(read).is_some() { Err(unusual()) } else { Ok(Some(rest)) }
+        })?;
+        Ok((model.ok_or_else(unusual)?, rest))
     }
 }
 
 /// The `model` object: its tokens and merges, and the rest of it as JSON.
 struct Model;
 
-seed!(Model => (TokenizerJson, String), deserialize_map);
+seed!(Model => (TokenizerJson, String));
 
 impl<'de> Visitor<'de> for Model {
     type Value = (TokenizerJson, String);
 
     expecting!("an object");
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut fields = Fields::default();
-        let vocab = fields.up_to_vocab(&mut map)?.ok_or_else(unusual)?;
-        let vocabulary = read_vocabulary(vocab.get());
-        if fields.up_to_vocab(&mut map)?.is_some() {
-            return Err(unusual());
-        }
-        let (Some((merged, foreign)), Some(merges)) = (vocabulary, fields.merges) else { return Err(unusual()) };
-        let merged = merged.with_merges(&merges).map_err(A::Error::custom)?;
-        Ok((TokenizerJson { merged, foreign }, fields.rest.finish()))
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        let (mut entries, mut merges) = (None, None);
+        let rest = read_fields(map, |key, map| {
+            let (is_repeated, empty) = match key {
+                "vocab" => (entries.replace(map.next_value_seed(Vocabulary)?).is_some(), "{}"),
+                "merges" => (merges.replace(map.next_value::<Vec<Merge>>()?).is_some(), "[]"),
+                _ => return Ok(None),
+            };
+            if is_repeated { Err(unusual()) } else { Ok(Some(empty.to_owned())) }
+        })?;
+        let (Some((tokens, foreign)), Some(merges)) = (entries, merges) else { return Err(unusual()) };
+        let model = TokenizerJson::new(tokens, foreign, merges.iter().map(|Merge(left, right)| (&**left, &**right)));
+        Ok((model.ok_or_else(unusual)?, rest))
     }
 }
 
-/// The fields of the model parsed so far.
-#[derive(Default)]
-struct Fields {
-    rest: Rest,
-    merges: Option<MergeList>,
-}
-
-impl Fields {
-    /// Parse fields up to the vocabulary, which is returned unparsed. Returns `None` if there is none.
-    fn up_to_vocab<'de, A: MapAccess<'de>>(&mut self, map: &mut A) -> Result<Option<&'de RawValue>, A::Error> {
-        while let Some(key) = map.next_key_seed(Text)? {
-            match &*key {
-                "vocab" => {
-                    self.rest.add(&key, "{}")?;
-                    return map.next_value().map(Some);
-                }
-                "merges" if self.merges.is_none() => {
-                    self.rest.add(&key, "[]")?;
-                    self.merges = Some(map.next_value_seed(Merges)?);
-                }
-                "merges" => return Err(unusual()),
-                _ => self.rest.add(&key, map.next_value::<&RawValue>()?.get())?,
-            }
-        }
-        Ok(None)
-    }
-}
-
-/// The tokens of a `vocab` object, and its entries with characters that stand for no byte.
-fn read_vocabulary(json: &str) -> Option<(MergedTokens, HashMap<String, u32>)> {
-    let (tokens, foreign) = serde_json::Deserializer::from_str(json).deserialize_map(Vocabulary).ok()?;
-    let mut ids: Vec<u32> = tokens.ids().iter().chain(foreign.values()).copied().collect();
-    ids.sort_unstable();
-    if !ids.is_sorted_by(|one, next| one < next) {
-        return None;
-    }
-    Some((MergedTokens::new(tokens).ok()?, foreign))
-}
-
-/// The `vocab` object: token -> id.
+/// The `vocab` object, token -> id: the tokens, and the entries with characters that stand for no byte.
 struct Vocabulary;
+
+seed!(Vocabulary => (TokenList, HashMap<String, u32>));
 
 impl<'de> Visitor<'de> for Vocabulary {
     type Value = (TokenList, HashMap<String, u32>);
@@ -170,9 +126,8 @@ impl<'de> Visitor<'de> for Vocabulary {
     expecting!("an object");
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut tokens = TokenList::default();
-        let mut foreign = HashMap::new();
-        while let Some(key) = map.next_key_seed(Text)? {
+        let (mut tokens, mut foreign) = (TokenList::default(), HashMap::new());
+        while let Some(Text(key)) = map.next_key()? {
             let id: u32 = map.next_value()?;
             let mut is_valid = true;
             tokens.push_with(id, |bytes| is_valid = append_bytes(&key, bytes)).map_err(A::Error::custom)?;
@@ -187,71 +142,43 @@ impl<'de> Visitor<'de> for Vocabulary {
     }
 }
 
-/// The `merges` array: pairs of tokens, or strings of two tokens.
-struct Merges;
+/// An item of the `merges` array: a pair of tokens, or a string of two tokens.
+struct Merge<'de>(Cow<'de, str>, Cow<'de, str>);
 
-seed!(Merges => MergeList, deserialize_seq);
-
-impl<'de> Visitor<'de> for Merges {
-    type Value = MergeList;
-
-    expecting!("an array");
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<MergeList, A::Error> {
-        let mut merges = MergeList::default();
-        while array.next_element_seed(Merge(&mut merges))?.is_some() {}
-        Ok(merges)
+impl<'de> Deserialize<'de> for Merge<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(MergeVisitor)
     }
 }
 
-/// One merge, appended to the list.
-struct Merge<'m>(&'m mut MergeList);
+struct MergeVisitor;
 
-impl Merge<'_> {
-    fn add<E: serde::de::Error>(self, left: &str, right: &str) -> Result<(), E> {
-        let is_valid = self.0.push_with(|bytes| append_bytes(left, bytes), |bytes| append_bytes(right, bytes));
-        if is_valid { Ok(()) } else { Err(unusual()) }
-    }
-}
-
-seed!(Merge<'_> => (), deserialize_any);
-
-impl<'de> Visitor<'de> for Merge<'_> {
-    type Value = ();
+impl<'de> Visitor<'de> for MergeVisitor {
+    type Value = Merge<'de>;
 
     expecting!("a pair of tokens");
 
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+    fn visit_borrowed_str<E: serde::de::Error>(self, text: &'de str) -> Result<Merge<'de>, E> {
         // A second space is refused later: it stands for no byte.
         let (left, right) = text.split_once(' ').ok_or_else(unusual)?;
-        self.add(left, right)
+        Ok(Merge(Cow::Borrowed(left), Cow::Borrowed(right)))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut pair: A) -> Result<(), A::Error> {
-        let left = pair.next_element_seed(Text)?.ok_or_else(unusual)?;
-        let right = pair.next_element_seed(Text)?.ok_or_else(unusual)?;
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Merge<'de>, E> {
+        let (left, right) = text.split_once(' ').ok_or_else(unusual)?;
+        Ok(Merge(Cow::Owned(left.to_owned()), Cow::Owned(right.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut pair: A) -> Result<Merge<'de>, A::Error> {
+        let Text(left) = pair.next_element()?.ok_or_else(unusual)?;
+        let Text(right) = pair.next_element()?.ok_or_else(unusual)?;
         if pair.next_element::<IgnoredAny>()?.is_some() {
             return Err(unusual());
         }
-        self.add(&left, &right)
+        Ok(Merge(left, right))
     }
 }
 
 /// A string, borrowed from the file unless it has escapes.
-struct Text;
-
-seed!(Text => Cow<'de, str>, deserialize_str);
-
-impl<'de> Visitor<'de> for Text {
-    type Value = Cow<'de, str>;
-
-    expecting!("a string");
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(text))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(text.to_owned()))
-    }
-}
+#[derive(Deserialize)]
+struct Text<'f>(#[serde(borrow)] Cow<'f, str>);

@@ -117,7 +117,7 @@ fn wide_ascii(cpu: Avx512, window: &WideWindow) -> Ascii<Zmm> {
     let even = [(a, b), (c, d), (e, f), (g, h)].map(|(one, other)| _mm512_unpacklo_epi64(one, other));
     let odd = [(a, b), (c, d), (e, f), (g, h)].map(|(one, other)| _mm512_unpackhi_epi64(one, other));
     // A matrix has its first row in the highest byte, so the bits of each byte are reversed.
-    let reverse = |bits| Zmm::of_register(cpu, _mm512_gf2p8affine_epi64_epi8::<0>(bits, columns));
+    let reverse = |bits| Zmm(cpu, _mm512_gf2p8affine_epi64_epi8::<0>(bits, columns));
     // Classes k, k + 2, k + 4 and k + 6 of four pairs of blocks.
     let four = |[p, q, r, s]: [__m512i; 4]| {
         let (low, high) = (_mm512_shuffle_i64x2::<0x88>(p, q), _mm512_shuffle_i64x2::<0x88>(r, s));
@@ -130,7 +130,7 @@ fn wide_ascii(cpu: Avx512, window: &WideWindow) -> Ascii<Zmm> {
         ]
     };
     let ([letter, digit, tab, apostrophe], [upper, blank, newline, slash]) = (four(even), four(odd));
-    let none = Zmm::of_register(cpu, _mm512_setzero_si512());
+    let none = Zmm(cpu, _mm512_setzero_si512());
     Ascii { letter, upper, digit, blank, tab, newline, apostrophe, slash, high: none, continuation: none }
 }
 

@@ -150,15 +150,15 @@ pub fn opaque(number: u64) -> u64 {
     number
 }
 
-/// Implements the methods of a trait by functions compiled for CPU features.
+/// Implements the methods of a trait by functions or closures compiled for CPU features.
 ///
-/// The inner function has the features that the type proves, so the compiler checks that the function it calls is safe and enables
-/// no others.
+/// The inner function has the features that the type proves, and a closure inherits them. So the compiler checks that what is called
+/// is safe and enables no others.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! implement {
     ($features:literal, $trait:ident for $type:ident {
         $(type $associated:ident = $value:ty;)?
-        $(fn $method:ident(self $(, $argument:ident: $of:ty)*) -> $output:ty = $function:path;)+
+        $(fn $method:ident(self $(, $argument:ident: $of:ty)*) -> $output:ty = $function:expr;)+
     }) => {
         impl $trait for $type {
             $(type $associated = $value;)?
@@ -168,9 +168,9 @@ macro_rules! implement {
                     #[inline]
                     #[target_feature(enable = $features)]
                     fn compiled(this: $type $(, $argument: $of)*) -> $output {
-                        $function(this $(, $argument)*)
+                        ($function)(this $(, $argument)*)
                     }
-                    // SAFETY: a value of this type exists only if `detect` has found these features.
+                    // SAFETY: the type is a token or contains one, and a token exists only if `detect` has found these features.
                     unsafe { compiled(self $(, $argument)*) }
                 }
             )+

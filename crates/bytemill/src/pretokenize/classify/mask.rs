@@ -26,13 +26,14 @@ pub trait Mask: Copy + BitAnd<Output = Self> + BitOr<Output = Self> + Not<Output
     /// The sum, and whether it overflows.
     fn plus(self, other: Self) -> (Self, bool);
 
-    fn is_zero(self) -> bool;
-
-    fn last_word(self) -> u64;
+    #[inline(always)]
+    fn is_zero(self) -> bool {
+        self.words().as_ref().iter().fold(0, |any, word| any | word) == 0
+    }
 
     #[inline(always)]
-    fn last_bit(self) -> u64 {
-        self.last_word() >> 63
+    fn last_word(self) -> u64 {
+        self.words().as_ref()[Self::BITS / BLOCK_BYTES - 1]
     }
 
     /// No bits.
@@ -83,16 +84,6 @@ impl Mask for u64 {
     #[inline(always)]
     fn plus(self, other: u64) -> (u64, bool) {
         self.overflowing_add(other)
-    }
-
-    #[inline(always)]
-    fn is_zero(self) -> bool {
-        self == 0
-    }
-
-    #[inline(always)]
-    fn last_word(self) -> u64 {
-        self
     }
 }
 
@@ -165,16 +156,6 @@ impl Mask for Words {
             sum
         });
         (Self(sum), carry)
-    }
-
-    #[inline(always)]
-    fn is_zero(self) -> bool {
-        self.0.iter().fold(0, |any, word| any | word) == 0
-    }
-
-    #[inline(always)]
-    fn last_word(self) -> u64 {
-        self.0[WIDE_BLOCKS - 1]
     }
 }
 

@@ -10,7 +10,7 @@ use std::arch::aarch64::*;
 
 implement!("neon", Classify for Neon {
     type Mask = Words;
-    fn mask(self, words: [u64; WIDE_BLOCKS]) -> Words = mask;
+    fn mask(self, words: [u64; WIDE_BLOCKS]) -> Words = |_, words| Words(words);
     fn ascii(self, window: &Window) -> Ascii = ascii;
     fn cjk(self, window: &Window) -> u64 = cjk;
     fn page(self, window: &Window, sample: Sample, planes: &BitPlanes) -> (u64, [u64; 3]) = page;
@@ -21,10 +21,6 @@ const QUARTERS: [usize; 4] = [0, 16, 32, 48];
 
 /// One bit of each byte, selected by its lowest three bits.
 const BITS: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
-
-fn mask(_: Neon, words: [u64; WIDE_BLOCKS]) -> Words {
-    Words(words)
-}
 
 /// Loads 16 bytes at `offset`.
 #[inline]

@@ -214,7 +214,7 @@ proptest! {
 /// The operations of [`Mask`], with the results as words.
 struct Arithmetic([u64; WIDE_BLOCKS], [u64; WIDE_BLOCKS], bool);
 
-type Results = (Vec<[u64; WIDE_BLOCKS]>, [bool; 2], [u64; 2]);
+type Results = (Vec<[u64; WIDE_BLOCKS]>, [bool; 2], u64);
 
 fn arithmetic<C: Classify>(classify: C, work: &Arithmetic) -> Results {
     let Arithmetic(one, other, bit) = *work;
@@ -235,7 +235,7 @@ fn arithmetic<C: Classify>(classify: C, work: &Arithmetic) -> Results {
         other.with_words(one.words()),
         one.filter(|k| k % 3 == 0),
     ];
-    (all.iter().map(|mask| mask.words()).collect(), [over, one.is_zero()], [one.last_word(), one.last_bit()])
+    (all.iter().map(|mask| mask.words()).collect(), [over, one.is_zero()], one.last_word())
 }
 
 impl Work for Arithmetic {

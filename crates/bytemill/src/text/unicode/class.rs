@@ -67,16 +67,8 @@ impl Class {
 
     #[inline]
     fn from_table(value: u8) -> Self {
-        match value & 7 {
-            1 => Self::Upper,
-            2 => Self::Lower,
-            3 => Self::OtherLetter,
-            4 => Self::Mark,
-            5 => Self::Number,
-            6 => Self::Space,
-            7 => Self::Newline,
-            _ => Self::Other,
-        }
+        use Class::*;
+        [Other, Upper, Lower, OtherLetter, Mark, Number, Space, Newline][usize::from(value & 7)]
     }
 }
 
@@ -84,10 +76,8 @@ impl Class {
 #[inline]
 #[must_use]
 pub fn class_of(code_point: u32) -> Class {
-    match TABLE[..INDEX_LEN].get((code_point >> 7) as usize) {
-        Some(&number) => Class::from_table(TABLE[block_start(number) + (code_point & 127) as usize]),
-        None => Class::Other,
-    }
+    let class = |&number| Class::from_table(TABLE[block_start(number) + (code_point & 127) as usize]);
+    TABLE[..INDEX_LEN].get((code_point >> 7) as usize).map_or(Class::Other, class)
 }
 
 /// The classes of 128 code points as bits: bit `c & 7` of byte `c >> 3` of array k is bit k of the class of code point c.
@@ -115,10 +105,8 @@ static BIT_PLANES: [BitPlanes; 256] = {
 /// The classes of the 128 code points around this one; [`Class::Other`] for numbers past U+10FFFF.
 #[inline]
 pub(crate) fn bit_planes(code_point: u32) -> &'static BitPlanes {
-    match TABLE[..INDEX_LEN].get((code_point >> 7) as usize) {
-        Some(&block) => &BIT_PLANES[usize::from(block)],
-        None => &BIT_PLANES[255],
-    }
+    let number = TABLE[..INDEX_LEN].get((code_point >> 7) as usize).unwrap_or(&255);
+    &BIT_PLANES[usize::from(*number)]
 }
 
 /// Class and length in bytes of the character that starts at `text[at]`.

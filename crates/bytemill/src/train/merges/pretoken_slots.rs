@@ -11,12 +11,11 @@ use super::groups::Groups;
 use super::learn::PretokenSource;
 use super::slot::{Narrow, Slot, Wide};
 use crate::error::{Error, Result};
-use crate::sys::hash::PairBuild;
 use crate::sys::interrupt::Interrupt;
 use crate::train::count::Counts;
 use crate::train::interrupt_period::InterruptPeriod;
 use crate::train::parts::map_parts;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::ops::Range;
 
 /// Slots between two interrupt checks.
@@ -27,7 +26,7 @@ const MIN_PART_SLOTS: usize = if cfg!(test) { 1 << 4 } else { 1 << 16 };
 
 /// Number of slots for each count.
 pub struct Sizes {
-    slots_of: HashMap<u64, u64, PairBuild>,
+    slots_of: HashMap<u64, u64>,
     n_slots: u64,
 }
 
@@ -110,7 +109,7 @@ impl PretokenSlots {
         by_count.sort_unstable_by_key(|&(count, _)| std::cmp::Reverse(count));
         let mut groups = Groups::with_capacity(by_count.len());
         // The slots of each count that are still free.
-        let mut free: HashMap<u64, Range<usize>, PairBuild> = HashMap::default();
+        let mut free: HashMap<u64, Range<usize>> = HashMap::default();
         let mut start = 0;
         for (count, n_slots) in by_count {
             groups.push(start, count);

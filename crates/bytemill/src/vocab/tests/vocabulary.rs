@@ -1,5 +1,5 @@
 use super::*;
-use crate::vocab::{MergeList, MergedTokens};
+use crate::vocab::{MergedTokens, TokenList};
 use proptest::prelude::*;
 
 fn bytes_vocab() -> Vec<(u32, Vec<u8>)> {
@@ -113,19 +113,11 @@ fn read_from_list(
     left_out: &[usize],
     special: Vec<(String, u32)>,
 ) -> Result<Vocab> {
-    let mut list = MergeList::default();
-    let append = |part: &Vec<u8>| {
-        let part = part.clone();
-        move |bytes: &mut Vec<u8>| {
-            bytes.extend(part);
-            true
-        }
-    };
+    let mut merged = MergedTokens::new(TokenList::collect(tokens.iter().map(|(id, token)| (*id, &token[..])))?, "id")?;
     for (left, right) in merges {
-        assert!(list.push_with(append(left), append(right)));
+        merged.add(&[&left[..], right].concat(), left.len())?;
     }
-    let tokens = TokenList::collect(tokens.iter().map(|(id, token)| (*id, &token[..])))?;
-    MergedTokens::new(tokens)?.with_merges(&list)?.finish_without(left_out, special)
+    merged.finish(left_out, special)
 }
 
 proptest! {

@@ -137,9 +137,9 @@ fn white_space_beside_a_token_is_measured_once() {
 }
 
 #[test]
-fn default_rules_are_dropped() {
+fn default_rules_count_as_none() {
     let tokens = vec![("a".to_owned(), 0), ("b".to_owned(), 1)];
     let late = Rules { late: true, ..Rules::default() };
-    assert!(Ruled::new(&tokens, vec![Rules::default(); 2]).unwrap().is_none());
-    assert!(Ruled::new(&tokens, vec![late, Rules::default()]).unwrap().is_some());
+    assert!(!Search::new(&tokens, vec![Rules::default(); 2]).unwrap().has_rules);
+    assert!(Search::new(&tokens, vec![late, Rules::default()]).unwrap().has_rules);
 }

@@ -1,11 +1,10 @@
 //! The reference implementation of the named patterns, one character at a time.
 //!
 //! It tries the alternatives of an expression in order, as a regex engine does, but without backtracking: every run is taken whole,
-//! and the derivations below show what little has to be given back. The mask rules are tested against it and fall
-//! back to it in rare cases.
+//! and the derivations below show what little has to be given back.
 
-use super::contraction::contraction_bytes;
-use super::rules::{Contractions, Digits, Letters, Others, Rules, WhiteSpace};
+use super::super::contraction::contraction_bytes;
+use super::super::rules::{Contractions, Digits, Letters, Others, Rules, WhiteSpace};
 use crate::text::unicode::{Class, class_at};
 
 /// End of the pre-token that starts at `at`.

@@ -1,11 +1,13 @@
 //! The matchers of the named patterns against each other and against a regex engine.
 
+mod reference;
+
 use super::blocks::Blocks;
 use super::classify::InstructionSet;
 use super::custom::CustomPattern;
 use super::named::{Cl100k, Gpt2, Llama3, O200k};
 use super::rules::{Digits, Rules, Spec};
-use super::{BLOCK, NAMED, NamedPattern, Pattern, reference};
+use super::{BLOCK, NAMED, NamedPattern, Pattern};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -136,6 +138,8 @@ fn long_text() -> impl Strategy<Value = String> {
         "'''''ssSdDmMtTlLvVrReEſéa3$\u{13} ",
         " \t\r\n\u{85}\u{a0}\u{1680}\u{2003}\u{2028}\u{3000}a1!/é一",
         "aAéÉªʰ一\u{301}ǅ's/! \n",
+        "!!//\n\r\u{301}\u{fe0f} '",
+        "''sSlLdaA一ª\u{301}!",
     ];
     let run = |characters: BoxedStrategy<char>| {
         prop_oneof![
