@@ -27,6 +27,9 @@ const FIRST_PLACEHOLDER: u32 = 1 << 31;
 const SHORT_LANES: usize = MAX_LOCKSTEP_SHORT_BYTES + 1;
 const LONG_LANES: usize = MAX_LOCKSTEP_BYTES + 1;
 
+/// Ids are copied in blocks of this many, also where fewer are needed: their number is unpredictable.
+const COPY_BLOCK: usize = 16;
+
 #[derive(Default)]
 pub struct Pending {
     pretokens: Vec<Pretoken>,
@@ -48,6 +51,8 @@ pub struct Pretoken {
     pub range: Range<usize>,
     /// Selects the slot of the long cache.
     pub long_hash: u64,
+    /// Whether the long cache held it when it was resolved.
+    pub is_cached: bool,
 }
 
 impl Pretoken {
@@ -55,15 +60,16 @@ impl Pretoken {
         self.key != Packed::NO_KEY
     }
 
-    /// The bytes; those of a short one are unpacked to `sixteen`.
+    /// What the long cache knows it by: its bytes, or the key and a last byte that is not the last one of any text. `sixteen`
+    /// is scratch space.
     #[inline]
-    fn bytes<'b>(&self, text: &'b [u8], sixteen: &'b mut [u8; 16]) -> &'b [u8] {
-        if self.is_short() {
-            *sixteen = self.key.bytes();
-            &sixteen[..self.key.n_bytes()]
-        } else {
-            &text[self.range.clone()]
+    fn long_key<'b>(&self, text: &'b [u8], sixteen: &'b mut [u8; 16]) -> &'b [u8] {
+        if !self.is_short() {
+            return &text[self.range.clone()];
         }
+        *sixteen = self.key.bytes();
+        sixteen[15] |= 0xF0;
+        sixteen
     }
 }
 
@@ -105,9 +111,12 @@ impl Pending {
 
     /// Puts the ids of all pre-tokens into the caches, in place of the placeholders.
     fn store(&mut self, text: &[u8], short_cache: &mut ShortCache, long_cache: &mut LongCache) {
-        // An entry of the short cache is copied whole.
-        self.ids.extend([0; SHORT_IDS]);
+        // Ids are copied in blocks.
+        self.ids.extend([0; COPY_BLOCK]);
         for (pretoken, &(start, n_ids)) in self.pretokens.iter().zip(&self.spans) {
+            if pretoken.is_cached {
+                continue;
+            }
             let (ids, n_ids) = (&self.ids[start as usize..], n_ids as usize);
             if pretoken.is_short() {
                 if let Some(first) = ids.first_chunk().filter(|_| n_ids <= SHORT_IDS) {
@@ -116,7 +125,7 @@ impl Pending {
                 }
                 short_cache.remove_placeholder(pretoken.key, pretoken.short_hash);
             }
-            long_cache.insert(pretoken.bytes(text, &mut [0; 16]), pretoken.long_hash, &ids[..n_ids]);
+            long_cache.insert(pretoken.long_key(text, &mut [0; 16]), pretoken.long_hash, &ids[..n_ids]);
         }
     }
 }
@@ -126,18 +135,25 @@ impl Workspace {
     fn flush<T: Id>(&mut self, out: &mut Vec<T>) -> Result<()> {
         let Self { ids, pending: Pending { occurrences, spans, ids: resolved, .. }, .. } = self;
         let n_resolved: usize = occurrences.iter().map(|&(_, pretoken)| spans[pretoken as usize].1 as usize).sum();
-        let n_more = ids.len() - occurrences.len() + n_resolved;
+        let n_more = ids.len() - occurrences.len() + n_resolved + COPY_BLOCK;
         out.try_reserve(n_more).map_err(|_| Error::memory::<T>(out.len() + n_more))?;
         huge_pages::prepare(out.spare_capacity_mut(), n_more);
-        let mut append = |ids: &[u32]| out.extend(ids.iter().map(|&id| T::narrow(id)));
+        ids.extend([0; COPY_BLOCK]);
+        let mut append = |ids: &[u32], n_ids: usize| {
+            let n_after = out.len() + n_ids;
+            for block in &ids.as_chunks::<COPY_BLOCK>().0[..n_ids.div_ceil(COPY_BLOCK)] {
+                out.extend_from_slice(&block.map(T::narrow));
+            }
+            out.truncate(n_after);
+        };
         let mut start = 0;
         for &(index, pretoken) in &*occurrences {
-            append(&ids[start..index as usize]);
             let (first, n_ids) = spans[pretoken as usize];
-            append(&resolved[first as usize..][..n_ids as usize]);
+            append(&ids[start..], index as usize - start);
+            append(&resolved[first as usize..], n_ids as usize);
             start = index as usize + 1;
         }
-        append(&ids[start..]);
+        append(&ids[start..], ids.len() - COPY_BLOCK - start);
         ids.clear();
         self.pending.clear();
         Ok(())
@@ -154,6 +170,9 @@ impl Encoder {
         out: &mut Vec<T>,
         interrupt: Interrupt,
     ) -> Result<()> {
+        if workspace.ids.is_empty() {
+            return Ok(());
+        }
         self.look_up_pending(workspace, text, interrupt)?;
         let Workspace { pending, short_cache, long_cache, .. } = workspace;
         self.merge_pending::<SHORT_LANES>(pending, 0, text);
@@ -168,22 +187,36 @@ impl Encoder {
     fn look_up_pending(&self, workspace: &mut Workspace, text: &[u8], interrupt: Interrupt) -> Result<()> {
         let Workspace { pending, short_cache, long_cache, symbols, .. } = workspace;
         let Pending { pretokens, spans, ids, to_merge: [short, long], .. } = pending;
-        for (index, pretoken) in (0..).zip(&*pretokens) {
-            let mut sixteen = [0; 16];
-            let bytes = pretoken.bytes(text, &mut sixteen);
+        for (index, pretoken) in (0..).zip(pretokens) {
             let start = ids.len();
-            if let Some(known) = long_cache.get(bytes, pretoken.long_hash) {
+            let hash = pretoken.long_hash;
+            if long_cache.may_hold(hash)
+                && let Some(known) = long_cache.get(pretoken.long_key(text, &mut [0; 16]), hash)
+            {
                 ids.extend_from_slice(known);
-            } else if let Some(id) = self.unreachable_token(bytes) {
-                ids.push(id);
-            } else if bytes.len() < SHORT_LANES {
-                // The set may have left the processor's cache since the lookup.
-                short_cache.sets().prefetch(pretoken.short_hash);
-                short.push(index);
-            } else if bytes.len() < LONG_LANES {
-                long.push(index);
+                pretoken.is_cached = true;
+                if pretoken.is_short() {
+                    short_cache.remove_placeholder(pretoken.key, pretoken.short_hash);
+                }
+            } else if pretoken.is_short() {
+                if let Some(id) = self.unreachable_token(&pretoken.key.bytes()[..pretoken.key.n_bytes()]) {
+                    ids.push(id);
+                } else {
+                    // The set may have left the processor's cache since the lookup.
+                    short_cache.sets().prefetch(pretoken.short_hash);
+                    short.push(index);
+                }
             } else {
-                self.merge_pretoken(bytes, symbols, ids, interrupt)?;
+                let bytes = &text[pretoken.range.clone()];
+                if bytes.len() >= LONG_LANES {
+                    self.encode_pretoken(bytes, symbols, ids, interrupt)?;
+                    long_cache.insert(bytes, hash, &ids[start..]);
+                    pretoken.is_cached = true;
+                } else if let Some(id) = self.unreachable_token(bytes) {
+                    ids.push(id);
+                } else {
+                    long.push(index);
+                }
             }
             spans.push((start as u32, (ids.len() - start) as u32));
         }

@@ -123,7 +123,7 @@ impl Workspace {
                 }
                 n_filled += ids.len();
             } else {
-                let pretoken = Pretoken { key, short_hash: 0, range, long_hash: hash };
+                let pretoken = Pretoken { key, short_hash: 0, range, long_hash: hash, is_cached: false };
                 slot[0].write(pending.add(pretoken, index));
                 n_filled += 1;
             }
@@ -177,7 +177,8 @@ fn look_up_other(
         }
         None => {
             let long_hash = key.hash();
-            let placeholder = pending.add(Pretoken { key, short_hash: hash, range: 0..0, long_hash }, index);
+            let placeholder =
+                pending.add(Pretoken { key, short_hash: hash, range: 0..0, long_hash, is_cached: false }, index);
             if long_cache.may_hold(long_hash) {
                 // With so many ids it would replace another entry of the short cache, and be removed again.
                 long_cache.prefetch(long_hash);

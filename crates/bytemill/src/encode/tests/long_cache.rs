@@ -52,15 +52,6 @@ fn what_is_too_much_is_not_remembered() {
 }
 
 #[test]
-fn what_is_inserted_twice_takes_memory_once() {
-    let mut cache = LongCache::new().unwrap();
-    insert(&mut cache, b"twelve bytes", &[1, 2, 3, 4, 5]);
-    let n_words = cache.words.len();
-    insert(&mut cache, b"twelve bytes", &[1, 2, 3, 4, 5]);
-    assert_eq!(cache.words.len(), n_words);
-}
-
-#[test]
 fn a_full_cache_forgets_and_goes_on_with_the_right_ids() {
     let mut cache = LongCache::new().unwrap();
     let text = |number: u32| {
