@@ -169,13 +169,19 @@ impl Decoder {
     /// errors of `interrupt`.
     pub fn fill(&self, ids: &[impl SharedId], out: &mut [MaybeUninit<u8>], interrupt: Interrupt<'_>) -> Result<()> {
         let (mut rest, mut at) = (ids, 0);
+        // A block needs at most `BLOCK * SLOT` bytes, but rarely more than a third of them: each page is prepared only once.
+        let mut n_prepared = 0;
         let mut next_check = rest.len();
         while !rest.is_empty() {
             if rest.len() <= next_check {
                 interrupt()?;
                 next_check = rest.len().saturating_sub(IDS_PER_CHECK);
             }
-            huge_pages::prepare(&mut out[at..], BLOCK * SLOT);
+            let n_needed = out.len().min(at + BLOCK * SLOT);
+            if n_needed > n_prepared {
+                huge_pages::prepare(&mut out[n_prepared..], n_needed - n_prepared);
+                n_prepared = n_needed;
+            }
             let (n_ids, n_bytes) = self.copy_short(rest, &mut out[at..]);
             at += n_bytes;
             rest = &rest[n_ids..];

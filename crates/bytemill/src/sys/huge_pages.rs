@@ -18,7 +18,7 @@ const HUGE_PAGE: usize = 1 << 21;
 
 /// Takes the memory that the next `n_more` values are the first to reach. `spare` is the rest of a buffer filled from the front.
 ///
-/// To be called before every write to the buffer. Buffers without a whole huge page are left alone.
+/// Must be called before every write to the buffer, at most once for each value. Buffers without a whole huge page are left alone.
 #[inline]
 pub fn prepare<T>(spare: &mut [MaybeUninit<T>], n_more: usize) {
     let start = spare.as_ptr().addr();
