@@ -16,6 +16,7 @@ import pytest
 import bytemill
 from bytemill.corpus import Corpus, resolve_inputs
 from bytemill.errors import CorpusError
+from bytemill.system.extras import install_hint
 
 from .conftest import COMPRESSIONS, DOCUMENTS, END, json_lines, read, texts_of, wet
 
@@ -171,7 +172,17 @@ class TestUrls:
         for name, package in (("a.txt.zst", "zstandard"), ("a.parquet", "pyarrow"), ("a.wet", "warcio")):
             with pytest.raises(CorpusError, match=f"need {package}, which is not installed") as caught:
                 read(Corpus(tmp_path / name))
-            assert caught.value.hint == "pip install 'bytemill[data]'"
+            assert caught.value.hint == install_hint("data")
+
+    def test_a_protocol_without_its_library_says_what_to_install(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delitem(sys.modules, "fsspec.implementations.http", raising=False)
+        monkeypatch.setitem(sys.modules, "aiohttp", None)
+        monkeypatch.setattr(sys.modules["fsspec.registry"], "_registry", {})  # forget earlier imports
+        error = refusal("https://example.org/a.txt")
+        assert "https://example.org/a.txt: " in str(error)
+        assert error.hint == install_hint("data")
 
 
 class TestPipes:

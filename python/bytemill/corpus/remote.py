@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bytemill.corpus import libraries
 from bytemill.errors import CorpusError
+from bytemill.system.extras import install_hint, is_checkout
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -87,10 +88,25 @@ def _failures(name: str) -> Generator[None]:
     except FileNotFoundError as error:
         raise CorpusError(f"no such file: {name}", hint="check the URL") from error
     except ImportError as error:
-        raise CorpusError(f"{name}: {error}", hint="install the package that it names") from error
+        raise CorpusError(f"{name}: {_missing_library(error)}", hint=_library_hint(name)) from error
     except ValueError as error:
         raise CorpusError(f"cannot open {name}: {error}", hint="check the URL") from error
     except OSError as error:
         raise CorpusError(
             f"cannot read {name}: {error.strerror or error}", hint="check permissions and network"
         ) from error
+
+
+def _missing_library(error: ImportError) -> str:
+    return f"{error.name} is not installed" if error.name else str(error)
+
+
+def _library_hint(name: str) -> str:
+    """Return the command that installs what fsspec needs for the protocol of a URL."""
+    protocol = name.rpartition("::")[2].partition("://")[0]
+    if protocol in ("http", "https"):
+        return install_hint("data")
+    package = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}.get(
+        protocol, "huggingface_hub" if protocol == "hf" else f"fsspec[{protocol}]"
+    )
+    return f"uv pip install '{package}'" if is_checkout() else f"pip install '{package}'"
