@@ -185,10 +185,20 @@ def test_counts_are_kept_and_added_up_with_weights(work: Path, run: Run):
 
 
 def test_what_a_bound_costs_and_what_is_left_out_is_said(work: Path, run: Run, small_process: None):
-    arguments = ["tokenizer", "train", "corpus.txt", "-n", "280", "--max-memory", "1GB", "--min-count", "2"]
+    arguments = [
+        "tokenizer",
+        "train",
+        "corpus.txt",
+        "-n",
+        "280",
+        "--max-memory",
+        "1GB",
+        "--min-pretoken-count",
+        "2",
+    ]
     outcome = run(*arguments, "--json", "-q")
     report = json.loads(outcome.out)
-    assert (report["max_memory"], report["spilled_bytes"], report["min_count"]) == (10**9, 0, 2)
+    assert (report["max_memory"], report["spilled_bytes"], report["min_pretoken_count"]) == (10**9, 0, 2)
     outcome = run(*arguments, "--overwrite", "--profile")
     assert outcome.status == 0
     assert "nothing: all fitted within" in outcome.out
@@ -204,5 +214,5 @@ def test_json_lines_are_trained_of_as_the_text_that_they_hold(work: Path, run: R
     outcome = run(*arguments, "--on-error", "skip")
     assert outcome.status == 0, outcome.err
     assert "note: 1 broken document was left out" in outcome.err
-    expected = bytemill.train(iter(["low low lower", "low newest"]), 262, ["<|endoftext|>"])
+    expected = bytemill.train_from_iterator(["low low lower", "low newest"], 262, ["<|endoftext|>"])
     assert bytemill.Tokenizer.load("tokenizer.json").merges == expected.merges

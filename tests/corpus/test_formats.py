@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bytemill import train
+from bytemill import train, train_from_iterator
 from bytemill.corpus import Corpus, DocumentBatch, Position
 from bytemill.shards import TokenShards, encode_corpus
 
@@ -38,7 +38,7 @@ def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
 
 def test_every_format_gives_the_same_merges_and_ids(tmp_path: Path) -> None:
     texts = [text for text in DOCUMENTS if text]
-    plain = train(iter(texts), 300, [END])
+    plain = train_from_iterator(texts, 300, [END])
     ids = [token for text in texts for token in [*plain.encode(text), plain.special_tokens[END]]]
     (tmp_path / "inputs").mkdir()
     for number, (name, options) in enumerate(write_inputs(tmp_path / "inputs", texts)):

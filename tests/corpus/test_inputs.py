@@ -68,7 +68,7 @@ class TestFolders:
 
     def test_a_folder_without_a_corpus_is_refused(self) -> None:
         Path("empty").mkdir()
-        assert "the folder empty holds no file that looks" in str(refusal("empty"))
+        assert "the folder empty contains no corpus file" in str(refusal("empty"))
         assert "end with .parquet, .pq, or" in str(refusal("data", format="parquet").hint)
 
 
@@ -93,7 +93,7 @@ class TestLists:
         Path("none").write_text("\n\n")
         Path("binary").write_bytes(b"\xff\n")
         Path("wrong").write_text("data/b.txt\nmissing.txt\n")
-        assert str(refusal("@none")) == "the list none names no input"
+        assert str(refusal("@none")) == "the list none is empty"
         assert "no such file: list" in str(refusal("@list"))
         assert "is not UTF-8 at byte 0" in str(refusal("@binary"))
         assert "no such file: missing.txt" in str(refusal("@wrong"))
@@ -239,7 +239,7 @@ class TestDescription:
         assert described() == before
         others: list[dict[str, Any]] = [
             *({"documents": "line"}, {"limit_bytes": 5}, {"sample": 0.5}, {"seed": 1}, {"field": "a"}),
-            *({"encoding_errors": "skip"}, {"on_error": "skip"}, {"format": "text"}),
+            *({"errors": "skip"}, {"on_error": "skip"}, {"format": "text"}, {"max_document_bytes": 9}),
             *({"weights": {str(path): 2}}, {"repeat_by_weight": True}),
         ]
         assert len({described(**options) for options in others} | {before}) == len(others) + 1
@@ -254,9 +254,9 @@ class TestDescription:
         (tmp_path / "lines").write_bytes(wet(["text"]))
         plain = [str(tmp_path / name) for name in ("a.txt", "notes")]
         assert Corpus(plain).is_plain
-        assert Corpus(plain, weights={plain[0]: 2}, encoding_errors="replace").is_plain
+        assert Corpus(plain, weights={plain[0]: 2}, errors="replace").is_plain
         others: list[dict[str, Any]] = [
-            *({"documents": "line"}, {"limit_bytes": 5}, {"sample": 0.5}, {"encoding_errors": "skip"}),
+            *({"documents": "line"}, {"limit_bytes": 5}, {"sample": 0.5}, {"errors": "skip"}),
             *(
                 {"on_error": "skip"},
                 {"format": "jsonl"},

@@ -118,7 +118,7 @@ def test_a_full_disk_leaves_no_half_shard_and_says_what_to_do(
         tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
         try:
-            encode_corpus(tokenizer, iter(["x" * 2000]), sys.argv[1], shard_tokens=400)
+            encode_corpus(tokenizer, bytemill.Corpus.from_texts(["x" * 2000]), sys.argv[1], shard_tokens=400)
         except OutputError as error:
             print(error.errno, error, error.hint, sep="|")
         """

@@ -33,7 +33,7 @@ from bytemill._core import PretokenCounter, pretoken_spans
 case, n_bytes, *limits = sys.argv[1], *map(int, sys.argv[2:])
 chance = random.Random(1)
 words = ["".join(chance.choices("abcdefghijklmnop", k=n % 9 + 1)) for n in range(3000)]
-tok = bytemill.train(iter([" ".join(words)]), vocab_size=1500, special_tokens=["<|endoftext|>"])
+tok = bytemill.train_from_iterator(iter([" ".join(words)]), vocab_size=1500, special_tokens=["<|endoftext|>"])
 spec = tok.to_spec()
 
 def text_of(n_bytes):
@@ -94,10 +94,12 @@ CASES = {
     "fingerprint": lambda given: bytemill.Tokenizer.from_spec(spec).fingerprint,
     "count pre-tokens": lambda given: counted(given, 1),
     "count pre-tokens on 2 threads": lambda given: counted(given, 2),
-    "train": lambda given: bytemill.train(iter(given.texts), 2000, num_threads=1),
-    "train on 2 threads": lambda given: bytemill.train(iter(given.texts), 2000, num_threads=2),
+    "train": lambda given: bytemill.train_from_iterator(given.texts, 2000, num_threads=1),
+    "train on 2 threads": lambda given: bytemill.train_from_iterator(given.texts, 2000, num_threads=2),
     "train on a file": lambda given: bytemill.train(given.path, 2000, num_threads=2),
-    "train without pre-tokens": lambda given: bytemill.train(iter([given.text]), 2000, pattern=None, num_threads=1),
+    "train without pre-tokens": lambda given: bytemill.train_from_iterator(
+        [given.text], 2000, pattern=None, num_threads=1
+    ),
 }
 work, hard = CASES[case], resource.getrlimit(resource.RLIMIT_AS)[1]
 given, little = Input(n_bytes), Input(200_000)

@@ -35,7 +35,7 @@ def from_merges(**options: object) -> bytemill.Tokenizer:
 
 
 TOKENIZERS: dict[str, Callable[[], bytemill.Tokenizer]] = {
-    "trained": lambda: bytemill.train(iter([TEXT]), vocab_size=280, special_tokens=[END, "<s>"]),
+    "trained": lambda: bytemill.train_from_iterator([TEXT], vocab_size=280, special_tokens=[END, "<s>"]),
     "special tokens first": lambda: bytemill.train(
         iter([TEXT]), vocab_size=280, special_tokens=[END, "<s>"], special_ids="first", ties="huggingface"
     ),

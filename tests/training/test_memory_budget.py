@@ -15,7 +15,8 @@ import pytest
 import bytemill
 from bytemill import Corpus, OutputError, TokenizerError
 from bytemill.training import memory_budget as budget
-from bytemill.training.counting import CountingOptions, count_corpus, count_pretokens
+from bytemill.training.counting import count_corpus, count_texts
+from bytemill.training.counting_session import CountingSettings
 from bytemill.training.work_folder import WorkFolder
 
 END = "<|endoftext|>"
@@ -72,21 +73,22 @@ def test_merges_are_those_without_a_budget_and_the_report_says_what_it_cost(
 def test_every_kind_of_input_is_counted_within_tables_of_any_size(corpus: Path, n_threads: int) -> None:
     text = corpus.read_text("utf-8")[:2_000_000]
     texts = [text[start : start + 50_000] for start in range(0, len(text), 50_000)]
-    expected = count_pretokens(iter(texts), []).items()
+    with WorkFolder() as work:
+        expected = count_texts(texts, CountingSettings(), work).items()
     plan = budget.CountingPlan(n_threads, 1 << 16, 3_000_000)
 
     class Fixed(budget.MemoryBudget):
         def counting(self, *_: object, **__: object) -> budget.CountingPlan:
             return plan
 
-    options = CountingOptions(budget=Fixed(0))
+    options = CountingSettings(budget=Fixed(0))
     with WorkFolder() as work:
-        from_texts = count_corpus(None, iter(texts), options, work)
+        from_texts = count_texts(texts, options, work)
         assert from_texts.counts.is_on_disk
         assert from_texts.counts.spilled[1] > 1
         assert from_texts.items() == expected
     with WorkFolder() as work:
-        from_batches = count_corpus(Corpus(iter(texts)), None, options, work)
+        from_batches = count_corpus(Corpus.from_texts(texts), options, work)
         assert from_batches.items() == expected
 
 

@@ -96,7 +96,7 @@ def test_while_a_file_is_counted(tmp_path: Path, pattern: str | None, chunk_byte
 
 
 def test_while_texts_are_counted() -> None:
-    with training("bytemill.train(texts(), 300, num_threads=2)") as process:
+    with training("bytemill.train_from_iterator(texts(), 300, num_threads=2)") as process:
         assert interrupted(process) < SECONDS
 
 

@@ -336,7 +336,7 @@ def test_merges_of_real_text_equal_those_of_the_twin(
     shared_data: Path, name: str, vocab_size: int, ties
 ) -> None:
     documents = real_documents(shared_data, name)
-    tokenizer = bytemill.train(iter(documents), vocab_size, [END], ties=ties)
+    tokenizer = bytemill.train_from_iterator(iter(documents), vocab_size, [END], ties=ties)
     expected = reference.learn_merges(real_counts(shared_data, name, "gpt2"), vocab_size - 257, ties)
     assert (tokenizer.merges, tokenizer.merge_counts) == expected
     assert len(tokenizer.merges) == vocab_size - 257
@@ -349,7 +349,7 @@ def test_merges_of_real_text_equal_those_of_hugging_face(
     # Their trainer does not look for special tokens in the text.
     documents = [part for text in real_documents(shared_data, name) for part in text.split(END)]
     theirs = huggingface_merges(documents, vocab_size, [END])
-    ours = bytemill.train(iter(documents), vocab_size, [END], ties="huggingface").merges
+    ours = bytemill.train_from_iterator(iter(documents), vocab_size, [END], ties="huggingface").merges
     first_difference = next(
         (rank for rank, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None
     )
@@ -364,7 +364,7 @@ def test_merges_of_many_languages_equal_those_of_the_twin_with_every_pattern(
 ) -> None:
     documents = real_documents(shared_data, "languages")
     options = {"pattern": pattern, "num_threads": 2, "chunk_bytes": 10_000}
-    tokenizer = bytemill.train(iter(documents), vocab_size, [END], **options)
+    tokenizer = bytemill.train_from_iterator(iter(documents), vocab_size, [END], **options)
     expected = reference.learn_merges(real_counts(shared_data, "languages", pattern), vocab_size - 257)
     assert (tokenizer.merges, tokenizer.merge_counts) == expected
 
@@ -374,9 +374,9 @@ def test_merges_of_many_languages_equal_those_of_the_twin_with_every_pattern(
 
 def test_the_example_of_the_paper() -> None:
     text = " ".join(["low"] * 5 + ["lower"] * 2 + ["widest"] * 3 + ["newest"] * 6)
-    learnt = bytemill.train(iter([text]), 256 + 12, pattern=r"\S+").merges
+    learnt = bytemill.train_from_iterator([text], 256 + 12, pattern=r"\S+").merges
     assert [f"{left.decode()} {right.decode()}" for left, right in learnt] == (
         ["s t", "e st", "o w", "l ow", "w est", "n e", "ne west", "w i", "wi d", "wid est", "low e", "lowe r"]
     )
-    six = bytemill.train(iter([text]), 256 + 6, pattern=r"\S+")
+    six = bytemill.train_from_iterator([text], 256 + 6, pattern=r"\S+")
     assert six.decode_tokens_bytes(six.encode("newest")) == [b"ne", b"west"]

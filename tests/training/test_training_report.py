@@ -15,7 +15,14 @@ from typing import Any
 import psutil
 import pytest
 
-from bytemill import CorpusError, TrainingProgress, TrainingStoppedEarly, reference, train
+from bytemill import (
+    CorpusError,
+    TrainingProgress,
+    TrainingStoppedEarly,
+    reference,
+    train,
+    train_from_iterator,
+)
 
 END = "<|endoftext|>"
 
@@ -25,7 +32,7 @@ END = "<|endoftext|>"
 
 def test_training_that_stops_early_warns_and_reports() -> None:
     with pytest.warns(TrainingStoppedEarly) as caught:
-        tokenizer = train(iter(["ab ab"]), 300, [END])
+        tokenizer = train_from_iterator(["ab ab"], 300, [END])
     (warning,) = caught
     assert str(warning.message) == (
         "training ended after 2 of 43 merges: "
@@ -40,12 +47,12 @@ def test_training_that_stops_early_warns_and_reports() -> None:
 
 def test_pairs_below_the_least_frequency_are_not_merged() -> None:
     with pytest.warns(TrainingStoppedEarly, match="after 1 of 44 merges: no pair of tokens occurs 3 times"):
-        tokenizer = train(iter(["ab ab ab cd cd"]), 300, min_frequency=3)
+        tokenizer = train_from_iterator(["ab ab ab cd cd"], 300, min_frequency=3)
     assert tokenizer.merges == [(b"a", b"b")]
 
 
 def test_a_vocabulary_that_is_just_filled_is_no_early_stop() -> None:
-    report = train(iter(["ab ab"]), 258).training_report
+    report = train_from_iterator(["ab ab"], 258).training_report
     assert report is not None
     assert not report.stopped_early
 
@@ -268,7 +275,7 @@ def failing_texts() -> Iterable[str]:
         pytest.param(lambda file: train(file, 258, num_threads=7), None, id="success"),
         pytest.param(lambda file: train(file, 258, num_threads=7, progress=stop), EnoughError, id="progress"),
         pytest.param(
-            lambda _: train(iter(["low lower"]), 258, num_threads=7, progress=stop),
+            lambda _: train_from_iterator(["low lower"], 258, num_threads=7, progress=stop),
             EnoughError,
             id="texts-progress",
         ),

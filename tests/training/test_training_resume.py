@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from bytemill import Corpus
-from bytemill.training.counting import CountingOptions, count_corpus
+from bytemill.training.counting import count_corpus
+from bytemill.training.counting_session import CountingSettings
 from bytemill.training.counts import CountedCorpus
 from bytemill.training.work_folder import WorkFolder
 
@@ -107,9 +108,9 @@ def count_until(
             raise StoppedError
 
     corpus = Corpus(list(map(str, files)), documents="line")
-    settings = CountingOptions(chunk_bytes=1 << 12, checkpoint_seconds=0, **options)  # type: ignore[arg-type]
+    settings = CountingSettings(chunk_bytes=1 << 12, checkpoint_seconds=0, **options)  # type: ignore[arg-type]
     with WorkFolder(work_path) as work:
-        return count_corpus(corpus, None, settings, work, report)
+        return count_corpus(corpus, settings, work, report)
 
 
 def test_it_goes_on_where_it_was_and_reads_nothing_twice(tmp_path: Path) -> None:
@@ -137,7 +138,7 @@ def test_a_journal_of_other_settings_is_dropped_with_a_note(tmp_path: Path) -> N
     found = count_until(files, tmp_path / "work", None, pattern="o200k")
     assert found.items() == count_until(files, tmp_path / "none", None, pattern="o200k").items()
     assert found.notes == [
-        "a counting of other pattern was interrupted here; it is dropped, and this one starts afresh"
+        "discarded the checkpoint of a run with different pattern; counting starts from the beginning"
     ]
     assert not (tmp_path / "work").exists()
 

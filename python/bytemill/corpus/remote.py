@@ -1,4 +1,4 @@
-"""Files that URLs name, through fsspec."""
+"""Files named by URLs, opened through fsspec."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _TIMES = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated", "
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of one of fsspec's file systems."""
+    """A file on an fsspec file system."""
 
     fs: Any
     path: str
     version: str
-    """What changes when the file does, as far as the file system tells."""
+    """Changes when the file does, as far as the file system tells: ETag, modification time."""
 
     @contextlib.contextmanager
     def open(self, name: str) -> Generator[BinaryIO]:
-        """Its bytes as they are, in a seekable stream where the file system has such."""
+        """Open the raw bytes, seekable if the file system supports it."""
         with _failures(name):
             file = self.fs.open(self.path, "rb")
         with file:
@@ -37,7 +37,7 @@ class RemoteFile:
 
 
 def is_url(name: str) -> bool:
-    """True where fsspec is to open it.
+    """Check whether fsspec shall open this name.
 
     >>> [is_url(name) for name in ("s3://bucket/a.txt", "simplecache::s3://b/a", "a.txt", "C:\\\\a.txt")]
     [True, True, False, False]
@@ -46,9 +46,13 @@ def is_url(name: str) -> bool:
 
 
 def remote_files(url: str) -> tuple[list[tuple[str, int | None, RemoteFile]], bool]:
-    """The files that a URL names, as (name, size in bytes, file), sorted; and whether it is their folder.
+    """Resolve a URL to files.
 
-    Raises `CorpusError` where there is none.
+    Returns:
+        The files as (name, size in bytes, file), sorted, and whether the URL is their folder.
+
+    Raises:
+        CorpusError: There is no such file, or the file system cannot be reached.
     """
     fsspec = libraries.fsspec(url)
     with _failures(url):
@@ -63,7 +67,7 @@ def remote_files(url: str) -> tuple[list[tuple[str, int | None, RemoteFile]], bo
             found = [path]
         files = [(_url_of(fs, each, url), fs.info(each)) for each in found]
     if not files:
-        raise CorpusError(f"no file matches {url}", hint="check the pattern; '**' goes into all folders")
+        raise CorpusError(f"no file matches {url}", hint="check the pattern; '**' descends into folders")
     return [
         (name, info.get("size"), RemoteFile(fs, info["name"], _version(info))) for name, info in files
     ], is_folder
@@ -80,7 +84,7 @@ def _version(info: dict[str, Any]) -> str:
 
 @contextlib.contextmanager
 def _failures(name: str) -> Generator[None]:
-    """What the file systems raise, as `CorpusError`."""
+    """Convert what file systems raise to `CorpusError`."""
     try:
         yield
     except CorpusError:
@@ -106,7 +110,12 @@ def _library_hint(name: str) -> str:
     protocol = name.rpartition("::")[2].partition("://")[0]
     if protocol in ("http", "https"):
         return install_hint("data")
-    package = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}.get(
-        protocol, "huggingface_hub" if protocol == "hf" else f"fsspec[{protocol}]"
-    )
+    package = {
+        "s3": "s3fs",
+        "s3a": "s3fs",
+        "gs": "gcsfs",
+        "gcs": "gcsfs",
+        "az": "adlfs",
+        "abfs": "adlfs",
+    }.get(protocol, "huggingface_hub" if protocol == "hf" else f"fsspec[{protocol}]")
     return f"uv pip install '{package}'" if is_checkout() else f"pip install '{package}'"
