@@ -222,7 +222,7 @@ def test_one_run_at_a_time_counts_in_a_folder(tmp_path: Path) -> None:
     with WorkFolder(tmp_path / "work") as work:
         work.open()
         with (
-            pytest.raises(OutputError, match="another run counts in"),
+            pytest.raises(OutputError, match="another process is counting in"),
             WorkFolder(tmp_path / "work") as other,
         ):
             other.open()

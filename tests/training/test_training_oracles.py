@@ -89,8 +89,8 @@ def test_merges_and_their_counts_equal_those_of_the_twin(
         documents = [*documents, "x"]  # an empty corpus is an error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TrainingStoppedEarly)
-        tokenizer = bytemill.train(
-            iter(documents),
+        tokenizer = bytemill.train_from_iterator(
+            documents,
             256 + n_merges + len(special_tokens),
             special_tokens,
             pattern=pattern,

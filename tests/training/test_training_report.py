@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+import bytemill
 from bytemill import (
     CorpusError,
     TrainingProgress,
@@ -119,9 +120,9 @@ for path in sys.argv[1:]:
 # Progress
 
 
-def recorded(inputs, vocab_size: int = 300, **options) -> list[TrainingProgress]:
+def recorded(inputs, vocab_size: int = 300, function=train, **options) -> list[TrainingProgress]:
     seen: list[TrainingProgress] = []
-    train(inputs, vocab_size, progress=seen.append, **options)
+    function(inputs, vocab_size, progress=seen.append, **options)
     return seen
 
 
@@ -186,7 +187,7 @@ def test_progress_of_a_pipe_that_is_read_at_once_ends_with_its_size(tmp_path: Pa
 
 def test_progress_of_texts_counts_their_characters() -> None:
     texts = ["é" * 600_000, "low lower newest "] * 4
-    seen = [step for step in recorded(iter(texts), 257) if step.phase == "count"]
+    seen = [step for step in recorded(texts, 257, train_from_iterator) if step.phase == "count"]
     assert len(seen) > 1
     assert all(earlier.done < later.done for earlier, later in pairwise(seen))
     assert seen[-1].done == sum(map(len, texts))
@@ -209,8 +210,9 @@ def test_an_exception_of_progress_ends_training_and_comes_through(
         if step.phase == phase:
             raise error
 
+    corpus = bytemill.Corpus(tmp_path / "corpus.txt") if as_file else bytemill.Corpus.from_texts([text])
     with pytest.raises(type(error)) as caught:
-        train(tmp_path / "corpus.txt" if as_file else iter([text]), 262, progress=progress)
+        train(corpus, 262, progress=progress)
     assert caught.value is error
 
 
@@ -279,9 +281,13 @@ def failing_texts() -> Iterable[str]:
             EnoughError,
             id="texts-progress",
         ),
-        pytest.param(lambda _: train(failing_texts(), 258, num_threads=7), EnoughError, id="iterable"),
+        pytest.param(
+            lambda _: train_from_iterator(failing_texts(), 258, num_threads=7), EnoughError, id="iterable"
+        ),
         pytest.param(lambda file: train(f"{file}.gone", 258, num_threads=7), CorpusError, id="missing"),
-        pytest.param(lambda _: train(not_texts(), 258, num_threads=7), CorpusError, id="no-text"),
+        pytest.param(
+            lambda _: train_from_iterator(not_texts(), 258, num_threads=7), CorpusError, id="no-text"
+        ),
     ],
 )
 def test_all_threads_end_with_training_whichever_way_it_ends(

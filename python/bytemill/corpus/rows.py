@@ -36,7 +36,8 @@ def rows_reader(rows: Iterable[Any], options: CorpusOptions) -> IterableReader |
             return DatasetReader(rows, options)
         return IterableReader(rows, options, "<dataset>")
     if isinstance(rows, (str, bytes, Mapping)):
-        raise TypeError(f"expected an iterable of rows (mappings), not {type(rows).__name__}")
+        name = type(cast("object", rows)).__name__
+        raise TypeError(f"expected an iterable of rows (mappings), not {name}")
     return IterableReader(rows, options, "<rows>")
 
 

@@ -128,14 +128,18 @@ class TextPipe:
         check_text(source.name, self._head)
         self.start = len(UTF8_BOM) if self._head.startswith(UTF8_BOM) else 0
         """Bytes of the byte-order mark, which is left out."""
+        self.n_read = 0
+        """Bytes returned so far."""
         self._head = self._head[self.start :]
 
     def read(self, n_bytes: int) -> bytes:
         """Return up to `n_bytes` bytes, none at the end. Raises `CorpusError`."""
         if self._head:
             data, self._head = self._head[:n_bytes], self._head[n_bytes:]
-            return data
-        return self._stream.read(n_bytes)
+        else:
+            data = self._stream.read(n_bytes)
+        self.n_read += len(data)
+        return data
 
 
 def _skipped(stream: ByteStream, source: Source, offset: int) -> ByteStream:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from contextlib import closing
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
+from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias, cast
 
 from bytemill.corpus import Corpus, Source, not_utf8
 from bytemill.corpus.compression import compression_of
@@ -86,11 +86,11 @@ def count_files(session: CountingSession, corpus: Corpus, report: ReportCounted 
         session.set_source(number)
         try:
             n_marks = (_count_pipe if source.is_pipe else _count_file)(session, corpus, source, progress)
-        except UnicodeDecodeError as error:
-            raise not_utf8(source, error) from error
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             if error is progress.raised or isinstance(error, (OutputError, CorpusError)):
                 raise
+            if isinstance(error, UnicodeDecodeError):
+                raise not_utf8(source, error) from error
             raise unreadable(source.name, error) from error
         progress.finish_file(source.n_bytes or 0)
         session.reach(Position(number + 1, {}, _one_more(session.position.counts, n_marks)))
@@ -116,8 +116,10 @@ def _count_pipe(session: CountingSession, corpus: Corpus, source: Source, progre
         try:
             session.counter.add_stream(cast("BinaryIO", stream), _errors(corpus), progress.in_file)
         except UnicodeDecodeError as error:
-            error.start += stream.start
+            if error is not progress.raised:
+                error.start += stream.start
             raise
+        progress.in_file(stream.n_read)
         return 1 if stream.start else 0
 
 
@@ -134,7 +136,7 @@ def count_documents(session: CountingSession, corpus: Corpus, report: ReportCoun
         session.reach(batch.after)
 
 
-def _errors(corpus: Corpus) -> str:
+def _errors(corpus: Corpus) -> Literal["strict", "replace"]:
     return "strict" if corpus.options.errors == "strict" else "replace"
 
 
