@@ -163,6 +163,25 @@ def test_rows_and_records_larger_than_the_bound_are_named_or_left_out(tmp_path: 
         assert batches[-1].after.counts.n_broken == 1
 
 
+@pytest.mark.usefixtures("tiny_batches")
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.zst"])
+@pytest.mark.parametrize("filler", [b"x", b" ", b"\n"])
+def test_text_without_white_space_larger_than_the_bound_is_refused(
+    tmp_path: Path, name: str, filler: bytes
+) -> None:
+    """It is a single pre-token, which encoding holds as a whole."""
+    data = b"some text " * 30 + filler * 2000 + b" more text"
+    path = tmp_path / name
+    path.write_bytes(zstandard.compress(data) if name.endswith("zst") else data)
+    with pytest.raises(CorpusError, match=r"a\.txt.*: the text at byte offset [\d,]+ has no white space"):
+        read(Corpus(path, max_document_bytes=1000))
+    (tmp_path / "good.txt").write_text("good")
+    corpus = Corpus([str(path), str(tmp_path / "good.txt")], max_document_bytes=1000, on_error="skip")
+    batches = read(corpus)
+    assert (texts_of(batches), batches[-1].after.counts.n_broken) == (["good"], 1)
+    assert texts_of(read(Corpus(path, max_document_bytes=3000))) == [data.decode()]
+
+
 def test_a_huge_line_takes_memory_within_the_bound(tmp_path: Path) -> None:
     """A line of 128 MB that compresses to nothing."""
     path = tmp_path / "bomb.jsonl.gz"

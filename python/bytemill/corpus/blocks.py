@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     """Arguments: a block, whether it begins inside a document, and whether it is the last block."""
 
 
+_WORD_START = re.compile(rb"\s\S")
+"""Where every pattern ends a pre-token. Text without it is held in memory as a whole while it is encoded."""
+
+
 def read_text(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) -> Generator[Chunk]:
     """Yield the documents of a text file: the file, its lines, or what its separators end."""
     if options.documents != "file":
@@ -32,7 +37,7 @@ def read_text(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) -> 
         yield from _chunks(file, options, splitter.split, state, end=end.encode())
         return
     if options.on_error == "skip" and options.errors == "strict" and not state:
-        n_bytes_read = _first_malformed(file)
+        n_bytes_read = _first_broken(file, options.max_document_bytes)
         if n_bytes_read is not None:
             yield Chunk.broken(n_bytes_read, {})
             return
@@ -69,8 +74,9 @@ def _chunks(
         if not offset:
             offset = _text_start(stream, file.source, is_json=is_json)
             n_marks = 1 if offset else 0
-        block_bytes = batches.BATCH_BYTES
+        block_bytes, n_unbroken = batches.BATCH_BYTES, 0
         while not file.stop.is_set():
+            block = b""  # free the last block before the next
             block, is_last = stream.block(block_bytes)
             documents = cut(block, is_inside, is_last)
             if not documents.consumed and not is_last and documents.broken is None:
@@ -84,7 +90,8 @@ def _chunks(
                     error = document_too_large(where, options.max_document_bytes)
                     yield replace(Chunk.broken(stream.n_bytes_read, after), n_broken=0, error=error)
                     return
-                n_bytes, n_lines = _skip_document(stream, block_bytes, end)
+                block = b""
+                n_bytes, n_lines = _skip_document(stream, end)
                 offset, line = offset + n_bytes, line + n_lines
                 after = {"offset": offset, "line": line, "inside": False}
                 yield Chunk.broken(stream.n_bytes_read, after)
@@ -92,6 +99,9 @@ def _chunks(
                 continue
             block_bytes = batches.BATCH_BYTES
             error = _broken(file.source, documents, block, offset, line)
+            n_unbroken = 0 if _WORD_START.search(block) else n_unbroken + len(block)
+            if documents.is_open and n_unbroken > options.max_document_bytes:
+                error = _unbroken(f"{file.name}:{line + 1:,}", offset, options.max_document_bytes)
             offset += documents.consumed
             line += documents.n_lines
             is_inside = documents.is_open
@@ -117,11 +127,11 @@ def _text_start(stream: ByteStream, source: Source, *, is_json: bool) -> int:
     return n_bytes
 
 
-def _skip_document(stream: ByteStream, block_bytes: int, end: bytes) -> tuple[int, int]:
+def _skip_document(stream: ByteStream, end: bytes) -> tuple[int, int]:
     """Advance past the end of the current document; return the bytes and lines skipped."""
     n_bytes = n_lines = 0
     while True:
-        block, is_last = stream.block(block_bytes)
+        block, is_last = stream.block(batches.BATCH_BYTES)
         found = block.find(end)
         # The end may lie across two blocks.
         n_skipped = len(block) if is_last else len(block) - len(end) + 1
@@ -149,19 +159,29 @@ def _broken(
     )
 
 
-def _first_malformed(file: OpenFile) -> int | None:
-    """Read a file until it is not UTF-8; return the bytes read by then, or None if all of it is UTF-8."""
+def _unbroken(where: str, offset: int, max_document_bytes: int) -> CorpusError:
+    return CorpusError(
+        f"{where}: the text at byte offset {offset:,} has no white space within max_document_bytes "
+        f"({max_document_bytes:,})",
+        hint="check that the file is text, or raise max_document_bytes (--max-document-bytes)",
+    )
+
+
+def _first_broken(file: OpenFile, max_document_bytes: int) -> int | None:
+    """Read a file until it is not UTF-8 or a pre-token is too large; return the bytes read, or None if all is well."""
     source = file.source
     if source.is_pipe:
         raise CorpusError(
             f"{source.name} can be read only once, so it cannot be checked to be UTF-8 beforehand",
             hint='use errors="replace" (--errors replace) or documents="line" (--documents line)',
         )
+    n_unbroken = 0
     with file.stream() as stream:
         while not file.stop.is_set():
             block, is_last = stream.block(batches.BATCH_BYTES)
             documents = clean_text(block, is_last, "strict")
-            if documents.broken is not None:
+            n_unbroken = 0 if _WORD_START.search(block) else n_unbroken + len(block)
+            if documents.broken is not None or n_unbroken > max_document_bytes:
                 return stream.n_bytes_read
             if is_last:
                 break

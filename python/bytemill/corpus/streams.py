@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Generator
 
-_SKIP_BYTES = 1 << 22
+_READ_BYTES = 1 << 22
 
 
 class ByteStream(Protocol):
@@ -145,7 +145,7 @@ class TextPipe:
 def _skipped(stream: ByteStream, source: Source, offset: int) -> ByteStream:
     """Read a stream that cannot seek up to `offset`."""
     while offset:
-        block, _ = stream.block(min(offset, _SKIP_BYTES))
+        block, _ = stream.block(min(offset, _READ_BYTES))
         if not block:
             raise CorpusError(
                 f"{source.name} is shorter than when it was read before",
@@ -193,19 +193,27 @@ class _BufferedStream:
     def __init__(self, stream: Decompressed) -> None:
         self._stream = stream
         self._buffer = b""
+        self._next = b""
+        """The byte after the buffer, if it was read to see whether the stream ends."""
 
     @property
     def n_bytes_read(self) -> int:
         return self._stream.raw.n_read
 
     def block(self, n_bytes: int) -> tuple[bytes, bool]:
-        # One more byte tells whether this is the end.
-        parts, n_buffered = [self._buffer], len(self._buffer)
-        while n_buffered <= n_bytes and (part := self._stream.read(n_bytes + 1 - n_buffered)):
+        if len(self._buffer) > n_bytes:
+            return self._buffer[:n_bytes], False
+        parts, n_missing = [self._buffer, self._next], n_bytes - len(self._buffer) - len(self._next)
+        if n_missing < 0:
+            return self._buffer, False
+        # Small reads, because decompressors hold what they return twice.
+        while n_missing and (part := self._stream.read(min(n_missing, _READ_BYTES))):
             parts.append(part)
-            n_buffered += len(part)
-        self._buffer = b"".join(parts)
-        return self._buffer[:n_bytes], n_buffered <= n_bytes
+            n_missing -= len(part)
+        self._buffer, self._next = b"".join(parts), b""
+        if not n_missing:
+            self._next = self._stream.read(1)
+        return self._buffer, not self._next
 
     def advance(self, n_bytes: int) -> None:
         self._buffer = self._buffer[n_bytes:]
