@@ -193,7 +193,9 @@ def test_spread_windows_do_not_overlap(n_tokens: int, length: int, n_windows: in
 
 
 def test_reading_takes_memory_for_the_windows_alone(tmp_path: Path):
-    bytemill.encode_corpus(BYTES, iter(["abcdefgh" * 1_000_000]), tmp_path / "s")  # 16 MB of ids
+    bytemill.encode_corpus(
+        BYTES, bytemill.Corpus.from_texts(["abcdefgh" * 1_000_000]), tmp_path / "s"
+    )  # 16 MB of ids
     batches = ShardBatches([tmp_path / "s"], 64)
     batches.take(8)
     tracemalloc.start()

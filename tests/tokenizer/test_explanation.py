@@ -23,7 +23,7 @@ def by_ranks(*tokens: bytes, pattern: str = r"\S+|\s+") -> bytemill.Tokenizer:
 
 TOKENIZERS = {
     **{
-        str(pattern): bytemill.train(
+        str(pattern): bytemill.train_from_iterator(
             iter([TRAINING]), vocab_size=285, special_tokens=[END, "<|end", " fox"], pattern=pattern
         )
         for pattern in ("gpt2", "cl100k", "o200k", "llama3", r"\w+(?!z)|\W", None)
