@@ -36,7 +36,7 @@ def test_an_empty_file_is_no_corpus(work: Path, run: Run):
     assert outcome.status == 1
     assert (
         outcome.err
-        == "error: the corpus is empty: empty.txt holds 0 bytes\nhint: add text to it, or use another input\n"
+        == "error: the corpus is empty: empty.txt holds 0 bytes\nhint: use an input that contains text\n"
     )
 
 
@@ -45,7 +45,7 @@ def test_empty_standard_input_is_no_corpus(work: Path, run: Run):
     assert outcome.status == 1
     assert (
         outcome.err
-        == "error: the corpus is empty: <stdin> holds 0 bytes\nhint: add text to it, or use another input\n"
+        == "error: the corpus is empty: <stdin> holds 0 bytes\nhint: use an input that contains text\n"
     )
 
 

@@ -1,6 +1,6 @@
 """A corpus format registered from outside the package."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from bytemill import Corpus, CorpusError, train, train_from_iterator
-from bytemill.corpus import CorpusFormat, formats, register
+from bytemill.corpus import CorpusFormat, register
 from bytemill.corpus.chunks import Chunk
+from bytemill.corpus.formats import FORMATS
 from bytemill.corpus.options import CorpusOptions
 from bytemill.corpus.streams import OpenFile
 
@@ -34,19 +35,18 @@ def read_paragraphs(file: OpenFile, _: CorpusOptions, state: dict[str, Any]) -> 
 
 
 @pytest.fixture(autouse=True)
-def toy_format(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "FORMATS", dict(formats.FORMATS))
-    monkeypatch.setattr("bytemill.corpus.content.FORMATS", formats.FORMATS)
-    monkeypatch.setattr("bytemill.corpus.file_reader.FORMATS", formats.FORMATS)
+def toy_format() -> Iterator[None]:
     register(CorpusFormat("paragraphs", (".par",), read_paragraphs, magic=(b"PARAGRAPHS\n",)))
+    yield
+    del FORMATS["paragraphs"]
 
 
 def test_it_is_read_by_suffix_by_magic_and_by_name(tmp_path: Path) -> None:
     data = b"PARAGRAPHS\nfirst one\n\nsecond\none\n\nthird"
     texts = ["first one", "second\none", "third"]
-    for name, options in (("a.par", {}), ("unnamed", {}), ("b.txt", {"format": "paragraphs"})):
+    for name, format_name in (("a.par", "auto"), ("unnamed", "auto"), ("b.txt", "paragraphs")):
         (tmp_path / name).write_bytes(data)
-        corpus = Corpus(tmp_path / name, **options)
+        corpus = Corpus(tmp_path / name, format=format_name)
         batches = read(corpus)
         assert texts_of(batches) == texts
         assert texts_of(read(corpus, batches[0].after)) == texts[1:]

@@ -246,7 +246,7 @@ class Corpus:
         hint = (
             'all documents are broken: on_error="fail" (--on-error fail) shows the first error'
             if self.options.on_error == "skip"
-            else "add text to it, or use another input"
+            else "use an input that contains text"
         )
         return CorpusError(f"the corpus is empty: {what} holds no document", hint=hint)
 

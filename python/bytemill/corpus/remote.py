@@ -73,8 +73,8 @@ def remote_files(url: str) -> tuple[list[tuple[str, int | None, RemoteFile]], bo
     ], is_folder
 
 
-def _url_of(fs: Any, path: str, given: str) -> str:
-    chain, separator, _ = given.rpartition("::")
+def _url_of(fs: Any, path: str, url: str) -> str:
+    chain, separator, _ = url.rpartition("::")
     return chain + separator + fs.unstrip_protocol(path)
 
 

@@ -98,9 +98,9 @@ def resolve_inputs(inputs: object, format: str = "auto") -> list[Source]:  # noq
         )
     sources: list[Source] = []
     for item in cast("Sequence[object]", names):
-        given = _as_str(item)
-        for name in _listed(given):
-            sources += [replace(source, input=given) for source in _sources_of(name, format)]
+        argument = _as_str(item)
+        for name in _listed(argument):
+            sources += [replace(source, input=argument) for source in _sources_of(name, format)]
     if sum(source.is_stdin for source in sources) + any(source.input == "@-" for source in sources) > 1:
         raise CorpusError(
             "'-' occurs twice, but standard input can be read only once", hint="save it to a file first"
@@ -117,9 +117,7 @@ def resolve_inputs(inputs: object, format: str = "auto") -> list[Source]:  # noq
 def empty_corpus(names: Sequence[str]) -> CorpusError:
     """Make the error for sources that hold no bytes."""
     what = names[0] if len(names) == 1 else f"each of the {len(names)} inputs ({names[0]}, …)"
-    return CorpusError(
-        f"the corpus is empty: {what} holds 0 bytes", hint="add text to it, or use another input"
-    )
+    return CorpusError(f"the corpus is empty: {what} holds 0 bytes", hint="use an input that contains text")
 
 
 def unreadable(name: str, error: OSError) -> CorpusError:
@@ -134,24 +132,24 @@ def _as_str(name: object) -> str:
     return text
 
 
-def _listed(given: str) -> list[str]:
+def _listed(argument: str) -> list[str]:
     """Return the names in a list, or the name itself if it is not a list."""
-    if not given.startswith("@") or os.path.lexists(given) or len(given) < 2:
-        return [given]
-    source = _sources_of(given[1:], "auto")[0]
+    if not argument.startswith("@") or os.path.lexists(argument) or len(argument) < 2:
+        return [argument]
+    source = _sources_of(argument[1:], "auto")[0]
     try:
         with source.open() as stream:
             names = [line.strip() for line in stream.read().decode().splitlines()]
     except UnicodeDecodeError as error:
         raise CorpusError(
-            f"{given}: the list of inputs is not UTF-8 at byte {error.start}", hint="save the list as UTF-8"
+            f"{argument}: the list of inputs is not UTF-8 at byte {error.start}", hint="save the list as UTF-8"
         ) from error
     except OSError as error:
         raise unreadable(source.name, error) from error
     if names := [name for name in names if name]:
         return names
     raise CorpusError(
-        f"the list {given[1:]} is empty", hint="write one input per line: files, folders, globs, URLs"
+        f"the list {argument[1:]} is empty", hint="write one input per line: files, folders, globs, URLs"
     )
 
 
