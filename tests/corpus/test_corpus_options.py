@@ -1,4 +1,4 @@
-"""The options of the command line that say what a corpus is."""
+"""Command-line options of a corpus."""
 
 import inspect
 import re

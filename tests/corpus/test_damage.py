@@ -1,4 +1,4 @@
-"""Files that are cut off, damaged, or not what they seem: each is refused by name, none is read in silence."""
+"""Truncated, damaged, misnamed and oversized inputs: each is an error that names it."""
 
 import gzip
 import io
@@ -24,7 +24,7 @@ TEXT = "".join(
 
 
 def refusal(path: Path, **options: str) -> str:
-    """What reading says; leaving out broken documents must not leave out a damaged file."""
+    """Return the error of reading; `on_error="skip"` must not leave out a damaged file."""
     messages = set()
     for on_error in ("fail", "skip"):
         with pytest.raises(CorpusError) as caught:

@@ -1,4 +1,4 @@
-"""The examples of docs/corpora.md run, one after the other."""
+"""The examples of docs/corpora.md."""
 
 import re
 from pathlib import Path

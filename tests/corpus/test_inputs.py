@@ -1,4 +1,4 @@
-"""Folders, lists, URLs, pipes, and what a corpus says of itself."""
+"""Folders, lists, URLs, pipes, and the description of a corpus."""
 
 import gzip
 import io
@@ -23,7 +23,7 @@ from .conftest import COMPRESSIONS, DOCUMENTS, END, json_lines, read, texts_of, 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder `data` of two text files, in the current folder."""
+    """A folder `data` with two text files, in the current folder."""
     monkeypatch.chdir(tmp_path)
     for name in ("data/b.txt", "data/deep/a.TXT.gz", "data/.hidden.txt", "data/.git/c.txt", "data/code.py"):
         path = Path(name)

@@ -1,4 +1,4 @@
-"""Documents that are Python objects: texts, rows, and Hugging Face's datasets."""
+"""Documents that are Python objects: texts, rows, and Hugging Face datasets."""
 
 import warnings
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The reading thread: it runs ahead, hands over what happens, and ends."""
+"""The reading thread: read-ahead, exceptions, and its end."""
 
 import os
 import select

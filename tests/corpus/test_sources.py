@@ -1,4 +1,4 @@
-"""Corpora: what users name becomes sources that are known to be there, and sources become bytes or texts."""
+"""Resolution of input names to sources, and reading of sources."""
 
 import io
 import os
@@ -22,7 +22,7 @@ from bytemill.errors import CorpusError
 
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a few files in it, which is also the current one."""
+    """The current folder, with a few files."""
     for name, text in {
         "b.txt": "zwei",
         "a.txt": "eins",

@@ -19,12 +19,12 @@ MODES: tuple[Errors, ...] = ("strict", "replace", "skip")
 
 
 def slow_decode(data: bytes, errors: str) -> str:
-    """By Python; raises UnicodeDecodeError."""
+    """Decode with Python; raises UnicodeDecodeError."""
     return data.decode("utf-8", "ignore" if errors == "skip" else errors)
 
 
 def slow_split(data: bytes, separator: str | None) -> list[bytes]:
-    """The documents of a text, not decoded."""
+    """Split a text into documents, undecoded."""
     if separator is None:
         lines = data.split(b"\n")
         # The last line has no end, so its carriage return is text.
@@ -58,7 +58,7 @@ texts = st.lists(pieces, max_size=25).map(b"".join)
 def in_pieces(
     data: bytes, separator: str | None, errors: Errors, n_bytes: int
 ) -> tuple[list[str], int, int, int]:
-    """What splitting a text block by block gives: documents, broken ones, sequences replaced, bytes left out."""
+    """Split a text block by block; return documents, broken ones, replaced sequences, skipped bytes."""
     splitter = TextSplitter(separator, errors, leaves_out=True)
     found: list[str] = []
     begun, start, wanted, is_inside = b"", 0, n_bytes, False

@@ -1,4 +1,4 @@
-"""Counts in files: kept, reused, added up with weights, refused where they do not fit."""
+"""Saved counts: reuse, weighted sums, and errors for incompatible ones."""
 
 import json
 import math
@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def half_up(number: Fraction) -> int:
-    """The slow twin of rounding."""
+    """Reference implementation of rounding."""
     return max(1, math.floor(number + Fraction(1, 2)))
 
 

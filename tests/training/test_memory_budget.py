@@ -1,4 +1,4 @@
-"""Training within a budget of memory: the same merges, the bound kept, and nothing left on the disk."""
+"""Training within a memory budget: equal merges, a respected bound, no files left behind."""
 
 import os
 import resource
@@ -24,7 +24,7 @@ N_WORDS = 600_000
 
 
 def many_words(path: Path, n: int = N_WORDS) -> Path:
-    """Text whose pre-tokens are nearly all different, so that tables of a few megabytes are full several times."""
+    """Write text of mostly unique pre-tokens, which fills tables of a few megabytes several times."""
     # Pre-tokens of letters alone; every fifth is a long one.
     letters = bytes.maketrans(b"0123456789", b"abcdefghij")
     numbers = (number * 2654435761 % 10**10 for number in range(n))
@@ -40,7 +40,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_process: None) -> Iterator[Path]:
-    """A folder for temporary files that is empty again after each test."""
+    """A folder for temporary files that must be empty after each test."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -138,7 +138,7 @@ def test_a_small_corpus_touches_no_disk(tmp_path: Path, temporary_folder: Path) 
 
 
 def limited(program: str, *arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Runs a program that may write files of a megabyte at most."""
+    """Run a program that may write files of at most a megabyte."""
 
     def limit() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Training: every way to give a corpus, what comes out, what is reported, and how it ends."""
+"""Training on every kind of input, and its results."""
 
 import gzip
 import os
@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def twin(
+def reference_merges(
     documents: Iterable[str], vocab_size: int, special_tokens: list[str], pattern: str | None = "gpt2"
 ) -> list:
     return reference.train(documents, vocab_size, special_tokens, pattern)[1]
@@ -59,7 +59,7 @@ def twin(
 )
 def test_files_and_globs_give_the_same_merges(folder: Path, inputs: Any) -> None:
     tokenizer = train(inputs, 285, [END], pattern="gpt2")
-    assert tokenizer.merges == twin(TEXTS, 285, [END])
+    assert tokenizer.merges == reference_merges(TEXTS, 285, [END])
     assert len(tokenizer.merges) == 285 - 257
 
 
@@ -74,18 +74,20 @@ def test_files_and_globs_give_the_same_merges(folder: Path, inputs: Any) -> None
     ],
 )
 def test_every_iterable_of_texts_gives_the_same_merges(make: Callable[[], Iterable[str]]) -> None:
-    assert train_from_iterator(make(), 285, [END]).merges == twin(TEXTS, 285, [END])
-    assert train(bytemill.Corpus.from_texts(make()), 285, [END]).merges == twin(TEXTS, 285, [END])
+    assert train_from_iterator(make(), 285, [END]).merges == reference_merges(TEXTS, 285, [END])
+    assert train(bytemill.Corpus.from_texts(make()), 285, [END]).merges == reference_merges(TEXTS, 285, [END])
 
 
 def test_a_list_of_names_is_never_taken_for_texts(folder: Path) -> None:
-    assert train(["a.txt"], 270, [END]).merges == twin(TEXTS[:1], 270, [END])
-    assert train_from_iterator(["a.txt " * 9], 258).merges == twin(["a.txt " * 9], 258, [])
+    assert train(["a.txt"], 270, [END]).merges == reference_merges(TEXTS[:1], 270, [END])
+    assert train_from_iterator(["a.txt " * 9], 258).merges == reference_merges(["a.txt " * 9], 258, [])
 
 
 @pytest.mark.parametrize("inputs", ["joined.txt", Path("joined.txt"), "j*.txt", ["joined.txt"]])
 def test_one_file_is_one_document(folder: Path, inputs: Any) -> None:
-    assert train(inputs, 330, [END], pattern=None).merges == twin(["".join(TEXTS)], 330, [END], None)
+    assert train(inputs, 330, [END], pattern=None).merges == reference_merges(
+        ["".join(TEXTS)], 330, [END], None
+    )
 
 
 def test_standard_input_is_one_document() -> None:
@@ -95,7 +97,7 @@ def test_standard_input_is_one_document() -> None:
         [sys.executable, "-c", code], input=data, capture_output=True, timeout=60, check=False
     )
     assert run.stderr == b""
-    assert run.stdout.decode().strip() == repr(twin(["".join(TEXTS)], 280, [END]))
+    assert run.stdout.decode().strip() == repr(reference_merges(["".join(TEXTS)], 280, [END]))
 
 
 def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
@@ -103,14 +105,14 @@ def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_bytes, args=("".join(TEXTS).encode(),))
     writer.start()
-    assert train(pipe, 280, [END]).merges == twin(["".join(TEXTS)], 280, [END])
+    assert train(pipe, 280, [END]).merges == reference_merges(["".join(TEXTS)], 280, [END])
     writer.join()
 
 
 def test_the_lines_of_an_open_file_are_texts(folder: Path) -> None:
     with Path("joined.txt").open(encoding="utf-8", newline="") as lines:
         tokenizer = train_from_iterator(lines, 270, [END])
-    assert tokenizer.merges == twin("".join(TEXTS).splitlines(keepends=True), 270, [END])
+    assert tokenizer.merges == reference_merges("".join(TEXTS).splitlines(keepends=True), 270, [END])
 
 
 def test_no_pretoken_reaches_across_documents_and_special_tokens() -> None:
@@ -143,7 +145,7 @@ def test_a_byte_order_mark_is_dropped_and_noted(tmp_path: Path, kind: str) -> No
         path.write_bytes(gzip.compress(data) if kind == "gzip" else data)
         corpus = bytemill.Corpus(path, documents="line" if kind == "line" else "file")
     tokenizer = train(corpus, 258)
-    assert tokenizer.merges == twin(["ab\ufeffab"], 258, [])
+    assert tokenizer.merges == reference_merges(["ab\ufeffab"], 258, [])
     assert tokenizer.training_report is not None
     assert tokenizer.training_report.n_bytes == len(data) - 3
     assert tokenizer.training_report.notes == ["a UTF-8 byte-order mark was dropped from the start of 1 file"]
@@ -151,7 +153,7 @@ def test_a_byte_order_mark_is_dropped_and_noted(tmp_path: Path, kind: str) -> No
 
 def test_surrogates_in_a_text_are_joined_or_read_as_replacement_characters() -> None:
     tokenizer = train_from_iterator(["\ud83d\ude00 a\ud800b"], 260, pattern=None)
-    assert tokenizer.merges == twin(["\U0001f600 a\ufffdb"], 260, [], None)
+    assert tokenizer.merges == reference_merges(["\U0001f600 a\ufffdb"], 260, [], None)
 
 
 def test_texts_of_all_sizes_are_counted() -> None:
@@ -171,7 +173,7 @@ def test_texts_of_all_sizes_are_counted() -> None:
 
 @pytest.fixture(scope="module")
 def one_word() -> tuple[str, tuple[list[tuple[bytes, bytes]], list[int]]]:
-    """600 kB in which there is nothing to cut at, and the first merges of it."""
+    """A single pre-token of 600 kB, and its first merges."""
     text = "".join(random.Random(5).choices(["a", "b", "ab", "é", "世"], k=350_000))
     return text, reference.learn_merges({text.encode(): 1}, 4)
 
@@ -205,7 +207,7 @@ def test_one_long_word_trains_the_same_whatever_the_threads_and_chunks(
         tokenizer = train_from_iterator(
             ["x" + text], 300, pattern=pattern, num_threads=num_threads, chunk_bytes=chunk_bytes
         )
-    assert tokenizer.merges == twin(["x" + text], 300, [], pattern)
+    assert tokenizer.merges == reference_merges(["x" + text], 300, [], pattern)
 
 
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", "llama3", r"\w+|\W"])
@@ -241,7 +243,7 @@ def test_trainings_in_several_threads_do_not_disturb_each_other() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert results == [twin([text], 258, []) for text in texts]
+    assert results == [reference_merges([text], 258, []) for text in texts]
 
 
 # What comes out

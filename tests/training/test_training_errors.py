@@ -1,4 +1,4 @@
-"""What training refuses, and in which words: never a panic, a hang, or a tokenizer of half a corpus."""
+"""Errors of training and their messages."""
 
 import os
 import subprocess
@@ -24,11 +24,11 @@ from bytemill import (
 from bytemill._core import PretokenCounter, PretokenCounts, pretoken_spans
 
 READ_BYTES = 1 << 18
-"""What the core asks of the operating system at once."""
+"""Size of the core's read calls."""
 
 
 def untouched() -> Iterator[str]:
-    """A corpus that nobody may read from: options are looked at before."""
+    """A corpus that must not be read, because options are validated first."""
     pytest.fail("the corpus was read")
     yield ""
 

@@ -76,7 +76,7 @@ def interrupted(process: subprocess.Popen[str], after: float = 0.1) -> None:
 
 
 def sparse(path: Path) -> Path:
-    """Gigabytes of zeros that take no room on disk."""
+    """A sparse file of gigabytes of zeros."""
     with path.open("wb") as file:
         file.truncate(20 << 30)
     return path

@@ -1,4 +1,4 @@
-"""What training learns, against the readable twin and against Hugging Face's trainer."""
+"""Learned merges, compared with the reference implementation and Hugging Face's trainer."""
 
 import codecs
 import io
@@ -65,7 +65,7 @@ patterns = st.sampled_from(["gpt2", "cl100k", "o200k", "llama3", None, *CUSTOM])
 def counted(
     documents: Iterable[str], special_tokens: Sequence[str] = (), pattern: str | None = "gpt2"
 ) -> Counter[bytes]:
-    """The twin's counts of pre-tokens."""
+    """Pre-token counts of the reference implementation."""
     return Counter(reference.corpus_pretokens(documents, special_tokens, pattern))
 
 
@@ -80,7 +80,7 @@ def counted(
     chunk_bytes=st.none() | st.integers(1, 64),
 )
 @settings(deadline=None, max_examples=400)
-def test_merges_and_their_counts_equal_those_of_the_twin(
+def test_merges_and_their_counts_equal_those_of_the_reference(
     *, documents, n_merges, special_tokens, pattern, ties, min_frequency, num_threads, chunk_bytes
 ) -> None:
     counts = counted(documents, special_tokens, pattern)
@@ -106,7 +106,7 @@ def test_merges_and_their_counts_equal_those_of_the_twin(
 
 
 class _Trickle(io.RawIOBase):
-    """A stream that gives a few bytes at a time."""
+    """A stream that returns a few bytes at a time."""
 
     def __init__(self, data: bytes, sizes: list[int]) -> None:
         super().__init__()
@@ -197,7 +197,7 @@ def test_malformed_bytes_are_read_and_counted_as_python_reads_them(data: bytes, 
     n_merges=st.integers(0, 40),
 )
 @settings(deadline=None, max_examples=300)
-def test_merges_of_given_counts_equal_those_of_the_twin_for_counts_beyond_32_bits(
+def test_merges_of_given_counts_equal_those_of_the_reference_for_counts_beyond_32_bits(
     items, ties, min_frequency, n_merges
 ) -> None:
     summed: Counter[bytes] = Counter()
@@ -309,7 +309,7 @@ def real_documents(shared_data: Path, name: str) -> list[str]:
 REAL = pytest.mark.parametrize(
     ("name", "vocab_size"), [("stories", 10_000), ("languages", 6000), ("japanese", 6000), ("code", 6000)]
 )
-# The twin looks at whole pre-tokens again at each merge, and the Japanese ones are sentences.
+# The reference scans entire pre-tokens at each merge, and the Japanese ones are sentences.
 REAL_FOR_THE_TWIN = pytest.mark.parametrize(
     ("name", "vocab_size"),
     [
@@ -326,13 +326,13 @@ REAL_FOR_THE_TWIN = pytest.mark.parametrize(
 
 @lru_cache
 def real_counts(shared_data: Path, name: str, pattern: str) -> Counter[bytes]:
-    """The twin's counts, which take it a second."""
+    """Counts of the reference implementation, which takes a second."""
     return counted(real_documents(shared_data, name), [END], pattern)
 
 
 @REAL_FOR_THE_TWIN
 @BOTH_TIES
-def test_merges_of_real_text_equal_those_of_the_twin(
+def test_merges_of_real_text_equal_those_of_the_reference(
     shared_data: Path, name: str, vocab_size: int, ties
 ) -> None:
     documents = real_documents(shared_data, name)
@@ -359,7 +359,7 @@ def test_merges_of_real_text_equal_those_of_hugging_face(
 
 @pytest.mark.parametrize("vocab_size", [600, pytest.param(3000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("pattern", ["cl100k", "o200k", "llama3", r"\p{L}+|\p{N}|\s+"])
-def test_merges_of_many_languages_equal_those_of_the_twin_with_every_pattern(
+def test_merges_of_many_languages_equal_those_of_the_reference_with_every_pattern(
     shared_data: Path, pattern: str, vocab_size: int
 ) -> None:
     documents = real_documents(shared_data, "languages")

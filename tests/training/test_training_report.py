@@ -1,4 +1,4 @@
-"""What training tells on its way and afterwards, and what it leaves behind however it ends."""
+"""Progress, the training report, and the threads and files left after training."""
 
 import os
 import random
@@ -194,7 +194,7 @@ def test_progress_of_texts_counts_their_characters() -> None:
 
 
 class EnoughError(Exception):
-    """What a callback raises to end the training."""
+    """Raised by a callback to end training."""
 
 
 @pytest.mark.parametrize("error", [EnoughError(), OSError("pipe closed"), KeyboardInterrupt(), SystemExit(3)])
@@ -251,7 +251,7 @@ def test_an_exception_in_the_middle_of_a_file_comes_through(tmp_path: Path) -> N
 
 
 def n_threads_once_settled(expected: int) -> int:
-    """The threads of this process; a joined thread may be seen a moment longer."""
+    """Return the number of threads; a joined thread may be visible a moment longer."""
     deadline = time.monotonic() + 5
     while (n := psutil.Process().num_threads()) > expected and time.monotonic() < deadline:
         time.sleep(0.01)

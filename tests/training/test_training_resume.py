@@ -1,4 +1,4 @@
-"""Counting that was killed goes on where it was, and ends with the same bytes."""
+"""Killed counting resumes from its checkpoint and produces the same bytes."""
 
 import json
 import os
@@ -29,7 +29,7 @@ bytemill.train(
 
 
 def texts(folder: Path, n_files: int, n_words: int) -> list[Path]:
-    """Files with words that are new again and again."""
+    """Write files with many unique words."""
     files: list[Path] = []
     for place in range(n_files):
         rng = random.Random(place)
@@ -46,7 +46,7 @@ def texts(folder: Path, n_files: int, n_words: int) -> list[Path]:
 def run_to_the_end(
     counts: Path, documents: str, files: list[Path], n_kills: int, rng: random.Random, seconds: float
 ) -> int:
-    """Runs the program, killing it `n_kills` times within so many seconds; gives how often a journal was there then."""
+    """Run the program, kill it `n_kills` times within `seconds`; return how often it had a journal."""
     command = [sys.executable, "-c", PROGRAM, str(counts), documents, *map(str, files)]
     work = counts.with_name(f".{counts.name}.counting")
     started = time.monotonic()
@@ -93,13 +93,13 @@ def test_killed_twenty_times_it_ends_with_the_same_bytes(tmp_path: Path, documen
 
 
 class StoppedError(Exception):
-    """Ends a counting in its middle."""
+    """Interrupts counting."""
 
 
 def count_until(
     files: list[Path], work_path: Path, n_reports: int | None, **options: object
 ) -> CountedCorpus:
-    """Counts with a checkpoint at every turn, and stops after so many reports."""
+    """Count with a checkpoint after every batch; stop after `n_reports`."""
     seen: list[int] = []
 
     def report(n_bytes: int, _: int | None) -> None:

@@ -142,7 +142,8 @@ def _listed(argument: str) -> list[str]:
             names = [line.strip() for line in stream.read().decode().splitlines()]
     except UnicodeDecodeError as error:
         raise CorpusError(
-            f"{argument}: the list of inputs is not UTF-8 at byte {error.start}", hint="save the list as UTF-8"
+            f"{argument}: the list of inputs is not UTF-8 at byte {error.start}",
+            hint="save the list as UTF-8",
         ) from error
     except OSError as error:
         raise unreadable(source.name, error) from error
