@@ -113,7 +113,9 @@ def main() -> None:
     config = PRESETS[options.preset]
     text = options.text.read_text(encoding="utf-8")
     cut = int(0.95 * len(text))
-    tokenizer = bytemill.train(iter([text[:cut]]), options.vocab_size or config.vocab_size, ["<|endoftext|>"])
+    tokenizer = bytemill.train_from_iterator(
+        iter([text[:cut]]), options.vocab_size or config.vocab_size, ["<|endoftext|>"]
+    )
     train_ids, validation_ids = (tokenizer.encode_to_numpy(part) for part in (text[:cut], text[cut:]))
     config = replace(config, vocab_size=tokenizer.n_vocab)
     length = config.context_length

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         TrainingStoppedEarly,
         train,
         train_bpe,
+        train_from_iterator,
     )
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "encode_corpus",
     "train",
     "train_bpe",
+    "train_from_iterator",
 ]
 
 _LAZY_NAMES = {
@@ -65,7 +67,14 @@ _LAZY_NAMES = {
     "bytemill.analysis.metrics": ("compression_ratio",),
     "bytemill.corpus": ("Corpus",),
     "bytemill.shards": ("encode_corpus",),
-    "bytemill.training": ("TrainingProgress", "TrainingReport", "TrainingStoppedEarly", "train", "train_bpe"),
+    "bytemill.training": (
+        "TrainingProgress",
+        "TrainingReport",
+        "TrainingStoppedEarly",
+        "train",
+        "train_bpe",
+        "train_from_iterator",
+    ),
 }
 _MODULE_OF_NAME = {name: module for module, names in _LAZY_NAMES.items() for name in names}
 _LAZY_MODULES = {"counts": "bytemill.training.counts", "datasets": "bytemill.datasets"}

@@ -21,7 +21,7 @@ ESCAPE = re.compile("\x1b\\[[0-9;]*m")
 @pytest.fixture(scope="module")
 def tokenizer() -> bytemill.Tokenizer:
     text = "the cat sat on the mat and the rat ate the hat; naïve café → déjà vu. " * 9
-    return bytemill.train(iter([text]), 290, ["<|endoftext|>"])
+    return bytemill.train_from_iterator([text], 290, ["<|endoftext|>"])
 
 
 def undone(token: bytes) -> bytes:

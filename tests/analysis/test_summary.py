@@ -14,7 +14,7 @@ from bytemill.tokenizer.conversion import check_can_be_saved
 
 
 def test_facts_count_what_the_tokenizer_has():
-    tokenizer = bytemill.train(
+    tokenizer = bytemill.train_from_iterator(
         iter(["the cat and the hat, the end " * 9]),
         270,
         ["<a>", "<b>"],

@@ -63,7 +63,7 @@ def test_convert_reads_what_nanogpt_prepared(tokenizer_file: str, run: Run):
 
 def test_reencode_gives_what_encoding_the_text_gives(tokenizer_file: str, run: Run):
     encode(run, tokenizer_file)
-    other = bytemill.train(
+    other = bytemill.train_from_iterator(
         iter(["the rat sat on the mat"] * 5), vocab_size=265, special_tokens=["<|endoftext|>"]
     )
     other.save("other.json")

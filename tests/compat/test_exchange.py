@@ -132,7 +132,7 @@ def test_tokenizers_with_any_pattern_go_and_come_back(pattern: str | None, text:
 @settings(deadline=None, max_examples=30)
 @given(texts=st.lists(TEXTS, min_size=1), text=TEXTS)
 def test_trained_tokenizers_go(texts: list[str], text: str) -> None:
-    ours = bytemill.train(iter(["ab abc b aa  \n", *texts]), vocab_size=262, special_tokens=["<x>"])
+    ours = bytemill.train_from_iterator(["ab abc b aa  \n", *texts], vocab_size=262, special_tokens=["<x>"])
     theirs = ours.to_tiktoken("trained")
     assert theirs.name == "trained"
     assert theirs.encode(text, allowed_special="all") == ours.encode(text)

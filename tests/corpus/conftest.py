@@ -1,4 +1,4 @@
-"""The same documents in every format, and what has to hold for whatever reads them."""
+"""The same documents in every format, and the invariants of batches."""
 
 import bz2
 import gzip
@@ -28,7 +28,7 @@ DOCUMENTS = [
     "日本語" * 40,
     "the end",
 ] * 3
-"""No empty ones, and no line alone, so that plain text can hold them."""
+"""No empty ones, so that plain text can represent them."""
 
 
 def zstd(data: bytes) -> bytes:
@@ -44,13 +44,13 @@ COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def members(compress: Callable[[bytes], bytes], data: bytes) -> bytes:
-    """The data in several members, or frames, one after another."""
+    """Compress the data in several members or frames."""
     third = len(data) // 3
     return b"".join(map(compress, (data[:third], data[third : 2 * third], b"", data[2 * third :])))
 
 
 def json_lines(texts: Iterable[str]) -> bytes:
-    """Of several shapes: with other fields, escaped and not."""
+    """Make JSON lines of several shapes: with other fields, escaped or not."""
     lines = [
         json.dumps({"id": i, "text": text, "meta": {"text": text[::-1]}}, ensure_ascii=i % 2 == 0)
         for i, text in enumerate(texts)
@@ -72,7 +72,7 @@ def wet(texts: Iterable[str]) -> bytes:
 
 
 def write_inputs(folder: Path, texts: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Writes the texts in every format; gives what to read, and the options for it."""
+    """Write the texts in every format; yield the inputs and their options."""
 
     def put(name: str, data: bytes) -> str:
         (folder / name).write_bytes(data)
@@ -139,7 +139,7 @@ def write_columns(folder: Path, texts: list[str]) -> Iterator[tuple[str, dict[st
 
 
 def read(corpus: Corpus, start: Position | None = None) -> list[DocumentBatch]:
-    """All batches, each checked to be what `DocumentBatch` says."""
+    """Read all batches and check the invariants of each."""
     batches = list(corpus.read(start))
     counts = start.counts if start else Position().counts
     is_open, n_read = False, 0
@@ -168,7 +168,7 @@ def read(corpus: Corpus, start: Position | None = None) -> list[DocumentBatch]:
 
 
 def texts_of(batches: Iterable[DocumentBatch]) -> list[str]:
-    """The documents that batches hold."""
+    """Return the documents of batches."""
     texts: list[str] = []
     begun = b""
     for batch in batches:
@@ -184,5 +184,5 @@ def texts_of(batches: Iterable[DocumentBatch]) -> list[str]:
 
 @pytest.fixture
 def tiny_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches of 64 bytes, so that small inputs give many, and documents go on from one to the next."""
+    """Batches of 64 bytes, so that small inputs have many and documents span several."""
     monkeypatch.setattr(documents, "BATCH_BYTES", 64)

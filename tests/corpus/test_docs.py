@@ -1,4 +1,4 @@
-"""The examples of docs/corpora.md run, one after the other."""
+"""The examples of docs/corpora.md."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bytemill.corpus.compression import SUFFIXES as COMPRESSIONS
-from bytemill.corpus.formats import SUFFIXES
+from bytemill.corpus.formats import FORMATS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "corpora.md").read_text(encoding="utf-8")
 
@@ -29,8 +29,9 @@ def test_the_examples_run(
 
 
 def test_every_suffix_is_on_the_page() -> None:
-    for suffix, kind in SUFFIXES.items():
-        (row,) = re.findall(rf"^\| `{kind}` \|.*$", PAGE, flags=re.MULTILINE)
-        assert f"`{suffix}`" in row
+    for each in FORMATS.values():
+        (row,) = re.findall(rf"^\| `{each.name}` \|.*$", PAGE, flags=re.MULTILINE)
+        for suffix in each.suffixes:
+            assert f"`{suffix}`" in row
     assert set(COMPRESSIONS.values()) == {"gzip", "zstd", "xz", "bzip2"}
     assert "gzip, zstd, xz and bzip2" in PAGE

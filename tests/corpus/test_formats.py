@@ -1,4 +1,4 @@
-"""Every format gives the documents that were written into it, from any place on."""
+"""Every format yields the documents written to it, from every position."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bytemill import train
+from bytemill import train, train_from_iterator
 from bytemill.corpus import Corpus, DocumentBatch, Position
 from bytemill.shards import TokenShards, encode_corpus
 
@@ -38,7 +38,7 @@ def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
 
 def test_every_format_gives_the_same_merges_and_ids(tmp_path: Path) -> None:
     texts = [text for text in DOCUMENTS if text]
-    plain = train(iter(texts), 300, [END])
+    plain = train_from_iterator(texts, 300, [END])
     ids = [token for text in texts for token in [*plain.encode(text), plain.special_tokens[END]]]
     (tmp_path / "inputs").mkdir()
     for number, (name, options) in enumerate(write_inputs(tmp_path / "inputs", texts)):
@@ -124,7 +124,7 @@ def test_files_of_every_kind_make_one_corpus(tmp_path: Path) -> None:
 def test_the_rest_is_read_from_the_place_and_not_from_the_beginning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """What is sought in is not read again: the beginning of the file may be gone by then."""
+    """Files that can seek are not read again from the beginning."""
     monkeypatch.setattr("bytemill.corpus.documents.BATCH_BYTES", 64)
     name = str(tmp_path / ("lines.jsonl", "lines.txt", "pages.wet")[number])
     for written, _ in write_inputs(tmp_path, DOCUMENTS):
@@ -150,7 +150,7 @@ def test_the_rest_is_read_from_the_place_and_not_from_the_beginning(
 
 
 def test_parquet_is_read_without_pandas(tmp_path: Path) -> None:
-    """Its import takes 60 MB, and a second."""
+    """The import of pandas takes 60 MB and a second."""
     (name,) = [name for name, _ in write_inputs(tmp_path, DOCUMENTS) if name.endswith("/text.parquet")]
     program = (
         "import sys; from bytemill.corpus import *; n = sum(len(b.ends) for b in Corpus(sys.argv[1]).read());"

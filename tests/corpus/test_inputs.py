@@ -1,4 +1,4 @@
-"""Folders, lists, URLs, pipes, and what a corpus says of itself."""
+"""Folders, lists, URLs, pipes, and the description of a corpus."""
 
 import gzip
 import io
@@ -16,13 +16,14 @@ import pytest
 import bytemill
 from bytemill.corpus import Corpus, resolve_inputs
 from bytemill.errors import CorpusError
+from bytemill.system.extras import install_hint
 
 from .conftest import COMPRESSIONS, DOCUMENTS, END, json_lines, read, texts_of, wet
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder `data` of two text files, in the current folder."""
+    """A folder `data` with two text files, in the current folder."""
     monkeypatch.chdir(tmp_path)
     for name in ("data/b.txt", "data/deep/a.TXT.gz", "data/.hidden.txt", "data/.git/c.txt", "data/code.py"):
         path = Path(name)
@@ -67,7 +68,7 @@ class TestFolders:
 
     def test_a_folder_without_a_corpus_is_refused(self) -> None:
         Path("empty").mkdir()
-        assert "the folder empty holds no file that looks" in str(refusal("empty"))
+        assert "the folder empty contains no corpus file" in str(refusal("empty"))
         assert "end with .parquet, .pq, or" in str(refusal("data", format="parquet").hint)
 
 
@@ -92,7 +93,7 @@ class TestLists:
         Path("none").write_text("\n\n")
         Path("binary").write_bytes(b"\xff\n")
         Path("wrong").write_text("data/b.txt\nmissing.txt\n")
-        assert str(refusal("@none")) == "the list none names no input"
+        assert str(refusal("@none")) == "the list none is empty"
         assert "no such file: list" in str(refusal("@list"))
         assert "is not UTF-8 at byte 0" in str(refusal("@binary"))
         assert "no such file: missing.txt" in str(refusal("@wrong"))
@@ -171,7 +172,17 @@ class TestUrls:
         for name, package in (("a.txt.zst", "zstandard"), ("a.parquet", "pyarrow"), ("a.wet", "warcio")):
             with pytest.raises(CorpusError, match=f"need {package}, which is not installed") as caught:
                 read(Corpus(tmp_path / name))
-            assert caught.value.hint == "pip install 'bytemill[data]'"
+            assert caught.value.hint == install_hint("data")
+
+    def test_a_protocol_without_its_library_says_what_to_install(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delitem(sys.modules, "fsspec.implementations.http", raising=False)
+        monkeypatch.setitem(sys.modules, "aiohttp", None)
+        monkeypatch.setattr(sys.modules["fsspec.registry"], "_registry", {})  # forget earlier imports
+        error = refusal("https://example.org/a.txt")
+        assert "https://example.org/a.txt: " in str(error)
+        assert error.hint == install_hint("data")
 
 
 class TestPipes:
@@ -228,7 +239,7 @@ class TestDescription:
         assert described() == before
         others: list[dict[str, Any]] = [
             *({"documents": "line"}, {"limit_bytes": 5}, {"sample": 0.5}, {"seed": 1}, {"field": "a"}),
-            *({"encoding_errors": "skip"}, {"on_error": "skip"}, {"format": "text"}),
+            *({"errors": "skip"}, {"on_error": "skip"}, {"format": "text"}, {"max_document_bytes": 9}),
             *({"weights": {str(path): 2}}, {"repeat_by_weight": True}),
         ]
         assert len({described(**options) for options in others} | {before}) == len(others) + 1
@@ -243,9 +254,9 @@ class TestDescription:
         (tmp_path / "lines").write_bytes(wet(["text"]))
         plain = [str(tmp_path / name) for name in ("a.txt", "notes")]
         assert Corpus(plain).is_plain
-        assert Corpus(plain, weights={plain[0]: 2}, encoding_errors="replace").is_plain
+        assert Corpus(plain, weights={plain[0]: 2}, errors="replace").is_plain
         others: list[dict[str, Any]] = [
-            *({"documents": "line"}, {"limit_bytes": 5}, {"sample": 0.5}, {"encoding_errors": "skip"}),
+            *({"documents": "line"}, {"limit_bytes": 5}, {"sample": 0.5}, {"errors": "skip"}),
             *(
                 {"on_error": "skip"},
                 {"format": "jsonl"},

@@ -1,4 +1,4 @@
-"""JSON lines: what Python's json makes of each line, and every broken line named."""
+"""JSON lines, compared with Python's json; errors name the line."""
 
 import json
 import random
@@ -91,7 +91,7 @@ objects = st.dictionaries(st.sampled_from(["text", "meta", "a.b", "\ud800"]), va
 
 @st.composite
 def lines(draw: st.DrawFn) -> bytes:
-    """A line of JSON, sometimes spoilt."""
+    """A line of JSON, sometimes broken."""
     value = draw(st.one_of(objects, values))
     line = json.dumps(value, ensure_ascii=draw(st.booleans())).encode("utf-8", "surrogatepass")
     for _ in range(draw(st.integers(0, 2)) if draw(st.booleans()) else 0):

@@ -1,4 +1,4 @@
-"""The reading thread: it runs ahead, hands over what happens, and ends."""
+"""The reading thread: read-ahead, exceptions, and its end."""
 
 import os
 import select
@@ -117,7 +117,7 @@ def test_an_iterable_is_drawn_in_the_callers_thread() -> None:
         threads.add(threading.current_thread())
         yield "a"
 
-    assert texts_of(read(Corpus(texts()))) == ["a"]
+    assert texts_of(read(Corpus.from_texts(texts()))) == ["a"]
     assert threads == {threading.current_thread()}
 
 

@@ -1,4 +1,4 @@
-"""Corpora: what users name becomes sources that are known to be there, and sources become bytes or texts."""
+"""Resolution of input names to sources, and reading of sources."""
 
 import io
 import os
@@ -6,19 +6,23 @@ import subprocess
 import sys
 import threading
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytemill.corpus import Source, is_texts, iter_texts, not_utf8, read_blocks, resolve_inputs
+from bytemill import train
+from bytemill.corpus import Corpus, Source, iter_texts, not_utf8, read_blocks, resolve_inputs
+from bytemill.corpus.texts import checked_texts
 from bytemill.errors import CorpusError
 
 
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a few files in it, which is also the current one."""
+    """The current folder, with a few files."""
     for name, text in {
         "b.txt": "zwei",
         "a.txt": "eins",
@@ -78,7 +82,7 @@ def test_a_glob_that_matches_nothing_is_named(corpus: Path) -> None:
 
 def test_a_glob_that_matches_only_folders_says_so(corpus: Path) -> None:
     error = error_of("su*")
-    assert str(error) == "su* matches folders and no file"
+    assert str(error) == "su* matches only folders"
     assert error.hint is not None
     assert "'sub/*.txt'" in error.hint
 
@@ -90,9 +94,9 @@ def test_a_glob_that_matches_only_folders_says_so(corpus: Path) -> None:
         ("note.md", "did you mean notes.md?"),
         ("NOTES.MD", "did you mean notes.md?"),
         ("sub/cc.txt", "did you mean sub/c.txt?"),
-        ("sub/zzzzzz", "sub holds none of a similar name"),
-        ("sub/deeep/d.txt", "check the path: there is no folder sub/deeep"),
-        ("a.txt/b.txt", "check the path: there is no folder a.txt"),
+        ("sub/zzzzzz", "no file in sub has a similar name"),
+        ("sub/deeep/d.txt", "check the path: the folder sub/deeep does not exist"),
+        ("a.txt/b.txt", "check the path: the folder a.txt does not exist"),
     ],
 )
 def test_a_missing_file_brings_close_names(corpus: Path, name: str, suggestion: str) -> None:
@@ -126,7 +130,7 @@ def test_texts_given_as_names_are_recognised(corpus: Path) -> None:
     for text in ("Once upon a time.\nThere was", "word " * 100, "Why? " * 100, "either/or * [1]\n" * 2_000):
         error = error_of(text)
         assert error.hint is not None
-        assert "iter([text])" in error.hint
+        assert "from_texts([text])" in error.hint
         assert len(str(error)) < 150
 
 
@@ -136,7 +140,7 @@ def test_names_that_cannot_be_are_refused(corpus: Path, name: str) -> None:
 
 
 def test_no_inputs_and_standard_input_twice_are_refused(corpus: Path) -> None:
-    assert "no input" in str(error_of([]))
+    assert "there is no input" in str(error_of([]))
     assert "only once" in str(error_of(["-", "a.txt", "-"]))
 
 
@@ -157,11 +161,6 @@ def test_a_file_without_permission_is_refused_up_front(corpus: Path) -> None:
     if os.access("a.txt", os.R_OK):
         pytest.skip("this user may read everything")
     assert str(error_of("a.txt")) == "cannot read a.txt: permission denied"
-
-
-def test_sequences_are_names_and_other_iterables_are_texts() -> None:
-    assert not any(is_texts(inputs) for inputs in ("a", Path("a"), ["a"], ("a",)))
-    assert all(is_texts(inputs) for inputs in (iter(["a"]), (text for text in ["a"]), {"a": 1}.keys()))
 
 
 @given(data=st.binary(min_size=1, max_size=300), block_bytes=st.integers(1, 50))
@@ -235,32 +234,33 @@ def test_a_file_that_vanishes_before_it_is_read_is_a_corpus_error(corpus: Path) 
         list(read_blocks(source))
 
 
-def test_texts_are_the_files_or_the_items(corpus: Path) -> None:
+def test_texts_are_the_files(corpus: Path) -> None:
     (corpus / "crlf.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r")
     assert list(iter_texts(["a.txt", "empty.txt", "sub/deep/d.txt"])) == ["eins", "", "fünf"]
-    assert list(iter_texts("crlf.txt")) == ["\ufeffone\r\ntwo\r"]
-    assert list(iter_texts(text for text in ["a.txt", ""])) == ["a.txt", ""]
+    assert list(iter_texts("crlf.txt")) == ["one\r\ntwo\r"]
 
 
 def test_texts_are_drawn_one_by_one() -> None:
     drawn: list[int] = []
 
-    def texts() -> object:
+    def texts() -> Iterator[str]:
         for number in range(3):
             drawn.append(number)
             yield str(number)
 
-    first = next(iter_texts(texts()))  # type: ignore[arg-type]
+    first = next(checked_texts(texts()))
     assert (first, drawn) == ("0", [0])
 
 
-def test_an_item_that_is_no_text_is_named_by_its_place(corpus: Path) -> None:
-    with pytest.raises(CorpusError, match="item 1 of the corpus is no str: 5"):
-        list(iter_texts(iter(["one", 5])))  # type: ignore[list-item]
-    with pytest.raises(CorpusError, match="item 0 of the corpus is no str") as caught:
-        list(iter_texts(corpus.glob("*.txt")))  # type: ignore[arg-type]
+def test_an_item_that_is_not_a_text_is_named_by_its_index(corpus: Path) -> None:
+    with pytest.raises(CorpusError, match="item 1 of the corpus is not a str: 5"):
+        list(checked_texts(["one", 5]))
+    with pytest.raises(CorpusError, match="item 0 of the corpus is not a str") as caught:
+        list(checked_texts(corpus.glob("*.txt")))
     assert caught.value.hint is not None
     assert "sorted(folder.glob('*.txt'))" in caught.value.hint
+    with pytest.raises(TypeError, match="a single str"):
+        list(checked_texts("one"))
 
 
 def test_bytes_that_are_not_utf8_are_named_by_file_offset_and_value(corpus: Path) -> None:
@@ -269,15 +269,20 @@ def test_bytes_that_are_not_utf8_are_named_by_file_offset_and_value(corpus: Path
         list(iter_texts(["a.txt", "bad.txt"]))
     assert str(caught.value) == "bad.txt:1: byte offset 6 (0xff) is not valid UTF-8"
     assert caught.value.hint is not None
-    assert 'encoding_errors="replace" (--encoding-errors replace)' in caught.value.hint
+    assert 'errors="replace" (--errors replace)' in caught.value.hint
     assert list(iter_texts("bad.txt", errors="replace")) == ["übel \ufffd\ufffd und mehr"]
 
 
-def test_what_is_known_not_to_be_text_brings_its_remedy(corpus: Path) -> None:
-    (corpus / "data").write_bytes("text".encode("utf-16"))
-    with pytest.raises(CorpusError, match="is not valid UTF-8") as caught:
-        list(iter_texts("data"))
-    assert caught.value.hint == "it looks like UTF-16 data; convert it first: `iconv -f UTF-16 -t UTF-8 data`"
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("options", [{}, {"documents": "line"}, {"errors": "replace"}])
+def test_other_encodings_are_named(corpus: Path, encoding: str, options: dict[str, Any]) -> None:
+    text = "text" if encoding in ("utf-16", "utf-32") else "\ufefftext"
+    (corpus / "data.txt").write_bytes(text.encode(encoding))
+    name = encoding[:6].upper()
+    for read in (lambda c: list(iter_texts(c)), lambda c: train(c, 257)):
+        with pytest.raises(CorpusError, match=rf"data.txt is {name} text, not UTF-8") as caught:
+            read(Corpus("data.txt", **options))
+        assert caught.value.hint == f"convert it first: iconv -f {name} -t UTF-8 data.txt > utf8.txt"
 
 
 def test_the_place_is_named_without_reading_a_pipe_again(tmp_path: Path) -> None:

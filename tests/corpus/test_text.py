@@ -19,12 +19,12 @@ MODES: tuple[Errors, ...] = ("strict", "replace", "skip")
 
 
 def slow_decode(data: bytes, errors: str) -> str:
-    """By Python; raises UnicodeDecodeError."""
+    """Decode with Python; raises UnicodeDecodeError."""
     return data.decode("utf-8", "ignore" if errors == "skip" else errors)
 
 
 def slow_split(data: bytes, separator: str | None) -> list[bytes]:
-    """The documents of a text, not decoded."""
+    """Split a text into documents, undecoded."""
     if separator is None:
         lines = data.split(b"\n")
         # The last line has no end, so its carriage return is text.
@@ -58,7 +58,7 @@ texts = st.lists(pieces, max_size=25).map(b"".join)
 def in_pieces(
     data: bytes, separator: str | None, errors: Errors, n_bytes: int
 ) -> tuple[list[str], int, int, int]:
-    """What splitting a text block by block gives: documents, broken ones, sequences replaced, bytes left out."""
+    """Split a text block by block; return documents, broken ones, replaced sequences, skipped bytes."""
     splitter = TextSplitter(separator, errors, leaves_out=True)
     found: list[str] = []
     begun, start, wanted, is_inside = b"", 0, n_bytes, False
@@ -185,7 +185,7 @@ def test_impossible_ends_are_refused(ends: list[int]) -> None:
 
 
 def test_a_file_is_one_document_and_kept_byte_for_byte(tmp_path: Path) -> None:
-    data = b"\xef\xbb\xbfone\r\n\r\ntwo\x00" + END.encode() + b"\n"
+    data = b"one\r\n\r\ntwo\x00" + END.encode() + b"\n"
     path = tmp_path / "a.txt"
     path.write_bytes(data)
     corpus = Corpus(path)
@@ -193,7 +193,30 @@ def test_a_file_is_one_document_and_kept_byte_for_byte(tmp_path: Path) -> None:
     (batch,) = read(corpus)
     assert (bytes(batch.data), batch.ends.tolist(), batch.is_open) == (data, [len(data)], False)
     assert texts_of(read(Corpus(path, documents=END))) == [data[:-1].decode(), "\n"]
-    assert texts_of(read(Corpus(path, documents="line"))) == ["\ufeffone", "two\x00" + END]
+    assert texts_of(read(Corpus(path, documents="line"))) == ["one", "two\x00" + END]
+
+
+@pytest.mark.usefixtures("tiny_batches")
+@pytest.mark.parametrize("kind", ["file", "line", END])
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.jsonl"])
+def test_a_byte_order_mark_is_dropped_and_counted(tmp_path: Path, name: str, kind: str) -> None:
+    import gzip
+
+    text = '{"text": "\ufeffone"}\n' * 20 if name.endswith("jsonl") else "one\ufeff\n" * 20
+    for mark in (b"", b"\xef\xbb\xbf"):
+        data = mark + text.encode()
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+        batches = read(Corpus(tmp_path / name, documents=kind))
+        documents_read = texts_of(batches)
+        # A mark inside the text stays.
+        assert "".join(documents_read).count("\ufeff") == 20
+        assert batches[-1].after.counts.n_byte_order_marks == bool(mark)
+        for number, batch in enumerate(batches):
+            rest = b"".join(
+                bytes(each.data) for each in read(Corpus(tmp_path / name, documents=kind), batch.after)
+            )
+            read_so_far = b"".join(bytes(each.data) for each in batches[: number + 1])
+            assert (read_so_far + rest).decode() == "".join(documents_read)
 
 
 def test_an_empty_file_among_others_is_an_empty_document(tmp_path: Path) -> None:
@@ -217,9 +240,9 @@ def test_what_is_not_utf8_is_named_by_line_and_byte(tmp_path: Path, name: str, k
     with pytest.raises(CorpusError, match=message) as caught:
         read(Corpus(path, documents=kind))
     assert caught.value.hint is not None
-    assert "--encoding-errors replace" in caught.value.hint
+    assert "--errors replace" in caught.value.hint
     for errors, middle, counts in (("replace", "bad \ufffd text\n", (1, 0)), ("skip", "bad  text\n", (0, 2))):
-        batches = read(Corpus(path, documents=kind, encoding_errors=errors))  # type: ignore[arg-type]
+        batches = read(Corpus(path, documents=kind, errors=errors))  # type: ignore[arg-type]
         expected, _ = slow_texts(data, None if kind == "line" else END, errors)
         assert texts_of(batches) == (["".join(expected)] if kind == "file" else expected)
         after = batches[-1].after.counts

@@ -59,10 +59,10 @@ def sentences(seed: int, n: int) -> str:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     folder = tmp_path_factory.mktemp("corpus")
     text = sentences(1, 600)
-    tokenizer = bytemill.train(iter([text]), 300, [END])
+    tokenizer = bytemill.train_from_iterator([text], 300, [END])
     tokenizer.save(folder / "tokenizer.json")
-    bytemill.encode_corpus(tokenizer, iter([text]), folder / "train", shard_tokens=1000)
-    bytemill.encode_corpus(tokenizer, iter([sentences(2, 80)]), folder / "validation")
+    bytemill.encode_corpus(tokenizer, bytemill.Corpus.from_texts([text]), folder / "train", shard_tokens=1000)
+    bytemill.encode_corpus(tokenizer, bytemill.Corpus.from_texts([sentences(2, 80)]), folder / "validation")
     return Corpus(folder, tokenizer, text)
 
 

@@ -230,9 +230,9 @@ def test_another_configuration_or_tokenizer_is_refused_with_the_reason(settings:
         CheckpointError, match=r"model\.num_layers is 1 and was 2; optimizer\.beta2 is 0\.9 and was 0\.95"
     ):
         train(settings(training__steps=2, model__num_layers=1, optimizer__beta2=0.9))
-    other = bytemill.train(iter(["abcabc"]), 258, ["<|endoftext|>"])
+    other = bytemill.train_from_iterator(["abcabc"], 258, ["<|endoftext|>"])
     other.save(tmp_path / "other.json")
-    bytemill.encode_corpus(other, iter(["abcabc" * 50]), tmp_path / "shards")
+    bytemill.encode_corpus(other, bytemill.Corpus.from_texts(["abcabc" * 50]), tmp_path / "shards")
     with pytest.raises(ShardError, match="another tokenizer"):
         train(settings(data__tokenizer=str(tmp_path / "other.json")))
     changed = settings(

@@ -257,13 +257,13 @@ def test_a_round_trip_that_differs_is_found(corpus: str, tmp_path: Path):
 
 def test_the_first_merges_are_what_training_for_them_gives():
     texts = documents(20)
-    large = bytemill.train(iter(texts), 400, [END_OF_TEXT])
+    large = bytemill.train_from_iterator(texts, 400, [END_OF_TEXT])
     for n_merges in (0, 1, 50, 143):
         smaller = first_merges_only(large, n_merges)
-        trained = bytemill.train(iter(texts), 257 + n_merges, [END_OF_TEXT])
+        trained = bytemill.train_from_iterator(texts, 257 + n_merges, [END_OF_TEXT])
         assert smaller.fingerprint == trained.fingerprint
     assert [point.n_vocab for point in sweep(large, texts[0], texts[1])] == [257, 400]
-    assert [point.n_vocab for point in sweep(bytemill.train(iter(texts), 513, []), "a", "b")][:2] == [
+    assert [point.n_vocab for point in sweep(bytemill.train_from_iterator(texts, 513, []), "a", "b")][:2] == [
         256,
         512,
     ]

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bytemill import Corpus
 from bytemill.errors import CorpusError, ShardError, SpecialTokenError
 from bytemill.shards import (
     EncodeProgress,
@@ -90,7 +91,11 @@ def test_files_texts_and_batches_give_the_same_shards_wherever_they_are_cut(
     files = [folder / f"{i}.txt" for i in range(len(texts))]
     for file, text in zip(files, texts, strict=True):
         file.write_text(text, "utf-8", newline="")
-    inputs = {"files": files, "texts": iter(texts), "batches": make_documents(texts, batch_chars)}
+    inputs = {
+        "files": files,
+        "texts": Corpus.from_texts(texts),
+        "batches": make_documents(texts, batch_chars),
+    }
     made = {
         name: encode_corpus(byte_tokenizer, given, folder / name, shard_tokens=shard_tokens)
         for name, given in inputs.items()
@@ -155,7 +160,11 @@ def test_a_separator_ends_documents_and_is_appended_where_it_is_missing(
     assert counted.separator_id == END_ID
     texts = ["one", "", "two", f"four{END}", END]
     appended = encode_corpus(
-        byte_tokenizer, iter(texts), tmp_path / "appended", document_separator=END, append_separator=True
+        byte_tokenizer,
+        Corpus.from_texts(texts),
+        tmp_path / "appended",
+        document_separator=END,
+        append_separator=True,
     )
     assert tokens_in(tmp_path / "appended") == ids_of(f"one{END}two{END}four{END}{END}")
     assert (appended.n_documents, appended.n_empty_documents) == (4, 1)
@@ -197,7 +206,7 @@ def test_an_empty_stream_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, byte_tokenizer: Any
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    for inputs in ("-", iter([""]), iter([])):
+    for inputs in ("-", Corpus.from_texts([""]), Corpus.from_texts([])):
         with pytest.raises(CorpusError, match="the corpus is empty"):
             encode_corpus(byte_tokenizer, inputs, tmp_path / "out")
         assert not (tmp_path / "out").exists()

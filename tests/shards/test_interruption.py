@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bytemill import Corpus
 from bytemill.errors import OutputError, ShardError
 from bytemill.shards import EncodeProgress, encode_corpus, open_shards, read_manifest, verify
 
@@ -112,13 +113,13 @@ def test_a_full_disk_leaves_no_half_shard_and_says_what_to_do(
     script = textwrap.dedent(
         """
         import resource, sys
-        from bytemill import Tokenizer
+        from bytemill import Corpus, Tokenizer
         from bytemill.errors import OutputError
         from bytemill.shards import encode_corpus
         tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
         try:
-            encode_corpus(tokenizer, iter(["x" * 2000]), sys.argv[1], shard_tokens=400)
+            encode_corpus(tokenizer, Corpus.from_texts(["x" * 2000]), sys.argv[1], shard_tokens=400)
         except OutputError as error:
             print(error.errno, error, error.hint, sep="|")
         """
@@ -228,7 +229,7 @@ def test_other_work_is_refused_unless_it_shall_overwrite(
         os.utime(corpus / name, (later, later))
 
     def corpus_again() -> Any:
-        return iter(["a text"]) if inputs is None else [corpus / name for name in inputs]
+        return Corpus.from_texts(["a text"]) if inputs is None else [corpus / name for name in inputs]
 
     with pytest.raises(ShardError) as caught:
         encode_corpus(tokenizer, corpus_again(), out, **options | change)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bytemill import Corpus
 from bytemill.errors import ShardError
 from bytemill.shards import TokenShards, encode_corpus, open_shards, read_manifest, verify
 
@@ -22,7 +23,7 @@ TEXT = "".join(chr(33 + i % 90) for i in range(100))
 def shards(tmp_path: Path, byte_tokenizer: Any) -> Path:
     """A folder of seven shards, 100 tokens in all."""
     folder = tmp_path / "shards"
-    encode_corpus(byte_tokenizer, iter([TEXT]), folder, shard_tokens=16)
+    encode_corpus(byte_tokenizer, Corpus.from_texts([TEXT]), folder, shard_tokens=16)
     return folder
 
 
@@ -34,7 +35,7 @@ def test_slices_are_those_of_one_array(
     folder = tmp_path_factory.getbasetemp() / "slices"
     encoded = folder.exists()
     if not encoded:
-        encode_corpus(byte_tokenizer, iter([TEXT]), folder, shard_tokens=16)
+        encode_corpus(byte_tokenizer, Corpus.from_texts([TEXT]), folder, shard_tokens=16)
     tokens = TokenShards(folder)
     whole = np.frombuffer(TEXT.encode(), np.uint8).astype(np.uint16)
     piece = tokens[start:stop]
@@ -220,7 +221,7 @@ def test_separators_and_special_tokens_come_back_from_the_manifest(
     end = "<|endoftext|>"
     written = encode_corpus(
         byte_tokenizer,
-        iter(["a", "b"]),
+        Corpus.from_texts(["a", "b"]),
         tmp_path / "out",
         allowed_special={end},
         document_separator=end,

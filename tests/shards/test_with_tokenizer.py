@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bytemill import Corpus
 from bytemill.errors import SpecialTokenError
 from bytemill.shards import TokenShards, encode_corpus, verify
 
@@ -98,19 +99,21 @@ def test_real_texts_give_the_same_shards_in_batches_as_whole(
 
 def test_special_tokens_are_text_or_refused_where_asked(tmp_path: Path, small_tokenizer: "Tokenizer") -> None:
     text = f"the{END}the"
-    encode_corpus(small_tokenizer, iter([text]), tmp_path / "none", allowed_special="none")
+    encode_corpus(small_tokenizer, Corpus.from_texts([text]), tmp_path / "none", allowed_special="none")
     assert TokenShards(tmp_path / "none")[:].tolist() == small_tokenizer.encode_ordinary(text)
     with pytest.raises(
         SpecialTokenError, match=r"<texts>: special token .*endoftext.* at byte 3 of a document"
     ):
-        encode_corpus(small_tokenizer, iter([text]), tmp_path / "raise", allowed_special="none_raise")
+        encode_corpus(
+            small_tokenizer, Corpus.from_texts([text]), tmp_path / "raise", allowed_special="none_raise"
+        )
     assert not (tmp_path / "raise").exists()
 
 
 def test_a_separator_is_appended_between_files(tmp_path: Path, small_tokenizer: "Tokenizer") -> None:
     manifest = encode_corpus(
         small_tokenizer,
-        iter(["the", f"x{END}"]),
+        Corpus.from_texts(["the", f"x{END}"]),
         tmp_path / "out",
         document_separator=END,
         append_separator=True,

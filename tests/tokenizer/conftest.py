@@ -91,7 +91,7 @@ def peer(request: pytest.FixtureRequest, peer_of: Callable[[str], Peer]) -> Peer
 @pytest.fixture(scope="session")
 def small() -> bytemill.Tokenizer:
     """A tokenizer of 500 tokens: merges of all lengths, most words in several tokens."""
-    return bytemill.train(iter([TRAINING_TEXT * 3]), vocab_size=500, special_tokens=[END, "<|pad|>"])
+    return bytemill.train_from_iterator([TRAINING_TEXT * 3], vocab_size=500, special_tokens=[END, "<|pad|>"])
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ from bytemill._core import PretokenCounter, pretoken_spans
 case, n_bytes, *limits = sys.argv[1], *map(int, sys.argv[2:])
 chance = random.Random(1)
 words = ["".join(chance.choices("abcdefghijklmnop", k=n % 9 + 1)) for n in range(3000)]
-tok = bytemill.train(iter([" ".join(words)]), vocab_size=1500, special_tokens=["<|endoftext|>"])
+tok = bytemill.train_from_iterator(iter([" ".join(words)]), vocab_size=1500, special_tokens=["<|endoftext|>"])
 spec = tok.to_spec()
 
 def text_of(n_bytes):
@@ -94,10 +94,12 @@ CASES = {
     "fingerprint": lambda given: bytemill.Tokenizer.from_spec(spec).fingerprint,
     "count pre-tokens": lambda given: counted(given, 1),
     "count pre-tokens on 2 threads": lambda given: counted(given, 2),
-    "train": lambda given: bytemill.train(iter(given.texts), 2000, num_threads=1),
-    "train on 2 threads": lambda given: bytemill.train(iter(given.texts), 2000, num_threads=2),
+    "train": lambda given: bytemill.train_from_iterator(given.texts, 2000, num_threads=1),
+    "train on 2 threads": lambda given: bytemill.train_from_iterator(given.texts, 2000, num_threads=2),
     "train on a file": lambda given: bytemill.train(given.path, 2000, num_threads=2),
-    "train without pre-tokens": lambda given: bytemill.train(iter([given.text]), 2000, pattern=None, num_threads=1),
+    "train without pre-tokens": lambda given: bytemill.train_from_iterator(
+        [given.text], 2000, pattern=None, num_threads=1
+    ),
 }
 work, hard = CASES[case], resource.getrlimit(resource.RLIMIT_AS)[1]
 given, little = Input(n_bytes), Input(200_000)
@@ -137,7 +139,9 @@ def outcomes(case: str, *limits: int) -> list[str]:
 
 def is_allowed(outcome: str) -> bool:
     """Whether it is done or names an error of the kind that too little memory is."""
-    return outcome == "done" or outcome.startswith(("MemoryError", "OSError", "OutputError"))
+    return outcome == "done" or outcome.startswith(
+        ("MemoryError", "NotEnoughMemoryError", "OSError", "OutputError")
+    )
 
 
 CASES = re.findall(r'^    "(.+)": lambda', PROGRAM, re.MULTILINE)
@@ -218,4 +222,4 @@ def test_a_pretoken_of_eight_gibibytes_that_does_not_fit_is_an_error(case: str, 
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr[-2000:]
-    assert done.stdout.startswith(("MemoryError", "OSError", "TokenizerError"))
+    assert done.stdout.startswith(("MemoryError", "NotEnoughMemoryError", "OSError", "TokenizerError"))

@@ -95,7 +95,7 @@ def test_ids_need_not_be_byte_values_nor_dense() -> None:
 
 
 def test_special_ids_may_come_first() -> None:
-    tokenizer = bytemill.train(
+    tokenizer = bytemill.train_from_iterator(
         iter(["low lower lowest"]), vocab_size=262, special_tokens=["<s>", "<t>"], special_ids="first"
     )
     assert tokenizer.special_tokens == {"<s>": 0, "<t>": 1}

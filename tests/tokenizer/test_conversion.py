@@ -45,7 +45,7 @@ ODD_TEXTS = [
 def trained() -> Tokenizer:
     """700 tokens of Python's documentation with GPT-2's pattern, which every format can say."""
     text = " ".join(str(thing.__doc__) for thing in (str, dict, int, list, Path, json, complex, bytes, float))
-    return bytemill.train(
+    return bytemill.train_from_iterator(
         iter([text + "日本語 naïve 😀 "] * 3), vocab_size=700, special_tokens=["<|endoftext|>"]
     )
 

@@ -35,8 +35,8 @@ def from_merges(**options: object) -> bytemill.Tokenizer:
 
 
 TOKENIZERS: dict[str, Callable[[], bytemill.Tokenizer]] = {
-    "trained": lambda: bytemill.train(iter([TEXT]), vocab_size=280, special_tokens=[END, "<s>"]),
-    "special tokens first": lambda: bytemill.train(
+    "trained": lambda: bytemill.train_from_iterator([TEXT], vocab_size=280, special_tokens=[END, "<s>"]),
+    "special tokens first": lambda: bytemill.train_from_iterator(
         iter([TEXT]), vocab_size=280, special_tokens=[END, "<s>"], special_ids="first", ties="huggingface"
     ),
     "no pattern": lambda: bytemill.Tokenizer(BYTES | {256: b"a "}, [(b"a", b" ")], [END], pattern=None),

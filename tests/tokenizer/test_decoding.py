@@ -13,7 +13,7 @@ import bytemill
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 WORDS = ["ab", "abc", "é", "一", "😀", "internationalization of everything"]
-TOKENIZER = bytemill.train(
+TOKENIZER = bytemill.train_from_iterator(
     iter([" ".join(WORDS * 3)]), vocab_size=290, special_tokens=["<|endoftext|>", "<é>"], pattern="o200k"
 )
 

@@ -18,7 +18,7 @@ SPECIAL = [END, END + END, "end of", "of the", "\u0301x", " \n", "今日"]
 TOKENIZERS = {
     pattern: bytemill.Tokenizer(trained.vocab, trained.merges, SPECIAL, pattern=pattern)
     for pattern in ("gpt2", "cl100k", "o200k", "llama3", None, r"\w+|\s+(?!\S)|\W")
-    for trained in [bytemill.train(iter([TRAINING]), vocab_size=290, pattern=pattern)]
+    for trained in [bytemill.train_from_iterator([TRAINING], vocab_size=290, pattern=pattern)]
 }
 
 pieces_of_text = st.lists(

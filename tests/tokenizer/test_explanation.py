@@ -23,7 +23,7 @@ def by_ranks(*tokens: bytes, pattern: str = r"\S+|\s+") -> bytemill.Tokenizer:
 
 TOKENIZERS = {
     **{
-        str(pattern): bytemill.train(
+        str(pattern): bytemill.train_from_iterator(
             iter([TRAINING]), vocab_size=285, special_tokens=[END, "<|end", " fox"], pattern=pattern
         )
         for pattern in ("gpt2", "cl100k", "o200k", "llama3", r"\w+(?!z)|\W", None)
@@ -150,7 +150,7 @@ def test_tokens_are_shown_on_one_line(token: bytes) -> None:
 
 
 def test_what_is_known_of_tokens() -> None:
-    ours = bytemill.train(iter(["low low lower newer"] * 2), vocab_size=262, special_tokens=[END])
+    ours = bytemill.train_from_iterator(["low low lower newer"] * 2, vocab_size=262, special_tokens=[END])
     assert ours.merge_counts is not None
     for rank, (left, right) in enumerate(ours.merges):
         token = ours.token(ours.encode_single_token(left + right))

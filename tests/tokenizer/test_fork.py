@@ -74,7 +74,7 @@ unit = words(LETTERS[:20], 100_000, 6) + " " + words(LETTERS, 500, 90) + " " + w
 unit_bytes = len(unit.encode())
 text = unit * (30_000_000 // unit_bytes)
 short = unit * (3_000_000 // unit_bytes)
-tokenizer = bytemill.train(iter([unit]), vocab_size=2_000)
+tokenizer = bytemill.train_from_iterator([unit], vocab_size=2_000)
 expected = tokenizer.encode_to_numpy(short, num_threads=1)
 
 def encode():
@@ -95,7 +95,7 @@ report(outcomes)
 
 WHILE_SHORT_TEXTS_ARE_ENCODED = """
 n_forks = int(sys.argv[1])
-tokenizer = bytemill.train(iter([words(LETTERS, 2000, 6)]), vocab_size=500)
+tokenizer = bytemill.train_from_iterator(iter([words(LETTERS, 2000, 6)]), vocab_size=500)
 texts = [words(LETTERS, 5, 6)] * 2000
 expected = tokenizer.encode(texts[0] * 100)
 

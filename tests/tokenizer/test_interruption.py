@@ -16,7 +16,7 @@ import numpy  # so that no import waits behind the interruption
 import bytemill
 chance = random.Random(0)
 words = ["".join(chance.choices("abcdefghijklmnop", k=n % 9 + 1)) for n in range(3000)]
-tok = bytemill.train(iter([" ".join(words)]), vocab_size=1500, special_tokens=["<|endoftext|>"])
+tok = bytemill.train_from_iterator(iter([" ".join(words)]), vocab_size=1500, special_tokens=["<|endoftext|>"])
 # Words that no table remembers, some 20 MB of them for each second that encoding is to take.
 letters = bytes(97 + byte % 16 if byte > 40 else 32 for byte in range(256))
 million = chance.randbytes(1 << 20).translate(letters).decode()

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of memor
 HOME_MADE = """
 import bytemill, random
 words = ["".join(random.Random(n).choices("abcdefghij", k=n % 9 + 1)) for n in range(2000)]
-tok = bytemill.train(iter([" ".join(words)]), vocab_size=800, special_tokens=["<|endoftext|>"])
+tok = bytemill.train_from_iterator(iter([" ".join(words)]), vocab_size=800, special_tokens=["<|endoftext|>"])
 """
 PUBLISHED = {
     "gpt2": 'tok = bytemill.Tokenizer.from_files(data / "gpt2_vocab.json", data / "gpt2_merges.txt")',

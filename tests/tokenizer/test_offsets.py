@@ -30,7 +30,7 @@ SCRIPTS = [
     "👩\u200d👩\u200d👧😀😀",
     "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 𐍈",
 ]
-TRAINED = bytemill.train(iter(SCRIPTS * 2), vocab_size=340, special_tokens=SPECIAL)
+TRAINED = bytemill.train_from_iterator(SCRIPTS * 2, vocab_size=340, special_tokens=SPECIAL)
 TOKENIZERS = {
     "trained": TRAINED,
     "bytes": bytemill.Tokenizer(BYTES, [], [END]),
@@ -40,7 +40,9 @@ TOKENIZERS = {
         {END: 70_000},
         pattern=None,
     ),
-    "no pattern": bytemill.train(iter(SCRIPTS * 2), vocab_size=400, special_tokens=SPECIAL, pattern=None),
+    "no pattern": bytemill.train_from_iterator(
+        SCRIPTS * 2, vocab_size=400, special_tokens=SPECIAL, pattern=None
+    ),
     "ids over 16 bits": bytemill.Tokenizer(TRAINED.vocab, TRAINED.merges, {END: 70_000, "Ж": 70_001}),
 }
 SURROGATES = ["\ud83d", "\ude00", "\ud83d\ude00", "\udbff", "\udc00"]

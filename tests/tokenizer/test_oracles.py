@@ -192,7 +192,7 @@ TRAINED_PATTERNS = ["gpt2", "cl100k", "o200k", "llama3", r"\S+|\s+"]
 @lru_cache
 def trained(pattern: str | None) -> bytemill.Tokenizer:
     text = " ".join(word for word in WORDS if word != END) * 3 + " the fix the fax foxes internal nation" * 3
-    return bytemill.train(
+    return bytemill.train_from_iterator(
         iter([text]), vocab_size=380, special_tokens=[END, "<|", "<|pad|>"], pattern=pattern
     )
 

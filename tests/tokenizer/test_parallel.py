@@ -31,7 +31,9 @@ SPECIAL = [END, "the end of the end", "end of", "of the end of", "字 12 字", "
 
 
 def tokenizer(pattern: str | None, special: list[str]) -> bytemill.Tokenizer:
-    trained = bytemill.train(iter([(FILLER + OTHER_FILLER) * 3]), vocab_size=315, pattern=pattern)
+    trained = bytemill.train_from_iterator(
+        iter([(FILLER + OTHER_FILLER) * 3]), vocab_size=315, pattern=pattern
+    )
     return bytemill.Tokenizer(trained.vocab, trained.merges, special, pattern=pattern)
 
 

@@ -20,7 +20,7 @@ TRAINING = "abab abcabc aabb ca cab bca aaaa bbbb cccccccc abcabcabcabc \0\0 fff
 
 @lru_cache
 def trained() -> bytemill.Tokenizer:
-    return bytemill.train(iter([TRAINING]), vocab_size=285, pattern=PATTERN)
+    return bytemill.train_from_iterator([TRAINING], vocab_size=285, pattern=PATTERN)
 
 
 @lru_cache

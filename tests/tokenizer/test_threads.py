@@ -118,7 +118,7 @@ def test_eight_threads_get_from_one_tokenizer_what_one_thread_gets() -> None:
     chance = random.Random(11)
     words = [*PARAGRAPH.split(" "), END, "x" * 300, "一" * 100, "é" * 70, "\n"]
     texts = [" ".join(chance.choices(words, k=chance.randint(1, 600))) for _ in range(16)]
-    specs = bytemill.train(iter([PARAGRAPH * 2]), vocab_size=320, special_tokens=[END]).to_spec()
+    specs = bytemill.train_from_iterator([PARAGRAPH * 2], vocab_size=320, special_tokens=[END]).to_spec()
     expected = [everything(bytemill.Tokenizer.from_spec(specs), text) for text in texts]
     # All tables that are made on first use are made by whoever comes first.
     shared = bytemill.Tokenizer.from_spec(specs)
@@ -140,7 +140,7 @@ def test_eight_threads_get_from_one_tokenizer_what_one_thread_gets() -> None:
 
 
 def test_a_fingerprint_that_several_ask_for_at_once_is_one() -> None:
-    ours = bytemill.train(iter([PARAGRAPH]), vocab_size=300)
+    ours = bytemill.train_from_iterator([PARAGRAPH], vocab_size=300)
     start = threading.Barrier(8)
 
     def work(_: int) -> str:

@@ -34,7 +34,7 @@ texts = st.lists(
 def train(corpus: list[str], vocab_size: int, **options: Any) -> bytemill.Tokenizer:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bytemill.TrainingStoppedEarly)
-        return bytemill.train(iter(corpus), vocab_size, **options)
+        return bytemill.train_from_iterator(corpus, vocab_size, **options)
 
 
 def assert_same(one: bytemill.Tokenizer, other: bytemill.Tokenizer) -> None:

@@ -1,9 +1,9 @@
-"""Counts in files: kept, reused, added up with weights, refused where they do not fit."""
+"""Saved counts: reuse, weighted sums, and errors for incompatible ones."""
 
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from fractions import Fraction
 from pathlib import Path
@@ -16,7 +16,8 @@ import bytemill
 from bytemill import Corpus, CorpusError, reference
 from bytemill._core import NAMED_PATTERNS
 from bytemill.training import counts
-from bytemill.training.counting import CountingOptions, as_corpus, count_corpus
+from bytemill.training.counting import count_corpus, count_texts
+from bytemill.training.counting_session import CountingSettings
 from bytemill.training.counts import CountedCorpus, SavedCounts
 from bytemill.training.mixture import common_scale, exact_weight
 from bytemill.training.work_folder import WorkFolder
@@ -26,9 +27,12 @@ TEXT = f"low low lower newest{END}été 世界 low supercalifragilistic{END}"
 
 
 def counted(inputs: object, special: Iterable[str] = (END,), pattern: str | None = "gpt2") -> CountedCorpus:
-    corpus, texts = as_corpus(inputs)  # type: ignore[arg-type]
+    settings = CountingSettings(list(special), pattern)
     with WorkFolder() as work:
-        return count_corpus(corpus, texts, CountingOptions(list(special), pattern), work)
+        if isinstance(inputs, Iterator):
+            return count_texts(inputs, settings, work)
+        corpus = inputs if isinstance(inputs, Corpus) else Corpus(inputs)  # type: ignore[arg-type]
+        return count_corpus(corpus, settings, work)
 
 
 @pytest.fixture
@@ -39,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def half_up(number: Fraction) -> int:
-    """The slow twin of rounding."""
+    """Reference implementation of rounding."""
     return max(1, math.floor(number + Fraction(1, 2)))
 
 
@@ -87,7 +91,7 @@ def test_a_special_token_that_stands_nowhere_in_the_text_may_come_or_go(folder: 
         ({"pattern": None}, "counted with the pattern gpt2, not none"),
         (
             {"special_tokens": ["<|user|>"]},
-            r"special token '<\|endoftext\|>', which stands in the text 2 times",
+            r"special token '<\|endoftext\|>', which occurs 2 times in the text",
         ),
     ],
 )
@@ -121,11 +125,11 @@ def test_counts_of_other_inputs_are_refused(folder: Path) -> None:
     (folder / "other.txt").write_text(TEXT + "more", "utf-8")
     for inputs in ("other.txt", ["corpus.txt", "other.txt"], Corpus("corpus.txt", documents="line")):
         with pytest.raises(
-            CorpusError, match=r"c\.bin was counted of other inputs, or of files that were changed"
+            CorpusError, match=r"c\.bin belongs to other inputs, or to files that changed since"
         ):
             bytemill.train(inputs, 270, [END], counts="c.bin")
     with pytest.raises(CorpusError, match="can be read only once"):
-        bytemill.train(iter([TEXT]), 270, [END], counts="c.bin")
+        bytemill.train_from_iterator([TEXT], 270, [END], counts="c.bin")
     (folder / "corpus.txt").write_text(TEXT + "more", "utf-8")
     with pytest.raises(CorpusError, match="they differ in sources"):
         bytemill.train("corpus.txt", 270, [END], counts="c.bin")
@@ -133,7 +137,7 @@ def test_counts_of_other_inputs_are_refused(folder: Path) -> None:
 
 
 def test_counts_of_texts_are_kept_too(folder: Path) -> None:
-    expected = bytemill.train(iter([TEXT]), 270, [END], counts="c.bin")
+    expected = bytemill.train_from_iterator([TEXT], 270, [END], counts="c.bin")
     assert bytemill.train(counts.load("c.bin"), 270, [END]).merges == expected.merges
 
 
@@ -171,7 +175,7 @@ def test_damaged_and_missing_files_are_named(folder: Path, damage: str) -> None:
 
 
 def test_the_file_is_as_documented(folder: Path) -> None:
-    bytemill.train(iter(["low low lower", "low été"]), 260, [], counts="c.bin")
+    bytemill.train_from_iterator(["low low lower", "low été"], 260, [], counts="c.bin")
     data = (folder / "c.bin").read_bytes()
     assert data[:16] == b"bytemill counts\n"
     version, n_header = (int.from_bytes(data[at : at + 4], "little") for at in (16, 20))
@@ -266,13 +270,13 @@ def test_what_cannot_be_added_up_is_refused(folder: Path) -> None:
         with pytest.raises(CorpusError, match=message):
             counts.merge(["a.bin", other])
     for weight in (0, -1, "much", float("nan"), float("inf"), None, "1/0"):
-        with pytest.raises(CorpusError, match="is no weight"):
+        with pytest.raises(CorpusError, match="is not a weight"):
             counts.merge([("a.bin", weight)])  # type: ignore[list-item]
-    with pytest.raises(CorpusError, match="too fine"):
+    with pytest.raises(CorpusError, match="no common denominator"):
         counts.merge([("a.bin", 1e-15), ("a.bin", "1/999999999989")])
     with pytest.raises(CorpusError, match="too large"):
         counts.merge([("a.bin", 2**62)])
-    with pytest.raises(CorpusError, match="no file of counts is given"):
+    with pytest.raises(CorpusError, match="there is no file of counts"):
         counts.merge([])
 
 
@@ -286,7 +290,7 @@ def test_a_scale_is_shared_by_all_weights() -> None:
 
 
 def test_rare_pretokens_are_left_out_and_told(folder: Path) -> None:
-    tokenizer = bytemill.train("corpus.txt", 258, [END], min_count=2)
+    tokenizer = bytemill.train("corpus.txt", 258, [END], min_pretoken_count=2)
     report = tokenizer.training_report
     assert report is not None
     items = counted("corpus.txt").items()
@@ -297,7 +301,7 @@ def test_rare_pretokens_are_left_out_and_told(folder: Path) -> None:
     assert kept == {b" low": 2} or tokenizer.merges[0][0] in b" low"
     # In the file everything is kept.
     with pytest.warns(bytemill.TrainingStoppedEarly):
-        bytemill.train("corpus.txt", 300, [END], min_count=2, counts="c.bin")
+        bytemill.train("corpus.txt", 300, [END], min_pretoken_count=2, counts="c.bin")
     assert counts.load("c.bin").items() == items
 
 
@@ -305,8 +309,8 @@ def test_counts_that_one_trains_of_can_be_trained_of_again(folder: Path, small_p
     given = counted("corpus.txt")
     items = given.items()
     expected = bytemill.train("corpus.txt", 266, [END]).merges
-    for options in ({}, {"min_count": 2}, {"max_memory": "1GB"}, {}):
-        with pytest.warns(bytemill.TrainingStoppedEarly) if "min_count" in options else _nothing():
+    for options in ({}, {"min_pretoken_count": 2}, {"max_memory": "1GB"}, {}):
+        with pytest.warns(bytemill.TrainingStoppedEarly) if "min_pretoken_count" in options else _nothing():
             merges = bytemill.train(given, 266, [END], **options).merges  # type: ignore[arg-type]
-        assert merges == expected or "min_count" in options
+        assert merges == expected or "min_pretoken_count" in options
         assert given.items() == items

@@ -1,4 +1,4 @@
-"""Training within a budget of memory: the same merges, the bound kept, and nothing left on the disk."""
+"""Training within a memory budget: equal merges, a respected bound, no files left behind."""
 
 import os
 import resource
@@ -15,7 +15,8 @@ import pytest
 import bytemill
 from bytemill import Corpus, OutputError, TokenizerError
 from bytemill.training import memory_budget as budget
-from bytemill.training.counting import CountingOptions, count_corpus, count_pretokens
+from bytemill.training.counting import count_corpus, count_texts
+from bytemill.training.counting_session import CountingSettings
 from bytemill.training.work_folder import WorkFolder
 
 END = "<|endoftext|>"
@@ -23,7 +24,7 @@ N_WORDS = 600_000
 
 
 def many_words(path: Path, n: int = N_WORDS) -> Path:
-    """Text whose pre-tokens are nearly all different, so that tables of a few megabytes are full several times."""
+    """Write text of mostly unique pre-tokens, which fills tables of a few megabytes several times."""
     # Pre-tokens of letters alone; every fifth is a long one.
     letters = bytes.maketrans(b"0123456789", b"abcdefghij")
     numbers = (number * 2654435761 % 10**10 for number in range(n))
@@ -39,7 +40,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_process: None) -> Iterator[Path]:
-    """A folder for temporary files that is empty again after each test."""
+    """A folder for temporary files that must be empty after each test."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -72,21 +73,22 @@ def test_merges_are_those_without_a_budget_and_the_report_says_what_it_cost(
 def test_every_kind_of_input_is_counted_within_tables_of_any_size(corpus: Path, n_threads: int) -> None:
     text = corpus.read_text("utf-8")[:2_000_000]
     texts = [text[start : start + 50_000] for start in range(0, len(text), 50_000)]
-    expected = count_pretokens(iter(texts), []).items()
+    with WorkFolder() as work:
+        expected = count_texts(texts, CountingSettings(), work).items()
     plan = budget.CountingPlan(n_threads, 1 << 16, 3_000_000)
 
     class Fixed(budget.MemoryBudget):
         def counting(self, *_: object, **__: object) -> budget.CountingPlan:
             return plan
 
-    options = CountingOptions(budget=Fixed(0))
+    options = CountingSettings(budget=Fixed(0))
     with WorkFolder() as work:
-        from_texts = count_corpus(None, iter(texts), options, work)
+        from_texts = count_texts(texts, options, work)
         assert from_texts.counts.is_on_disk
         assert from_texts.counts.spilled[1] > 1
         assert from_texts.items() == expected
     with WorkFolder() as work:
-        from_batches = count_corpus(Corpus(iter(texts)), None, options, work)
+        from_batches = count_corpus(Corpus.from_texts(texts), options, work)
         assert from_batches.items() == expected
 
 
@@ -136,7 +138,7 @@ def test_a_small_corpus_touches_no_disk(tmp_path: Path, temporary_folder: Path) 
 
 
 def limited(program: str, *arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Runs a program that may write files of a megabyte at most."""
+    """Run a program that may write files of at most a megabyte."""
 
     def limit() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -220,7 +222,7 @@ def test_one_run_at_a_time_counts_in_a_folder(tmp_path: Path) -> None:
     with WorkFolder(tmp_path / "work") as work:
         work.open()
         with (
-            pytest.raises(OutputError, match="another run counts in"),
+            pytest.raises(OutputError, match="another process is counting in"),
             WorkFolder(tmp_path / "work") as other,
         ):
             other.open()

@@ -1,5 +1,6 @@
-"""Training: every way to give a corpus, what comes out, what is reported, and how it ends."""
+"""Training on every kind of input, and its results."""
 
+import gzip
 import os
 import random
 import subprocess
@@ -7,7 +8,7 @@ import sys
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytemill import TrainingStoppedEarly, reference, train, train_bpe
+import bytemill
+from bytemill import TrainingStoppedEarly, reference, train, train_bpe, train_from_iterator
 
 END = "<|endoftext|>"
 TEXTS = [
@@ -36,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def twin(
+def reference_merges(
     documents: Iterable[str], vocab_size: int, special_tokens: list[str], pattern: str | None = "gpt2"
 ) -> list:
     return reference.train(documents, vocab_size, special_tokens, pattern)[1]
@@ -53,22 +55,39 @@ def twin(
         ["c.txt", "empty.txt", "a.txt", "b.txt"],
         "?.txt",
         ["[ab].txt", Path("**/c.*")],
+    ],
+)
+def test_files_and_globs_give_the_same_merges(folder: Path, inputs: Any) -> None:
+    tokenizer = train(inputs, 285, [END], pattern="gpt2")
+    assert tokenizer.merges == reference_merges(TEXTS, 285, [END])
+    assert len(tokenizer.merges) == 285 - 257
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda: TEXTS, id="list"),
         pytest.param(lambda: iter(TEXTS), id="iterator"),
         pytest.param(lambda: (text for text in reversed(TEXTS)), id="generator"),
         pytest.param(lambda: dict.fromkeys(TEXTS), id="dict"),
         pytest.param(lambda: {*TEXTS, ""}, id="set"),
     ],
 )
-def test_files_globs_and_texts_give_the_same_merges(folder: Path, inputs: Any) -> None:
-    given_inputs: Any = inputs() if callable(inputs) else inputs
-    tokenizer = train(given_inputs, 285, [END], pattern="gpt2")
-    assert tokenizer.merges == twin(TEXTS, 285, [END])
-    assert len(tokenizer.merges) == 285 - 257
+def test_every_iterable_of_texts_gives_the_same_merges(make: Callable[[], Iterable[str]]) -> None:
+    assert train_from_iterator(make(), 285, [END]).merges == reference_merges(TEXTS, 285, [END])
+    assert train(bytemill.Corpus.from_texts(make()), 285, [END]).merges == reference_merges(TEXTS, 285, [END])
+
+
+def test_a_list_of_names_is_never_taken_for_texts(folder: Path) -> None:
+    assert train(["a.txt"], 270, [END]).merges == reference_merges(TEXTS[:1], 270, [END])
+    assert train_from_iterator(["a.txt " * 9], 258).merges == reference_merges(["a.txt " * 9], 258, [])
 
 
 @pytest.mark.parametrize("inputs", ["joined.txt", Path("joined.txt"), "j*.txt", ["joined.txt"]])
 def test_one_file_is_one_document(folder: Path, inputs: Any) -> None:
-    assert train(inputs, 330, [END], pattern=None).merges == twin(["".join(TEXTS)], 330, [END], None)
+    assert train(inputs, 330, [END], pattern=None).merges == reference_merges(
+        ["".join(TEXTS)], 330, [END], None
+    )
 
 
 def test_standard_input_is_one_document() -> None:
@@ -78,7 +97,7 @@ def test_standard_input_is_one_document() -> None:
         [sys.executable, "-c", code], input=data, capture_output=True, timeout=60, check=False
     )
     assert run.stderr == b""
-    assert run.stdout.decode().strip() == repr(twin(["".join(TEXTS)], 280, [END]))
+    assert run.stdout.decode().strip() == repr(reference_merges(["".join(TEXTS)], 280, [END]))
 
 
 def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
@@ -86,19 +105,19 @@ def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_bytes, args=("".join(TEXTS).encode(),))
     writer.start()
-    assert train(pipe, 280, [END]).merges == twin(["".join(TEXTS)], 280, [END])
+    assert train(pipe, 280, [END]).merges == reference_merges(["".join(TEXTS)], 280, [END])
     writer.join()
 
 
 def test_the_lines_of_an_open_file_are_texts(folder: Path) -> None:
     with Path("joined.txt").open(encoding="utf-8", newline="") as lines:
-        tokenizer = train(lines, 270, [END])
-    assert tokenizer.merges == twin("".join(TEXTS).splitlines(keepends=True), 270, [END])
+        tokenizer = train_from_iterator(lines, 270, [END])
+    assert tokenizer.merges == reference_merges("".join(TEXTS).splitlines(keepends=True), 270, [END])
 
 
 def test_no_pretoken_reaches_across_documents_and_special_tokens() -> None:
     with pytest.warns(TrainingStoppedEarly):
-        tokenizer = train(iter(["ab", "ca", f"ab{END}ab"]), 300, [END], pattern=None)
+        tokenizer = train_from_iterator(["ab", "ca", f"ab{END}ab"], 300, [END], pattern=None)
     assert tokenizer.merges == [(b"a", b"b"), (b"c", b"a")]
     assert tokenizer.merge_counts == [3, 1]
 
@@ -109,21 +128,39 @@ def test_a_file_named_twice_counts_twice(folder: Path) -> None:
     assert twice.merge_counts == [2 * count for count in once.merge_counts or []]
 
 
-def test_a_byte_order_mark_is_text_like_any_other(tmp_path: Path) -> None:
-    (tmp_path / "bom.txt").write_bytes("\ufeffab\ufeffab".encode())
-    assert train(tmp_path / "bom.txt", 258).merges == twin(["\ufeffab\ufeffab"], 258, [])
+@pytest.mark.parametrize("kind", ["file", "gzip", "line", "pipe", "bad"])
+def test_a_byte_order_mark_is_dropped_and_noted(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "bom.txt"
+    data = "\ufeffab\ufeffab".encode()
+    corpus: Any = path
+    if kind == "pipe":
+        os.mkfifo(path)
+        threading.Thread(target=path.write_bytes, args=(data,)).start()
+    elif kind == "bad":
+        path.write_bytes(data + b"\xff")
+        with pytest.raises(bytemill.CorpusError, match=rf"byte offset {len(data)} "):
+            train(path, 258)
+        return
+    else:
+        path.write_bytes(gzip.compress(data) if kind == "gzip" else data)
+        corpus = bytemill.Corpus(path, documents="line" if kind == "line" else "file")
+    tokenizer = train(corpus, 258)
+    assert tokenizer.merges == reference_merges(["ab\ufeffab"], 258, [])
+    assert tokenizer.training_report is not None
+    assert tokenizer.training_report.n_bytes == len(data) - 3
+    assert tokenizer.training_report.notes == ["a UTF-8 byte-order mark was dropped from the start of 1 file"]
 
 
 def test_surrogates_in_a_text_are_joined_or_read_as_replacement_characters() -> None:
-    tokenizer = train(iter(["\ud83d\ude00 a\ud800b"]), 260, pattern=None)
-    assert tokenizer.merges == twin(["\U0001f600 a\ufffdb"], 260, [], None)
+    tokenizer = train_from_iterator(["\ud83d\ude00 a\ud800b"], 260, pattern=None)
+    assert tokenizer.merges == reference_merges(["\U0001f600 a\ufffdb"], 260, [], None)
 
 
 def test_texts_of_all_sizes_are_counted() -> None:
     texts = ["low ", "", "lower " * 100_000, "newest", *["widest"] * 50_000, " low" * 300_000, "é" * 9, ""]
     expected = Counter(reference.corpus_pretokens(texts, [], "gpt2"))
     for num_threads, chunk_bytes in [(1, None), (2, 1000), (3, 1 << 20)]:
-        tokenizer = train(iter(texts), 265, num_threads=num_threads, chunk_bytes=chunk_bytes)
+        tokenizer = train_from_iterator(texts, 265, num_threads=num_threads, chunk_bytes=chunk_bytes)
         report = tokenizer.training_report
         assert report is not None
         assert report.n_bytes == sum(len(text.encode()) for text in texts)
@@ -136,7 +173,7 @@ def test_texts_of_all_sizes_are_counted() -> None:
 
 @pytest.fixture(scope="module")
 def one_word() -> tuple[str, tuple[list[tuple[bytes, bytes]], list[int]]]:
-    """600 kB in which there is nothing to cut at, and the first merges of it."""
+    """A single pre-token of 600 kB, and its first merges."""
     text = "".join(random.Random(5).choices(["a", "b", "ab", "é", "世"], k=350_000))
     return text, reference.learn_merges({text.encode(): 1}, 4)
 
@@ -151,8 +188,7 @@ def test_a_corpus_without_separators_trains_the_same_whatever_the_threads_and_ch
     for num_threads in (1, 3):
         for chunk_bytes in (1 << 12, 1 << 19, 1 << 30):
             options = {"pattern": pattern, "num_threads": num_threads, "chunk_bytes": chunk_bytes}
-            for inputs in (path, iter([text])):
-                tokenizer = train(inputs, 256 + 4, **options)
+            for tokenizer in (train(path, 260, **options), train_from_iterator([text], 260, **options)):
                 assert (tokenizer.merges, tokenizer.merge_counts) == expected, options
 
 
@@ -168,10 +204,10 @@ def test_one_long_word_trains_the_same_whatever_the_threads_and_chunks(
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TrainingStoppedEarly)
-        tokenizer = train(
-            iter(["x" + text]), 300, pattern=pattern, num_threads=num_threads, chunk_bytes=chunk_bytes
+        tokenizer = train_from_iterator(
+            ["x" + text], 300, pattern=pattern, num_threads=num_threads, chunk_bytes=chunk_bytes
         )
-    assert tokenizer.merges == twin(["x" + text], 300, [], pattern)
+    assert tokenizer.merges == reference_merges(["x" + text], 300, [], pattern)
 
 
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", "llama3", r"\w+|\W"])
@@ -181,7 +217,9 @@ def test_files_of_several_blocks_count_the_same_whatever_the_threads_and_chunks(
     path = shared_data / "udhr"
     files = [shared_data / "tinystories_2MiB.txt", *sorted(path.glob("*.txt"))]
     texts = [file.read_text("utf-8") for file in files]
-    expected = train(iter(texts), 2000, [END, "<|"], pattern=pattern, num_threads=1, chunk_bytes=1 << 30)
+    expected = train_from_iterator(
+        texts, 2000, [END, "<|"], pattern=pattern, num_threads=1, chunk_bytes=1 << 30
+    )
     for num_threads, chunk_bytes in [(1, 1), (2, 70_001), (3, 300_000), (2, None)]:
         options = {"pattern": pattern, "num_threads": num_threads, "chunk_bytes": chunk_bytes}
         tokenizer = train(files, 2000, [END, "<|"], **options)
@@ -198,14 +236,14 @@ def test_trainings_in_several_threads_do_not_disturb_each_other() -> None:
     results: list[list[tuple[bytes, bytes]]] = [[] for _ in texts]
 
     def run(place: int) -> None:
-        results[place] = train(iter([texts[place]]), 258, num_threads=2).merges
+        results[place] = train_from_iterator([texts[place]], 258, num_threads=2).merges
 
     threads = [threading.Thread(target=run, args=(place,)) for place in range(len(texts))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert results == [twin([text], 258, []) for text in texts]
+    assert results == [reference_merges([text], 258, []) for text in texts]
 
 
 # What comes out
@@ -245,7 +283,7 @@ def test_special_ids_first_puts_special_tokens_in_front(folder: Path) -> None:
 
 
 def test_a_special_token_that_is_a_single_byte_is_no_contradiction() -> None:
-    tokenizer = train(iter(["ab|ab|ab"]), 258, ["|"], pattern=None)
+    tokenizer = train_from_iterator(["ab|ab|ab"], 258, ["|"], pattern=None)
     assert tokenizer.merges == [(b"a", b"b")]
     assert tokenizer.encode("ab|") == [256, 257]
     assert tokenizer.decode([256, 257]) == "ab|"
@@ -253,8 +291,8 @@ def test_a_special_token_that_is_a_single_byte_is_no_contradiction() -> None:
 
 def test_the_rule_for_ties_is_recorded() -> None:
     texts = ["ab cd"]
-    assert train(iter(texts), 257).merges == [(b"c", b"d")]
-    tokenizer = train(iter(texts), 257, ties="huggingface")
+    assert train_from_iterator(texts, 257).merges == [(b"c", b"d")]
+    tokenizer = train_from_iterator(texts, 257, ties="huggingface")
     assert tokenizer.merges == [(b"a", b"b")]
     assert tokenizer.ties == "huggingface"
-    assert train(iter(texts), 257).ties == "bytes"
+    assert train_from_iterator(texts, 257).ties == "bytes"

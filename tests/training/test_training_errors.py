@@ -1,4 +1,4 @@
-"""What training refuses, and in which words: never a panic, a hang, or a tokenizer of half a corpus."""
+"""Errors of training and their messages."""
 
 import os
 import subprocess
@@ -11,15 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytemill import BytemillError, CorpusError, TokenizerError, TrainingProgress, reference, train, train_bpe
+from bytemill import (
+    BytemillError,
+    CorpusError,
+    TokenizerError,
+    TrainingProgress,
+    reference,
+    train,
+    train_bpe,
+    train_from_iterator,
+)
 from bytemill._core import PretokenCounter, PretokenCounts, pretoken_spans
 
 READ_BYTES = 1 << 18
-"""What the core asks of the operating system at once."""
+"""Size of the core's read calls."""
 
 
 def untouched() -> Iterator[str]:
-    """A corpus that nobody may read from: options are looked at before."""
+    """A corpus that must not be read, because options are validated first."""
     pytest.fail("the corpus was read")
     yield ""
 
@@ -50,8 +59,8 @@ def untouched() -> Iterator[str]:
         ({"vocab_size": None}, TypeError, "vocab_size must be an int, not NoneType", None),
         ({"special_tokens": "<s>"}, TokenizerError, "special_tokens is a str", r"special_tokens=\['<s>'\]"),
         ({"special_tokens": [""]}, TokenizerError, "a special token is empty", "remove it"),
-        ({"special_tokens": ["<s>", "<t>", "<s>"]}, TokenizerError, "'<s>' is there twice", "once"),
-        ({"special_tokens": ["<s>", "\ud800"]}, TokenizerError, r"'\\ud800' holds a surrogate", None),
+        ({"special_tokens": ["<s>", "<t>", "<s>"]}, TokenizerError, "'<s>' occurs twice", "once"),
+        ({"special_tokens": ["<s>", "\ud800"]}, TokenizerError, r"'\\ud800' contains a lone surrogate", None),
         ({"special_tokens": None}, TypeError, "special_tokens must be a list of str, not None", None),
         ({"special_tokens": b"<s>"}, TypeError, "special_tokens must be a list of str, not b'<s>'", None),
         ({"special_tokens": ["<s>", 5]}, TypeError, r"must be a list of str, not \['<s>', 5\]", None),
@@ -62,7 +71,6 @@ def untouched() -> Iterator[str]:
         ({"ties": "first"}, TokenizerError, "ties is 'first'", "use 'bytes' or 'huggingface'"),
         ({"ties": None}, TokenizerError, "ties is None", "'bytes'"),
         ({"special_ids": "middle"}, TokenizerError, "special_ids is 'middle'", "use 'last' or 'first'"),
-        ({"errors": "ignore"}, TokenizerError, "errors is 'ignore'", "use 'strict' or 'replace'"),
         ({"min_frequency": 0}, TokenizerError, "min_frequency is 0", "at least 1"),
         ({"min_frequency": -5}, TokenizerError, "min_frequency is -5", "at least 1"),
         ({"min_frequency": 1.5}, TypeError, "min_frequency must be an int, not float", None),
@@ -81,7 +89,9 @@ def test_options_that_cannot_be_are_refused_before_anything_is_read(
 ) -> None:
     vocab_size = options.pop("vocab_size", 300)
     with pytest.raises(error, match=message) as caught:
-        train(untouched(), vocab_size, **options)
+        train_from_iterator(untouched(), vocab_size, **options)
+    with pytest.raises(error, match=message):
+        train("no-such-file.txt", vocab_size, **options)
     if hint is not None:
         assert isinstance(caught.value, BytemillError)
         assert hint.replace("\\", "") in str(caught.value.hint)
@@ -119,21 +129,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "no such file: corpus.txd",
             "did you mean corpus.txt?",
         ),
-        ("sub", CorpusError, "the folder sub holds no file", "--format text"),
-        (["corpus.txt", "sub"], CorpusError, "the folder sub holds no file", ".txt"),
+        ("sub", CorpusError, "the folder sub contains no corpus file", "--format text"),
+        (["corpus.txt", "sub"], CorpusError, "the folder sub contains no corpus file", ".txt"),
         ("*.jsonl", CorpusError, r"no file matches \*.jsonl", "check the pattern"),
-        ("empty.txt", CorpusError, "the corpus is empty: empty.txt holds 0 bytes", "give some text"),
-        (["empty.txt", "empty.txt"], CorpusError, "each of the 2 inputs", "give some text"),
-        ("/dev/null", CorpusError, "the corpus is empty: /dev/null", "give some text"),
-        (["empty.txt", "/dev/null"], CorpusError, "the corpus is empty", "give some text"),
-        ([], CorpusError, "no input is given", "name a file"),
-        ("", CorpusError, "the name of the input is empty", "name a file"),
-        ("low lower newest\nwidest", CorpusError, "no such file", "iter([text])"),
-        (iter([]), CorpusError, "the corpus is empty: its texts hold no character", "give texts"),
-        (iter(["", ""]), CorpusError, "the corpus is empty: its texts hold no character", "give texts"),
-        (iter(["low", b"lower"]), CorpusError, r"item 1 of the corpus is no str: b'lower'", None),
-        (iter(["low", None]), CorpusError, "item 1 of the corpus is no str: None", None),
-        (iter([Path("corpus.txt")]), CorpusError, "item 0 of the corpus is no str", "as a list"),
+        ("empty.txt", CorpusError, "the corpus is empty: empty.txt holds 0 bytes", "contains text"),
+        (["empty.txt", "empty.txt"], CorpusError, "each of the 2 inputs", "contains text"),
+        ("/dev/null", CorpusError, "the corpus is empty: /dev/null", "contains text"),
+        (["empty.txt", "/dev/null"], CorpusError, "the corpus is empty", "contains text"),
+        ([], CorpusError, "there is no input", "name a file"),
+        ("", CorpusError, "the input name is empty", "name a file"),
+        ("low lower newest\nwidest", CorpusError, "no such file", "from_texts([text])"),
+        (
+            iter(["low"]),
+            TypeError,
+            "expected names of files, got list_iterator: pass texts to train_from_iter",
+            None,
+        ),
         (None, TypeError, "expected names of files, got NoneType", None),
         (5, TypeError, "expected names of files, got int", None),
         (b"corpus.txt", TypeError, "expected names of files, got bytes", None),
@@ -151,6 +162,36 @@ def test_corpora_that_cannot_be_are_refused(
         assert hint in str(caught.value.hint)
 
 
+@pytest.mark.parametrize(
+    ("texts", "error", "message", "hint"),
+    [
+        ([], CorpusError, "the corpus is empty: its texts contain no characters", "pass texts"),
+        (["", ""], CorpusError, "the corpus is empty: its texts contain no characters", "pass texts"),
+        (["low", b"lower"], CorpusError, r"item 1 of the corpus is not a str: b'lower'", "str"),
+        (iter(["low", None]), CorpusError, "item 1 of the corpus is not a str: None", "str"),
+        ([Path("corpus.txt")], CorpusError, "item 0 of the corpus is not a str", "as a list"),
+        ([{"text": "low"}], CorpusError, "item 0 of the corpus is not a str", "Corpus.from_rows"),
+        ("low lower", TypeError, "not a single str", None),
+        (b"low lower", TypeError, "not a single bytes", None),
+        (5, TypeError, "not iterable", None),
+    ],
+)
+def test_texts_that_are_none_are_refused(
+    texts: Any, error: type[Exception], message: str, hint: str | None
+) -> None:
+    with pytest.raises(error, match=message) as caught:
+        train_from_iterator(texts, 300)
+    if hint is not None:
+        assert isinstance(caught.value, BytemillError)
+        assert hint in str(caught.value.hint)
+
+
+def test_errors_is_checked() -> None:
+    with pytest.raises(TokenizerError, match="errors is 'ignore'") as caught:
+        train("corpus.txt", 300, errors="ignore")  # type: ignore[arg-type]
+    assert caught.value.hint == "use 'strict' or 'replace'"
+
+
 def test_an_exception_of_the_iterable_comes_through() -> None:
     error = LookupError("the source of texts is gone")
 
@@ -159,7 +200,7 @@ def test_an_exception_of_the_iterable_comes_through() -> None:
         raise error
 
     with pytest.raises(LookupError) as caught:
-        train(texts(), 300)
+        train_from_iterator(texts(), 300)
     assert caught.value is error
 
 
@@ -303,7 +344,7 @@ def test_a_pipe_that_is_not_utf8_is_named_and_not_read_again(tmp_path: Path) -> 
 def test_a_pattern_that_backtracks_without_end_is_an_error_and_no_hang(num_threads: int) -> None:
     pattern = r"(?:(?=(a+))a|aa)*c"
     with pytest.raises(TokenizerError, match="failed at byte 0 of a text") as caught:
-        train(iter(["low lower ", "a" * 200]), 300, pattern=pattern, num_threads=num_threads)
+        train_from_iterator(["low lower ", "a" * 200], 300, pattern=pattern, num_threads=num_threads)
     assert pattern in str(caught.value)
 
 

@@ -1,4 +1,4 @@
-"""What training learns, against the readable twin and against Hugging Face's trainer."""
+"""Learned merges, compared with the reference implementation and Hugging Face's trainer."""
 
 import codecs
 import io
@@ -65,7 +65,7 @@ patterns = st.sampled_from(["gpt2", "cl100k", "o200k", "llama3", None, *CUSTOM])
 def counted(
     documents: Iterable[str], special_tokens: Sequence[str] = (), pattern: str | None = "gpt2"
 ) -> Counter[bytes]:
-    """The twin's counts of pre-tokens."""
+    """Pre-token counts of the reference implementation."""
     return Counter(reference.corpus_pretokens(documents, special_tokens, pattern))
 
 
@@ -80,7 +80,7 @@ def counted(
     chunk_bytes=st.none() | st.integers(1, 64),
 )
 @settings(deadline=None, max_examples=400)
-def test_merges_and_their_counts_equal_those_of_the_twin(
+def test_merges_and_their_counts_equal_those_of_the_reference(
     *, documents, n_merges, special_tokens, pattern, ties, min_frequency, num_threads, chunk_bytes
 ) -> None:
     counts = counted(documents, special_tokens, pattern)
@@ -89,8 +89,8 @@ def test_merges_and_their_counts_equal_those_of_the_twin(
         documents = [*documents, "x"]  # an empty corpus is an error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TrainingStoppedEarly)
-        tokenizer = bytemill.train(
-            iter(documents),
+        tokenizer = bytemill.train_from_iterator(
+            documents,
             256 + n_merges + len(special_tokens),
             special_tokens,
             pattern=pattern,
@@ -106,7 +106,7 @@ def test_merges_and_their_counts_equal_those_of_the_twin(
 
 
 class _Trickle(io.RawIOBase):
-    """A stream that gives a few bytes at a time."""
+    """A stream that returns a few bytes at a time."""
 
     def __init__(self, data: bytes, sizes: list[int]) -> None:
         super().__init__()
@@ -197,7 +197,7 @@ def test_malformed_bytes_are_read_and_counted_as_python_reads_them(data: bytes, 
     n_merges=st.integers(0, 40),
 )
 @settings(deadline=None, max_examples=300)
-def test_merges_of_given_counts_equal_those_of_the_twin_for_counts_beyond_32_bits(
+def test_merges_of_given_counts_equal_those_of_the_reference_for_counts_beyond_32_bits(
     items, ties, min_frequency, n_merges
 ) -> None:
     summed: Counter[bytes] = Counter()
@@ -309,7 +309,7 @@ def real_documents(shared_data: Path, name: str) -> list[str]:
 REAL = pytest.mark.parametrize(
     ("name", "vocab_size"), [("stories", 10_000), ("languages", 6000), ("japanese", 6000), ("code", 6000)]
 )
-# The twin looks at whole pre-tokens again at each merge, and the Japanese ones are sentences.
+# The reference scans entire pre-tokens at each merge, and the Japanese ones are sentences.
 REAL_FOR_THE_TWIN = pytest.mark.parametrize(
     ("name", "vocab_size"),
     [
@@ -326,17 +326,17 @@ REAL_FOR_THE_TWIN = pytest.mark.parametrize(
 
 @lru_cache
 def real_counts(shared_data: Path, name: str, pattern: str) -> Counter[bytes]:
-    """The twin's counts, which take it a second."""
+    """Counts of the reference implementation, which takes a second."""
     return counted(real_documents(shared_data, name), [END], pattern)
 
 
 @REAL_FOR_THE_TWIN
 @BOTH_TIES
-def test_merges_of_real_text_equal_those_of_the_twin(
+def test_merges_of_real_text_equal_those_of_the_reference(
     shared_data: Path, name: str, vocab_size: int, ties
 ) -> None:
     documents = real_documents(shared_data, name)
-    tokenizer = bytemill.train(iter(documents), vocab_size, [END], ties=ties)
+    tokenizer = bytemill.train_from_iterator(iter(documents), vocab_size, [END], ties=ties)
     expected = reference.learn_merges(real_counts(shared_data, name, "gpt2"), vocab_size - 257, ties)
     assert (tokenizer.merges, tokenizer.merge_counts) == expected
     assert len(tokenizer.merges) == vocab_size - 257
@@ -349,7 +349,7 @@ def test_merges_of_real_text_equal_those_of_hugging_face(
     # Their trainer does not look for special tokens in the text.
     documents = [part for text in real_documents(shared_data, name) for part in text.split(END)]
     theirs = huggingface_merges(documents, vocab_size, [END])
-    ours = bytemill.train(iter(documents), vocab_size, [END], ties="huggingface").merges
+    ours = bytemill.train_from_iterator(iter(documents), vocab_size, [END], ties="huggingface").merges
     first_difference = next(
         (rank for rank, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None
     )
@@ -359,12 +359,12 @@ def test_merges_of_real_text_equal_those_of_hugging_face(
 
 @pytest.mark.parametrize("vocab_size", [600, pytest.param(3000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("pattern", ["cl100k", "o200k", "llama3", r"\p{L}+|\p{N}|\s+"])
-def test_merges_of_many_languages_equal_those_of_the_twin_with_every_pattern(
+def test_merges_of_many_languages_equal_those_of_the_reference_with_every_pattern(
     shared_data: Path, pattern: str, vocab_size: int
 ) -> None:
     documents = real_documents(shared_data, "languages")
     options = {"pattern": pattern, "num_threads": 2, "chunk_bytes": 10_000}
-    tokenizer = bytemill.train(iter(documents), vocab_size, [END], **options)
+    tokenizer = bytemill.train_from_iterator(iter(documents), vocab_size, [END], **options)
     expected = reference.learn_merges(real_counts(shared_data, "languages", pattern), vocab_size - 257)
     assert (tokenizer.merges, tokenizer.merge_counts) == expected
 
@@ -374,9 +374,9 @@ def test_merges_of_many_languages_equal_those_of_the_twin_with_every_pattern(
 
 def test_the_example_of_the_paper() -> None:
     text = " ".join(["low"] * 5 + ["lower"] * 2 + ["widest"] * 3 + ["newest"] * 6)
-    learnt = bytemill.train(iter([text]), 256 + 12, pattern=r"\S+").merges
+    learnt = bytemill.train_from_iterator([text], 256 + 12, pattern=r"\S+").merges
     assert [f"{left.decode()} {right.decode()}" for left, right in learnt] == (
         ["s t", "e st", "o w", "l ow", "w est", "n e", "ne west", "w i", "wi d", "wid est", "low e", "lowe r"]
     )
-    six = bytemill.train(iter([text]), 256 + 6, pattern=r"\S+")
+    six = bytemill.train_from_iterator([text], 256 + 6, pattern=r"\S+")
     assert six.decode_tokens_bytes(six.encode("newest")) == [b"ne", b"west"]

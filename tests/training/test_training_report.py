@@ -1,4 +1,4 @@
-"""What training tells on its way and afterwards, and what it leaves behind however it ends."""
+"""Progress, the training report, and the threads and files left after training."""
 
 import os
 import random
@@ -15,7 +15,15 @@ from typing import Any
 import psutil
 import pytest
 
-from bytemill import CorpusError, TrainingProgress, TrainingStoppedEarly, reference, train
+import bytemill
+from bytemill import (
+    CorpusError,
+    TrainingProgress,
+    TrainingStoppedEarly,
+    reference,
+    train,
+    train_from_iterator,
+)
 
 END = "<|endoftext|>"
 
@@ -25,7 +33,7 @@ END = "<|endoftext|>"
 
 def test_training_that_stops_early_warns_and_reports() -> None:
     with pytest.warns(TrainingStoppedEarly) as caught:
-        tokenizer = train(iter(["ab ab"]), 300, [END])
+        tokenizer = train_from_iterator(["ab ab"], 300, [END])
     (warning,) = caught
     assert str(warning.message) == (
         "training ended after 2 of 43 merges: "
@@ -40,12 +48,12 @@ def test_training_that_stops_early_warns_and_reports() -> None:
 
 def test_pairs_below_the_least_frequency_are_not_merged() -> None:
     with pytest.warns(TrainingStoppedEarly, match="after 1 of 44 merges: no pair of tokens occurs 3 times"):
-        tokenizer = train(iter(["ab ab ab cd cd"]), 300, min_frequency=3)
+        tokenizer = train_from_iterator(["ab ab ab cd cd"], 300, min_frequency=3)
     assert tokenizer.merges == [(b"a", b"b")]
 
 
 def test_a_vocabulary_that_is_just_filled_is_no_early_stop() -> None:
-    report = train(iter(["ab ab"]), 258).training_report
+    report = train_from_iterator(["ab ab"], 258).training_report
     assert report is not None
     assert not report.stopped_early
 
@@ -112,9 +120,9 @@ for path in sys.argv[1:]:
 # Progress
 
 
-def recorded(inputs, vocab_size: int = 300, **options) -> list[TrainingProgress]:
+def recorded(inputs, vocab_size: int = 300, function=train, **options) -> list[TrainingProgress]:
     seen: list[TrainingProgress] = []
-    train(inputs, vocab_size, progress=seen.append, **options)
+    function(inputs, vocab_size, progress=seen.append, **options)
     return seen
 
 
@@ -179,14 +187,14 @@ def test_progress_of_a_pipe_that_is_read_at_once_ends_with_its_size(tmp_path: Pa
 
 def test_progress_of_texts_counts_their_characters() -> None:
     texts = ["é" * 600_000, "low lower newest "] * 4
-    seen = [step for step in recorded(iter(texts), 257) if step.phase == "count"]
+    seen = [step for step in recorded(texts, 257, train_from_iterator) if step.phase == "count"]
     assert len(seen) > 1
     assert all(earlier.done < later.done for earlier, later in pairwise(seen))
     assert seen[-1].done == sum(map(len, texts))
 
 
 class EnoughError(Exception):
-    """What a callback raises to end the training."""
+    """Raised by a callback to end training."""
 
 
 @pytest.mark.parametrize("error", [EnoughError(), OSError("pipe closed"), KeyboardInterrupt(), SystemExit(3)])
@@ -202,8 +210,9 @@ def test_an_exception_of_progress_ends_training_and_comes_through(
         if step.phase == phase:
             raise error
 
+    corpus = bytemill.Corpus(tmp_path / "corpus.txt") if as_file else bytemill.Corpus.from_texts([text])
     with pytest.raises(type(error)) as caught:
-        train(tmp_path / "corpus.txt" if as_file else iter([text]), 262, progress=progress)
+        train(corpus, 262, progress=progress)
     assert caught.value is error
 
 
@@ -242,7 +251,7 @@ def test_an_exception_in_the_middle_of_a_file_comes_through(tmp_path: Path) -> N
 
 
 def n_threads_once_settled(expected: int) -> int:
-    """The threads of this process; a joined thread may be seen a moment longer."""
+    """Return the number of threads; a joined thread may be visible a moment longer."""
     deadline = time.monotonic() + 5
     while (n := psutil.Process().num_threads()) > expected and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -268,13 +277,17 @@ def failing_texts() -> Iterable[str]:
         pytest.param(lambda file: train(file, 258, num_threads=7), None, id="success"),
         pytest.param(lambda file: train(file, 258, num_threads=7, progress=stop), EnoughError, id="progress"),
         pytest.param(
-            lambda _: train(iter(["low lower"]), 258, num_threads=7, progress=stop),
+            lambda _: train_from_iterator(["low lower"], 258, num_threads=7, progress=stop),
             EnoughError,
             id="texts-progress",
         ),
-        pytest.param(lambda _: train(failing_texts(), 258, num_threads=7), EnoughError, id="iterable"),
+        pytest.param(
+            lambda _: train_from_iterator(failing_texts(), 258, num_threads=7), EnoughError, id="iterable"
+        ),
         pytest.param(lambda file: train(f"{file}.gone", 258, num_threads=7), CorpusError, id="missing"),
-        pytest.param(lambda _: train(not_texts(), 258, num_threads=7), CorpusError, id="no-text"),
+        pytest.param(
+            lambda _: train_from_iterator(not_texts(), 258, num_threads=7), CorpusError, id="no-text"
+        ),
     ],
 )
 def test_all_threads_end_with_training_whichever_way_it_ends(

@@ -1,4 +1,4 @@
-"""Counting that was killed goes on where it was, and ends with the same bytes."""
+"""Killed counting resumes from its checkpoint and produces the same bytes."""
 
 import json
 import os
@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from bytemill import Corpus
-from bytemill.training.counting import CountingOptions, count_corpus
+from bytemill.training.counting import count_corpus
+from bytemill.training.counting_session import CountingSettings
 from bytemill.training.counts import CountedCorpus
 from bytemill.training.work_folder import WorkFolder
 
@@ -28,7 +29,7 @@ bytemill.train(
 
 
 def texts(folder: Path, n_files: int, n_words: int) -> list[Path]:
-    """Files with words that are new again and again."""
+    """Write files with many unique words."""
     files: list[Path] = []
     for place in range(n_files):
         rng = random.Random(place)
@@ -45,7 +46,7 @@ def texts(folder: Path, n_files: int, n_words: int) -> list[Path]:
 def run_to_the_end(
     counts: Path, documents: str, files: list[Path], n_kills: int, rng: random.Random, seconds: float
 ) -> int:
-    """Runs the program, killing it `n_kills` times within so many seconds; gives how often a journal was there then."""
+    """Run the program, kill it `n_kills` times within `seconds`; return how often it had a journal."""
     command = [sys.executable, "-c", PROGRAM, str(counts), documents, *map(str, files)]
     work = counts.with_name(f".{counts.name}.counting")
     started = time.monotonic()
@@ -92,13 +93,13 @@ def test_killed_twenty_times_it_ends_with_the_same_bytes(tmp_path: Path, documen
 
 
 class StoppedError(Exception):
-    """Ends a counting in its middle."""
+    """Interrupts counting."""
 
 
 def count_until(
     files: list[Path], work_path: Path, n_reports: int | None, **options: object
 ) -> CountedCorpus:
-    """Counts with a checkpoint at every turn, and stops after so many reports."""
+    """Count with a checkpoint after every batch; stop after `n_reports`."""
     seen: list[int] = []
 
     def report(n_bytes: int, _: int | None) -> None:
@@ -107,9 +108,9 @@ def count_until(
             raise StoppedError
 
     corpus = Corpus(list(map(str, files)), documents="line")
-    settings = CountingOptions(chunk_bytes=1 << 12, checkpoint_seconds=0, **options)  # type: ignore[arg-type]
+    settings = CountingSettings(chunk_bytes=1 << 12, checkpoint_seconds=0, **options)  # type: ignore[arg-type]
     with WorkFolder(work_path) as work:
-        return count_corpus(corpus, None, settings, work, report)
+        return count_corpus(corpus, settings, work, report)
 
 
 def test_it_goes_on_where_it_was_and_reads_nothing_twice(tmp_path: Path) -> None:
@@ -137,7 +138,7 @@ def test_a_journal_of_other_settings_is_dropped_with_a_note(tmp_path: Path) -> N
     found = count_until(files, tmp_path / "work", None, pattern="o200k")
     assert found.items() == count_until(files, tmp_path / "none", None, pattern="o200k").items()
     assert found.notes == [
-        "a counting of other pattern was interrupted here; it is dropped, and this one starts afresh"
+        "discarded the checkpoint of a run with different pattern; counting starts from the beginning"
     ]
     assert not (tmp_path / "work").exists()
 

@@ -131,11 +131,11 @@ def _corpus_facts(report: TrainingReport) -> list[tuple[str, str]]:
     ]
     if report.n_replaced:
         facts.append(("not UTF-8", f"{plural(report.n_replaced, 'sequence')} read as U+FFFD"))
-    if report.min_count > 1:
+    if report.min_pretoken_count > 1:
         facts.append(
             (
                 "left out",
-                f"{plural(report.n_dropped_pretokens, 'different pre-token')} below {report.min_count:,} "
+                f"{plural(report.n_dropped_pretokens, 'different pre-token')} below {report.min_pretoken_count:,} "
                 f"({plural(report.n_dropped_occurrences, 'occurrence')})",
             )
         )

@@ -1,4 +1,4 @@
-"""What the readers of the formats give, before documents are chosen and packed into batches."""
+"""What format readers yield, before documents are selected and packed into batches."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Documents of one source that are read at once, whichever of them are wanted."""
+class Chunk:
+    """Consecutive documents of one source, before selection."""
 
     data: bytes
     """Valid UTF-8."""
     ends: NDArray[np.int64]
-    """Where each document ends in it."""
+    """End of each document in `data`, shape (n_documents,)."""
     is_open: bool
-    """True where the last document goes on in the next piece."""
+    """True if the last document continues in the next chunk."""
     n_bytes_read: int
-    """Bytes of the source read so far, of those that its size counts."""
+    """Bytes of the source read so far, in the unit of its size (compressed bytes of compressed files)."""
     after: dict[str, Any]
-    """From where to read the next piece: values that JSON can hold."""
+    """State from which the next chunk can be read; JSON values."""
     n_replaced: int = 0
     n_skipped_bytes: int = 0
     n_broken: int = 0
+    n_byte_order_marks: int = 0
     error: CorpusError | None = None
-    """What ends the reading behind these documents."""
+    """Error that ends reading after these documents."""
 
     @classmethod
     def of(
@@ -43,8 +44,10 @@ class Piece:
         n_bytes_read: int,
         after: dict[str, Any],
         error: CorpusError | None = None,
-    ) -> Piece:
-        """The documents of a block."""
+        *,
+        n_byte_order_marks: int = 0,
+    ) -> Chunk:
+        """Make a chunk of the documents of a block."""
         return cls(
             documents.text,
             documents.ends,
@@ -54,44 +57,57 @@ class Piece:
             documents.n_replaced,
             documents.n_skipped_bytes,
             documents.n_broken if error is None else 0,
+            n_byte_order_marks,
             error,
         )
 
+    @classmethod
+    def broken(cls, n_bytes_read: int, after: dict[str, Any]) -> Chunk:
+        """Make a chunk of one broken document that is left out."""
+        import numpy as np
+
+        return cls(b"", np.empty(0, np.int64), False, n_bytes_read, after, n_broken=1)
+
 
 class Reader(Protocol):
-    """A source of a corpus, whatever it is."""
+    """A source of a corpus."""
 
     @property
     def name(self) -> str:
-        """What it is called in errors."""
+        """Name in error messages."""
         ...
 
     @property
     def n_bytes(self) -> int | None:
-        """Its size, None where only reading tells."""
+        """Size in bytes; None if unknown before reading."""
         ...
 
     @property
-    def comes_again(self) -> bool:
-        """True where the same documents come when it is read a second time."""
+    def is_rereadable(self) -> bool:
+        """True if a second read yields the same documents."""
         ...
 
     @property
-    def runs_own_code(self) -> bool:
-        """True where reading runs code of the caller's, which has to stay in the caller's thread."""
+    def runs_user_code(self) -> bool:
+        """True if reading runs the caller's code, which has to stay in the caller's thread."""
         ...
 
     def is_one_document(self) -> bool:
-        """True where all of it is one document; False too where only reading tells, and has not begun."""
+        """Check whether the source is one document; False if that is unknown before reading."""
         ...
 
     def describe(self) -> Any:
-        """What decides the documents, as JSON can hold it."""
+        """Return what determines the documents, as JSON values."""
         ...
 
-    def read(self, state: dict[str, Any], stop: threading.Event) -> Generator[Piece]:
-        """The pieces from `state` on ({}: from the beginning), the same in every run.
+    def read(self, state: dict[str, Any], stop: threading.Event) -> Generator[Chunk]:
+        """Yield the chunks from `state` on ({}: from the beginning), the same in every run.
 
-        Where reading may have to wait it gives up as soon as `stop` is set. Raises `CorpusError`.
+        Args:
+            state: `Chunk.after` of an earlier chunk.
+            stop: Ends reading soon after it is set, also while waiting for input.
+
+        Raises:
+            CorpusError: The source cannot be read.
         """
         ...

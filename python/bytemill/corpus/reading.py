@@ -1,4 +1,4 @@
-"""Sources read as blocks of bytes in constant memory."""
+"""Sources as blocks of bytes, in constant memory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 BLOCK_BYTES = 8 << 20
-"""Large enough to keep every thread of the encoder busy, small enough not to matter for memory."""
+"""Enough work for every thread of the encoder, and little memory."""
 
 
 def read_blocks(source: Source, block_bytes: int = BLOCK_BYTES) -> Generator[bytes]:
-    """The bytes of `source` in order, at most `block_bytes` at a time, none of them empty.
+    """Yield the bytes of a source in non-empty blocks of at most `block_bytes`, cut at any byte.
 
-    Blocks are cut anywhere, inside a character too. Raises `CorpusError` where reading fails.
+    Raises:
+        CorpusError: Reading fails.
     """
     with open_pipe(source) if source.is_pipe else source.open() as stream:
         while True:

@@ -4,41 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bytemill.corpus.corpus import Corpus
-from bytemill.corpus.messages import no_text
-from bytemill.corpus.sources import CorpusInputs, is_texts
+from bytemill.corpus.corpus import Corpus, check_texts
+from bytemill.corpus.messages import not_a_str
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from bytemill.corpus.options import EncodingErrors
+    from bytemill.corpus.options import Errors
+    from bytemill.corpus.sources import CorpusInputs
 
 
-def iter_texts(inputs: CorpusInputs | Corpus, *, errors: EncodingErrors = "strict") -> Iterator[str]:
-    """The documents of a corpus as texts: those of a `Corpus`, an iterable's own, or each text file as one.
+def iter_texts(inputs: CorpusInputs | Corpus, *, errors: Errors = "strict") -> Iterator[str]:
+    """Yield the documents of a corpus as strings, one whole document in memory at a time.
 
-    One document at a time is held in memory, whole. `errors="replace"` reads what is not UTF-8 as U+FFFD; a `Corpus`
-    has its own option for that. Raises `CorpusError` for files that cannot be read or are not UTF-8, and for an item
-    that is no str.
+    Args:
+        inputs: A `Corpus`, or names of files as for `Corpus`.
+        errors: Handling of malformed UTF-8 in files; a `Corpus` has its own option.
 
-    >>> list(iter_texts(iter(["one", "two"])))
+    Raises:
+        CorpusError: A file cannot be read or is not UTF-8.
+
+    >>> list(iter_texts(Corpus.from_texts(["one", "two"])))
     ['one', 'two']
     """
-    if isinstance(inputs, Corpus):
-        yield from _texts_of(inputs)
-    elif is_texts(inputs):
-        yield from _checked(inputs)
-    else:
-        yield from _texts_of(Corpus(inputs, encoding_errors=errors))
-
-
-def _texts_of(corpus: Corpus) -> Iterator[str]:
+    corpus = inputs if isinstance(inputs, Corpus) else Corpus(inputs, errors=errors)
     begun: list[bytes] = []
     for batch in corpus.read():
         start, last = 0, len(batch.ends) - 1
-        for place, end in enumerate(batch.ends.tolist()):
+        for number, end in enumerate(batch.ends.tolist()):
             part = bytes(batch.data[start:end])
-            if place == last and batch.is_open:
+            if number == last and batch.is_open:
                 begun.append(part)
             else:
                 yield b"".join([*begun, part]).decode()
@@ -46,8 +41,15 @@ def _texts_of(corpus: Corpus) -> Iterator[str]:
             start = end
 
 
-def _checked(texts: Iterable[object]) -> Iterator[str]:
+def checked_texts(texts: Iterable[object]) -> Iterator[str]:
+    """Yield the items of an iterable, checking that each is a str.
+
+    Raises:
+        CorpusError: An item is not a str.
+        TypeError: `texts` is a single str, or not iterable.
+    """
+    check_texts(texts)
     for index, text in enumerate(texts):
         if not isinstance(text, str):
-            raise no_text(text, index)
+            raise not_a_str(text, index)
         yield text

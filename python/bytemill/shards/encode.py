@@ -264,18 +264,14 @@ def _source(
         raise ShardError(f"errors is {errors!r}", hint='give "strict", "replace" or "skip"')
     if hasattr(inputs, "read") and hasattr(inputs, "source_names"):
         if errors != "strict":
-            raise ShardError(
-                "a corpus that is made already knows its encoding_errors", hint="leave out errors"
-            )
+            raise ShardError("a corpus that is made already knows its errors", hint="leave out errors")
         return cast("DocumentSource", inputs)
-    return Corpus(
-        cast("CorpusInputs", inputs), encoding_errors=errors, documents=document_separator or "file"
-    )
+    return Corpus(cast("CorpusInputs", inputs), errors=errors, documents=document_separator or "file")
 
 
 def _errors_of(source: DocumentSource, errors: Errors) -> Errors:
     options = getattr(source, "options", None)
-    return getattr(options, "encoding_errors", errors)
+    return getattr(options, "errors", errors)
 
 
 def _prepended(tokenizer: ShardTokenizer, prepend: str | bool) -> str | None:

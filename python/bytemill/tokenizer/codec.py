@@ -136,7 +136,7 @@ class Codec:
         Raises KeyError for an id that no token has.
 
         >>> import bytemill
-        >>> tok = bytemill.train(iter(["low low lower lowest"]), vocab_size=258)
+        >>> tok = bytemill.train_from_iterator(["low low lower lowest"], vocab_size=258)
         >>> tok.token(257)
         TokenInfo(id=257, bytes=b'low', special=False, rank=1, parts=(108, 256), count=4)
         """

@@ -338,7 +338,7 @@ class Tokenizer(Codec):
         where the ids do not follow the merges, and for ranks that no list of merges stands for.
 
         >>> import bytemill
-        >>> tok = bytemill.train(iter(["low low low low low lower lower"]), vocab_size=259, special_tokens=["<e>"])
+        >>> tok = bytemill.train_from_iterator(["low low low low low lower lower"], 259, ["<e>"])
         >>> tok.truncate(258).merges, tok.truncate(258).special_tokens
         ([(b'o', b'w')], {'<e>': 257})
         """

@@ -41,9 +41,9 @@ class TrainingReport:
     """Broken documents that were left out."""
     n_skipped_bytes: int = 0
     """Bytes of malformed sequences that were left out."""
-    min_count: int = 1
+    min_pretoken_count: int = 1
     n_dropped_pretokens: int = 0
-    """Different pre-tokens that occur less than `min_count` times and were left out."""
+    """Different pre-tokens that occur less than `min_pretoken_count` times and were left out."""
     n_dropped_occurrences: int = 0
     """How often these occur."""
     max_memory: int | None = None

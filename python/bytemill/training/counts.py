@@ -1,6 +1,6 @@
-"""Counts of pre-tokens in files: counted once, trained of as often as one likes, added up with weights.
+"""Saved counts of pre-tokens: count a corpus once, train on it repeatedly, mix corpora with weights.
 
-    bytemill.train("corpus/*.jsonl", 32_000, counts="corpus.counts")   # counts, and keeps the counts
+    bytemill.train("corpus/*.jsonl", 32_000, counts="corpus.counts")   # counts, and saves the counts
     bytemill.train("corpus/*.jsonl", 50_000, counts="corpus.counts")   # reads them
     both = bytemill.counts.merge({"books.counts": 1, "web.counts": 0.5})
     bytemill.train(both, 32_000)
@@ -28,35 +28,35 @@ if TYPE_CHECKING:
     from bytemill.training.memory_budget import CountingPlan
     from bytemill.training.work_folder import WorkFolder
 
-_DAMAGED_HINT = "remove it and count again, or take a copy that is whole"
+_DAMAGED_HINT = "remove it and count again, or use an intact copy"
 
 
 @dataclass(frozen=True)
 class CountsInfo:
-    """What was counted, and how."""
+    """What was counted and how; the header of a file of counts."""
 
     pattern: str | None
-    """What cut the text: a name, an expression, or None for nothing."""
+    """The pattern that split the text: a name, an expression, or None."""
     special_tokens: dict[str, int]
-    """The special tokens that were looked for, and how often each stood in the text."""
+    """Special tokens recognised while counting, with their occurrences."""
     n_bytes: int
     """Bytes of text."""
     n_pretokens: int
     """Pre-tokens in the text, before any weights."""
     reading: CorpusCounts = field(default_factory=CorpusCounts)
-    """What reading came across: documents, what was replaced or left out."""
+    """Counts of documents, and of what was replaced or left out."""
     corpus: dict[str, Any] | None = None
-    """The inputs and how they were read; None where nobody can say whether others are the same."""
+    """The inputs and how they were read; None if they cannot be compared with others."""
     unicode_version: str = UNICODE_VERSION
-    """The version of Unicode that said what is a letter."""
+    """Version of the Unicode character classes of the pattern."""
 
     @property
     def n_special(self) -> int:
-        """How often special tokens stood in the text."""
+        """Occurrences of special tokens in the text."""
         return sum(self.special_tokens.values())
 
     def to_json(self) -> str:
-        """The header of a file."""
+        """Serialize the header."""
         return json.dumps(
             {**vars(self), "reading": vars(self.reading)},
             ensure_ascii=True,
@@ -66,60 +66,72 @@ class CountsInfo:
 
     @classmethod
     def from_json(cls, text: str) -> CountsInfo:
-        """What a header says. Raises ValueError, TypeError or KeyError where it is none."""
+        """Parse a header. Raises ValueError, TypeError or KeyError if it is invalid."""
         document = cast("dict[str, Any]", json.loads(text))
         reading = CorpusCounts(**document.pop("reading"))
         info = cls(**document, reading=reading)
         if not isinstance(cast("object", info.special_tokens), dict):
-            raise TypeError("special_tokens are no dict")
+            raise TypeError("special_tokens must be a dict")
         return info
 
 
 @dataclass
 class CountedCorpus:
-    """The pre-tokens of a corpus and their counts, which `bytemill.train` takes in place of the corpus.
-
-    Training uses them up where it has a budget of memory.
-    """
+    """The pre-tokens of a corpus and their counts. `bytemill.train` accepts it in place of the corpus."""
 
     counts: PretokenCounts
     info: CountsInfo
     notes: list[str] = field(default_factory=list[str])
-    """What the counting has to say, a sentence each."""
+    """Notes on the counting, a sentence each."""
     is_from_file: bool = False
-    """True where nothing was counted."""
+    """True if the counts were loaded rather than counted."""
 
     @property
     def n_unique(self) -> int:
-        """Number of different pre-tokens."""
+        """Number of unique pre-tokens."""
         return self.counts.n_unique
 
     def items(self) -> list[tuple[bytes, int]]:
-        """The pre-tokens and their counts, the most frequent first."""
+        """Return the pre-tokens and their counts, the most frequent first."""
         return self.counts.items()
 
 
 @dataclass(frozen=True)
 class SavedCounts:
-    """Files of counts with their weights, which `bytemill.train` adds up, within its budget of memory."""
+    """Files of counts with weights, which `bytemill.train` merges within its memory budget."""
 
     files: Sequence[tuple[str, Weight]]
 
 
 def canonical_pattern(pattern: str | None) -> str | None:
-    """The name of a pattern that has one, else the pattern."""
+    """Return the name of a known pattern, and any other pattern unchanged."""
     return None if pattern is None else named_pattern(pattern) or pattern
 
 
 def save(counted: CountedCorpus, path: str | os.PathLike[str]) -> None:
-    """Writes counts to a file, which is there whole or not at all. Raises `OutputError`."""
+    """Write counts to a file, atomically.
+
+    Args:
+        counted: The counts.
+        path: The file.
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
     with AtomicFile(path) as atomic:
-        # The core opens the file by its name; this process keeps it open to sync it to the disk.
+        # The core opens the file by name; this handle remains open to sync it to disk.
         counted.counts.save(str(atomic.file.name), counted.info.to_json())
 
 
 def load(path: str | os.PathLike[str]) -> CountedCorpus:
-    """The counts of a file. Raises `CorpusError` where there is none, or it is damaged or of another version."""
+    """Load a file of counts.
+
+    Args:
+        path: The file.
+
+    Raises:
+        CorpusError: The file does not exist, is damaged, or has another version.
+    """
     info = read_info(path)
     try:
         counts = PretokenCounts.load(str(path))
@@ -131,24 +143,28 @@ def load(path: str | os.PathLike[str]) -> CountedCorpus:
 
 
 def read_info(path: str | os.PathLike[str]) -> CountsInfo:
-    """What a file of counts says of itself; the counts are not read, so damage to them goes unseen.
+    """Read the header of a file of counts, without checking the counts.
 
-    Raises `CorpusError`.
+    Args:
+        path: The file.
+
+    Raises:
+        CorpusError: The file does not exist, or its header is damaged.
     """
     if Path(path).is_dir():
-        raise CorpusError(f"{path} is a folder, not a file of counts", hint="give the name of a file")
+        raise CorpusError(f"{path} is a folder, not a file of counts", hint="name a file")
     try:
         header = read_counts_header(str(path))
     except OSError as error:
         raise _unreadable(path, error) from error
     except TokenizerError as error:
         raise CorpusError(
-            str(error), hint="give a file that `--counts` or bytemill.counts.save has written"
+            str(error), hint="use a file written by --counts or bytemill.counts.save"
         ) from error
     try:
         return CountsInfo.from_json(header)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CorpusError(f"{path} is damaged: its header makes no sense", hint=_DAMAGED_HINT) from error
+        raise CorpusError(f"{path} is damaged: its header is invalid", hint=_DAMAGED_HINT) from error
 
 
 def merge(
@@ -158,25 +174,29 @@ def merge(
     plan: CountingPlan | None = None,
     work: WorkFolder | None = None,
 ) -> CountedCorpus:
-    """The counts of several files added up, each as often as its weight says.
+    """Add up files of counts, each multiplied by its weight.
 
-    Sums are exact and rounded once, to the nearest whole number, a half up; but none becomes 0. A float weight stands
-    for the decimal number that it is written as. Files may be named with their weights, or in pairs, or alone (then
-    with a weight of 1). `plan` and `work` are for those who have a budget of memory.
+    Sums are exact and rounded once, half up, but never to 0. A float weight stands for the decimal number that it
+    prints as.
 
-    Raises `CorpusError` where the files were not counted in the same way: with the same pattern, and none with a
-    special token in its text that another did not look for.
+    Args:
+        files: A mapping of files to weights, or a sequence of files (weight 1) and pairs (file, weight).
+        plan: Memory limits.
+        work: Folder for runs; required with `plan`.
+
+    Raises:
+        CorpusError: A file cannot be read, or the files were counted with different patterns or special tokens.
     """
     pairs: list[tuple[str, Weight]] = []
     for item in files.items() if isinstance(files, Mapping) else files:
         name, weight = item if isinstance(item, tuple) else (item, 1)
         pairs.append((str(name), weight))
     if not pairs:
-        raise CorpusError("no file of counts is given", hint="give at least one")
+        raise CorpusError("there is no file of counts", hint="name at least one")
     if len(pairs) == 1 and exact_weight(pairs[0][1]) == 1:
         name = pairs[0][0]
         read_info(name)
-        # In memory they take less than in the file, but learning needs its part too.
+        # In memory the counts are smaller than in the file, but learning needs memory too.
         if plan is None or Path(name).stat().st_size < plan.table_bytes // 4:
             return load(name)
         pairs = [(name, 1)]
@@ -197,42 +217,42 @@ def merge(
     try:
         counts = counter.finish(denominator, plan is not None and work is not None)
     except TokenizerError as error:
-        raise CorpusError(str(error), hint="give smaller weights, or round them") from error
+        raise CorpusError(str(error), hint="use smaller or rounder weights") from error
     return CountedCorpus(counts, _sum_of(infos), is_from_file=True)
 
 
-def check_fits(
+def check_compatible(
     path: str | os.PathLike[str], info: CountsInfo, pattern: str | None, special: Sequence[str]
 ) -> None:
-    """Raises `CorpusError` where counts cannot stand for a text that is cut by `pattern`, with these special tokens.
+    """Raise `CorpusError` if counts cannot be used with this pattern and these special tokens.
 
-    Special tokens that stood in the counted text, and cut it, have to be among those asked for. Those that were looked
-    for in vain may be left out, and others may be added: the counts are those of a text in which they do not stand.
+    Special tokens that occurred in the counted text split it, so they must be among the requested ones. Others may be
+    left out or added: the counts are those of a text in which they do not occur.
     """
     if info.unicode_version != UNICODE_VERSION:
         raise CorpusError(
-            f"{path} was counted with Unicode {info.unicode_version}, and this bytemill has {UNICODE_VERSION}",
-            hint="count again",
+            f"{path} was counted with Unicode {info.unicode_version}; this version of bytemill has {UNICODE_VERSION}",
+            hint="count the corpus again",
         )
     if info.pattern != canonical_pattern(pattern):
         raise CorpusError(
             f"{path} was counted with the pattern {_shown(info.pattern)}, not {_shown(canonical_pattern(pattern))}",
-            hint="give that pattern, or another file of counts",
+            hint="use that pattern, or another file of counts",
         )
     for token, n_times in info.special_tokens.items():
         if n_times and token not in special:
             raise CorpusError(
-                f"{path} was counted with the special token {token!r}, which stands in the text {n_times:,} times",
-                hint="give it too, or count again without it into another file",
+                f"{path} was counted with the special token {token!r}, which occurs {n_times:,} times in the text",
+                hint="add it to the special tokens, or count again without it into another file",
             )
 
 
 def check_same_corpus(path: str | os.PathLike[str], info: CountsInfo, corpus: dict[str, Any] | None) -> None:
-    """Raises `CorpusError` where the counts are of other inputs than `corpus` describes."""
+    """Raise `CorpusError` if counts are of other inputs than the described corpus."""
     if corpus is None:
         raise CorpusError(
-            f"{path} is there already, and nobody can say whether it is of this input, which can be read only once",
-            hint="leave the input out to train of the file, or name another file",
+            f"{path} already exists, and this input can be read only once, so they cannot be compared",
+            hint="leave out the input to train on the file, or choose another file",
         )
     wanted = cast("dict[str, Any]", json.loads(json.dumps(corpus)))
     if info.corpus == wanted:
@@ -240,8 +260,8 @@ def check_same_corpus(path: str | os.PathLike[str], info: CountsInfo, corpus: di
     differing = [name for name in wanted if info.corpus is None or info.corpus.get(name) != wanted[name]]
     what = f" (they differ in {', '.join(differing)})" if info.corpus and differing else ""
     raise CorpusError(
-        f"{path} was counted of other inputs, or of files that were changed since{what}",
-        hint="remove it to count again, name another file, or leave the inputs out to train of it",
+        f"{path} belongs to other inputs, or to files that changed since{what}",
+        hint="remove it to count again, choose another file, or leave out the inputs to train on it",
     )
 
 
@@ -256,7 +276,7 @@ def _check_alike(names: list[str], infos: list[CountsInfo]) -> None:
         if info.unicode_version != first.unicode_version:
             raise CorpusError(
                 f"{names[0]} was counted with Unicode {first.unicode_version}, {name} with {info.unicode_version}",
-                hint="count them again with one version of bytemill",
+                hint="count them again with the same version of bytemill",
             )
     for name, info in zip(names, infos, strict=True):
         for token, n_times in info.special_tokens.items():
@@ -290,5 +310,5 @@ def _shown(pattern: str | None) -> str:
 
 def _unreadable(path: str | os.PathLike[str], error: OSError) -> CorpusError:
     if isinstance(error, FileNotFoundError):
-        return CorpusError(f"no such file: {path}", hint="give inputs too: then they are counted into it")
+        return CorpusError(f"no such file: {path}", hint="add inputs to count into it")
     return CorpusError(f"cannot read {path}: {error.strerror or error}", hint="check permissions and disk")

@@ -1,4 +1,4 @@
-"""A bound on the memory of the process, and how training divides it."""
+"""Memory budget of the process, and its division during training."""
 
 from __future__ import annotations
 
@@ -18,35 +18,37 @@ if TYPE_CHECKING:
 _STATM = Path("/proc/self/statm")
 
 _MARGIN_BYTES = 12_000_000
-"""For what nobody counts: small objects, the allocator's gaps, stacks of threads."""
+"""Reserve for untracked memory: small objects, allocator fragmentation, thread stacks."""
 _MARGIN_SHARE = 0.08
 _LEAST_TABLE_BYTES = 8_000_000
-"""With less for a table, counting would write to disk more than it counts."""
+"""Smallest useful table; a smaller one spends more time writing to disk than counting."""
 _READ_BYTES = 600_000
-"""What a chunk takes beyond its size: a block that is being read, and text that waits for a place to be cut at."""
+"""Overhead of a chunk: the block being read, and text before the next cut."""
 _CHUNK_BYTES = 2 << 20
 _BATCH_BYTES = 48_000_000
-"""Batches of documents that are read ahead, and what they are made of."""
+"""Batches of documents that are read ahead, and their sources."""
 
 
 _M_MMAP_THRESHOLD = -3
-_MOST_KEPT_BYTES = 32 << 20
+_MAX_MMAP_THRESHOLD = 32 << 20
 
 
 @dataclass(frozen=True)
 class CountingPlan:
-    """What counting may use."""
+    """Memory limits of counting."""
 
     num_threads: int
     chunk_bytes: int
     table_bytes: int
-    """For the tables of all threads."""
+    """Bytes of the tables of all threads."""
 
 
 def parse_max_memory(value: int | str) -> int:
-    """Bytes of a budget: a number, or text such as "300MB" or "2GB" (powers of ten) or "1GiB".
+    """Parse a memory budget: bytes, or text such as "300MB", "2GB" (powers of ten) or "1GiB".
 
-    Raises `TokenizerError` for what is none, and TypeError for what is neither an int nor a str.
+    Raises:
+        TokenizerError: The value is not an amount of memory.
+        TypeError: The value is neither an int nor a str.
 
     >>> parse_max_memory("300MB")
     300000000
@@ -59,7 +61,7 @@ def parse_max_memory(value: int | str) -> int:
         n_bytes = parse_bytes(value) if isinstance(value, str) else value
     except ValueError as error:
         raise TokenizerError(
-            f"max_memory is {value!r}", hint="write it like 300MB, 2GB or 1GiB, or give bytes"
+            f"max_memory is {value!r}", hint="write it like 300MB, 2GB or 1GiB, or in bytes"
         ) from error
     if n_bytes < 1:
         raise TokenizerError(f"max_memory is {value!r}", hint="write it like 300MB, 2GB or 1GiB")
@@ -68,17 +70,26 @@ def parse_max_memory(value: int | str) -> int:
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """Most resident memory that the process may have."""
+    """Bound on the resident memory of the process."""
 
     max_bytes: int
 
     def counting(self, num_threads: int | None, chunk_bytes: int | None, *, in_batches: bool) -> CountingPlan:
-        """How many threads count, and with how much each. Raises `TokenizerError` where it is too little for one."""
+        """Divide the free memory among counting threads.
+
+        Args:
+            num_threads: Upper bound on the number of threads; by default, the number of cores.
+            chunk_bytes: Size of a chunk; by default, chosen to fit.
+            in_batches: Reserve memory for batches of documents.
+
+        Raises:
+            TokenizerError: The budget is too small for one thread.
+        """
         wanted = num_threads or os.cpu_count() or 1
         before = resident_bytes()
         free = self.max_bytes - before - self._margin - (_BATCH_BYTES if in_batches else 0)
         for n_threads in range(wanted, 0, -1):
-            # While a thread counts a chunk, the next waits, and one is filled.
+            # Each thread counts one chunk while the next is ready; one more is being filled.
             n_chunks = 2 * n_threads + 2
             chunk = chunk_bytes or max(1 << 16, min(_CHUNK_BYTES, free // (8 * n_chunks)))
             table_bytes = free - n_chunks * (chunk + _READ_BYTES)
@@ -88,12 +99,12 @@ class MemoryBudget:
         raise self._too_little("counting", self.max_bytes - free + least, before)
 
     def learning(self, counts_bytes: int) -> int:
-        """What learning may use, the counts that are in memory among it."""
+        """Return the bytes that learning may use, including counts that are in memory."""
         free = self.max_bytes - (resident_bytes() - counts_bytes) - self._margin
         return max(free, 0)
 
     def too_little_to_learn(self, least_bytes: int) -> TokenizerError:
-        """The error for learning that needs `least_bytes`, when what the process holds by then is known."""
+        """Make the error for learning that needs `least_bytes` on top of the current memory of the process."""
         before = resident_bytes()
         return self._too_little("learning the merges", before + least_bytes + self._margin, before)
 
@@ -106,13 +117,13 @@ class MemoryBudget:
         least = int(least / (1 - _MARGIN_SHARE)) // 1_000_000 + 1
         return TokenizerError(
             f"max_memory is {self.max_bytes / 1e6:,.0f} MB, too little for {what}: "
-            f"{before / 1e6:,.0f} MB are the process as it stands",
-            hint=f"give at least {least}MB (--max-memory {least}MB)",
+            f"the process itself takes {before / 1e6:,.0f} MB",
+            hint=f"use at least {least}MB (--max-memory {least}MB)",
         )
 
 
 def resident_bytes() -> int:
-    """The resident memory of the process; where the system does not say, its peak."""
+    """Return the resident memory of the process in bytes; its peak on systems that do not report it."""
     try:
         return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError, AttributeError):
@@ -121,17 +132,17 @@ def resident_bytes() -> int:
 
 @contextlib.contextmanager
 def frugal_allocation() -> Generator[None]:
-    """While the block runs, memory of a megabyte or more goes back to the system as soon as it is freed.
+    """Return allocations of a megabyte or more to the system as soon as they are freed, while the block runs.
 
-    By default glibc keeps up to 32 MiB of each such piece, once it has seen one freed; and what grows is copied within
-    its heap, which then holds both. That was 10 to 30 MB of a budget of 300.
+    By default glibc raises this threshold up to 32 MiB with every large free, and buffers that grow are copied within
+    its heap, which then holds both copies: 10 to 30 MB of a budget of 300 MB.
     """
     _mallopt(1 << 20)
     try:
         yield
     finally:
         release_freed_memory()
-        _mallopt(_MOST_KEPT_BYTES)
+        _mallopt(_MAX_MMAP_THRESHOLD)
 
 
 def _mallopt(n_bytes: int) -> None:
@@ -144,7 +155,7 @@ def _mallopt(n_bytes: int) -> None:
 
 
 def release_freed_memory() -> None:
-    """Hands memory that was freed back to the system, where its allocator keeps it otherwise (glibc's does)."""
+    """Return freed memory that glibc's allocator keeps to the system."""
     if sys.platform != "linux":
         return
     import ctypes

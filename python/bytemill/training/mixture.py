@@ -1,4 +1,4 @@
-"""Weights as exact fractions, for counts that stay whole numbers."""
+"""Mixture weights as exact fractions, so that weighted counts stay integers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from numbers import Rational
 
 Weight: TypeAlias = "int | float | str | Rational"
-"""A number above 0. A float stands for the shortest decimal number that names it: 0.1 is a tenth."""
+"""A number above 0. A float stands for its shortest decimal representation: 0.1 is a tenth."""
 
 _MOST = (1 << 63) - 1
 
 
 def exact_weight(weight: Weight) -> Fraction:
-    """`weight` as a fraction. Raises `CorpusError` for what is no number above 0.
+    """Return a weight as a fraction. Raises `CorpusError` unless it is a number above 0.
 
     >>> exact_weight(0.1), exact_weight("1/3"), exact_weight(2)
     (Fraction(1, 10), Fraction(1, 3), Fraction(2, 1))
@@ -31,12 +31,15 @@ def exact_weight(weight: Weight) -> Fraction:
     except (ValueError, TypeError, ZeroDivisionError, OverflowError):
         exact = Fraction(0)
     if exact <= 0:
-        raise CorpusError(f"{weight!r} is no weight", hint="give a number above 0, such as 2, 0.5 or 1/3")
+        raise CorpusError(f"{weight!r} is not a weight", hint="use a number above 0, such as 2, 0.5 or 1/3")
     return exact
 
 
 def common_scale(weights: Sequence[Weight]) -> tuple[list[int], int]:
-    """The weights as multiples of one over a denominator, and that. Raises `CorpusError` where they are too fine.
+    """Return the weights as multiples of 1 / denominator, and the denominator.
+
+    Raises:
+        CorpusError: The multiples exceed 64 bits.
 
     >>> common_scale([0.5, 1, "1/3"])
     ([3, 6, 2], 6)
@@ -46,6 +49,6 @@ def common_scale(weights: Sequence[Weight]) -> tuple[list[int], int]:
     multiples = [int(weight * denominator) for weight in exact]
     if max([denominator, *multiples]) > _MOST:
         raise CorpusError(
-            "the weights are too fine to be exact", hint="round them, for example to two digits"
+            "the weights have no common denominator below 2**63", hint="round them, for example to two digits"
         )
     return multiples, denominator

@@ -1,63 +1,72 @@
-"""Training: a corpus in, a tokenizer out."""
+"""Tokenizer training: open the corpus, count its pre-tokens, learn merges, build the tokenizer."""
 
 from __future__ import annotations
 
-import operator
-import os
-import re
-import time
+import contextlib
 import warnings
-from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from bytemill import profiling
-from bytemill._core import PretokenCounts, check_pattern
-from bytemill.errors import TokenizerError
+from bytemill.corpus import Corpus
+from bytemill.errors import CorpusError, NotEnoughMemoryError
 from bytemill.formats.spec import Ties, TokenizerSpec
-from bytemill.system import memory
+from bytemill.system.output_lock import lock_output
 from bytemill.tokenizer.tokenizer import Tokenizer
-from bytemill.tokenizer.training_report import PhaseReport, TrainingReport
-from bytemill.training.counting import CHECKPOINT_SECONDS, CountingOptions, obtain_counts
-from bytemill.training.memory_budget import (
-    MemoryBudget,
-    frugal_allocation,
-    parse_max_memory,
-    release_freed_memory,
+from bytemill.tokenizer.training_report import TrainingReport
+from bytemill.training.counting import count_corpus, count_texts
+from bytemill.training.counting_session import CountingSettings, describe
+from bytemill.training.counts import (
+    CountedCorpus,
+    SavedCounts,
+    check_compatible,
+    check_same_corpus,
+    load,
+    merge,
+    read_info,
+    save,
 )
+from bytemill.training.learning import LearnedMerges, learn_merges
+from bytemill.training.memory_budget import frugal_allocation
+from bytemill.training.options import CHECKPOINT_SECONDS, TrainingOptions, check_one_of, training_options
+from bytemill.training.progress import (
+    ProgressCallback,
+    ReportCounted,
+    TrainingProgress,
+    count_reporter,
+    merge_reporter,
+)
+from bytemill.training.report import PhaseClock, training_report
 from bytemill.training.work_folder import WorkFolder
 
 if TYPE_CHECKING:
-    from bytemill.corpus import Corpus, CorpusInputs
-    from bytemill.training.counts import CountedCorpus, SavedCounts
+    import os
+    from collections.abc import Generator, Iterable, Sequence
 
-Phase: TypeAlias = Literal["count", "merge"]
+    from bytemill.corpus import CorpusInputs
 
-_N_LONGEST = 20
-
-_MAX_TOKENS = (1 << 21) - 1
-"""Ordinary tokens that a vocabulary of the core can hold."""
-_MAX_THREADS = 4096
-_MAX_CHUNK_BYTES = 1 << 30
-"""Chunks are allocated whole, a few for every thread."""
+__all__ = [
+    "TrainingProgress",
+    "TrainingReport",
+    "TrainingStoppedEarly",
+    "train",
+    "train_bpe",
+    "train_from_iterator",
+]
 
 
 class TrainingStoppedEarly(UserWarning):
-    """No pair was left to merge before the vocabulary was full."""
+    """Training ended before the vocabulary was full, because no pair was left to merge."""
 
 
 @dataclass(frozen=True)
-class TrainingProgress:
-    """How far training has come."""
+class _Texts:
+    """Texts to train on."""
 
-    phase: Phase
-    done: int
-    """Bytes read ("count"; of an iterable of texts: characters) or merges learnt ("merge")."""
-    total: int | None
-    """What `done` goes up to; None where nobody knows, as for standard input. Merging may end before."""
+    items: Iterable[str]
+
+
+_Source: TypeAlias = Corpus | _Texts | CountedCorpus | SavedCounts
 
 
 def train(
@@ -67,7 +76,7 @@ def train(
     *,
     pattern: str | None = "gpt2",
     ties: Ties = "bytes",
-    min_count: int = 1,
+    min_pretoken_count: int = 1,
     min_frequency: int = 1,
     special_ids: Literal["last", "first"] = "last",
     errors: Literal["strict", "replace"] = "strict",
@@ -77,126 +86,123 @@ def train(
     counts: str | os.PathLike[str] | None = None,
     work_folder: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
-    progress: Callable[[TrainingProgress], None] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Tokenizer:
-    """Trains a byte-level BPE tokenizer; `Tokenizer.training_report` says what it took.
+    """Train a byte-level BPE tokenizer on files, a corpus or saved counts.
 
-    `inputs` are files, globs and "-" for standard input (see `bytemill.corpus.resolve_inputs`), or an
-    iterable of texts that is no list, such as a generator; each file and each text is a document, and no
-    pre-token reaches across its end. Or they are a `bytemill.Corpus`, which knows other formats and weights; or what
-    `bytemill.counts.load` and `merge` give. The vocabulary has at most `vocab_size` tokens: the 256 bytes, the
-    merges, the special tokens. Special tokens in the corpus separate documents and are not counted.
-    `special_ids="first"` gives them the ids from 0 on.
+    Each file is a document, and no pre-token crosses its end. Special tokens in the text separate documents too and
+    are not counted. The result does not depend on `num_threads`, `chunk_bytes` and `max_memory`. To train on Python
+    strings, use `train_from_iterator`.
 
-    `pattern` is a name (`gpt2`, `cl100k`, `o200k`, `llama3`), any regular expression, or None: then all text
-    between special tokens is one pre-token. Of equally frequent pairs the lexicographically greatest (as two
-    byte strings) is merged first; `ties="huggingface"` takes the one that Hugging Face's trainer takes. Pairs
-    that occur less often than `min_frequency` are not merged; where none is left, training ends early with
-    the warning `TrainingStoppedEarly`.
+    Algorithm: Sennrich, Haddow & Birch, "Neural machine translation of rare words with subword units" (2016), on
+    bytes as in Radford et al., "Language models are unsupervised multitask learners" (2019).
 
-    Pre-tokens that occur less often than `min_count` are left out: it is the one option that loses anything, and
-    the report says how much. `max_memory`, such as "2GB", bounds the resident memory of the process: tables that
-    are full go to disk, with the same result. `counts` names a file in which the counts of the pre-tokens are
-    kept, or from which they are taken if it is there: then the corpus is not read, and another vocabulary size,
-    tie rule or special token costs only the learning (see `bytemill.counts`).
+    Args:
+        inputs: Files, folders, globs, URLs or "-" for standard input (see `bytemill.Corpus`), a `Corpus`, or counts
+            (see `bytemill.counts`).
+        vocab_size: Upper bound on the number of tokens: 256 bytes, the merges and the special tokens.
+        special_tokens: Tokens that are never split or merged.
+        pattern: How text is split into pre-tokens: "gpt2", "cl100k", "o200k", "llama3", an expression, or None to
+            make all text between special tokens one pre-token.
+        ties: Which of equally frequent pairs is merged first: the lexicographically greatest pair of byte strings
+            ("bytes"), or the one that Hugging Face's trainer picks ("huggingface").
+        min_pretoken_count: Drop pre-tokens that occur less often. The training report says how many were dropped.
+        min_frequency: Do not merge pairs that occur less often.
+        special_ids: Give special tokens the last ids, or the first ones from 0.
+        errors: Treat malformed UTF-8 in files as an error ("strict") or read it as U+FFFD ("replace"). A `Corpus` has
+            its own option.
+        num_threads: Number of threads; by default, as many as the machine runs at once.
+        chunk_bytes: Text that a thread counts at a time, at most 1 GiB.
+        max_memory: Bound on the resident memory of the process, in bytes or like "2GB"; full tables go to disk.
+        counts: File of counts. If it exists, it replaces reading the corpus; otherwise the counts are saved to it.
+        work_folder: Folder for checkpoints; by default next to `counts`. A later call with the same arguments resumes
+            an interrupted counting of files there. The folder appears with the first checkpoint and is removed at
+            the end.
+        checkpoint_seconds: Time between two checkpoints.
+        progress: Called about ten times a second in this thread. An exception that it raises ends training.
 
-    Counting of files that is interrupted goes on in the next call from its last checkpoint, at most
-    `checkpoint_seconds` back, if it has a folder that the next call finds: `work_folder`, or one beside `counts`. The
-    folder appears with the first checkpoint and is removed at the end.
+    Returns:
+        The tokenizer; its `training_report` has statistics and timings.
 
-    The result depends on neither `num_threads` (default: as many as the machine runs at once) nor
-    `chunk_bytes` (text that a thread counts at a time; at most 1 GiB). `progress` is called about ten times a
-    second, in this thread; an exception that it raises ends training. Lone surrogates in a text are read as
-    U+FFFD.
+    Raises:
+        CorpusError: The corpus cannot be read, is empty or is not UTF-8, or `counts` belongs to another corpus.
+        NotEnoughMemoryError: Memory runs out.
+        OutputError: `counts` or the work folder cannot be written, or another process is writing them.
+        TokenizerError: An option is out of range.
+        TypeError: An argument has the wrong type.
 
-    Raises `CorpusError` for a corpus that cannot be read, is empty, or is not UTF-8 (`errors="replace"` reads
-    such bytes as U+FFFD), `TokenizerError` for options that cannot be, and TypeError for those of a wrong
-    type.
+    Warns:
+        TrainingStoppedEarly: No pair was left to merge before the vocabulary was full.
 
-    Source of the algorithm: Sennrich, Haddow & Birch, "Neural machine translation of rare words with subword
-    units" (2016), on bytes as in Radford et al., "Language models are unsupervised multitask learners"
-    (2019).
-
-    >>> tok = train(iter(["low low low low low lower lower"]), vocab_size=258)
-    >>> tok.merges
+    >>> path = getfixture("tmp_path") / "corpus.txt"
+    >>> _ = path.write_text("low low low low low lower lower")
+    >>> train(path, vocab_size=258).merges
     [(b'o', b'w'), (b'l', b'ow')]
     """
-    special = _checked_special(special_tokens)
-    n_merges = _n_merges(vocab_size, special)
-    if pattern is not None and not isinstance(cast("object", pattern), str):
-        raise TypeError(f"pattern must be a str or None, not {type(pattern).__name__} ({pattern!r:.40})")
-    check_pattern(pattern)
-    _check_one_of("ties", ties, ("bytes", "huggingface"))
-    _check_one_of("special_ids", special_ids, ("last", "first"))
-    _check_one_of("errors", errors, ("strict", "replace"))
-    _check_int("min_frequency", min_frequency, 1, (1 << 64) - 1)
-    if num_threads is not None:
-        _check_int("num_threads", num_threads, 1, _MAX_THREADS)
-    if chunk_bytes is not None:
-        _check_int("chunk_bytes", chunk_bytes, 1, _MAX_CHUNK_BYTES)
-    _check_int("min_count", min_count, 1, (1 << 64) - 1)
-    budget = None if max_memory is None else MemoryBudget(parse_max_memory(max_memory))
-    options = CountingOptions(special, pattern, num_threads, chunk_bytes, budget, checkpoint_seconds)
-    clock = _Clock()
-    with (
-        frugal_allocation() if budget else nullcontext(),
-        WorkFolder(_work_path(work_folder, counts)) as work,
-    ):
-        with clock.phase("count"), profiling.phase("count"):
-            counted = obtain_counts(
-                inputs, errors, options, file=counts, work=work, report=_count_reporter(progress)
-            )
-            clock.add_read(counted.counts.read_seconds)
-        if not counted.is_from_file:
-            profiling.add("count", n_bytes=counted.counts.n_bytes)
-        is_callers = counted is inputs
-        pretokens = counted.counts.copy() if is_callers and (budget or min_count > 1) else counted.counts
-        n_unique, (n_dropped, n_dropped_occurrences) = pretokens.n_unique, pretokens.drop_below(min_count)
-        with clock.phase("merge"), profiling.phase("learn"):
-            report_merges = _merge_reporter(progress, n_merges)
-            learning = (n_merges, ties, min_frequency, num_threads, report_merges)
-            merges, merge_counts = _learn(pretokens, learning, budget, keep=is_callers)
-            if report_merges:
-                report_merges(len(merges))
-    with clock.phase("build"), profiling.phase("build"):
-        spec = _spec(merges, special, pattern, special_ids=special_ids, ties=ties, merge_counts=merge_counts)
-        tokenizer = Tokenizer.from_spec(spec)
-    info = counted.info
-    spilled_bytes, spilled_runs, spill_seconds = counted.counts.spilled
-    tokenizer.training_report = TrainingReport(
-        n_bytes=info.n_bytes,
-        n_pretokens=info.n_pretokens,
-        n_unique_pretokens=n_unique,
-        n_special_tokens=info.n_special,
-        n_replaced=info.reading.n_replaced,
-        n_merges=len(merges),
-        n_merges_wanted=n_merges,
-        phases=clock.phases,
-        longest_tokens=sorted((a + b for a, b in merges), key=len, reverse=True)[:_N_LONGEST],
+    options = training_options(
+        vocab_size,
+        special_tokens,
+        pattern=pattern,
+        ties=ties,
+        min_pretoken_count=min_pretoken_count,
+        min_frequency=min_frequency,
+        special_ids=special_ids,
         num_threads=num_threads,
-        n_documents=info.reading.n_documents,
-        n_broken=info.reading.n_broken,
-        n_skipped_bytes=info.reading.n_skipped_bytes,
-        min_count=min_count,
-        n_dropped_pretokens=n_dropped,
-        n_dropped_occurrences=n_dropped_occurrences,
-        max_memory=budget.max_bytes if budget else None,
-        spilled_bytes=spilled_bytes,
-        spilled_runs=spilled_runs,
-        spill_seconds=spill_seconds,
-        counts_file=None if counts is None else os.fspath(counts),
-        from_counts=counted.is_from_file,
-        notes=counted.notes,
+        chunk_bytes=chunk_bytes,
+        max_memory=max_memory,
+        counts=counts,
+        work_folder=work_folder,
+        checkpoint_seconds=checkpoint_seconds,
     )
-    if tokenizer.training_report.stopped_early:
-        often_enough = "any more" if min_frequency <= 1 else f"{min_frequency} times"
-        warnings.warn(
-            f"training ended after {len(merges)} of {n_merges} merges: "
-            f"no pair of tokens occurs {often_enough}; the vocabulary has {tokenizer.n_vocab} tokens",
-            TrainingStoppedEarly,
-            stacklevel=2,
-        )
-    return tokenizer
+    check_one_of("errors", errors, ("strict", "replace"))
+    is_opened = isinstance(inputs, (Corpus, CountedCorpus, SavedCounts))
+    return _train(inputs if is_opened else Corpus(inputs, errors=errors), options, progress)
+
+
+def train_from_iterator(
+    texts: Iterable[str],
+    vocab_size: int,
+    special_tokens: Sequence[str] = (),
+    *,
+    pattern: str | None = "gpt2",
+    ties: Ties = "bytes",
+    min_pretoken_count: int = 1,
+    min_frequency: int = 1,
+    special_ids: Literal["last", "first"] = "last",
+    num_threads: int | None = None,
+    chunk_bytes: int | None = None,
+    max_memory: int | str | None = None,
+    counts: str | os.PathLike[str] | None = None,
+    progress: ProgressCallback | None = None,
+) -> Tokenizer:
+    """Train a byte-level BPE tokenizer on texts.
+
+    Each text is a document, and no pre-token crosses its end. Lone surrogates are read as U+FFFD. The other arguments,
+    the result and the exceptions are those of `train`.
+
+    Args:
+        texts: Any iterable of str, such as a list, a generator or an open file.
+
+    Raises:
+        TypeError: `texts` is a single str.
+
+    >>> train_from_iterator(["low low low low low lower lower"], vocab_size=258).merges
+    [(b'o', b'w'), (b'l', b'ow')]
+    """
+    options = training_options(
+        vocab_size,
+        special_tokens,
+        pattern=pattern,
+        ties=ties,
+        min_pretoken_count=min_pretoken_count,
+        min_frequency=min_frequency,
+        special_ids=special_ids,
+        num_threads=num_threads,
+        chunk_bytes=chunk_bytes,
+        max_memory=max_memory,
+        counts=counts,
+    )
+    return _train(_Texts(texts), options, progress)
 
 
 def train_bpe(
@@ -207,154 +213,118 @@ def train_bpe(
     pattern: str | None = "gpt2",
     num_threads: int | None = None,
 ) -> tuple[dict[int, bytes], list[tuple[bytes, bytes]]]:
-    """`train` on one file, as Stanford's CS336 names it: vocabulary (id -> bytes) and merges in order."""
+    """Train on one file with the interface of Stanford's CS336; see `train`.
+
+    Args:
+        input_path: The text file.
+        vocab_size: Upper bound on the number of tokens.
+        special_tokens: Tokens that are never split or merged.
+        pattern: How text is split into pre-tokens.
+        num_threads: Number of threads.
+
+    Returns:
+        The vocabulary (id -> bytes) and the merges in order.
+    """
     tokenizer = train(input_path, vocab_size, special_tokens, pattern=pattern, num_threads=num_threads)
     return tokenizer.vocab, tokenizer.merges
 
 
-_Learning: TypeAlias = "tuple[int, Ties, int, int | None, Callable[[int], None] | None]"
+def _train(source: _Source, options: TrainingOptions, progress: ProgressCallback | None) -> Tokenizer:
+    clock = PhaseClock()
+    with _memory(options), _counts_lock(options), WorkFolder(options.work_folder) as work:
+        with clock.phase("count"), profiling.phase("count"):
+            counted = _count(source, options, work, count_reporter(progress))
+            clock.read_seconds = counted.counts.read_seconds
+            if not counted.is_from_file:
+                profiling.add("count", n_bytes=counted.counts.n_bytes)
+        with clock.phase("merge"), profiling.phase("learn"):
+            report = merge_reporter(progress, options.n_merges)
+            learned = learn_merges(counted.counts, options, report, keep_counts=counted is source)
+    with clock.phase("build"), profiling.phase("build"):
+        tokenizer = Tokenizer.from_spec(_spec(learned, options))
+    tokenizer.training_report = training_report(counted, learned, options, clock.phases)
+    if tokenizer.training_report.stopped_early:
+        often_enough = "any more" if options.min_frequency <= 1 else f"{options.min_frequency} times"
+        warnings.warn(
+            f"training ended after {len(learned.merges)} of {options.n_merges} merges: "
+            f"no pair of tokens occurs {often_enough}; the vocabulary has {tokenizer.n_vocab} tokens",
+            TrainingStoppedEarly,
+            stacklevel=3,
+        )
+    return tokenizer
 
 
-def _learn(
-    counts: PretokenCounts, learning: _Learning, budget: MemoryBudget | None, *, keep: bool
-) -> tuple[list[tuple[bytes, bytes]], list[int]]:
-    """Learns merges, within the budget if there is one; uses the counts up, unless they are to be kept."""
-    if budget is None:
-        return counts.learn_merges(*learning, consume=not keep)
-    release_freed_memory()
+def _count(
+    source: _Source, options: TrainingOptions, work: WorkFolder, report: ReportCounted | None
+) -> CountedCorpus:
+    """Return the counts of the source: existing ones, or counted now and saved if `options.counts` is set."""
+    if isinstance(source, CountedCorpus):
+        check_compatible("the corpus", source.info, options.pattern, options.special_tokens)
+        return source
+    if isinstance(source, SavedCounts):
+        for name, _ in source.files:
+            check_compatible(name, read_info(name), options.pattern, options.special_tokens)
+        plan = options.budget.counting(1, None, in_batches=False) if options.budget else None
+        counted = merge(list(source.files), plan=plan, work=work)
+    elif options.counts is not None and options.counts.exists():
+        info = read_info(options.counts)
+        check_compatible(options.counts, info, options.pattern, options.special_tokens)
+        check_same_corpus(options.counts, info, describe(source) if isinstance(source, Corpus) else None)
+        return load(options.counts)
+    else:
+        settings = CountingSettings(
+            options.special_tokens,
+            options.pattern,
+            options.num_threads,
+            options.chunk_bytes,
+            options.budget,
+            options.checkpoint_seconds,
+        )
+        if isinstance(source, Corpus):
+            counted = count_corpus(source, settings, work, report)
+        else:
+            counted = count_texts(source.items, settings, work, report)
+    if options.counts is not None:
+        save(counted, options.counts)
+    return counted
+
+
+@contextlib.contextmanager
+def _memory(options: TrainingOptions) -> Generator[None]:
+    """Keep allocations within the budget, and explain a failed one."""
     try:
-        return counts.learn_merges(*learning, max_bytes=budget.learning(counts.memory_bytes), consume=True)
-    except TokenizerError as error:
-        if least := re.search(r"takes (\d+) bytes of memory at least", str(error)):
-            raise budget.too_little_to_learn(int(least[1])) from error
+        with frugal_allocation() if options.budget else contextlib.nullcontext():
+            yield
+    except CorpusError:
         raise
+    except MemoryError as error:
+        raise NotEnoughMemoryError(
+            "training does not fit into memory",
+            hint="set --max-memory (max_memory=) below the memory that is available, or use fewer "
+            "--threads (num_threads=)",
+        ) from error
 
 
-def _work_path(
-    work_folder: str | os.PathLike[str] | None, counts: str | os.PathLike[str] | None
-) -> Path | None:
-    if work_folder is not None:
-        return Path(work_folder)
-    return None if counts is None else Path(counts).with_name(f".{Path(counts).name}.counting")
-
-
-@dataclass
-class _Clock:
-    """Time and peak memory of each phase."""
-
-    phases: list[PhaseReport] = field(default_factory=list[PhaseReport])
-    read_seconds: float = 0.0
-
-    @contextmanager
-    def phase(self, name: Literal["count", "merge", "build"]) -> Generator[None]:
-        memory.reset_peak()
-        started = time.perf_counter()
+@contextlib.contextmanager
+def _counts_lock(options: TrainingOptions) -> Generator[None]:
+    """Lock the file of counts if it is going to be written."""
+    if options.counts is None or options.counts.exists():
         yield
-        seconds, peak = time.perf_counter() - started, memory.peak_bytes()
-        if name == "count":
-            self.phases.append(PhaseReport("read", self.read_seconds, peak))
-        self.phases.append(PhaseReport(name, seconds, peak))
-
-    def add_read(self, seconds: float) -> None:
-        """Reading goes on during counting, so its time comes from the core."""
-        self.read_seconds = seconds
+        return
+    with lock_output(options.counts):
+        yield
 
 
-def _checked_special(special_tokens: Any) -> list[str]:
-    if isinstance(special_tokens, str):
-        raise TokenizerError(
-            "special_tokens is a str; give a list of them", hint=f"special_tokens=[{special_tokens!r}]"
-        )
-    given = (
-        cast("Iterable[Any]", special_tokens) if isinstance(special_tokens, Iterable) else [special_tokens]
-    )
-    special = list(given)
-    if not all(isinstance(token, str) for token in special):
-        raise TypeError(f"special_tokens must be a list of str, not {special_tokens!r:.80}")
-    for token, n_times in Counter(special).items():
-        if not token:
-            raise TokenizerError("a special token is empty", hint="remove it: it would be everywhere")
-        if n_times > 1:
-            raise TokenizerError(f"special token {token!r} is there twice", hint="name it once")
-        if any("\ud800" <= character <= "\udfff" for character in token):
-            raise TokenizerError(f"special token {token!r} holds a surrogate, which is no character")
-    return special
-
-
-def _special_tokens(n: int) -> str:
-    return "1 special token" if n == 1 else f"{n} special tokens"
-
-
-def _n_merges(vocab_size: int, special: list[str]) -> int:
-    smallest = 256 + len(special)
-    vocab_size = _as_int("vocab_size", vocab_size)
-    if vocab_size < smallest:
-        raise TokenizerError(
-            f"vocab_size {vocab_size} is too small: "
-            f"256 bytes and {_special_tokens(len(special))} make {smallest}",
-            hint=f"give a vocab_size of at least {smallest}",
-        )
-    largest = _MAX_TOKENS + len(special)
-    if vocab_size > largest:
-        raise TokenizerError(
-            f"vocab_size {vocab_size} is too large: "
-            f"at most {_MAX_TOKENS} tokens beside the special ones are supported",
-            hint=f"give a vocab_size of at most {largest}",
-        )
-    return vocab_size - smallest
-
-
-def _as_int(name: str, value: Any) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an int, not {type(value).__name__} ({value!r:.40})") from None
-
-
-def _check_int(name: str, value: Any, smallest: int, largest: int) -> None:
-    number = _as_int(name, value)
-    if not smallest <= number <= largest:
-        bound = f"at least {smallest}" if number < smallest else f"at most {largest}"
-        raise TokenizerError(f"{name} is {number}", hint=f"give a {name} of {bound}")
-
-
-def _check_one_of(name: str, value: object, choices: tuple[str, str]) -> None:
-    if value not in choices:
-        raise TokenizerError(f"{name} is {value!r}", hint=f"use {choices[0]!r} or {choices[1]!r}")
-
-
-def _count_reporter(
-    progress: Callable[[TrainingProgress], None] | None,
-) -> Callable[[int, int | None], None] | None:
-    if progress is None:
-        return None
-    return lambda done, total: progress(TrainingProgress("count", done, total))
-
-
-def _merge_reporter(
-    progress: Callable[[TrainingProgress], None] | None, n_merges: int
-) -> Callable[[int], None] | None:
-    if progress is None:
-        return None
-    return lambda done: progress(TrainingProgress("merge", done, n_merges))
-
-
-def _spec(
-    merges: list[tuple[bytes, bytes]],
-    special: list[str],
-    pattern: str | None,
-    *,
-    special_ids: Literal["last", "first"],
-    ties: Ties,
-    merge_counts: list[int],
-) -> TokenizerSpec:
-    ordinary = [bytes([byte]) for byte in range(256)] + [left + right for left, right in merges]
-    first_special, first_ordinary = (0, len(special)) if special_ids == "first" else (len(ordinary), 0)
+def _spec(learned: LearnedMerges, options: TrainingOptions) -> TokenizerSpec:
+    special = options.special_tokens
+    tokens = [bytes([byte]) for byte in range(256)] + [left + right for left, right in learned.merges]
+    is_first = options.special_ids == "first"
+    first_special, first_ordinary = (0, len(special)) if is_first else (len(tokens), 0)
     return TokenizerSpec(
-        pattern=pattern,
-        special_tokens={token: first_special + place for place, token in enumerate(special)},
-        vocab={first_ordinary + place: token for place, token in enumerate(ordinary)},
-        merges=merges,
-        ties=ties,
-        merge_counts=merge_counts,
+        pattern=options.pattern,
+        special_tokens={token: first_special + number for number, token in enumerate(special)},
+        vocab={first_ordinary + number: token for number, token in enumerate(tokens)},
+        merges=learned.merges,
+        ties=options.ties,
+        merge_counts=learned.merge_counts,
     )

@@ -1,4 +1,4 @@
-"""A folder for what counting puts on disk: for one run at a time, removed at its end, kept for who goes on with it."""
+"""Folder for the files of one counting: removed when it finishes, kept with its checkpoint when it is interrupted."""
 
 from __future__ import annotations
 
@@ -26,19 +26,27 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Journal:
-    """How far a counting has come."""
+    """A checkpoint of counting."""
 
     position: Position
     state: str
-    """What the core needs to go on, as JSON."""
+    """State of the core's counter, as JSON."""
+
+
+def has_checkpoint(path: Path) -> bool:
+    """Check whether a work folder holds a checkpoint."""
+    return (path / _JOURNAL).is_file()
 
 
 class WorkFolder:
-    """Made when it is needed first.
+    """A folder that is created and locked when it is first needed.
 
-    `path` None is a folder of its own in the system's folder for temporary files, from which what killed runs have
-    left is removed. As a context manager it removes the folder in the end, unless the block fails and a journal is
-    kept: then the journal and its files stay.
+    As a context manager it removes the folder at the end, unless the block fails and there is a checkpoint: then the
+    journal and its files remain.
+
+    Args:
+        path: The folder; None for a new one in the system's temporary folder, where folders of killed processes are
+            removed first.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -50,11 +58,11 @@ class WorkFolder:
 
     @property
     def can_resume(self) -> bool:
-        """True where a later run finds the folder."""
+        """True if a later run can find the folder."""
         return self._path is not None
 
     def open(self) -> Path:
-        """The folder, made and locked. Raises `OutputError`."""
+        """Create and lock the folder if necessary, and return it. Raises `OutputError`."""
         if self._folder is None:
             if self._path is None:
                 import tempfile
@@ -71,9 +79,9 @@ class WorkFolder:
         return self._folder
 
     def journal(self, settings: dict[str, Any]) -> Journal | None:
-        """The journal of an interrupted run with the same settings; what is there of another is removed, with a note.
+        """Return the checkpoint of an interrupted run with the same settings.
 
-        To start afresh is no loss but of time: what was counted cannot be of use for other inputs or settings.
+        A checkpoint of other settings is useless and removed, with a note.
         """
         if self._path is None or not self._path.is_dir():
             return None
@@ -86,7 +94,7 @@ class WorkFolder:
         if known != wanted:
             what = _difference(known, wanted)
             self.notes.append(
-                f"a counting of other {what} was interrupted here; it is dropped, and this one starts afresh"
+                f"discarded the checkpoint of a run with different {what}; counting starts from the beginning"
             )
             self._sweep(set())
             return None
@@ -101,7 +109,7 @@ class WorkFolder:
         return journal
 
     def keep(self, settings: dict[str, Any], position: Position, state: str) -> None:
-        """Replaces the journal, then removes the files that the new one does not need. Raises `OutputError`."""
+        """Replace the journal, then remove files that it does not need. Raises `OutputError`."""
         folder = self.open()
         document = {"version": _VERSION, "settings": settings, "position": asdict(position), "state": state}
         write_json(folder / _JOURNAL, document)
@@ -109,19 +117,19 @@ class WorkFolder:
         self._sweep(_files_of(state))
 
     def drop_journal(self, why: str) -> None:
-        """Removes a journal that turned out to be of no use."""
-        self.notes.append(f"the interrupted counting cannot be gone on with ({why}); this one starts afresh")
+        """Remove an unusable checkpoint, with a note."""
+        self.notes.append(f"discarded an unusable checkpoint ({why}); counting starts from the beginning")
         self._sweep(set())
         self._is_kept = False
 
     def remove(self) -> None:
-        """Removes the folder with all that is in it."""
+        """Remove the folder and its files."""
         if self._folder is not None:
             self._is_kept = False
             self._sweep(set())
             with contextlib.suppress(OSError):
                 (self._folder / _LOCK).unlink()
-            with contextlib.suppress(OSError):  # somebody may have put a file of their own there
+            with contextlib.suppress(OSError):  # it may contain files of the user
                 self._folder.rmdir()
             self._close()
 
@@ -162,16 +170,16 @@ def _locked(folder: Path) -> BinaryIO:
         try:
             lock = open_locked(folder / _LOCK)
         except FileNotFoundError:
-            continue  # the run before has just removed the folder
+            continue  # another run has just removed the folder
         except OSError as error:
             raise output_error(error, folder) from error
         if lock is None:
             raise OutputError(
-                f"another run counts in {folder}",
-                hint="wait for it to end, or give another name for the result",
+                f"another process is counting in {folder}",
+                hint="wait until it has finished, or choose another output",
             )
         return lock
-    raise OutputError(f"{folder} is removed again and again", hint="give another name for the result")
+    raise OutputError(f"{folder} keeps being removed by another process", hint="choose another output")
 
 
 def _is_ours(name: str) -> bool:
@@ -179,11 +187,11 @@ def _is_ours(name: str) -> bool:
 
 
 def _remove_leftovers() -> None:
-    """Removes the temporary folders of this user's runs that were killed: whose lock nobody holds."""
+    """Remove this user's temporary folders that no process has locked."""
     import tempfile
 
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError, AttributeError):  # Windows knows no numbers of users
+        with contextlib.suppress(OSError, AttributeError):  # Windows has no user ids
             if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not (folder / _LOCK).exists():
                 continue
             lock = open_locked(folder / _LOCK)
@@ -206,7 +214,7 @@ def _read_json(path: Path) -> dict[str, Any] | None:
 
 
 def _files_of(state: str) -> set[str]:
-    """The files that a state of the core names."""
+    """Return the names of the files in a state of the core."""
     document = json.loads(state)
     files = [*document["runs"], *([document["open"]] if document["open"] else [])]
     return {file["name"] for file in files}
@@ -215,6 +223,6 @@ def _files_of(state: str) -> set[str]:
 def _difference(known: Any, wanted: dict[str, Any]) -> str:
     if not isinstance(known, dict):
         return "settings"
-    given = cast("dict[str, Any]", known)
-    names = [name for name in wanted if given.get(name) != wanted[name]]
+    previous = cast("dict[str, Any]", known)
+    names = [name for name in wanted if previous.get(name) != wanted[name]]
     return " and ".join(name.replace("_", " ") for name in names) or "settings"

@@ -158,7 +158,7 @@ def test_a_trained_tokenizer_comes_back_whole(
     tmp_path: Path, pattern: str, pre: str | None, ties: Any, special_ids: Any
 ) -> None:
     text = "the cat sat on the mat, the rat on 12345 hats; it's naïve 日本の猫" * 3
-    trained = bytemill.train(
+    trained = bytemill.train_from_iterator(
         iter([text]), 300, ["<|endoftext|>", "x y"], pattern=pattern, ties=ties, special_ids=special_ids
     )
     path = tmp_path / "t.gguf"

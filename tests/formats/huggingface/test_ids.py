@@ -61,7 +61,7 @@ def excerpts(shared_data: Path) -> list[str]:
 
 @pytest.mark.parametrize("pattern", [*NAMED_PATTERNS, None, r"\p{N}{1,2}+|\s+$|[^\s\p{N}]+|\s"])
 def test_a_trained_tokenizer_gives_the_same_ids_in_hugging_face(tmp_path: Path, pattern: str | None) -> None:
-    ours = bytemill.train(iter([CORPUS] * 3), vocab_size=350, special_tokens=SPECIAL, pattern=pattern)
+    ours = bytemill.train_from_iterator([CORPUS] * 3, vocab_size=350, special_tokens=SPECIAL, pattern=pattern)
     theirs = opened_by_hugging_face(ours, tmp_path)
     assert theirs.get_vocab_size() == ours.n_vocab
 

@@ -27,7 +27,7 @@ TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}{
 
 @pytest.fixture(scope="module")
 def ours() -> Tokenizer:
-    return bytemill.train(iter([CORPUS] * 5), vocab_size=290, special_tokens=SPECIAL)
+    return bytemill.train_from_iterator([CORPUS] * 5, vocab_size=290, special_tokens=SPECIAL)
 
 
 @pytest.fixture

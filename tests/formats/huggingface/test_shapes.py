@@ -216,7 +216,7 @@ PIECES = [
 @pytest.fixture(scope="module")
 def trained() -> dict[str, Any]:
     """A small tokenizer.json as parsed JSON, with tokens of several bytes from many scripts."""
-    tokenizer = bytemill.train(iter([CORPUS] * 3), vocab_size=330, pattern="gpt2")
+    tokenizer = bytemill.train_from_iterator([CORPUS] * 3, vocab_size=330, pattern="gpt2")
     return json.loads(huggingface.write(tokenizer.to_spec()))
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bytemill import Tokenizer
+from bytemill import Corpus, Tokenizer
 from bytemill.corpus.documents import Position
 from bytemill.errors import CorpusError, ShardError, SpecialTokenError
 from bytemill.shards import TokenShards, encode_corpus, read_manifest, verify
@@ -60,7 +60,9 @@ def new() -> Tokenizer:
 def write(out: Path, old: Tokenizer, documents: list[str], **options: Any) -> Manifest:
     """Shards of documents, with a separator behind each."""
     options = {"shard_tokens": 11, "document_separator": END, "append_separator": True} | options
-    return encode_corpus(old, iter(documents), out, allowed_special=options.pop("allowed", "none"), **options)
+    return encode_corpus(
+        old, Corpus.from_texts(documents), out, allowed_special=options.pop("allowed", "none"), **options
+    )
 
 
 def documents_of(folder: Path) -> list[list[int]]:
