@@ -176,6 +176,23 @@ def read_manifest(folder: str | os.PathLike[str]) -> Manifest:
     return _Fields(path, cast("dict[str, Any]", document)).manifest()
 
 
+def shard_hashes(folder: str | os.PathLike[str]) -> dict[str, str]:
+    """Return the sha256 of every shard in `folder`, by file name, in the order of the text.
+
+    Two folders with equal hashes hold the same tokens. Reads only the manifest, not the shards.
+
+    Args:
+        folder: Folder that contains `manifest.json`.
+
+    Returns:
+        Hexadecimal sha256 of each whole file, as the manifest records it.
+
+    Raises:
+        ShardError: If the manifest is missing or damaged.
+    """
+    return {shard.file: shard.sha256 for shard in read_manifest(folder).shards}
+
+
 class _Fields:
     """Takes typed fields out of one JSON object of the manifest; errors name the field and the file."""
 
