@@ -44,6 +44,28 @@ def verify(folder: str | os.PathLike[str]) -> list[str]:
     return problems
 
 
+def require_intact(folder: str | os.PathLike[str], manifest: Manifest) -> None:
+    """Check that every file of a shard folder matches its recorded sha256.
+
+    Args:
+        folder: Folder of shards.
+        manifest: Manifest of that folder.
+
+    Raises:
+        ShardError: If a file is missing or its content differs; names the first such file.
+    """
+    root = Path(folder)
+    problems = size_problems(root, manifest)
+    if not problems:
+        checked = (_content_problem(root, info) for info in _files_of(manifest))
+        problems = [problem for problem in checked if problem][:1]
+    if problems:
+        raise ShardError(
+            f"the shards in {folder} are damaged: {problems[0]}",
+            hint="restore the file from a copy, or skip the check with --no-verify (verify=False)",
+        )
+
+
 def size_problems(folder: Path, manifest: Manifest) -> list[str]:
     """Files that are missing or not of the size that the manifest says; they are not opened."""
     problems: list[str] = []
