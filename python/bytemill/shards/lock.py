@@ -1,4 +1,4 @@
-"""One run at a time writes to a folder of shards, and it removes nothing that is not its own."""
+"""Exclusive lock on a shard folder, held while one process writes to it."""
 
 import contextlib
 from collections.abc import Generator

@@ -1,4 +1,4 @@
-"""The manifest of a folder of token shards: what they hold, and from which text and tokenizer they come."""
+"""Manifest of a shard folder: its contents, text sources and tokenizer."""
 
 import json
 import os
