@@ -63,7 +63,7 @@ def test_an_output_file_is_left_as_it_is(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
     file.write_text("precious")
     check_output_file(file, overwrite=True)
-    with pytest.raises(OutputError, match="is there already"):
+    with pytest.raises(OutputError, match="already exists"):
         check_output_file(file, overwrite=False)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("tokenizer.json", "precious")]
 

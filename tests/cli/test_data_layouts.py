@@ -77,7 +77,7 @@ def test_reencode_gives_what_encoding_the_text_gives(tokenizer_file: str, run: R
     again = run(
         "data", "reencode", "shards", "--from", tokenizer_file, "--to", "other.json", "--output", "out"
     )
-    assert "out holds these shards already" in again.err
+    assert "out already holds these shards" in again.err
     bare = ["--no-separators", "--layout", "bin"]
     arguments = ["--from", tokenizer_file, "--to", "other.json", "--output", "bare", *bare, "-q"]
     assert run("data", "reencode", "shards", *arguments).status == 0

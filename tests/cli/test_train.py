@@ -155,8 +155,8 @@ def test_an_existing_file_is_kept_unless_told_otherwise(work: Path, run: Run):
     outcome = run(*arguments)
     assert outcome.status == 1
     assert outcome.err == (
-        "error: tokenizer.json is there already\n"
-        "hint: give another name, or --overwrite (overwrite=True) to replace it\n"
+        "error: tokenizer.json already exists\n"
+        "hint: choose another name, or replace it with --overwrite (overwrite=True)\n"
     )
     assert Path("tokenizer.json").read_text() == "precious"
     assert run(*arguments, "--overwrite").status == 0

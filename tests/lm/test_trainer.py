@@ -320,8 +320,8 @@ def test_a_folder_in_which_another_process_trains_is_refused(settings: Settings,
 HOLDER = """
 import sys
 from pathlib import Path
-from bytemill.system.file_lock import open_locked
-file = open_locked(Path(sys.argv[1]))
+from bytemill.system.file_lock import try_lock
+lock = try_lock(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()
 """  # as `RunFolder.claimed` does, without waiting for torch's import

@@ -96,8 +96,8 @@ def test_what_a_killed_run_left_without_a_journal_is_cleared_away(
     )
     killed = subprocess.run([sys.executable, "-c", script, str(out)], check=False)
     assert killed.returncode == -signal.SIGKILL
-    # The mark, five shards with two files each beside them, where their documents end, and half a shard and index.
-    assert len(names(out)) == 1 + 5 * 3 + 6 + 2
+    # The mark, the lock, five shards with two files each beside them, their ends, half a shard and half an index.
+    assert len(names(out)) == 2 + 5 * 3 + 6 + 2
     assert sum(name.endswith(".partial") for name in names(out)) == 8
     encode_corpus(byte_tokenizer, corpus / "a.txt", out)
     assert names(out) == ["manifest.json", "shard_00000.npy"]

@@ -1,6 +1,7 @@
 """Reading shards: as one array, and never silently from a folder that is damaged."""
 
 import dataclasses
+import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from bytemill import Corpus
 from bytemill.errors import ShardError
 from bytemill.shards import TokenShards, encode_corpus, open_shards, read_manifest, verify
+from bytemill.shards.manifest import shard_hashes
 
 TEXT = "".join(chr(33 + i % 90) for i in range(100))
 
@@ -46,6 +48,18 @@ def test_slices_are_those_of_one_array(
     else:
         with pytest.raises(IndexError, match=f"token {start} of 100"):
             tokens[start]
+
+
+def test_shard_hashes_are_those_of_the_files(shards: Path) -> None:
+    hashes = shard_hashes(shards)
+    assert list(hashes) == [f"shard_{index:05d}.npy" for index in range(7)]
+    for name, sha256 in hashes.items():
+        assert hashlib.sha256((shards / name).read_bytes()).hexdigest() == sha256
+
+
+def test_shard_hashes_need_a_manifest(tmp_path: Path) -> None:
+    with pytest.raises(ShardError, match=r"manifest\.json"):
+        shard_hashes(tmp_path)
 
 
 def test_tokens_are_read_across_shards_as_copies(shards: Path) -> None:

@@ -165,7 +165,7 @@ def test_what_is_there_stays_unless_it_may_be_replaced(source: Path, tmp_path: P
     (tmp_path / "gpt2").mkdir()
     merges = tmp_path / "gpt2" / "merges.txt"
     merges.write_text("mine")
-    with pytest.raises(OutputError, match=r"merges.txt is there already"):
+    with pytest.raises(OutputError, match=r"merges.txt already exists"):
         convert(source, tmp_path / "gpt2")
     assert contents(tmp_path / "gpt2") == {"merges.txt": b"mine"}
     convert(source, tmp_path / "gpt2", overwrite=True)

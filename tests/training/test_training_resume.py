@@ -175,4 +175,4 @@ def test_ctrl_c_and_errors_keep_the_journal_and_its_files_alone(tmp_path: Path) 
     kept = {file.name for file in (tmp_path / "work").iterdir()}
     journal = json.loads((tmp_path / "work" / "journal.json").read_text())
     needed = {run["name"] for run in json.loads(journal["state"])["runs"]}
-    assert kept == {"journal.json", "lock"} | needed
+    assert kept == {"journal.json"} | needed

@@ -94,13 +94,21 @@ def manifest_to_json(
 def manifests_to_json(
     manifests: dict[Path, Manifest], problems: list[str] | None = None, more: dict[str, Any] | None = None
 ) -> None:
-    """The manifests of the parts of a split corpus as JSON."""
+    """Write the totals and the manifests of the parts of a split corpus as JSON."""
     found = {} if problems is None else {"problems": problems}
     parts = {
         folder.name: {"folder": str(folder), **dataclasses.asdict(manifest)}
         for folder, manifest in manifests.items()
     }
-    output.write_json({"parts": parts, **found, **(more or {})})
+    all_parts = list(manifests.values())
+    totals = {
+        "n_tokens": sum(manifest.n_tokens for manifest in all_parts),
+        "n_bytes": sum(manifest.n_bytes for manifest in all_parts),
+        "n_documents": sum(manifest.n_documents for manifest in all_parts),
+        "n_empty_documents": sum(manifest.n_empty_documents for manifest in all_parts),
+        "n_shards": sum(len(manifest.shards) for manifest in all_parts),
+    }
+    output.write_json({**totals, "parts": parts, **found, **(more or {})})
 
 
 def manifest_notes(manifest: Manifest) -> list[str]:

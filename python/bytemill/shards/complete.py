@@ -1,4 +1,4 @@
-"""Whether a folder of shards is the very result that is asked for."""
+"""Check whether a finished shard folder already matches the requested settings."""
 
 from __future__ import annotations
 

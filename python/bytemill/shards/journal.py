@@ -1,4 +1,4 @@
-"""How far the encoding to a folder has come: what another process goes on with after an interruption."""
+"""Checkpoints of an encoding, from which an interrupted run resumes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""One run at a time writes to a folder of shards, and it removes nothing that is not its own."""
+"""Exclusive lock on a shard folder, held while one process writes to it."""
 
 import contextlib
-import os
 from collections.abc import Generator
 from pathlib import Path
 
@@ -15,9 +14,16 @@ from bytemill.shards.manifest import (
     shard_files,
 )
 from bytemill.shards.partial_file import growing_name
-from bytemill.system.atomic_files import make_folder, output_error, remove_temporaries, sync_folder
-from bytemill.system.file_lock import open_locked
+from bytemill.system.atomic_files import (
+    make_folder,
+    output_error,
+    remove_temporaries,
+    sync_folder,
+    write_text,
+)
+from bytemill.system.file_lock import try_lock
 
+_LOCK_NAME = ".lock"
 OVERWRITE_HINT = "give another folder, or overwrite=True (--overwrite) to replace what is there"
 
 
@@ -136,22 +142,16 @@ def _remove(folder: Path, names: list[str]) -> None:
 def _locked(marker: Path) -> Generator[bool]:
     """Hold the lock of the folder; True where the mark of an earlier run stood already."""
     try:
-        file = open_locked(marker)
+        lock = try_lock(marker.with_name(_LOCK_NAME))
     except OSError as error:
         raise output_error(error, marker) from error
-    if file is None:
+    if lock is None:
         raise ShardError(
             f"another run is writing shards to {marker.parent}",
             hint="wait for its end, or give another folder",
         )
-    with file:
-        was_marked = os.fstat(file.fileno()).st_size > 0
+    with lock:
+        was_marked = marker.exists()
         if not was_marked:
-            try:
-                file.write(b"bytemill has not finished writing shards here: run the same command again.\n")
-            except OSError as error:
-                marker.unlink(missing_ok=True)
-                raise output_error(error, marker) from error
-        if os.name == "nt":
-            file.close()  # Windows removes no open file
+            write_text(marker, "bytemill has not finished writing shards here: run the same command again.\n")
         yield was_marked

@@ -1,4 +1,4 @@
-"""A file that grows under a temporary name, and that another process can go on with."""
+"""An append-only file under a temporary name. A later process can resume it."""
 
 from __future__ import annotations
 

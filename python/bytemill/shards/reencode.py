@@ -9,6 +9,7 @@ from bytemill.formats.spec import special_rules
 from bytemill.shards.encode import encode_corpus
 from bytemill.shards.shard_corpus import OnError, ShardCorpus
 from bytemill.shards.token_source import find_separator, open_tokens
+from bytemill.shards.verify import require_intact
 
 if TYPE_CHECKING:
     import os
@@ -31,6 +32,7 @@ def shard_corpus(
     source_layout: str | None = None,
     source_dtype: str | None = None,
     progress: Callable[[int, int], None] | None = None,
+    verify: bool = True,
 ) -> ShardCorpus:
     """The documents at `source`, which `tokenizer` made, as a corpus for `target` (see `ShardCorpus`).
 
@@ -39,9 +41,13 @@ def shard_corpus(
     the one that it says they begin with, and in files of other programs at `<|endoftext|>`. Where nothing is known all
     is one document.
 
-    Raises `ShardError` for a source that cannot be read or belongs to another tokenizer.
+    `verify` compares the sha256 of every source file with the manifest first.
+
+    Raises `ShardError` for a source that cannot be read, is damaged or belongs to another tokenizer.
     """
     tokens = open_tokens(source, layout=source_layout, dtype=source_dtype)
+    if verify and tokens.manifest:
+        require_intact(tokens.files[0].parent, tokens.manifest)
     if separator is None and tokens.manifest is None and _END_OF_TEXT in tokenizer.special_tokens:
         separator = _END_OF_TEXT
     find_separator(tokens, separator, tokenizer.special_tokens)

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self, TextIO
 
 from bytemill.errors import OutputError
+from bytemill.system.paths import require_local
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -31,6 +32,7 @@ class AtomicFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        require_local(path)
         self.path = Path(path)
         self._final = Path(os.path.realpath(path))
         mode = _writable_mode(self.path, self._final)
@@ -142,7 +144,8 @@ def write_json(path: str | os.PathLike[str], document: Any) -> None:
 
 
 def make_folder(folder: str | os.PathLike[str]) -> None:
-    """Make `folder` and the folders above it where they do not exist. Raises `OutputError`."""
+    """Create `folder` and its missing parents. Raises `OutputError`."""
+    require_local(folder)
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:

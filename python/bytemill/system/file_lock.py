@@ -1,32 +1,58 @@
-"""A file that one process at a time holds; the system releases it when the process ends, however it ends."""
+"""Locks on files, held by one process at a time and released by the system when that process ends."""
 
-import os
-from pathlib import Path
-from typing import BinaryIO
+from __future__ import annotations
 
-try:
-    import fcntl
-except ImportError:  # Windows: processes are not kept apart there
-    fcntl = None
+import contextlib
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from filelock import BaseFileLock
 
 
-def open_locked(path: Path) -> BinaryIO | None:
-    """`path`, made if need be, opened for appending and locked until it is closed; None where another holds it.
+class HeldLock:
+    """A lock that this process holds until `release` or the end of its `with` block."""
 
-    Whoever removes the file has to do so before it is closed. Raises OSError where it cannot be opened. On a file
-    system without locks there is no other to be seen.
+    def __init__(self, path: Path, lock: BaseFileLock) -> None:
+        self.path = path
+        self._lock = lock
+
+    def release(self) -> None:
+        """Remove the lock file and release the lock."""
+        # A process that waits for the removed file notices and creates a new one. Windows cannot remove an open file;
+        # there filelock removes it.
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def try_lock(path: Path) -> HeldLock | None:
+    """Lock `path` without waiting.
+
+    Args:
+        path: Lock file, created if needed. A killed process leaves it behind, unlocked.
+
+    Returns:
+        The lock, or None if it is held already, by another process or by this one.
+
+    Raises:
+        OSError: If the lock file cannot be opened.
     """
-    while True:
-        file = path.open("ab", buffering=0)
-        if fcntl is None:
-            return file
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            return None
-        except OSError:
-            return file  # a file system without locks
-        if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
-            return file
-        file.close()  # the holder before has ended and removed the file in between: take a fresh one
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, thread_local=False)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        return None
+    return HeldLock(path, lock)

@@ -1,4 +1,4 @@
-"""Whether a result can be written: asked before the work that makes it."""
+"""Check that an output file can be written before the work that produces it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ if TYPE_CHECKING:
 
 
 def check_output_file(path: str | os.PathLike[str], *, overwrite: bool) -> None:
-    """Raises `OutputError` where `path` cannot be written, or is there already and `overwrite` is not set.
+    """Check that a file can be created at `path`. Devices and named pipes always pass.
 
-    Devices and named pipes are taken as they are.
+    Args:
+        path: Output file.
+        overwrite: Accept an existing file.
+
+    Raises:
+        OutputError: If the file cannot be written, exists already without `overwrite`, or is a URL.
     """
     target = Path(path)
     if target.exists() and not target.is_file() and not target.is_dir():
         return
     if target.is_file() and not overwrite:
         raise OutputError(
-            f"{target} is there already",
-            hint="give another name, or --overwrite (overwrite=True) to replace it",
+            f"{target} already exists",
+            hint="choose another name, or replace it with --overwrite (overwrite=True)",
         )
-    # To begin the file under its temporary name is the one test that finds everything that can be in the way.
+    # Only creating the temporary file finds every possible obstacle.
     AtomicFile(target).discard()

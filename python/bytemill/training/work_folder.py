@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from bytemill.corpus.documents import CorpusCounts, Position
 from bytemill.errors import OutputError
 from bytemill.system.atomic_files import make_folder, output_error, write_json
-from bytemill.system.file_lock import open_locked
+from bytemill.system.file_lock import HeldLock, try_lock
 
 if TYPE_CHECKING:
     from types import TracebackType
-    from typing import BinaryIO
 
 _PREFIX = "bytemill-counting-"
 _LOCK = "lock"
@@ -52,7 +51,7 @@ class WorkFolder:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._folder: Path | None = None
-        self._lock: BinaryIO | None = None
+        self._lock: HeldLock | None = None
         self._is_kept = False
         self.notes: list[str] = []
 
@@ -127,11 +126,10 @@ class WorkFolder:
         if self._folder is not None:
             self._is_kept = False
             self._sweep(set())
-            with contextlib.suppress(OSError):
-                (self._folder / _LOCK).unlink()
-            with contextlib.suppress(OSError):  # it may contain files of the user
-                self._folder.rmdir()
+            folder = self._folder
             self._close()
+            with contextlib.suppress(OSError):  # it may contain files of the user
+                folder.rmdir()
 
     def _sweep(self, needed: set[str]) -> None:
         if self._folder is None:
@@ -145,7 +143,7 @@ class WorkFolder:
     def _close(self) -> None:
         self._folder = None
         if self._lock is not None:
-            self._lock.close()
+            self._lock.release()
             self._lock = None
 
     def __enter__(self) -> Self:
@@ -164,11 +162,11 @@ class WorkFolder:
         self._close()
 
 
-def _locked(folder: Path) -> BinaryIO:
+def _locked(folder: Path) -> HeldLock:
     for _ in range(100):
         make_folder(folder)
         try:
-            lock = open_locked(folder / _LOCK)
+            lock = try_lock(folder / _LOCK)
         except FileNotFoundError:
             continue  # another run has just removed the folder
         except OSError as error:
@@ -194,15 +192,14 @@ def _remove_leftovers() -> None:
         with contextlib.suppress(OSError, AttributeError):  # Windows has no user ids
             if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not (folder / _LOCK).exists():
                 continue
-            lock = open_locked(folder / _LOCK)
+            lock = try_lock(folder / _LOCK)
             if lock is None:
                 continue
             with lock:
                 for file in folder.iterdir():
                     if _is_ours(file.name):
                         file.unlink()
-                (folder / _LOCK).unlink()
-                folder.rmdir()
+            folder.rmdir()
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,10 @@ from bytemill.lm.tensor_file import read_state, write_state
 from bytemill.lm.training.config import Resolved, TrainConfig, config_from_dict, differences
 from bytemill.lm.training.config_file import config_to_toml
 from bytemill.system.atomic_files import make_folder, output_error, remove_temporaries, write_text
-from bytemill.system.file_lock import open_locked
+from bytemill.system.file_lock import try_lock
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Generator, Mapping
 
     from bytemill.tokenizer.tokenizer import Tokenizer
@@ -55,21 +55,16 @@ class RunFolder:
         """
         make_folder(self.path)
         try:
-            file = open_locked(self.lock)
+            lock = try_lock(self.lock)
         except OSError as error:
             raise output_error(error, self.lock) from error
-        if file is None:
+        if lock is None:
             raise OutputError(
                 f"another process is training in {self.path}",
                 hint="wait for its end, or train in another folder: --run.folder NAME",
             )
-        with file:
-            if os.name == "nt":
-                file.close()  # Windows removes no open file
-            try:
-                yield
-            finally:
-                self.lock.unlink(missing_ok=True)
+        with lock:
+            yield
 
     def holds_other_files(self) -> bool:
         """Whether there is anything in the folder, and none of it a run's."""
