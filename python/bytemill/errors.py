@@ -40,6 +40,10 @@ class CheckpointError(BytemillError, ValueError):
     """A checkpoint is damaged, or belongs to another model, configuration or tokenizer."""
 
 
+class NotEnoughMemoryError(BytemillError, MemoryError):
+    """A model and its batch do not fit into the memory of the device."""
+
+
 class TrainingDivergedError(BytemillError, ArithmeticError):
     """Several steps of training in a row had a loss or a gradient that is not finite."""
 

@@ -151,6 +151,11 @@ def parts_of(folder: Path) -> list[Path]:
     return parts if is_split else [folder]
 
 
+def shard_hashes(folder: str | os.PathLike[str]) -> dict[str, str]:
+    """Return the sha256 of each shard of `folder` by file name, as its manifest records it."""
+    return {shard.file: shard.sha256 for shard in read_manifest(folder).shards}
+
+
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write `manifest` into `folder`, atomically. Raises `OutputError`."""
     write_json(folder / MANIFEST_NAME, {"format": FORMAT, "version": VERSION, **asdict(manifest)})
