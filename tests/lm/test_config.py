@@ -101,7 +101,9 @@ def test_every_setting_has_its_help():
     ],
 )
 def test_mistakes_are_named_with_their_place(key: str, value: Any, message: str, hint: str | None):
-    with pytest.raises(RunConfigError, match=rf"run.toml: .*{message}|run.toml: {message}") as caught:
+    with pytest.raises(
+        (RunConfigError, ModelConfigError), match=rf"run.toml: .*{message}|run.toml: {message}"
+    ) as caught:
         resolve([("run.toml", {key: value})], n_vocab=300)
     if hint:
         assert hint in (caught.value.hint or "")

@@ -211,7 +211,7 @@ def test_presets() -> None:
         774,
         1558,
     ]
-    with pytest.raises(ModelConfigError, match="no preset is called 'gpt5'"):
+    with pytest.raises(ModelConfigError, match="unknown preset 'gpt5'"):
         preset("gpt5")
     with pytest.raises(ModelConfigError, match="no setting of a model: n_layer"):
         preset("tiny", n_layer=3)
@@ -219,7 +219,7 @@ def test_presets() -> None:
 
 def test_a_configuration_survives_a_dictionary() -> None:
     config = preset("gpt2-xl", num_kv_heads=5)
-    assert ModelConfig.from_dict(config.to_dict()) == config
+    assert ModelConfig(**config.to_dict()) == config
     with pytest.raises(ModelConfigError, match="missing: vocab_size"):
         ModelConfig.from_dict({name: SMALL[name] for name in SMALL if name != "vocab_size"})
 

@@ -21,6 +21,7 @@ app = App(
 )
 
 Settings = Annotated[SettingOptions, Parameter(name="*")]
+_UNSET = SettingOptions()
 HiddenSettings = Annotated[SettingOptions, Parameter(name="*", show=False)]
 Run = Annotated[Path, Parameter(name="RUN", help="A run folder, or one of its checkpoints.")]
 Device = Annotated[str, Parameter(help="One of auto, cpu, cuda, cuda:N, mps.")]
@@ -51,7 +52,7 @@ def train(
     ] = None,
     /,
     *,
-    settings: Settings = None,
+    settings: Settings = _UNSET,
     print_config: Annotated[
         bool,
         Parameter(
@@ -345,7 +346,7 @@ def plan(
     ],
     /,
     *,
-    settings: HiddenSettings = None,
+    settings: HiddenSettings = _UNSET,
     memory: Annotated[
         str | None, Parameter(help="What the device has, say 80GB; the largest batch is found.")
     ] = None,
