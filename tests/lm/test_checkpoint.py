@@ -1,5 +1,6 @@
 """Checkpoints: what was written comes back, what is damaged is refused, nothing is executed."""
 
+import contextlib
 import io
 import os
 import pickle
@@ -104,9 +105,9 @@ def test_a_tensor_with_two_names_is_written_once():
 
 def test_safetensors_reads_the_weights():
     model, _ = trained()
-    assert same(
-        safetensors.torch.load(weights_bytes(model)), {"first": model.first.data, "second": model.second.data}
-    )
+    loaded = safetensors.torch.load(weights_bytes(model))
+    assert loaded.keys() == {"first", "second"}
+    assert all(torch.equal(loaded[name], getattr(model, name)) for name in loaded)
 
 
 def test_every_cut_is_found_and_no_changed_byte_changes_a_tensor():
@@ -118,10 +119,8 @@ def test_every_cut_is_found_and_no_changed_byte_changes_a_tensor():
     for position in range(len(data)):
         changed = bytearray(data)
         changed[position] ^= 0x01
-        try:
+        with contextlib.suppress(CheckpointError):
             assert same(parse_state(bytes(changed), "x"), state)  # padding between the records
-        except CheckpointError:
-            pass
 
 
 def test_errors_name_the_file(tmp_path: Path):
@@ -166,7 +165,7 @@ def test_another_model_is_refused_and_nothing_is_changed(tmp_path: Path):
     with pytest.raises(CheckpointError, match="groups of"):
         load_checkpoint(tmp_path / "four", model, one_of_two)
     (tmp_path / "no optimizer").write_bytes(state_bytes({"model": model.state_dict()}))
-    with pytest.raises(CheckpointError, match="not of a model with its optimizer"):
+    with pytest.raises(CheckpointError, match="does not hold a model with its optimizer"):
         load_checkpoint(tmp_path / "no optimizer", model, optimizer)
 
 

@@ -34,7 +34,7 @@ class Sourced(NamedTuple):
     origin: str
 
 
-def read_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+def read_file(app: App, _: tuple[str, ...], arguments: ArgumentCollection) -> None:
     """Fill unset options from the TOML file, or from the run folder, that is the first argument."""
     names = [token.value for argument in arguments if argument.index == 0 for token in argument.tokens]
     if not names or names[0] in PRESETS:
@@ -51,7 +51,8 @@ def read_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection
         raise RunConfigError(
             f"{file} is not a TOML file: {error}", hint="check the name of the file"
         ) from error
-    Toml(file, use_commands_as_keys=False, source=str(file))(app, commands, arguments)
+    # Without commands the sections are top-level keys; cyclopts would drop [data], the name of a command, otherwise.
+    Toml(file, source=str(file))(app, (), arguments)
 
 
 CONFIG_SOURCES = (Env(ENVIRONMENT_PREFIX, command=False, show=False), read_file)
@@ -93,7 +94,8 @@ def _set_options(options: Any) -> Iterator[tuple[str, Sourced]]:
             if isinstance(value, Sourced):
                 yield key, value
             elif isinstance(value, bool):
-                yield key, Sourced(value, _FLAG, f"--{key.replace('_', '-')}")
+                flag = key.replace("_", "-")
+                yield key, Sourced(value, _FLAG, f"--{flag if value else flag.replace('.', '.no-')}")
             elif value is not None:
                 yield key, Sourced(value, _FILE, _FILE)
 

@@ -280,7 +280,8 @@ def _validated(section: str, values: Mapping[str, Any], came_from: Mapping[str, 
     except BytemillError as error:
         name = str(error).split(" ", 1)[0]
         origin = came_from.get(f"{section}.{name}")
-        message = f"{origin}: {section}.{error}" if origin else str(error)
+        is_one_field = str(error).startswith(f"{name} is ")
+        message = f"{origin}: {section}.{error}" if origin and is_one_field else str(error)
         raise type(error)(message, hint=error.hint) from error
 
 

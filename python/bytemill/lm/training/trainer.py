@@ -61,7 +61,7 @@ def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | 
         )
 
 
-_MEMORY_HINT = "lower training.batch_size, model.context_length or the model's size; `bytemill lm plan` computes what fits"
+_MEMORY_HINT = "lower training.batch_size, model.context_length or the model's size; see `bytemill lm plan`"
 
 
 def _train(run: _Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord | None) -> RunFolder:
