@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bytemill.errors import ModelConfigError
+from bytemill.errors import BytemillError, ModelConfigError
 from bytemill.lm.settings import Settings
 
 Norm = Literal["rms", "layer"]
@@ -30,7 +30,7 @@ class ModelConfig(Settings):
         ModelConfigError: a field is missing, unknown or out of range, or two fields contradict each other.
     """
 
-    error_type: ClassVar[type[ModelConfigError]] = ModelConfigError
+    error_type: ClassVar[type[BytemillError]] = ModelConfigError
 
     vocab_size: Count
     """Token ids are 0 … vocab_size − 1."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -23,7 +23,13 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 def _as_names(value: Any) -> Any:
     """Accept one name or a list of names."""
-    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+    return (
+        (value,)
+        if isinstance(value, str)
+        else tuple(cast("list[Any]", value))
+        if isinstance(value, list)
+        else value
+    )
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_as_names)]
@@ -220,7 +226,7 @@ def resolve(
         model["vocab_size"] = n_vocab
         came_from["model.vocab_size"] = "the tokenizer"
     model_values = {**PRESETS[preset_name].to_dict(), **model}
-    parts = {
+    parts: dict[str, Any] = {
         section: _validated(section, model_values if section == "model" else own, came_from)
         for section, own in values.items()
     }
