@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +78,7 @@ def contender(name: str, config: ModelConfig, device: torch.device, seed: int) -
         theirs.start_as(TransformerLM(config, seed=seed).to(device))
         adamw = torch.optim.AdamW(theirs.parameters(), LEARNING_RATE, **settings)
         return Contender(name, theirs, theirs.loss, adamw, nn.utils.clip_grad_norm_)
-    shape = replace(config, attention="fused" if "fused" in name else "scratch")
+    shape = config.replace(attention="fused" if "fused" in name else "scratch")
     model = TransformerLM(shape, seed=seed).to(device)
     loss: Any = torch.compile(model.loss) if "compiled" in name else model.loss
     return Contender(name, model, loss, AdamW(model.parameters(), LEARNING_RATE, **settings), clip_gradients)
@@ -117,7 +117,7 @@ def main() -> None:
         iter([text[:cut]]), options.vocab_size or config.vocab_size, ["<|endoftext|>"]
     )
     train_ids, validation_ids = (tokenizer.encode_to_numpy(part) for part in (text[:cut], text[cut:]))
-    config = replace(config, vocab_size=tokenizer.n_vocab)
+    config = config.replace(vocab_size=tokenizer.n_vocab)
     length = config.context_length
     rate = matmul_rate(device, torch.float32, seconds=2)
     print(

@@ -22,7 +22,7 @@ TINY = {
     "model.d_ff": 32,
     "training.device": "cpu",
     "training.batch_size": 4,
-    "schedule.warmup_steps": 3,
+    "schedule.warmup_steps": 1,
     "run.validation_windows": 4,
 }
 

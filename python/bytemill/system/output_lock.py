@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bytemill.errors import OutputError
 from bytemill.system.atomic_files import output_error, remove_temporaries
-from bytemill.system.file_lock import open_locked
+from bytemill.system.file_lock import try_lock
 
 if TYPE_CHECKING:
     import os
@@ -34,7 +34,7 @@ def lock_output(path: str | os.PathLike[str]) -> Generator[None]:
         return
     lock_path = target.with_name(f".{target.name[:60]}.lock")
     try:
-        lock = open_locked(lock_path)
+        lock = try_lock(lock_path)
     except OSError as error:
         raise output_error(error, path) from error
     if lock is None:

@@ -51,7 +51,7 @@ def rate_share(step: int, config: TrainConfig) -> float:
     match wanted.name:
         case "cosine":
             return cosine_with_warmup(
-                t, 1.0, wanted.min_share, wanted.warmup_steps, wanted.decay_steps or n_steps
+                t, 1.0, wanted.min_share, config.n_warmup_steps, wanted.decay_steps or n_steps
             )
         case "wsd":
             n_decay = wanted.decay_steps or max(1, n_steps // 5)
@@ -59,9 +59,9 @@ def rate_share(step: int, config: TrainConfig) -> float:
                 t,
                 1.0,
                 wanted.min_share,
-                warmup_steps=wanted.warmup_steps,
+                warmup_steps=config.n_warmup_steps,
                 decay_steps=n_decay,
                 total_steps=n_steps,
             )
         case "constant":
-            return constant(t, 1.0, wanted.warmup_steps)
+            return constant(t, 1.0, config.n_warmup_steps)

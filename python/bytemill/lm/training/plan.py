@@ -1,19 +1,15 @@
-"""Plans from what people write: a preset or a file, "80GB", "h100"."""
+"""Plans from sizes and devices as people write them: "80GB", "h100"."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.planning.plan import DEVICES, Plan, plan
-from bytemill.lm.presets import PRESETS
-from bytemill.lm.training.config import resolve
-from bytemill.lm.training.config_file import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from bytemill.lm.model_config import ModelConfig
 
 _UNITS = {
     "": 1,
@@ -29,29 +25,21 @@ _UNITS = {
 
 
 def plan_for(
-    name: str,
-    options: Mapping[str, Any],
+    config: ModelConfig,
     *,
     memory: str | None = None,
     device: str | None = None,
     precision: str = "float32",
     **rest: Any,
 ) -> Plan:
-    """The plan for a preset, or for the model of a TOML file or of a run's folder, changed by `options` by key.
+    """Plan a model from sizes and device names as people write them.
 
-    Raises `RunConfigError` for a name, size or device that is none, and what is impossible.
+    Raises:
+        RunConfigError: a size or a device is unknown, or a number is out of range.
     """
-    if name in PRESETS:
-        config = resolve([("the preset", {"model.preset": name}), ("the command line", options)]).config
-    elif Path(name).exists():
-        config = load_settings(name, options).config
-    else:
-        raise RunConfigError(
-            f"{name} is no preset, and there is no such file", hint=f"presets are {', '.join(PRESETS)}"
-        )
     try:
         return plan(
-            config.model,
+            config,
             available_bytes=None if memory is None else parse_bytes(memory),
             flops_per_second=None if device is None else _flops_per_second(device, precision),
             precision=precision,  # pyright: ignore[reportArgumentType]
@@ -81,7 +69,7 @@ def _no_size(size: str) -> int:
 
 
 def _no_size_error(size: str) -> RunConfigError:
-    return RunConfigError(f"{size!r} is no size", hint="write it as 80GB or 24GiB")
+    return RunConfigError(f"{size!r} is not a size", hint="write it as 80GB or 24GiB")
 
 
 def _flops_per_second(device: str, precision: str) -> float:

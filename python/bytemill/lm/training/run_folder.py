@@ -9,30 +9,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import CheckpointError, OutputError
-from bytemill.lm.tensor_file import read_state, write_state
-from bytemill.lm.training.config import Resolved, TrainConfig, config_from_dict, differences
-from bytemill.lm.training.config_file import config_to_toml
-from bytemill.system.atomic_files import make_folder, output_error, remove_temporaries, write_text
+from bytemill.lm.training.config import Resolved, TrainConfig, config_to_toml, differences
+from bytemill.lm.training.run_checkpoint import (
+    RunCheckpoint,
+    ShardHashes,
+    changed_shard,
+    read_checkpoint,
+    remove_checkpoint,
+    write_checkpoint,
+)
+from bytemill.system.atomic_files import make_folder, output_error, write_text
 from bytemill.system.file_lock import try_lock
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Generator, Mapping
 
+    from torch.nn import Module
+
     from bytemill.tokenizer.tokenizer import Tokenizer
 
-_NAME = re.compile(r"step_(\d{8,})\.safetensors")
+_NAME = re.compile(r"step_(\d{8,})")
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A checkpoint that was read."""
+    """The newest usable checkpoint."""
 
-    path: Path
-    state: dict[str, Any]
-    config: TrainConfig
+    checkpoint: RunCheckpoint
     refused: list[str]
-    """Newer checkpoints that could not be used, one sentence each."""
+    """Newer checkpoints that are damaged, one message each."""
 
 
 class RunFolder:
@@ -77,7 +83,8 @@ class RunFolder:
     def prepare(self, resolved: Resolved, tokenizer: Tokenizer | None) -> None:
         """Makes the folders and writes the settings and the tokenizer. Raises `OutputError`."""
         make_folder(self.checkpoints)
-        remove_temporaries(self.checkpoints, "step_*")
+        for leftover in self.checkpoints.glob(".step_*.tmp"):
+            remove_checkpoint(leftover)
         write_text(self.config, config_to_toml(resolved))
         if tokenizer is not None:
             tokenizer.save(self.tokenizer)
@@ -90,59 +97,73 @@ class RunFolder:
             return []
         return sorted(found, key=_step_of, reverse=True)
 
-    def save(self, step: int, state: Mapping[str, Any], keep: int) -> Path:
-        """Writes a checkpoint, atomically, and then removes all but the newest `keep`. Raises `OutputError`."""
-        path = self.checkpoints / f"step_{step:08d}.safetensors"
-        write_state(path, state)
-        for old in self.checkpoint_files()[keep:]:
-            old.unlink(missing_ok=True)
+    def save(
+        self,
+        step: int,
+        model: Module,
+        trainer_state: Mapping[str, Any],
+        *,
+        config: TrainConfig,
+        fingerprint: str,
+        shards: ShardHashes,
+    ) -> Path:
+        """Write a checkpoint, atomically, then remove all but the newest `run.keep_checkpoints`."""
+        path = self.checkpoints / f"step_{step:08d}"
+        write_checkpoint(
+            path, model, trainer_state, step=step, config=config, fingerprint=fingerprint, shards=shards
+        )
+        for old in self.checkpoint_files()[config.run.keep_checkpoints :]:
+            remove_checkpoint(old)
         return path
 
     def clear(self) -> None:
-        """Removes the checkpoints of an earlier run."""
+        """Remove the checkpoints of an earlier run."""
         for path in self.checkpoint_files():
-            path.unlink(missing_ok=True)
+            remove_checkpoint(path)
 
-    def load_newest(self, config: TrainConfig | None = None, fingerprint: str | None = None) -> Loaded | None:
-        """The newest checkpoint that is whole; None where there is none at all.
+    def load_newest(self, *, weights_only: bool = False) -> Loaded | None:
+        """Return the newest intact checkpoint, or None if the folder has none.
 
-        One that is cut short or damaged is passed over, and the next older one taken. Raises `CheckpointError` where
-        none is whole, or where the one taken is of another `config` or another tokenizer's `fingerprint`.
+        Damaged checkpoints are skipped in favour of older ones.
+
+        Args:
+            weights_only: check only the weights, which is all that generation reads.
+
+        Raises:
+            CheckpointError: there are checkpoints, and all are damaged.
         """
-        files, refused = self.checkpoint_files(), list[str]()
-        for path in files:
+        refused: list[str] = []
+        for path in self.checkpoint_files():
             try:
-                state = read_state(path)
-                found = config_from_dict(state["config"])
-            except (CheckpointError, KeyError, ValueError) as error:
+                checkpoint = read_checkpoint(path)
+                checkpoint.verify(weights_only=weights_only)
+            except CheckpointError as error:
                 refused.append(str(error))
                 continue
-            self._check(path, state, found, config, fingerprint)
-            return Loaded(path, state, found, refused)
+            return Loaded(checkpoint, refused)
         if refused:
             raise CheckpointError(
-                f"no checkpoint in {self.checkpoints} can be used: {refused[0]}",
-                hint="begin afresh with --overwrite, or in another folder",
+                f"no checkpoint in {self.checkpoints} is usable: {refused[0]}",
+                hint="start over with --overwrite, or use another folder",
             )
         return None
 
-    def _check(
-        self,
-        path: Path,
-        state: Mapping[str, Any],
-        found: TrainConfig,
-        config: TrainConfig | None,
-        fingerprint: str | None,
-    ) -> None:
-        hint = "go on with what the run began with, begin afresh with --overwrite, or take another folder"
-        if fingerprint is not None and state.get("fingerprint") != fingerprint:
-            raise CheckpointError(
-                f"{path} is of another tokenizer (fingerprint {str(state.get('fingerprint'))[:12]}…, "
-                f"not {fingerprint[:12]}…)",
-                hint=hint,
-            )
-        if config is not None and (changed := differences(found, config)):
-            raise CheckpointError(f"{path} is of other settings: {'; '.join(changed)}", hint=hint)
+
+def check_resumable(
+    checkpoint: RunCheckpoint, config: TrainConfig, fingerprint: str, shards: ShardHashes
+) -> None:
+    """Raise CheckpointError if the run would continue with another tokenizer, other settings or other data."""
+    hint = "resume with the original settings and data, start over with --overwrite, or use another folder"
+    if checkpoint.fingerprint != fingerprint:
+        raise CheckpointError(
+            f"{checkpoint.path} was trained with another tokenizer (fingerprint {checkpoint.fingerprint[:12]}…, "
+            f"not {fingerprint[:12]}…)",
+            hint=hint,
+        )
+    if changed := differences(checkpoint.config, config):
+        raise CheckpointError(f"{checkpoint.path} has other settings: {'; '.join(changed)}", hint=hint)
+    if shard := changed_shard(checkpoint.shards, shards):
+        raise CheckpointError(f"the training data has changed since {checkpoint.path}: {shard}", hint=hint)
 
 
 def _step_of(path: Path) -> int:

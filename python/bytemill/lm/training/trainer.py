@@ -14,8 +14,8 @@ import torch
 
 from bytemill.errors import CheckpointError, OutputError, RunConfigError, TrainingDivergedError
 from bytemill.lm.batches import JoinedShards, ShardBatches, spread_starts
-from bytemill.lm.checkpoint import load_model_state, load_optimizer_state
-from bytemill.lm.device import autocast, matmul_rate, pick_device, pick_precision
+from bytemill.lm.checkpoint import load_optimizer_state
+from bytemill.lm.device import autocast, matmul_rate, memory_errors, pick_device, pick_precision
 from bytemill.lm.evaluate.text import evaluate_windows
 from bytemill.lm.generation.generate import generate
 from bytemill.lm.generation.text_generation import prompt_ids
@@ -24,12 +24,14 @@ from bytemill.lm.model import TransformerLM
 from bytemill.lm.optim import clip_gradients
 from bytemill.lm.permutation import key_of
 from bytemill.lm.planning import flops_per_token
+from bytemill.lm.training.data_folders import data_folders
 from bytemill.lm.training.interruption import stop_signals
 from bytemill.lm.training.log_records import OnRecord, Recorder, Speed
 from bytemill.lm.training.metrics_log import MetricsLog
 from bytemill.lm.training.optimization import make_optimizer, rate_share
-from bytemill.lm.training.run_folder import RunFolder
+from bytemill.lm.training.run_folder import RunFolder, check_resumable
 from bytemill.lm.training.run_state import generators_state, restore_generators
+from bytemill.shards.manifest import shard_hashes
 from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from bytemill.lm.training.config import Resolved, TrainConfig
+    from bytemill.lm.training.run_checkpoint import ShardHashes
 
 
 def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | None = None) -> RunFolder:
@@ -52,8 +55,18 @@ def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | 
     `RunConfigError`, `ShardError`, `CheckpointError` (another model's or tokenizer's checkpoint), `OutputError`, and
     `TrainingDivergedError` after `training.max_bad_steps` steps in a row without a finite loss.
     """
-    config = resolved.config
-    run = _prepare(resolved, overwrite=overwrite)
+    with memory_errors(_MEMORY_HINT):
+        return _train(
+            _prepare(resolved, overwrite=overwrite), resolved, overwrite=overwrite, on_record=on_record
+        )
+
+
+_MEMORY_HINT = "lower training.batch_size, model.context_length or the model's size; see `bytemill lm plan`"
+
+
+def _train(run: _Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord | None) -> RunFolder:
+    """The training loop."""
+    config = run.config
     compute_loss = _loss_function(run)
     speed = _speed(run)
     run.model.train()
@@ -141,6 +154,8 @@ class _Run:
     validation: JoinedShards | None
     model: TransformerLM
     optimizer: Optimizer
+    shards: ShardHashes
+    """sha256 of everything trained on."""
     step: int = 0
     """Steps done."""
     n_tokens: int = 0
@@ -169,8 +184,9 @@ def _prepare(resolved: Resolved, *, overwrite: bool) -> _Run:
         )
     device = pick_device(config.training.device)
     length, fingerprint = config.model.context_length, tokenizer.fingerprint
-    batches = ShardBatches(config.data.train, length, seed=config.training.seed, fingerprint=fingerprint)
-    validation = JoinedShards(config.data.validation, fingerprint) if config.data.validation else None
+    train_folders, validation_folders = data_folders(config.data)
+    batches = ShardBatches(train_folders, length, seed=config.training.seed, fingerprint=fingerprint)
+    validation = JoinedShards(validation_folders, fingerprint) if validation_folders else None
     if validation is not None and len(validation) <= length:
         raise RunConfigError(
             f"the validation shards hold {len(validation):,} tokens: too few for one window of {length:,}",
@@ -191,6 +207,7 @@ def _prepare(resolved: Resolved, *, overwrite: bool) -> _Run:
         validation=validation,
         model=model,
         optimizer=make_optimizer(model, config),
+        shards=[(str(folder), shard_hashes(folder)) for folder in train_folders],
     )
     if not overwrite and folder.holds_other_files():
         raise OutputError(
@@ -211,20 +228,22 @@ def _opened(run: _Run, resolved: Resolved, *, overwrite: bool) -> closing[Metric
 
 def _go_on(run: _Run) -> None:
     """Puts the run where its newest checkpoint left it, if there is one."""
-    found = run.folder.load_newest(run.config, run.tokenizer.fingerprint)
+    found = run.folder.load_newest()
     if found is None:
         return
-    state = found.state
+    checkpoint = found.checkpoint
+    check_resumable(checkpoint, run.config, run.tokenizer.fingerprint, run.shards)
+    state = checkpoint.trainer_state()
     try:
-        load_model_state(run.model, state["model"])
+        checkpoint.load_weights(run.model)
         load_optimizer_state(run.optimizer, state["optimizer"])
         run.batches.load_state_dict(state["batches"])
-        run.step, run.n_tokens, run.n_bad = state["iteration"], state["n_tokens"], state["n_bad"]
+        run.step, run.n_tokens, run.n_bad = checkpoint.step, state["n_tokens"], state["n_bad"]
         run.recent = _Recent(**state["recent"])
         restore_generators(state["generators"])
     except KeyError as error:
-        raise CheckpointError(f"{found.path} is not of a run: it has no {error}") from error
-    run.refused, run.saved = found.refused, found.path
+        raise CheckpointError(f"{checkpoint.path} has no {error}") from error
+    run.refused, run.saved = found.refused, checkpoint.path
 
 
 def _loss_function(run: _Run) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
@@ -288,18 +307,21 @@ def _progress(run: _Run) -> dict[str, float]:
 def _save(run: _Run) -> Path:
     """Writes all that `_go_on` reads."""
     state: dict[str, Any] = {
-        "model": run.model.state_dict(),
         "optimizer": run.optimizer.state_dict(),
-        "iteration": run.step,
         "n_tokens": run.n_tokens,
         "n_bad": run.n_bad,
         "recent": vars(run.recent),
         "batches": run.batches.state_dict(),
         "generators": generators_state(),
-        "config": run.config.to_dict(),
-        "fingerprint": run.tokenizer.fingerprint,
     }
-    run.saved = run.folder.save(run.step, state, run.config.run.keep_checkpoints)
+    run.saved = run.folder.save(
+        run.step,
+        run.model,
+        state,
+        config=run.config,
+        fingerprint=run.tokenizer.fingerprint,
+        shards=run.shards,
+    )
     return run.saved
 
 
