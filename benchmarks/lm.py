@@ -194,7 +194,7 @@ def memory_alone(name: str, config: ModelConfig, options: argparse.Namespace, de
 
 def print_memory(name: str, config_json: str, batch_size: str, device_name: str) -> None:
     """By how much two steps of a contender raise the peak."""
-    device, config = torch.device(device_name), ModelConfig.from_dict(json.loads(config_json))
+    device, config = torch.device(device_name), ModelConfig(**json.loads(config_json))
     before = peak_memory(device)
     one = contender(name, config, device, 0)
     ids = torch.randint(0, config.vocab_size, (int(batch_size), config.context_length), device=device)

@@ -221,7 +221,7 @@ def test_a_configuration_survives_a_dictionary() -> None:
     config = preset("gpt2-xl", num_kv_heads=5)
     assert ModelConfig(**config.to_dict()) == config
     with pytest.raises(ModelConfigError, match="missing: vocab_size"):
-        ModelConfig.from_dict({name: SMALL[name] for name in SMALL if name != "vocab_size"})
+        ModelConfig(**{name: SMALL[name] for name in SMALL if name != "vocab_size"})
 
 
 @pytest.mark.parametrize(

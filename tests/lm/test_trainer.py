@@ -409,7 +409,7 @@ def test_resuming_names_the_shard_that_was_replaced(settings: Settings, corpus: 
     shutil.rmtree(shards)
     words = corpus.text.split(" ")
     text = " ".join([words[1], words[0], *words[2:]])
-    bytemill.encode_corpus(corpus.tokenizer, iter([text]), shards, shard_tokens=1000)
+    bytemill.encode_corpus(corpus.tokenizer, bytemill.Corpus.from_texts([text]), shards, shard_tokens=1000)
     with pytest.raises(CheckpointError, match=r"shards/shard_00000\.npy has other content"):
         train(resolved)
 

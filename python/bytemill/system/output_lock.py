@@ -41,10 +41,6 @@ def lock_output(path: str | os.PathLike[str]) -> Generator[None]:
         raise OutputError(
             f"another process is writing {path}", hint="wait until it has finished, or choose another output"
         )
-    try:
+    with lock:
         remove_temporaries(target.parent, glob.escape(target.name[:60]))
         yield
-    finally:
-        with contextlib.suppress(OSError):
-            lock_path.unlink()
-        lock.close()

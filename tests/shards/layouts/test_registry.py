@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from bytemill import Tokenizer
+from bytemill.corpus import Corpus
 from bytemill.errors import ShardError
 from bytemill.shards import TokenShards, convert_shards, encode_corpus, verify
 from bytemill.shards.layouts import LAYOUTS, Dtype, FileFacts, PlainLayout, register_layout
@@ -53,7 +54,7 @@ def test_a_registered_layout_encodes_reads_verifies_and_converts(
 ) -> None:
     toy = tmp_path / "toy"
     text = "forty-two tokens of text in a toy layout.."
-    manifest = encode_corpus(byte_tokenizer, iter([text]), toy, layout="toy", shard_tokens=16)
+    manifest = encode_corpus(byte_tokenizer, Corpus.from_texts([text]), toy, layout="toy", shard_tokens=16)
     assert [shard.file for shard in manifest.shards] == [f"shard_{index:05d}.toy" for index in range(3)]
     assert (toy / "shard_00000.toy").read_bytes().startswith(MAGIC)
     assert TokenShards(toy)[:].tolist() == list(text.encode())
@@ -66,7 +67,7 @@ def test_a_registered_layout_encodes_reads_verifies_and_converts(
 
 
 def test_damage_in_a_registered_layout_is_found(byte_tokenizer: Tokenizer, tmp_path: Path) -> None:
-    encode_corpus(byte_tokenizer, iter(["some text"]), tmp_path / "toy", layout="toy")
+    encode_corpus(byte_tokenizer, Corpus.from_texts(["some text"]), tmp_path / "toy", layout="toy")
     shard = tmp_path / "toy" / "shard_00000.toy"
     shard.write_bytes(shard.read_bytes()[:-1] + b"\1")
     assert "shard_00000.toy has sha256" in verify(tmp_path / "toy")[0]
