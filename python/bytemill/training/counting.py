@@ -72,7 +72,7 @@ def count_pretokens(
     inputs: CorpusInputs | Corpus,
     special_tokens: Sequence[str],
     *,
-    pattern: str | None = "gpt2",
+    pattern: str | Pattern | None = "gpt2",
     errors: Literal["strict", "replace"] = "strict",
     num_threads: int | None = None,
     chunk_bytes: int | None = None,
@@ -87,7 +87,7 @@ def count_pretokens(
     >>> counts.items()
     [(b' low', 1), (b' lower', 1), (b'low', 1)]
     """
-    options = CountingOptions(special_tokens, pattern, num_threads, chunk_bytes)
+    options = CountingOptions(special_tokens, resolve_pattern(pattern), num_threads, chunk_bytes)
     corpus, texts = as_corpus(inputs, errors)
     with WorkFolder() as work:
         return count_corpus(corpus, texts, options, work, report).counts

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from bytemill import profiling
-from bytemill._core import PretokenCounts, check_pattern
+from bytemill._core import PretokenCounts
 from bytemill.errors import TokenizerError
+from bytemill.formats.patterns import Pattern, resolve_pattern
 from bytemill.formats.spec import Ties, TokenizerSpec
 from bytemill.system import memory
 from bytemill.tokenizer.tokenizer import Tokenizer
@@ -65,7 +66,7 @@ def train(
     vocab_size: int,
     special_tokens: Sequence[str] = (),
     *,
-    pattern: str | None = "gpt2",
+    pattern: str | Pattern | None = "gpt2",
     ties: Ties = "bytes",
     min_count: int = 1,
     min_frequency: int = 1,
@@ -88,7 +89,7 @@ def train(
     merges, the special tokens. Special tokens in the corpus separate documents and are not counted.
     `special_ids="first"` gives them the ids from 0 on.
 
-    `pattern` is a name (`gpt2`, `cl100k`, `o200k`, `llama3`), any regular expression, or None: then all text
+    `pattern` is a name (`gpt2`, `cl100k`, `o200k`, `llama3`), a `bytemill.Pattern`, or None: then all text
     between special tokens is one pre-token. Of equally frequent pairs the lexicographically greatest (as two
     byte strings) is merged first; `ties="huggingface"` takes the one that Hugging Face's trainer takes. Pairs
     that occur less often than `min_frequency` are not merged; where none is left, training ends early with
@@ -123,9 +124,7 @@ def train(
     """
     special = _checked_special(special_tokens)
     n_merges = _n_merges(vocab_size, special)
-    if pattern is not None and not isinstance(cast("object", pattern), str):
-        raise TypeError(f"pattern must be a str or None, not {type(pattern).__name__} ({pattern!r:.40})")
-    check_pattern(pattern)
+    expression = resolve_pattern(pattern)
     _check_one_of("ties", ties, ("bytes", "huggingface"))
     _check_one_of("special_ids", special_ids, ("last", "first"))
     _check_one_of("errors", errors, ("strict", "replace"))
@@ -136,7 +135,7 @@ def train(
         _check_int("chunk_bytes", chunk_bytes, 1, _MAX_CHUNK_BYTES)
     _check_int("min_count", min_count, 1, (1 << 64) - 1)
     budget = None if max_memory is None else MemoryBudget(parse_max_memory(max_memory))
-    options = CountingOptions(special, pattern, num_threads, chunk_bytes, budget, checkpoint_seconds)
+    options = CountingOptions(special, expression, num_threads, chunk_bytes, budget, checkpoint_seconds)
     clock = _Clock()
     with (
         frugal_allocation() if budget else nullcontext(),
@@ -159,7 +158,7 @@ def train(
             if report_merges:
                 report_merges(len(merges))
     with clock.phase("build"), profiling.phase("build"):
-        spec = _spec(merges, special, pattern, special_ids=special_ids, ties=ties, merge_counts=merge_counts)
+        spec = _spec(merges, special, expression, special_ids=special_ids, ties=ties, merge_counts=merge_counts)
         tokenizer = Tokenizer.from_spec(spec)
     info = counted.info
     spilled_bytes, spilled_runs, spill_seconds = counted.counts.spilled
@@ -204,7 +203,7 @@ def train_bpe(
     vocab_size: int,
     special_tokens: Sequence[str],
     *,
-    pattern: str | None = "gpt2",
+    pattern: str | Pattern | None = "gpt2",
     num_threads: int | None = None,
 ) -> tuple[dict[int, bytes], list[tuple[bytes, bytes]]]:
     """`train` on one file, as Stanford's CS336 names it: vocabulary (id -> bytes) and merges in order."""
