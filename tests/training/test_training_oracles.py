@@ -374,9 +374,9 @@ def test_merges_of_many_languages_equal_those_of_the_twin_with_every_pattern(
 
 def test_the_example_of_the_paper() -> None:
     text = " ".join(["low"] * 5 + ["lower"] * 2 + ["widest"] * 3 + ["newest"] * 6)
-    learnt = bytemill.train(iter([text]), 256 + 12, pattern=r"\S+").merges
+    learnt = bytemill.train(iter([text]), 256 + 12, pattern=bytemill.Pattern.regex(r"\S+")).merges
     assert [f"{left.decode()} {right.decode()}" for left, right in learnt] == (
         ["s t", "e st", "o w", "l ow", "w est", "n e", "ne west", "w i", "wi d", "wid est", "low e", "lowe r"]
     )
-    six = bytemill.train(iter([text]), 256 + 6, pattern=r"\S+")
+    six = bytemill.train(iter([text]), 256 + 6, pattern=bytemill.Pattern.regex(r"\S+"))
     assert six.decode_tokens_bytes(six.encode("newest")) == [b"ne", b"west"]

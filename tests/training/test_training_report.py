@@ -126,7 +126,14 @@ def test_progress_goes_through_the_phases_and_ends_at_the_total(tmp_path: Path) 
     for file, content in zip(files, (large, "", "low lower"), strict=True):
         file.write_text(content, "utf-8")
     # A pattern of one's own is slow enough for several reports.
-    seen = recorded(files, 3000, special_tokens=[END], pattern=r"\w+|\W+", num_threads=1, chunk_bytes=1)
+    seen = recorded(
+        files,
+        3000,
+        special_tokens=[END],
+        pattern=bytemill.Pattern.regex(r"\w+|\W+"),
+        num_threads=1,
+        chunk_bytes=1,
+    )
     assert [step.phase for step in seen] == sorted(step.phase for step in seen)
     for phase, total in (("count", sum(file.stat().st_size for file in files)), ("merge", 3000 - 257)):
         steps = [step for step in seen if step.phase == phase]

@@ -78,7 +78,9 @@ def resolve_pattern(pattern: str | Pattern | None) -> str | None:
     if isinstance(pattern, Pattern):
         return pattern.expression
     if not isinstance(pattern, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"pattern must be a str, a Pattern or None, not {type(pattern).__name__} ({pattern!r:.40})")
+        raise TypeError(
+            f"pattern must be a str, a Pattern or None, not {type(pattern).__name__} ({pattern!r:.40})"
+        )
     if pattern in NAMED_PATTERNS:
         return NAMED_PATTERNS[pattern]
     if named_pattern(pattern) is None:
@@ -93,5 +95,6 @@ def _unknown(name: str) -> TokenizerError:
     shown = name if len(name) <= 60 else name[:59] + "…"
     return TokenizerError(
         f"unknown pattern {shown!r}",
-        hint=f"{suggestion}{rest}; pass a regular expression as Pattern.regex(...), or as regex:EXPR on the command line",
+        hint=f"{suggestion}{rest}; pass a regular expression as Pattern.regex(...), "
+        "or as regex:EXPR on the command line",
     )

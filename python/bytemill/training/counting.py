@@ -19,6 +19,7 @@ from bytemill.corpus.pipes import open_pipe
 from bytemill.corpus.sources import empty_corpus, unreadable
 from bytemill.corpus.streams import HEAD_BYTES, head_of
 from bytemill.errors import CorpusError, OutputError, TokenizerError
+from bytemill.formats.patterns import Pattern, resolve_pattern
 from bytemill.profiling import phase
 from bytemill.training.counts import (
     CountedCorpus,

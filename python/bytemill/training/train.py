@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from bytemill import profiling
-from bytemill._core import PretokenCounts
 from bytemill.errors import TokenizerError
 from bytemill.formats.patterns import Pattern, resolve_pattern
 from bytemill.formats.spec import Ties, TokenizerSpec
@@ -32,6 +31,7 @@ from bytemill.training.memory_budget import (
 from bytemill.training.work_folder import WorkFolder
 
 if TYPE_CHECKING:
+    from bytemill._core import PretokenCounts
     from bytemill.corpus import Corpus, CorpusInputs
     from bytemill.training.counts import CountedCorpus, SavedCounts
 
@@ -158,7 +158,9 @@ def train(
             if report_merges:
                 report_merges(len(merges))
     with clock.phase("build"), profiling.phase("build"):
-        spec = _spec(merges, special, expression, special_ids=special_ids, ties=ties, merge_counts=merge_counts)
+        spec = _spec(
+            merges, special, expression, special_ids=special_ids, ties=ties, merge_counts=merge_counts
+        )
         tokenizer = Tokenizer.from_spec(spec)
     info = counted.info
     spilled_bytes, spilled_runs, spill_seconds = counted.counts.spilled

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.training.config import Layer, Resolved, flatten, resolve, settings
-from bytemill.tokenizer.tokenizer import Tokenizer
+from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +46,7 @@ def load_settings(file: str | Path | None, options: Mapping[str, Any]) -> Resolv
     if options:
         layers.append(("the command line", options))
     named = [values["data.tokenizer"] for _, values in layers if values.get("data.tokenizer")]
-    n_vocab = Tokenizer.open(named[-1]).n_vocab if named and isinstance(named[-1], str) else None
+    n_vocab = open_tokenizer(named[-1]).n_vocab if named and isinstance(named[-1], str) else None
     return resolve(layers, n_vocab=n_vocab)
 
 
