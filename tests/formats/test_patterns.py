@@ -1,6 +1,5 @@
 """Patterns: names are checked, regular expressions are explicit."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,10 @@ from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerError
 from bytemill.formats.patterns import resolve_pattern
 from bytemill.training.counting import count_pretokens
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 

@@ -18,12 +18,14 @@ class Spans(HTMLParser):
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        del attrs
         self.tags.add(tag)
         self._inside = tag == "span"
         if self._inside:
             self.texts.append("")
 
     def handle_endtag(self, tag: str) -> None:
+        del tag
         self._inside = False
 
     def handle_data(self, data: str) -> None:

@@ -1,13 +1,16 @@
 """Sizes of a tokenizer, special tokens left out of decoded text, and unknown ids."""
 
 import pickle
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import bytemill
 from bytemill.errors import TokenizerError, UnknownTokenError
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 
