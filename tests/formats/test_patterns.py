@@ -1,6 +1,7 @@
 """Patterns: names are checked, regular expressions are explicit."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,7 +11,6 @@ from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerError
 from bytemill.formats.patterns import resolve_pattern
 from bytemill.training.counting import count_pretokens
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,9 +17,20 @@ TRAINING = "the quick fox's end of the end, 123 e\u0301 今日は 😀 internati
 SPECIAL = [END, END + END, "end of", "of the", "\u0301x", " \n", "今日"]
 
 TOKENIZERS = {
-    pattern: bytemill.Tokenizer(trained.vocab, trained.merges, SPECIAL, pattern=None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern)))
+    pattern: bytemill.Tokenizer(
+        trained.vocab,
+        trained.merges,
+        SPECIAL,
+        pattern=None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern)),
+    )
     for pattern in ("gpt2", "cl100k", "o200k", "llama3", None, r"\w+|\s+(?!\S)|\W")
-    for trained in [bytemill.train(iter([TRAINING]), vocab_size=290, pattern=None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern)))]
+    for trained in [
+        bytemill.train(
+            iter([TRAINING]),
+            vocab_size=290,
+            pattern=None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern)),
+        )
+    ]
 }
 
 pieces_of_text = st.lists(

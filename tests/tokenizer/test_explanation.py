@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bytemill
-from bytemill._core import NAMED_PATTERNS
 from bytemill import reference
+from bytemill._core import NAMED_PATTERNS
 from bytemill.formats.spec import TokenizerSpec
 from bytemill.tokenizer.explanation import Explanation, show_bytes, show_token
 
@@ -25,7 +25,10 @@ def by_ranks(*tokens: bytes, pattern: str = r"\S+|\s+") -> bytemill.Tokenizer:
 TOKENIZERS = {
     **{
         str(pattern): bytemill.train(
-            iter([TRAINING]), vocab_size=285, special_tokens=[END, "<|end", " fox"], pattern=None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern))
+            iter([TRAINING]),
+            vocab_size=285,
+            special_tokens=[END, "<|end", " fox"],
+            pattern=None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern)),
         )
         for pattern in ("gpt2", "cl100k", "o200k", "llama3", r"\w+(?!z)|\W", None)
     },

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers
 
 import bytemill
-from bytemill._core import NAMED_PATTERNS
 from bytemill import reference
+from bytemill._core import NAMED_PATTERNS
 from bytemill.formats.spec import TokenizerSpec
 
 END = "<|endoftext|>"
@@ -194,7 +194,10 @@ TRAINED_PATTERNS = ["gpt2", "cl100k", "o200k", "llama3", r"\S+|\s+"]
 def trained(pattern: str | None) -> bytemill.Tokenizer:
     text = " ".join(word for word in WORDS if word != END) * 3 + " the fix the fax foxes internal nation" * 3
     return bytemill.train(
-        iter([text]), vocab_size=380, special_tokens=[END, "<|", "<|pad|>"], pattern=None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern))
+        iter([text]),
+        vocab_size=380,
+        special_tokens=[END, "<|", "<|pad|>"],
+        pattern=None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern)),
     )
 
 

@@ -32,8 +32,17 @@ SPECIAL = [END, "the end of the end", "end of", "of the end of", "字 12 字", "
 
 
 def tokenizer(pattern: str | None, special: list[str]) -> bytemill.Tokenizer:
-    trained = bytemill.train(iter([(FILLER + OTHER_FILLER) * 3]), vocab_size=315, pattern=None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern)))
-    return bytemill.Tokenizer(trained.vocab, trained.merges, special, pattern=None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern)))
+    trained = bytemill.train(
+        iter([(FILLER + OTHER_FILLER) * 3]),
+        vocab_size=315,
+        pattern=None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern)),
+    )
+    return bytemill.Tokenizer(
+        trained.vocab,
+        trained.merges,
+        special,
+        pattern=None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern)),
+    )
 
 
 def text_with_borders(filler: str, at_borders: list[tuple[str, int]]) -> str:

@@ -1,13 +1,13 @@
 """Sizes of a tokenizer, special tokens left out of decoded text, and unknown ids."""
 
 import pickle
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 import bytemill
 from bytemill.errors import TokenizerError, UnknownTokenError
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
