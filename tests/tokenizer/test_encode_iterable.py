@@ -12,6 +12,12 @@ import bytemill
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import SpecialTokenError
 
+
+def as_pattern(pattern: str | None) -> bytemill.Pattern | None:
+    """A name or a regular expression as a pattern."""
+    return None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern))
+
+
 END = "<|endoftext|>"
 TRAINING = "the quick fox's end of the end, 123 e\u0301 今日は 😀 internationalization aaaa    \n\n bb " * 3
 SPECIAL = [END, END + END, "end of", "of the", "\u0301x", " \n", "今日"]
@@ -21,14 +27,14 @@ TOKENIZERS = {
         trained.vocab,
         trained.merges,
         SPECIAL,
-        pattern=None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern)),
+        pattern=as_pattern(pattern),
     )
     for pattern in ("gpt2", "cl100k", "o200k", "llama3", None, r"\w+|\s+(?!\S)|\W")
     for trained in [
         bytemill.train(
             iter([TRAINING]),
             vocab_size=290,
-            pattern=None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern)),
+            pattern=as_pattern(pattern),
         )
     ]
 }

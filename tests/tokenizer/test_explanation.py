@@ -10,6 +10,12 @@ from bytemill._core import NAMED_PATTERNS
 from bytemill.formats.spec import TokenizerSpec
 from bytemill.tokenizer.explanation import Explanation, show_bytes, show_token
 
+
+def as_pattern(pattern: str | None) -> bytemill.Pattern | None:
+    """A name or a regular expression as a pattern."""
+    return None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern))
+
+
 END = "<|endoftext|>"
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 TRAINING = "the quick fox's foxes, 123 e\u0301 今日は 😀 internationalization aaaaaaaa  \n\n " * 3
@@ -28,7 +34,7 @@ TOKENIZERS = {
             iter([TRAINING]),
             vocab_size=285,
             special_tokens=[END, "<|end", " fox"],
-            pattern=None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern)),
+            pattern=as_pattern(pattern),
         )
         for pattern in ("gpt2", "cl100k", "o200k", "llama3", r"\w+(?!z)|\W", None)
     },

@@ -18,6 +18,12 @@ from bytemill import reference
 from bytemill._core import NAMED_PATTERNS
 from bytemill.formats.spec import TokenizerSpec
 
+
+def as_pattern(pattern: str | None) -> bytemill.Pattern | None:
+    """A name or a regular expression as a pattern."""
+    return None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern))
+
+
 END = "<|endoftext|>"
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 
@@ -197,7 +203,7 @@ def trained(pattern: str | None) -> bytemill.Tokenizer:
         iter([text]),
         vocab_size=380,
         special_tokens=[END, "<|", "<|pad|>"],
-        pattern=None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern)),
+        pattern=as_pattern(pattern),
     )
 
 

@@ -16,6 +16,12 @@ import bytemill
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import SpecialTokenError
 
+
+def as_pattern(pattern: str | None) -> bytemill.Pattern | None:
+    """A name or a regular expression as a pattern."""
+    return None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern))
+
+
 END = "<|endoftext|>"
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 THREADS = [1, 2, 5, None]
@@ -35,13 +41,13 @@ def tokenizer(pattern: str | None, special: list[str]) -> bytemill.Tokenizer:
     trained = bytemill.train(
         iter([(FILLER + OTHER_FILLER) * 3]),
         vocab_size=315,
-        pattern=None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern)),
+        pattern=as_pattern(pattern),
     )
     return bytemill.Tokenizer(
         trained.vocab,
         trained.merges,
         special,
-        pattern=None if pattern is None else bytemill.Pattern(NAMED_PATTERNS.get(pattern, pattern)),
+        pattern=as_pattern(pattern),
     )
 
 
