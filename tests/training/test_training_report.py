@@ -130,7 +130,7 @@ def test_progress_goes_through_the_phases_and_ends_at_the_total(tmp_path: Path) 
         files,
         3000,
         special_tokens=[END],
-        pattern=bytemill.Pattern.regex(r"\w+|\W+"),
+        pattern=Pattern.regex(r"\w+|\W+"),
         num_threads=1,
         chunk_bytes=1,
     )
