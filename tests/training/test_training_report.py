@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from bytemill import CorpusError, TrainingProgress, TrainingStoppedEarly, reference, train
+from bytemill import CorpusError, Pattern, TrainingProgress, TrainingStoppedEarly, reference, train
 
 END = "<|endoftext|>"
 
