@@ -55,16 +55,10 @@ impl Counts {
             let mut counts = PartBuilder::new(Order::Any);
             for (index, table) in tables.iter().enumerate() {
                 let (earlier, later) = (&tables[..index], &tables[index + 1..]);
-                for (entry, hash) in table.short_part(part, n_parts) {
-                    if !earlier.iter().any(|table| table.get_short(entry.key, hash) > 0) {
-                        let more: u64 = later.iter().map(|table| table.get_short(entry.key, hash)).sum();
-                        counts.push(&entry.key.bytes()[..entry.key.n_bytes()], scale.round(entry.count + more));
-                    }
-                }
-                for (pretoken, hash, count) in table.long_part(part, n_parts) {
-                    if !earlier.iter().any(|table| table.get_long(pretoken, hash) > 0) {
-                        let more: u64 = later.iter().map(|table| table.get_long(pretoken, hash)).sum();
-                        counts.push(pretoken, scale.round(count + more));
+                for entry in table.part(part, n_parts) {
+                    if !earlier.iter().any(|earlier| earlier.count_of(table, entry) > 0) {
+                        let more: u64 = later.iter().map(|later| later.count_of(table, entry)).sum();
+                        counts.push(table.bytes_of(entry, &mut [0; 16]), scale.round(entry.count + more));
                     }
                 }
             }

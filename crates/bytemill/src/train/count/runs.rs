@@ -33,14 +33,19 @@ pub fn write_table(table: &PretokenCounts, path: &Path, durable: bool, interrupt
     for partition in 0..N_PARTITIONS {
         interrupt()?;
         short.clear();
-        short.extend(table.short_in(partition).map(|entry| (entry.key.order(), entry.count)));
+        long.clear();
+        for entry in table.partition(partition) {
+            if entry.is_long() {
+                long.push((table.long(entry), entry.count));
+            } else {
+                short.push((entry.key.order(), entry.count));
+            }
+        }
         short.sort_unstable();
         for &(order, count) in &short {
             let bytes = order.to_be_bytes();
             writer.entry(&bytes[..usize::from(bytes[15])], count)?;
         }
-        long.clear();
-        long.extend(table.long_in(partition));
         long.sort_unstable();
         for &(pretoken, count) in &long {
             writer.entry(pretoken, count)?;

@@ -144,16 +144,16 @@ fn count_text(
             if end - start <= PACKED_BYTES {
                 let key = pack(bytes, start, end);
                 let hash = key.hash_seeded(seed);
-                table.prefetch_short(hash);
+                table.prefetch(hash);
                 short.push((key, hash));
             } else {
                 let hash = long_hash(&bytes[start..end], seed);
-                table.prefetch_long(hash);
+                table.prefetch(hash);
                 long.push((start..end, hash));
             }
             start = end;
         }
-        table.reserve(short.len(), long.len(), long.iter().map(|(range, _)| range.len()).sum())?;
+        table.reserve(ends.len(), long.len(), long.iter().map(|(range, _)| range.len()).sum())?;
         for &(key, hash) in short.iter() {
             table.add_short(key, hash, weight);
         }

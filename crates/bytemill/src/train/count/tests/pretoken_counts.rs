@@ -21,7 +21,7 @@ fn counters_with_different_seeds_place_keys_differently() {
         for key in &keys {
             table.add_short(*key, key.hash_seeded(seed), 1);
         }
-        (0..N_PARTITIONS).map(|partition| table.short_in(partition).count()).collect::<Vec<_>>()
+        (0..N_PARTITIONS).map(|partition| table.partition(partition).count()).collect::<Vec<_>>()
     };
     let unseeded = partition_sizes(0);
     assert_eq!(unseeded[0], keys.len());
@@ -42,11 +42,11 @@ fn colliding_keys_need_few_probes_in_a_seeded_table() {
         for key in &keys {
             table.add_short(*key, key.hash_seeded(seed), 1);
         }
-        let mask = table.short.entries.len() - 1;
+        let mask = table.entries.len() - 1;
         let distance = |key: &Packed| {
             let hash = key.hash_seeded(seed);
-            let at = table.short.find(hash, |entry| entry.key == *key);
-            at.wrapping_sub(table.short.first_entry(hash)) & mask
+            let at = table.find_short(*key, hash);
+            at.wrapping_sub(table.first_entry(hash)) & mask
         };
         keys.iter().map(distance).sum::<usize>() / keys.len()
     };
