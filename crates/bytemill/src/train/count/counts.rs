@@ -114,12 +114,4 @@ impl Counts {
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], u64)> {
         self.part.iter()
     }
-
-    /// Calls `each` with the pre-tokens and their counts, in the order of [`Counts::iter`] but faster.
-    ///
-    /// # Errors
-    /// Errors of `each`.
-    pub(crate) fn visit(&self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
-        self.part.visit(each)
-    }
 }

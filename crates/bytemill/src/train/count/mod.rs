@@ -30,6 +30,7 @@ pub use counts::Counts;
 pub use file::{VERSION, read_counts, read_header, visit_file, write_counts};
 pub use finish::Counted;
 pub use merged::Merged;
+pub(crate) use part::Group;
 pub use scale::Scale;
 pub use spill::SpillCost;
 

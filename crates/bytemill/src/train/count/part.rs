@@ -121,22 +121,6 @@ impl Part {
             (&self.bytes[start..at], count)
         })
     }
-
-    /// Calls `each` with the pre-tokens and their counts, in order.
-    pub fn visit(&self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
-        let (mut bytes, mut lengths, mut long) = (&self.bytes[..], &self.lengths[..], self.long.iter());
-        for group in &self.groups {
-            let (of_group, rest) = lengths.split_at(group.n_pretokens);
-            lengths = rest;
-            for &length in of_group {
-                let n_bytes = if length == LONG { long.next().copied().unwrap_or(0) } else { usize::from(length) };
-                let (pretoken, rest) = bytes.split_at(n_bytes);
-                bytes = rest;
-                each(pretoken, group.count)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 fn n_long(lengths: &[u8]) -> usize {

@@ -5,6 +5,7 @@
 //! These [`Limits`] raise the threshold above which pairs are tracked; they never change the learned merges.
 
 use super::groups::{GROUP_BYTES, HINT_BYTES, SLOTS_PER_HINT};
+use super::learn::Settings;
 use super::pretoken_slots::{PretokenSlots, Sizes};
 use super::slot::{Narrow, Slot, Wide};
 use super::symbols::Symbols;
@@ -57,65 +58,36 @@ fn fixed_bytes(n_slots: u64, slot_bytes: usize, n_groups: u64, n_merges: u64) ->
         + OTHER_BYTES
 }
 
-/// Smallest limit for pre-tokens with `n_slots` slots and `n_groups` different counts. While slots are built,
-/// `counts_bytes` are in use as well.
-pub fn least_bytes(n_slots: u64, n_groups: u64, n_merges: usize, counts_bytes: u64) -> u64 {
+/// Smallest limit for learning up to `n_merges` merges. While slots are built, the source is in use as well.
+pub fn least_bytes(sizes: &Sizes, n_merges: usize) -> u64 {
+    let (n_slots, n_groups) = (sizes.n_slots(), sizes.n_groups());
     let n_merges = n_slots.min(n_merges as u64);
-    let building = counts_bytes + BUILD_GROUP_BYTES * n_groups;
+    let building = sizes.source_bytes + BUILD_GROUP_BYTES * n_groups;
     let becomes_wide = n_merges + 256 > Narrow::MAX_SYMBOLS as u64;
     let widening = u64::from(becomes_wide) * n_slots * (size_of::<Wide>() - size_of::<Narrow>()) as u64;
     fixed_bytes(n_slots, size_of::<Narrow>(), n_groups, n_merges) + building.max(widening).max(min_free_bytes(n_slots))
 }
 
-/// The memory limit, or none.
-pub struct Budget {
-    max_bytes: Option<u64>,
-    n_merges: u64,
-    /// Bytes of the counts, which are part of the limit until the slots are built.
-    counts_bytes: u64,
+/// Checks that the memory limit, if there is one, is at least [`least_bytes`].
+pub fn check_limit(settings: &Settings, sizes: &Sizes) -> Result<()> {
+    let least = least_bytes(sizes, settings.n_merges);
+    match settings.max_bytes {
+        Some(max_bytes) if max_bytes < least => Err(Error::Invalid(format!(
+            "learning the merges takes {least} bytes of memory at least, but only {max_bytes} are available"
+        ))),
+        _ => Ok(()),
+    }
 }
 
-impl Budget {
-    /// Checks that `max_bytes` are at least `least` bytes.
-    pub fn new(max_bytes: Option<u64>, least: u64, n_slots: u64, n_merges: usize, counts_bytes: u64) -> Result<Self> {
-        if let Some(max_bytes) = max_bytes.filter(|&max_bytes| max_bytes < least) {
-            return Err(Error::Invalid(format!(
-                "learning the merges takes {least} bytes of memory at least, but only {max_bytes} are available"
-            )));
-        }
-        Ok(Self { max_bytes, n_merges: n_slots.min(n_merges as u64), counts_bytes })
-    }
-
-    /// Bytes that learning takes at most, roughly, beyond those in use once `sizes` are known: what the limit leaves if
-    /// there is one, else those of tracking all positions.
-    pub fn expected_bytes(&self, sizes: &Sizes, n_threads: usize) -> usize {
-        let n_groups = sizes.n_groups() as u64;
-        let building = BUILD_GROUP_BYTES * n_groups;
-        let tracked = sizes.n_slots() * POSITION_BYTES + n_threads as u64 * THREAD_BYTES + building;
-        let all = fixed_bytes(sizes.n_slots(), size_of::<Narrow>(), n_groups, self.n_merges) + tracked;
-        let left = self.max_bytes.map_or(u64::MAX, |max_bytes| max_bytes.saturating_sub(self.counts_bytes + building));
-        usize::try_from(left.min(all)).unwrap_or(usize::MAX)
-    }
-
-    /// The limits for finding frequent pairs next, on up to `n_threads` threads.
-    pub fn limits(&self, slots: &PretokenSlots, symbols: &Symbols, n_threads: usize) -> Limits {
-        let Some(max_bytes) = self.max_bytes else { return Limits::none(n_threads) };
-        let n_groups = slots.groups.n_groups() as u64;
-        // The spellings of all symbols are one vector, which takes three times its size while it grows.
-        let fixed = fixed_bytes(slots.n_slots() as u64, slots.slot_bytes(), n_groups, self.n_merges)
-            + 3 * symbols.n_bytes() as u64;
-        let free = max_bytes.saturating_sub(fixed);
-        // Additional threads get up to a quarter.
-        let n_more = (free / 4 / THREAD_BYTES).min(n_threads.saturating_sub(1) as u64);
-        let free = free - n_more * THREAD_BYTES;
-        let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        Limits {
-            n_threads: to_usize(1 + n_more),
-            max_candidates: to_usize((free / 4 / CANDIDATE_BYTES / (1 + n_more)).max(MIN_CANDIDATES)),
-            max_pairs: to_usize(free / 4 / PAIR_BYTES).min(MAX_PAIRS),
-            max_positions: to_usize(free / 2 / POSITION_BYTES * 2),
-        }
-    }
+/// Bytes that learning takes at most, roughly, beyond those in use once `sizes` are known: what the limit leaves if
+/// there is one, else those of tracking all positions.
+pub fn expected_bytes(settings: &Settings, sizes: &Sizes) -> usize {
+    let (n_slots, n_groups) = (sizes.n_slots(), sizes.n_groups());
+    let building = BUILD_GROUP_BYTES * n_groups;
+    let tracked = n_slots * POSITION_BYTES + settings.n_threads as u64 * THREAD_BYTES + building;
+    let all = fixed_bytes(n_slots, size_of::<Narrow>(), n_groups, n_slots.min(settings.n_merges as u64)) + tracked;
+    let left = settings.max_bytes.map_or(u64::MAX, |max| max.saturating_sub(sizes.source_bytes + building));
+    usize::try_from(left.min(all)).unwrap_or(usize::MAX)
 }
 
 /// Limits on what is tracked at once.
@@ -130,6 +102,26 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// The limits for finding frequent pairs next.
+    pub fn new(settings: &Settings, slots: &PretokenSlots, symbols: &Symbols) -> Self {
+        let Some(max_bytes) = settings.max_bytes else { return Self::none(settings.n_threads) };
+        let n_groups = slots.groups.n_groups() as u64;
+        // The spellings of all symbols are one vector, which takes three times its size while it grows.
+        let fixed = fixed_bytes(slots.n_slots() as u64, slots.slot_bytes(), n_groups, settings.n_merges as u64)
+            + 3 * symbols.n_bytes() as u64;
+        let free = max_bytes.saturating_sub(fixed);
+        // Additional threads get up to a quarter.
+        let n_more = (free / 4 / THREAD_BYTES).min(settings.n_threads.saturating_sub(1) as u64);
+        let free = free - n_more * THREAD_BYTES;
+        let to_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        Self {
+            n_threads: to_usize(1 + n_more),
+            max_candidates: to_usize((free / 4 / CANDIDATE_BYTES / (1 + n_more)).max(MIN_CANDIDATES)),
+            max_pairs: to_usize(free / 4 / PAIR_BYTES).min(MAX_PAIRS),
+            max_positions: to_usize(free / 2 / POSITION_BYTES * 2),
+        }
+    }
+
     pub fn none(n_threads: usize) -> Self {
         Self { n_threads, max_candidates: usize::MAX, max_pairs: MAX_PAIRS, max_positions: usize::MAX }
     }

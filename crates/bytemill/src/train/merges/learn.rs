@@ -1,6 +1,6 @@
 //! The learning functions.
 
-use super::budget::{Budget, least_bytes};
+use super::budget::{check_limit, expected_bytes, least_bytes};
 use super::learner::Learner;
 use super::pretoken_slots::{PretokenSlots, Sizes};
 use crate::error::Result;
@@ -42,13 +42,13 @@ pub trait PretokenSource {
 
 impl PretokenSource for &Counts {
     fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
-        Counts::visit(self, each)
+        self.iter().try_for_each(|(pretoken, count)| each(pretoken, count))
     }
 }
 
 impl PretokenSource for Counts {
     fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
-        Counts::visit(self, each)
+        (&*self).visit(each)
     }
 }
 
@@ -59,6 +59,7 @@ pub(super) struct Settings {
     pub ties: Ties,
     pub min_count: u64,
     pub n_threads: usize,
+    pub max_bytes: Option<u64>,
 }
 
 /// Learns up to `n_merges` merges; fewer if no remaining pair occurs `min_count` times.
@@ -75,9 +76,8 @@ pub fn learn(
     n_threads: usize,
     interrupt: impl Fn(usize) -> Result<()> + Sync,
 ) -> Result<Vec<Merge>> {
-    let budget = Budget::new(None, 0, n_slots(counts), n_merges, counts_bytes(counts))?;
-    let settings = Settings { n_merges, ties, min_count, n_threads };
-    learn_slots(counts, &Sizes::of_counts(counts), settings, budget, interrupt)
+    let settings = Settings { n_merges, ties, min_count, n_threads, max_bytes: None };
+    learn_sized(counts, &Sizes::of_counts(counts), settings, interrupt)
 }
 
 /// Like [`learn`], with the same result, in at most `max_bytes` of memory.
@@ -96,10 +96,8 @@ pub fn learn_within(
     max_bytes: Option<u64>,
     interrupt: impl Fn(usize) -> Result<()> + Sync,
 ) -> Result<Vec<Merge>> {
-    let least = least_bytes_within(&counts, n_merges);
-    let budget = Budget::new(max_bytes, least, n_slots(&counts), n_merges, counts_bytes(&counts))?;
     let sizes = Sizes::of_counts(&counts);
-    learn_slots(counts, &sizes, Settings { n_merges, ties, min_count, n_threads }, budget, interrupt)
+    learn_sized(counts, &sizes, Settings { n_merges, ties, min_count, n_threads, max_bytes }, interrupt)
 }
 
 /// Like [`learn_within`], for pre-tokens that do not have to be in memory all at once.
@@ -119,24 +117,22 @@ pub fn learn_from(
     interrupt: impl Fn(usize) -> Result<()> + Sync,
 ) -> Result<Vec<Merge>> {
     let sizes = Sizes::of(&mut source, &|| interrupt(0))?;
-    let least = least_bytes(sizes.n_slots(), sizes.n_groups() as u64, n_merges, 0);
-    let budget = Budget::new(max_bytes, least, sizes.n_slots(), n_merges, 0)?;
-    learn_slots(source, &sizes, Settings { n_merges, ties, min_count, n_threads }, budget, interrupt)
+    learn_sized(source, &sizes, Settings { n_merges, ties, min_count, n_threads, max_bytes }, interrupt)
 }
 
-fn learn_slots(
+fn learn_sized(
     mut source: impl PretokenSource,
     sizes: &Sizes,
     settings: Settings,
-    budget: Budget,
     interrupt: impl Fn(usize) -> Result<()> + Sync,
 ) -> Result<Vec<Merge>> {
-    check_available(budget.expected_bytes(sizes, settings.n_threads))?;
+    check_limit(&settings, sizes)?;
+    check_available(expected_bytes(&settings, sizes))?;
     let slots = PretokenSlots::new(&mut source, sizes, &|| interrupt(0))?;
     drop(source);
     let n_merges = settings.n_merges;
     let mut merges = Vec::with_capacity(n_merges.min(slots.n_slots()));
-    let mut learner = Learner::new(slots, settings, budget)?;
+    let mut learner = Learner::new(slots, settings)?;
     while merges.len() < n_merges {
         let n_learned = merges.len();
         interrupt(n_learned)?;
@@ -148,20 +144,8 @@ fn learn_slots(
     Ok(merges)
 }
 
-/// Bytes of [`Counts`] per pre-token, in addition to its own bytes.
-const PRETOKEN_BYTES: u64 = 24;
-
 /// Smallest limit that [`learn_within`] accepts.
 #[must_use]
 pub fn least_bytes_within(counts: &Counts, n_merges: usize) -> u64 {
-    least_bytes(n_slots(counts), counts.groups().len() as u64, n_merges, counts_bytes(counts))
-}
-
-fn counts_bytes(counts: &Counts) -> u64 {
-    counts.n_unique_bytes() as u64 + PRETOKEN_BYTES * counts.n_unique() as u64
-}
-
-/// A slot per byte, a separator before each pre-token and one after the last.
-fn n_slots(counts: &Counts) -> u64 {
-    (counts.n_unique_bytes() + counts.n_unique() + 1) as u64
+    least_bytes(&Sizes::of_counts(counts), n_merges)
 }

@@ -13,8 +13,8 @@
 //! Occurrences are visited in order, so `a a a` becomes `c a` and never `a c`. A list may contain positions that no
 //! longer hold the pair; comparing the slots detects them.
 
-use super::budget::{Budget, Limits};
-use super::learn::{Merge, Settings};
+use super::budget::Limits;
+use super::learn::{Merge, Settings, Ties};
 use super::low_memory::{CountedPair, most_frequent};
 use super::pair_count_bound::PairCountBound;
 use super::pair_map::PairMap;
@@ -26,13 +26,11 @@ use super::track::{Frequent, Pair, find_frequent};
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
 use crate::sys::prefetch::prefetch;
+use std::cmp::Ordering;
 
 /// Largest factor by which the threshold falls when no pair above it is left. Each fall costs two passes over all
 /// pre-tokens; a larger factor tracks more pairs that are never merged.
 const THRESHOLD_FACTOR: u64 = 8;
-
-/// Below this many slots, all pairs are tracked from the start.
-pub const SMALL_SLOTS: usize = if cfg!(test) { 1 << 7 } else { 1 << 14 };
 
 /// How many occurrences ahead memory is prefetched.
 const PREFETCH_DISTANCE: usize = 16;
@@ -43,7 +41,6 @@ pub struct Learner {
     /// Slots that each symbol takes. Symbols from before the last compaction take one.
     widths: Vec<u32>,
     settings: Settings,
-    budget: Budget,
 
     /// Pairs that occur less often are not tracked; 0 before the first tracking.
     threshold: u64,
@@ -104,7 +101,7 @@ impl Neighbours {
 }
 
 impl Learner {
-    pub fn new(slots: PretokenSlots, settings: Settings, budget: Budget) -> Result<Self> {
+    pub fn new(slots: PretokenSlots, settings: Settings) -> Result<Self> {
         let n_merges = check_n_merges(settings.n_merges.min(slots.n_slots()))?;
         let mut symbols = Symbols::new();
         symbols.reserve(n_merges);
@@ -114,8 +111,7 @@ impl Learner {
             slots,
             symbols,
             widths,
-            settings: Settings { min_count: settings.min_count.max(1), ..settings },
-            budget,
+            settings: Settings { n_merges, min_count: settings.min_count.max(1), ..settings },
             threshold: 0,
             must_track: true,
             limits: Limits::none(settings.n_threads),
@@ -150,11 +146,8 @@ impl Learner {
     /// suffices for no pair.
     fn track_more(&mut self, n_merges: usize, interrupt: Interrupt) -> Result<Option<Merge>> {
         let (min_count, last, must_track) = (self.settings.min_count, self.threshold, self.must_track);
-        let is_small = self.slots.n_slots() < SMALL_SLOTS;
         self.track(interrupt, |bound| {
-            let wanted = if is_small {
-                0
-            } else if last == 0 {
+            let wanted = if last == 0 {
                 bound.greatest() / (THRESHOLD_FACTOR * THRESHOLD_FACTOR)
             } else {
                 // Enough pairs for the remaining merges, and some more because pairs share a bound.
@@ -169,17 +162,10 @@ impl Learner {
     /// Compacts the pre-tokens and tracks the pairs that reach a threshold chosen from the upper bounds.
     fn track(&mut self, interrupt: Interrupt, lowest: impl Fn(&PairCountBound) -> u64) -> Result<Option<Merge>> {
         self.forget_pairs();
-        let n_threads = self.settings.n_threads;
-        let was_merged = self.symbols.len() > 256;
-        if self.slots.is_wide() {
-            self.slots.compact::<Wide>(None, n_threads, interrupt)?;
-        } else if was_merged {
-            self.slots.compact::<Narrow>(None, n_threads, interrupt)?;
-            if self.symbols.len() == Narrow::MAX_SYMBOLS {
-                self.slots.widen();
-            }
+        if !self.slots.is_wide() && self.symbols.len() == Narrow::MAX_SYMBOLS {
+            self.slots.compact::<Narrow>(None, self.settings.n_threads, interrupt)?;
+            self.slots.widen();
         }
-        self.widths.fill(1);
         if self.slots.is_wide() {
             self.track_in::<Wide>(interrupt, lowest)
         } else {
@@ -192,7 +178,11 @@ impl Learner {
         interrupt: Interrupt,
         lowest: impl Fn(&PairCountBound) -> u64,
     ) -> Result<Option<Merge>> {
-        self.limits = self.budget.limits(&self.slots, &self.symbols, self.settings.n_threads);
+        if self.symbols.len() > 256 {
+            self.slots.compact::<S>(None, self.settings.n_threads, interrupt)?;
+            self.widths.fill(1);
+        }
+        self.limits = Limits::new(&self.settings, &self.slots, &self.symbols);
         let bound = PairCountBound::new::<S>(&self.slots, self.limits, interrupt)?;
         let lowest = lowest(&bound);
         // Merges may add as many positions again.
@@ -267,8 +257,8 @@ impl Learner {
     /// Takes the most frequent pair from the queue; `None` if no pair reaches the threshold.
     pub fn take_most_frequent(&mut self) -> Option<usize> {
         loop {
-            let (pairs, symbols, ties) = (&self.pairs, &self.symbols, self.settings.ties);
-            let QueuedPair { count, pair } = self.queue.pop(|one, other| compare(pairs, symbols, ties, one, other))?;
+            let order = order(&self.pairs, &self.symbols, self.settings.ties);
+            let QueuedPair { count, pair } = self.queue.pop(order)?;
             let current = self.pairs[pair as usize].count;
             if current == count {
                 return Some(pair as usize);
@@ -281,8 +271,7 @@ impl Learner {
 
     fn enqueue(&mut self, pair: u32) {
         let queued = QueuedPair { count: self.pairs[pair as usize].count, pair };
-        let (pairs, symbols, ties) = (&self.pairs, &self.symbols, self.settings.ties);
-        self.queue.push(queued, |one, other| compare(pairs, symbols, ties, one, other));
+        self.queue.push(queued, order(&self.pairs, &self.symbols, self.settings.ties));
     }
 
     /// Merges every occurrence of a tracked pair.
@@ -346,45 +335,36 @@ impl Learner {
     fn apply_deltas(&mut self, a: u32, b: u32, c: u32) {
         // In `a b a b`, the first merge adds the pair (c, a); the second one, whose left neighbour is c, removes it.
         let removed = self.left.changes[c as usize].count;
-        if removed > 0 && self.right.changes[a as usize].count >= removed {
-            self.right.changes[a as usize].count -= removed;
-        }
         let (mut left, mut right) = (std::mem::take(&mut self.left), std::mem::take(&mut self.right));
-        for index in 0..left.changed.len() {
-            if let Some(&later) = left.changed.get(index + PREFETCH_DISTANCE) {
-                self.pair_of.prefetch(later, a);
-            }
-            let x = left.changed[index];
-            let Change { count, n_positions, .. } = left.changes[x as usize];
-            if x != c {
-                self.decrement(x, a, count);
-            }
-            left.changes[x as usize].pair = self.increment(x, c, count, n_positions);
-        }
-        for index in 0..right.changed.len() {
-            if let Some(&later) = right.changed.get(index + PREFETCH_DISTANCE) {
-                self.pair_of.prefetch(b, later);
-            }
-            let y = right.changed[index];
-            let Change { count, n_positions, .. } = right.changes[y as usize];
-            // Every occurrence of (b, y) is gone, including those whose (c, y) was removed again.
-            self.decrement(b, y, if y == a { count + removed } else { count });
-            right.changes[y as usize].pair = self.increment(c, y, count, n_positions);
-        }
-        for side in [&mut left, &mut right] {
-            for (symbol, position) in side.positions.drain(..) {
-                let pair = side.changes[symbol as usize].pair;
-                if pair != NOT_TRACKED {
-                    let pair = &mut self.pairs[pair as usize];
-                    self.positions[pair.first + pair.n_positions as usize] = position;
-                    pair.n_positions += 1;
-                }
-            }
-            for symbol in side.changed.drain(..) {
-                side.changes[symbol as usize] = Change::default();
-            }
-        }
+        self.apply_deltas_of(&mut left, |x| [(x, a), (x, c)]);
+        self.apply_deltas_of(&mut right, |y| [(b, y), (c, y)]);
+        self.decrement(c, a, removed);
         (self.left, self.right) = (left, right);
+    }
+
+    /// Applies the changes on one side. `pairs` yields the old and the new pair of a neighbour.
+    fn apply_deltas_of(&mut self, side: &mut Neighbours, pairs: impl Fn(u32) -> [(u32, u32); 2]) {
+        for (index, &neighbour) in side.changed.iter().enumerate() {
+            if let Some(&later) = side.changed.get(index + PREFETCH_DISTANCE) {
+                let [(left, right), _] = pairs(later);
+                self.pair_of.prefetch(left, right);
+            }
+            let change = &mut side.changes[neighbour as usize];
+            let [old, new] = pairs(neighbour);
+            self.decrement(old.0, old.1, change.count);
+            change.pair = self.increment(new.0, new.1, change.count, change.n_positions);
+        }
+        for (symbol, position) in side.positions.drain(..) {
+            let pair = side.changes[symbol as usize].pair;
+            if pair != NOT_TRACKED {
+                let pair = &mut self.pairs[pair as usize];
+                self.positions[pair.first + pair.n_positions as usize] = position;
+                pair.n_positions += 1;
+            }
+        }
+        for symbol in side.changed.drain(..) {
+            side.changes[symbol as usize] = Change::default();
+        }
     }
 
     /// Decrements the count of a pair if it is tracked.
@@ -424,15 +404,10 @@ pub fn check_n_merges(n_merges: usize) -> Result<usize> {
 }
 
 /// The order in which pairs are merged; the greater one comes first.
-fn compare(
-    pairs: &[Pair],
-    symbols: &Symbols,
-    ties: super::Ties,
-    one: QueuedPair,
-    other: QueuedPair,
-) -> std::cmp::Ordering {
-    one.count.cmp(&other.count).then_with(|| {
-        let symbols_of = |queued: QueuedPair| (pairs[queued.pair as usize].left, pairs[queued.pair as usize].right);
-        symbols.compare(ties, symbols_of(one), symbols_of(other))
-    })
+fn order(pairs: &[Pair], symbols: &Symbols, ties: Ties) -> impl Fn(QueuedPair, QueuedPair) -> Ordering {
+    let symbols_of = |queued: QueuedPair| (pairs[queued.pair as usize].left, pairs[queued.pair as usize].right);
+    move |one, other| {
+        let by_count = one.count.cmp(&other.count);
+        by_count.then_with(|| symbols.compare(ties, symbols_of(one), symbols_of(other)))
+    }
 }

@@ -13,10 +13,10 @@ use super::slot::{Narrow, Slot, Wide};
 use crate::error::{Error, Result};
 use crate::sys::hash::PairBuild;
 use crate::sys::interrupt::Interrupt;
-use crate::train::count::Counts;
+use crate::train::count::{Counts, Group};
 use crate::train::interrupt_period::InterruptPeriod;
 use crate::train::parts::map_parts;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 /// Slots between two interrupt checks.
@@ -26,56 +26,42 @@ const SLOTS_PER_CHECK: usize = if cfg!(test) { 1 << 6 } else { 1 << 20 };
 const MIN_PART_SLOTS: usize = if cfg!(test) { 1 << 4 } else { 1 << 16 };
 
 /// Number of slots for each count.
+#[derive(Default)]
 pub struct Sizes {
-    slots_of: HashMap<u64, u64, PairBuild>,
-    n_slots: u64,
+    slots_of: BTreeMap<u64, u64>,
+    /// Bytes of the source that the memory limit includes.
+    pub source_bytes: u64,
 }
 
 impl Sizes {
     /// Visits `source` once.
     pub fn of(source: &mut dyn PretokenSource, interrupt: Interrupt) -> Result<Self> {
-        let mut sizes = Self { slots_of: HashMap::default(), n_slots: 1 };
+        let mut sizes = Self::default();
         let mut checks = InterruptPeriod::new(interrupt, SLOTS_PER_CHECK);
-        // Counts of adjacent pre-tokens are often equal.
-        let (mut last, mut n_last) = (0, 0);
         source.visit(&mut |pretoken, count| {
             if is_counted(pretoken, count) {
-                if count != last {
-                    sizes.add(last, n_last);
-                    (last, n_last) = (count, 0);
-                }
-                n_last += pretoken.len() as u64 + 1;
-                checks.advance(pretoken.len() + 1)?;
+                *sizes.slots_of.entry(count).or_insert(0) += 1 + pretoken.len() as u64;
+                checks.advance(1 + pretoken.len())?;
             }
             Ok(())
         })?;
-        sizes.add(last, n_last);
         Ok(sizes)
     }
 
     /// The sizes of counts in memory, which are grouped by count already.
     pub fn of_counts(counts: &Counts) -> Self {
-        let mut sizes = Self { slots_of: HashMap::default(), n_slots: 1 };
-        for group in counts.groups() {
-            sizes.add(group.count, (group.n_bytes + group.n_pretokens) as u64);
-        }
-        sizes
+        let slots_of = |group: &Group| (group.count, (group.n_bytes + group.n_pretokens) as u64);
+        Self { slots_of: counts.groups().iter().map(slots_of).collect(), source_bytes: counts.memory() as u64 }
     }
 
-    fn add(&mut self, count: u64, n_slots: u64) {
-        if n_slots > 0 {
-            *self.slots_of.entry(count).or_insert(0) += n_slots;
-            self.n_slots += n_slots;
-        }
-    }
-
+    /// A slot per byte, a separator before each pre-token and one after the last.
     pub fn n_slots(&self) -> u64 {
-        self.n_slots
+        1 + self.slots_of.values().sum::<u64>()
     }
 
     /// Number of different counts.
-    pub fn n_groups(&self) -> usize {
-        self.slots_of.len()
+    pub fn n_groups(&self) -> u64 {
+        self.slots_of.len() as u64
     }
 }
 
@@ -105,14 +91,12 @@ pub struct PretokenSlots {
 impl PretokenSlots {
     /// The pre-tokens of a source, one slot per byte, grouped by count.
     pub fn new(source: &mut dyn PretokenSource, sizes: &Sizes, interrupt: Interrupt) -> Result<Self> {
-        let n_slots = check_n_slots(sizes.n_slots)?;
-        let mut by_count: Vec<(u64, u64)> = sizes.slots_of.iter().map(|(&count, &n_slots)| (count, n_slots)).collect();
-        by_count.sort_unstable_by_key(|&(count, _)| std::cmp::Reverse(count));
-        let mut groups = Groups::with_capacity(by_count.len());
+        let n_slots = check_n_slots(sizes.n_slots())?;
+        let mut groups = Groups::with_capacity(sizes.slots_of.len());
         // The slots of each count that are still free.
         let mut free: HashMap<u64, Range<usize>, PairBuild> = HashMap::default();
         let mut start = 0;
-        for (count, n_slots) in by_count {
+        for (&count, &n_slots) in sizes.slots_of.iter().rev() {
             groups.push(start, count);
             let end = start + n_slots as usize;
             free.insert(count, start..end);
@@ -125,20 +109,15 @@ impl PretokenSlots {
         let changed = || Error::Invalid("the counted pre-tokens changed while they were read".to_owned());
         let mut checks = InterruptPeriod::new(interrupt, SLOTS_PER_CHECK);
         let mut n_written = 1;
-        let (mut last, mut last_free) = (0, 0..0);
         source.visit(&mut |pretoken, count| {
             if is_counted(pretoken, count) {
-                if count != last {
-                    let next_free = free.get_mut(&count).ok_or_else(changed)?.clone();
-                    free.insert(last, std::mem::replace(&mut last_free, next_free));
-                    last = count;
-                }
-                let end = last_free.start + 1 + pretoken.len();
-                if end > last_free.end {
+                let free = free.get_mut(&count).ok_or_else(changed)?;
+                let end = free.start + 1 + pretoken.len();
+                if end > free.end {
                     return Err(changed());
                 }
-                write_pretoken(&mut slots[last_free.start..end], pretoken);
-                last_free.start = end;
+                write_pretoken(&mut slots[free.start..end], pretoken);
+                free.start = end;
                 n_written += 1 + pretoken.len();
                 checks.advance(1 + pretoken.len())?;
             }
@@ -226,7 +205,8 @@ impl PretokenSlots {
     pub fn compact<S: Slot>(&mut self, merge: Option<[u32; 3]>, n_threads: usize, interrupt: Interrupt) -> Result<()> {
         let parts = self.parts::<S>(n_threads);
         let (slots, groups) = self.slots_mut::<S>();
-        let slices = split(slots, parts.iter().map(|part| part.end));
+        let mut rest = &mut *slots;
+        let slices = parts.iter().filter_map(|part| rest.split_off_mut(..part.len())).collect();
         let compacted = map_parts(slices, n_threads, interrupt, |part, slots, interrupt| {
             let part = parts[part].clone();
             let mut new_groups = Groups::with_capacity(groups.within(part.clone()).count());
@@ -235,10 +215,7 @@ impl PretokenSlots {
             for (group, count) in groups.within(part.clone()) {
                 checks.advance(group.len())?;
                 let (start, group) = (out, group.start - part.start..group.end - part.start);
-                out = match merge {
-                    None => compact_pretokens(slots, group, out),
-                    Some(merge) => merge_in_pretokens(slots, group, out, merge.map(S::first)),
-                };
+                out = compact_pretokens(slots, group, out, merge.map(|merge| merge.map(S::first)));
                 if out > start {
                     new_groups.push(start, count);
                 }
@@ -288,14 +265,26 @@ fn write_pretoken(slots: &mut [Narrow], pretoken: &[u8]) {
     }
 }
 
-/// Moves the tokens of whole pre-tokens to `out`, one slot each, and returns the end.
-fn compact_pretokens<S: Slot>(slots: &mut [S], pretokens: Range<usize>, mut out: usize) -> usize {
+/// Moves the tokens of whole pre-tokens to `out`, one slot each, and returns the end. With `merge`, merges a and b into c.
+fn compact_pretokens<S: Slot>(
+    slots: &mut [S],
+    pretokens: Range<usize>,
+    mut out: usize,
+    merge: Option<[S; 3]>,
+) -> usize {
     let mut start = out;
     for at in pretokens {
         let slot = slots[at];
         if slot == S::SEPARATOR {
             out = without_single_token(start, out);
             start = out;
+        } else if let Some([a, b, c]) = merge
+            && slot == b
+            && slots[out - 1] == a
+        {
+            // c differs from a, so the first two of `a a a` are merged.
+            slots[out - 1] = c;
+            continue;
         }
         // Slots that do not start a token are overwritten by the next one.
         slots[out] = slot;
@@ -304,37 +293,7 @@ fn compact_pretokens<S: Slot>(slots: &mut [S], pretokens: Range<usize>, mut out:
     without_single_token(start, out)
 }
 
-/// Like [`compact_pretokens`] for tokens of one slot each, and merges a and b into c.
-fn merge_in_pretokens<S: Slot>(slots: &mut [S], pretokens: Range<usize>, mut out: usize, [a, b, c]: [S; 3]) -> usize {
-    let mut start = out;
-    for at in pretokens {
-        let slot = slots[at];
-        if slot == S::SEPARATOR {
-            out = without_single_token(start, out);
-            start = out;
-        } else if slot == b && slots[out - 1] == a {
-            // c differs from a, so the first two of `a a a` are merged.
-            slots[out - 1] = c;
-            continue;
-        }
-        slots[out] = slot;
-        out += 1;
-    }
-    without_single_token(start, out)
-}
-
 /// The end of the output if its last pre-token, `start..out`, is dropped when it is a separator and one token.
 fn without_single_token(start: usize, out: usize) -> usize {
     if out - start == 2 { start } else { out }
-}
-
-/// Splits `slots` at `ends`.
-fn split<S>(mut slots: &mut [S], ends: impl Iterator<Item = usize>) -> Vec<&mut [S]> {
-    let mut start = 0;
-    ends.map(|end| {
-        let (part, rest) = std::mem::take(&mut slots).split_at_mut(end - start);
-        (slots, start) = (rest, end);
-        part
-    })
-    .collect()
 }

@@ -4,9 +4,9 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::sys::interrupt::no_interrupt;
 use crate::train::count::Counts;
-use crate::train::merges::budget::{Budget, least_bytes};
+use crate::train::merges::budget::least_bytes;
 use crate::train::merges::learn::Settings;
-use crate::train::merges::learner::{Learner, SMALL_SLOTS, check_n_merges};
+use crate::train::merges::learner::{Learner, check_n_merges};
 use crate::train::merges::pretoken_slots::{PretokenSlots, Sizes, check_n_slots};
 use crate::train::merges::symbols::huggingface_byte_order;
 use crate::train::merges::*;
@@ -87,7 +87,7 @@ struct Listed(Vec<(Vec<u8>, u64)>);
 impl Listed {
     fn least_bytes(&self, n_merges: usize) -> u64 {
         let sizes = Sizes::of(&mut Self(self.0.clone()), &no_interrupt).unwrap();
-        least_bytes(sizes.n_slots(), sizes.n_groups() as u64, n_merges, 0)
+        least_bytes(&sizes, n_merges)
     }
 }
 
@@ -148,9 +148,8 @@ proptest! {
         let counts = counts_of(&pretokens);
         let sizes = Sizes::of(&mut &counts, &no_interrupt).unwrap();
         let slots = PretokenSlots::new(&mut &counts, &sizes, &no_interrupt).unwrap();
-        let budget = Budget::new(None, 0, 0, 60, 0).unwrap();
-        let settings = Settings { n_merges: 60, ties, min_count, n_threads };
-        let mut learner = Learner::new(slots, settings, budget).unwrap();
+        let settings = Settings { n_merges: 60, ties, min_count, n_threads, max_bytes: None };
+        let mut learner = Learner::new(slots, settings).unwrap();
         let mut threshold = 20;
         learner.track_from(threshold, &no_interrupt).unwrap();
         let mut merges = Vec::new();
@@ -199,7 +198,6 @@ fn larger_inputs_use_several_thresholds() {
         .into_iter()
         .collect();
     let counts = counts_of(&pretokens);
-    assert!(counts.n_unique_bytes() > SMALL_SLOTS);
     for ties in [Ties::Bytes, Ties::HuggingFace] {
         let expected = learn_reference(&pretokens, 150, ties, 1);
         for n_threads in [1, 2, 3, 7] {
