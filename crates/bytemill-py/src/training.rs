@@ -5,7 +5,7 @@ use crate::signals::{CancellationCheck, to_python};
 use bytemill::Error;
 use bytemill::pretokenize::Pattern;
 use bytemill::sys::interrupt::no_interrupt;
-use bytemill::train::count::{CHUNK_BYTES, Counted, Counter, Counts, Merged, Scale, Totals};
+use bytemill::train::count::{CHUNK_BYTES, Counted, Counter, Counts, Merged, Totals};
 use bytemill::train::count::{read_counts, read_header, visit_file, write_counts};
 use bytemill::train::merges::{PretokenSource, Ties, learn, learn_from, learn_within};
 use numpy::PyReadonlyArray1;
@@ -102,7 +102,7 @@ impl PyPretokenCounter {
                 file.seek(SeekFrom::Start(start))?;
             }
             let progress = |n| n_read.store(start + n, order);
-            counter.add_reader_until(file, malformed, progress, is_enough, &|| check.poll(n_read.load(order)))
+            counter.add_reader(file, malformed, progress, is_enough, &|| check.poll(n_read.load(order)))
         });
         let counted = counted.map_err(|error| match error {
             Error::Utf8 { start: offset, end, bytes } => {
@@ -130,7 +130,8 @@ impl PyPretokenCounter {
         let order = std::sync::atomic::Ordering::Relaxed;
         let stream = PyStream(stream);
         let counted = py.detach(|| {
-            counter.add_reader(stream, malformed, |n| n_read.store(n, order), &|| check.poll(n_read.load(order)))
+            counter
+                .add_reader(stream, malformed, |n| n_read.store(n, order), || false, &|| check.poll(n_read.load(order)))
         });
         let counted = counted.map(drop).map_err(|error| check.raise(error));
         self.drop_if_failed(counted)
@@ -188,9 +189,8 @@ impl PyPretokenCounter {
         let check = CancellationCheck::new(None);
         match self.counter.take() {
             Some(counter) => {
-                let scale = Scale::new(denominator);
                 let (counted, totals) = py
-                    .detach(|| counter.finish_scaled(scale, may_stay, &|| check.poll(0)))
+                    .detach(|| counter.finish_scaled(denominator, may_stay, &|| check.poll(0)))
                     .map_err(|error| check.raise(error))?;
                 Ok(PyPretokenCounts::new(counted, totals))
             }
@@ -450,5 +450,5 @@ impl PyPretokenCounts {
 /// Reads the header of a file of counts.
 #[pyfunction]
 pub fn read_counts_header(path: PathBuf) -> PyResult<String> {
-    Ok(read_header(&path).map_err(to_python)?.0)
+    read_header(&path).map_err(to_python)
 }

@@ -1,9 +1,9 @@
-//! Parallel work on parts that each task owns.
+//! Work on several threads: parts that each task owns, and shared state.
 
 use crate::batch::parallel;
 use crate::error::Result;
 use crate::sys::interrupt::Interrupt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Runs `work(index, part)` for every part on up to `n_threads` threads and returns the results in order.
 ///
@@ -19,8 +19,13 @@ pub fn map_parts<P: Send, R: Send>(
 ) -> Result<Vec<R>> {
     let parts: Vec<Mutex<Option<P>>> = parts.into_iter().map(|part| Mutex::new(Some(part))).collect();
     let results = parallel::map(parts.len(), n_threads, interrupt, |index, interrupt| {
-        let part = parts[index].lock().unwrap_or_else(PoisonError::into_inner).take();
+        let part = lock(&parts[index]).take();
         part.map(|part| work(index, part, interrupt)).transpose()
     })?;
     Ok(results.into_iter().flatten().collect())
+}
+
+/// Locks state that no update leaves half-done, so that a panic of another thread does not matter.
+pub fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,14 +3,15 @@
 use super::counter::Counter;
 use super::pretoken_counts::PretokenCounts;
 use super::runs::Run;
-use super::spill::{READ_BYTES, SpillCost};
+use super::spill::{READ_BYTES, SpillCost, State};
 use super::stream::{Input, Output, damaged};
+use super::worker::CountedTotals;
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
+use crate::train::parts::lock;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Version of the state. Runs of version 1, which states no version, are partitioned by another hash.
 const VERSION: u64 = 2;
@@ -26,22 +27,20 @@ impl Counter {
         self.shared.spill.merge_many(READ_BYTES, true, interrupt)?;
         self.start(tables)?;
         let open = if self.open.is_empty() { Value::Null } else { self.write_open()? };
-        let runs: Vec<Value> = self.shared.spill.runs().iter().map(file_to_json).collect();
-        let totals = self.totals();
-        let cost = totals.spilled;
-        let n_weighted = self.shared.n_weighted.lock().map_or(0, |n| *n);
+        let totals = lock(&self.shared.totals);
+        let spill = self.shared.spill.state();
         let state = json!({
             "version": VERSION,
             "seed": self.shared.seed,
-            "next": self.shared.spill.next_number(),
-            "runs": runs,
+            "next": spill.next_number,
+            "runs": spill.runs.iter().map(file_to_json).collect::<Vec<_>>(),
             "open": open,
-            "n_bytes": totals.n_bytes,
+            "n_bytes": self.n_bytes,
             "n_pretokens": totals.n_pretokens,
             "n_special": totals.n_special,
-            "n_replaced": totals.n_replaced,
-            "n_weighted": n_weighted.to_string(),
-            "cost": [cost.n_bytes, cost.n_runs, cost.nanoseconds],
+            "n_replaced": self.n_replaced,
+            "n_weighted": totals.n_weighted.to_string(),
+            "cost": [spill.cost.n_bytes, spill.cost.n_runs, spill.cost.nanoseconds],
         });
         Ok(state.to_string())
     }
@@ -62,23 +61,28 @@ impl Counter {
         // All threads have ended.
         let shared = Arc::get_mut(&mut self.shared).ok_or_else(wrong)?;
         shared.seed = number(&state["seed"])?;
-        let n_special = state["n_special"].as_array().filter(|all| all.len() == shared.n_special.len());
-        for (n, value) in shared.n_special.iter().zip(n_special.ok_or_else(wrong)?) {
-            n.store(number(value)?, Ordering::Relaxed);
+        let numbers = state["n_special"].as_array().ok_or_else(wrong)?;
+        let n_special: Vec<u64> = numbers.iter().map(number).collect::<Result<_>>()?;
+        if n_special.len() != lock(&shared.totals).n_special.len() {
+            return Err(wrong());
         }
-        shared.n_pretokens.store(number(&state["n_pretokens"])?, Ordering::Relaxed);
-        let n_weighted = state["n_weighted"].as_str().and_then(|n| n.parse().ok()).ok_or_else(wrong)?;
-        if let Ok(mut total) = shared.n_weighted.lock() {
-            *total = n_weighted;
-        }
+        *lock(&shared.totals) = CountedTotals {
+            n_pretokens: number(&state["n_pretokens"])?,
+            n_weighted: state["n_weighted"].as_str().and_then(|n| n.parse().ok()).ok_or_else(wrong)?,
+            n_special,
+        };
         let files = state["runs"].as_array().ok_or_else(wrong)?.iter();
         let runs: Vec<Run> = files.map(|file| file_from_json(file, folder)).collect::<Option<_>>().ok_or_else(wrong)?;
         for run in &runs {
             run.index()?;
         }
         let [n_bytes, n_runs, nanoseconds] = [0, 1, 2].map(|index| number(&state["cost"][index]));
-        let cost = SpillCost { n_bytes: n_bytes?, n_runs: n_runs?, nanoseconds: nanoseconds? };
-        shared.spill.resume(folder.to_owned(), runs, number(&state["next"])?, cost);
+        *shared.spill.state() = State {
+            folder: Some(folder.to_owned()),
+            runs,
+            next_number: number(&state["next"])?,
+            cost: SpillCost { n_bytes: n_bytes?, n_runs: n_runs?, nanoseconds: nanoseconds? },
+        };
         let seed = shared.seed;
         (self.n_bytes, self.n_replaced) = (number(&state["n_bytes"])?, number(&state["n_replaced"])?);
         if !state["open"].is_null() {

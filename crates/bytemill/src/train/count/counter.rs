@@ -2,17 +2,18 @@
 
 use super::pretoken_counts::{PretokenCounts, random_seed};
 use super::spill::{Spill, SpillCost};
-use super::worker::{Chunk, Shared, count_chunks};
+use super::worker::{Chunk, CountedTotals, Shared, count_chunks};
 use crate::encode::cutter::Cutter;
 use crate::error::{Error, Result};
 use crate::pretokenize::Pattern;
 use crate::special::SpecialTokens;
 use crate::sys::interrupt::Interrupt;
 use crate::text::utf8::{Malformed, Utf8Stream, append};
+use crate::train::parts::lock;
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded, unbounded};
 use std::io::Read;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -87,7 +88,7 @@ impl Counter {
         chunk_bytes: usize,
         table_bytes: usize,
     ) -> Result<Self> {
-        let n_special = special.iter().map(|_| AtomicU64::new(0)).collect();
+        let totals = Mutex::new(CountedTotals::new(special.len()));
         let special = SpecialTokens::new(special.iter().cloned().zip(0..).collect())?;
         let n_threads = n_threads.max(1);
         let seed = random_seed();
@@ -96,9 +97,7 @@ impl Counter {
             special,
             stop: AtomicBool::new(false),
             failure: Mutex::new(None),
-            n_pretokens: AtomicU64::new(0),
-            n_special,
-            n_weighted: Mutex::new(0),
+            totals,
             seed,
             table_bytes: if table_bytes == usize::MAX { usize::MAX } else { table_bytes / n_threads },
             spill: Spill::default(),
@@ -125,7 +124,7 @@ impl Counter {
 
     /// Sets the folder for full tables. It must exist.
     pub fn set_folder(&mut self, folder: PathBuf) {
-        self.shared.spill.set_folder(folder);
+        self.shared.spill.state().folder = Some(folder);
     }
 
     /// Sets the weight of all following texts.
@@ -143,13 +142,14 @@ impl Counter {
     /// What was read so far, without what the threads have not counted yet.
     #[must_use]
     pub fn totals(&self) -> Totals {
+        let CountedTotals { n_pretokens, n_special, .. } = lock(&self.shared.totals).clone();
         Totals {
             n_bytes: self.n_bytes,
-            n_pretokens: self.shared.n_pretokens.load(Ordering::Relaxed),
-            n_special: self.shared.n_special.iter().map(|n| n.load(Ordering::Relaxed)).collect(),
+            n_pretokens,
+            n_special,
             n_replaced: self.n_replaced,
             reading: self.reading,
-            spilled: self.shared.spill.cost(),
+            spilled: self.shared.spill.state().cost,
         }
     }
 
@@ -226,29 +226,15 @@ impl Counter {
         Ok(())
     }
 
-    /// Counts the data of a reader as one text and returns its size.
+    /// Counts the data of a reader as one text, or stops at the next possible cut once `is_enough` returns true. Returns
+    /// the number of counted bytes, after which the rest is a text of its own, and whether the reader is at its end.
+    ///
+    /// With [`Malformed::Replace`], offsets in the text differ from offsets in the data, so it is read to its end.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io); [`Error::Utf8`](crate::Error::Utf8) with the offset in this text; as
     /// [`Counter::add_text`].
     pub fn add_reader(
-        &mut self,
-        reader: impl Read,
-        malformed: Malformed,
-        progress: impl FnMut(u64),
-        interrupt: Interrupt,
-    ) -> Result<u64> {
-        self.add_reader_until(reader, malformed, progress, || false, interrupt).map(|(n_bytes, _)| n_bytes)
-    }
-
-    /// Like [`Counter::add_reader`], but stops at the next possible cut once `is_enough` returns true. Returns the
-    /// number of counted bytes, after which the rest is a text of its own, and whether the reader is at its end.
-    ///
-    /// With [`Malformed::Replace`], offsets in the text differ from offsets in the data, so it is read to its end.
-    ///
-    /// # Errors
-    /// As [`Counter::add_reader`].
-    pub fn add_reader_until(
         &mut self,
         mut reader: impl Read,
         malformed: Malformed,
@@ -363,10 +349,7 @@ impl Counter {
     }
 
     fn check_failure(&self) -> Result<()> {
-        match self.shared.failure.lock().ok().and_then(|mut failure| failure.take()) {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        lock(&self.shared.failure).take().map_or(Ok(()), Err)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Counted pre-tokens in memory.
 
-use super::part::{Group, Order, Part, PartBuilder, n_occurrences, text_too_large};
+use super::part::{Group, Part, PartBuilder, n_occurrences, text_too_large};
 use super::pretoken_counts::{PretokenCounts, random_seed};
-use super::scale::Scale;
+use super::scale::scaled;
 use crate::batch::parallel;
 use crate::error::Result;
 use crate::sys::interrupt::{Interrupt, no_interrupt};
@@ -13,7 +13,7 @@ use crate::sys::interrupt::{Interrupt, no_interrupt};
 /// pre-tokens.
 #[derive(Clone, Default)]
 pub struct Counts {
-    part: Part,
+    pub(super) part: Part,
     /// Bytes of the counted text.
     pub n_bytes: u64,
     /// Number of pre-tokens in the counted text.
@@ -34,17 +34,17 @@ impl Counts {
             n_bytes = text_bytes.ok_or_else(text_too_large)?;
             table.add(&pretoken, count)?;
         }
-        let counts = Self::add_up(&[table], Scale::ONE, 1, &no_interrupt)?;
+        let counts = Self::add_up(&[table], 1, 1, &no_interrupt)?;
         Ok(Self { n_bytes, ..counts })
     }
 
-    /// Adds up the tables of all threads.
+    /// Adds up the tables of all threads, whose weights are in units of 1 / `denominator`.
     ///
     /// # Errors
     /// Errors of `interrupt`; as [`Counts::from_parts`].
     pub(super) fn add_up(
         tables: &[PretokenCounts],
-        scale: Scale,
+        denominator: u64,
         n_threads: usize,
         interrupt: Interrupt,
     ) -> Result<Self> {
@@ -52,13 +52,13 @@ impl Counts {
         // by hash, so lookups in the other tables have good locality.
         let n_parts = if n_threads > 1 { 8 * n_threads } else { 1 };
         let parts = parallel::map(n_parts, n_threads, interrupt, |part, _| {
-            let mut counts = PartBuilder::new(Order::Any);
+            let mut counts = PartBuilder::default();
             for (index, table) in tables.iter().enumerate() {
                 let (earlier, later) = (&tables[..index], &tables[index + 1..]);
                 for entry in table.part(part, n_parts) {
                     if !earlier.iter().any(|earlier| earlier.count_of(table, entry) > 0) {
                         let more: u64 = later.iter().map(|later| later.count_of(table, entry)).sum();
-                        counts.push(table.bytes_of(entry, &mut [0; 16]), scale.round(entry.count + more));
+                        counts.push(table.bytes_of(entry, &mut [0; 16]), scaled(entry.count + more, denominator));
                     }
                 }
             }

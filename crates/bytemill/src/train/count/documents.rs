@@ -6,6 +6,7 @@ use super::pretoken_counts::PretokenCounts;
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
 use crate::text::utf8::append;
+use crate::train::parts::lock;
 
 impl Counter {
     /// Counts documents that are concatenated in `text` and end at `ends`.
@@ -87,11 +88,8 @@ impl Counter {
             table.add(pretoken, weighted)?;
             shared.spill_if_full(table)
         })?;
-        match shared.n_weighted.lock() {
-            Ok(mut total) if *total + n_weighted < 1 << 64 => *total += n_weighted,
-            Ok(_) => return Err(sum_too_large()),
-            Err(_) => {}
-        }
-        Ok(())
+        let total = &mut lock(&shared.totals).n_weighted;
+        *total += n_weighted;
+        if *total < 1 << 64 { Ok(()) } else { Err(sum_too_large()) }
     }
 }

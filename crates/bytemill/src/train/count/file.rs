@@ -7,14 +7,14 @@
 use super::PRETOKENS_PER_CHECK;
 use super::counts::Counts;
 use super::finish::Counted;
+use super::group_file::{GroupReader, write_groups};
 use super::merged::Merged;
 use super::part::Part;
 use super::sorted_merge::{SortedInput, merge_sorted};
-use super::stream::{GroupReader, Input, Output, damaged};
+use super::stream::{Input, Output, damaged};
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
 use crate::train::interrupt_period::InterruptPeriod;
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -42,81 +42,43 @@ pub fn write_counts(counted: &Counted, header: &str, path: &Path, interrupt: Int
     out.bytes(&n_header.to_le_bytes())?;
     out.bytes(header.as_bytes())?;
     match counted {
-        Counted::Memory(counts) => write_memory(counts, &mut out, interrupt)?,
+        Counted::Memory(counts) => write_groups(&counts.part, &mut out, interrupt)?,
         Counted::Disk(merged) => write_merged(merged, &mut out, interrupt)?,
     }
-    out.number(0)?;
     let (checksum, _) = out.checksum()?;
     out.bytes(&checksum.to_le_bytes())?;
     out.finish(false).map(drop)
 }
 
-fn write_memory(counts: &Counts, out: &mut Output, interrupt: Interrupt) -> Result<()> {
-    let mut all = counts.iter();
-    for group in counts.groups() {
-        out.group(group.count, group.n_pretokens as u64)?;
-        let mut pretokens: Vec<&[u8]> = all.by_ref().take(group.n_pretokens).map(|(pretoken, _)| pretoken).collect();
-        // Sorted in chunks, so that an interrupt does not wait for a large group.
-        for chunk in pretokens.chunks_mut(PRETOKENS_PER_CHECK) {
-            interrupt()?;
-            chunk.sort_unstable();
-        }
-        let chunks = pretokens.chunks(PRETOKENS_PER_CHECK).map(|rest| Ok(SortedChunk { pretoken: &[], rest }));
-        merge_sorted(chunks, interrupt, |chunk| out.pretoken(chunk.pretoken))?;
-    }
-    Ok(())
-}
-
-/// Sorted pre-tokens in memory.
-struct SortedChunk<'c> {
-    pretoken: &'c [u8],
-    rest: &'c [&'c [u8]],
-}
-
-impl SortedInput for SortedChunk<'_> {
-    fn advance(&mut self) -> Result<bool> {
-        let Some((pretoken, rest)) = self.rest.split_first() else { return Ok(false) };
-        (self.pretoken, self.rest) = (pretoken, rest);
-        Ok(true)
-    }
-
-    fn compare(&self, other: &Self) -> Ordering {
-        self.pretoken.cmp(other.pretoken)
-    }
-}
-
-impl SortedInput for GroupReader {
-    fn advance(&mut self) -> Result<bool> {
-        self.next()
-    }
-
-    fn compare(&self, other: &Self) -> Ordering {
-        other.count.cmp(&self.count).then_with(|| self.pretoken.cmp(&other.pretoken))
-    }
-}
-
 fn write_merged(merged: &Merged, out: &mut Output, interrupt: Interrupt) -> Result<()> {
     let mut n_pretokens_of: BTreeMap<u64, u64> = BTreeMap::new();
-    for group in merged.parts().iter().flat_map(|part| part.groups()) {
+    for group in merged.parts.iter().flat_map(|part| &part.groups) {
         *n_pretokens_of.entry(group.count).or_insert(0) += group.n_pretokens as u64;
     }
     let mut count = 0;
-    merge_sorted(merged.parts().iter().map(|part| part.read()), interrupt, |reader| {
+    merge_sorted(merged.parts.iter().map(|part| part.read()), interrupt, |reader| {
+        // The files still hold the groups that were dropped.
+        let Some(&n_pretokens) = n_pretokens_of.get(&reader.count) else { return Ok(()) };
         if reader.count != count {
             count = reader.count;
-            out.group(count, n_pretokens_of.get(&count).copied().unwrap_or_default())?;
+            out.group(count, n_pretokens)?;
         }
         out.pretoken(&reader.pretoken)
-    })
+    })?;
+    out.number(0)
 }
 
-/// Reads the header of a file of counts. Returns it and the offset where it ends.
+/// Reads the header of a file of counts.
 ///
 /// # Errors
 /// [`Error::Io`]; [`Error::Invalid`] if the file is not a file of counts, or has another version.
-pub fn read_header(path: &Path) -> Result<(String, u64)> {
+pub fn read_header(path: &Path) -> Result<String> {
     let size = std::fs::metadata(path)?.len();
-    let mut input = Input::open(path, 0, size, 1 << 12)?;
+    read_front(&mut Input::open(path, 0, size, 1 << 12)?, path)
+}
+
+/// Reads everything before the counts, and returns the header.
+fn read_front(input: &mut Input, path: &Path) -> Result<String> {
     let not_counts = || Error::Invalid(format!("{} is no file of counts", path.display()));
     let mut front = Vec::new();
     input.bytes(FRONT_BYTES, &mut front).map_err(|_| not_counts())?;
@@ -135,8 +97,7 @@ pub fn read_header(path: &Path) -> Result<(String, u64)> {
     let n_header = u64::from(u32::from_le_bytes(numbers[1])).min(MAX_HEADER_BYTES);
     let mut header = Vec::new();
     input.bytes(n_header, &mut header)?;
-    let header = String::from_utf8(header).map_err(|_| input.damaged())?;
-    Ok((header, FRONT_BYTES + n_header))
+    String::from_utf8(header).map_err(|_| input.damaged())
 }
 
 /// Calls `each` with all pre-tokens of a file and their counts, the most frequent first.
@@ -146,19 +107,16 @@ pub fn read_header(path: &Path) -> Result<(String, u64)> {
 /// and of `interrupt`.
 pub fn visit_file(path: &Path, interrupt: Interrupt, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
     let size = std::fs::metadata(path)?.len();
-    let (header, start) = read_header(path)?;
-    let n_bytes = size.checked_sub(CHECKSUM_BYTES).filter(|&end| end > start).ok_or_else(|| damaged(path))?;
+    let n_bytes = size.checked_sub(CHECKSUM_BYTES).ok_or_else(|| damaged(path))?;
     let mut stored = Vec::new();
     Input::open(path, n_bytes, CHECKSUM_BYTES, 16)?.bytes(CHECKSUM_BYTES, &mut stored)?;
     let checksum = stored.try_into().map(u32::from_le_bytes).map_err(|_| damaged(path))?;
     let mut input = Input::open(path, 0, n_bytes, READ_BYTES)?;
-    let mut skipped = Vec::new();
-    input.bytes(FRONT_BYTES, &mut skipped)?;
-    input.bytes(header.len() as u64, &mut skipped)?;
+    read_front(&mut input, path)?;
     let mut reader = GroupReader::new(input, checksum);
     let mut before = (0, Vec::new());
     let mut checks = InterruptPeriod::new(interrupt, PRETOKENS_PER_CHECK);
-    while reader.next()? {
+    while reader.advance()? {
         let in_order = reader.count != before.0 || before.1 < reader.pretoken;
         if reader.pretoken.is_empty() || !in_order {
             return Err(damaged(path));

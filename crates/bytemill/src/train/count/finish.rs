@@ -3,16 +3,16 @@
 use super::counter::{Counter, Totals};
 use super::counts::Counts;
 use super::merged::{Merged, PartFile};
-use super::part::{Order, PartBuilder, sum_too_large};
+use super::part::{PartBuilder, sum_too_large};
 use super::pretoken_counts::{N_PARTITIONS, PretokenCounts};
 use super::runs::{Run, merge_partition};
-use super::scale::Scale;
+use super::scale::scaled;
 use super::spill::READ_BYTES;
 use crate::batch::parallel;
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
 use crate::sys::memory::check_available;
-use crate::train::parts::map_parts;
+use crate::train::parts::{lock, map_parts};
 use std::time::Instant;
 
 /// Counted pre-tokens.
@@ -29,7 +29,7 @@ impl Counter {
     /// # Errors
     /// As [`Counter::add_text`].
     pub fn finish(self, interrupt: Interrupt) -> Result<Counts> {
-        match self.finish_scaled(Scale::ONE, false, interrupt)? {
+        match self.finish_scaled(1, false, interrupt)? {
             (Counted::Memory(mut counts), totals) => {
                 counts.n_bytes = totals.n_bytes;
                 Ok(counts)
@@ -38,29 +38,36 @@ impl Counter {
         }
     }
 
-    /// Waits for the counting threads and adds up their tables. Weights were in units of `scale`.
+    /// Waits for the counting threads and adds up their tables. Weights were in units of 1 / `denominator`.
     ///
     /// With `may_stay`, counts that exceed the memory limit of the tables stay on disk.
     ///
     /// # Errors
     /// As [`Counter::add_text`]; [`Error::Invalid`] if the counts add up to 2⁶⁴ or more.
-    pub fn finish_scaled(mut self, scale: Scale, may_stay: bool, interrupt: Interrupt) -> Result<(Counted, Totals)> {
+    pub fn finish_scaled(
+        mut self,
+        denominator: u64,
+        may_stay: bool,
+        interrupt: Interrupt,
+    ) -> Result<(Counted, Totals)> {
         self.end_open(interrupt)?;
         let mut tables = self.drain(interrupt)?;
         tables.extend(self.own_table.take());
-        let n_weighted = self.shared.n_weighted.lock().map_or(u128::MAX, |n| *n);
-        if u64::try_from(n_weighted).is_err() {
+        if lock(&self.shared.totals).n_weighted >= 1 << 64 {
             return Err(sum_too_large());
         }
-        let spill = &self.shared.spill;
-        let exceeds_memory = may_stay && spill.has_folder() && self.exceeds_memory(&tables);
-        let counted = if spill.runs().is_empty() && !exceeds_memory {
+        let denominator = denominator.max(1);
+        let (has_folder, has_runs) = {
+            let spill = self.shared.spill.state();
+            (spill.folder.is_some(), !spill.runs.is_empty())
+        };
+        let counted = if !has_runs && !(may_stay && has_folder && self.exceeds_memory(&tables)) {
             check_available(tables.iter().map(sum_bytes).sum())?;
-            Counted::Memory(Counts::add_up(&tables, scale, tables.len(), interrupt)?)
+            Counted::Memory(Counts::add_up(&tables, denominator, tables.len(), interrupt)?)
         } else {
             let n_threads = tables.len();
             drop(self.write_tables(tables, false, interrupt)?);
-            self.merge_runs(scale, may_stay, n_threads, interrupt)?
+            self.merge_runs(denominator, may_stay, n_threads, interrupt)?
         };
         Ok((counted, self.totals()))
     }
@@ -73,34 +80,32 @@ impl Counter {
     }
 
     /// Merges all runs, partition by partition.
-    fn merge_runs(&self, scale: Scale, may_stay: bool, n_threads: usize, interrupt: Interrupt) -> Result<Counted> {
+    fn merge_runs(&self, denominator: u64, may_stay: bool, n_threads: usize, interrupt: Interrupt) -> Result<Counted> {
         let started = Instant::now();
         let spill = &self.shared.spill;
-        let buffer_bytes = (self.shared.table_bytes / 4 / spill.runs().len().max(1)).clamp(1 << 12, READ_BYTES);
+        let n_runs = spill.state().runs.len();
+        let buffer_bytes = (self.shared.table_bytes / 4 / n_runs.max(1)).clamp(1 << 12, READ_BYTES);
         spill.merge_many(buffer_bytes, false, interrupt)?;
-        let runs = spill.runs().iter().map(Run::index).collect::<Result<Vec<_>>>()?;
-        let merge = |partition, order, interrupt: Interrupt| {
-            let mut part = PartBuilder::new(order);
+        let runs = spill.state().runs.iter().map(Run::index).collect::<Result<Vec<_>>>()?;
+        let merge = |partition, interrupt: Interrupt| {
+            let mut part = PartBuilder::default();
             merge_partition(&runs, partition, buffer_bytes, interrupt, |pretoken, total| {
-                part.push(pretoken, scale.round(total));
+                part.push(pretoken, scaled(total, denominator));
                 Ok(())
             })?;
             Ok(part.finish())
         };
         let (counted, n_bytes) = if may_stay {
             let parts = parallel::map(N_PARTITIONS, n_threads, interrupt, |partition, interrupt| {
-                let part = merge(partition, Order::Bytes, interrupt)?;
+                let part = merge(partition, interrupt)?;
                 // There is a folder, since there are runs.
                 let path = spill.new_path("part").ok_or(Error::Interrupted)?;
-                PartFile::write(&part, &path)
+                PartFile::write(part, &path, interrupt)
             })?;
-            let merged = Merged::new(parts)?;
-            let n_bytes = merged.n_file_bytes();
-            (Counted::Disk(merged), n_bytes)
+            let n_bytes = parts.iter().map(|part| part.n_bytes).sum();
+            (Counted::Disk(Merged::new(parts)?), n_bytes)
         } else {
-            let parts = parallel::map(N_PARTITIONS, n_threads, interrupt, |partition, interrupt| {
-                merge(partition, Order::Any, interrupt)
-            })?;
+            let parts = parallel::map(N_PARTITIONS, n_threads, interrupt, merge)?;
             (Counted::Memory(Counts::from_parts(parts)?), 0)
         };
         spill.add_cost(n_bytes, 0, started);

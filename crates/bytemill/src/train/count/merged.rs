@@ -1,8 +1,10 @@
 //! Counted pre-tokens on disk, if they do not fit into memory.
 
 use super::PRETOKENS_PER_CHECK;
+use super::group_file::{GroupReader, write_groups};
 use super::part::{Group, Part, n_occurrences};
-use super::stream::{GroupReader, Input, Output, write_groups};
+use super::sorted_merge::SortedInput;
+use super::stream::{Input, Output};
 use crate::error::Result;
 use crate::sys::interrupt::Interrupt;
 use crate::train::interrupt_period::InterruptPeriod;
@@ -15,22 +17,19 @@ const READ_BYTES: usize = 1 << 16;
 /// on drop.
 pub(super) struct PartFile {
     path: PathBuf,
-    n_bytes: u64,
+    pub n_bytes: u64,
     checksum: u32,
-    groups: Vec<Group>,
+    /// The groups, without those that were dropped.
+    pub groups: Vec<Group>,
 }
 
 impl PartFile {
-    pub fn write(part: &Part, path: &Path) -> Result<Self> {
+    pub fn write(part: Part, path: &Path, interrupt: Interrupt) -> Result<Self> {
         let mut out = Output::create(path)?;
-        write_groups(part, &mut out)?;
+        write_groups(&part, &mut out, interrupt)?;
         let (checksum, n_bytes) = out.checksum()?;
         out.finish(false)?;
-        Ok(Self { path: path.to_owned(), n_bytes, checksum, groups: part.groups.clone() })
-    }
-
-    pub fn groups(&self) -> &[Group] {
-        &self.groups
+        Ok(Self { path: path.to_owned(), n_bytes, checksum, groups: part.groups })
     }
 
     pub fn read(&self) -> Result<GroupReader> {
@@ -46,8 +45,7 @@ impl Drop for PartFile {
 
 /// Unique pre-tokens with their counts in files, which are removed on drop.
 pub struct Merged {
-    parts: Vec<PartFile>,
-    min_count: u64,
+    pub(super) parts: Vec<PartFile>,
 }
 
 impl Merged {
@@ -57,42 +55,37 @@ impl Merged {
     /// [`Error::Invalid`](crate::Error::Invalid) if the counts stand for 2⁶⁴ bytes of text or more.
     pub(super) fn new(parts: Vec<PartFile>) -> Result<Self> {
         n_occurrences(parts.iter().flat_map(|part| &part.groups))?;
-        Ok(Self { parts, min_count: 1 })
+        Ok(Self { parts })
     }
 
-    /// Sums `of` over the groups with at least `min_count`.
-    fn sum(&self, min_count: u64, of: impl Fn(&Group) -> u64) -> u64 {
-        self.parts.iter().flat_map(|part| &part.groups).filter(|group| group.count >= min_count).map(of).sum()
+    fn sum(&self, of: impl Fn(&Group) -> u64) -> u64 {
+        self.parts.iter().flat_map(|part| &part.groups).map(of).sum()
     }
 
     /// Number of unique pre-tokens.
     #[must_use]
     pub fn n_unique(&self) -> u64 {
-        self.sum(self.min_count, |group| group.n_pretokens as u64)
+        self.sum(|group| group.n_pretokens as u64)
     }
 
     /// Bytes of all unique pre-tokens.
     #[must_use]
     pub fn n_unique_bytes(&self) -> u64 {
-        self.sum(self.min_count, |group| group.n_bytes as u64)
+        self.sum(|group| group.n_bytes as u64)
     }
 
     /// Number of pre-tokens in the counted text.
     #[must_use]
     pub fn n_pretokens(&self) -> u64 {
-        self.sum(self.min_count, |group| group.count * group.n_pretokens as u64)
-    }
-
-    /// Bytes of the files.
-    #[must_use]
-    pub fn n_file_bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.n_bytes).sum()
+        self.sum(|group| group.count * group.n_pretokens as u64)
     }
 
     /// Drops the pre-tokens that occur less than `min_count` times. Returns their number and their total count.
     pub fn drop_below(&mut self, min_count: u64) -> (u64, u64) {
         let before = (self.n_unique(), self.n_pretokens());
-        self.min_count = self.min_count.max(min_count);
+        for part in &mut self.parts {
+            part.groups.truncate(part.groups.partition_point(|group| group.count >= min_count));
+        }
         (before.0 - self.n_unique(), before.1 - self.n_pretokens())
     }
 
@@ -103,16 +96,13 @@ impl Merged {
     pub fn visit(&self, interrupt: Interrupt, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
         let mut checks = InterruptPeriod::new(interrupt, PRETOKENS_PER_CHECK);
         for part in &self.parts {
+            let Some(last) = part.groups.last() else { continue };
             let mut reader = part.read()?;
-            while reader.next()? && reader.count >= self.min_count {
+            while reader.advance()? && reader.count >= last.count {
                 each(&reader.pretoken, reader.count)?;
                 checks.advance(1)?;
             }
         }
         Ok(())
-    }
-
-    pub(super) fn parts(&self) -> &[PartFile] {
-        &self.parts
     }
 }

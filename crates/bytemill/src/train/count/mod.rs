@@ -4,7 +4,7 @@
 //! 2. `worker`, `pretoken_counts`: each thread counts whole chunks into its own table. Nothing is shared or locked, and
 //!    since counts are sums, the result depends neither on threads nor on chunks.
 //! 3. `finish`, `counts`, `part`: all threads add up the tables, in memory.
-//! 4. `spill`, `runs`, `sorted_merge`, `merged`: with a memory limit, full tables are written to disk as sorted runs
+//! 4. `spill`, `runs`, `sorted_merge`, `merged`, `group_file`: with a memory limit, full tables are written to disk as sorted runs
 //!    and merged at the end, one partition of the hash at a time.
 //! 5. `checkpoint`: counting resumes in another process from its runs.
 //! 6. `file`, `stream`, `scale`: files of counts, and weighted counts.
@@ -15,6 +15,7 @@ mod counts;
 mod documents;
 mod file;
 mod finish;
+mod group_file;
 mod merged;
 mod part;
 mod pretoken_counts;
@@ -31,7 +32,6 @@ pub use file::{VERSION, read_counts, read_header, visit_file, write_counts};
 pub use finish::Counted;
 pub use merged::Merged;
 pub(crate) use part::Group;
-pub use scale::Scale;
 pub use spill::SpillCost;
 
 /// Pre-tokens that are read, written or sorted between two interrupt checks.

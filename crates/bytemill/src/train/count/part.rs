@@ -146,10 +146,10 @@ impl Offset {
 /// Pre-tokens with a smaller count are put into one list per count and need no sorting; these are nine of ten.
 const N_BUCKETS: usize = 16;
 
-/// Builds a [`Part`] from pre-tokens in any order.
+/// Builds a [`Part`] from pre-tokens in any order. Equally frequent ones keep their order.
+#[derive(Default)]
 pub struct PartBuilder {
-    order: Order,
-    /// One list per small count, if equally frequent pre-tokens may have any order.
+    /// One list per small count.
     buckets: [Part; N_BUCKETS],
     bytes: Vec<u8>,
     entries: Vec<Entry>,
@@ -162,22 +162,9 @@ struct Entry {
     n_bytes: usize,
 }
 
-/// Order of equally frequent pre-tokens.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// Any order.
-    Any,
-    /// Lexicographic.
-    Bytes,
-}
-
 impl PartBuilder {
-    pub fn new(order: Order) -> Self {
-        Self { order, buckets: Default::default(), bytes: Vec::new(), entries: Vec::new() }
-    }
-
     pub fn push(&mut self, pretoken: &[u8], count: u64) {
-        if self.order == Order::Any && count < N_BUCKETS as u64 {
+        if count < N_BUCKETS as u64 {
             self.buckets[count as usize].push(pretoken, count);
             return;
         }
@@ -188,12 +175,7 @@ impl PartBuilder {
     pub fn finish(mut self) -> Part {
         let bytes = &self.bytes;
         let bytes_of = |entry: &Entry| &bytes[entry.start..entry.start + entry.n_bytes];
-        match self.order {
-            Order::Any => self.entries.sort_unstable_by_key(|entry| (Reverse(entry.count), entry.start)),
-            Order::Bytes => self.entries.sort_unstable_by(|one, other| {
-                other.count.cmp(&one.count).then_with(|| bytes_of(one).cmp(bytes_of(other)))
-            }),
-        }
+        self.entries.sort_unstable_by_key(|entry| (Reverse(entry.count), entry.start));
         let bucketed = |of: fn(&Part) -> usize| self.buckets.iter().map(of).sum::<usize>();
         let mut part = Part {
             bytes: Vec::with_capacity(bytes.len() + bucketed(|part| part.bytes.len())),

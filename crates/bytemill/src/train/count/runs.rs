@@ -147,7 +147,7 @@ impl RunReader {
 
 impl SortedInput for RunReader {
     fn advance(&mut self) -> Result<bool> {
-        if self.input.is_done() {
+        if self.input.n_left() == 0 {
             self.input.check(self.checksum)?;
             return Ok(false);
         }

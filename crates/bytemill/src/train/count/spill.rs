@@ -4,8 +4,9 @@ use super::pretoken_counts::PretokenCounts;
 use super::runs::{Run, merge_runs, write_table};
 use crate::error::Result;
 use crate::sys::interrupt::Interrupt;
+use crate::train::parts::lock;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 /// Maximum number of runs merged at once. Each takes an open file and a buffer per thread.
@@ -19,11 +20,13 @@ pub const READ_BYTES: usize = 1 << 16;
 pub struct Spill(Mutex<State>);
 
 #[derive(Default)]
-struct State {
-    folder: Option<PathBuf>,
-    runs: Vec<Run>,
-    next_number: u64,
-    cost: SpillCost,
+pub struct State {
+    /// Enables spilling; exists.
+    pub folder: Option<PathBuf>,
+    pub runs: Vec<Run>,
+    /// Number of the next file.
+    pub next_number: u64,
+    pub cost: SpillCost,
 }
 
 /// The cost of spilling.
@@ -38,18 +41,8 @@ pub struct SpillCost {
 }
 
 impl Spill {
-    fn state(&self) -> MutexGuard<'_, State> {
-        // No update of the state can panic halfway.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Enables spilling to `folder`, which must exist.
-    pub fn set_folder(&self, folder: PathBuf) {
-        self.state().folder = Some(folder);
-    }
-
-    pub fn has_folder(&self) -> bool {
-        self.state().folder.is_some()
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.0)
     }
 
     /// The path of a new file in the folder.
@@ -66,7 +59,7 @@ impl Spill {
         let started = Instant::now();
         let run = write_table(table, &path, durable, interrupt)?;
         self.add_cost(run.n_bytes, 1, started);
-        self.add_run(run);
+        self.state().runs.push(run);
         Ok(true)
     }
 
@@ -74,27 +67,16 @@ impl Spill {
     /// earlier checkpoint may name them.
     pub fn merge_many(&self, buffer_bytes: usize, durable: bool, interrupt: Interrupt) -> Result<()> {
         loop {
-            let runs = self.runs();
+            let runs = self.state().runs.clone();
             let Some(oldest) = runs.get(..MAX_RUNS).filter(|_| runs.len() > MAX_RUNS) else { return Ok(()) };
             let Some(path) = self.new_path("run") else { return Ok(()) };
             let started = Instant::now();
             let merged = merge_runs(oldest, &path, buffer_bytes, durable, interrupt)?;
             self.add_cost(merged.n_bytes, 0, started);
-            self.state().runs.drain(..MAX_RUNS);
-            self.add_run(merged);
+            let runs = &mut self.state().runs;
+            runs.drain(..MAX_RUNS);
+            runs.push(merged);
         }
-    }
-
-    pub fn runs(&self) -> Vec<Run> {
-        self.state().runs.clone()
-    }
-
-    pub fn add_run(&self, run: Run) {
-        self.state().runs.push(run);
-    }
-
-    pub fn cost(&self) -> SpillCost {
-        self.state().cost
     }
 
     pub fn add_cost(&self, n_bytes: u64, n_runs: u64, started: Instant) {
@@ -103,14 +85,5 @@ impl Spill {
         cost.n_bytes += n_bytes;
         cost.n_runs += n_runs;
         cost.nanoseconds = cost.nanoseconds.saturating_add(nanoseconds);
-    }
-
-    pub fn next_number(&self) -> u64 {
-        self.state().next_number
-    }
-
-    /// Restores the state of an earlier process.
-    pub fn resume(&self, folder: PathBuf, runs: Vec<Run>, next_number: u64, cost: SpillCost) {
-        *self.state() = State { folder: Some(folder), runs, next_number, cost };
     }
 }

@@ -1,6 +1,5 @@
 //! Sequential files of pre-tokens and counts with checksums.
 
-use super::part::Part;
 use crate::error::{Error, Result};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Take, Write};
@@ -115,8 +114,6 @@ impl<R: Read> Read for Checksummed<R> {
 pub struct Input {
     reader: BufReader<Checksummed<Take<File>>>,
     path: PathBuf,
-    /// Bytes of the range that were not read yet.
-    n_left: u64,
 }
 
 impl Input {
@@ -124,12 +121,12 @@ impl Input {
         let mut file = File::open(path)?;
         file.seek(SeekFrom::Start(start))?;
         let inner = Checksummed { inner: file.take(n_bytes), checksum: crc32fast::Hasher::new() };
-        Ok(Self { reader: BufReader::with_capacity(buffer_bytes, inner), path: path.to_owned(), n_left: n_bytes })
+        Ok(Self { reader: BufReader::with_capacity(buffer_bytes, inner), path: path.to_owned() })
     }
 
-    /// True at the end of the range.
-    pub fn is_done(&self) -> bool {
-        self.n_left == 0
+    /// Bytes of the range that were not read yet.
+    pub fn n_left(&self) -> u64 {
+        self.reader.buffer().len() as u64 + self.reader.get_ref().inner.limit()
     }
 
     /// Reads a LEB128 number.
@@ -139,7 +136,6 @@ impl Input {
         for shift in (0..64).step_by(7) {
             let Some(&byte) = self.reader.fill_buf()?.first() else { return Err(self.damaged()) };
             self.reader.consume(1);
-            self.n_left = self.n_left.saturating_sub(1);
             let seven_bits = u64::from(byte & 0x7F);
             if seven_bits << shift >> shift != seven_bits {
                 return Err(self.damaged());
@@ -155,19 +151,10 @@ impl Input {
     /// Replaces `out` by the next `n_bytes` bytes.
     #[inline]
     pub fn bytes(&mut self, n_bytes: u64, out: &mut Vec<u8>) -> Result<()> {
-        if n_bytes > self.n_left {
+        if n_bytes > self.n_left() {
             return Err(self.damaged());
         }
-        self.n_left -= n_bytes;
-        out.clear();
-        let n_bytes = usize::try_from(n_bytes).map_err(|_| self.damaged())?;
-        let buffer = self.reader.fill_buf()?;
-        if let Some(bytes) = buffer.get(..n_bytes) {
-            out.extend_from_slice(bytes);
-            self.reader.consume(n_bytes);
-            return Ok(());
-        }
-        out.resize(n_bytes, 0);
+        out.resize(usize::try_from(n_bytes).map_err(|_| self.damaged())?, 0);
         match self.reader.read_exact(out) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Err(self.damaged()),
@@ -184,7 +171,7 @@ impl Input {
 
     /// Checks that the range was read to its end and has the expected checksum.
     pub fn check(&mut self, checksum: u32) -> Result<()> {
-        if self.n_left > 0 || self.reader.get_ref().checksum.clone().finalize() != checksum {
+        if self.n_left() > 0 || self.reader.get_ref().checksum.clone().finalize() != checksum {
             return Err(self.damaged());
         }
         Ok(())
@@ -198,54 +185,4 @@ impl Input {
 /// The error for a file with unexpected contents.
 pub fn damaged(path: &Path) -> Error {
     Error::Invalid(format!("{} is damaged: its contents have changed since it was written", path.display()))
-}
-
-/// Writes pre-tokens in groups of descending counts: the count, the number of pre-tokens, and the pre-tokens. A count
-/// of 0 ends the groups.
-pub fn write_groups(part: &Part, out: &mut Output) -> Result<()> {
-    let mut pretokens = part.iter();
-    for group in &part.groups {
-        out.group(group.count, group.n_pretokens as u64)?;
-        for (pretoken, _) in pretokens.by_ref().take(group.n_pretokens) {
-            out.pretoken(pretoken)?;
-        }
-    }
-    out.number(0)
-}
-
-/// Reads what [`write_groups`] writes, pre-token by pre-token, and checks it.
-pub struct GroupReader {
-    input: Input,
-    checksum: u32,
-    n_left: u64,
-    /// Count of the current pre-token.
-    pub count: u64,
-    /// The current pre-token.
-    pub pretoken: Vec<u8>,
-}
-
-impl GroupReader {
-    /// Reads the rest of `input`, whose checksum must be `checksum`.
-    pub fn new(input: Input, checksum: u32) -> Self {
-        Self { input, checksum, n_left: 0, count: u64::MAX, pretoken: Vec::new() }
-    }
-
-    /// Reads the next pre-token; false at the end.
-    #[inline]
-    pub fn next(&mut self) -> Result<bool> {
-        if self.n_left == 0 {
-            let count = self.input.number()?;
-            if count == 0 {
-                return self.input.check(self.checksum).map(|()| false);
-            }
-            self.n_left = self.input.number()?;
-            if count > self.count || self.n_left == 0 {
-                return Err(self.input.damaged());
-            }
-            self.count = count;
-        }
-        self.n_left -= 1;
-        self.input.pretoken(&mut self.pretoken)?;
-        Ok(true)
-    }
 }

@@ -7,10 +7,11 @@ use crate::pretokenize::Pattern;
 use crate::special::{Segment, SpecialTokens};
 use crate::sys::hash::{PACKED_BYTES, Packed, long_hash, pack};
 use crate::sys::interrupt::no_interrupt;
+use crate::train::parts::lock;
 use crossbeam_channel::{Receiver, Sender};
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Texts that a thread counts at once.
 #[derive(Default)]
@@ -28,11 +29,7 @@ pub struct Shared {
     pub special: SpecialTokens,
     pub stop: AtomicBool,
     pub failure: Mutex<Option<Error>>,
-    pub n_pretokens: AtomicU64,
-    /// Occurrences of each special token.
-    pub n_special: Vec<AtomicU64>,
-    /// Sum of the weights of all pre-tokens.
-    pub n_weighted: Mutex<u128>,
+    pub totals: Mutex<CountedTotals>,
     /// Seed of all tables.
     pub seed: u64,
     /// Memory limit of each table. A full table is written to disk.
@@ -40,12 +37,26 @@ pub struct Shared {
     pub spill: Spill,
 }
 
+/// What the workers have counted.
+#[derive(Clone)]
+pub struct CountedTotals {
+    pub n_pretokens: u64,
+    /// Sum of the weights of all pre-tokens.
+    pub n_weighted: u128,
+    /// Occurrences of each special token.
+    pub n_special: Vec<u64>,
+}
+
+impl CountedTotals {
+    pub fn new(n_special: usize) -> Self {
+        Self { n_pretokens: 0, n_weighted: 0, n_special: vec![0; n_special] }
+    }
+}
+
 impl Shared {
     /// Keeps the first error and stops all threads.
     fn fail(&self, error: Error) {
-        if let Ok(mut failure) = self.failure.lock() {
-            failure.get_or_insert(error);
-        }
+        lock(&self.failure).get_or_insert(error);
         self.stop.store(true, Ordering::Relaxed);
     }
 
@@ -78,8 +89,7 @@ pub fn count_chunks(
     mut table: PretokenCounts,
 ) -> PretokenCounts {
     let mut workspace = Workspace::default();
-    let (mut n_pretokens, mut n_weighted) = (0, 0);
-    let mut n_special = vec![0; shared.n_special.len()];
+    let mut totals = CountedTotals::new(lock(&shared.totals).n_special.len());
     for chunk in chunks {
         let mut start = 0;
         let mut n_in_chunk = 0;
@@ -90,7 +100,7 @@ pub fn count_chunks(
                     Ok(())
                 }
                 Segment::Special(id) => {
-                    n_special[id as usize] += 1;
+                    totals.n_special[id as usize] += 1;
                     Ok(())
                 }
             });
@@ -100,17 +110,14 @@ pub fn count_chunks(
                 return table;
             }
         }
-        n_pretokens += n_in_chunk;
-        n_weighted += u128::from(n_in_chunk) * u128::from(chunk.weight);
+        totals.n_pretokens += n_in_chunk;
+        totals.n_weighted += u128::from(n_in_chunk) * u128::from(chunk.weight);
         let _ = recycle.send(chunk);
     }
-    shared.n_pretokens.fetch_add(n_pretokens, Ordering::Relaxed);
-    for (total, n) in shared.n_special.iter().zip(n_special) {
-        total.fetch_add(n, Ordering::Relaxed);
-    }
-    if let Ok(mut total) = shared.n_weighted.lock() {
-        *total += n_weighted;
-    }
+    let mut all = lock(&shared.totals);
+    all.n_pretokens += totals.n_pretokens;
+    all.n_weighted += totals.n_weighted;
+    all.n_special.iter_mut().zip(totals.n_special).for_each(|(total, n)| *total += n);
     table
 }
 

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::pretokenize::Pattern;
 use crate::special::{Segment, SpecialTokens};
 use crate::text::utf8::Malformed;
-use crate::train::count::{Counter, Counts, Scale};
+use crate::train::count::{Counter, Counts};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::io::Read;
@@ -72,7 +72,7 @@ proptest! {
             by_text.add_text(text, &no_interrupt).unwrap();
             // One byte per read, so that chunks end anywhere.
             let reader = OneByte(text.as_bytes());
-            by_reader.add_reader(reader, Malformed::Refuse, |_| {}, &no_interrupt).unwrap();
+            by_reader.add_reader(reader, Malformed::Refuse, |_| {}, || false, &no_interrupt).unwrap();
         }
         for counter in [by_text, by_reader] {
             let counts = counter.finish(&no_interrupt).unwrap();
@@ -137,8 +137,8 @@ fn malformed_bytes_are_reported_or_replaced() {
     let bytes = b"ok \xFF more \xE4\xB8";
     let count = |malformed| {
         let mut counter = Counter::new(Pattern::GPT2, &[], 1, 1 << 10).unwrap();
-        counter.add_reader(&bytes[..], malformed, |_| {}, &no_interrupt)?;
-        counter.finish_scaled(Scale::ONE, false, &no_interrupt)
+        counter.add_reader(&bytes[..], malformed, |_| {}, || false, &no_interrupt)?;
+        counter.finish_scaled(1, false, &no_interrupt)
     };
     assert!(matches!(count(Malformed::Refuse), Err(Error::Utf8 { start: 3, end: 4, .. })));
     assert_eq!(count(Malformed::Replace).unwrap().1.n_replaced, 2);

@@ -6,7 +6,8 @@ use crate::pretokenize::Pattern;
 use crate::sys::interrupt::no_interrupt;
 use crate::text::utf8::Malformed;
 use crate::train::count::pretoken_counts::PretokenCounts;
-use crate::train::count::{Counted, Counter, Scale, SpillCost, read_counts, read_header, visit_file, write_counts};
+use crate::train::count::scale::scaled;
+use crate::train::count::{Counted, Counter, SpillCost, read_counts, read_header, visit_file, write_counts};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -79,7 +80,7 @@ fn counted(text: &str, n_threads: usize, table_bytes: usize, folder: &Folder, ma
     counter.set_folder(folder.0.clone());
     counter.add_text(text, &no_interrupt).unwrap();
     counter.add_text(text, &no_interrupt).unwrap();
-    let (counted, totals) = counter.finish_scaled(Scale::ONE, may_stay, &no_interrupt).unwrap();
+    let (counted, totals) = counter.finish_scaled(1, may_stay, &no_interrupt).unwrap();
     (counted, totals.spilled)
 }
 
@@ -110,7 +111,7 @@ proptest! {
                 counter.resume(&state, &folder.0, &no_interrupt).unwrap();
             }
         }
-        let (found, totals) = counter.finish_scaled(Scale::ONE, may_stay, &no_interrupt).unwrap();
+        let (found, totals) = counter.finish_scaled(1, may_stay, &no_interrupt).unwrap();
         prop_assert_eq!(&map_of(&found), &expected);
         prop_assert_eq!(totals.n_pretokens, expected.values().sum::<u64>());
         prop_assert_eq!(totals.n_bytes, texts.iter().map(|text| text.len() as u64).sum::<u64>());
@@ -145,7 +146,7 @@ proptest! {
         for total in expected.values_mut() {
             *total = ((2 * *total + denominator) / (2 * denominator)).max(1);
         }
-        let (found, _) = counter.finish_scaled(Scale::new(denominator), !in_memory, &no_interrupt).unwrap();
+        let (found, _) = counter.finish_scaled(denominator, !in_memory, &no_interrupt).unwrap();
         prop_assert_eq!(map_of(&found), expected);
     }
 
@@ -182,7 +183,7 @@ proptest! {
                 counter.resume(&state, &folder.0, &no_interrupt).unwrap();
             }
         }
-        let found = counter.finish_scaled(Scale::ONE, false, &no_interrupt).unwrap();
+        let found = counter.finish_scaled(1, false, &no_interrupt).unwrap();
         prop_assert_eq!(map_of(&found.0), reference_counts(&Pattern::GPT2, &special(), &texts));
         prop_assert_eq!(found.1.n_bytes, whole.len() as u64);
     }
@@ -198,12 +199,12 @@ proptest! {
         let mut start = 0;
         loop {
             let rest = &text.as_bytes()[start..];
-            let (n, is_done) = counter.add_reader_until(rest, Malformed::Refuse, |_| {}, || true, &no_interrupt).unwrap();
+            let (n, is_done) = counter.add_reader(rest, Malformed::Refuse, |_| {}, || true, &no_interrupt).unwrap();
             start += n as usize;
             if is_done { break }
         }
         prop_assert_eq!(start, text.len());
-        let (found, totals) = counter.finish_scaled(Scale::ONE, false, &no_interrupt).unwrap();
+        let (found, totals) = counter.finish_scaled(1, false, &no_interrupt).unwrap();
         prop_assert_eq!(totals.n_bytes, text.len() as u64);
         prop_assert_eq!(map_of(&found), reference_counts(&pattern, &special(), &[text]));
     }
@@ -262,8 +263,8 @@ fn checkpoints_merge_runs_that_are_too_many() {
         counter.add_text(&text, &no_interrupt).unwrap();
         counter.checkpoint(&no_interrupt).unwrap();
     }
-    assert!(counter.shared.spill.runs().len() <= 64);
-    let (found, _) = counter.finish_scaled(Scale::ONE, false, &no_interrupt).unwrap();
+    assert!(counter.shared.spill.state().runs.len() <= 64);
+    let (found, _) = counter.finish_scaled(1, false, &no_interrupt).unwrap();
     assert_eq!(map_of(&found), expected);
 }
 
@@ -279,7 +280,7 @@ fn saved_counts_are_added_with_weights() {
         for weight in [3, 4] {
             counter.add_counts(|each| visit_file(&path, &no_interrupt, each), weight).unwrap();
         }
-        let (found, _) = counter.finish_scaled(Scale::new(2), true, &no_interrupt).unwrap();
+        let (found, _) = counter.finish_scaled(2, true, &no_interrupt).unwrap();
         let expected: HashMap<Vec<u8>, u64> =
             map_of(&one).into_iter().map(|(pretoken, count)| (pretoken, (7 * count).div_ceil(2))).collect();
         assert_eq!(map_of(&found), expected);
@@ -291,7 +292,7 @@ fn saved_counts_are_added_with_weights() {
 
 #[test]
 fn totals_are_rounded_half_up_and_to_at_least_one() {
-    let rounded = |denominator, total| Scale::new(denominator).round(total);
+    let rounded = |denominator, total| scaled(total, denominator);
     assert_eq!((0..9).map(|total| rounded(4, total)).collect::<Vec<_>>(), [1, 1, 1, 1, 1, 1, 2, 2, 2]);
     assert_eq!((1..9).map(|total| rounded(3, total)).collect::<Vec<_>>(), [1, 1, 1, 1, 2, 2, 2, 3]);
     assert_eq!(rounded(u64::MAX, u64::MAX), 1);
@@ -309,7 +310,7 @@ fn drop_below_removes_and_reports_rare_pretokens() {
         for word in text.split_whitespace() {
             counter.add_text(word, &no_interrupt).unwrap();
         }
-        let dropped = match counter.finish_scaled(Scale::ONE, true, &no_interrupt).unwrap().0 {
+        let dropped = match counter.finish_scaled(1, true, &no_interrupt).unwrap().0 {
             Counted::Memory(mut counts) => {
                 let dropped = counts.drop_below(2);
                 assert_eq!((counts.n_unique(), counts.n_pretokens), (4, 11));
@@ -338,7 +339,7 @@ fn damaged_or_truncated_files_of_counts_are_rejected() {
     let path = folder.join("counts.bin");
     write_counts(&counts, r#"{"pattern": "gpt2"}"#, &path, &no_interrupt).unwrap();
     let good = std::fs::read(&path).unwrap();
-    assert_eq!(read_header(&path).unwrap().0, r#"{"pattern": "gpt2"}"#);
+    assert_eq!(read_header(&path).unwrap(), r#"{"pattern": "gpt2"}"#);
     assert_eq!(as_map(&read_counts(&path, &no_interrupt).unwrap()), map_of(&counts));
     for place in 0..good.len() {
         for bit in 0..8 {
@@ -366,7 +367,7 @@ fn damaged_or_truncated_runs_are_rejected() {
     let counted = |folder: &Path| {
         let mut counter = Counter::new(Pattern::GPT2, &[], 1, 1 << 10)?;
         counter.resume(&state, folder, &no_interrupt)?;
-        counter.finish_scaled(Scale::ONE, false, &no_interrupt).map(|(counted, _)| map_of(&counted))
+        counter.finish_scaled(1, false, &no_interrupt).map(|(counted, _)| map_of(&counted))
     };
     let expected = reference_counts(
         &Pattern::GPT2,
@@ -403,7 +404,7 @@ fn failed_writes_are_output_errors_and_leave_no_files() {
     let text = many_pretokens(2000);
     let error = counter
         .add_text(&text, &no_interrupt)
-        .and_then(|()| counter.finish_scaled(Scale::ONE, true, &no_interrupt).map(drop))
+        .and_then(|()| counter.finish_scaled(1, true, &no_interrupt).map(drop))
         .unwrap_err();
     assert!(matches!(error, Error::Output { path, .. } if path.starts_with(&nowhere)));
     assert!(folder.is_empty());
