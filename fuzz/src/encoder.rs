@@ -22,7 +22,7 @@ pub struct Tried {
 impl Tried {
     /// A vocabulary of `n_merges` merges.
     pub fn new(n_merges: usize, pattern: &str, special: Vec<(String, u32)>) -> Self {
-        let mut counter = Counter::new(Pattern::new(Some(pattern)).unwrap(), &[], 1, CHUNK_BYTES).unwrap();
+        let mut counter = Counter::new(Pattern::new(Some(pattern)).unwrap(), &[], 1, CHUNK_BYTES, usize::MAX).unwrap();
         counter.add_text(LEARNT_FROM, &no_interrupt).unwrap();
         let learnt = learn(&counter.finish(&no_interrupt).unwrap(), n_merges, Ties::Bytes, 1, 1, |_| Ok(())).unwrap();
         let mut tokens: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();

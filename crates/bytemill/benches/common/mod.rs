@@ -159,7 +159,7 @@ pub fn text(kind: Kind, n_bytes: usize, seed: u64) -> String {
 
 /// The pre-tokens of a text, counted.
 pub fn counted(text: &str, pattern: &str) -> Counts {
-    let mut counter = Counter::new(Pattern::new(Some(pattern)).unwrap(), &[], 1, CHUNK_BYTES).unwrap();
+    let mut counter = Counter::new(Pattern::new(Some(pattern)).unwrap(), &[], 1, CHUNK_BYTES, usize::MAX).unwrap();
     counter.add_text(text, &no_interrupt).unwrap();
     counter.finish(&no_interrupt).unwrap()
 }

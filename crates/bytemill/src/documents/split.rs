@@ -60,13 +60,6 @@ pub struct Splitter {
     pub skip_broken: bool,
 }
 
-/// The documents of a block, before their bytes are checked.
-struct Cuts {
-    ranges: Vec<Range<usize>>,
-    consumed: usize,
-    is_open: bool,
-}
-
 impl Splitter {
     /// The documents of a block that starts inside a document if `is_inside`, and is the last block if `is_last`.
     ///
@@ -77,7 +70,7 @@ impl Splitter {
     /// # Errors
     /// [`crate::Error::Memory`].
     pub fn split(&self, block: &[u8], is_inside: bool, is_last: bool, buffer: Vec<u8>) -> Result<Documents> {
-        let Cuts { ranges, consumed, is_open } = self.cut(block, is_inside, is_last);
+        let (ranges, consumed, is_open) = self.cut(block, is_inside, is_last);
         let region = &block[..consumed];
         let mut documents = Documents { consumed, is_open, n_lines: count_lines(region), ..Documents::default() };
         let valid = simdutf8::basic::from_utf8(region).ok();
@@ -109,7 +102,9 @@ impl Splitter {
         Ok(documents)
     }
 
-    fn cut(&self, block: &[u8], is_inside: bool, is_last: bool) -> Cuts {
+    /// The documents of a block before their bytes are checked, the consumed bytes, and whether the last document is
+    /// open.
+    fn cut(&self, block: &[u8], is_inside: bool, is_last: bool) -> (Vec<Range<usize>>, usize, bool) {
         let mut ranges = Vec::new();
         let mut start = 0;
         while let Some((end, next)) = self.ends.next(block, start) {
@@ -120,7 +115,7 @@ impl Splitter {
             if start < block.len() || (is_inside && ranges.is_empty()) {
                 ranges.push(start..block.len());
             }
-            return Cuts { ranges, consumed: block.len(), is_open: false };
+            return (ranges, block.len(), false);
         }
         let waits_for_end = self.skip_broken && self.malformed == Malformed::Refuse;
         let is_open = ranges.is_empty() && !waits_for_end;
@@ -128,6 +123,6 @@ impl Splitter {
             start = self.ends.certain(block);
             ranges.push(0..start);
         }
-        Cuts { ranges, consumed: start, is_open }
+        (ranges, start, is_open)
     }
 }

@@ -68,20 +68,13 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Creates a counter with `n_threads` threads.
+    /// Creates a counter with `n_threads` threads. Once a folder is set, `table_bytes` limits the memory of all tables;
+    /// `usize::MAX` is no limit.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for empty or repeated special tokens,
     /// [`Error::Io`](crate::Error::Io) if no thread can be started.
-    pub fn new(pattern: Pattern, special: &[String], n_threads: usize, chunk_bytes: usize) -> Result<Self> {
-        Self::within(pattern, special, n_threads, chunk_bytes, usize::MAX)
-    }
-
-    /// Like [`Counter::new`], with a memory limit for all tables. It takes effect once a folder is set.
-    ///
-    /// # Errors
-    /// As [`Counter::new`].
-    pub fn within(
+    pub fn new(
         pattern: Pattern,
         special: &[String],
         n_threads: usize,
@@ -317,9 +310,6 @@ impl Counter {
 
     /// Sends a text as a chunk of its own.
     fn send_text(&self, text: String, interrupt: Interrupt) -> Result<()> {
-        if text.is_empty() {
-            return Ok(());
-        }
         self.send(Chunk { ends: vec![text.len()], text, weight: self.weight }, interrupt)
     }
 

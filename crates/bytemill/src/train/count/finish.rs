@@ -61,13 +61,13 @@ impl Counter {
             let spill = self.shared.spill.state();
             (spill.folder.is_some(), !spill.runs.is_empty())
         };
-        let counted = if !has_runs && !(may_stay && has_folder && self.exceeds_memory(&tables)) {
-            check_available(tables.iter().map(sum_bytes).sum())?;
-            Counted::Memory(Counts::add_up(&tables, denominator, tables.len(), interrupt)?)
-        } else {
+        let counted = if has_runs || may_stay && has_folder && self.exceeds_memory(&tables) {
             let n_threads = tables.len();
             drop(self.write_tables(tables, false, interrupt)?);
             self.merge_runs(denominator, may_stay, n_threads, interrupt)?
+        } else {
+            check_available(tables.iter().map(sum_bytes).sum())?;
+            Counted::Memory(Counts::add_up(&tables, denominator, tables.len(), interrupt)?)
         };
         Ok((counted, self.totals()))
     }

@@ -26,13 +26,7 @@ pub struct Part {
 
 impl Part {
     pub fn push(&mut self, pretoken: &[u8], count: u64) {
-        match self.groups.last_mut() {
-            Some(group) if group.count == count => {
-                group.n_pretokens += 1;
-                group.n_bytes += pretoken.len();
-            }
-            _ => self.groups.push(Group { count, n_pretokens: 1, n_bytes: pretoken.len() }),
-        }
+        self.add_to_groups(Group { count, n_pretokens: 1, n_bytes: pretoken.len() });
         match u8::try_from(pretoken.len()) {
             Ok(n_bytes) if n_bytes < LONG => self.lengths.push(n_bytes),
             _ => {
@@ -50,7 +44,15 @@ impl Part {
         self.lengths.extend_from_slice(lengths);
         self.bytes.extend_from_slice(&other.bytes[at.byte..at.byte + group.n_bytes]);
         self.long.extend_from_slice(&other.long[at.long..at.long + n_long]);
-        at.advance(group, n_long);
+        at.pretoken += group.n_pretokens;
+        at.byte += group.n_bytes;
+        at.long += n_long;
+        self.add_to_groups(group);
+    }
+
+    /// Extends the last group if it has the same count.
+    #[inline]
+    fn add_to_groups(&mut self, group: Group) {
         match self.groups.last_mut() {
             Some(last) if last.count == group.count => {
                 last.n_pretokens += group.n_pretokens;
@@ -133,14 +135,6 @@ pub struct Offset {
     pretoken: usize,
     byte: usize,
     long: usize,
-}
-
-impl Offset {
-    fn advance(&mut self, group: Group, n_long: usize) {
-        self.pretoken += group.n_pretokens;
-        self.byte += group.n_bytes;
-        self.long += n_long;
-    }
 }
 
 /// Pre-tokens with a smaller count are put into one list per count and need no sorting; these are nine of ten.

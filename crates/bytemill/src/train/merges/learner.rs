@@ -16,6 +16,7 @@
 use super::budget::Limits;
 use super::learn::{Merge, Settings, Ties};
 use super::low_memory::{CountedPair, most_frequent};
+use super::neighbours::{Change, NOT_TRACKED, Neighbours};
 use super::pair_count_bound::PairCountBound;
 use super::pair_map::PairMap;
 use super::pretoken_slots::PretokenSlots;
@@ -54,50 +55,6 @@ pub struct Learner {
 
     left: Neighbours,
     right: Neighbours,
-}
-
-/// The changes of a merge on one side.
-#[derive(Default)]
-struct Neighbours {
-    /// By neighbouring symbol.
-    changes: Vec<Change>,
-    /// The symbols with a change.
-    changed: Vec<u32>,
-    /// (neighbour, position of the new pair), ascending by position.
-    positions: Vec<(u32, u32)>,
-}
-
-const NOT_TRACKED: u32 = u32::MAX;
-
-/// The change of a merge for one neighbouring symbol.
-#[derive(Clone, Copy, Default)]
-struct Change {
-    /// Occurrences in the corpus.
-    count: u64,
-    /// Occurrences in the slots.
-    n_positions: u32,
-    /// The new pair, or [`NOT_TRACKED`].
-    pair: u32,
-}
-
-impl Neighbours {
-    fn new(n_merges: usize) -> Self {
-        let mut changes = Vec::with_capacity(256 + n_merges);
-        changes.resize(256, Change::default());
-        Self { changes, ..Self::default() }
-    }
-
-    /// Adds an occurrence next to `symbol`.
-    #[inline]
-    fn add(&mut self, symbol: u32, position: usize, count: u64) {
-        let change = &mut self.changes[symbol as usize];
-        if change.n_positions == 0 {
-            self.changed.push(symbol);
-        }
-        change.count += count;
-        change.n_positions += 1;
-        self.positions.push((symbol, position as u32));
-    }
 }
 
 impl Learner {

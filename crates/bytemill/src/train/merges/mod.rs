@@ -5,7 +5,7 @@
 //!
 //! 1. `learn`: the public functions and the main loop.
 //! 2. `pretoken_slots`, `slot`, `groups`: pre-tokens as one array of slots, with their counts.
-//! 3. `learner`: the most frequent pair, one merge, and `apply_deltas` to the pair counts.
+//! 3. `learner`, `neighbours`: the most frequent pair, one merge, and `apply_deltas` to the pair counts.
 //! 4. `pair_count_bound`, `track`: finding the frequent pairs and their positions.
 //! 5. `budget`, `low_memory`: learning within a memory limit.
 //! 6. `symbols`, `queue`, `pair_map`: the data structures.
@@ -15,6 +15,7 @@ mod groups;
 mod learn;
 mod learner;
 mod low_memory;
+mod neighbours;
 mod pair_count_bound;
 mod pair_map;
 mod pretoken_slots;

@@ -66,8 +66,8 @@ proptest! {
         let special = ["<s>".to_owned(), "<s><e>".to_owned()];
         let expected = reference_counts(&pattern, &special, &texts);
 
-        let mut by_text = Counter::new(pattern.clone(), &special, n_threads, chunk_bytes).unwrap();
-        let mut by_reader = Counter::new(pattern, &special, n_threads, chunk_bytes).unwrap();
+        let mut by_text = Counter::new(pattern.clone(), &special, n_threads, chunk_bytes, usize::MAX).unwrap();
+        let mut by_reader = Counter::new(pattern, &special, n_threads, chunk_bytes, usize::MAX).unwrap();
         for text in &texts {
             by_text.add_text(text, &no_interrupt).unwrap();
             // One byte per read, so that chunks end anywhere.
@@ -110,7 +110,8 @@ fn grown_tables_of_several_threads_add_up() {
     let words: Vec<String> = (0..20_000).map(|n| format!("{n} {}", "x".repeat(15 + n % 9) + &n.to_string())).collect();
     let text = words.iter().chain(&words).map(String::as_str).collect::<Vec<_>>().join("\n");
     let count = |n_threads| {
-        let mut counter = Counter::new(Pattern::new(Some(r"\S+")).unwrap(), &[], n_threads, 1 << 12).unwrap();
+        let mut counter =
+            Counter::new(Pattern::new(Some(r"\S+")).unwrap(), &[], n_threads, 1 << 12, usize::MAX).unwrap();
         for line in text.lines() {
             counter.add_text(line, &no_interrupt).unwrap();
         }
@@ -126,7 +127,7 @@ fn grown_tables_of_several_threads_add_up() {
 
 #[test]
 fn an_interrupt_ends_counting() {
-    let mut counter = Counter::new(Pattern::GPT2, &[], 2, 1 << 10).unwrap();
+    let mut counter = Counter::new(Pattern::GPT2, &[], 2, 1 << 10, usize::MAX).unwrap();
     let text = "some words ".repeat(100_000);
     let error = counter.add_text(&text, &|| Err(Error::Interrupted)).unwrap_err();
     assert!(matches!(error, Error::Interrupted));
@@ -136,7 +137,7 @@ fn an_interrupt_ends_counting() {
 fn malformed_bytes_are_reported_or_replaced() {
     let bytes = b"ok \xFF more \xE4\xB8";
     let count = |malformed| {
-        let mut counter = Counter::new(Pattern::GPT2, &[], 1, 1 << 10).unwrap();
+        let mut counter = Counter::new(Pattern::GPT2, &[], 1, 1 << 10, usize::MAX).unwrap();
         counter.add_reader(&bytes[..], malformed, |_| {}, || false, &no_interrupt)?;
         counter.finish_scaled(1, false, &no_interrupt)
     };

@@ -76,7 +76,7 @@ fn many_pretokens(n: usize) -> String {
 }
 
 fn counted(text: &str, n_threads: usize, table_bytes: usize, folder: &Folder, may_stay: bool) -> (Counted, SpillCost) {
-    let mut counter = Counter::within(Pattern::GPT2, &special(), n_threads, 1 << 12, table_bytes).unwrap();
+    let mut counter = Counter::new(Pattern::GPT2, &special(), n_threads, 1 << 12, table_bytes).unwrap();
     counter.set_folder(folder.0.clone());
     counter.add_text(text, &no_interrupt).unwrap();
     counter.add_text(text, &no_interrupt).unwrap();
@@ -98,7 +98,7 @@ proptest! {
         let folder = Folder::new();
         let expected = reference_counts(&Pattern::GPT2, &special(), &texts);
         // With a limit of 0 bytes, a table is written whenever it is checked.
-        let mut counter = Counter::within(Pattern::GPT2, &special(), n_threads, chunk_bytes, 0).unwrap();
+        let mut counter = Counter::new(Pattern::GPT2, &special(), n_threads, chunk_bytes, 0).unwrap();
         counter.set_folder(folder.0.clone());
         for (text, checkpoint) in texts.iter().zip(checkpoints) {
             counter.add_text(text, &no_interrupt).unwrap();
@@ -107,7 +107,7 @@ proptest! {
                 // Text after the checkpoint is lost with the process.
                 counter.add_text("lost low lost", &no_interrupt).unwrap();
                 drop(counter);
-                counter = Counter::within(Pattern::GPT2, &special(), n_threads, chunk_bytes, 0).unwrap();
+                counter = Counter::new(Pattern::GPT2, &special(), n_threads, chunk_bytes, 0).unwrap();
                 counter.resume(&state, &folder.0, &no_interrupt).unwrap();
             }
         }
@@ -117,7 +117,7 @@ proptest! {
         prop_assert_eq!(totals.n_bytes, texts.iter().map(|text| text.len() as u64).sum::<u64>());
 
         // The file does not depend on where the counts are.
-        let mut counter = Counter::new(Pattern::GPT2, &special(), 1, 1 << 10).unwrap();
+        let mut counter = Counter::new(Pattern::GPT2, &special(), 1, 1 << 10, usize::MAX).unwrap();
         for text in &texts {
             counter.add_text(text, &no_interrupt).unwrap();
         }
@@ -134,7 +134,7 @@ proptest! {
     ) {
         let folder = Folder::new();
         let mut expected: HashMap<Vec<u8>, u64> = HashMap::new();
-        let mut counter = Counter::within(Pattern::GPT2, &special(), 2, 50, if in_memory { usize::MAX } else { 0 }).unwrap();
+        let mut counter = Counter::new(Pattern::GPT2, &special(), 2, 50, if in_memory { usize::MAX } else { 0 }).unwrap();
         counter.set_folder(folder.0.clone());
         for (text, &weight) in texts.iter().zip(&weights) {
             for (pretoken, count) in reference_counts(&Pattern::GPT2, &special(), std::slice::from_ref(text)) {
@@ -164,7 +164,7 @@ proptest! {
         cuts.retain(|&cut| whole.is_char_boundary(cut));
         cuts.push(whole.len());
         cuts.sort_unstable();
-        let mut counter = Counter::new(Pattern::GPT2, &special(), 2, chunk_bytes).unwrap();
+        let mut counter = Counter::new(Pattern::GPT2, &special(), 2, chunk_bytes, usize::MAX).unwrap();
         counter.set_folder(folder.0.clone());
         let mut start = 0;
         for (index, &cut) in cuts.iter().enumerate() {
@@ -179,7 +179,7 @@ proptest! {
             start = cut;
             if with_checkpoint {
                 let state = counter.checkpoint(&no_interrupt).unwrap();
-                counter = Counter::new(Pattern::GPT2, &special(), 2, chunk_bytes).unwrap();
+                counter = Counter::new(Pattern::GPT2, &special(), 2, chunk_bytes, usize::MAX).unwrap();
                 counter.resume(&state, &folder.0, &no_interrupt).unwrap();
             }
         }
@@ -195,7 +195,7 @@ proptest! {
     ) {
         let text = texts.concat();
         let pattern = Pattern::new(pattern).unwrap();
-        let mut counter = Counter::new(pattern.clone(), &special(), 1, 1).unwrap();
+        let mut counter = Counter::new(pattern.clone(), &special(), 1, 1, usize::MAX).unwrap();
         let mut start = 0;
         loop {
             let rest = &text.as_bytes()[start..];
@@ -252,7 +252,7 @@ fn a_table_stays_within_its_limit() {
 #[test]
 fn checkpoints_merge_runs_that_are_too_many() {
     let folder = Folder::new();
-    let mut counter = Counter::within(Pattern::GPT2, &[], 2, 1 << 10, usize::MAX).unwrap();
+    let mut counter = Counter::new(Pattern::GPT2, &[], 2, 1 << 10, usize::MAX).unwrap();
     counter.set_folder(folder.0.clone());
     let mut expected = HashMap::new();
     for n in 0..150 {
@@ -275,7 +275,7 @@ fn saved_counts_are_added_with_weights() {
     let path = folder.join("one.bin");
     write_counts(&one, "{}", &path, &no_interrupt).unwrap();
     for table_bytes in [usize::MAX, 300_000] {
-        let mut counter = Counter::within(Pattern::GPT2, &[], 1, 1 << 10, table_bytes).unwrap();
+        let mut counter = Counter::new(Pattern::GPT2, &[], 1, 1 << 10, table_bytes).unwrap();
         counter.set_folder(folder.0.clone());
         for weight in [3, 4] {
             counter.add_counts(|each| visit_file(&path, &no_interrupt, each), weight).unwrap();
@@ -285,7 +285,7 @@ fn saved_counts_are_added_with_weights() {
             map_of(&one).into_iter().map(|(pretoken, count)| (pretoken, (7 * count).div_ceil(2))).collect();
         assert_eq!(map_of(&found), expected);
     }
-    let mut counter = Counter::new(Pattern::GPT2, &[], 1, 1 << 10).unwrap();
+    let mut counter = Counter::new(Pattern::GPT2, &[], 1, 1 << 10, usize::MAX).unwrap();
     let error = counter.add_counts(|each| visit_file(&path, &no_interrupt, each), u64::MAX / 2).unwrap_err();
     assert!(error.to_string().contains("too large"));
 }
@@ -305,7 +305,7 @@ fn drop_below_removes_and_reports_rare_pretokens() {
     let folder = Folder::new();
     let text = "a a a a b b b c c d ".to_owned() + &" e".repeat(2) + " " + &"long".repeat(90);
     for table_bytes in [usize::MAX, 0] {
-        let mut counter = Counter::within(Pattern::new(Some(r"\S+")).unwrap(), &[], 2, 4, table_bytes).unwrap();
+        let mut counter = Counter::new(Pattern::new(Some(r"\S+")).unwrap(), &[], 2, 4, table_bytes).unwrap();
         counter.set_folder(folder.0.clone());
         for word in text.split_whitespace() {
             counter.add_text(word, &no_interrupt).unwrap();
@@ -333,7 +333,7 @@ fn drop_below_removes_and_reports_rare_pretokens() {
 #[test]
 fn damaged_or_truncated_files_of_counts_are_rejected() {
     let folder = Folder::new();
-    let mut counter = Counter::new(Pattern::GPT2, &[], 1, 1 << 10).unwrap();
+    let mut counter = Counter::new(Pattern::GPT2, &[], 1, 1 << 10, usize::MAX).unwrap();
     counter.add_text(&format!("low low lower newest {} 今日は", "x".repeat(300)), &no_interrupt).unwrap();
     let counts = Counted::Memory(counter.finish(&no_interrupt).unwrap());
     let path = folder.join("counts.bin");
@@ -358,14 +358,14 @@ fn damaged_or_truncated_files_of_counts_are_rejected() {
 #[test]
 fn damaged_or_truncated_runs_are_rejected() {
     let folder = Folder::new();
-    let mut counter = Counter::new(Pattern::GPT2, &[], 1, 1 << 10).unwrap();
+    let mut counter = Counter::new(Pattern::GPT2, &[], 1, 1 << 10, usize::MAX).unwrap();
     counter.set_folder(folder.0.clone());
     counter.add_documents("low lower supercalifragilistic", &[30], true, &no_interrupt).unwrap();
     counter.add_documents(" newest open", &[7, 12], true, &no_interrupt).unwrap();
     let state = counter.checkpoint(&no_interrupt).unwrap();
     drop(counter);
     let counted = |folder: &Path| {
-        let mut counter = Counter::new(Pattern::GPT2, &[], 1, 1 << 10)?;
+        let mut counter = Counter::new(Pattern::GPT2, &[], 1, 1 << 10, usize::MAX)?;
         counter.resume(&state, folder, &no_interrupt)?;
         counter.finish_scaled(1, false, &no_interrupt).map(|(counted, _)| map_of(&counted))
     };
@@ -391,7 +391,7 @@ fn damaged_or_truncated_runs_are_rejected() {
         assert!(matches!(counted(&folder.0), Err(Error::Io(_))));
         std::fs::write(&path, &good).unwrap();
     }
-    let mut counter = Counter::new(Pattern::GPT2, &["<s>".to_owned()], 1, 1 << 10).unwrap();
+    let mut counter = Counter::new(Pattern::GPT2, &["<s>".to_owned()], 1, 1 << 10, usize::MAX).unwrap();
     assert!(counter.resume(&state, &folder.0, &no_interrupt).is_err(), "other special tokens");
 }
 
@@ -399,7 +399,7 @@ fn damaged_or_truncated_runs_are_rejected() {
 fn failed_writes_are_output_errors_and_leave_no_files() {
     let folder = Folder::new();
     let nowhere = folder.join("no/such/folder");
-    let mut counter = Counter::within(Pattern::GPT2, &[], 2, 1 << 10, 0).unwrap();
+    let mut counter = Counter::new(Pattern::GPT2, &[], 2, 1 << 10, 0).unwrap();
     counter.set_folder(nowhere.clone());
     let text = many_pretokens(2000);
     let error = counter
@@ -413,7 +413,7 @@ fn failed_writes_are_output_errors_and_leave_no_files() {
 #[test]
 fn an_interrupt_ends_a_checkpoint() {
     let folder = Folder::new();
-    let mut counter = Counter::new(Pattern::GPT2, &[], 2, 1 << 10).unwrap();
+    let mut counter = Counter::new(Pattern::GPT2, &[], 2, 1 << 10, usize::MAX).unwrap();
     counter.set_folder(folder.0.clone());
     counter.add_text(&many_pretokens(2000), &no_interrupt).unwrap();
     let error = counter.checkpoint(&|| Err(Error::Interrupted)).unwrap_err();
