@@ -4,7 +4,7 @@
 //! tracked pairs, a quarter for candidates while frequent pairs are counted, and half for the positions of pairs.
 //! These [`Limits`] raise the threshold above which pairs are tracked; they never change the learned merges.
 
-use super::groups::{GROUP_BYTES, HINT_BYTES, SLOTS_PER_HINT};
+use super::groups::GROUP_BYTES;
 use super::learn::Settings;
 use super::pretoken_slots::{PretokenSlots, Sizes};
 use super::slot::{Narrow, Slot, Wide};
@@ -49,9 +49,7 @@ fn min_free_bytes(n_slots: u64) -> u64 {
 
 /// Bytes that do not depend on the threshold. Compacting pre-tokens builds a second list of groups.
 fn fixed_bytes(n_slots: u64, slot_bytes: usize, n_groups: u64, n_merges: u64) -> u64 {
-    let hint_bytes = HINT_BYTES * (n_slots / SLOTS_PER_HINT as u64 + 2);
     n_slots * slot_bytes as u64
-        + 2 * hint_bytes
         + 3 * GROUP_BYTES * n_groups
         + SYMBOL_BYTES * (256 + n_merges)
         + THREAD_BYTES

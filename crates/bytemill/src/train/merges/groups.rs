@@ -9,19 +9,14 @@ pub struct Groups {
     starts: Vec<u32>,
     /// Count of each group, descending.
     counts: Vec<u64>,
-    /// Group of the first slot of each run of [`SLOTS_PER_HINT`] slots.
-    hints: Vec<u32>,
 }
 
-/// Bytes per group without hints.
+/// Bytes per group.
 pub const GROUP_BYTES: u64 = 12;
-/// Bytes per hint.
-pub const HINT_BYTES: u64 = 4;
-pub const SLOTS_PER_HINT: usize = 256;
 
 impl Groups {
     pub fn with_capacity(n_groups: usize) -> Self {
-        Self { starts: Vec::with_capacity(n_groups), counts: Vec::with_capacity(n_groups), hints: Vec::new() }
+        Self { starts: Vec::with_capacity(n_groups), counts: Vec::with_capacity(n_groups) }
     }
 
     pub fn n_groups(&self) -> usize {
@@ -41,26 +36,11 @@ impl Groups {
         self.starts.iter().map(|&start| start as usize).zip(self.counts.iter().copied())
     }
 
-    /// Builds the hints that [`Groups::at`] needs, once all groups are there.
-    pub fn set_hints(&mut self, n_slots: usize) {
-        let hinted = (0..n_slots + SLOTS_PER_HINT).step_by(SLOTS_PER_HINT);
-        self.hints = Vec::with_capacity(hinted.len());
-        let mut group = 0;
-        for start in hinted {
-            while group + 1 < self.starts.len() && self.starts[group + 1] as usize <= start {
-                group += 1;
-            }
-            self.hints.push(group as u32);
-        }
-    }
-
     /// The count of the pre-token at a slot, and the slot where the next group begins.
     #[inline]
     pub fn at(&self, slot: usize) -> (u64, usize) {
-        let hint = slot / SLOTS_PER_HINT;
-        let (first, last) = (self.hints[hint] as usize, self.hints[hint + 1] as usize);
-        let group = first + self.starts[first + 1..=last].partition_point(|&start| start as usize <= slot);
-        (self.counts[group], self.starts.get(group + 1).map_or(usize::MAX, |&start| start as usize))
+        let next = self.starts.partition_point(|&start| start as usize <= slot);
+        (self.counts[next - 1], self.starts.get(next).map_or(usize::MAX, |&start| start as usize))
     }
 
     /// The groups in a range of slots, clipped to the range, with their counts.

@@ -25,6 +25,9 @@ const SLOTS_PER_CHECK: usize = if cfg!(test) { 1 << 6 } else { 1 << 20 };
 /// Fewer slots than this are not worth a thread.
 const MIN_PART_SLOTS: usize = if cfg!(test) { 1 << 4 } else { 1 << 16 };
 
+/// Upper bound on the bytes of [`Counts`] per pre-token, in addition to its own bytes.
+const PRETOKEN_BYTES: u64 = 24;
+
 /// Number of slots for each count.
 #[derive(Default)]
 pub struct Sizes {
@@ -51,7 +54,8 @@ impl Sizes {
     /// The sizes of counts in memory, which are grouped by count already.
     pub fn of_counts(counts: &Counts) -> Self {
         let slots_of = |group: &Group| (group.count, (group.n_bytes + group.n_pretokens) as u64);
-        Self { slots_of: counts.groups().iter().map(slots_of).collect(), source_bytes: counts.memory() as u64 }
+        let source_bytes = counts.n_unique_bytes() as u64 + PRETOKEN_BYTES * counts.n_unique() as u64;
+        Self { slots_of: counts.groups().iter().map(slots_of).collect(), source_bytes }
     }
 
     /// A slot per byte, a separator before each pre-token and one after the last.
@@ -102,7 +106,6 @@ impl PretokenSlots {
             free.insert(count, start..end);
             start = end;
         }
-        groups.set_hints(n_slots);
         let mut halves = vec![0; n_slots];
         let slots = Narrow::view_mut(&mut halves);
         slots[n_slots - 1] = Narrow::SEPARATOR;
@@ -234,9 +237,6 @@ impl PretokenSlots {
         slots[end] = S::SEPARATOR;
         self.halves.truncate((end + 1) * self.slot_bytes() / size_of::<u16>());
         self.halves.shrink_to_fit();
-        // Free the old groups before the hints are allocated.
-        self.groups = Groups::default();
-        all.set_hints(end + 1);
         self.groups = all;
         Ok(())
     }
