@@ -315,18 +315,22 @@ fn drop_below_removes_and_reports_rare_pretokens() {
                 let dropped = counts.drop_below(2);
                 assert_eq!((counts.n_unique(), counts.n_pretokens), (4, 11));
                 assert_eq!(counts.n_unique_bytes(), 4);
-                (dropped, as_map(&counts))
+                (dropped, Counted::Memory(counts))
             }
             Counted::Disk(mut merged) => {
                 assert_eq!(merged.drop_below(1), (0, 0));
                 let dropped = merged.drop_below(2);
                 assert_eq!(merged.drop_below(2), (0, 0));
-                (dropped, map_of(&Counted::Disk(merged)))
+                (dropped, Counted::Disk(merged))
             }
         };
         assert_eq!(dropped.0, (2, 2));
-        assert_eq!(dropped.1[&b"b"[..]], 3);
-        assert_eq!(dropped.1.len(), 4);
+        let kept = map_of(&dropped.1);
+        assert_eq!(kept[&b"b"[..]], 3);
+        assert_eq!(kept.len(), 4);
+        let path = folder.join("counts.bin");
+        write_counts(&dropped.1, "{}", &path, &no_interrupt).unwrap();
+        assert_eq!(as_map(&read_counts(&path, &no_interrupt).unwrap()), kept);
     }
 }
 
