@@ -79,6 +79,9 @@ pub fn find_frequent<S: Slot>(
     Ok(Some(Frequent { threshold, pairs, pair_of, positions }))
 }
 
+/// Number of a pair that is not a candidate.
+const NO_NUMBER: u32 = u32::MAX;
+
 /// Cursor of a candidate that is not frequent.
 const NOT_TRACKED: u32 = u32::MAX;
 
@@ -131,8 +134,9 @@ const CHUNK_POSITIONS: usize = if cfg!(test) { 1 << 3 } else { 1 << 14 };
 
 /// Pairs of one part that may reach the threshold.
 struct Candidates {
-    /// Index of each pair in `pairs`.
+    /// Index of each pair in `pairs`. Pairs of bytes, the most frequent ones, have a table without hashing.
     numbers: PairMap<u32>,
+    byte_numbers: Box<[u32; 1 << 16]>,
     pairs: Vec<Candidate>,
     /// (number of the pair, position) of every occurrence, in chunks; the last one is not full.
     positions: Vec<Vec<(u32, u32)>>,
@@ -152,6 +156,7 @@ impl Candidates {
     fn new(max_pairs: usize) -> Self {
         Self {
             numbers: PairMap::with_capacity(0),
+            byte_numbers: Box::new([NO_NUMBER; 1 << 16]),
             pairs: Vec::new(),
             positions: Vec::new(),
             chunk: Vec::with_capacity(CHUNK_POSITIONS),
@@ -165,7 +170,10 @@ impl Candidates {
     }
 
     fn get(&self, left: u32, right: u32) -> Option<u32> {
-        self.numbers.get(left, right)
+        match byte_pair(left, right) {
+            Some(index) => Some(self.byte_numbers[index]).filter(|&number| number != NO_NUMBER),
+            None => self.numbers.get(left, right),
+        }
     }
 
     #[inline]
@@ -174,10 +182,15 @@ impl Candidates {
         if n_pairs > self.max_pairs {
             return;
         }
-        let number = *self.numbers.entry_or(left, right, n_pairs as u32);
-        if number as usize == n_pairs {
+        let number = match byte_pair(left, right) {
+            Some(index) => &mut self.byte_numbers[index],
+            None => self.numbers.entry_or(left, right, NO_NUMBER),
+        };
+        if *number == NO_NUMBER {
+            *number = n_pairs as u32;
             self.pairs.push(Candidate { left, right, count: 0, n_positions: 0 });
         }
+        let number = *number;
         let candidate = &mut self.pairs[number as usize];
         candidate.count += count;
         candidate.n_positions += 1;
@@ -197,4 +210,10 @@ impl Candidates {
         self.positions.push(self.chunk);
         self.positions
     }
+}
+
+/// Index of a pair of bytes in a table of all of them.
+#[inline]
+fn byte_pair(left: u32, right: u32) -> Option<usize> {
+    ((left | right) < 256).then_some(usize::from(left as u8) << 8 | usize::from(right as u8))
 }
