@@ -18,7 +18,7 @@ BYTES = {byte: bytes([byte]) for byte in range(256)}
         ({i: token for i, token in BYTES.items() if i != 7}, [], r"the byte b\"\\x07\" is no token"),
         (BYTES | {256: b"a"}, [], r"b\"a\" is there twice, with the ids"),
         (BYTES | {256: b"ab", 257: b"ab"}, [(b"a", b"b")], r"b\"ab\" is there twice"),
-        (BYTES | {256: b""}, [], r"token 256 is empty"),
+        (BYTES | {256: b""}, [], r"the token with the id 256 is empty"),
         (BYTES, [(b"a", b"b")], r"merge 0 .*no token b\"ab\""),
         (BYTES | {256: b"abc"}, [(b"ab", b"c")], r"merge 0 .*b\"ab\" is neither a byte nor"),
         (BYTES | {256: b"abc"}, [(b"a", b"bc")], r"merge 0 .*b\"bc\" is neither a byte nor"),
