@@ -46,6 +46,7 @@ struct Symbol {
 pub struct Backtracker {
     trie: Trie,
     symbols: Vec<Symbol>,
+    pub(super) budget: Budget,
 }
 
 impl Backtracker {
@@ -67,7 +68,7 @@ impl Backtracker {
         let strings = (0..symbols.len() as u32).filter(|&symbol| reachable[symbol as usize]);
         let strings = strings.map(|symbol| (vocab.symbol(symbol), symbol)).collect();
         let trie = Trie::new(strings, |symbol, shorter| symbols[symbol as usize].shorter = shorter);
-        Some(Self { trie, symbols })
+        Some(Self { trie, symbols, budget: BUDGET })
     }
 
     /// Appends `make(symbol)` for each symbol of a pre-token to `out`, with a fixed amount of memory beside it unless it has to
@@ -84,20 +85,6 @@ impl Backtracker {
         make: impl Fn(u32) -> T,
         interrupt: Interrupt,
     ) -> Result<()> {
-        self.merge_within(BUDGET, pairs, pretoken, scratch, out, make, interrupt)
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "one more than `merge_into`, for tests")]
-    pub(super) fn merge_within<T>(
-        &self,
-        budget: Budget,
-        pairs: &PairTable,
-        pretoken: &[u8],
-        scratch: &mut Vec<u32>,
-        out: &mut Vec<T>,
-        make: impl Fn(u32) -> T,
-        interrupt: Interrupt,
-    ) -> Result<()> {
         check_length(pretoken.len())?;
         let n_before = out.len();
         scratch.clear();
@@ -106,12 +93,11 @@ impl Backtracker {
             out.extend(symbols.iter().map(|&symbol| make(symbol)));
             Ok(())
         };
-        if !self.run(pairs, pretoken, scratch, budget, &mut write, interrupt)? {
+        if !self.run(pairs, pretoken, scratch, self.budget.n_kept, &mut write, interrupt)? {
             // It went back beyond what was written.
             out.truncate(n_before);
             scratch.clear();
-            let unlimited = Budget { n_kept: usize::MAX, ..budget };
-            self.run(pairs, pretoken, scratch, unlimited, &mut |_| Ok(()), interrupt)?;
+            self.run(pairs, pretoken, scratch, usize::MAX, &mut |_| Ok(()), interrupt)?;
         }
         out.try_reserve(scratch.len()).map_err(|_| Error::memory::<T>(out.len() + scratch.len()))?;
         out.extend(scratch.iter().map(|&symbol| make(symbol)));
@@ -125,13 +111,13 @@ impl Backtracker {
         pairs: &PairTable,
         pretoken: &[u8],
         symbols: &mut Vec<u32>,
-        budget: Budget,
+        n_kept: usize,
         write: &mut dyn FnMut(&[u32]) -> Result<()>,
         interrupt: Interrupt,
     ) -> Result<bool> {
-        let max_symbols = budget.n_kept.saturating_mul(2);
-        let mut dead_ends = DeadEnds::new(pretoken.len(), budget.n_blocks);
-        let mut memo = Memo::new(pretoken.len(), budget.n_answers);
+        let max_symbols = n_kept.saturating_mul(2);
+        let mut dead_ends = DeadEnds::new(pretoken.len(), self.budget.n_blocks);
+        let mut memo = Memo::new(pretoken.len(), self.budget.n_answers);
         let parts = |symbol: u32| (self.symbols[symbol as usize].left, self.symbols[symbol as usize].right);
         let mut n_tries = 0;
         let mut last = NONE;
@@ -150,7 +136,7 @@ impl Backtracker {
             {
                 symbols.push(candidate);
                 if symbols.len() >= max_symbols {
-                    let n_written = symbols.len() - budget.n_kept;
+                    let n_written = symbols.len() - n_kept;
                     write(&symbols[..n_written])?;
                     symbols.drain(..n_written);
                 }

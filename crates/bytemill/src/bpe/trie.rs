@@ -88,54 +88,39 @@ fn head(string: &[u8]) -> u64 {
     u64::from_be_bytes(eight)
 }
 
-/// The array while it is filled; free slots are in a ring of links.
+/// The array while it is filled.
 struct Slots {
     nodes: Vec<Node>,
-    /// Previous and next free slot; the root's slot, which is never free, closes the ring.
-    free: Vec<(u32, u32)>,
+    /// Slots before this one are taken, or not worth another try.
+    first: usize,
 }
 
 impl Slots {
     fn new() -> Self {
-        Self { nodes: vec![Node { children: 0, parent: FREE }], free: vec![(0, 0)] }
+        Self { nodes: vec![Node { children: 0, parent: FREE }], first: ROOT as usize + 1 }
     }
 
     /// Slots the children of a node where all their slots are free; returns the index for byte 0.
     fn take(&mut self, children: &[(u8, usize)], node: u32) -> u32 {
-        let (first, last) = (children[0].0, children[children.len() - 1].0);
-        let mut slot = self.free[0].1;
-        let mut n_tries = 0;
-        let base = loop {
-            if slot == 0 || n_tries == MAX_TRIES {
-                break (self.nodes.len() as u32).max(u32::from(first)) - u32::from(first);
-            }
-            if let Some(base) = slot.checked_sub(u32::from(first))
-                && children.iter().all(|&(byte, _)| {
-                    let slot = base + u32::from(byte);
-                    slot as usize >= self.nodes.len() || (slot != ROOT && self.nodes[slot as usize].parent == FREE)
-                })
-            {
-                break base;
-            }
-            slot = self.free[slot as usize].1;
-            n_tries += 1;
-        };
-        while self.nodes.len() <= (base + u32::from(last)) as usize {
-            let new = self.nodes.len() as u32;
-            let before = self.free[0].0;
-            self.free[before as usize].1 = new;
-            self.free[0].0 = new;
-            self.free.push((before, 0));
-            self.nodes.push(Node { children: 0, parent: FREE });
-        }
+        let slot_of = |base: usize, byte: u8| base + usize::from(byte);
+        let first_byte = usize::from(children[0].0);
+        let is_free = |slot: usize| self.nodes.get(slot).is_none_or(|node| slot > 0 && node.parent == FREE);
+        let mut free = (self.first..self.nodes.len()).filter(|&slot| is_free(slot)).peekable();
+        self.first = free.peek().copied().unwrap_or(self.nodes.len());
+        let mut bases = free.take(MAX_TRIES).filter_map(|slot| slot.checked_sub(first_byte));
+        let found = bases.find(|&base| children.iter().all(|&(byte, _)| is_free(slot_of(base, byte))));
+        let base = found.unwrap_or_else(|| {
+            self.first += 1;
+            self.nodes.len().max(first_byte) - first_byte
+        });
         for &(byte, _) in children {
-            let slot = base + u32::from(byte);
-            let (before, after) = self.free[slot as usize];
-            self.free[before as usize].1 = after;
-            self.free[after as usize].0 = before;
-            self.nodes[slot as usize].parent = node;
+            let slot = slot_of(base, byte);
+            if slot >= self.nodes.len() {
+                self.nodes.resize(slot + 1, Node { children: 0, parent: FREE });
+            }
+            self.nodes[slot].parent = node;
         }
-        self.nodes[node as usize].children = base;
-        base
+        self.nodes[node as usize].children = base as u32;
+        base as u32
     }
 }

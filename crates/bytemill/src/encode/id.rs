@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 
 /// An id in the output: `u16` if every id of the vocabulary fits, else `u32`; `()` where only the number of ids matters.
-pub trait Id: Copy + Default + Send + 'static + sealed::Sealed {
+pub trait Id: Copy + Default + Send + 'static {
     /// Number of different ids that the type can hold.
     const CAPACITY: usize;
 
@@ -21,13 +21,6 @@ pub fn check_width<T: Id>(n_ids: usize) -> Result<()> {
         return Ok(());
     }
     Err(Error::Invalid(format!("ids up to {} do not fit {} bits", n_ids - 1, 8 * size_of::<T>())))
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for u16 {}
-    impl Sealed for u32 {}
-    impl Sealed for () {}
 }
 
 impl Id for u16 {

@@ -176,11 +176,11 @@ proptest! {
     ) {
         let text = text_of(&vocab, &pieces);
         let expected = merge_plainly(vocab.pairs(), &text);
-        let backtracker = Backtracker::new(&vocab).unwrap();
-        let budget = Budget { n_kept, n_blocks, n_answers };
+        let mut backtracker = Backtracker::new(&vocab).unwrap();
+        backtracker.budget = Budget { n_kept, n_blocks, n_answers };
         let (mut scratch, mut out) = (vec![7], vec![1u32, 2]);
         let make = |symbol| symbol;
-        backtracker.merge_within(budget, vocab.pairs(), &text, &mut scratch, &mut out, make, &no_interrupt).unwrap();
+        backtracker.merge_into(vocab.pairs(), &text, &mut scratch, &mut out, make, &no_interrupt).unwrap();
         prop_assert_eq!(&out[2..], &expected);
     }
 
