@@ -50,6 +50,7 @@ lint: _python _cargo ## Check style, types and warnings in Python and Rust
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) pyright
+	$(RUN) lint-imports
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --no-default-features --all-targets --locked -- -D warnings

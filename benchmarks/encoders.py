@@ -19,7 +19,7 @@ __all__ = ["ENCODERS", "PATTERN_OF_FILE", "Encoder", "Vocabulary", "expression_o
 
 def _bytemill(vocabulary: Vocabulary, threads: int) -> Encoder:
     bytemill = require("bytemill")
-    spec = require("bytemill.formats.tiktoken").read(vocabulary.path, vocabulary.pattern, {})
+    spec = require("bytemill.formats.tiktoken.tiktoken").read(vocabulary.path, vocabulary.pattern, {})
     tokenizer = bytemill.Tokenizer.from_spec(spec)
     return Encoder(
         version=bytemill.__version__,

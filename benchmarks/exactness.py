@@ -95,7 +95,7 @@ def encoders(name: str) -> tuple[Any, Any] | None:
 
     import bytemill
     from bytemill._core import NAMED_PATTERNS
-    from bytemill.formats import tiktoken as rank_files
+    from bytemill.formats.tiktoken import tiktoken as rank_files
 
     data = harness.shared_data()
     if data is None or not (data / RANKS[name]).is_file():

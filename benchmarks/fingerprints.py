@@ -153,7 +153,7 @@ def loader_of(name: str, texts: Sequence[Path], train: Callable[[], Any]) -> Cal
         spec = train().to_spec()
         return lambda: bytemill.Tokenizer.from_spec(spec)
     vocabulary = vocabulary_of(name, None, texts)
-    read = harness.require("bytemill.formats.tiktoken").read
+    read = harness.require("bytemill.formats.tiktoken.tiktoken").read
     return lambda: bytemill.Tokenizer.from_spec(read(vocabulary.path, vocabulary.pattern, {}))
 
 
@@ -187,7 +187,7 @@ def main() -> int:
     @functools.cache
     def trained(path: Path, threads: int) -> Any:
         text = harness.read_text(path, n_bytes)
-        return bytemill.train(iter([text]), TRAINED_TOKENS, pattern="gpt2", num_threads=threads)
+        return bytemill.train_from_iterator([text], TRAINED_TOKENS, pattern="gpt2", num_threads=threads)
 
     for path, threads in itertools.product(texts, threads_tried):
         hashes.add(digest_of_merges(trained(path, threads).merges), path.name, "merges", f"{threads} threads")

@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +27,10 @@ from torch import Tensor, nn
 
 import bytemill
 from bytemill.lm.batches import get_batch, spread_starts, windows_at
-from bytemill.lm.budget import flops_per_token
 from bytemill.lm.device import matmul_rate, peak_memory, pick_device, synchronise
 from bytemill.lm.model import ModelConfig, TransformerLM
 from bytemill.lm.optim import AdamW, clip_gradients
+from bytemill.lm.planning import flops_per_token
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.schedule import cosine_with_warmup
 from lm_peer import TorchLM
@@ -78,7 +78,7 @@ def contender(name: str, config: ModelConfig, device: torch.device, seed: int) -
         theirs.start_as(TransformerLM(config, seed=seed).to(device))
         adamw = torch.optim.AdamW(theirs.parameters(), LEARNING_RATE, **settings)
         return Contender(name, theirs, theirs.loss, adamw, nn.utils.clip_grad_norm_)
-    shape = replace(config, attention="fused" if "fused" in name else "scratch")
+    shape = config.replace(attention="fused" if "fused" in name else "scratch")
     model = TransformerLM(shape, seed=seed).to(device)
     loss: Any = torch.compile(model.loss) if "compiled" in name else model.loss
     return Contender(name, model, loss, AdamW(model.parameters(), LEARNING_RATE, **settings), clip_gradients)
@@ -113,9 +113,11 @@ def main() -> None:
     config = PRESETS[options.preset]
     text = options.text.read_text(encoding="utf-8")
     cut = int(0.95 * len(text))
-    tokenizer = bytemill.train(iter([text[:cut]]), options.vocab_size or config.vocab_size, ["<|endoftext|>"])
+    tokenizer = bytemill.train_from_iterator(
+        iter([text[:cut]]), options.vocab_size or config.vocab_size, ["<|endoftext|>"]
+    )
     train_ids, validation_ids = (tokenizer.encode_to_numpy(part) for part in (text[:cut], text[cut:]))
-    config = replace(config, vocab_size=tokenizer.n_vocab)
+    config = config.replace(vocab_size=tokenizer.n_vocab)
     length = config.context_length
     rate = matmul_rate(device, torch.float32, seconds=2)
     print(
@@ -192,7 +194,7 @@ def memory_alone(name: str, config: ModelConfig, options: argparse.Namespace, de
 
 def print_memory(name: str, config_json: str, batch_size: str, device_name: str) -> None:
     """By how much two steps of a contender raise the peak."""
-    device, config = torch.device(device_name), ModelConfig.from_dict(json.loads(config_json))
+    device, config = torch.device(device_name), ModelConfig(**json.loads(config_json))
     before = peak_memory(device)
     one = contender(name, config, device, 0)
     ids = torch.randint(0, config.vocab_size, (int(batch_size), config.context_length), device=device)

@@ -36,7 +36,7 @@ def contestants(config: ModelConfig, wanted: list[str]) -> dict[str, Callable[[T
         else:
             fused = "fused" in name or "compile" in name
             model = TransformerLM(
-                ModelConfig.from_dict({**config.to_dict(), "attention": "fused" if fused else "scratch"})
+                ModelConfig(**{**config.to_dict(), "attention": "fused" if fused else "scratch"})
             )
             optimizer = AdamW(model.parameters(), lr=1e-3)
             clip = clip_gradients

@@ -27,7 +27,7 @@ def resident_bytes() -> int:
 def work(request: dict[str, Any]) -> dict[str, Any]:
     """One row: loads the tokenizers, uses each once, and gives bytes and number."""
     tokenizer_of = harness.require("bytemill").Tokenizer.from_spec
-    read = harness.require("bytemill.formats.tiktoken").read
+    read = harness.require("bytemill.formats.tiktoken.tiktoken").read
     text = harness.read_text(request["text"], request["n_bytes"])
     vocabulary = Vocabulary(Path(request["vocab"]), request["pattern"])
     # What the process takes once, whatever the number of tokenizers, is there before memory is counted.

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bytemill.budget import parse_max_memory
+from bytemill.training.memory_budget import parse_max_memory
 
 
 def train_once(text: str, vocab_size: int, max_memory: str | None) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def train_once(text: str, vocab_size: int, max_memory: str | None) -> dict[str, 
     import time
 
     import bytemill
-    from bytemill import memory
+    from bytemill.system import memory
 
     # To measure phase by phase the peak is reset; where it cannot be, it is that of the whole process.
     memory._CLEAR_REFS = Path("/nowhere/at/all")  # pyright: ignore[reportPrivateUsage]

@@ -54,7 +54,7 @@ def write_formats(folder: Path, text: str) -> None:
 def work(request: dict[str, Any]) -> dict[str, Any]:
     """One measurement: `format` None is the text in memory."""
     from bytemill import Corpus, Tokenizer
-    from bytemill.shards import TokenShards, encode_to_shards
+    from bytemill.shards import TokenShards, encode_corpus
 
     tokenizer = Tokenizer.open(request["tokenizer"])
     folder, threads = Path(request["folder"]), request["threads"]
@@ -69,7 +69,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         pass
     out = folder / "out"
     started, cpu = time.perf_counter(), time.process_time()
-    encode_to_shards(
+    encode_corpus(
         tokenizer,
         Corpus([str(folder / name)], **options),
         out,

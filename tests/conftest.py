@@ -4,11 +4,15 @@ import importlib
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+from bytemill._core import NAMED_PATTERNS
+from bytemill.formats.spec import TokenizerSpec
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -31,7 +35,7 @@ def shared_data() -> Path:
 @pytest.fixture
 def small_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Budgets of memory count from 50 MB for the process as it stands, whatever other tests have brought into it."""
-    monkeypatch.setattr("bytemill.budget.resident_bytes", lambda: 50_000_000)
+    monkeypatch.setattr("bytemill.training.memory_budget.resident_bytes", lambda: 50_000_000)
 
 
 @pytest.fixture(scope="session")
@@ -48,3 +52,24 @@ def transformers() -> Any:
         # What is brought in only when it is asked for.
         _ = module.AutoTokenizer, module.PreTrainedTokenizerFast
     return module
+
+
+MERGES = [(b"a", b"b"), (b"ab", b"ab"), (b" ", b"ab"), (b"\xc3", b"\xa9"), (b'"', b"\\")]
+
+
+@pytest.fixture
+def make_spec() -> Callable[..., TokenizerSpec]:
+    """Makes a tokenizer of a few merges, with fields replaced by keyword."""
+
+    def make(**fields: object) -> TokenizerSpec:
+        vocab = {byte: bytes([byte]) for byte in range(256)}
+        vocab |= {256 + i: left + right for i, (left, right) in enumerate(MERGES)}
+        defaults: dict[str, object] = {
+            "pattern": NAMED_PATTERNS["gpt2"],
+            "special_tokens": {"<|endoftext|>": 261},
+            "vocab": vocab,
+            "merges": list(MERGES),
+        }
+        return TokenizerSpec(**(defaults | fields))  # type: ignore[arg-type]
+
+    return make

@@ -17,14 +17,23 @@ from bytemill.errors import (
     TokenizerError,
     TokenizerFileError,
 )
-from bytemill.tokenizer import Tokenizer
+from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from bytemill import counts, datasets
-    from bytemill.baselines import ByteTokenizer, CharacterTokenizer, WordTokenizer
+    from bytemill import datasets
+    from bytemill.analysis.baselines import ByteTokenizer, CharacterTokenizer, WordTokenizer
+    from bytemill.analysis.metrics import compression_ratio
     from bytemill.corpus import Corpus
-    from bytemill.metrics import compression_ratio
-    from bytemill.training import TrainingProgress, TrainingReport, TrainingStoppedEarly, train, train_bpe
+    from bytemill.shards import encode_corpus
+    from bytemill.training import counts
+    from bytemill.training.train import (
+        TrainingProgress,
+        TrainingReport,
+        TrainingStoppedEarly,
+        train,
+        train_bpe,
+        train_from_iterator,
+    )
 
 __all__ = [
     "ByteTokenizer",
@@ -47,27 +56,40 @@ __all__ = [
     "compression_ratio",
     "counts",
     "datasets",
+    "encode_corpus",
     "train",
     "train_bpe",
+    "train_from_iterator",
 ]
 
-_MODULES_OF_NAMES = {
-    "baselines": ("ByteTokenizer", "CharacterTokenizer", "WordTokenizer"),
-    "corpus": ("Corpus",),
-    "metrics": ("compression_ratio",),
-    "training": ("TrainingProgress", "TrainingReport", "TrainingStoppedEarly", "train", "train_bpe"),
+_LAZY_NAMES = {
+    "bytemill.analysis.baselines": ("ByteTokenizer", "CharacterTokenizer", "WordTokenizer"),
+    "bytemill.analysis.metrics": ("compression_ratio",),
+    "bytemill.corpus": ("Corpus",),
+    "bytemill.shards": ("encode_corpus",),
+    "bytemill.training": (
+        "TrainingProgress",
+        "TrainingReport",
+        "TrainingStoppedEarly",
+        "train",
+        "train_bpe",
+        "train_from_iterator",
+    ),
 }
-_LATER = {name: f"bytemill.{module}" for module, names in _MODULES_OF_NAMES.items() for name in names}
+_MODULE_OF_NAME = {name: module for module, names in _LAZY_NAMES.items() for name in names}
+_LAZY_MODULES = {"counts": "bytemill.training.counts", "datasets": "bytemill.datasets"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("counts", "datasets", *_MODULES_OF_NAMES):
-        return import_module(f"bytemill.{name}")
-    if name not in _LATER:
+    if name in _LAZY_MODULES:
+        value = import_module(_LAZY_MODULES[name])
+    elif name in _MODULE_OF_NAME:
+        value = getattr(import_module(_MODULE_OF_NAME[name]), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_LATER[name]), name)
+    globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

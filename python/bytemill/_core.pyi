@@ -321,11 +321,11 @@ class PretokenCounter:
         chunk_bytes: int | None,
         table_bytes: int | None = None,
     ) -> None:
-        """`table_bytes` bounds the tables of all threads, once there is a folder to write to."""
+        """`table_bytes` bounds the tables of all threads once a folder is set."""
     def set_folder(self, folder: str) -> None:
-        """From now on full tables are written to this folder."""
+        """Write full tables to this folder from now on."""
     def set_weight(self, weight: int) -> None:
-        """As how many each pre-token counts from now on."""
+        """Count each pre-token `weight` times from now on."""
     def add_file(
         self,
         path: str,
@@ -334,12 +334,21 @@ class PretokenCounter:
         start: int = 0,
         seconds: float | None = None,
     ) -> tuple[int, bool]:
-        """Counts one file (a document of its own). `progress(bytes of this file so far)` about ten times a second.
+        """Count one file as a document.
 
-        After `seconds` it ends where the text may be cut (not with "replace"). Gives how far it came, where a later
-        call may `start`, and whether that is the end of the file.
+        Args:
+            path: The file.
+            errors: Handling of malformed UTF-8.
+            progress: Called with the bytes read of this file, about ten times a second.
+            start: Byte offset to start at.
+            seconds: Stop after this time, where the text can be cut (not with "replace").
 
-        Raises OSError, UnicodeDecodeError (`start` is the byte offset in the file), KeyboardInterrupt.
+        Returns:
+            The offset at which a later call can start, and whether it is the end of the file.
+
+        Raises:
+            OSError: The file cannot be read.
+            UnicodeDecodeError: Malformed UTF-8; `start` is the byte offset in the file.
         """
     def add_stream(
         self,
@@ -347,27 +356,31 @@ class PretokenCounter:
         errors: Literal["strict", "replace"],
         progress: Callable[[int], None] | None,
     ) -> None:
-        """As `add_file`, for a binary stream: standard input, a pipe, a file that is decompressed on the way."""
+        """Count a binary stream as a document; see `add_file`."""
     def add_texts(self, texts: Sequence[str]) -> None:
-        """Counts texts, each a document of its own."""
+        """Count texts, each a document."""
     def add_documents(self, data: bytes | memoryview, ends: NDArray[np.int64], is_open: bool) -> None:
-        """Counts packed documents; where `is_open`, the last goes on with the first of the next call.
+        """Count packed documents; if `is_open`, the last one continues in the next call.
 
-        Raises UnicodeDecodeError, and `TokenizerError` where the ends do not fit the data.
+        Raises:
+            TokenizerError: The ends do not fit the data.
+            UnicodeDecodeError: The data is not UTF-8.
         """
     def add_counts(self, path: str, weight: int) -> None:
-        """Adds the counts of a file, `weight` times. Raises OSError, `TokenizerError` where it is damaged."""
+        """Add the counts of a file, `weight` times. Raises OSError, or `TokenizerError` if it is damaged."""
     def checkpoint(self) -> str:
-        """Writes all that is counted to the folder; gives what `resume` needs, as JSON. Raises `OutputError`."""
+        """Write all counts to the folder and return the state for `resume`, as JSON. Raises `OutputError`."""
     def resume(self, state: str, folder: str) -> None:
-        """Goes on from a checkpoint, in a new counter of the same pattern and special tokens.
+        """Restore a checkpoint in a new counter with the same pattern and special tokens.
 
-        Raises `TokenizerError` or OSError where the files are not what was written.
+        Raises `TokenizerError` or OSError if the files are missing or damaged.
         """
     def finish(self, denominator: int = 1, may_stay: bool = False) -> PretokenCounts:
-        """Waits for the threads; the counter is empty afterwards.
+        """Wait for the threads and return the counts; the counter is unusable afterwards.
 
-        Weights were in units of one over `denominator`. With `may_stay` what was written to disk stays there, merged.
+        Args:
+            denominator: Weights are multiples of 1 / denominator.
+            may_stay: Leave counts that were written to disk there, merged.
         """
 
 @final
@@ -378,7 +391,7 @@ class PretokenCounts:
     n_unique_bytes: int
     n_special: int
     special_counts: list[int]
-    """How often each special token stood in the text, in the order given."""
+    """Occurrences of each special token, in the order of the constructor."""
     n_replaced: int
     read_seconds: float
     """Time the reading thread spent in read(2) and in checking UTF-8; it overlaps with counting."""
@@ -390,13 +403,13 @@ class PretokenCounts:
     def from_items(items: Iterable[tuple[bytes, int]]) -> PretokenCounts: ...
     @staticmethod
     def load(path: str) -> PretokenCounts:
-        """The counts of a file. Raises OSError, `TokenizerError` where it is none or damaged."""
+        """Load a file of counts. Raises OSError, or `TokenizerError` if it is damaged."""
     def save(self, path: str, header: str) -> None:
-        """Writes a file of counts. Raises `OutputError`."""
+        """Write a file of counts. Raises `OutputError`."""
     def copy(self) -> PretokenCounts:
-        """The same counts once more. Raises ValueError for those on disk."""
+        """Return a copy. Raises ValueError for counts on disk."""
     def drop_below(self, least: int) -> tuple[int, int]:
-        """Leaves out what occurs less often; gives how many pre-tokens that were and how often they occurred."""
+        """Drop rarer pre-tokens; return their number and their occurrences."""
     def items(self) -> list[tuple[bytes, int]]: ...
     def learn_merges(
         self,

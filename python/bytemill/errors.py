@@ -56,6 +56,10 @@ class ModelConfigError(BytemillError, ValueError):
     """A language model's settings are impossible or contradict each other."""
 
 
+class NotEnoughMemoryError(BytemillError, MemoryError):
+    """An operation does not fit into memory."""
+
+
 class MissingExtraError(BytemillError, ImportError):
     """A part of bytemill was asked for whose libraries are not installed."""
 

@@ -1,11 +1,15 @@
 """`bytemill data encode` and `info`."""
 
 import json
+import re
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import bytemill
 from bytemill.shards import TokenShards
@@ -31,6 +35,7 @@ def test_encode_writes_the_shards_of_the_library(tokenizer_file: str, run: Run):
     assert np.array_equal(TokenShards("shards")[:], tokenizer.encode(text))
     assert outcome.out.startswith(f"shards: {tokenizer.count(text):,} tokens\n")
     assert outcome.err.startswith("encoding: ")
+    assert re.search(r"\n  encoded in .*B/s, .* tokens/s\n$", outcome.out)
 
 
 def test_append_eot_ends_every_input(tokenizer_file: str, run: Run):
@@ -77,7 +82,7 @@ def test_the_same_again_does_nothing_and_other_settings_are_refused(tokenizer_fi
     written = Path("shards/shard_00000.npy").stat().st_mtime_ns
     again = run(*arguments)
     assert again.status == 0
-    assert again.err == "note: shards holds these shards already: nothing to do\n"
+    assert again.err == "note: shards already holds these shards: nothing to do\n"
     assert Path("shards/shard_00000.npy").stat().st_mtime_ns == written
     other = run(*arguments, "--append-eot")
     assert other.status == 1
@@ -146,8 +151,12 @@ def test_a_corpus_of_json_lines_is_split_indexed_and_laid_out(tokenizer_file: st
     both = run("data", "info", "out", "--verify")
     assert both.status == 0
     assert both.out.count("documents.npy") == 2
-    parts = json.loads(run("data", "info", "out", "--json").out)["parts"]
-    assert parts["train"]["n_documents"] + parts["validation"]["n_documents"] == 60
+    report = json.loads(run("data", "info", "out", "--json").out)
+    parts = report["parts"].values()
+    for key in ("n_tokens", "n_bytes", "n_documents", "n_empty_documents"):
+        assert report[key] == sum(part[key] for part in parts)
+    assert report["n_documents"] == 60
+    assert report["n_shards"] == sum(len(part["shards"]) for part in parts)
 
 
 def test_begins_documents_with_the_token_named(tokenizer_file: str, run: Run):
@@ -160,7 +169,7 @@ def test_begins_documents_with_the_token_named(tokenizer_file: str, run: Run):
 
 
 def test_what_was_interrupted_goes_on_and_says_so(tokenizer_file: str, run: Run):
-    from bytemill.shards import encode_to_shards
+    from bytemill.shards import encode_corpus
 
     def stop(_: Any) -> None:
         if Path("out/progress.json").exists():
@@ -170,13 +179,80 @@ def test_what_was_interrupted_goes_on_and_says_so(tokenizer_file: str, run: Run)
     tokenizer = bytemill.Tokenizer.open(tokenizer_file)
     corpus = bytemill.Corpus(["many.txt"], repeat_by_weight=True)
     try:
-        encode_to_shards(tokenizer, corpus, "out", progress=stop, checkpoint_bytes=1)
+        encode_corpus(tokenizer, corpus, "out", progress=stop, checkpoint_bytes=1)
         raise AssertionError("it was not interrupted")
     except KeyboardInterrupt:
         pass
     outcome = run("data", "encode", tokenizer_file, "many.txt", "--output", "out")
     assert outcome.status == 0, outcome.err
-    assert outcome.err.startswith("note: goes on where an interrupted run was, at ")
+    assert outcome.err.startswith("note: resuming an interrupted run at ")
     assert len(TokenShards("out")) == 1_000_000 * tokenizer.count("the cat sat on the mat\n")
     profiled = run("data", "encode", tokenizer_file, "many.txt", "--output", "again", "--profile", "--json")
     assert set(json.loads(profiled.out)["profile"]["phases"][0]) >= {"name", "seconds"}
+
+
+@pytest.mark.parametrize("command", ["convert", "reencode"])
+def test_a_damaged_source_shard_is_an_error_unless_not_verified(
+    tokenizer_file: str, run: Run, command: str
+) -> None:
+    run("data", "encode", tokenizer_file, "corpus.txt", "-o", "shards", "-q")
+    shard = Path("shards/shard_00000.npy")
+    data = bytearray(shard.read_bytes())
+    data[-2] ^= 1
+    shard.write_bytes(data)
+    arguments = {
+        "convert": ["shards", "out", "--layout", "bin"],
+        "reencode": ["shards", "--from", tokenizer_file, "--to", tokenizer_file, "-o", "out"],
+    }[command]
+    refused = run("data", command, *arguments)
+    assert refused.status == 1
+    assert "error: the shards in shards are damaged: shard_00000.npy has sha256" in refused.err
+    assert "--no-verify" in refused.err
+    assert not Path("out").exists()
+    unverified = run("data", command, *arguments, "--no-verify", "-q")
+    assert unverified.status == 0, unverified.err
+    assert len(TokenShards("out")) > 0
+
+
+@pytest.mark.parametrize("target", ["s3://bucket/x", "gs://bucket/x", "hf://datasets/me/x"])
+def test_a_url_as_output_is_an_error(tokenizer_file: str, run: Run, target: str) -> None:
+    run("data", "encode", tokenizer_file, "corpus.txt", "-o", "shards", "-q")
+    before = sorted(Path().iterdir())
+    for arguments in (
+        ["data", "encode", tokenizer_file, "corpus.txt", "-o", target],
+        ["data", "convert", "shards", target, "--layout", "bin"],
+        ["data", "reencode", "shards", "--from", tokenizer_file, "--to", tokenizer_file, "-o", target],
+        ["tokenizer", "train", "corpus.txt", "--vocab-size", "300", "-o", target],
+    ):
+        outcome = run(*arguments)
+        assert outcome.status == 1
+        assert f"error: cannot write {target}: output must be a local path" in outcome.err
+        assert "hint: write to a local path" in outcome.err
+    assert sorted(Path().iterdir()) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_encoding_without_a_checkpoint_says_so(
+    tokenizer_file: str, start: Callable[..., subprocess.Popen[bytes]], number: signal.Signals
+) -> None:
+    process = start("data", "encode", tokenizer_file, "-", "-o", "out", stdin=-1, stderr=-1)
+    assert process.stdin is not None
+    assert process.stderr is not None
+    process.stdin.write(b"the cat sat on the mat\n" * 1_000_000)
+    process.stdin.flush()
+    assert process.stderr.readline().startswith(b"encoding")
+    process.send_signal(number)
+    assert process.wait() == 130
+    said = process.stderr.read().decode()
+    assert (
+        "interrupted\nhint: run the same command again to start over (there is no checkpoint yet)\n" in said
+    )
+    assert not Path("out").exists()
+
+
+def test_the_hint_says_resume_only_with_a_checkpoint(tmp_path: Path) -> None:
+    from bytemill.cli.interruption import resume_hint
+
+    assert "start over" in resume_hint(tmp_path)
+    (tmp_path / "progress.json").write_text("{}")
+    assert resume_hint(tmp_path) == "run the same command again to resume from the last checkpoint"

@@ -26,9 +26,7 @@ def test_a_folder_without_a_corpus_says_what_it_looked_for(work: Path, run: Run)
     Path("texts/picture.png").touch()
     outcome = run(*TRAIN, "texts", "-n", "300")
     assert outcome.status == 1
-    assert outcome.err.startswith(
-        "error: the folder texts holds no file that looks like a corpus\nhint: --format text "
-    )
+    assert outcome.err.startswith("error: the folder texts contains no corpus file\nhint: --format text ")
     assert ".jsonl, " in outcome.err
 
 
@@ -36,13 +34,19 @@ def test_an_empty_file_is_no_corpus(work: Path, run: Run):
     Path("empty.txt").touch()
     outcome = run(*TRAIN, "empty.txt", "-n", "300")
     assert outcome.status == 1
-    assert outcome.err == "error: the corpus is empty: empty.txt holds 0 bytes\nhint: give some text\n"
+    assert (
+        outcome.err
+        == "error: the corpus is empty: empty.txt holds 0 bytes\nhint: use an input that contains text\n"
+    )
 
 
 def test_empty_standard_input_is_no_corpus(work: Path, run: Run):
     outcome = run(*TRAIN, "-", "-n", "300", "-q")
     assert outcome.status == 1
-    assert outcome.err == "error: the corpus is empty: <stdin> holds 0 bytes\nhint: give some text\n"
+    assert (
+        outcome.err
+        == "error: the corpus is empty: <stdin> holds 0 bytes\nhint: use an input that contains text\n"
+    )
 
 
 @pytest.mark.parametrize("command", ["train", "encode", "inspect", "data"])
@@ -67,7 +71,7 @@ def test_a_vocabulary_too_small_for_the_bytes_is_refused(work: Path, run: Run):
     assert outcome.status == 1
     error, hint = outcome.err.splitlines()[-2:]
     assert error.startswith("error: vocab_size 100 is too small")
-    assert hint == "hint: give a vocab_size of at least 257"
+    assert hint == "hint: use a vocab_size of at least 257"
     assert not Path("tokenizer.json").exists()
 
 
@@ -131,8 +135,16 @@ def test_a_full_disk_is_an_error_with_a_hint(tokenizer_file: str, run: Run, monk
 
 USAGE = [
     ([*TRAIN], 'command "tokenizer train" parameter --vocab-size requires an argument', "tokenizer train "),
-    ([*TRAIN, "-n", "300"], "name INPUTS to train of, or --counts FILE", "tokenizer train "),
-    ([*TRAIN, "a", "-n", "300", "--counts", "b", "--counts", "c"], "several --counts", "tokenizer train "),
+    (
+        [*TRAIN, "-n", "300"],
+        "name INPUTS to train on, or files of counts with --counts FILE",
+        "tokenizer train ",
+    ),
+    (
+        [*TRAIN, "a", "-n", "300", "--counts", "b", "--counts", "c"],
+        "use --counts once with INPUTS",
+        "tokenizer train ",
+    ),
     (
         [*TRAIN, "a", "-n", "many"],
         'invalid value for -n: unable to convert "many" into int',

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from bytemill.inspection import visible
+from bytemill.analysis.inspection import visible
 
 torch = pytest.importorskip("torch")
 
 Run = Callable[..., Any]
 TINY = (
-    "--model.context-length", "16", "--model.d-model", "16", "--model.n-layers", "1", "--model.n-heads", "2",
+    "--model.context-length", "16", "--model.d-model", "16", "--model.num-layers", "1", "--model.num-heads", "2",
     "--model.d-ff", "32", "--training.device", "cpu", "--training.batch-size", "4", "--run.validation-windows", "4",
     "--data.tokenizer", "tokenizer.json", "--data.train", "shards", "--data.validation", "shards",
 )  # fmt: skip
@@ -26,7 +26,7 @@ TINY = (
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    from bytemill.lm import trainer
+    from bytemill.lm.training import trainer
 
     monkeypatch.setattr(trainer, "matmul_rate", lambda *_: 1e10)
     before = torch.get_num_threads()
@@ -65,7 +65,7 @@ def test_train_says_how_it_goes_and_goes_on_where_it_stopped(data: str, run: Run
     )
     outcome = run(*command, "--training.steps", "4")
     assert outcome.status == 0, outcome.err
-    assert outcome.out == f"out: step 4, {Path('out/checkpoints/step_00000004.safetensors')}\n"
+    assert outcome.out == f"out: step 4, {Path('out/checkpoints/step_00000004')}\n"
     for expected in (
         "parameters",
         "step 4: loss ",
@@ -90,7 +90,8 @@ def test_the_resolved_settings_are_printed_with_their_origin(data: str, run: Run
     outcome = run("lm", "train", "run.toml", *TINY, "--training.no-compile", "--print-config")
     assert outcome.status == 0, outcome.err
     lines = {line.split(" ")[0]: line.split("# ")[-1] for line in outcome.out.splitlines() if " = " in line}
-    assert lines["num_layers"] == lines["compile"] == "the command line"
+    assert lines["num_layers"] == "--model.num-layers"
+    assert lines["compile"] == "--training.no-compile"
     assert lines["norm"] == "preset tiny"
     assert lines["vocab_size"] == "the tokenizer"
     Path("again.toml").write_text(outcome.out)
@@ -105,7 +106,7 @@ def test_the_resolved_settings_are_printed_with_their_origin(data: str, run: Run
     [
         (("--model.n-layrs", "3"), 2, "Did you mean"),
         (("nothing.toml",), 1, "error: cannot read nothing.toml"),
-        (("--model.num-heads", "5"), 1, "error: d_model 16 does not split"),
+        (("--model.num-heads", "5"), 1, "error: d_model 16 is not divisible"),
         (("--data.train", "nowhere"), 1, "error: there is no folder nowhere"),
         (("--training.device", "cuda:77"), 1, "error: device cuda:77 is not there"),
     ],
@@ -113,7 +114,7 @@ def test_the_resolved_settings_are_printed_with_their_origin(data: str, run: Run
 def test_mistakes_are_said_in_a_line(
     data: str, run: Run, arguments: tuple[str, ...], status: int, message: str
 ):
-    names = {word.replace("num-heads", "n-heads") for word in arguments if word.startswith("--")}
+    names = {word for word in arguments if word.startswith("--")}
     kept = [word for pair in zip(TINY[::2], TINY[1::2], strict=True) if pair[0] not in names for word in pair]
     outcome = run("lm", "train", *arguments, *kept)
     assert outcome.status == status
@@ -135,7 +136,7 @@ def test_sigterm_saves_and_the_status_says_interrupted(
             break
     rest = process.stderr.read().decode()
     assert process.wait() == 130
-    assert "interrupted\nhint: all is saved in run: run the same command again to go on\n" in rest
+    assert "interrupted\nhint: progress is saved in run: run the same command again to resume\n" in rest
     assert len(list(Path("run/checkpoints").iterdir())) == 1
 
 
@@ -149,8 +150,10 @@ def test_ctrl_c_saves_and_the_status_says_interrupted(data: str, run: Run, monke
     monkeypatch.setattr(TrainingView, "__call__", interrupt)
     outcome = run("lm", "train", *TINY, "--training.steps", "100", "--run.log-every", "2")
     assert outcome.status == 130
-    assert outcome.err == "interrupted\nhint: all is saved in run: run the same command again to go on\n"
-    assert [path.name for path in Path("run/checkpoints").iterdir()] == ["step_00000002.safetensors"]
+    assert (
+        outcome.err == "interrupted\nhint: progress is saved in run: run the same command again to resume\n"
+    )
+    assert [path.name for path in Path("run/checkpoints").iterdir()] == ["step_00000002"]
 
 
 def test_generate_writes_text_and_the_same_with_the_same_seed(trained: str, run: Run):
@@ -234,7 +237,7 @@ def test_a_damaged_checkpoint_or_another_tokenizer_is_refused(trained: str, run:
     assert "is not the tokenizer that the model was trained with" in run("lm", "generate", trained, "a").err
     Path("kept.json").replace("mine/tokenizer.json")
     (checkpoint,) = Path("mine/checkpoints").iterdir()
-    os.truncate(checkpoint, 1000)
+    os.truncate(checkpoint / "model.safetensors", 1000)
     outcome = run("lm", "generate", trained, "a")
     assert outcome.status == 1
     assert "no checkpoint in mine" in outcome.err
@@ -246,19 +249,19 @@ def test_plan_prints_and_gives_json(run: Run):
     assert outcome.status == 0, outcome.err
     for expected in ("1,557,611,200 parameters", "optimizer (adamw)", "the largest batch is", "days"):
         assert expected in outcome.out
-    result = json.loads(run("lm", "plan", "tiny", "--model.n-layers", "8", "--json").out)
+    result = json.loads(run("lm", "plan", "tiny", "--model.num-layers", "8", "--json").out)
     assert result["config"]["num_layers"] == 8
     assert run("lm", "plan", "nothing").status == 1
     assert "hint: write it as 80GB" in run("lm", "plan", "tiny", "--memory", "much").err
 
 
 def test_help_has_examples_and_every_setting(run: Run, monkeypatch: pytest.MonkeyPatch):
-    from bytemill.lm.config import settings
+    from bytemill.lm.training.config import setting_keys
 
     monkeypatch.setenv("COLUMNS", "200")
     text = run("lm", "train", "--help").out
-    for setting in settings().values():
-        assert f"--{setting.section}.{setting.name.replace('_', '-')}" in text
+    for key in setting_keys():
+        assert f"--{key.replace('_', '-')}" in text
     for command in ("train", "generate", "eval", "plan"):
         assert f"bytemill lm {command} " in run("lm", command, "--help").out
 
@@ -282,3 +285,37 @@ def test_on_a_terminal_there_is_a_live_picture(data: str):
     assert b"step 20 of 20" in seen
     assert b"validation loss" in seen
     assert b"\x1b[" in seen
+
+
+def test_values_come_from_file_environment_and_flags_in_this_order(
+    run: Run, work: Path, monkeypatch: pytest.MonkeyPatch
+):
+    Path("run.toml").write_text("[training]\nsteps = 300\nseed = 3\nbatch_size = 3\n[model]\nd_ff = 64\n")
+    monkeypatch.setenv("BYTEMILL_TRAINING_SEED", "4")
+    monkeypatch.setenv("BYTEMILL_TRAINING_BATCH_SIZE", "4")
+    outcome = run("lm", "train", "run.toml", "--training.batch-size", "5", "--print-config")
+    lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
+    assert "steps = 300 # run.toml [training]" in lines
+    assert "seed = 4 # BYTEMILL_TRAINING_SEED" in lines
+    assert "batch_size = 5 # --training.batch-size" in lines
+    assert "d_ff = 64 # run.toml [model]" in lines
+    outcome = run("lm", "train", "run.toml", "--model.preset", "tinystories", "--print-config")
+    assert "d_ff = 1344" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[training]\nstps = 3", '"[training][stps]" from run.toml'),
+        ("[training]\nsteps = 0", "run.toml [training]: training.steps is 0"),
+        ("[training]\nsteps = true", "run.toml [training]: training.steps is 'True'"),
+        ("[training]\nsteps = 10\n[schedule]\nwarmup_steps = 20", "longer than the run of 10 steps"),
+        ("[training", "Expected"),
+    ],
+)
+def test_mistakes_in_a_file_name_the_file_and_the_key(run: Run, work: Path, text: str, message: str):
+    Path("run.toml").write_text(text)
+    outcome = run("lm", "train", "run.toml", "--print-config")
+    assert outcome.status != 0
+    assert message in outcome.err
+    assert outcome.err.count("\n") == 2

@@ -42,7 +42,7 @@ def test_no_other_name_is_looked_for(work: Path, run: Run) -> None:
 
 def test_a_gguf_file_is_shown_as_any_other(work: Path, run: Run, tokenizer_file: str) -> None:
     from bytemill import Tokenizer
-    from bytemill.formats import gguf
+    from bytemill.formats.gguf import gguf
 
     gguf.write(Tokenizer.load(tokenizer_file).to_spec(), "t.gguf")
     shown = [json.loads(run("tokenizer", "show", name, "--json").out) for name in (tokenizer_file, "t.gguf")]

@@ -198,7 +198,7 @@ def test_ctrl_c_ends_training_on_a_pipe_at_once(work: Path, start: Start):
     assert status == 130
     assert seconds < 1
     assert said.endswith(
-        b"interrupted\nhint: nothing is written: run the same command again to start afresh\n"
+        b"interrupted\nhint: tokenizer.json was not written: run the same command again to start over\n"
     )
     assert b"Traceback" not in said
     assert [path.name for path in work.iterdir()] == ["corpus.txt"]

@@ -1,13 +1,20 @@
 """`bytemill tokenizer train`."""
 
 import json
+import random
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import tokenizers
 
 import bytemill
+from bytemill.cli.training_inputs import checkpoint_folder, explain_interruption
 
 Run = Callable[..., Any]
 
@@ -148,8 +155,8 @@ def test_an_existing_file_is_kept_unless_told_otherwise(work: Path, run: Run):
     outcome = run(*arguments)
     assert outcome.status == 1
     assert outcome.err == (
-        "error: tokenizer.json is there already\n"
-        "hint: give another name, or --overwrite (overwrite=True) to replace it\n"
+        "error: tokenizer.json already exists\n"
+        "hint: choose another name, or replace it with --overwrite (overwrite=True)\n"
     )
     assert Path("tokenizer.json").read_text() == "precious"
     assert run(*arguments, "--overwrite").status == 0
@@ -185,10 +192,20 @@ def test_counts_are_kept_and_added_up_with_weights(work: Path, run: Run):
 
 
 def test_what_a_bound_costs_and_what_is_left_out_is_said(work: Path, run: Run, small_process: None):
-    arguments = ["tokenizer", "train", "corpus.txt", "-n", "280", "--max-memory", "1GB", "--min-count", "2"]
+    arguments = [
+        "tokenizer",
+        "train",
+        "corpus.txt",
+        "-n",
+        "280",
+        "--max-memory",
+        "1GB",
+        "--min-pretoken-count",
+        "2",
+    ]
     outcome = run(*arguments, "--json", "-q")
     report = json.loads(outcome.out)
-    assert (report["max_memory"], report["spilled_bytes"], report["min_count"]) == (10**9, 0, 2)
+    assert (report["max_memory"], report["spilled_bytes"], report["min_pretoken_count"]) == (10**9, 0, 2)
     outcome = run(*arguments, "--overwrite", "--profile")
     assert outcome.status == 0
     assert "nothing: all fitted within" in outcome.out
@@ -204,5 +221,117 @@ def test_json_lines_are_trained_of_as_the_text_that_they_hold(work: Path, run: R
     outcome = run(*arguments, "--on-error", "skip")
     assert outcome.status == 0, outcome.err
     assert "note: 1 broken document was left out" in outcome.err
-    expected = bytemill.train(iter(["low low lower", "low newest"]), 262, ["<|endoftext|>"])
+    expected = bytemill.train_from_iterator(["low low lower", "low newest"], 262, ["<|endoftext|>"])
     assert bytemill.Tokenizer.load("tokenizer.json").merges == expected.merges
+
+
+# Several processes, interruptions, memory
+
+
+def bytemill_process(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "bytemill", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def wait_until(is_true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_true():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_second_process_with_the_same_output_fails_at_once(work: Path, run: Run):
+    arguments = ["tokenizer", "train", "-", "-n", "300", "-q"]
+    first = bytemill_process(*arguments, stdin=subprocess.PIPE)
+    wait_until(Path(".tokenizer.json.lock").exists, first)
+    outcome = run("tokenizer", "train", "corpus.txt", "-n", "280", "--overwrite")
+    assert outcome.status == 1
+    assert outcome.err == (
+        "error: another process is writing tokenizer.json\n"
+        "hint: wait until it has finished, or choose another output\n"
+    )
+    other = run("tokenizer", "train", "corpus.txt", "-n", "280", "-o", "other.json", "-q")
+    assert other.status == 0
+    assert first.communicate(Path("corpus.txt").read_text("utf-8")) == ("", "")
+    assert bytemill.Tokenizer.load("tokenizer.json").n_vocab == 300
+    assert not list(work.glob(".*"))
+
+
+def test_a_second_process_with_the_same_counts_fails_at_once(work: Path, run: Run):
+    arguments = ["tokenizer", "train", "-", "-n", "300", "-q", "--counts", "c.counts", "-o"]
+    first = bytemill_process(*arguments, "a.json", stdin=subprocess.PIPE)
+    wait_until(Path(".c.counts.lock").exists, first)
+    outcome = run("tokenizer", "train", "corpus.txt", "-n", "280", "--counts", "c.counts")
+    assert outcome.status == 1
+    assert "error: another process is writing c.counts" in outcome.err
+    first.communicate(Path("corpus.txt").read_text("utf-8"))
+    assert first.returncode == 0
+
+
+def test_temporary_files_of_killed_processes_are_removed(work: Path, run: Run):
+    for name in (".c.counts.0badcafe.tmp", ".tokenizer.json.deadbeef.tmp", ".other.json.deadbeef.tmp"):
+        Path(name).write_text("half a file")
+    outcome = run("tokenizer", "train", "corpus.txt", "-n", "300", "--counts", "c.counts", "-q")
+    assert outcome.status == 0, outcome.err
+    assert [path.name for path in work.glob(".*")] == [".other.json.deadbeef.tmp"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to another process there")
+def test_an_interruption_without_a_checkpoint_does_not_promise_one(work: Path):
+    process = bytemill_process("tokenizer", "train", "-", "-n", "300", stdin=subprocess.PIPE)
+    wait_until(Path(".tokenizer.json.lock").exists, process)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "tokenizer.json was not written: run the same command again to start over" in err
+    assert "resume" not in err
+    assert not list(work.glob(".*"))
+
+
+def test_an_interruption_promises_to_resume_from_a_checkpoint_or_counts(work: Path):
+    def note(folder: Path, counts: str | None) -> str:
+        with pytest.raises(KeyboardInterrupt) as caught, explain_interruption(Path("a.json"), folder, counts):
+            raise KeyboardInterrupt
+        return " ".join(caught.value.__notes__)
+
+    folder = checkpoint_folder(Path("a.json"), None)
+    assert folder == Path(".a.json.counting")
+    assert "to start over" in note(folder, None)
+    folder.mkdir()
+    assert "to start over" in note(folder, None)
+    (folder / "journal.json").write_text("{}")
+    assert "to resume from the last checkpoint" in note(folder, None)
+    assert checkpoint_folder(Path("a.json"), "c.counts") == Path(".c.counts.counting")
+    assert "to start over" in note(Path("none"), "c.counts")
+    Path("c.counts").write_text("")
+    assert "to train on the counts in c.counts" in note(Path("none"), "c.counts")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is not enforced everywhere")
+def test_too_little_memory_is_one_line_that_says_what_to_lower(work: Path):
+    rng = random.Random(1)
+    Path("words.txt").write_text(" ".join(f"{rng.getrandbits(60):x}" for _ in range(1_000_000)))
+    program = """
+import resource, sys
+import numpy, cyclopts, bytemill.cli.app, bytemill.training.train, bytemill.cli.profile, bytemill.cli.progress
+from bytemill.cli import main
+with open("/proc/self/statm") as file:
+    n_bytes = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (n_bytes + (48 << 20),) * 2)
+sys.exit(main(["tokenizer", "train", "words.txt", "-n", "1000", "-q", "--threads", "1"]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: training does not fit into memory\nhint: ")
+    assert "--max-memory" in done.stderr
+    assert "--threads" in done.stderr
+    assert not Path("tokenizer.json").exists()
+
+
+def test_a_byte_order_mark_is_noted_once(work: Path, run: Run):
+    Path("corpus.txt").write_bytes(b"\xef\xbb\xbf" + Path("corpus.txt").read_bytes())
+    outcome = run("tokenizer", "train", "corpus.txt", "-n", "300")
+    assert outcome.status == 0
+    assert outcome.err.count("note: a UTF-8 byte-order mark was dropped from the start of 1 file") == 1

@@ -17,7 +17,7 @@ from bytemill import Tokenizer, TokenizerError
 from bytemill._core import NAMED_PATTERNS
 from bytemill.compat import tiktoken as compat
 from bytemill.errors import MissingExtraError
-from bytemill.formats.tiktoken_pattern import pattern_from, pattern_to
+from bytemill.formats.tiktoken.pattern import pattern_from, pattern_to
 
 from .conftest import BYTES, PIECES, RANKS, SPECIAL, Pair, toy
 
@@ -132,7 +132,7 @@ def test_tokenizers_with_any_pattern_go_and_come_back(pattern: str | None, text:
 @settings(deadline=None, max_examples=30)
 @given(texts=st.lists(TEXTS, min_size=1), text=TEXTS)
 def test_trained_tokenizers_go(texts: list[str], text: str) -> None:
-    ours = bytemill.train(iter(["ab abc b aa  \n", *texts]), vocab_size=262, special_tokens=["<x>"])
+    ours = bytemill.train_from_iterator(["ab abc b aa  \n", *texts], vocab_size=262, special_tokens=["<x>"])
     theirs = ours.to_tiktoken("trained")
     assert theirs.name == "trained"
     assert theirs.encode(text, allowed_special="all") == ours.encode(text)

@@ -128,7 +128,7 @@ def test_options_are_those_of_encode() -> None:
 @pytest.fixture(scope="module")
 def trained() -> bytemill.Tokenizer:
     text = "the quick brown fox, the slow fox and other foxes; naïve café 今日は。 " * 3
-    return bytemill.train(iter([text]), vocab_size=300, special_tokens=["<|endoftext|>"])
+    return bytemill.train_from_iterator([text], vocab_size=300, special_tokens=["<|endoftext|>"])
 
 
 @settings(deadline=None)

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bytemill import Tokenizer, TokenizerError, train
+from bytemill import Tokenizer, TokenizerError, train_from_iterator
 from bytemill._core import NAMED_PATTERNS
-from bytemill.formats.conversion import _load_again, _prove
+from bytemill.formats.save import rendered
 from bytemill.formats.spec import TokenizerSpec
-from bytemill.formats.writing import rendered
+from bytemill.tokenizer.conversion import _load_again, _prove
 
 PATTERNS = [*NAMED_PATTERNS.values(), None, r" ?\p{L}+|\P{L}", " ?\\S+|\\s ", r"[\s\S]+", "a\\\\|\n|[^a]"]
 SPECIAL = [
@@ -104,7 +104,7 @@ def test_what_is_trained_with_gpt2s_pattern_is_never_refused(tmp_path: Path, wri
         st.text("aab \né日", min_size=1, max_size=80), st.sampled_from([[], ["<x>"], ["<x>", "<x>y", "[1]"]])
     )
     def check(text: str, special_tokens: list[str]) -> None:
-        tokenizer = train(iter([text]), 256 + 12 + len(special_tokens), special_tokens)
+        tokenizer = train_from_iterator([text], 256 + 12 + len(special_tokens), special_tokens)
         assert comes_back(tokenizer.to_spec(), written_format, tmp_path)
 
     check()

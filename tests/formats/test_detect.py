@@ -8,9 +8,11 @@ import pytest
 
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerFileError
-from bytemill.formats import gpt2, huggingface, tiktoken
+from bytemill.formats import gpt2
 from bytemill.formats.detect import load
+from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.tiktoken import tiktoken
 
 MakeSpec = Callable[..., TokenizerSpec]
 

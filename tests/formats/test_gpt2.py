@@ -11,9 +11,10 @@ from tokenizers.models import BPE
 
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats import gpt2, tiktoken
+from bytemill.formats import gpt2
 from bytemill.formats.bytes_to_unicode import ALPHABET
 from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.tiktoken import tiktoken
 
 MakeSpec = Callable[..., TokenizerSpec]
 Write = Callable[..., tuple[Path, Path]]

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from bytemill import BytemillError, Tokenizer
-from bytemill.formats import gpt2, huggingface, minbpe, rank_settings, tiktoken
+from bytemill.formats import gpt2, minbpe
+from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.tiktoken import rank_settings, tiktoken
 
 MakeSpec = Callable[..., TokenizerSpec]
 

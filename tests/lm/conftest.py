@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import bytemill
-from bytemill.lm.config import Resolved, resolve
 from bytemill.lm.model import ModelConfig, TransformerLM
+from bytemill.lm.training.config import Resolved, resolve
 
 END = "<|endoftext|>"
 TINY = {
@@ -22,7 +22,7 @@ TINY = {
     "model.d_ff": 32,
     "training.device": "cpu",
     "training.batch_size": 4,
-    "schedule.warmup_steps": 3,
+    "schedule.warmup_steps": 1,
     "run.validation_windows": 4,
 }
 
@@ -59,10 +59,10 @@ def sentences(seed: int, n: int) -> str:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     folder = tmp_path_factory.mktemp("corpus")
     text = sentences(1, 600)
-    tokenizer = bytemill.train(iter([text]), 300, [END])
+    tokenizer = bytemill.train_from_iterator([text], 300, [END])
     tokenizer.save(folder / "tokenizer.json")
-    tokenizer.encode_file(iter([text]), folder / "train", shard_tokens=1000)
-    tokenizer.encode_file(iter([sentences(2, 80)]), folder / "validation")
+    bytemill.encode_corpus(tokenizer, bytemill.Corpus.from_texts([text]), folder / "train", shard_tokens=1000)
+    bytemill.encode_corpus(tokenizer, bytemill.Corpus.from_texts([sentences(2, 80)]), folder / "validation")
     return Corpus(folder, tokenizer, text)
 
 
@@ -102,4 +102,4 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def quick_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rate of the device as if measured: a third of a second for each run is too long here."""
-    monkeypatch.setattr("bytemill.lm.trainer.matmul_rate", lambda *_: 1e10)
+    monkeypatch.setattr("bytemill.lm.training.trainer.matmul_rate", lambda *_: 1e10)

@@ -24,7 +24,7 @@ def shards(
 ) -> str:
     """Shards of `n_tokens` ids, 0, 1, …, 99, 0, 1, …"""
     text = "".join(chr(number % 100) for number in range(n_tokens))
-    tokenizer.encode_file(iter([text]), folder, shard_tokens=shard_tokens)
+    bytemill.encode_corpus(tokenizer, bytemill.Corpus.from_texts([text]), folder, shard_tokens=shard_tokens)
     return str(folder)
 
 
@@ -162,7 +162,7 @@ def test_several_folders_are_one_sequence(tmp_path: Path):
 
 
 def test_shards_of_another_tokenizer_are_refused(tmp_path: Path):
-    other = bytemill.train(iter(["aaa"]), 257, [])
+    other = bytemill.train_from_iterator(["aaa"], 257, [])
     folders = [shards(tmp_path / "a", 250), shards(tmp_path / "b", 250, tokenizer=other)]
     with pytest.raises(ShardError, match="another tokenizer") as caught:
         JoinedShards(folders)
@@ -193,7 +193,9 @@ def test_spread_windows_do_not_overlap(n_tokens: int, length: int, n_windows: in
 
 
 def test_reading_takes_memory_for_the_windows_alone(tmp_path: Path):
-    BYTES.encode_file(iter(["abcdefgh" * 1_000_000]), tmp_path / "s")  # 16 MB of ids
+    bytemill.encode_corpus(
+        BYTES, bytemill.Corpus.from_texts(["abcdefgh" * 1_000_000]), tmp_path / "s"
+    )  # 16 MB of ids
     batches = ShardBatches([tmp_path / "s"], 64)
     batches.take(8)
     tracemalloc.start()

@@ -9,7 +9,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from bytemill.lm import PRESETS, ModelConfig, TransformerLM, attention, preset
-from bytemill.lm.budget import (
+from bytemill.lm.loss import cross_entropy
+from bytemill.lm.optim import SGD, AdamW, Muon, muon_groups
+from bytemill.lm.planning import (
     compute_optimal_tokens,
     flops_per_token,
     forward_flops,
@@ -21,8 +23,6 @@ from bytemill.lm.budget import (
     training_days,
     training_memory,
 )
-from bytemill.lm.loss import cross_entropy
-from bytemill.lm.optim import SGD, AdamW, Muon, muon_groups
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 import bytemill
 from bytemill.errors import RunConfigError
-from bytemill.lm.generate import generate, next_tokens
+from bytemill.lm.generation.generate import generate, next_tokens
+from bytemill.lm.generation.sampling import SamplingParameters, draw, next_log_probabilities
+from bytemill.lm.generation.text_stream import StopStrings, TextStream
 from bytemill.lm.model import ModelConfig, TransformerLM
-from bytemill.lm.sampling import SamplingParameters, draw, next_log_probabilities
-from bytemill.lm.text_stream import StopStrings, TextStream
-from bytemill.stream_decoder import StreamDecoder
 
 BYTES = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<|endoftext|>"])
 logit_rows = st.lists(st.floats(-20, 20, width=32), min_size=1, max_size=12)
@@ -207,7 +206,7 @@ def test_probabilities_before_and_after_cut_offs_are_there(model: TransformerLM)
 
 @given(st.lists(st.integers(0, 256), max_size=30))
 def test_streamed_text_is_the_decoded_text(ids: list[int]):
-    decoder = StreamDecoder(BYTES)
+    decoder = BYTES.stream_decoder()
     pieces = [decoder.feed(i) for i in ids]
     assert "".join(pieces) + decoder.finish() == BYTES.decode(ids)
 
@@ -215,7 +214,7 @@ def test_streamed_text_is_the_decoded_text(ids: list[int]):
 @given(st.text(), st.integers(0, 3))
 def test_no_piece_ends_within_a_character(text: str, n_cut: int):
     data = text.encode("utf-8", "replace")
-    decoder = StreamDecoder(BYTES)
+    decoder = BYTES.stream_decoder()
     shown = ""
     for byte in data[: len(data) - n_cut]:
         shown += decoder.feed(byte)

@@ -3,25 +3,35 @@
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import bytemill
-from bytemill.errors import CheckpointError, OutputError, RunConfigError, ShardError, TrainingDivergedError
-from bytemill.lm import trainer
-from bytemill.lm.config import Resolved
-from bytemill.lm.config_file import config_to_toml, read_config
-from bytemill.lm.metrics_log import read_metrics
-from bytemill.lm.run_folder import RunFolder
-from bytemill.lm.tensor_file import read_state
-from bytemill.lm.trainer import train
+from bytemill.errors import (
+    CheckpointError,
+    NotEnoughMemoryError,
+    OutputError,
+    RunConfigError,
+    ShardError,
+    TrainingDivergedError,
+)
+from bytemill.lm.training import trainer
+from bytemill.lm.training.config import Resolved
+from bytemill.lm.training.data_folders import data_folders
+from bytemill.lm.training.metrics_log import read_metrics
+from bytemill.lm.training.run_checkpoint import TRAINER, WEIGHTS
+from bytemill.lm.training.run_folder import RunFolder
+from bytemill.lm.training.trainer import train
 
 from .conftest import Corpus
 
@@ -32,7 +42,14 @@ OF_THE_MOMENT = {"tokens_per_second", "flop_utilisation", "memory_bytes"}
 def state_of(folder: RunFolder) -> dict[str, Any]:
     found = folder.load_newest()
     assert found is not None
-    return found.state
+    checkpoint = found.checkpoint
+    weights = load_file(checkpoint.path / WEIGHTS)
+    return {
+        **checkpoint.trainer_state(),
+        "model": weights,
+        "iteration": checkpoint.step,
+        "fingerprint": checkpoint.fingerprint,
+    }
 
 
 def metrics_of(folder: RunFolder) -> list[dict[str, Any]]:
@@ -86,7 +103,7 @@ def test_it_learns_and_says_so(settings: Settings, corpus: Corpus):
     assert kinds[-1] == "end"
     assert kinds.index("checkpoint") < kinds.index("validation")  # saved before it is evaluated
     assert bytemill.Tokenizer.load(folder.tokenizer).fingerprint == corpus.tokenizer.fingerprint
-    assert read_config(folder.config)["training.steps"] == 60
+    assert tomllib.loads(folder.config.read_text())["training"]["steps"] == 60
     assert len(folder.checkpoint_files()) == 2
 
 
@@ -122,20 +139,22 @@ def test_stopped_and_resumed_is_bit_for_bit_the_same(
 
 
 PROGRAM = """
+import json
 import sys
 import torch
 torch.set_num_threads(1)
-from bytemill.lm.config import resolve
-from bytemill.lm.config_file import read_config
-from bytemill.lm.trainer import train
+from bytemill.lm.training.config import resolve
+from bytemill.lm.training.trainer import train
 def show(record):
     print(record["kind"], record["step"], "torch._dynamo" in sys.modules, flush=True)
-train(resolve([("file", read_config(sys.argv[1]))]), on_record=show)
+train(resolve([("file", json.loads(sys.argv[1]))]), on_record=show)
 """
 
 
-def in_a_process(config: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, str(config)], stdout=subprocess.PIPE, text=True)
+def in_a_process(config: dict[str, Any]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, json.dumps(config)], stdout=subprocess.PIPE, text=True
+    )
 
 
 def test_killed_in_the_middle_and_resumed_is_bit_for_bit_the_same(settings: Settings, tmp_path: Path):
@@ -147,11 +166,12 @@ def test_killed_in_the_middle_and_resumed_is_bit_for_bit_the_same(settings: Sett
         "run__validate_every": 20,
         "model__dropout": 0.1,
     }
-    (tmp_path / "killed.toml").write_text(
-        config_to_toml(settings(**always, run__folder=str(tmp_path / "killed")))
-    )
+    killed_settings = settings(**always, run__folder=str(tmp_path / "killed")).config.to_dict()
+    flat = {
+        f"{section}.{name}": value for section, own in killed_settings.items() for name, value in own.items()
+    }
     whole = settings(**always, run__folder=str(tmp_path / "whole"))
-    process = in_a_process(tmp_path / "killed.toml")
+    process = in_a_process(flat)
     assert process.stdout is not None
     for line in process.stdout:
         kind, step, has_compiler = line.split()
@@ -196,12 +216,13 @@ def test_of_checkpoints_the_newest_stay(settings: Settings):
     folder = train(
         settings(training__steps=10, run__checkpoint_every=2, run__keep_checkpoints=3, run__validate_every=0)
     )
-    assert [path.name for path in folder.checkpoint_files()] == [
-        f"step_{step:08d}.safetensors" for step in (10, 8, 6)
-    ]
+    assert [path.name for path in folder.checkpoint_files()] == [f"step_{step:08d}" for step in (10, 8, 6)]
 
 
-def test_a_checkpoint_cut_short_is_passed_over_for_the_one_before(settings: Settings, tmp_path: Path):
+@pytest.mark.parametrize("damaged", [WEIGHTS, TRAINER])
+def test_a_truncated_checkpoint_is_skipped_for_the_one_before(
+    settings: Settings, tmp_path: Path, damaged: str
+):
     always = {
         "training__steps": 12,
         "run__checkpoint_every": 4,
@@ -211,14 +232,14 @@ def test_a_checkpoint_cut_short_is_passed_over_for_the_one_before(settings: Sett
     whole = train(settings(**always, run__folder=str(tmp_path / "whole")))
     folder = train(settings(**always))
     newest = folder.checkpoint_files()[0]
-    os.truncate(newest, newest.stat().st_size // 2)
+    os.truncate(newest / damaged, (newest / damaged).stat().st_size // 2)
     records: list[dict[str, Any]] = []
     again = train(settings(**always), on_record=records.append)
-    assert records[0]["resumed_from"].endswith("step_00000008.safetensors")
-    assert "cut short" in records[0]["refused"][0]
+    assert records[0]["resumed_from"].endswith("step_00000008")
+    assert f"{damaged} is damaged" in records[0]["refused"][0]
     assert same_run(again, whole)
     for path in folder.checkpoint_files():
-        path.write_bytes(b"")
+        (path / WEIGHTS).write_bytes(b"")
     with pytest.raises(CheckpointError, match="no checkpoint in") as caught:
         train(settings(**always))
     assert "--overwrite" in (caught.value.hint or "")
@@ -230,9 +251,9 @@ def test_another_configuration_or_tokenizer_is_refused_with_the_reason(settings:
         CheckpointError, match=r"model\.num_layers is 1 and was 2; optimizer\.beta2 is 0\.9 and was 0\.95"
     ):
         train(settings(training__steps=2, model__num_layers=1, optimizer__beta2=0.9))
-    other = bytemill.train(iter(["abcabc"]), 258, ["<|endoftext|>"])
+    other = bytemill.train_from_iterator(["abcabc"], 258, ["<|endoftext|>"])
     other.save(tmp_path / "other.json")
-    other.encode_file(iter(["abcabc" * 50]), tmp_path / "shards")
+    bytemill.encode_corpus(other, bytemill.Corpus.from_texts(["abcabc" * 50]), tmp_path / "shards")
     with pytest.raises(ShardError, match="another tokenizer"):
         train(settings(data__tokenizer=str(tmp_path / "other.json")))
     changed = settings(
@@ -241,7 +262,7 @@ def test_another_configuration_or_tokenizer_is_refused_with_the_reason(settings:
         data__train=str(tmp_path / "shards"),
         data__validation=[],
     )
-    with pytest.raises(CheckpointError, match="is of another tokenizer"):
+    with pytest.raises(CheckpointError, match="trained with another tokenizer"):
         train(changed)
     assert state_of(train(changed, overwrite=True))["fingerprint"] == other.fingerprint
 
@@ -280,9 +301,7 @@ def test_losses_that_are_not_finite_are_skipped_and_several_stop(
     assert [record["step"] for record in read_metrics(folder.metrics, "step")] == [1, 2, 3, 5, 7, 8]
     assert all(tensor.isfinite().all() for tensor in state_of(folder)["model"].values())
     bad.update(range(9, 100))
-    with pytest.raises(
-        TrainingDivergedError, match=r"3 steps in a row, up to step 12.*step_0000001\d\.safetensors"
-    ):
+    with pytest.raises(TrainingDivergedError, match=r"3 steps in a row, up to step 12.*step_0000001\d"):
         train(
             settings(training__steps=50, run__log_every=1, run__checkpoint_every=2, training__max_bad_steps=3)
         )
@@ -320,8 +339,8 @@ def test_a_folder_in_which_another_process_trains_is_refused(settings: Settings,
 HOLDER = """
 import sys
 from pathlib import Path
-from bytemill.file_lock import open_locked
-file = open_locked(Path(sys.argv[1]))
+from bytemill.system.file_lock import try_lock
+lock = try_lock(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()
 """  # as `RunFolder.claimed` does, without waiting for torch's import
@@ -378,4 +397,30 @@ def test_every_line_of_the_metrics_is_json(settings: Settings):
     folder = train(settings(training__steps=3, run__log_every=1))
     for line in folder.metrics.read_text().splitlines():
         assert json.loads(line)["step"] in (1, 2, 3)
-    assert read_state(folder.checkpoint_files()[0])["config"]["training"]["steps"] == 3
+    found = folder.load_newest()
+    assert found is not None
+    assert found.checkpoint.config.training.steps == 3
+
+
+def test_resuming_names_the_shard_that_was_replaced(settings: Settings, corpus: Corpus, tmp_path: Path):
+    shards = shutil.copytree(corpus.folder / "train", tmp_path / "shards")
+    resolved = settings(training__steps=2, data__train=str(shards))
+    train(resolved)
+    shutil.rmtree(shards)
+    words = corpus.text.split(" ")
+    text = " ".join([words[1], words[0], *words[2:]])
+    bytemill.encode_corpus(corpus.tokenizer, bytemill.Corpus.from_texts([text]), shards, shard_tokens=1000)
+    with pytest.raises(CheckpointError, match=r"shards/shard_00000\.npy has other content"):
+        train(resolved)
+
+
+def test_a_split_folder_gives_training_and_validation_data(settings: Settings, corpus: Corpus):
+    split = settings(training__steps=2, data__train=str(corpus.folder), data__validation=[])
+    assert data_folders(split.config.data) == ([corpus.folder / "train"], [corpus.folder / "validation"])
+    assert read_metrics(train(split).metrics, "validation")
+
+
+def test_a_failed_allocation_says_what_to_lower(settings: Settings):
+    with pytest.raises(NotEnoughMemoryError, match="not enough memory") as caught:
+        train(settings(training__steps=1, training__batch_size=1 << 44))
+    assert "training.batch_size" in (caught.value.hint or "")

@@ -2,7 +2,7 @@
 
 A process of its own, which forks: what a killed run has left the next one finds, and nothing else of it. Run as
 `python -m shards.killed_runs OUT OPTIONS` in `tests`, where OPTIONS are JSON: `kills`, the
-moments, as numbers of steps that touch the disk or as seconds (floats); `encode`, options of `encode_to_shards`. Prints
+moments, as numbers of steps that touch the disk or as seconds (floats); `encode`, options of `encode_corpus`. Prints
 for each run how it ended, and the files it left.
 """
 
@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bytemill.shards import encode_to_shards, pipeline
-from bytemill.shards.growing import GrowingFile
+from bytemill.shards import encode_corpus, pipeline
+from bytemill.shards.partial_file import GrowingFile
 
 from .packed_documents import documents, tokenizer_of_bytes
 
@@ -59,7 +59,7 @@ def run_once(out: str, options: dict[str, Any], kill: float | None, n_threads: i
         if isinstance(kill, int):
             kill_at(kill)
         source = documents(0.002 if isinstance(kill, float) else 0.0)
-        encode_to_shards(tokenizer_of_bytes(), source, out, num_threads=n_threads, **options)
+        encode_corpus(tokenizer_of_bytes(), source, out, num_threads=n_threads, **options)
         os._exit(0)
     if isinstance(kill, float):
         time.sleep(kill)

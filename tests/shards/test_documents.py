@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bytemill.errors import SpecialTokenError
-from bytemill.shards import TokenShards, encode_to_shards, read_manifest, verify
+from bytemill.shards import TokenShards, encode_corpus, read_manifest, verify
 from bytemill.shards.layouts import layout_named
 
 from .packed_documents import END, Documents, tokenizer_of_bytes
@@ -110,7 +110,7 @@ def test_shards_and_their_index_are_what_each_document_gives_alone(
 ) -> None:
     out = tmp_path_factory.mktemp("documents") / "out"
     append = append and separator is not None
-    manifest = encode_to_shards(
+    manifest = encode_corpus(
         TOKENIZER,
         Documents(texts, batch_chars),
         out,
@@ -151,7 +151,7 @@ def test_documents_fall_on_the_side_that_the_hash_of_their_text_says(
 ) -> None:
     texts = [*texts, *texts[:3]]
     out = tmp_path_factory.mktemp("split") / "out"
-    encode_to_shards(
+    encode_corpus(
         TOKENIZER,
         Documents(texts, batch_chars),
         out,
@@ -178,7 +178,7 @@ def test_documents_fall_on_the_side_that_the_hash_of_their_text_says(
 def test_of_a_giant_document_the_first_mebibyte_decides(tmp_path: Path) -> None:
     head = "0123456789abcdef" * (1 << 16)
     texts = [head + "x" * 3_000_000, "y", head, head + "z", head[:-1]]
-    encode_to_shards(
+    encode_corpus(
         TOKENIZER, Documents(texts, 300_000), tmp_path / "out", validation_fraction=0.5, split_seed=3
     )
     sides = {"train": 0, "validation": 0}
@@ -192,15 +192,15 @@ def test_the_token_that_begins_documents_is_the_one_that_the_tokenizer_has(
     tmp_path: Path, make_tokenizer: Callable[..., Any], byte_tokenizer: Any
 ) -> None:
     with_start, text = make_tokenizer(start=START), Documents(["ab", "c"])
-    encode_to_shards(with_start, text, tmp_path / "start", prepend=True)
+    encode_corpus(with_start, text, tmp_path / "start", prepend=True)
     assert TokenShards(tmp_path / "start")[:].tolist() == with_start.encode(f"{START}ab{START}c")
-    encode_to_shards(byte_tokenizer, text, tmp_path / "end", prepend=True)
+    encode_corpus(byte_tokenizer, text, tmp_path / "end", prepend=True)
     assert TokenShards(tmp_path / "end")[:].tolist() == byte_tokenizer.encode(f"{END}ab{END}c")
     from bytemill import Tokenizer
 
     without = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
     with pytest.raises(SpecialTokenError, match="no special token that is known to begin documents"):
-        encode_to_shards(without, text, tmp_path / "none", prepend=True)
+        encode_corpus(without, text, tmp_path / "none", prepend=True)
 
 
 def test_memoryviews_of_all_kinds_are_encoded(tmp_path: Path, byte_tokenizer: Any) -> None:

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bytemill import Corpus
 from bytemill.errors import CorpusError, ShardError, SpecialTokenError
 from bytemill.shards import (
     EncodeProgress,
     ShardSettings,
     SourceInfo,
-    encode_to_shards,
+    encode_corpus,
     open_shards,
     read_manifest,
     verify,
@@ -55,7 +56,7 @@ def test_shards_joined_are_the_whole_encoding_and_all_but_the_last_are_full(
     tmp_path: Path, corpus: Path, byte_tokenizer: Any, shard_tokens: int
 ) -> None:
     out = tmp_path / "out"
-    manifest = encode_to_shards(byte_tokenizer, str(corpus / "*.txt"), out, shard_tokens=shard_tokens)
+    manifest = encode_corpus(byte_tokenizer, str(corpus / "*.txt"), out, shard_tokens=shard_tokens)
     expected = [i for name in ("a.txt", "b.txt") for i in ids_of((corpus / name).read_text("utf-8"))]
     assert tokens_in(out) == expected
     sizes = [shard.n_tokens for shard in manifest.shards]
@@ -90,9 +91,13 @@ def test_files_texts_and_batches_give_the_same_shards_wherever_they_are_cut(
     files = [folder / f"{i}.txt" for i in range(len(texts))]
     for file, text in zip(files, texts, strict=True):
         file.write_text(text, "utf-8", newline="")
-    inputs = {"files": files, "texts": iter(texts), "batches": make_documents(texts, batch_chars)}
+    inputs = {
+        "files": files,
+        "texts": Corpus.from_texts(texts),
+        "batches": make_documents(texts, batch_chars),
+    }
     made = {
-        name: encode_to_shards(byte_tokenizer, given, folder / name, shard_tokens=shard_tokens)
+        name: encode_corpus(byte_tokenizer, given, folder / name, shard_tokens=shard_tokens)
         for name, given in inputs.items()
     }
     for name, manifest in made.items():
@@ -106,7 +111,7 @@ def test_files_texts_and_batches_give_the_same_shards_wherever_they_are_cut(
 def test_numpy_reads_a_shard_by_itself(
     tmp_path: Path, corpus: Path, make_tokenizer: Callable[..., Any], dtype: str
 ) -> None:
-    encode_to_shards(make_tokenizer(dtype), corpus / "a.txt", tmp_path / "out", shard_tokens=20)
+    encode_corpus(make_tokenizer(dtype), corpus / "a.txt", tmp_path / "out", shard_tokens=20)
     for name in ("shard_00000.npy", "shard_00001.npy"):
         path = tmp_path / "out" / name
         array = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -126,7 +131,7 @@ def test_the_manifest_tells_where_the_tokens_come_from(
 
     out = tmp_path / "new" / "out"
     inputs = [corpus / "a.txt", corpus / "b.txt"]
-    manifest = encode_to_shards(byte_tokenizer, inputs, out, shard_tokens=30, allowed_special=[END])
+    manifest = encode_corpus(byte_tokenizer, inputs, out, shard_tokens=30, allowed_special=[END])
     assert read_manifest(out) == manifest
     assert manifest.bytemill_version == __version__
     assert (manifest.fingerprint, manifest.n_vocab, manifest.dtype) == (
@@ -150,12 +155,16 @@ def test_a_separator_ends_documents_and_is_appended_where_it_is_missing(
     tmp_path: Path, corpus: Path, byte_tokenizer: Any
 ) -> None:
     inputs = str(corpus / "*.txt")
-    counted = encode_to_shards(byte_tokenizer, inputs, tmp_path / "counted", document_separator=END)
+    counted = encode_corpus(byte_tokenizer, inputs, tmp_path / "counted", document_separator=END)
     assert counted.n_documents == 3
     assert counted.separator_id == END_ID
     texts = ["one", "", "two", f"four{END}", END]
-    appended = encode_to_shards(
-        byte_tokenizer, iter(texts), tmp_path / "appended", document_separator=END, append_separator=True
+    appended = encode_corpus(
+        byte_tokenizer,
+        Corpus.from_texts(texts),
+        tmp_path / "appended",
+        document_separator=END,
+        append_separator=True,
     )
     assert tokens_in(tmp_path / "appended") == ids_of(f"one{END}two{END}four{END}{END}")
     assert (appended.n_documents, appended.n_empty_documents) == (4, 1)
@@ -165,7 +174,7 @@ def test_replacing_what_is_not_utf8_is_counted(tmp_path: Path, byte_tokenizer: A
     (tmp_path / "bad.txt").write_bytes(b"caf\xe9 \xff na\xc3\xafve\xc3")
     (tmp_path / "good.txt").write_bytes(b"good")
     inputs = [tmp_path / "bad.txt", tmp_path / "good.txt"]
-    manifest = encode_to_shards(byte_tokenizer, inputs, tmp_path / "out", errors="replace")
+    manifest = encode_corpus(byte_tokenizer, inputs, tmp_path / "out", errors="replace")
     text = "caf\ufffd \ufffd na\u00efve\ufffdgood"
     assert tokens_in(tmp_path / "out") == ids_of(text)
     assert (manifest.n_replaced, manifest.n_bytes) == (3, len(text.encode()))
@@ -177,7 +186,7 @@ def test_what_is_not_utf8_leaves_no_folder(tmp_path: Path, byte_tokenizer: Any) 
     bad = tmp_path / "bad.txt"
     bad.write_bytes("日本語".encode() + b"\xff")
     with pytest.raises(CorpusError, match=r"bad\.txt"):
-        encode_to_shards(byte_tokenizer, [tmp_path / "good.txt", bad], tmp_path / "out")
+        encode_corpus(byte_tokenizer, [tmp_path / "good.txt", bad], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -187,7 +196,7 @@ def test_standard_input_is_encoded(
     text = f"größer{END}日本"
     seen: list[EncodeProgress] = []
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-    manifest = encode_to_shards(byte_tokenizer, "-", tmp_path / "out", progress=seen.append)
+    manifest = encode_corpus(byte_tokenizer, "-", tmp_path / "out", progress=seen.append)
     assert tokens_in(tmp_path / "out") == ids_of(text)
     assert manifest.sources == (SourceInfo("<stdin>", len(text.encode())),)
     assert seen[-1].total_bytes is None
@@ -197,16 +206,16 @@ def test_an_empty_stream_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, byte_tokenizer: Any
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    for inputs in ("-", iter([""]), iter([])):
+    for inputs in ("-", Corpus.from_texts([""]), Corpus.from_texts([])):
         with pytest.raises(CorpusError, match="the corpus is empty"):
-            encode_to_shards(byte_tokenizer, inputs, tmp_path / "out")
+            encode_corpus(byte_tokenizer, inputs, tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
 
 def test_empty_files_among_others_give_no_tokens(tmp_path: Path, corpus: Path, byte_tokenizer: Any) -> None:
     (corpus / "empty.txt").write_bytes(b"")
     inputs = [corpus / "empty.txt", corpus / "b.txt", corpus / "empty.txt"]
-    manifest = encode_to_shards(byte_tokenizer, inputs, tmp_path / "out")
+    manifest = encode_corpus(byte_tokenizer, inputs, tmp_path / "out")
     assert tokens_in(tmp_path / "out") == ids_of((corpus / "b.txt").read_text("utf-8"))
     assert [source.n_bytes for source in manifest.sources] == [0, manifest.n_bytes, 0]
 
@@ -216,7 +225,7 @@ def test_progress_tells_bytes_tokens_and_shards_as_they_grow(
 ) -> None:
     seen: list[EncodeProgress] = []
     documents = make_documents(["abcdefg" * 1_000_000] * 2, 1_000_000)
-    manifest = encode_to_shards(
+    manifest = encode_corpus(
         byte_tokenizer, documents, tmp_path / "out", shard_tokens=3_000_000, progress=seen.append
     )
     assert [step.n_bytes for step in seen] == sorted(step.n_bytes for step in seen)
@@ -232,7 +241,7 @@ def test_memory_does_not_grow_with_the_corpus(
     """The tokens of 400 texts take 160 MB; what is on its way at one time, less than a quarter of it."""
     documents = make_documents(["0123456789" * 20_000] * 400, 200_000)
     tracemalloc.start()
-    manifest = encode_to_shards(
+    manifest = encode_corpus(
         byte_tokenizer, documents, tmp_path / "out", shard_tokens=20_000_000, num_threads=1
     )
     _, peak = tracemalloc.get_traced_memory()
@@ -267,7 +276,7 @@ def test_wrong_options_are_refused_before_the_folder_is_touched(
     says: str,
 ) -> None:
     with pytest.raises(error) as caught:
-        encode_to_shards(byte_tokenizer, corpus / "a.txt", tmp_path / "out", **options)
+        encode_corpus(byte_tokenizer, corpus / "a.txt", tmp_path / "out", **options)
     assert says in str(caught.value)
     assert not (tmp_path / "out").exists()
 
@@ -277,5 +286,5 @@ def test_a_wrong_corpus_is_refused_before_the_folder_is_touched(
 ) -> None:
     for inputs in (corpus / "absent.txt", []):
         with pytest.raises(CorpusError):
-            encode_to_shards(byte_tokenizer, inputs, tmp_path / "out")
+            encode_corpus(byte_tokenizer, inputs, tmp_path / "out")
     assert not (tmp_path / "out").exists()

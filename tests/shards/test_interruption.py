@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from bytemill import Corpus
 from bytemill.errors import OutputError, ShardError
-from bytemill.shards import EncodeProgress, encode_to_shards, open_shards, read_manifest, verify
+from bytemill.shards import EncodeProgress, encode_corpus, open_shards, read_manifest, verify
 
 END = "<|endoftext|>"
 
@@ -39,7 +40,7 @@ def once(make_documents: Callable[..., Any]) -> Any:
 def test_ctrl_c_keeps_finished_shards_and_no_manifest(tmp_path: Path, byte_tokenizer: Any, once: Any) -> None:
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        encode_to_shards(byte_tokenizer, once, out, shard_tokens=1_000_000, progress=interrupt_at(1))
+        encode_corpus(byte_tokenizer, once, out, shard_tokens=1_000_000, progress=interrupt_at(1))
     assert "UNFINISHED.txt" in names(out)
     assert "shard_00000.npy" in names(out)
     assert not any(name.startswith(".") for name in names(out))
@@ -57,7 +58,7 @@ def test_ctrl_c_before_the_first_shard_leaves_no_trace(
         if folder_existed:
             out.mkdir()
         with pytest.raises(KeyboardInterrupt):
-            encode_to_shards(byte_tokenizer, corpus / "a.txt", out, progress=interrupt_at(0))
+            encode_corpus(byte_tokenizer, corpus / "a.txt", out, progress=interrupt_at(0))
         assert out.exists() == folder_existed
         assert not folder_existed or names(out) == []
 
@@ -67,9 +68,9 @@ def test_the_next_run_leaves_no_shard_of_the_interrupted_one(
 ) -> None:
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        encode_to_shards(byte_tokenizer, once, out, shard_tokens=300_000, progress=interrupt_at(4))
+        encode_corpus(byte_tokenizer, once, out, shard_tokens=300_000, progress=interrupt_at(4))
     assert "shard_00003.npy" in names(out)
-    manifest = encode_to_shards(byte_tokenizer, corpus / "b.txt", out, shard_tokens=30)
+    manifest = encode_corpus(byte_tokenizer, corpus / "b.txt", out, shard_tokens=30)
     assert names(out) == ["manifest.json", *(shard.file for shard in manifest.shards)]
     assert verify(out) == []
 
@@ -83,7 +84,7 @@ def test_what_a_killed_run_left_without_a_journal_is_cleared_away(
         import os, sys
         from pathlib import Path
         import numpy as np
-        from bytemill.shards.claim import claim_folder
+        from bytemill.shards.lock import claim_folder
         from bytemill.shards.layouts import layout_named
         from bytemill.shards.shard_writer import ShardWriter
         folder = Path(sys.argv[1])
@@ -95,10 +96,10 @@ def test_what_a_killed_run_left_without_a_journal_is_cleared_away(
     )
     killed = subprocess.run([sys.executable, "-c", script, str(out)], check=False)
     assert killed.returncode == -signal.SIGKILL
-    # The mark, five shards with two files each beside them, where their documents end, and half a shard and index.
-    assert len(names(out)) == 1 + 5 * 3 + 6 + 2
+    # The mark, the lock, five shards with two files each beside them, their ends, half a shard and half an index.
+    assert len(names(out)) == 2 + 5 * 3 + 6 + 2
     assert sum(name.endswith(".partial") for name in names(out)) == 8
-    encode_to_shards(byte_tokenizer, corpus / "a.txt", out)
+    encode_corpus(byte_tokenizer, corpus / "a.txt", out)
     assert names(out) == ["manifest.json", "shard_00000.npy"]
 
 
@@ -112,13 +113,13 @@ def test_a_full_disk_leaves_no_half_shard_and_says_what_to_do(
     script = textwrap.dedent(
         """
         import resource, sys
-        from bytemill import Tokenizer
+        from bytemill import Corpus, Tokenizer
         from bytemill.errors import OutputError
-        from bytemill.shards import encode_to_shards
+        from bytemill.shards import encode_corpus
         tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
         try:
-            encode_to_shards(tokenizer, iter(["x" * 2000]), sys.argv[1], shard_tokens=400)
+            encode_corpus(tokenizer, Corpus.from_texts(["x" * 2000]), sys.argv[1], shard_tokens=400)
         except OutputError as error:
             print(error.errno, error, error.hint, sep="|")
         """
@@ -148,11 +149,11 @@ def test_no_space_at_the_last_sync_is_an_output_error(
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
         with pytest.raises(OutputError, match="no space is left") as caught:
-            encode_to_shards(byte_tokenizer, corpus / "a.txt", tmp_path / "out")
+            encode_corpus(byte_tokenizer, corpus / "a.txt", tmp_path / "out")
     assert caught.value.errno == errno.ENOSPC
     assert str(tmp_path / "out") in str(caught.value)
     assert not (tmp_path / "out").exists()
-    encode_to_shards(byte_tokenizer, corpus / "a.txt", tmp_path / "out")
+    encode_corpus(byte_tokenizer, corpus / "a.txt", tmp_path / "out")
     assert verify(tmp_path / "out") == []
 
 
@@ -162,7 +163,7 @@ def test_a_folder_that_cannot_be_made_is_an_output_error(
     (tmp_path / "file").write_bytes(b"")
     for place in ("file", "file/out"):
         with pytest.raises(OutputError, match="file is a file, not a folder"):
-            encode_to_shards(byte_tokenizer, corpus / "a.txt", tmp_path / place)
+            encode_corpus(byte_tokenizer, corpus / "a.txt", tmp_path / place)
 
 
 def test_two_runs_into_one_folder_do_not_mix(tmp_path: Path, corpus: Path, byte_tokenizer: Any) -> None:
@@ -171,10 +172,10 @@ def test_two_runs_into_one_folder_do_not_mix(tmp_path: Path, corpus: Path, byte_
 
     def run_a_second(_step: EncodeProgress) -> None:
         with pytest.raises(ShardError, match="another run is writing shards") as caught:
-            encode_to_shards(byte_tokenizer, corpus / "b.txt", out, overwrite=True)
+            encode_corpus(byte_tokenizer, corpus / "b.txt", out, overwrite=True)
         refused.append(str(caught.value))
 
-    encode_to_shards(byte_tokenizer, corpus / "a.txt", out, progress=run_a_second)
+    encode_corpus(byte_tokenizer, corpus / "a.txt", out, progress=run_a_second)
     assert refused
     assert names(out) == ["manifest.json", "shard_00000.npy"]
     assert verify(out) == []
@@ -183,10 +184,10 @@ def test_two_runs_into_one_folder_do_not_mix(tmp_path: Path, corpus: Path, byte_
 def test_the_same_work_again_is_already_complete(tmp_path: Path, corpus: Path, byte_tokenizer: Any) -> None:
     out = tmp_path / "out"
     inputs = str(corpus / "*.txt")
-    first = encode_to_shards(byte_tokenizer, inputs, out, shard_tokens=30)
+    first = encode_corpus(byte_tokenizer, inputs, out, shard_tokens=30)
     written = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
     seen: list[EncodeProgress] = []
-    again = encode_to_shards(byte_tokenizer, inputs, out, shard_tokens=30, progress=seen.append)
+    again = encode_corpus(byte_tokenizer, inputs, out, shard_tokens=30, progress=seen.append)
     assert again == first
     assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == written
     assert [(step.already_complete, step.n_tokens) for step in seen] == [(True, first.n_tokens)]
@@ -216,7 +217,7 @@ def test_other_work_is_refused_unless_it_shall_overwrite(
     out = tmp_path / "out"
     options: dict[str, Any] = {"shard_tokens": 30}
     inputs: list[str] | None = ["a.txt", "b.txt"]
-    encode_to_shards(make_tokenizer(), [corpus / name for name in inputs], out, **options)
+    encode_corpus(make_tokenizer(), [corpus / name for name in inputs], out, **options)
     before = {path.name: path.read_bytes() for path in out.iterdir()}
 
     tokenizer = make_tokenizer(start=change.pop("start", None))
@@ -228,16 +229,16 @@ def test_other_work_is_refused_unless_it_shall_overwrite(
         os.utime(corpus / name, (later, later))
 
     def corpus_again() -> Any:
-        return iter(["a text"]) if inputs is None else [corpus / name for name in inputs]
+        return Corpus.from_texts(["a text"]) if inputs is None else [corpus / name for name in inputs]
 
     with pytest.raises(ShardError) as caught:
-        encode_to_shards(tokenizer, corpus_again(), out, **options | change)
+        encode_corpus(tokenizer, corpus_again(), out, **options | change)
     assert says in str(caught.value)
     assert caught.value.hint is not None
     assert "overwrite" in caught.value.hint
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
-    manifest = encode_to_shards(tokenizer, corpus_again(), out, **options | change, overwrite=True)
+    manifest = encode_corpus(tokenizer, corpus_again(), out, **options | change, overwrite=True)
     index = ["documents.npy"] if manifest.documents else []
     assert names(out) == [*index, "manifest.json", *(shard.file for shard in manifest.shards)]
     assert read_manifest(out) == manifest
@@ -248,11 +249,11 @@ def test_shards_that_are_gone_are_not_called_complete(
     tmp_path: Path, corpus: Path, byte_tokenizer: Any
 ) -> None:
     out = tmp_path / "out"
-    encode_to_shards(byte_tokenizer, corpus / "a.txt", out, shard_tokens=10)
+    encode_corpus(byte_tokenizer, corpus / "a.txt", out, shard_tokens=10)
     (out / "shard_00001.npy").unlink()
     with pytest.raises(ShardError, match=r"shard_00001\.npy is missing"):
-        encode_to_shards(byte_tokenizer, corpus / "a.txt", out, shard_tokens=10)
-    encode_to_shards(byte_tokenizer, corpus / "a.txt", out, shard_tokens=10, overwrite=True)
+        encode_corpus(byte_tokenizer, corpus / "a.txt", out, shard_tokens=10)
+    encode_corpus(byte_tokenizer, corpus / "a.txt", out, shard_tokens=10, overwrite=True)
     assert verify(out) == []
 
 
@@ -261,10 +262,10 @@ def test_shards_of_unknown_origin_are_not_removed(tmp_path: Path, corpus: Path, 
     out.mkdir()
     (out / "shard_00000.npy").write_bytes(b"precious")
     with pytest.raises(ShardError, match=r"holds shard_00000\.npy but no manifest\.json"):
-        encode_to_shards(byte_tokenizer, corpus / "a.txt", out)
+        encode_corpus(byte_tokenizer, corpus / "a.txt", out)
     assert names(out) == ["shard_00000.npy"]
     assert (out / "shard_00000.npy").read_bytes() == b"precious"
-    encode_to_shards(byte_tokenizer, corpus / "a.txt", out, overwrite=True)
+    encode_corpus(byte_tokenizer, corpus / "a.txt", out, overwrite=True)
     assert len(open_shards(out)) == 1
 
 
@@ -273,6 +274,6 @@ def test_other_files_in_the_folder_stay(tmp_path: Path, corpus: Path, byte_token
     out.mkdir()
     (out / "README.md").write_bytes(b"mine")
     for overwrite in (False, True):
-        encode_to_shards(byte_tokenizer, corpus / "a.txt", out, overwrite=overwrite)
+        encode_corpus(byte_tokenizer, corpus / "a.txt", out, overwrite=overwrite)
     assert names(out) == ["README.md", "manifest.json", "shard_00000.npy"]
     assert verify(out) == []

@@ -1,6 +1,7 @@
 """Reading shards: as one array, and never silently from a folder that is damaged."""
 
 import dataclasses
+import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -12,8 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bytemill import Corpus
 from bytemill.errors import ShardError
-from bytemill.shards import TokenShards, encode_to_shards, open_shards, read_manifest, verify
+from bytemill.shards import TokenShards, encode_corpus, open_shards, read_manifest, verify
+from bytemill.shards.manifest import shard_hashes
 
 TEXT = "".join(chr(33 + i % 90) for i in range(100))
 
@@ -22,7 +25,7 @@ TEXT = "".join(chr(33 + i % 90) for i in range(100))
 def shards(tmp_path: Path, byte_tokenizer: Any) -> Path:
     """A folder of seven shards, 100 tokens in all."""
     folder = tmp_path / "shards"
-    encode_to_shards(byte_tokenizer, iter([TEXT]), folder, shard_tokens=16)
+    encode_corpus(byte_tokenizer, Corpus.from_texts([TEXT]), folder, shard_tokens=16)
     return folder
 
 
@@ -34,7 +37,7 @@ def test_slices_are_those_of_one_array(
     folder = tmp_path_factory.getbasetemp() / "slices"
     encoded = folder.exists()
     if not encoded:
-        encode_to_shards(byte_tokenizer, iter([TEXT]), folder, shard_tokens=16)
+        encode_corpus(byte_tokenizer, Corpus.from_texts([TEXT]), folder, shard_tokens=16)
     tokens = TokenShards(folder)
     whole = np.frombuffer(TEXT.encode(), np.uint8).astype(np.uint16)
     piece = tokens[start:stop]
@@ -45,6 +48,18 @@ def test_slices_are_those_of_one_array(
     else:
         with pytest.raises(IndexError, match=f"token {start} of 100"):
             tokens[start]
+
+
+def test_shard_hashes_are_those_of_the_files(shards: Path) -> None:
+    hashes = shard_hashes(shards)
+    assert list(hashes) == [f"shard_{index:05d}.npy" for index in range(7)]
+    for name, sha256 in hashes.items():
+        assert hashlib.sha256((shards / name).read_bytes()).hexdigest() == sha256
+
+
+def test_shard_hashes_need_a_manifest(tmp_path: Path) -> None:
+    with pytest.raises(ShardError, match=r"manifest\.json"):
+        shard_hashes(tmp_path)
 
 
 def test_tokens_are_read_across_shards_as_copies(shards: Path) -> None:
@@ -201,8 +216,8 @@ def test_what_is_no_json_object_is_a_damaged_manifest(
     with pytest.raises(ShardError, match=r"manifest\.json is damaged"):
         read_manifest(shards)
     with pytest.raises(ShardError, match=r"manifest\.json is damaged"):
-        encode_to_shards(byte_tokenizer, corpus / "a.txt", shards)
-    encode_to_shards(byte_tokenizer, corpus / "a.txt", shards, overwrite=True)
+        encode_corpus(byte_tokenizer, corpus / "a.txt", shards)
+    encode_corpus(byte_tokenizer, corpus / "a.txt", shards, overwrite=True)
     assert verify(shards) == []
 
 
@@ -218,9 +233,9 @@ def test_separators_and_special_tokens_come_back_from_the_manifest(
     tmp_path: Path, byte_tokenizer: Any
 ) -> None:
     end = "<|endoftext|>"
-    written = encode_to_shards(
+    written = encode_corpus(
         byte_tokenizer,
-        iter(["a", "b"]),
+        Corpus.from_texts(["a", "b"]),
         tmp_path / "out",
         allowed_special={end},
         document_separator=end,

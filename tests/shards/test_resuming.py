@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bytemill.errors import OutputError, ShardError
-from bytemill.shards import EncodeProgress, encode_to_shards, read_manifest, verify
+from bytemill.shards import EncodeProgress, encode_corpus, read_manifest, verify
 
 from .packed_documents import END, Documents, documents, tokenizer_of_bytes
 
@@ -59,7 +59,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dic
     def files(kind: str) -> dict[str, bytes]:
         if kind not in made:
             folder = tmp_path_factory.mktemp("undisturbed")
-            encode_to_shards(tokenizer_of_bytes(), documents(), folder / "out", num_threads=1, **KINDS[kind])
+            encode_corpus(tokenizer_of_bytes(), documents(), folder / "out", num_threads=1, **KINDS[kind])
             made[kind] = contents(folder / "out")
         return made[kind]
 
@@ -86,7 +86,7 @@ def test_threads_and_checkpoints_change_nothing(
     tmp_path: Path, undisturbed: Callable[[str], dict[str, bytes]], kind: str, num_threads: int
 ) -> None:
     out = tmp_path / "out"
-    encode_to_shards(
+    encode_corpus(
         tokenizer_of_bytes(), documents(), out, num_threads=num_threads, checkpoint_bytes=1, **KINDS[kind]
     )
     assert contents(out) == undisturbed(kind)
@@ -150,13 +150,13 @@ def test_after_ctrl_c_the_work_goes_on(
     options = {**KINDS[kind], "checkpoint_bytes": 1}
     for n_bytes in (source.total_bytes // 3, source.total_bytes // 2):
         with pytest.raises(KeyboardInterrupt):
-            encode_to_shards(
+            encode_corpus(
                 tokenizer_of_bytes(), source, out, progress=stop_at(n_bytes, KeyboardInterrupt()), **options
             )
         assert (out / "progress.json").exists()
         assert (out / "UNFINISHED.txt").exists()
     seen: list[EncodeProgress] = []
-    encode_to_shards(tokenizer_of_bytes(), source, out, progress=seen.append, **options)
+    encode_corpus(tokenizer_of_bytes(), source, out, progress=seen.append, **options)
     assert 0 < seen[0].n_bytes_before < seen[0].n_bytes
     assert contents(out) == undisturbed(kind)
 
@@ -165,8 +165,8 @@ def test_ctrl_c_ends_the_command_within_a_second(tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").write_text("the quick brown fox\n" * 3_000_000)
     script = (
         "import sys, signal; from shards.packed_documents import tokenizer_of_bytes;"
-        "from bytemill.shards import encode_to_shards;"
-        "encode_to_shards(tokenizer_of_bytes(), [sys.argv[1]] * 50, sys.argv[2], checkpoint_bytes=1 << 23)"
+        "from bytemill.shards import encode_corpus;"
+        "encode_corpus(tokenizer_of_bytes(), [sys.argv[1]] * 50, sys.argv[2], checkpoint_bytes=1 << 23)"
     )
     running = subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path / "corpus.txt"), str(tmp_path / "out")],
@@ -197,10 +197,10 @@ def test_with_a_full_disk_the_work_stops_and_goes_on_when_there_is_room(
     resource.setrlimit(resource.RLIMIT_FSIZE, (6_000, hard))
     try:
         with pytest.raises(OutputError, match="beyond the size limit"):
-            encode_to_shards(tokenizer_of_bytes(), documents(), out, checkpoint_bytes=1, **KINDS["npy"])
+            encode_corpus(tokenizer_of_bytes(), documents(), out, checkpoint_bytes=1, **KINDS["npy"])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    encode_to_shards(tokenizer_of_bytes(), documents(), out, **KINDS["npy"])
+    encode_corpus(tokenizer_of_bytes(), documents(), out, **KINDS["npy"])
     assert contents(out) == undisturbed("npy")
 
 
@@ -213,7 +213,7 @@ def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     out, source = tmp_path / "out", documents()
     progress = stop_at(source.total_bytes // 2, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        encode_to_shards(
+        encode_corpus(
             tokenizer_of_bytes(), source, out, progress=progress, checkpoint_bytes=1, **KINDS["npy"]
         )
     return out
@@ -242,17 +242,17 @@ def test_other_settings_are_refused_and_what_was_done_stays(
     tokenizer = tokenizer_of_bytes(start=change.pop("start", None))
     source = Documents(change.pop("texts")) if "texts" in change else documents()
     with pytest.raises(ShardError, match="holds the beginning of other shards") as caught:
-        encode_to_shards(tokenizer, source, interrupted, **{**KINDS["npy"], **change})
+        encode_corpus(tokenizer, source, interrupted, **{**KINDS["npy"], **change})
     assert says in str(caught.value)
     assert caught.value.hint is not None
     assert "--overwrite" in caught.value.hint
     assert contents(interrupted) == before
-    encode_to_shards(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"])
+    encode_corpus(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"])
     assert contents(interrupted) == undisturbed("npy")
 
 
 def test_overwriting_begins_afresh(interrupted: Path) -> None:
-    encode_to_shards(tokenizer_of_bytes(), Documents(["abc"]), interrupted, overwrite=True)
+    encode_corpus(tokenizer_of_bytes(), Documents(["abc"]), interrupted, overwrite=True)
     assert sorted(contents(interrupted)) == ["manifest.json", "shard_00000.npy"]
     assert read_manifest(interrupted).n_tokens == 3
 
@@ -261,15 +261,15 @@ def test_what_was_lost_in_between_is_named(interrupted: Path) -> None:
     growing = next(interrupted.glob(".shard_*.partial"))
     growing.write_bytes(growing.read_bytes()[:100])
     with pytest.raises(ShardError, match=r"has 100 bytes, and .* were written to it") as caught:
-        encode_to_shards(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"])
+        encode_corpus(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"])
     assert caught.value.hint is not None
     growing.unlink()
     with pytest.raises(ShardError, match=r"the interrupted encoding cannot go on: .* is gone"):
-        encode_to_shards(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"])
+        encode_corpus(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"])
     (interrupted / "progress.json").write_text("{")
     with pytest.raises(ShardError, match=r"progress\.json is damaged"):
-        encode_to_shards(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"])
-    encode_to_shards(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"], overwrite=True)
+        encode_corpus(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"])
+    encode_corpus(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"], overwrite=True)
     assert verify(interrupted) == []
 
 
@@ -280,9 +280,9 @@ def test_a_source_that_cannot_be_read_again_starts_afresh(
     source.can_resume = False
     progress = stop_at(source.total_bytes // 2, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        encode_to_shards(
+        encode_corpus(
             tokenizer_of_bytes(), source, out, progress=progress, checkpoint_bytes=1, **KINDS["npy"]
         )
     assert not (out / "progress.json").exists()
-    encode_to_shards(tokenizer_of_bytes(), source, out, **KINDS["npy"])
+    encode_corpus(tokenizer_of_bytes(), source, out, **KINDS["npy"])
     assert contents(out) == undisturbed("npy")

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bytemill import Corpus
 from bytemill.errors import SpecialTokenError
-from bytemill.shards import TokenShards, encode_to_shards, verify
+from bytemill.shards import TokenShards, encode_corpus, verify
 
 if TYPE_CHECKING:
     from bytemill import Tokenizer
@@ -63,7 +64,7 @@ def test_shards_are_the_encoding_wherever_text_and_shards_are_cut(
 ) -> None:
     folder = tmp_path_factory.mktemp("cut")
     documents = make_documents([text], batch_chars)
-    encode_to_shards(small_tokenizer, documents, folder / "out", shard_tokens=shard_tokens)
+    encode_corpus(small_tokenizer, documents, folder / "out", shard_tokens=shard_tokens)
     assert TokenShards(folder / "out")[:].tolist() == small_tokenizer.encode(text)
 
 
@@ -77,7 +78,7 @@ def test_real_texts_give_the_same_shards_in_batches_as_whole(
 ) -> None:
     files = [shared_data / "tinystories_2MiB.txt", shared_data / "wagahai_ja.txt"]
     texts = [file.read_bytes().decode("utf-8", "replace") for file in files]
-    manifest = encode_to_shards(
+    manifest = encode_corpus(
         gpt2,
         make_documents(texts, 100_003),
         tmp_path / "out",
@@ -98,19 +99,21 @@ def test_real_texts_give_the_same_shards_in_batches_as_whole(
 
 def test_special_tokens_are_text_or_refused_where_asked(tmp_path: Path, small_tokenizer: "Tokenizer") -> None:
     text = f"the{END}the"
-    encode_to_shards(small_tokenizer, iter([text]), tmp_path / "none", allowed_special="none")
+    encode_corpus(small_tokenizer, Corpus.from_texts([text]), tmp_path / "none", allowed_special="none")
     assert TokenShards(tmp_path / "none")[:].tolist() == small_tokenizer.encode_ordinary(text)
     with pytest.raises(
         SpecialTokenError, match=r"<texts>: special token .*endoftext.* at byte 3 of a document"
     ):
-        encode_to_shards(small_tokenizer, iter([text]), tmp_path / "raise", allowed_special="none_raise")
+        encode_corpus(
+            small_tokenizer, Corpus.from_texts([text]), tmp_path / "raise", allowed_special="none_raise"
+        )
     assert not (tmp_path / "raise").exists()
 
 
 def test_a_separator_is_appended_between_files(tmp_path: Path, small_tokenizer: "Tokenizer") -> None:
-    manifest = encode_to_shards(
+    manifest = encode_corpus(
         small_tokenizer,
-        iter(["the", f"x{END}"]),
+        Corpus.from_texts(["the", f"x{END}"]),
         tmp_path / "out",
         document_separator=END,
         append_separator=True,

@@ -72,7 +72,7 @@ fn output_error(py: Python<'_>, path: std::path::PathBuf, error: std::io::Error)
         Some(number) => PyOSError::new_err((number, strerror(py, number)?)),
         None => PyErr::from(error),
     };
-    let converted = py.import("bytemill.atomic")?.call_method1("output_error", (raised, path))?;
+    let converted = py.import("bytemill.system.atomic_files")?.call_method1("output_error", (raised, path))?;
     Ok(PyErr::from_value(converted))
 }
 

@@ -3,9 +3,9 @@
 import shlex
 
 from bytemill.cli import output
-from bytemill.formats.conversion import Conversion
-from bytemill.formats.writing import FORMATS
-from bytemill.units import plural
+from bytemill.formats.save import FORMATS
+from bytemill.system.units import plural
+from bytemill.tokenizer.conversion import Conversion
 
 _PROOFS = {
     "fingerprint": "yes: what was written has the same fingerprint",

@@ -1,4 +1,4 @@
-"""Options that say what a corpus is, for every command that reads one."""
+"""Command-line options of a corpus, shared by all commands that read one."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ _CORPUS = Group("Corpus", sort_key=0)
 @Parameter(name="*", group=_CORPUS)
 @dataclass(frozen=True, kw_only=True)
 class CorpusOptions:
-    """The options of `bytemill.Corpus`. A command takes them as `corpus: CorpusOptions = CorpusOptions()`."""
+    """Options of `bytemill.Corpus`, for a parameter `corpus: CorpusOptions = CorpusOptions()` of a command."""
 
     format: Annotated[
-        Literal["auto", "text", "jsonl", "parquet", "arrow", "warc"],
+        str,
         Parameter(
-            help="What the inputs are; auto goes by their names and first bytes. All may be compressed."
+            help="Format of the inputs: text, jsonl, parquet, arrow or warc; auto detects it from file names and first "
+            "bytes. All formats may be compressed."
         ),
     ] = "auto"
     field: Annotated[
         str,
         Parameter(
             name=["--field", "--column"],
-            help="The JSON field or the Parquet column that holds the text; meta.text is the field text of meta.",
+            help="JSON field or Parquet column that contains the text; meta.text is the field text of meta.",
         ),
     ] = "text"
     documents: Annotated[
         str,
         Parameter(
-            help="What is a document in text files: the file, each line, or what ends with this special token."
+            help="What a document is in text files: file, line, or the special token that ends documents."
         ),
     ] = "file"
     limit_bytes: Annotated[
@@ -48,40 +49,44 @@ class CorpusOptions:
     ] = None
     sample: Annotated[
         float | None,
-        Parameter(
-            show_default=False, help="Take this fraction of the documents, chosen at random by --seed."
-        ),
+        Parameter(show_default=False, help="Use this fraction of the documents, chosen at random by --seed."),
     ] = None
-    seed: Annotated[int, Parameter(help="Which documents --sample takes.")] = 0
+    seed: Annotated[int, Parameter(help="Random seed of --sample.")] = 0
     weight: Annotated[
         tuple[str, ...],
         Parameter(
             show_default=False,
-            help="INPUT=NUMBER: the documents of this input count so many times; give it once for each input.",
+            help="INPUT=NUMBER: count the documents of this input NUMBER times. Repeat for several inputs.",
         ),
     ] = ()
-    encoding_errors: Annotated[
+    errors: Annotated[
         Literal["strict", "replace", "skip"],
         Parameter(
-            name=["--encoding-errors", "--errors"],
-            help="Bytes that are not UTF-8: an error, U+FFFD in their place, or nothing in their place.",
+            name="--errors",
+            help="Malformed UTF-8: fail, replace it with U+FFFD, or leave it out.",
         ),
     ] = "strict"
     on_error: Annotated[
         Literal["fail", "skip"],
         Parameter(
-            help="A broken document (bad JSON, no such field, not UTF-8): stop, or leave it out and count it."
+            help="Broken documents (bad JSON, missing field, not UTF-8, too large): fail, or leave them out."
         ),
     ] = "fail"
+    max_document_bytes: Annotated[
+        str,
+        Parameter(
+            help="Size limit of a JSON line, row or WARC record, which is held in memory. Larger documents are broken."
+        ),
+    ] = "256MB"
 
     def corpus(self, inputs: Sequence[str], *, repeat_by_weight: bool = False) -> Corpus:
-        """The corpus of these inputs. Raises `CorpusError`."""
+        """Open the corpus. Raises `CorpusError`."""
         from bytemill.corpus import Corpus
 
         return Corpus(list(inputs), repeat_by_weight=repeat_by_weight, **self.arguments())
 
     def arguments(self) -> dict[str, Any]:
-        """The keyword arguments of `Corpus` that these options stand for."""
+        """Return the options as keyword arguments of `Corpus`."""
         from bytemill.corpus import parse_bytes
 
         return {
@@ -92,13 +97,14 @@ class CorpusOptions:
             "sample": self.sample,
             "seed": self.seed,
             "weights": _weights(self.weight),
-            "encoding_errors": self.encoding_errors,
+            "errors": self.errors,
             "on_error": self.on_error,
+            "max_document_bytes": parse_bytes(self.max_document_bytes),
         }
 
 
 def corpus_notes(counts: CorpusCounts) -> list[str]:
-    """What the end of the work has to say about the documents, a sentence each; nothing where all was well.
+    """Return notes about what was replaced or left out, a sentence each.
 
     >>> from bytemill.corpus import CorpusCounts
     >>> corpus_notes(CorpusCounts(n_replaced=1_204, n_broken=1))
@@ -113,17 +119,22 @@ def corpus_notes(counts: CorpusCounts) -> list[str]:
         )
     if n := counts.n_broken:
         notes.append(f"{n:,} broken {'document was' if n == 1 else 'documents were'} left out")
+    if n := counts.n_byte_order_marks:
+        files = "1 file" if n == 1 else f"{n:,} files"
+        notes.append(f"a UTF-8 byte-order mark was dropped from the start of {files}")
     return notes
 
 
-def _weights(given: tuple[str, ...]) -> Mapping[str, float] | None:
+def _weights(arguments: tuple[str, ...]) -> Mapping[str, float] | None:
     weights: dict[str, float] = {}
-    for text in given:
+    for text in arguments:
         name, equals, number = text.rpartition("=")
         try:
             weights[name] = float(number)
         except ValueError:
             equals = ""
         if not equals or not name:
-            raise CycloptsError(f"{text!r} is no weight: write --weight INPUT=NUMBER, such as books.txt=2.5")
+            raise CycloptsError(
+                f"{text!r} is not a weight: write --weight INPUT=NUMBER, such as books.txt=2.5"
+            )
     return weights or None

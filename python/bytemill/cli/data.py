@@ -1,6 +1,7 @@
 """`bytemill data`: encode, info; convert and reencode stand in files of their own."""
 
 import dataclasses
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,8 +11,8 @@ from cyclopts.validators import Number
 from bytemill.cli import data_convert, data_reencode, options, output
 from bytemill.cli.corpus_options import CorpusOptions
 from bytemill.cli.data_convert import LayoutName
-from bytemill.cli.failures import on_interrupt
-from bytemill.units import format_bytes
+from bytemill.cli.interruption import interruptible, resume_hint
+from bytemill.system.units import format_bytes, format_rate, format_seconds
 
 app = App(
     name="data",
@@ -98,15 +99,16 @@ def encode(
 ) -> None:
     """Encode text to shards of token ids.
 
-    Memory does not grow with the text. Interrupted, the same command goes on where it
-    was, and gives the same files. A folder that holds the result already is left as it
-    is; one that holds other shards is refused.
+    Memory use does not grow with the text. If interrupted by Ctrl-C or SIGTERM (exit code
+    130), the same command resumes from the last checkpoint and writes the same files.
+    A folder that already holds the result is left unchanged; a folder with other shards
+    is an error.
     """
     from bytemill.cli.profile import profiled
     from bytemill.cli.progress import ProgressDisplay, encoding_progress
     from bytemill.cli.summaries import manifest_notes
-    from bytemill.shards import EncodeProgress, encode_to_shards
-    from bytemill.tokenizer import Tokenizer
+    from bytemill.shards import EncodeProgress, encode_corpus
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.open(tokenizer_file)
     separator = document_separator or (_EOT if append_eot else None)
@@ -115,30 +117,28 @@ def encode(
     if separator is not None and corpus.documents == "file":
         corpus = dataclasses.replace(corpus, documents=separator)
     source = corpus.corpus(inputs, repeat_by_weight=True)
-    how_to_go_on = (
-        "run the same command again: it goes on where it was"
-        if source.can_resume
-        else "run the same command again: it starts afresh, since not all inputs can be read twice"
-    )
+    started, last = time.monotonic(), None
     with (
         profiled(profile, profile_file) as measured,
-        on_interrupt(how_to_go_on),
+        interruptible(lambda: resume_hint(output_folder)),
         ProgressDisplay(quiet=quiet) as display,
     ):
         show = encoding_progress(display)
         said: list[str] = []
 
         def progress(event: EncodeProgress) -> None:
+            nonlocal last
+            last = event
             if event.already_complete:
-                said.append(f"{output_folder} holds these shards already: nothing to do")
+                said.append(f"{output_folder} already holds these shards: nothing to do")
             elif event.n_bytes_before and not said:
-                said.append(f"goes on where an interrupted run was, at {format_bytes(event.n_bytes_before)}")
+                said.append(f"resuming an interrupted run at {format_bytes(event.n_bytes_before)}")
             else:
                 show(event)
                 return
             output.note(said[-1], quiet=quiet)
 
-        manifest = encode_to_shards(
+        manifest = encode_corpus(
             tokenizer,
             source,
             output_folder,
@@ -158,6 +158,11 @@ def encode(
     folders = [output_folder / part for part in ("train", "validation")] if manifest.part else [output_folder]
     if as_json or not quiet:
         _show(folders, as_json=as_json, more=measured.to_json())
+    if last is not None and not last.already_complete and not as_json and not quiet:
+        seconds = time.monotonic() - started
+        bytes_rate = format_rate(last.n_bytes - last.n_bytes_before, seconds, "bytes")
+        tokens_rate = format_rate(last.n_tokens - last.n_tokens_before, seconds, "tokens")
+        output.write_line(f"\n  encoded in {format_seconds(seconds)}: {bytes_rate}, {tokens_rate}")
     for note in manifest_notes(manifest):
         output.note(note, quiet=quiet)
 

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import options, output
-from bytemill.cli.failures import on_interrupt
+from bytemill.cli.interruption import interruptible
 
 LayoutName: TypeAlias = Literal["npy", "bin", "llmc", "megatron", "datatrove"]
 IdType: TypeAlias = Literal["uint16", "uint32", "int32", "int64"]
@@ -26,6 +26,15 @@ SourceDtype: TypeAlias = Annotated[
         name="--dtype",
         show_default=False,
         help="The type of the ids in files that do not tell it (bin, datatrove).",
+    ),
+]
+NoVerify: TypeAlias = Annotated[
+    bool,
+    Parameter(
+        name="--no-verify",
+        show_default=False,
+        negative=(),
+        help="Do not compare the sha256 of the source shards with their manifest.",
     ),
 ]
 ShardTokens: TypeAlias = Annotated[
@@ -79,6 +88,7 @@ def convert(
     ] = None,
     source_layout: SourceLayout = None,
     source_dtype: SourceDtype = None,
+    no_verify: NoVerify = False,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -92,10 +102,10 @@ def convert(
     from bytemill.cli.progress import ProgressDisplay
     from bytemill.cli.summaries import manifest_to_json, write_manifest
     from bytemill.shards.convert import ConvertProgress, convert_shards
-    from bytemill.tokenizer import Tokenizer
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
     with (
-        on_interrupt("run the same command again: it starts afresh"),
+        interruptible("run the same command again to start over"),
         ProgressDisplay(quiet=quiet) as display,
     ):
 
@@ -115,6 +125,7 @@ def convert(
             note=lambda note: output.note(note, quiet=quiet),
             progress=progress,
             overwrite=overwrite,
+            verify=not no_verify,
         )
     if as_json:
         manifest_to_json(manifest, out)

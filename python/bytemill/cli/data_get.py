@@ -103,7 +103,7 @@ def get(
 def _list(*, as_json: bool) -> None:
     from bytemill.datasets import available, path_of
     from bytemill.datasets.partial import partial_path
-    from bytemill.units import format_bytes
+    from bytemill.system.units import format_bytes
 
     if as_json:
         output.write_json(

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from bytemill.cli import options, output
-from bytemill.cli.data_convert import IdType, LayoutName, Separator, ShardTokens, separator_of
-from bytemill.cli.failures import on_interrupt
-from bytemill.units import plural
+from bytemill.cli.data_convert import IdType, LayoutName, NoVerify, Separator, ShardTokens, separator_of
+from bytemill.cli.interruption import interruptible, resume_hint
+from bytemill.system.units import plural
 
 EXAMPLES = """Examples:
   bytemill data reencode shards --from gpt2 --to mine.json --output mine
@@ -75,6 +75,7 @@ def reencode(
             help="The type of the ids in files that do not tell it (bin, datatrove).",
         ),
     ] = None,
+    no_verify: NoVerify = False,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -82,16 +83,19 @@ def reencode(
     """Make shards of one tokenizer from shards of another.
 
     Every document is decoded to its bytes and encoded anew; no text is needed
-    beside the shards. Stopped at any moment, the same command goes on.
+    beside the shards. If interrupted, the same command resumes.
     """
     from bytemill.cli.progress import ProgressDisplay, encoding_progress
     from bytemill.cli.summaries import manifest_to_json, write_manifest
     from bytemill.shards import EncodeProgress
     from bytemill.shards.reencode import reencode_shards, shard_corpus
-    from bytemill.tokenizer import Tokenizer
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
     target = Tokenizer.open(new)
-    with on_interrupt("nothing was written yet"), ProgressDisplay(quiet=quiet) as display:
+    with (
+        interruptible("run the same command again to start over"),
+        ProgressDisplay(quiet=quiet) as display,
+    ):
         corpus = shard_corpus(
             shards,
             Tokenizer.open(old),
@@ -100,20 +104,21 @@ def reencode(
             on_error=on_error,
             source_layout=source_layout,
             source_dtype=source_dtype,
+            verify=not no_verify,
             progress=lambda n, total: display.update("looking for special tokens", "tokens", n, total),
         )
     for token, n in corpus.special_as_text.items():
         note = f"{new} has no special token {token!r}: {plural(n, 'occurrence')} inside of documents"
         output.note(f"{note} will be plain text", quiet=quiet)
     with (
-        on_interrupt("run the same command again: it goes on from here"),
+        interruptible(lambda: resume_hint(output_folder)),
         ProgressDisplay(quiet=quiet) as display,
     ):
         show = encoding_progress(display)
 
         def progress(event: EncodeProgress) -> None:
             if event.already_complete:
-                output.note(f"{output_folder} holds these shards already: nothing to do", quiet=quiet)
+                output.note(f"{output_folder} already holds these shards: nothing to do", quiet=quiet)
             else:
                 show(event)
 

@@ -1,7 +1,6 @@
 """From the words of a command line to a command, and from its end to an exit status."""
 
 import inspect
-import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -44,11 +43,6 @@ def _run(arguments: list[str]) -> None:
     from bytemill.cli.app import app
 
     output.prepare()
-    # How long a waiting thread of torch's OpenMP (libgomp, which reads this when it is loaded) turns round before it
-    # sleeps. By default it is so long, 300,000 turns, that a model trains at a third to a twentieth of its speed beside
-    # other work; without any turns a small model loses a fifth on a quiet machine. See "spinning" in docs/log.md.
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     words = [_STDIN if word == "-" else word for word in arguments]
     command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
     _restore_stdin(bound)

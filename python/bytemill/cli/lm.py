@@ -9,7 +9,10 @@ from cyclopts.validators import Number
 
 from bytemill.cli import options, output
 from bytemill.cli.failures import on_interrupt
-from bytemill.cli.lm_settings import SettingOptions, given_settings
+from bytemill.cli.lm_config import CONFIG_SOURCES, SettingOptions, resolve_options
+from bytemill.errors import RunConfigError
+from bytemill.lm.presets import PRESETS
+from bytemill.lm.settings import suggestion
 
 app = App(
     name="lm",
@@ -18,20 +21,23 @@ app = App(
 )
 
 Settings = Annotated[SettingOptions, Parameter(name="*")]
+_UNSET = SettingOptions()
 HiddenSettings = Annotated[SettingOptions, Parameter(name="*", show=False)]
-Run = Annotated[Path, Parameter(name="RUN", help="The folder of a run, or one of its checkpoints.")]
+Run = Annotated[Path, Parameter(name="RUN", help="A run folder, or one of its checkpoints.")]
 Device = Annotated[str, Parameter(help="One of auto, cpu, cuda, cuda:N, mps.")]
 
 
 @app.command(
     sort_key=1,
+    config=CONFIG_SOURCES,
     help_epilogue="""Examples:
   bytemill lm train --data.tokenizer tokenizer.json --data.train shards --run.folder mine
-  bytemill lm train stories.toml --model.n-layers 8 --training.steps 5000
+  bytemill lm train stories.toml --model.num-layers 8 --training.steps 5000
   bytemill lm train stories.toml --print-config > resolved.toml
-  bytemill lm train mine                         go on with the run in the folder mine
+  bytemill lm train mine                         resume the run in the folder mine
 
-A file of settings has the options' names:
+A settings file has the options' names; BYTEMILL_TRAINING_STEPS and so on set them from
+the environment:
   [model]
   preset = "tinystories"
   [data]
@@ -42,46 +48,49 @@ A file of settings has the options' names:
 def train(
     config: Annotated[
         Path | None,
-        Parameter(name="CONFIG", help="A TOML file of settings, or the folder of a run to go on with."),
+        Parameter(name="CONFIG", help="A TOML file of settings, or the folder of a run to resume."),
     ] = None,
     /,
     *,
-    settings: Settings = None,
+    settings: Settings = _UNSET,
     print_config: Annotated[
         bool,
         Parameter(
             name="--print-config",
             show_default=False,
-            help="Print all settings and where each comes from, and train nothing.",
+            help="Print every setting with its origin, and do not train.",
         ),
     ] = False,
     overwrite: Annotated[
         bool,
-        Parameter(name="--overwrite", show_default=False, help="Begin afresh where a run is there already."),
+        Parameter(
+            name="--overwrite", show_default=False, help="Start over if the folder already holds a run."
+        ),
     ] = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Train a language model, or go on with its training.
+    """Train a language model, or resume training.
 
-    Settings come from their defaults, over them from CONFIG, over them from options.
-    A run that was stopped goes on from its last checkpoint when the same command is
-    given again, bit for bit as if it had not been stopped (on the CPU). Ctrl-C and
-    SIGTERM save first.
+    Options override environment variables, which override CONFIG, which overrides the
+    defaults. The same command resumes an interrupted run from its last checkpoint, on
+    the CPU bit for bit as if it had never stopped. Ctrl-C and SIGTERM save first.
     """
-    from bytemill.lm.config_file import config_to_toml, load_settings
+    from bytemill.lm.training.config import config_to_toml
 
-    resolved = load_settings(config, given_settings(settings))
+    resolved = resolve_options(config, settings)
     if print_config:
         output.write_json(resolved.config.to_dict()) if as_json else output.write(config_to_toml(resolved))
         return
     from bytemill.cli.lm_training import TrainingView
-    from bytemill.lm.metrics_log import read_metrics
-    from bytemill.lm.trainer import train
+    from bytemill.lm.training.metrics_log import read_metrics
+    from bytemill.lm.training.trainer import train
 
     folder = resolved.config.run.folder
-    go_on = f"all is saved in {folder}: run the same command again to go on"
-    with on_interrupt(go_on), TrainingView(quiet=quiet) as view:
+    with (
+        on_interrupt(f"progress is saved in {folder}: run the same command again to resume"),
+        TrainingView(quiet=quiet) as view,
+    ):
         run = train(resolved, overwrite=overwrite, on_record=view)
     if as_json:
         last: dict[str, Any] = {
@@ -167,9 +176,10 @@ def generate(
     from bytemill.cli import lm_generation
     from bytemill.cli.lm_prompt import run_prompt
     from bytemill.cli.texts import text_input
+    from bytemill.lm.device import memory_errors
+    from bytemill.lm.generation.sampling import SamplingParameters
+    from bytemill.lm.generation.text_generation import GenerationOptions
     from bytemill.lm.loading import load_trained
-    from bytemill.lm.sampling import SamplingParameters
-    from bytemill.lm.text_generation import GenerationOptions
 
     if show_tokens and show_probabilities:
         raise CycloptsError("give --show-tokens or --show-probabilities, not both")
@@ -195,7 +205,10 @@ def generate(
         output.note(f"passed over: {problem}")
     if prompt == "-":
         prompt = text_input("-", None).read()
-    with on_interrupt("what stands above is all that was generated"):
+    with (
+        on_interrupt("the text above is incomplete"),
+        memory_errors("lower --samples or --max-tokens"),
+    ):
         if prompt is None and not as_json:
             run_prompt(trained, wanted)
         elif as_json:
@@ -260,6 +273,7 @@ def evaluate(
     """
     from bytemill.cli.lm_views import write_scores
     from bytemill.cli.progress import ProgressDisplay
+    from bytemill.lm.device import memory_errors
     from bytemill.lm.evaluate import (
         HellaSwagScore,
         evaluate_hellaswag,
@@ -277,7 +291,7 @@ def evaluate(
     if stride is not None and stride > context:
         raise CycloptsError(f"--stride {stride} is more than the model's context of {context} tokens")
     again = "run it again" if results is None else f"run it again with --results {results} to go on"
-    with on_interrupt(again), ProgressDisplay(quiet=quiet) as display:
+    with on_interrupt(again), memory_errors("lower --batch-size"), ProgressDisplay(quiet=quiet) as display:
 
         def shown(name: str, unit: str) -> Callable[[int, int], None]:
             def show(done: int, total: int) -> None:
@@ -287,11 +301,17 @@ def evaluate(
 
         how: dict[str, Any] = {"stride": stride, "batch_size": batch_size}
         texts = {
-            name: score_text_file(trained, name, progress=shown(f"predicting {name}", "tokens"), **how)
+            name: score_text_file(
+                trained.model, trained.tokenizer, name, progress=shown(f"predicting {name}", "tokens"), **how
+            )
             for name in text
         } | {
             str(folder): score_shards(
-                trained, folder, progress=shown(f"predicting {folder}", "tokens"), **how
+                trained.model,
+                trained.tokenizer,
+                folder,
+                progress=shown(f"predicting {folder}", "tokens"),
+                **how,
             )
             for folder in shards
         }
@@ -311,10 +331,11 @@ def evaluate(
 
 @app.command(
     sort_key=4,
+    config=CONFIG_SOURCES,
     help_epilogue="""Examples:
   bytemill lm plan gpt2-xl --memory 80GB --batch-size 4
   bytemill lm plan stories.toml --memory 24GB --device rtx4090 --precision mixed
-  bytemill lm plan tiny --model.n-layers 8 --json""",
+  bytemill lm plan tiny --model.num-layers 8 --json""",
 )
 def plan(
     config: Annotated[
@@ -325,7 +346,7 @@ def plan(
     ],
     /,
     *,
-    settings: HiddenSettings = None,
+    settings: HiddenSettings = _UNSET,
     memory: Annotated[
         str | None, Parameter(help="What the device has, say 80GB; the largest batch is found.")
     ] = None,
@@ -348,14 +369,15 @@ def plan(
     """Plan a model: parameters, memory, FLOPs, the largest batch, days of training.
 
     Nothing is made or trained. The model's settings can be given as options, as in
-    `bytemill lm train` (--model.n-layers 8).
+    `bytemill lm train` (--model.num-layers 8).
     """
     from bytemill.cli.lm_views import write_plan
-    from bytemill.lm.planning import plan_for
+    from bytemill.lm.training.plan import plan_for
 
+    if config not in PRESETS and not Path(config).exists():
+        raise RunConfigError(f"{config} is neither a preset nor a file", hint=suggestion(config, PRESETS))
     planned = plan_for(
-        config,
-        given_settings(settings),
+        resolve_options(config, settings, is_plan=True).config.model,
         memory=memory,
         batch_size=batch_size,
         optimizer=optimizer,

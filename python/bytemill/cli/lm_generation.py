@@ -6,16 +6,16 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
+from bytemill.analysis.inspection import Piece, visible
 from bytemill.cli import output
-from bytemill.inspection import Piece, visible
-from bytemill.inspection_text import running_text
-from bytemill.lm.text_generation import GenerationOptions, chances, generate_text
+from bytemill.cli.inspection_text import running_text
+from bytemill.lm.generation.text_generation import GenerationOptions, chances, generate_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from bytemill.lm.generation.text_generation import NewText
     from bytemill.lm.loading import TrainedModel
-    from bytemill.lm.text_generation import NewText
 
 
 def write_text(trained: TrainedModel, prompt: str, options: GenerationOptions) -> None:

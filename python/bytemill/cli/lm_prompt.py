@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from bytemill.cli import lm_generation, output
 from bytemill.errors import BytemillError, RunConfigError
-from bytemill.lm.sampling import SamplingParameters
+from bytemill.lm.generation.sampling import SamplingParameters
 
 if TYPE_CHECKING:
+    from bytemill.lm.generation.text_generation import GenerationOptions
     from bytemill.lm.loading import TrainedModel
-    from bytemill.lm.text_generation import GenerationOptions
 
 _HELP = """Type a beginning and the model goes on with it; an empty line asks for a text from its start.
   /params               show the parameters

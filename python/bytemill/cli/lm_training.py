@@ -6,9 +6,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+from bytemill.analysis.inspection import visible
 from bytemill.cli import output
-from bytemill.inspection import visible
-from bytemill.units import format_bytes, format_count, format_seconds, format_share
+from bytemill.system.units import format_bytes, format_count, format_seconds, format_share
 
 if TYPE_CHECKING:
     from types import TracebackType

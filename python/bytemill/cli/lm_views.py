@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bytemill.cli import output
-from bytemill.units import format_bytes, format_count, format_share
+from bytemill.system.units import format_bytes, format_count, format_share
 
 if TYPE_CHECKING:
-    from bytemill.lm.budget import Plan
     from bytemill.lm.evaluate import HellaSwagScore, TextScore
     from bytemill.lm.loading import TrainedModel
+    from bytemill.lm.planning import Plan
 
 
 def write_scores(

@@ -6,10 +6,10 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
-from bytemill.atomic import AtomicFile, write_json
 from bytemill.cli import output
 from bytemill.profiling import PhaseUse, Profile, ProfileResult, ThreadUse
-from bytemill.units import format_bytes, format_rate, format_seconds
+from bytemill.system.atomic_files import AtomicFile, write_json
+from bytemill.system.units import format_bytes, format_rate, format_seconds
 
 
 class Profiled:

@@ -1,4 +1,4 @@
-"""Shows on standard error how far long work has come."""
+"""Progress of long-running work on standard error."""
 
 import sys
 import time
@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from bytemill.cli import output
-from bytemill.units import format_bytes, format_count, format_rate, format_seconds
+from bytemill.system.units import format_bytes, format_count, format_rate, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,17 +14,15 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from bytemill.shards import EncodeProgress
-    from bytemill.training import TrainingProgress
+    from bytemill.training.train import TrainingProgress
 
 _SECONDS_BETWEEN_LINES = 5.0
+_SECONDS_BEFORE_RATE = 0.5
 _PHASES = {"count": ("counting pre-tokens", "bytes"), "merge": ("learning merges", "merges")}
 
 
 class ProgressDisplay:
-    """Progress of one piece of work, phase by phase: a bar on a terminal, a line now and then elsewhere.
-
-    Nothing at all with `quiet`.
-    """
+    """Progress by phase: a bar on a terminal, a line every few seconds elsewhere, nothing with `quiet`."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -47,13 +45,13 @@ class ProgressDisplay:
             self._bar.stop()
 
     def end_bar(self) -> None:
-        """Makes room on the terminal for something else; what comes later is said in lines."""
+        """Remove the bar to free the terminal; later progress is printed as lines."""
         if self._bar is not None:
             self._bar.stop()
             self._bar, self._task = None, None
 
     def step(self, name: str) -> None:
-        """Work begins of which nobody knows how much there is."""
+        """Start a phase of unknown size."""
         if self._quiet:
             return
         self._phase = name
@@ -63,16 +61,29 @@ class ProgressDisplay:
         else:
             self._show(self._bar, name, 0, None, "", is_new=True)
 
-    def update(self, phase: str, unit: str, done: int, total: int | None) -> None:
-        """`done` of `total` units ("bytes", "merges") of a phase are done; None: nobody knows the total."""
+    def update(
+        self, phase: str, unit: str, done: int, total: int | None, *, n_tokens: int | None = None
+    ) -> None:
+        """Show how much of a phase is done.
+
+        Args:
+            phase: Name of the phase.
+            unit: "bytes", "tokens" or "merges".
+            done: Units finished.
+            total: Units in all, None if unknown.
+            n_tokens: Tokens this process has written so far, shown as a rate.
+        """
         if self._quiet:
             return
         now = time.monotonic()
         is_new = phase != self._phase
         if is_new:
-            # What was done before, by a run that was interrupted, took none of this run's time.
+            # Work of an interrupted run took none of this run's time.
             self._phase, self._phase_started, self._done_before = phase, now, done
-        detail = _detail(unit, done, total, done - self._done_before, now - self._phase_started)
+        seconds = now - self._phase_started
+        detail = _detail(unit, done, total, done - self._done_before, seconds)
+        if n_tokens and seconds >= _SECONDS_BEFORE_RATE:
+            detail += f", {format_rate(n_tokens, seconds, 'tokens')}"
         if self._bar is not None:
             self._show(self._bar, phase, done, total, detail, is_new=is_new)
         elif is_new or now - self._last_line >= _SECONDS_BETWEEN_LINES:
@@ -91,7 +102,7 @@ class ProgressDisplay:
 
 
 def training_progress(display: ProgressDisplay) -> "Callable[[TrainingProgress], None]":
-    """What `train` calls to show its progress on `display`."""
+    """Return a `progress` callback for `train` that updates `display`."""
 
     def show(progress: "TrainingProgress") -> None:
         phase, unit = _PHASES[progress.phase]
@@ -101,11 +112,12 @@ def training_progress(display: ProgressDisplay) -> "Callable[[TrainingProgress],
 
 
 def encoding_progress(display: ProgressDisplay) -> "Callable[[EncodeProgress], None]":
-    """What `encode_to_shards` calls to show its progress on `display`."""
+    """Return a `progress` callback for `encode_corpus` that updates `display`."""
 
     def show(progress: "EncodeProgress") -> None:
         if not progress.already_complete:
-            display.update("encoding", "bytes", progress.n_bytes, progress.total_bytes)
+            n_tokens = progress.n_tokens - progress.n_tokens_before
+            display.update("encoding", "bytes", progress.n_bytes, progress.total_bytes, n_tokens=n_tokens)
 
     return show
 
@@ -114,7 +126,7 @@ def _detail(unit: str, done: int, total: int | None, n_new: int, seconds: float)
     amount = format_bytes if unit == "bytes" else format_count
     of_total = f" of {amount(total)}" if total is not None else ""
     parts = [f"{amount(done)}{of_total}" + ("" if unit == "bytes" else f" {unit}")]
-    if n_new and seconds >= 0.5:
+    if n_new and seconds >= _SECONDS_BEFORE_RATE:
         parts.append(format_rate(n_new, seconds, unit))
         if total is not None and done < total:
             parts.append(f"{format_seconds(seconds / n_new * (total - done))} left")

@@ -1,9 +1,16 @@
 """What the quickstart has done, as people read it."""
 
+from bytemill.analysis.inspection import visible
 from bytemill.cli import output
-from bytemill.inspection import visible
 from bytemill.quickstart import QuickstartResult
-from bytemill.units import format_bytes, format_count, format_ratio, format_seconds, format_share, plural
+from bytemill.system.units import (
+    format_bytes,
+    format_count,
+    format_ratio,
+    format_seconds,
+    format_share,
+    plural,
+)
 
 
 def write_quickstart(result: QuickstartResult) -> None:

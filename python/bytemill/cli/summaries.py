@@ -7,15 +7,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bytemill.analysis.summary import training_to_dict
 from bytemill.cli import output
 from bytemill.cli.corpus_options import corpus_notes
 from bytemill.cli.views import quoted
 from bytemill.corpus.documents import CorpusCounts
-from bytemill.facts import training_to_dict
 from bytemill.shards import Manifest
-from bytemill.tokenizer import Tokenizer
-from bytemill.training import TrainingReport
-from bytemill.units import format_bytes, format_count, format_rate, format_ratio, format_seconds, plural
+from bytemill.system.units import (
+    format_bytes,
+    format_count,
+    format_rate,
+    format_ratio,
+    format_seconds,
+    plural,
+)
+from bytemill.tokenizer.tokenizer import Tokenizer
+from bytemill.tokenizer.training_report import TrainingReport
 
 _N_LONGEST = 10
 _NO_PROFILE: Mapping[str, Any] = {}
@@ -87,13 +94,21 @@ def manifest_to_json(
 def manifests_to_json(
     manifests: dict[Path, Manifest], problems: list[str] | None = None, more: dict[str, Any] | None = None
 ) -> None:
-    """The manifests of the parts of a split corpus as JSON."""
+    """Write the totals and the manifests of the parts of a split corpus as JSON."""
     found = {} if problems is None else {"problems": problems}
     parts = {
         folder.name: {"folder": str(folder), **dataclasses.asdict(manifest)}
         for folder, manifest in manifests.items()
     }
-    output.write_json({"parts": parts, **found, **(more or {})})
+    all_parts = list(manifests.values())
+    totals = {
+        "n_tokens": sum(manifest.n_tokens for manifest in all_parts),
+        "n_bytes": sum(manifest.n_bytes for manifest in all_parts),
+        "n_documents": sum(manifest.n_documents for manifest in all_parts),
+        "n_empty_documents": sum(manifest.n_empty_documents for manifest in all_parts),
+        "n_shards": sum(len(manifest.shards) for manifest in all_parts),
+    }
+    output.write_json({**totals, "parts": parts, **found, **(more or {})})
 
 
 def manifest_notes(manifest: Manifest) -> list[str]:
@@ -124,11 +139,11 @@ def _corpus_facts(report: TrainingReport) -> list[tuple[str, str]]:
     ]
     if report.n_replaced:
         facts.append(("not UTF-8", f"{plural(report.n_replaced, 'sequence')} read as U+FFFD"))
-    if report.min_count > 1:
+    if report.min_pretoken_count > 1:
         facts.append(
             (
                 "left out",
-                f"{plural(report.n_dropped_pretokens, 'different pre-token')} below {report.min_count:,} "
+                f"{plural(report.n_dropped_pretokens, 'different pre-token')} below {report.min_pretoken_count:,} "
                 f"({plural(report.n_dropped_occurrences, 'occurrence')})",
             )
         )

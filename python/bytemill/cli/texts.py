@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from cyclopts import CycloptsError
 
 from bytemill.cli import output
+from bytemill.cli.text_input import TextInput
 from bytemill.corpus import read_blocks, resolve_inputs
-from bytemill.text_input import TextInput
 
 
 def text_input(text: str | None, file: str | None) -> TextInput:

@@ -9,9 +9,8 @@ from cyclopts.validators import Number
 from bytemill._core import named_pattern
 from bytemill.cli import options, output
 from bytemill.cli.corpus_options import CorpusOptions
-from bytemill.cli.failures import on_interrupt
-from bytemill.formats.writing import WrittenFormat
-from bytemill.tokenizer import Tokenizer
+from bytemill.formats.save import WrittenFormat
+from bytemill.tokenizer.tokenizer import Tokenizer
 
 _CORPUS = CorpusOptions()
 
@@ -44,7 +43,8 @@ def train(
     vocab_size: Annotated[
         int,
         Parameter(
-            name=["--vocab-size", "-n"], help="Tokens in all: 256 bytes, the merges, the special tokens."
+            name=["--vocab-size", "-n"],
+            help="Number of tokens: 256 bytes, the merges and the special tokens.",
         ),
     ],
     special_tokens: Annotated[
@@ -53,39 +53,36 @@ def train(
             name="--special-token",
             negative="--no-special-tokens",
             show_default=" ".join,
-            help="A token that ends documents or marks something and is never split; give it once for each.",
+            help="A token that is never split, such as an end of document. Repeat for several.",
         ),
     ] = ("<|endoftext|>",),
     pattern: Annotated[
         str,
         Parameter(
-            help="What cuts text into pre-tokens: gpt2, cl100k, o200k, llama3, a regular expression, or none."
+            help="How text is split into pre-tokens: gpt2, cl100k, o200k, llama3, a regular expression, or none."
         ),
     ] = "gpt2",
     ties: Annotated[
         Literal["bytes", "huggingface"],
         Parameter(
-            help="Which of equally frequent pairs is merged first: the greatest by bytes, or Hugging Face's."
+            help="Which of equally frequent pairs is merged first: the greatest by bytes, or Hugging Face's choice."
         ),
     ] = "bytes",
-    min_count: Annotated[
-        int,
-        Parameter(
-            validator=Number(gte=1),
-            help="Pre-tokens that occur less often are left out, before anything is merged.",
-        ),
+    min_pretoken_count: Annotated[
+        int, Parameter(validator=Number(gte=1), help="Drop pre-tokens that occur less often.")
     ] = 1,
     min_frequency: Annotated[
-        int, Parameter(validator=Number(gte=1), help="Pairs that occur less often are not merged.")
+        int, Parameter(validator=Number(gte=1), help="Do not merge pairs that occur less often.")
     ] = 1,
     special_ids: Annotated[
-        Literal["last", "first"], Parameter(help="Special tokens get the last ids, or those from 0 on.")
+        Literal["last", "first"],
+        Parameter(help="Give special tokens the last ids, or the first ones from 0."),
     ] = "last",
     max_memory: Annotated[
         str | None,
         Parameter(
             show_default=False,
-            help="Take no more memory than this, such as 300MB or 2GB; the tokenizer is the same.",
+            help="Memory limit, such as 300MB or 2GB. It does not change the tokenizer.",
         ),
     ] = None,
     counts: Annotated[
@@ -93,15 +90,15 @@ def train(
         Parameter(
             name="--counts",
             show_default=False,
-            help="Keep the counts of the pre-tokens in this file, or take them from it. Without INPUTS, files "
-            "of counts (FILE=WEIGHT), which are added up.",
+            help="Save the counts of pre-tokens to this file, or use the file if it exists. Without INPUTS: files of "
+            "counts to add up, as FILE or FILE=WEIGHT.",
         ),
     ] = (),
     corpus: CorpusOptions = _CORPUS,
     threads: options.Threads = None,
-    output_file: Annotated[
-        Path, Parameter(name=["--output", "-o"], help="The file to write, which must not exist yet.")
-    ] = Path("tokenizer.json"),
+    output_file: Annotated[Path, Parameter(name=["--output", "-o"], help="The file to write.")] = Path(
+        "tokenizer.json"
+    ),
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -110,16 +107,23 @@ def train(
 ) -> None:
     """Train a tokenizer and write it as a tokenizer.json.
 
-    Hugging Face tokenizers opens the file too. Every text file is a document of its
-    own; special tokens in a text separate documents. Counting that is interrupted goes
-    on with the same command.
+    Hugging Face tokenizers opens the file too. Every text file is a document;
+    special tokens in a text separate documents. The same command resumes an
+    interrupted counting of files.
     """
     from bytemill.cli.profile import profiled
     from bytemill.cli.progress import ProgressDisplay, training_progress
     from bytemill.cli.summaries import write_training
-    from bytemill.cli.training_inputs import check_usage, training_inputs
-    from bytemill.output_file import check_can_be_saved, check_output_file
-    from bytemill.training import train
+    from bytemill.cli.training_inputs import (
+        check_usage,
+        checkpoint_folder,
+        explain_interruption,
+        training_inputs,
+    )
+    from bytemill.system.output_file import check_output_file
+    from bytemill.system.output_lock import lock_output
+    from bytemill.tokenizer.conversion import check_can_be_saved
+    from bytemill.training.train import train
 
     check_usage(inputs, counts)
     check_output_file(output_file, overwrite=overwrite)
@@ -128,31 +132,33 @@ def train(
     if expression is not None and named_pattern(expression) is None:
         output.note("this pattern runs on a regex engine, which is slower than the named ones", quiet=quiet)
     if corpus.documents not in ("file", "line") and corpus.documents not in special_tokens:
-        output.note(f"{corpus.documents} ends documents but is no special token, so it is text", quiet=quiet)
+        output.note(
+            f"{corpus.documents} ends documents but is not a special token, so it is trained on as text",
+            quiet=quiet,
+        )
+    source, counts_file = training_inputs(inputs, corpus, counts)
+    folder = checkpoint_folder(output_file, counts_file)
     with (
         profiled(profile, profile_file) as measured,
-        on_interrupt(
-            # What came on standard input is gone.
-            "nothing is written: run the same command again to start afresh"
-            if "-" in inputs
-            else f"{output_file} is not written: run the same command again, which goes on where counting was"
-        ),
+        explain_interruption(output_file, folder, counts_file),
         ProgressDisplay(quiet=quiet) as display,
+        lock_output(output_file),
     ):
-        source, counts_file = training_inputs(inputs, corpus, counts)
+        # Another process may have written the file before this one had the lock.
+        check_output_file(output_file, overwrite=overwrite)
         tokenizer = train(
             source,
             vocab_size,
             special_tokens,
             pattern=expression,
             ties=ties,
-            min_count=min_count,
+            min_pretoken_count=min_pretoken_count,
             min_frequency=min_frequency,
             special_ids=special_ids,
             num_threads=threads,
             max_memory=max_memory,
             counts=counts_file,
-            work_folder=None if counts_file else output_file.with_name(f".{output_file.name}.counting"),
+            work_folder=folder,
             progress=None if quiet else training_progress(display),
         )
         tokenizer.save(output_file)
@@ -186,8 +192,8 @@ def encode(
     Ids stand on one line with blanks between them; with --json they are a list.
     Memory does not grow with the text.
     """
+    from bytemill.cli.id_streams import encode_text, ids_as_text
     from bytemill.cli.texts import text_input
-    from bytemill.id_streams import encode_text, ids_as_text
 
     tokenizer = Tokenizer.open(tokenizer_file)
     arrays = encode_text(
@@ -217,8 +223,8 @@ def decode(tokenizer_file: options.TokenizerFile, /, *ids: Annotated[str, Parame
     The ids are those given, or those on standard input. Blanks, commas and
     brackets may stand between them.
     """
+    from bytemill.cli.id_streams import decode_stream, read_ids
     from bytemill.cli.texts import id_blocks
-    from bytemill.id_streams import decode_stream, read_ids
 
     tokenizer = Tokenizer.open(tokenizer_file)
     blocks, name = id_blocks(ids)
@@ -248,9 +254,9 @@ def show(
     as_json: options.Json = False,
 ) -> None:
     """Show a tokenizer's sizes, settings and longest tokens, or single tokens."""
+    from bytemill.analysis.summary import describe, token_infos
     from bytemill.cli import views
     from bytemill.cli.given import load_arguments
-    from bytemill.facts import describe, token_infos
 
     tokenizer = Tokenizer.open(tokenizer_file, **load_arguments(pattern, special_tokens))
     if token:
@@ -290,9 +296,9 @@ def inspect(
     characters are made visible; a token that is part of a character is shown as
     its bytes: ⟨e2 80⟩.
     """
+    from bytemill.analysis.inspection import inspect
     from bytemill.cli import views
     from bytemill.cli.texts import text_input
-    from bytemill.inspection import inspect
 
     tokenizer = Tokenizer.open(tokenizer_file)
     content = text_input(text, file).read()
@@ -339,7 +345,7 @@ def convert(
     """
     from bytemill.cli.conversions import write_conversion
     from bytemill.cli.given import load_arguments
-    from bytemill.formats.conversion import convert
+    from bytemill.tokenizer.conversion import convert
 
     conversion = convert(
         tokenizer_file,

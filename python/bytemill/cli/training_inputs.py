@@ -1,39 +1,62 @@
-"""What `bytemill tokenizer train` is to train of: inputs, or counts of inputs."""
+"""Inputs of `bytemill tokenizer train`: a corpus, or saved counts."""
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cyclopts import CycloptsError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from bytemill.cli.corpus_options import CorpusOptions
     from bytemill.corpus import Corpus
-    from bytemill.counts import SavedCounts
+    from bytemill.training.counts import SavedCounts
 
 
 def check_usage(inputs: Sequence[str], counts: Sequence[str]) -> None:
-    """Raises CycloptsError where it is not said what to train of."""
+    """Raise CycloptsError unless there is something to train on."""
     if not inputs and not counts:
-        raise _usage("name INPUTS to train of, or --counts FILE with the counts of some")
+        raise _usage("name INPUTS to train on, or files of counts with --counts FILE")
     if inputs and len(counts) > 1:
-        raise _usage(
-            "several --counts are added up where no INPUTS are given; with INPUTS give one, to keep theirs"
-        )
+        raise _usage("use --counts once with INPUTS; without INPUTS, several files of counts are added up")
 
 
 def training_inputs(
     inputs: Sequence[str], corpus: CorpusOptions, counts: Sequence[str]
 ) -> tuple[Corpus | SavedCounts, str | None]:
-    """What `train` takes as inputs, and the file in which it keeps the counts."""
-    from bytemill.counts import SavedCounts
+    """Return the inputs of `train`, and the file of counts to read or write."""
+    from bytemill.training.counts import SavedCounts
 
     if not inputs:
         return SavedCounts([_file_and_weight(text) for text in counts]), None
     return corpus.corpus(inputs), counts[0] if counts else None
+
+
+def checkpoint_folder(output_file: Path, counts: str | None) -> Path:
+    """Return the folder of the checkpoints of counting."""
+    path = output_file if counts is None else Path(counts)
+    return path.with_name(f".{path.name}.counting")
+
+
+@contextlib.contextmanager
+def explain_interruption(output_file: Path, folder: Path, counts: str | None) -> Generator[None]:
+    """Add to a KeyboardInterrupt what happened to the output and how to continue."""
+    from bytemill.training.work_folder import has_checkpoint
+
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if has_checkpoint(folder):
+            how = "run the same command again to resume from the last checkpoint"
+        elif counts is not None and Path(counts).exists():
+            how = f"run the same command again to train on the counts in {counts}"
+        else:
+            how = "run the same command again to start over"
+        error.add_note(f"{output_file} was not written: {how}")
+        raise
 
 
 def _usage(message: str) -> CycloptsError:
@@ -41,6 +64,6 @@ def _usage(message: str) -> CycloptsError:
 
 
 def _file_and_weight(text: str) -> tuple[str, str]:
-    """FILE or FILE=WEIGHT; a file whose name holds an equals sign may stand alone."""
+    """Split FILE=WEIGHT; an existing file whose name contains an equals sign has weight 1."""
     name, equals, weight = text.rpartition("=")
     return (text, "1") if not equals or Path(text).exists() else (name, weight)

@@ -4,13 +4,13 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from bytemill.analysis.inspection import Inspection, explanation_to_dict, visible
+from bytemill.analysis.summary import TokenizerFacts, size_buckets, token_info_to_dict
 from bytemill.cli import output
-from bytemill.explanation import Explanation, TokenInfo
-from bytemill.facts import TokenizerFacts, size_buckets, token_info_to_dict
-from bytemill.inspection import Inspection, explanation_to_dict, visible
-from bytemill.inspection_text import explanation_lines, running_text, totals, with_ids
-from bytemill.tokenizer import Tokenizer
-from bytemill.units import format_count, plural
+from bytemill.cli.inspection_text import explanation_lines, running_text, totals, with_ids
+from bytemill.system.units import format_count, plural
+from bytemill.tokenizer.explanation import Explanation, TokenInfo
+from bytemill.tokenizer.tokenizer import Tokenizer
 
 _BAR_CELLS = 32
 _MOST_SHOWN = 60

@@ -14,11 +14,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
 
-from bytemill import _core
+from bytemill._core import NAMED_PATTERNS, Encoder
 from bytemill.compat.tiktoken_models import ENCODING_NAMES, encoding_name_for_model
 from bytemill.errors import SpecialTokenError, TokenizerError
-from bytemill.special_options import DisallowedSpecial, options, refuse
-from bytemill.token_starts import text_and_starts
+from bytemill.tokenizer.special_options import options, refuse
+from bytemill.tokenizer.token_starts import text_and_starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from bytemill.codec import AllowedSpecial, TokenIds
-    from bytemill.tokenizer import Tokenizer
+    from bytemill.tokenizer.tokenizer import Tokenizer
+    from bytemill.tokenizer.types import AllowedSpecial, DisallowedSpecial, TokenIds
 
 __all__ = [
     "Encoding",
@@ -58,8 +58,8 @@ class Encoding:
         `explicit_n_vocab` tokens.
         """
         # Where the expression is the name of another, it must not be taken for that.
-        pattern = f"(?:{pat_str})" if pat_str in _core.NAMED_PATTERNS else pat_str
-        core = _core.Encoder.from_ranks(mergeable_ranks, special_tokens, pattern, drops_unmatched=True)
+        pattern = f"(?:{pat_str})" if pat_str in NAMED_PATTERNS else pat_str
+        core = Encoder.from_ranks(mergeable_ranks, special_tokens, pattern, drops_unmatched=True)
         self._set(name, core, pat_str, mergeable_ranks, special_tokens)
         if explicit_n_vocab and not (
             len(mergeable_ranks) + len(special_tokens) == explicit_n_vocab == self.n_vocab
@@ -72,7 +72,7 @@ class Encoding:
     def _set(
         self,
         name: str,
-        core: _core.Encoder,
+        core: Encoder,
         pattern: str | None,
         ranks: dict[bytes, int] | None,
         special_tokens: dict[str, int],
@@ -102,7 +102,7 @@ class Encoding:
     def tokenizer(self) -> Tokenizer:
         """The tokenizer with the same ids. Raises TokenizerError where there is none: see `Tokenizer.from_tiktoken`."""
         if self._tokenizer is None:
-            from bytemill.tokenizer import Tokenizer
+            from bytemill.tokenizer.tokenizer import Tokenizer
 
             self._tokenizer = Tokenizer.from_tiktoken(self)
         return self._tokenizer
@@ -111,7 +111,7 @@ class Encoding:
 
     @property
     def _pat_str(self) -> str:
-        from bytemill.formats.tiktoken_pattern import pattern_to
+        from bytemill.formats.tiktoken.pattern import pattern_to
 
         return (
             self._pattern
@@ -122,7 +122,7 @@ class Encoding:
     @property
     def _mergeable_ranks(self) -> dict[bytes, int]:
         if self._ranks is None:
-            from bytemill.formats.tiktoken import same_ranks
+            from bytemill.formats.tiktoken.tiktoken import same_ranks
 
             self._ranks = same_ranks(self.tokenizer.to_spec())
         return self._ranks
@@ -337,7 +337,7 @@ def get_encoding(encoding_name: str) -> Encoding:
 
 
 def _pretrained(name: str) -> Encoding:
-    from bytemill.tokenizer import Tokenizer
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
     if name == "o200k_harmony":
         raise TokenizerError(

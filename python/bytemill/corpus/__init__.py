@@ -1,23 +1,27 @@
-"""Where text comes from."""
+"""Corpora: inputs, formats, and documents in batches."""
 
 from bytemill.corpus.corpus import Corpus
 from bytemill.corpus.documents import CorpusCounts, DocumentBatch, DocumentSource, Position
+from bytemill.corpus.formats import CorpusFormat, register
+from bytemill.corpus.messages import not_utf8
 from bytemill.corpus.options import parse_bytes
-from bytemill.corpus.reading import iter_texts, not_utf8, read_blocks
-from bytemill.corpus.sources import CorpusInputs, Source, is_texts, resolve_inputs
+from bytemill.corpus.reading import read_blocks
+from bytemill.corpus.sources import CorpusInputs, Source, resolve_inputs
+from bytemill.corpus.texts import iter_texts
 
 __all__ = [
     "Corpus",
     "CorpusCounts",
+    "CorpusFormat",
     "CorpusInputs",
     "DocumentBatch",
     "DocumentSource",
     "Position",
     "Source",
-    "is_texts",
     "iter_texts",
     "not_utf8",
     "parse_bytes",
     "read_blocks",
+    "register",
     "resolve_inputs",
 ]

@@ -1,13 +1,16 @@
-"""Reading plain text and JSON lines: streams of bytes, block by block."""
+"""Readers of plain text and JSON lines, block by block."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bytemill._core import JsonLines, TextSplitter, clean_text
 from bytemill.corpus import documents as batches
-from bytemill.corpus.pieces import Piece
-from bytemill.corpus.reading import not_text_hint
+from bytemill.corpus.chunks import Chunk
+from bytemill.corpus.content import UTF8_BOM, check_text
+from bytemill.corpus.messages import REPLACE_HINT, SKIP_HINT, document_too_large
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -19,73 +22,126 @@ if TYPE_CHECKING:
     from bytemill.corpus.streams import ByteStream, OpenFile
 
     Cut = Callable[[bytes, bool, bool], BlockDocuments]
-    """Takes a block, whether it begins inside a document, and whether it is the last one."""
-
-SKIP_HINT = 'on_error="skip" (--on-error skip) leaves broken documents out and counts them'
-_BOM = b"\xef\xbb\xbf"
+    """Arguments: a block, whether it begins inside a document, and whether it is the last block."""
 
 
-def read_text(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) -> Generator[Piece]:
-    """The documents of a text file: itself, its lines, or what its separators end."""
+_WORD_START = re.compile(rb"\s\S")
+"""Where every pattern ends a pre-token. Text without it is held in memory as a whole while it is encoded."""
+
+
+def read_text(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) -> Generator[Chunk]:
+    """Yield the documents of a text file: the file, its lines, or what its separators end."""
     if options.documents != "file":
-        splitter = TextSplitter(options.separator, options.encoding_errors, options.on_error == "skip")
-        yield from _pieces(file, splitter.split, state)
+        splitter = TextSplitter(options.separator, options.errors, options.on_error == "skip")
+        end = "\n" if options.separator is None else options.separator
+        yield from _chunks(file, options, splitter.split, state, end=end.encode())
         return
-    if options.on_error == "skip" and options.encoding_errors == "strict" and not state:
-        n_bytes_read = _first_malformed(file)
+    if options.on_error == "skip" and options.errors == "strict" and not state:
+        n_bytes_read = _first_broken(file, options.max_document_bytes)
         if n_bytes_read is not None:
-            yield _broken_file(n_bytes_read)
+            yield Chunk.broken(n_bytes_read, {})
             return
-    yield from _pieces(
-        file, lambda block, _, is_last: clean_text(block, is_last, options.encoding_errors), state
-    )
+
+    def clean(block: bytes, _: bool, is_last: bool) -> BlockDocuments:
+        return clean_text(block, is_last, options.errors)
+
+    yield from _chunks(file, options, clean, state)
 
 
-def read_json_lines(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) -> Generator[Piece]:
-    """The documents of a file of JSON lines: one field of each line's object."""
-    lines = JsonLines(options.path, options.encoding_errors, options.on_error == "skip")
+def read_json_lines(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) -> Generator[Chunk]:
+    """Yield the documents of a JSON lines file: one field of each line's object."""
+    lines = JsonLines(options.path, options.errors, options.on_error == "skip")
 
     def cut(block: bytes, _: bool, is_last: bool) -> BlockDocuments:
         return lines.parse(block, len(block) if is_last else block.rfind(b"\n") + 1)
 
-    yield from _pieces(file, cut, state, is_json=True)
+    yield from _chunks(file, options, cut, state, is_json=True)
 
 
-def _pieces(file: OpenFile, cut: Cut, state: dict[str, Any], *, is_json: bool = False) -> Generator[Piece]:
+def _chunks(
+    file: OpenFile,
+    options: CorpusOptions,
+    cut: Cut,
+    state: dict[str, Any],
+    *,
+    end: bytes = b"\n",
+    is_json: bool = False,
+) -> Generator[Chunk]:
+    """Cut a stream into documents; `end` ends the documents that are held as a whole."""
     offset, line, is_inside = state.get("offset", 0), state.get("line", 0), state.get("inside", False)
     with file.stream(offset) as stream:
-        if is_json and not offset:
-            offset = _json_begins(stream, file.source)
-        n_bytes = batches.BATCH_BYTES
+        n_marks = 0
+        if not offset:
+            offset = _text_start(stream, file.source, is_json=is_json)
+            n_marks = 1 if offset else 0
+        block_bytes, n_unbroken = batches.BATCH_BYTES, 0
         while not file.stop.is_set():
-            block, is_last = stream.block(n_bytes)
+            block = b""  # free the last block before the next
+            block, is_last = stream.block(block_bytes)
             documents = cut(block, is_inside, is_last)
             if not documents.consumed and not is_last and documents.broken is None:
-                n_bytes *= 2  # not one whole document
+                # The block is smaller than the document.
+                if block_bytes <= options.max_document_bytes:
+                    block_bytes = min(2 * block_bytes, options.max_document_bytes + 1)
+                    continue
+                if options.on_error == "fail":
+                    where = f"{file.name}:{line + 1:,}: the document at byte offset {offset:,}"
+                    after = {"offset": offset, "line": line, "inside": is_inside}
+                    error = document_too_large(where, options.max_document_bytes)
+                    yield replace(Chunk.broken(stream.n_bytes_read, after), n_broken=0, error=error)
+                    return
+                block = b""
+                n_bytes, n_lines = _skip_document(stream, end)
+                offset, line = offset + n_bytes, line + n_lines
+                after = {"offset": offset, "line": line, "inside": False}
+                yield Chunk.broken(stream.n_bytes_read, after)
+                block_bytes, is_inside = batches.BATCH_BYTES, False
                 continue
-            n_bytes = batches.BATCH_BYTES
+            block_bytes = batches.BATCH_BYTES
             error = _broken(file.source, documents, block, offset, line)
+            n_unbroken = 0 if _WORD_START.search(block) else n_unbroken + len(block)
+            if documents.is_open and n_unbroken > options.max_document_bytes:
+                error = _unbroken(f"{file.name}:{line + 1:,}", offset, options.max_document_bytes)
             offset += documents.consumed
             line += documents.n_lines
             is_inside = documents.is_open
             after = {"offset": offset, "line": line, "inside": is_inside}
-            yield Piece.of(documents, stream.n_bytes_read, after, error)
+            yield Chunk.of(documents, stream.n_bytes_read, after, error, n_byte_order_marks=n_marks)
+            n_marks = 0
             if is_last:
                 return
             stream.advance(documents.consumed)
 
 
-def _json_begins(stream: ByteStream, source: Source) -> int:
-    """Where the first line begins: behind a byte order mark. Raises `CorpusError` for what is one JSON document."""
+def _text_start(stream: ByteStream, source: Source, *, is_json: bool) -> int:
+    """Advance past a byte-order mark; return its size. Raises `CorpusError` for what is not text or JSON lines."""
     head, _ = stream.block(1 << 12)
-    n_bom = len(_BOM) if head.startswith(_BOM) else 0
-    stream.advance(n_bom)
-    if head[n_bom:].lstrip().startswith(b"["):
+    check_text(source.name, head)
+    n_bytes = len(UTF8_BOM) if head.startswith(UTF8_BOM) else 0
+    stream.advance(n_bytes)
+    if is_json and head[n_bytes:].lstrip().startswith(b"["):
         raise CorpusError(
             f"{source.name} is a JSON list, not JSON lines",
-            hint=f"make lines of it: jq -c '.[]' {source.name} > lines.jsonl",
+            hint=f"convert it to lines: jq -c '.[]' {source.name} > lines.jsonl",
         )
-    return n_bom
+    return n_bytes
+
+
+def _skip_document(stream: ByteStream, end: bytes) -> tuple[int, int]:
+    """Advance past the end of the current document; return the bytes and lines skipped."""
+    n_bytes = n_lines = 0
+    while True:
+        block, is_last = stream.block(batches.BATCH_BYTES)
+        found = block.find(end)
+        # The end may lie across two blocks.
+        n_skipped = len(block) if is_last else len(block) - len(end) + 1
+        if found >= 0:
+            n_skipped = found + len(end)
+        n_lines += block.count(b"\n", 0, n_skipped)
+        stream.advance(n_skipped)
+        n_bytes += n_skipped
+        if found >= 0 or is_last:
+            return n_bytes, n_lines
 
 
 def _broken(
@@ -93,41 +149,41 @@ def _broken(
 ) -> CorpusError | None:
     if documents.broken is None:
         return None
-    n_lines, place, message = documents.broken
+    n_lines, position, message = documents.broken
     where = f"{source.name}:{line + n_lines + 1:,}"
-    if place is None:
+    if position is None:
         return CorpusError(f"{where}: {message}", hint=SKIP_HINT)
-    hint = not_text_hint(source, block[:4] if not offset else b"", place)
-    if hint is None:
-        hint = (
-            f'encoding_errors="replace" (--encoding-errors replace) reads such bytes as U+FFFD; {SKIP_HINT}'
-        )
     return CorpusError(
-        f"{where}: byte offset {offset + place} (0x{block[place]:02x}) is not valid UTF-8", hint=hint
+        f"{where}: byte offset {offset + position} (0x{block[position]:02x}) is not valid UTF-8",
+        hint=f"{REPLACE_HINT}; {SKIP_HINT}",
     )
 
 
-def _first_malformed(file: OpenFile) -> int | None:
-    """How much of a file is read when it is known to be no UTF-8; None where all of it is."""
+def _unbroken(where: str, offset: int, max_document_bytes: int) -> CorpusError:
+    return CorpusError(
+        f"{where}: the text at byte offset {offset:,} has no white space within max_document_bytes "
+        f"({max_document_bytes:,})",
+        hint="check that the file is text, or raise max_document_bytes (--max-document-bytes)",
+    )
+
+
+def _first_broken(file: OpenFile, max_document_bytes: int) -> int | None:
+    """Read a file until it is not UTF-8 or a pre-token is too large; return the bytes read, or None if all is well."""
     source = file.source
     if source.is_pipe:
         raise CorpusError(
-            f"{source.name} can be read only once, so nobody knows beforehand whether it is UTF-8",
-            hint='give encoding_errors="replace" (--encoding-errors replace), or documents="line"',
+            f"{source.name} can be read only once, so it cannot be checked to be UTF-8 beforehand",
+            hint='use errors="replace" (--errors replace) or documents="line" (--documents line)',
         )
+    n_unbroken = 0
     with file.stream() as stream:
         while not file.stop.is_set():
             block, is_last = stream.block(batches.BATCH_BYTES)
             documents = clean_text(block, is_last, "strict")
-            if documents.broken is not None:
+            n_unbroken = 0 if _WORD_START.search(block) else n_unbroken + len(block)
+            if documents.broken is not None or n_unbroken > max_document_bytes:
                 return stream.n_bytes_read
             if is_last:
                 break
             stream.advance(documents.consumed)
     return None
-
-
-def _broken_file(n_bytes_read: int) -> Piece:
-    import numpy as np
-
-    return Piece(b"", np.empty(0, np.int64), False, n_bytes_read, {}, n_broken=1)

@@ -1,19 +1,21 @@
-"""Reading a column of Parquet and Arrow files, and of Hugging Face's datasets: no string becomes a Python object."""
+"""Readers of a string column of Parquet and Arrow files, without a Python object per string."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import tempfile
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bytemill._core import check_documents
 from bytemill.corpus import documents as batches
 from bytemill.corpus import libraries
-from bytemill.corpus.blocks import SKIP_HINT
+from bytemill.corpus.chunks import Chunk
 from bytemill.corpus.compression import compression_of
-from bytemill.corpus.pieces import Piece
-from bytemill.corpus.streams import HEAD_BYTES, OpenFile, head_of
+from bytemill.corpus.content import HEAD_BYTES
+from bytemill.corpus.messages import SKIP_HINT, document_too_large
+from bytemill.corpus.streams import OpenFile, head_of
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -25,19 +27,19 @@ if TYPE_CHECKING:
     from bytemill.corpus.options import CorpusOptions
 
 _MAX_ROWS = 1 << 16
-"""Rows that are read at once, however short their texts are."""
+"""Upper bound on the rows read at once."""
 _ARROW_STREAM_MAGIC = b"\xff\xff\xff\xff"
 
 
 class ColumnReader:
-    """Turns arrays of strings into pieces."""
+    """Converts Arrow arrays of strings to chunks."""
 
     def __init__(self, name: str, options: CorpusOptions) -> None:
         self._name = name
         self._options = options
 
     def check(self, schema: Any) -> str:
-        """The name of the outermost column that leads to the strings. Raises `CorpusError` where there are none."""
+        """Return the outermost column that leads to the strings. Raises `CorpusError` if there is none."""
         pa = libraries.pyarrow(self._name)
         names = self._names(schema)
         if names[0] not in schema.names:
@@ -51,17 +53,17 @@ class ColumnReader:
         if str(kind.value_type if pa.types.is_dictionary(kind) else kind) not in strings:
             raise CorpusError(
                 f"{self._name}: column '{self._options.field}' holds {kind}, not strings",
-                hint="name a column of strings with field=… (--column …)",
+                hint="choose a column of strings with --column (field=)",
             )
         return names[0]
 
     def array(self, rows: Any) -> Any:
-        """The strings of a RecordBatch or Table whose schema is checked, as an Array with 32-bit or 64-bit offsets."""
+        """Return the strings of a RecordBatch or Table with a checked schema, as an Array with offsets."""
         pa = libraries.pyarrow(self._name)
         names = self._names(rows.schema)
         column = rows.column(names[0])
         for name in names[1:]:
-            # With the nulls of what it is in.
+            # Keeps the nulls of the struct.
             column = libraries.pyarrow(self._name, "pyarrow.compute").struct_field(column, name)
         if isinstance(column, pa.ChunkedArray):
             column = pa.concat_arrays(column.chunks)
@@ -73,12 +75,26 @@ class ColumnReader:
             )
         return column
 
-    def piece(self, array: Any, row: int, n_bytes_read: int, after: dict[str, Any]) -> Piece:
-        """The strings of an array whose first one stands in this row (from 0)."""
+    def chunk(self, array: Any, row: int, n_bytes_read: int, after: dict[str, Any]) -> Chunk:
+        """Make a chunk of an array whose first string is in this row (from 0)."""
+        import numpy as np
+
+        large = np.flatnonzero(np.diff(_offsets(array)) > self._options.max_document_bytes)
+        too_large = None
+        if len(large):
+            first = int(large[0])
+            where = f"{self._name}: row {row + first + 1:,}"
+            too_large = document_too_large(where, self._options.max_document_bytes)
+            if self._options.on_error == "fail":
+                array = array.slice(0, first)
+            else:
+                keep = np.ones(len(array), np.bool_)
+                keep[large] = False
+                array, too_large = array.filter(libraries.pyarrow(self._name).array(keep)), None
         data, ends = packed(array)
         missing = _missing(array) if array.null_count else None
         documents = check_documents(
-            data, ends, missing, self._options.encoding_errors, self._options.on_error == "skip"
+            data, ends, missing, self._options.errors, self._options.on_error == "skip"
         )
         error = None
         if documents.broken is not None:
@@ -87,13 +103,15 @@ class ColumnReader:
             if offset is not None:
                 what = f"byte offset {offset} of the text is not valid UTF-8"
             error = CorpusError(f"{self._name}: row {row + number + 1:,}: {what}", hint=SKIP_HINT)
-        return Piece.of(documents, n_bytes_read, after, error)
+        chunk = Chunk.of(documents, n_bytes_read, after, error or too_large)
+        n_large = len(large) if self._options.on_error == "skip" else 0
+        return replace(chunk, n_broken=chunk.n_broken + n_large)
 
     def _no_column(self, names: list[str]) -> CorpusError:
         listing = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
         return CorpusError(
             f"{self._name}: there is no column '{self._options.field}'",
-            hint=f"name one with field=… (--column …): {listing}",
+            hint=f"choose one with --column (field=): {listing}",
         )
 
     def _names(self, schema: Any) -> list[str]:
@@ -101,40 +119,40 @@ class ColumnReader:
 
 
 def _missing(array: Any) -> NDArray[np.bool_]:
-    """Which values are null. Neither this nor anything else here may bring in pandas, which `to_numpy` does."""
+    """Return the mask of nulls. Avoids `to_numpy`, which imports pandas."""
     import numpy as np
 
     nulls = array.is_null().cast("uint8")
     return np.frombuffer(nulls.buffers()[1], np.bool_)[nulls.offset : nulls.offset + len(nulls)]
 
 
-def rows_of_a_piece(array: Any, first: int) -> int:
-    """How many strings from the one at `first` on make about a batch; at least 1.
+def n_rows_of_batch(array: Any, first: int) -> int:
+    """Return how many strings from index `first` on fill a batch; at least 1.
 
     >>> import pyarrow as pa
-    >>> rows_of_a_piece(pa.array(["a", "b" * 5_000_000, "c"]), 0), rows_of_a_piece(pa.array(["a", "b", "c"]), 1)
+    >>> n_rows_of_batch(pa.array(["a", "b" * 5_000_000, "c"]), 0), n_rows_of_batch(pa.array(["a", "b", "c"]), 1)
     (1, 2)
     """
     import numpy as np
 
-    places = _offsets(array)
-    end = int(places[first]) + batches.BATCH_BYTES
-    return max(1, int(np.searchsorted(places[first:], end, "right")) - 1)
+    offsets = _offsets(array)
+    end = int(offsets[first]) + batches.BATCH_BYTES
+    return max(1, int(np.searchsorted(offsets[first:], end, "right")) - 1)
 
 
 def _offsets(array: Any) -> NDArray[Any]:
-    """Where each string begins in the buffer, and where the last one ends."""
+    """Return the start of each string in the buffer, and the end of the last, shape (n + 1,)."""
     import numpy as np
 
     if not len(array):
         return np.zeros(1, np.int64)
     is_large = str(array.type).startswith("large_")
-    places = np.frombuffer(array.buffers()[1], np.int64 if is_large else np.int32)
-    return places[array.offset : array.offset + len(array) + 1]
+    offsets = np.frombuffer(array.buffers()[1], np.int64 if is_large else np.int32)
+    return offsets[array.offset : array.offset + len(array) + 1]
 
 
 def packed(array: Any) -> tuple[bytes, NDArray[np.int64]]:
-    """The bytes of an Array of strings, and where each of them ends.
+    """Return the bytes of an Array of strings, and the end of each.
 
     >>> import pyarrow as pa
     >>> packed(pa.array(["one", "", "two"]).slice(1))
@@ -142,14 +160,14 @@ def packed(array: Any) -> tuple[bytes, NDArray[np.int64]]:
     """
     import numpy as np
 
-    places, data = _offsets(array), array.buffers()[2]
-    start, end = int(places[0]), int(places[-1])
+    offsets, data = _offsets(array), array.buffers()[2]
+    start, end = int(offsets[0]), int(offsets[-1])
     text = b"" if data is None else bytes(memoryview(data)[start:end])
-    return text, places[1:].astype(np.int64) - start
+    return text, offsets[1:].astype(np.int64) - start
 
 
-def read_parquet(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) -> Generator[Piece]:
-    """A column of a Parquet file, row group by row group. Memory holds some pages of it, whatever its size."""
+def read_parquet(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) -> Generator[Chunk]:
+    """Yield a column of a Parquet file, row group by row group, holding a few pages in memory."""
     reader = ColumnReader(file.name, options)
     pa, parquet = libraries.pyarrow(file.name), libraries.pyarrow(file.name, "pyarrow.parquet")
     row = int(state.get("row", 0))
@@ -165,21 +183,21 @@ def read_parquet(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) 
             if first_row + n_rows <= row:
                 first_row += n_rows
                 continue
-            batch_rows = _rows_of_a_batch(metadata.row_group(group), columns[0])
+            batch_rows = _rows_of_group(metadata.row_group(group), columns[0])
             at = first_row
             for batch in parquet_file.iter_batches(batch_rows, [group], columns, use_threads=False):
                 if at + batch.num_rows > row and not file.stop.is_set():
                     n_read = (file.source.n_bytes or 0) * (at + batch.num_rows) // max(1, metadata.num_rows)
                     array = reader.array(batch)
-                    yield reader.piece(array, at, n_read, {"row": at + batch.num_rows})
+                    yield reader.chunk(array, at, n_read, {"row": at + batch.num_rows})
                 at += batch.num_rows
                 if file.stop.is_set():
                     return
             first_row += n_rows
 
 
-def _rows_of_a_batch(group: Any, column: str) -> int:
-    """Rows whose texts make about a batch."""
+def _rows_of_group(group: Any, column: str) -> int:
+    """Return the number of rows whose texts fill a batch on average."""
     n_bytes = sum(
         chunk.total_uncompressed_size
         for chunk in map(group.column, range(group.num_columns))
@@ -188,8 +206,8 @@ def _rows_of_a_batch(group: Any, column: str) -> int:
     return max(1, min(_MAX_ROWS, group.num_rows * batches.BATCH_BYTES // max(1, n_bytes)))
 
 
-def read_arrow(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) -> Generator[Piece]:
-    """A column of an Arrow file (Feather version 2) or stream, record batch by record batch."""
+def read_arrow(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) -> Generator[Chunk]:
+    """Yield a column of an Arrow file (Feather version 2) or stream, record batch by record batch."""
     reader = ColumnReader(file.name, options)
     pa = libraries.pyarrow(file.name)
     number = int(state.get("batch", 0))
@@ -208,22 +226,22 @@ def read_arrow(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) ->
             if file.stop.is_set():
                 return
             if index < number:
-                continue  # of a stream, which is read from its beginning
+                continue  # a stream is always read from its beginning
             share = opened.tell() / size if is_stream else (index + 1) / n_batches
             done = int((file.source.n_bytes or 0) * share)
             array = reader.array(batch)
             first = int(state.get("first", 0)) if index == number else 0
             while first < len(array):
-                part = array.slice(first, rows_of_a_piece(array, first))
+                part = array.slice(first, n_rows_of_batch(array, first))
                 first += len(part)
                 is_last = first == len(array)
                 after = {"batch": index + is_last, "first": 0 if is_last else first, "row": row + len(part)}
-                yield reader.piece(part, row, done, after)
+                yield reader.chunk(part, row, done, after)
                 row += len(part)
 
 
 def _record_batches(opened: Any, *, is_stream: bool, start: int) -> Iterator[tuple[int, Any, int]]:
-    """(number, batch, number of all) from `start` on; a stream begins at its beginning, and does not know how many."""
+    """Yield (number, batch, total number) from `start` on; a stream starts at 0 and has no total."""
     if is_stream:
         for index, batch in enumerate(opened):
             yield index, batch, 0
@@ -234,11 +252,11 @@ def _record_batches(opened: Any, *, is_stream: bool, start: int) -> Iterator[tup
 
 @contextlib.contextmanager
 def _seekable(file: OpenFile) -> Generator[Any]:
-    """The file for pyarrow; one that is compressed, or cannot be sought in, goes through a temporary file."""
+    """Open the file for pyarrow; a compressed or unseekable one is copied to a temporary file."""
     source = file.source
     if source.path is not None and source.n_bytes is not None:
         if source.n_bytes and compression_of(head_of(source)) is None:
-            # Not mapped: pages of a mapping count as memory of the process, up to the size of the file.
+            # Not memory-mapped: mapped pages count as resident memory of the process.
             with libraries.pyarrow(source.name).OSFile(str(source.path), "rb") as opened:
                 yield opened
             return
@@ -263,13 +281,13 @@ def _seekable(file: OpenFile) -> Generator[Any]:
 
 @contextlib.contextmanager
 def _failures(name: str, pa: Any) -> Generator[None]:
-    """What pyarrow raises for damaged files, as `CorpusError`."""
+    """Convert what pyarrow raises for damaged files to `CorpusError`."""
     try:
         yield
     except CorpusError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CorpusError(
-            f"{name} is damaged, or no such file: {str(error).strip().splitlines()[0]:.200}",
-            hint="get the file anew, or leave it out",
+            f"{name} is damaged: {str(error).strip().splitlines()[0]:.200}",
+            hint="get an intact copy, or leave the file out",
         ) from error

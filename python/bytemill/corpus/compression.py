@@ -1,4 +1,4 @@
-"""Compressed streams, known by their first bytes."""
+"""Decompression of streams, recognised by their first bytes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ SUFFIXES = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".xz": "xz", ".bz2":
 
 _HEAD_BYTES = 6
 _CHUNK_BYTES = 1 << 12
-"""Of zstd's, decompressed at once, however much comes of them: text of a hundredfold compression is 400 kB."""
+"""Compressed zstd bytes decompressed at once; at a compression ratio of 100 they become 400 kB."""
 
 
 def compression_of(head: bytes) -> str | None:
-    """The compression of a stream that begins with `head`, None for none that is known.
+    """Return the compression of a stream that begins with `head`, or None.
 
     >>> compression_of(b"\\x1f\\x8b\\x08\\x00"), compression_of(b"Once upon a time")
     ('gzip', None)
@@ -27,16 +27,16 @@ def compression_of(head: bytes) -> str | None:
         return "xz"
     if head.startswith(b"BZh") and head[3:4].isdigit():
         return "bzip2"
-    # A frame, or one that is to be skipped, as pzstd writes first.
+    # A frame, or a skippable frame as pzstd writes first.
     if head.startswith(b"\x28\xb5\x2f\xfd") or (head[1:4] == b"\x2a\x4d\x18" and 0x50 <= head[0] <= 0x5F):
         return "zstd"
     return None
 
 
 class Decompressed:
-    """The bytes of `raw`, decompressed where they are compressed.
+    """The bytes of `raw`, decompressed if they are compressed.
 
-    One that stands at `offset` is known to be plain.
+    A stream positioned at an `offset` above 0 is not compressed.
     """
 
     def __init__(self, raw: BinaryIO, name: str, offset: int = 0) -> None:
@@ -60,7 +60,7 @@ class Decompressed:
             self._stream = io.BufferedReader(_Zstd(self.raw, name), 1 << 20)
 
     def read(self, n_bytes: int) -> bytes:
-        """The next bytes, `n_bytes` at most, empty at the end. Raises `CorpusError` where they are damaged."""
+        """Return up to `n_bytes` bytes, none at the end. Raises `CorpusError` for damaged data."""
         try:
             return self._stream.read(n_bytes)
         except EOFError as error:
@@ -68,7 +68,7 @@ class Decompressed:
         except zlib.error as error:
             raise self._damaged(str(error)) from error
         except OSError as error:
-            # gzip and bz2 say so of what they cannot read, and so does the disk.
+            # gzip and bz2 raise OSError without errno for damaged data.
             if error.errno is None and self.compression is not None:
                 raise self._damaged(str(error)) from error
             raise CorpusError(
@@ -82,12 +82,12 @@ class Decompressed:
     def _damaged(self, why: str) -> CorpusError:
         return CorpusError(
             f"{self._name}: the {self.compression} data is damaged: {why.rstrip('.')}",
-            hint="get the file anew, or leave it out",
+            hint="get an intact copy, or leave the file out",
         )
 
 
 class _Counting:
-    """A binary stream that counts what is read from it, with a look at its beginning."""
+    """A binary stream that counts the bytes read and can peek at its beginning."""
 
     def __init__(self, raw: BinaryIO, offset: int) -> None:
         self._raw = raw
@@ -95,7 +95,7 @@ class _Counting:
         self.n_read = offset
 
     def peek(self, n_bytes: int) -> bytes:
-        """The first bytes, which will be read again."""
+        """Return the first bytes without consuming them."""
         while len(self._head) < n_bytes and (more := self._raw.read(n_bytes - len(self._head))):
             self._head += more
         return self._head
@@ -109,7 +109,7 @@ class _Counting:
         self.n_read += len(data)
         return data
 
-    # What the readers of compressed streams ask for beside `read`.
+    # What decompressors require besides `read`.
     def seekable(self) -> bool:
         return False
 
@@ -125,7 +125,7 @@ class _Counting:
 
 
 class _Zstd(io.RawIOBase):
-    """Frames of zstd one after another. zstandard's own stream takes a file that is cut off for a whole one."""
+    """Consecutive zstd frames. zstandard's own stream reader accepts truncated files."""
 
     def __init__(self, raw: _Counting, name: str) -> None:
         from bytemill.corpus.libraries import zstandard

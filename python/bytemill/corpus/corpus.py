@@ -1,52 +1,73 @@
-"""A corpus: sources of documents, and how they are read."""
+"""A corpus: sources of documents and how they are read."""
 
 from __future__ import annotations
 
+import threading
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from bytemill.corpus.compression import compression_of
 from bytemill.corpus.documents import DocumentBatch, Position
 from bytemill.corpus.file_reader import FileReader
-from bytemill.corpus.options import CorpusOptions, EncodingErrors, Format, OnError, checked_weight
-from bytemill.corpus.rows import rows_reader
+from bytemill.corpus.formats import check_format
+from bytemill.corpus.options import MAX_DOCUMENT_BYTES, CorpusOptions, Errors, OnError, checked_weight
+from bytemill.corpus.rows import IterableReader, rows_reader
 from bytemill.corpus.selection import Selection
-from bytemill.corpus.sources import CorpusInputs, Source, is_texts, resolve_inputs
+from bytemill.corpus.sources import CorpusInputs, Source, resolve_inputs
 from bytemill.corpus.streams import head_of
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
-    from bytemill.corpus.pieces import Reader
+    from bytemill.corpus.chunks import Reader
+
+
+class ObjectOptions(TypedDict, total=False):
+    """Options of `Corpus` that apply to Python objects."""
+
+    field: str
+    limit_bytes: int | None
+    sample: float | None
+    seed: int
+    errors: Errors
+    on_error: OnError
+    max_document_bytes: int
 
 
 class Corpus:
-    """Documents from files of any format, from standard input, or from Python objects.
+    """Documents from files in any format or from standard input.
 
-    `inputs` is a name or a list of names: files, folders, globs, lists of names ("@list.txt"), URLs, "-" for standard
-    input (see `resolve_inputs`). Or it is an iterable of texts or of rows (mappings), such as a generator, a list of
-    dicts, or a dataset of Hugging Face's. Files may be compressed (gzip, zstd, xz, bzip2).
+    `from_texts` and `from_rows` make a corpus of Python objects.
 
-    - `format`: "text", "jsonl", "parquet", "arrow" or "warc"; "auto" goes by each file's name, else by its first bytes.
-    - `field`: the JSON field, or the column, that holds the text; "meta.text" is the field `text` of `meta`.
-    - `documents`: what is a document in text files: "file" (the default), "line" (without its end; empty lines are
-      none), or a special token that ends documents, which stays in the text.
-    - `limit_bytes`: documents are given until they have this many bytes of text together; the one that reaches it is
-      the last, and is given whole. A text file that is one document ends with the line that reaches it.
-    - `sample`: the fraction of documents that is taken, by `seed`.
-    - `weights`: how much the documents of an input count, by the input's name as it was given, or a file's own.
-      `repeat_by_weight` makes `read` give them so many times: 2.5 is twice, and half of them once more.
-    - `encoding_errors`: what is not UTF-8 is an error of its document ("strict"), read as U+FFFD ("replace"), or left
-      out ("skip").
-    - `on_error`: a broken document (no JSON, no such field, not UTF-8) ends reading with `CorpusError` ("fail"), or is
-      left out and counted ("skip"). Files that are damaged or missing always end it.
+    Args:
+        inputs: A name or a list of names: files, folders, globs, lists of names ("@list.txt"), URLs, "-" for standard
+            input (see `resolve_inputs`). Files may be compressed (gzip, zstd, xz, bzip2).
+        format: "text", "jsonl", "parquet", "arrow", "warc", or a registered format (see `corpus.formats`); "auto"
+            goes by each file's name, else by its first bytes.
+        field: The JSON field or the column that holds the text; "meta.text" is the field `text` of `meta`.
+        documents: What a document is in text files: "file", "line" (without its line end; empty lines are skipped),
+            or a special token that ends documents and stays in the text.
+        limit_bytes: Stop after the document that reaches this many bytes of text. A text file that is one document
+            is cut after the line that reaches it.
+        sample: Fraction of documents to take, chosen by `seed`.
+        seed: Seed of the sample.
+        weights: How much the documents of an input count, by the input's name as passed, or a file's own name.
+        errors: Malformed UTF-8: an error ("strict"), U+FFFD ("replace"), or left out ("skip").
+        on_error: A broken document (invalid JSON, no such field, not UTF-8, too large) ends reading with
+            `CorpusError` ("fail"), or is left out and counted ("skip"). Damaged or missing files always end it.
+        max_document_bytes: Bound on a document that is held in memory as a whole: a JSON line, a row, a WARC record.
+            A larger one is broken. Plain text is streamed and not bounded.
+        repeat_by_weight: Make `read` repeat documents by weight: 2.5 is twice, and half of them a third time.
 
-    Raises `CorpusError` where an input cannot be had or an option cannot be.
+    Raises:
+        CorpusError: An input cannot be found or read, or an option is out of range.
+        TypeError: `inputs` are not names.
 
-    >>> corpus = Corpus(iter(["one", "two"]))
-    >>> [bytes(batch.data) for batch in corpus.read()]
+    >>> from pathlib import Path
+    >>> path = getfixture("tmp_path") / "corpus.txt"
+    >>> _ = path.write_text("one\\ntwo\\n")
+    >>> [bytes(batch.data) for batch in Corpus(path, documents="line").read()]
     [b'onetwo']
     """
 
@@ -54,53 +75,103 @@ class Corpus:
         self,
         inputs: CorpusInputs,
         *,
-        format: Format | Literal["auto"] = "auto",  # noqa: A002
+        format: str = "auto",  # noqa: A002
         field: str = "text",
         documents: str = "file",
         limit_bytes: int | None = None,
         sample: float | None = None,
         seed: int = 0,
         weights: Mapping[str, float] | None = None,
-        encoding_errors: EncodingErrors = "strict",
+        errors: Errors = "strict",
         on_error: OnError = "fail",
+        max_document_bytes: int = MAX_DOCUMENT_BYTES,
         repeat_by_weight: bool = False,
     ) -> None:
-        self.options = CorpusOptions(
-            format, field, documents, limit_bytes, sample, seed, encoding_errors, on_error
+        options = CorpusOptions(
+            format, field, documents, limit_bytes, sample, seed, errors, on_error, max_document_bytes
         )
-        self.sources: list[Source]
-        """The files, none where the documents are Python objects."""
-        self.texts: Any
-        """The iterable of Python objects, None where there are files."""
-        self._readers: Sequence[Reader]
-        if is_texts(inputs):
-            self.sources, self.texts = [], inputs
-            self._readers = [rows_reader(inputs, self.options)]
-        else:
-            self.sources, self.texts = resolve_inputs(inputs, format), None
-            self._readers = [FileReader(source, self.options) for source in self.sources]
-        self.weights: list[float] = _weights_of(self.sources, self._readers, weights or {})
+        check_format(format)
+        sources = resolve_inputs(inputs, format)
+        readers = [FileReader(source, options) for source in sources]
+        self._set(options, sources, readers, weights or {}, repeat_by_weight=repeat_by_weight)
+
+    @classmethod
+    def from_texts(cls, texts: Iterable[str], **options: Unpack[ObjectOptions]) -> Corpus:
+        """Make a corpus of texts, each a document.
+
+        An iterator is drawn once, in the caller's thread; a list can be read several times.
+
+        Args:
+            texts: Any iterable of str, such as a list, a generator or an open file.
+            options: As for `Corpus`: `limit_bytes`, `sample`, `seed`, `errors`, `on_error`, `max_document_bytes`.
+
+        Raises:
+            CorpusError: An option is out of range.
+            TypeError: `texts` is a single str, or not iterable.
+
+        >>> corpus = Corpus.from_texts(["one", "two"])
+        >>> [bytes(batch.data) for batch in corpus.read()]
+        [b'onetwo']
+        """
+        check_texts(texts)
+        corpus_options = CorpusOptions(**options)
+        return cls._of_reader(IterableReader(texts, corpus_options, "<texts>"), corpus_options)
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Mapping[str, Any]], **options: Unpack[ObjectOptions]) -> Corpus:
+        """Make a corpus of rows, each a document in its field `field`.
+
+        Args:
+            rows: Any iterable of mappings, or a Hugging Face dataset; a map-style dataset is read through Arrow.
+            options: As for `Corpus`: `field` and those of `from_texts`.
+
+        Raises:
+            CorpusError: An option is out of range, or `rows` is a dictionary of datasets.
+            TypeError: `rows` is not an iterable of rows.
+
+        >>> corpus = Corpus.from_rows([{"story": "one"}, {"story": "two"}], field="story")
+        >>> [bytes(batch.data) for batch in corpus.read()]
+        [b'onetwo']
+        """
+        corpus_options = CorpusOptions(**options)
+        return cls._of_reader(rows_reader(rows, corpus_options), corpus_options)
+
+    @classmethod
+    def _of_reader(cls, reader: Reader, options: CorpusOptions) -> Corpus:
+        corpus = cls.__new__(cls)
+        corpus._set(options, [], [reader], {}, repeat_by_weight=False)
+        return corpus
+
+    def _set(
+        self,
+        options: CorpusOptions,
+        sources: list[Source],
+        readers: Sequence[Reader],
+        weights: Mapping[str, float],
+        *,
+        repeat_by_weight: bool,
+    ) -> None:
+        self.options = options
+        self.sources = sources
+        """The files; empty if the documents are Python objects."""
+        self._readers = readers
+        self.weights: list[float] = _weights_of(sources, weights) if sources else [1.0]
         """How much each source counts."""
         self.repeat_by_weight = repeat_by_weight
-        shares = self.weights if repeat_by_weight else [1.0] * len(self._readers)
-        for reader, share in zip(self._readers, shares, strict=True):
-            if share > 1 and not reader.comes_again:
+        shares = self.weights if repeat_by_weight else [1.0] * len(readers)
+        for reader, share in zip(readers, shares, strict=True):
+            if share > 1 and not reader.is_rereadable:
                 raise CorpusError(
                     f"{reader.name} can be read only once, but its weight is {share:g}",
-                    hint="put it into a file, or give it a weight of at most 1",
+                    hint="save it to a file, or use a weight of at most 1",
                 )
-        self._selection = Selection(self._readers, shares, self.options.share, seed, limit_bytes)
-
-    @property
-    def encoding_errors(self) -> EncodingErrors:
-        """What is done about bytes that are not UTF-8."""
-        return self.options.encoding_errors
+        self._selection = Selection(readers, shares, options.share, options.seed, options.limit_bytes)
 
     @cached_property
     def is_plain(self) -> bool:
-        """True where every document is a whole regular file of plain text, and all of it is wanted once."""
+        """True if every document is an entire regular file of uncompressed text, used exactly once."""
         options = self.options
-        if self.texts is not None or options.documents != "file" or options.encoding_errors == "skip":
+        if not self.sources or options.documents != "file" or options.errors == "skip":
             return False
         if options.share < 1 or options.limit_bytes is not None or options.on_error == "skip":
             return False
@@ -112,7 +183,7 @@ class Corpus:
 
     @property
     def total_bytes(self) -> int | None:
-        """See `DocumentSource`. Of compressed files, compressed bytes."""
+        """See `DocumentSource`. Compressed files count with their compressed size."""
         total = 0
         for number, reader in enumerate(self._readers):
             if reader.n_bytes is None:
@@ -128,11 +199,11 @@ class Corpus:
     @property
     def can_resume(self) -> bool:
         """See `DocumentSource`."""
-        return all(reader.comes_again and not reader.runs_own_code for reader in self._readers)
+        return all(reader.is_rereadable and not reader.runs_user_code for reader in self._readers)
 
     @property
     def description(self) -> dict[str, Any]:
-        """See `DocumentSource`: names, sizes and times of change of the sources, and the options."""
+        """See `DocumentSource`: names, sizes and modification times of the sources, and the options."""
         return {
             "sources": [reader.describe() for reader in self._readers],
             "weights": self.weights,
@@ -141,25 +212,25 @@ class Corpus:
         }
 
     def read(self, start: Position | None = None) -> Generator[DocumentBatch]:
-        """See `DocumentSource`.
+        """Yield the batches from `start` on; see `DocumentSource`.
 
-        Files and datasets are read, decompressed and parsed in a thread that runs a few batches ahead, and ends when
-        the generator does; an iterable of the caller's is drawn in the caller's thread.
+        A background thread reads, decompresses and parses files and datasets a few batches ahead and ends with the
+        generator. Other iterables are drawn in the caller's thread.
 
-        Raises `CorpusError` for what cannot be read, for a broken document (after those before it are given), and where
-        there is no document at all.
+        Raises:
+            CorpusError: A source cannot be read, a document is broken (raised after the documents before it), or
+                there is no document at all.
         """
         from bytemill.corpus.prefetch import prefetched
 
         begin = start or Position()
 
-        def make(stop: threading.Event) -> Iterator[DocumentBatch]:
+        def batches(stop: threading.Event) -> Iterator[DocumentBatch]:
             return self._selection.read(begin, stop)
 
+        in_thread = not any(reader.runs_user_code for reader in self._readers)
         last = begin.counts
-        for batch in (
-            _here(make) if any(reader.runs_own_code for reader in self._readers) else prefetched(make)
-        ):
+        for batch in prefetched(batches) if in_thread else batches(threading.Event()):
             last = batch.after.counts
             yield batch
         if not last.n_documents:
@@ -169,19 +240,21 @@ class Corpus:
         names = self.source_names
         what = names[0] if len(names) == 1 else f"each of the {len(names)} inputs ({names[0]}, …)"
         if self.options.share < 1:
-            return CorpusError(f"the sample holds no document of {what}", hint="take a larger one")
+            return CorpusError(
+                f"the sample holds no document of {what}", hint="use a larger --sample (sample=)"
+            )
         hint = (
-            'all are broken: on_error="fail" (--on-error fail) says why'
+            'all documents are broken: on_error="fail" (--on-error fail) shows the first error'
             if self.options.on_error == "skip"
-            else None
+            else "use an input that contains text"
         )
-        return CorpusError(f"the corpus is empty: {what} holds no document", hint=hint or "give some text")
+        return CorpusError(f"the corpus is empty: {what} holds no document", hint=hint)
 
 
-def _here(make: Any) -> Generator[DocumentBatch]:
-    import threading
-
-    yield from make(threading.Event())
+def check_texts(texts: object) -> None:
+    """Raise TypeError for a single str or bytes, whose items would be its characters."""
+    if isinstance(texts, (str, bytes)):
+        raise TypeError(f"expected an iterable of str, not a single {type(texts).__name__}: use [text]")
 
 
 def _is_plain(source: Source, reader: Reader) -> bool:
@@ -190,18 +263,11 @@ def _is_plain(source: Source, reader: Reader) -> bool:
     return compression_of(head_of(source)) is None
 
 
-def _weights_of(
-    sources: Sequence[Source], readers: Sequence[Reader], weights: Mapping[str, float]
-) -> list[float]:
+def _weights_of(sources: Sequence[Source], weights: Mapping[str, float]) -> list[float]:
     checked = {name: checked_weight(name, weight) for name, weight in weights.items()}
-    given = [{source.name, source.given} for source in sources] or [{reader.name} for reader in readers]
     for name in checked:
-        if not any(name in names for names in given):
-            known = ", ".join(dict.fromkeys(source.given for source in sources)) or readers[0].name
-            raise CorpusError(
-                f"a weight is given for {name}, which is no input", hint=f"the inputs are {known:.300}"
-            )
-    if not sources:
-        return [checked.get(reader.name, 1.0) for reader in readers]
-    # A file's own name says more than the glob or the folder that led to it.
-    return [checked.get(source.name, checked.get(source.given, 1.0)) for source in sources]
+        if not any(name in (source.name, source.input) for source in sources):
+            known = ", ".join(dict.fromkeys(source.input for source in sources))
+            raise CorpusError(f"{name} has a weight but is not an input", hint=f"the inputs are {known:.300}")
+    # A file's own name is more specific than the glob or the folder that led to it.
+    return [checked.get(source.name, checked.get(source.input, 1.0)) for source in sources]

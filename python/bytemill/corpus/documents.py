@@ -1,4 +1,4 @@
-"""Documents on their way from where they come from to who counts or encodes them: packed, in batches."""
+"""Packed batches of documents, and positions between them."""
 
 from __future__ import annotations
 
@@ -12,82 +12,86 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BATCH_BYTES = 4 << 20
-"""Text that a batch holds, about; a longer document takes several batches. Batches are the same in every run."""
+"""Approximate size of a batch; a longer document spans several batches. Batches are the same in every run."""
 
 
 @dataclass(frozen=True)
 class CorpusCounts:
-    """What reading came across up to some place."""
+    """Counts of what was read up to a position."""
 
     n_documents: int = 0
-    """Documents given, empty ones too."""
+    """Documents yielded, including empty ones."""
     n_bytes: int = 0
-    """Bytes of their text, in UTF-8, as given."""
+    """UTF-8 bytes of their text."""
     n_replaced: int = 0
-    """Malformed sequences that were read as U+FFFD (`encoding_errors="replace"`)."""
+    """Malformed sequences read as U+FFFD (`errors="replace"`)."""
     n_skipped_bytes: int = 0
-    """Bytes of malformed sequences that were left out (`encoding_errors="skip"`)."""
+    """Bytes of malformed sequences left out (`errors="skip"`)."""
     n_broken: int = 0
-    """Documents that were left out because they are broken (`on_error="skip"`)."""
+    """Broken documents left out (`on_error="skip"`)."""
+    n_byte_order_marks: int = 0
+    """UTF-8 byte-order marks dropped from the beginning of files."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """A place between two batches, from which reading can go on in another process.
+    """A position between two batches, from which another process can resume reading.
 
-    Whoever keeps one looks at nothing but `source` and `counts`; `state` is the reader's own.
+    Callers that store one use only `source` and `counts`; `state` belongs to the reader.
     """
 
     source: int = 0
-    """Number of the source that is being read; all before it are finished."""
+    """Number of the current source; all sources before it are finished."""
     state: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Where in it: values that JSON can hold."""
+    """Position within the source; JSON values."""
     counts: CorpusCounts = CorpusCounts()
-    """What was given so far."""
+    """Counts up to here."""
 
 
 @dataclass(frozen=True)
 class DocumentBatch:
-    """Some documents of one source, one after another."""
+    """Consecutive documents of one source."""
 
     data: bytes | memoryview
     """Their text: valid UTF-8."""
     ends: NDArray[np.int64]
-    """Where each document ends in `data`, ascending; shape (n_documents,), the last is `len(data)`."""
+    """End of each document in `data`, ascending, shape (n_documents,); the last is `len(data)`."""
     is_open: bool
-    """True where the last document goes on in the next batch (of the same source); cut at a character."""
+    """True if the last document continues in the next batch of the same source; cut between characters."""
     source: int
     """Number of the source."""
     n_bytes_read: int
-    """Bytes read so far of all that `DocumentSource.total_bytes` counts."""
+    """Bytes read so far, out of `DocumentSource.total_bytes`."""
     after: Position
-    """The place behind this batch."""
+    """The position after this batch."""
 
 
 class DocumentSource(Protocol):
-    """Where documents come from: a corpus, or the shards of another tokenizer."""
+    """A source of documents: a corpus, or shards of another tokenizer."""
 
     @property
     def total_bytes(self) -> int | None:
-        """Bytes that are to be read in all, None where nobody knows."""
+        """Bytes to read in total; None if unknown."""
         ...
 
     @property
     def source_names(self) -> list[str]:
-        """The sources, by their numbers."""
+        """Names of the sources, by number."""
         ...
 
     @property
     def description(self) -> dict[str, Any]:
-        """What decides the documents (names, sizes, times, options), as JSON can hold it: equal before and after an
-        interruption, or the work cannot go on."""
+        """What determines the documents (names, sizes, modification times, options), as JSON values.
+
+        Work can only be resumed if it is equal before and after the interruption.
+        """
         ...
 
     @property
     def can_resume(self) -> bool:
-        """False where the same documents may not come again: standard input, iterables."""
+        """False if a second read may yield other documents: standard input, iterators."""
         ...
 
     def read(self, start: Position | None = None) -> Generator[DocumentBatch]:
-        """The batches from `start` on, the same in every run. Raises `CorpusError`."""
+        """Yield the batches from `start` on, the same in every run. Raises `CorpusError`."""
         ...

@@ -1,26 +1,24 @@
-"""Which files of a folder are a corpus."""
+"""Selection of the files of a folder that belong to a corpus."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from bytemill.corpus.formats import SUFFIXES, format_of_name
+from bytemill.corpus.formats import check_format, format_of_name, suffixes
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bytemill.corpus.options import Format
-
 _NOT_DATA = frozenset({"dataset_info.json", "dataset_dict.json", "dataset_infos.json", "state.json"})
-"""What Hugging Face's datasets put beside their data."""
+"""Metadata files of Hugging Face datasets."""
 
 
-def files_in(folder: str, format: Format | Literal["auto"]) -> list[str]:  # noqa: A002
-    """The files of a folder and of the folders in it that are a corpus, sorted. Raises `CorpusError` for none."""
+def files_in(folder: str, format: str) -> list[str]:  # noqa: A002
+    """Return the corpus files of a folder and its subfolders, sorted. Raises `CorpusError` if there are none."""
     found: list[str] = []
 
     def fail(error: OSError) -> None:
@@ -34,11 +32,13 @@ def files_in(folder: str, format: Format | Literal["auto"]) -> list[str]:  # noq
     return corpus_files(folder, sorted(found), format)
 
 
-def corpus_files(folder: str, files: Sequence[str], format: Format | Literal["auto"]) -> list[str]:  # noqa: A002
-    """Those of the files of a folder that are a corpus: of one known format, or of the one that is asked for.
+def corpus_files(folder: str, files: Sequence[str], format: str) -> list[str]:  # noqa: A002
+    """Select the files that have a known format, or the explicit one; "text" selects all files.
 
-    As "text" any file is taken. Raises `CorpusError` where there is none, or files of several formats.
+    Raises:
+        CorpusError: No file is left, or the files have several formats.
     """
+    check_format(format)
     base = len(folder)
     seen = [name for name in files if not any(part.startswith(".") for part in PurePath(name[base:]).parts)]
     if format == "text":
@@ -50,14 +50,14 @@ def corpus_files(folder: str, files: Sequence[str], format: Format | Literal["au
             listing = ", ".join(f"{kind} ({n:,})" for kind, n in kinds.most_common())
             raise CorpusError(
                 f"the folder {folder} holds files of several formats: {listing}",
-                hint="say which with format=… (--format …), or give a glob",
+                hint="choose one with --format (format=), or use a glob",
             )
         chosen = [name for name, found in formats.items() if format in ("auto", found)]
     if not chosen:
-        wanted = ", ".join(suffix for suffix, kind in SUFFIXES.items() if format in ("auto", kind))
+        wanted = ", ".join(suffixes(format))
         raise CorpusError(
-            f"the folder {folder} holds no file that looks like a corpus",
-            hint=f"--format text takes any file as text; otherwise names end with {wanted}, or one of these and "
-            ".gz, .zst, .xz or .bz2",
+            f"the folder {folder} contains no corpus file",
+            hint=f"--format text reads every file as text; otherwise file names end with {wanted}, or one of these "
+            "plus .gz, .zst, .xz or .bz2",
         )
     return chosen

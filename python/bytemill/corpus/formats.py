@@ -1,34 +1,113 @@
-"""Which format a file has: by its name, else by its first bytes."""
+"""Registry of corpus formats: names, file suffixes, magic bytes and readers.
+
+A new format is one module with a read function plus one call of `register`:
+
+    register(CorpusFormat("csv", suffixes=(".csv",), reader=read_csv))
+
+`docs/extending.md` shows the steps.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
+from bytemill.corpus.chunks import Chunk
 from bytemill.corpus.compression import SUFFIXES as COMPRESSIONS
+from bytemill.errors import CorpusError
 
-if TYPE_CHECKING:
-    from bytemill.corpus.options import Format
+ReadFunction: TypeAlias = Callable[..., Generator[Chunk]]
+"""Called as `read(file, options, state)` with an `OpenFile`, the `CorpusOptions` and the state of the chunk before
+({} at the beginning); yields the same chunks in every run."""
 
-SUFFIXES: dict[str, Format] = {
-    **dict.fromkeys((".txt", ".text", ".md"), "text"),
-    **dict.fromkeys((".jsonl", ".ndjson", ".jsonlines", ".json"), "jsonl"),
-    **dict.fromkeys((".parquet", ".pq"), "parquet"),
-    **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
-    **dict.fromkeys((".warc", ".wet", ".wat"), "warc"),
-}
-"""Formats by suffix. What a folder gives has one of these."""
 
-_MAGIC: tuple[tuple[bytes, Format], ...] = (
-    (b"PAR1", "parquet"),
-    (b"ARROW1", "arrow"),
-    (b"\xff\xff\xff\xff", "arrow"),
-    (b"WARC/", "warc"),
+@dataclass(frozen=True)
+class CorpusFormat:
+    """A file format of corpora.
+
+    Attributes:
+        name: The value of `format` that selects it.
+        suffixes: File suffixes, lower-case with the dot. Folders contribute files with these suffixes.
+        reader: The read function, or "module:function" to import it with the first file.
+        magic: First bytes of every file, one of these; empty if the format has none.
+        is_text: True if files are UTF-8 text.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    reader: ReadFunction | str
+    magic: tuple[bytes, ...] = ()
+    is_text: bool = False
+
+    def read_function(self) -> ReadFunction:
+        """Return the read function, importing its module if necessary."""
+        if not isinstance(self.reader, str):
+            return self.reader
+        module, _, function = self.reader.partition(":")
+        return getattr(import_module(module), function)
+
+
+FORMATS: dict[str, CorpusFormat] = {}
+"""Registered formats by name."""
+
+
+def register(corpus_format: CorpusFormat) -> None:
+    """Add a format, or replace the one of the same name.
+
+    Raises:
+        ValueError: The name is "auto", or another format has one of the suffixes.
+    """
+    if corpus_format.name == "auto":
+        raise ValueError('a corpus format cannot be named "auto"')
+    for other in FORMATS.values():
+        if other.name != corpus_format.name and (shared := {*other.suffixes} & {*corpus_format.suffixes}):
+            raise ValueError(f"the format {other.name!r} already has the suffix {shared.pop()!r}")
+    FORMATS[corpus_format.name] = corpus_format
+
+
+register(
+    CorpusFormat("text", (".txt", ".text", ".md"), "bytemill.corpus.blocks:read_text", is_text=True),
 )
+register(
+    CorpusFormat(
+        "jsonl",
+        (".jsonl", ".ndjson", ".jsonlines", ".json"),
+        "bytemill.corpus.blocks:read_json_lines",
+        is_text=True,
+    )
+)
+register(
+    CorpusFormat("parquet", (".parquet", ".pq"), "bytemill.corpus.columns:read_parquet", magic=(b"PAR1",))
+)
+register(
+    CorpusFormat(
+        "arrow",
+        (".arrow", ".feather", ".ipc"),
+        "bytemill.corpus.columns:read_arrow",
+        magic=(b"ARROW1", b"\xff\xff\xff\xff"),  # a file, a stream
+    )
+)
+register(CorpusFormat("warc", (".warc", ".wet", ".wat"), "bytemill.corpus.warc:read_warc", magic=(b"WARC/",)))
 
 
-def format_of_name(name: str) -> Format | None:
-    """The format that a file is named for, whether it is compressed or not; None where the name says nothing.
+def check_format(name: str) -> None:
+    """Raise `CorpusError` unless `name` is "auto" or a registered format."""
+    if name != "auto" and name not in FORMATS:
+        known = ", ".join(map(repr, ("auto", *FORMATS)))
+        raise CorpusError(f"unknown format {name!r}", hint=f"use one of {known}")
+
+
+def suffixes(format_name: str = "auto") -> list[str]:
+    """Return the file suffixes of a format, or of all formats."""
+    chosen = FORMATS.values() if format_name == "auto" else [FORMATS[format_name]]
+    return [suffix for each in chosen for suffix in each.suffixes]
+
+
+def format_of_name(name: str) -> str | None:
+    """Return the format that a file name implies, ignoring a compression suffix, or None.
 
     >>> format_of_name("part-00.JSONL.zst"), format_of_name("corpus.gz"), format_of_name("notes")
     ('jsonl', None, None)
@@ -36,12 +115,10 @@ def format_of_name(name: str) -> Format | None:
     path = PurePath(name)
     if path.suffix.lower() in COMPRESSIONS:
         path = path.with_suffix("")
-    return SUFFIXES.get(path.suffix.lower())
+    suffix = path.suffix.lower()
+    return next((each.name for each in FORMATS.values() if suffix in each.suffixes), None)
 
 
-def format_of_head(head: bytes) -> Format:
-    """The format of a file that begins with `head`: text where nothing says otherwise."""
-    for magic, kind in _MAGIC:
-        if head.startswith(magic):
-            return kind
-    return "text"
+def format_of_head(head: bytes) -> str:
+    """Return the format of a file by its first bytes; "text" if no magic matches."""
+    return next((each.name for each in FORMATS.values() if head.startswith(each.magic)), "text")

@@ -1,4 +1,4 @@
-"""Libraries that only some inputs need, brought in with the first of these."""
+"""Optional libraries, imported with the first input that needs one."""
 
 from __future__ import annotations
 
@@ -6,25 +6,33 @@ import importlib
 from typing import Any
 
 from bytemill.errors import CorpusError
+from bytemill.system.extras import install_hint
 
 
 def zstandard(name: str) -> Any:
-    """zstandard. Raises `CorpusError` naming the input that needs it where it is not installed."""
+    """Import zstandard.
+
+    Args:
+        name: The input that needs the library, for the error message.
+
+    Raises:
+        CorpusError: The library is not installed.
+    """
     return _library("zstandard", name, "zstd-compressed files need")
 
 
 def pyarrow(name: str, module: str = "pyarrow") -> Any:
-    """pyarrow, or a module of it; as `zstandard`."""
+    """Import pyarrow, or a module of it; see `zstandard`."""
     return _library(module, name, "Parquet and Arrow files need")
 
 
 def warcio(name: str) -> Any:
-    """warcio.archiveiterator; as `zstandard`."""
+    """Import warcio.archiveiterator; see `zstandard`."""
     return _library("warcio.archiveiterator", name, "WARC files need")
 
 
 def fsspec(name: str) -> Any:
-    """fsspec; as `zstandard`."""
+    """Import fsspec; see `zstandard`."""
     return _library("fsspec", name, "URLs need")
 
 
@@ -34,5 +42,5 @@ def _library(module: str, name: str, need: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise CorpusError(
-            f"{name}: {need} {package}, which is not installed", hint="pip install 'bytemill[data]'"
+            f"{name}: {need} {package}, which is not installed", hint=install_hint("data")
         ) from error

@@ -1,4 +1,4 @@
-"""Standard input and named pipes: one may wait for them for ever, and wants to be able to leave at any time."""
+"""Standard input and named pipes, with waits that can be interrupted."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 _READ_BYTES = 1 << 20
-_ASK_SECONDS = 0.1
-"""How long it takes to notice that nobody wants more, at most."""
+_POLL_SECONDS = 0.1
+"""Longest time to notice that reading shall stop."""
 
 
 @contextlib.contextmanager
 def open_pipe(source: Source, stop: threading.Event | None = None) -> Generator[BinaryIO]:
-    """The bytes of a source whose size only reading tells. Its `read(n)` gives what there is, at most `n` bytes.
+    """Open a source of unknown size. Its `read(n)` returns what is available, at most `n` bytes.
 
-    Whoever waits for it, or for somebody to write to it, hears of Ctrl-C in the main thread, and in another sees its
-    end soon after `stop` is set. Python's own `open` and `read` would not do: a signal that comes just before the
-    system call sets a flag that nobody looks at as long as the call waits.
+    Waiting for a writer or for data ends with Ctrl-C in the main thread, and soon after `stop` is set in others.
+    Python's `open` and `read` do not: a signal that arrives just before the system call only sets a flag, which
+    nobody checks while the call waits.
 
-    Raises `CorpusError` where it cannot be opened or read.
+    Raises:
+        CorpusError: The source cannot be opened or read.
     """
     stop = stop or threading.Event()
     if source.is_stdin:
@@ -41,50 +42,50 @@ def open_pipe(source: Source, stop: threading.Event | None = None) -> Generator[
                 return
             yield cast("BinaryIO", _Pipe(source, descriptor, stop))
             return
-    opened = _opened(source, stop)
-    if opened is None:
+    descriptor = _opened(source, stop)
+    if descriptor is None:
         yield io.BytesIO()
         return
     try:
-        yield cast("BinaryIO", _Pipe(source, opened, stop))
+        yield cast("BinaryIO", _Pipe(source, descriptor, stop))
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 def _opened(source: Source, stop: threading.Event) -> int | None:
-    """The descriptor of a pipe once it has a writer; None where `stop` came first.
+    """Return the descriptor of a pipe once it has a writer; None if `stop` is set first.
 
-    The system waits for the writer, so a thread asks it. If nobody wants the descriptor any more, that thread closes
-    it when it comes; it is daemonic, so that it holds up no exit.
+    `os.open` blocks until there is a writer, so a daemon thread calls it. If the descriptor is no longer needed, that
+    thread closes it.
     """
     path = os.fspath(cast("os.PathLike[str]", source.path))
-    answers: queue.SimpleQueue[int | OSError] = queue.SimpleQueue()
+    opened: queue.SimpleQueue[int | OSError] = queue.SimpleQueue()
     unwanted = threading.Event()
 
     def close_unwanted() -> None:
         with contextlib.suppress(queue.Empty):
-            if isinstance(answer := answers.get_nowait(), int):
-                os.close(answer)
+            if isinstance(descriptor := opened.get_nowait(), int):
+                os.close(descriptor)
 
-    def ask() -> None:
+    def open_pipe_file() -> None:
         try:
-            answers.put(os.open(path, os.O_RDONLY))
+            opened.put(os.open(path, os.O_RDONLY))
         except OSError as error:
-            answers.put(error)
+            opened.put(error)
         if unwanted.is_set():
             close_unwanted()
 
-    threading.Thread(target=ask, name="bytemill-pipe", daemon=True).start()
+    threading.Thread(target=open_pipe_file, name="bytemill-pipe", daemon=True).start()
     try:
         while not stop.is_set():
             with contextlib.suppress(queue.Empty):
-                answer = answers.get(timeout=_ASK_SECONDS)
-                if isinstance(answer, OSError):
-                    raise unreadable(source.name, answer) from answer
-                return answer
+                descriptor = opened.get(timeout=_POLL_SECONDS)
+                if isinstance(descriptor, OSError):
+                    raise unreadable(source.name, descriptor) from descriptor
+                return descriptor
         return None
     finally:
-        # Whichever of the two finds the answer closes it.
+        # Whichever thread takes the descriptor from the queue closes it.
         unwanted.set()
         close_unwanted()
 
@@ -101,7 +102,7 @@ class _Pipe:
             if self._waits:
                 poll = select.poll()
                 poll.register(self._descriptor, select.POLLIN)
-                while not poll.poll(1000 * _ASK_SECONDS):
+                while not poll.poll(1000 * _POLL_SECONDS):
                     if self._stop.is_set():
                         return b""
             return os.read(self._descriptor, min(n_bytes, _READ_BYTES) if n_bytes >= 0 else _READ_BYTES)

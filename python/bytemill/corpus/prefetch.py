@@ -1,4 +1,4 @@
-"""A generator that runs ahead in a thread of its own."""
+"""A generator that runs ahead in a background thread."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 AHEAD = 2
-"""Items that wait to be fetched: one is being worked on, one is ready, so that neither side waits for a slow one."""
+"""Items in the queue: enough that a single slow item delays neither side."""
 
-_ASK_SECONDS = 0.1
-"""How long whoever waits for an item does not hear of Ctrl-C, at most."""
+_POLL_SECONDS = 0.1
+"""Longest time until a waiting consumer notices Ctrl-C."""
 
 
 def prefetched(make: Callable[[threading.Event], Iterator[Item]], ahead: int = AHEAD) -> Generator[Item]:
-    """What `make(stop)` gives, drawn by a background thread that is at most `ahead` items ahead.
+    """Yield the items of `make(stop)`, drawn by a background thread at most `ahead` items ahead.
 
-    An exception comes out where it would have without the thread. Closing the generator sets `stop` and waits for the
-    thread, so what `make` gives must look at `stop` wherever it may wait for long.
+    Exceptions are raised where they would be without the thread. Closing the generator sets `stop` and waits for the
+    thread, so the iterator must check `stop` wherever it may block.
 
     >>> list(prefetched(lambda stop: iter("abc")))
     ['a', 'b', 'c']
@@ -42,7 +42,7 @@ def prefetched(make: Callable[[threading.Event], Iterator[Item]], ahead: int = A
             yield item
             if os.getpid() != process:
                 raise RuntimeError(
-                    "this corpus is being read by the parent process; read it anew from a Position"
+                    "the parent process is reading this corpus; start a new read from a Position"
                 )
     finally:
         if os.getpid() == process:
@@ -61,21 +61,21 @@ class _Worker(Generic[Item]):
         self._make = make
         self._items: queue.Queue[Item | _End] = queue.Queue(ahead)
         self._stop = threading.Event()
-        # Daemonic, so that a generator that nobody closed holds up no exit.
+        # A daemon, so that an unclosed generator does not block the exit.
         self._thread = threading.Thread(target=self._run, name="bytemill-reader", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def next(self) -> Item | _End:
-        # Not for ever at a time: a Ctrl-C that came just before would be heard only when something arrives.
+        # With a timeout: a Ctrl-C that came just before would otherwise be noticed only with the next item.
         while True:
             with contextlib.suppress(queue.Empty):
-                return self._items.get(timeout=_ASK_SECONDS)
+                return self._items.get(timeout=_POLL_SECONDS)
 
     def end(self) -> None:
         self._stop.set()
-        # Whoever waits to put something down finds room.
+        # Make room for a producer that waits to put an item.
         while self._thread.is_alive():
             try:
                 self._items.get(timeout=0.01)

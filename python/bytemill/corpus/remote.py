@@ -1,4 +1,4 @@
-"""Files that URLs name, through fsspec."""
+"""Files named by URLs, opened through fsspec."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bytemill.corpus import libraries
 from bytemill.errors import CorpusError
+from bytemill.system.extras import install_hint, is_checkout
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -19,16 +20,16 @@ _TIMES = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated", "
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of one of fsspec's file systems."""
+    """A file on an fsspec file system."""
 
     fs: Any
     path: str
     version: str
-    """What changes when the file does, as far as the file system tells."""
+    """Changes when the file does, as far as the file system tells: ETag, modification time."""
 
     @contextlib.contextmanager
     def open(self, name: str) -> Generator[BinaryIO]:
-        """Its bytes as they are, in a seekable stream where the file system has such."""
+        """Open the raw bytes, seekable if the file system supports it."""
         with _failures(name):
             file = self.fs.open(self.path, "rb")
         with file:
@@ -36,7 +37,7 @@ class RemoteFile:
 
 
 def is_url(name: str) -> bool:
-    """True where fsspec is to open it.
+    """Check whether fsspec shall open this name.
 
     >>> [is_url(name) for name in ("s3://bucket/a.txt", "simplecache::s3://b/a", "a.txt", "C:\\\\a.txt")]
     [True, True, False, False]
@@ -45,9 +46,13 @@ def is_url(name: str) -> bool:
 
 
 def remote_files(url: str) -> tuple[list[tuple[str, int | None, RemoteFile]], bool]:
-    """The files that a URL names, as (name, size in bytes, file), sorted; and whether it is their folder.
+    """Resolve a URL to files.
 
-    Raises `CorpusError` where there is none.
+    Returns:
+        The files as (name, size in bytes, file), sorted, and whether the URL is their folder.
+
+    Raises:
+        CorpusError: There is no such file, or the file system cannot be reached.
     """
     fsspec = libraries.fsspec(url)
     with _failures(url):
@@ -62,14 +67,14 @@ def remote_files(url: str) -> tuple[list[tuple[str, int | None, RemoteFile]], bo
             found = [path]
         files = [(_url_of(fs, each, url), fs.info(each)) for each in found]
     if not files:
-        raise CorpusError(f"no file matches {url}", hint="check the pattern; '**' goes into all folders")
+        raise CorpusError(f"no file matches {url}", hint="check the pattern; '**' descends into folders")
     return [
         (name, info.get("size"), RemoteFile(fs, info["name"], _version(info))) for name, info in files
     ], is_folder
 
 
-def _url_of(fs: Any, path: str, given: str) -> str:
-    chain, separator, _ = given.rpartition("::")
+def _url_of(fs: Any, path: str, url: str) -> str:
+    chain, separator, _ = url.rpartition("::")
     return chain + separator + fs.unstrip_protocol(path)
 
 
@@ -79,7 +84,7 @@ def _version(info: dict[str, Any]) -> str:
 
 @contextlib.contextmanager
 def _failures(name: str) -> Generator[None]:
-    """What the file systems raise, as `CorpusError`."""
+    """Convert what file systems raise to `CorpusError`."""
     try:
         yield
     except CorpusError:
@@ -87,10 +92,30 @@ def _failures(name: str) -> Generator[None]:
     except FileNotFoundError as error:
         raise CorpusError(f"no such file: {name}", hint="check the URL") from error
     except ImportError as error:
-        raise CorpusError(f"{name}: {error}", hint="install the package that it names") from error
+        raise CorpusError(f"{name}: {_missing_library(error)}", hint=_library_hint(name)) from error
     except ValueError as error:
         raise CorpusError(f"cannot open {name}: {error}", hint="check the URL") from error
     except OSError as error:
         raise CorpusError(
             f"cannot read {name}: {error.strerror or error}", hint="check permissions and network"
         ) from error
+
+
+def _missing_library(error: ImportError) -> str:
+    return f"{error.name} is not installed" if error.name else str(error)
+
+
+def _library_hint(name: str) -> str:
+    """Return the command that installs what fsspec needs for the protocol of a URL."""
+    protocol = name.rpartition("::")[2].partition("://")[0]
+    if protocol in ("http", "https"):
+        return install_hint("data")
+    package = {
+        "s3": "s3fs",
+        "s3a": "s3fs",
+        "gs": "gcsfs",
+        "gcs": "gcsfs",
+        "az": "adlfs",
+        "abfs": "adlfs",
+    }.get(protocol, "huggingface_hub" if protocol == "hf" else f"fsspec[{protocol}]")
+    return f"uv pip install '{package}'" if is_checkout() else f"pip install '{package}'"

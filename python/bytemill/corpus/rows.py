@@ -1,4 +1,4 @@
-"""Documents that come as Python objects: texts, rows, and Hugging Face's datasets."""
+"""Readers of documents that are Python objects: texts, rows, and Hugging Face datasets."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from bytemill.corpus import documents as batches
-from bytemill.corpus.blocks import SKIP_HINT
-from bytemill.corpus.columns import ColumnReader, rows_of_a_piece
-from bytemill.corpus.pieces import Piece
-from bytemill.corpus.reading import no_text
-from bytemill.corpus.sources import is_dataset
+from bytemill.corpus.chunks import Chunk
+from bytemill.corpus.columns import ColumnReader, n_rows_of_batch
+from bytemill.corpus.messages import SKIP_HINT, document_too_large, not_a_str
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -20,33 +18,43 @@ if TYPE_CHECKING:
     from bytemill.corpus.options import CorpusOptions
 
 _DATASET_ROWS = 1_000
-"""As many as datasets write into a record batch."""
+"""Rows of a record batch as datasets write it."""
 
 
-def rows_reader(inputs: Iterable[Any], options: CorpusOptions) -> IterableReader | DatasetReader:
-    """What reads this iterable."""
-    if is_dataset(inputs) and hasattr(inputs, "with_format"):
-        if hasattr(inputs, "keys"):
-            names = ", ".join(map(repr, cast("Mapping[str, Any]", inputs)))
-            raise CorpusError(f"this is a dictionary of datasets: {names}", hint="give one of them")
-        if hasattr(inputs, "__len__"):
-            return DatasetReader(inputs, options)
-    return IterableReader(inputs, options)
+def is_dataset(rows: object) -> bool:
+    """Check for a Hugging Face dataset by its class, without importing `datasets`."""
+    return type(rows).__module__.startswith("datasets.")
+
+
+def rows_reader(rows: Iterable[Any], options: CorpusOptions) -> IterableReader | DatasetReader:
+    """Make the reader of an iterable of rows or of a dataset."""
+    if is_dataset(rows):
+        if hasattr(rows, "with_format") and hasattr(rows, "keys"):
+            names = ", ".join(map(repr, cast("Mapping[str, Any]", rows)))
+            raise CorpusError(f"this is a dictionary of datasets: {names}", hint="pass one of them")
+        if hasattr(rows, "with_format") and hasattr(rows, "__len__"):
+            return DatasetReader(rows, options)
+        return IterableReader(rows, options, "<dataset>")
+    if isinstance(rows, (str, bytes, Mapping)):
+        name = type(cast("object", rows)).__name__
+        raise TypeError(f"expected an iterable of rows (mappings), not {name}")
+    return IterableReader(rows, options, "<rows>")
 
 
 class IterableReader:
-    """An iterable of texts, or of rows with a field that holds the text."""
+    """Reads an iterable of texts, or of rows with a field that holds the text."""
 
     n_bytes = None
 
-    def __init__(self, items: Iterable[Any], options: CorpusOptions) -> None:
+    def __init__(self, items: Iterable[Any], options: CorpusOptions, name: str) -> None:
+        if not isinstance(cast("object", items), Iterable):
+            raise TypeError(f"expected an iterable, not {type(items).__name__}")
         self._items = items
         self._options = options
-        self._is_dataset = is_dataset(items)
-        self.name = "<dataset>" if self._is_dataset else "<texts>"
-        # A list of rows comes again; what an iterator has given is gone.
-        self.comes_again = not isinstance(items, Iterator) and not self._is_dataset
-        self.runs_own_code = not self._is_dataset
+        self.name = name
+        is_streaming = name == "<dataset>"
+        self.is_rereadable = not isinstance(items, Iterator) and not is_streaming
+        self.runs_user_code = not is_streaming
 
     def is_one_document(self) -> bool:
         """See `Reader`."""
@@ -56,13 +64,20 @@ class IterableReader:
         """See `Reader`."""
         return [self.name]
 
-    def read(self, state: dict[str, Any], stop: threading.Event) -> Generator[Piece]:
-        """See `Reader`. What comes before `state` is drawn and dropped."""
+    def read(self, state: dict[str, Any], stop: threading.Event) -> Generator[Chunk]:
+        """See `Reader`. Items before `state` are drawn and dropped."""
         import numpy as np
 
         begin = int(state.get("item", 0))
         data, ends, n_read = bytearray(), list[int](), 0
         n_replaced = n_skipped = n_broken = 0
+
+        def chunk(after: dict[str, Any], error: CorpusError | None = None) -> Chunk:
+            found = np.array(ends, np.int64)
+            return Chunk(
+                bytes(data), found, False, n_read, after, n_replaced, n_skipped, n_broken, error=error
+            )
+
         for index, item in enumerate(self._items):
             if stop.is_set():
                 return
@@ -72,40 +87,32 @@ class IterableReader:
                 text, n_lone = self._encoded(self._text(item, index), index)
             except CorpusError as error:
                 if self._options.on_error == "fail":
-                    yield Piece(
-                        bytes(data), np.array(ends, np.int64), False, n_read, {"item": index}, error=error
-                    )
+                    yield chunk({"item": index}, error)
                     return
                 n_broken += 1
             else:
                 data += text
                 n_read += len(text)
                 ends.append(len(data))
-                if self._options.encoding_errors == "replace":
+                if self._options.errors == "replace":
                     n_replaced += n_lone
                 else:
                     n_skipped += n_lone * 3
             if len(data) >= batches.BATCH_BYTES:
-                after = {"item": index + 1}
-                yield Piece(
-                    bytes(data),
-                    np.array(ends, np.int64),
-                    False,
-                    n_read,
-                    after,
-                    n_replaced,
-                    n_skipped,
-                    n_broken,
-                )
+                yield chunk({"item": index + 1})
                 data, ends = bytearray(), []
                 n_replaced = n_skipped = n_broken = 0
-        yield Piece(bytes(data), np.array(ends, np.int64), False, n_read, {}, n_replaced, n_skipped, n_broken)
+        yield chunk({})
 
     def _text(self, item: object, index: int) -> str:
         if isinstance(item, str):
-            return item
-        if not isinstance(item, Mapping):
-            raise no_text(item, index)
+            if self.name == "<texts>":
+                return item
+            raise CorpusError(
+                f"item {index} of the corpus is a str, not a row", hint="pass texts to Corpus.from_texts"
+            )
+        if self.name == "<texts>" or not isinstance(item, Mapping):
+            raise not_a_str(item, index) if self.name == "<texts>" else _not_a_row(item, index)
         value: object = cast("object", item)
         if self._options.field in item:
             value = cast("Mapping[str, object]", item)[self._options.field]
@@ -117,35 +124,47 @@ class IterableReader:
         field = f"item {index} of the corpus: field '{self._options.field}'"
         if value is None:
             names = ", ".join(map(str, cast("Mapping[Any, Any]", item)))
-            raise CorpusError(f"{field} is missing", hint=f"name one with field=…: {names:.200}")
-        raise CorpusError(f"{field} is no str: {value!r:.40}", hint=SKIP_HINT)
+            raise CorpusError(f"{field} is missing", hint=f"choose one with field=…: {names:.200}")
+        raise CorpusError(f"{field} is not a str: {value!r:.40}", hint=SKIP_HINT)
 
     def _encoded(self, text: str, index: int) -> tuple[bytes, int]:
-        """The text in UTF-8, and how many lone surrogates were in it."""
+        """Return the text in UTF-8, and the number of lone surrogates in it."""
+        n_lone = 0
         try:
-            return text.encode(), 0
+            encoded = text.encode()
         except UnicodeEncodeError:
-            # Two halves of a pair that stand together are a character.
-            text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-        n_lone = sum(0xD800 <= ord(character) <= 0xDFFF for character in text)
-        if self._options.encoding_errors == "strict" and n_lone:
-            place = next(at for at, character in enumerate(text) if 0xD800 <= ord(character) <= 0xDFFF)
+            encoded, n_lone = self._without_surrogates(text, index)
+        if len(encoded) > self._options.max_document_bytes:
+            raise document_too_large(f"item {index} of the corpus", self._options.max_document_bytes)
+        return encoded, n_lone
+
+    def _without_surrogates(self, text: str, index: int) -> tuple[bytes, int]:
+        # Two adjacent halves of a pair are a character.
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+        lone = [at for at, character in enumerate(text) if 0xD800 <= ord(character) <= 0xDFFF]
+        if self._options.errors == "strict" and lone:
             raise CorpusError(
-                f"item {index} of the corpus holds a lone surrogate at character {place}",
-                hint='give encoding_errors="replace" to read such as U+FFFD',
+                f"item {index} of the corpus holds a lone surrogate at character {lone[0]}",
+                hint='use errors="replace" to read it as U+FFFD',
             )
-        replacement = "\ufffd" if self._options.encoding_errors == "replace" else ""
+        replacement = "\ufffd" if self._options.errors == "replace" else ""
         kept = (replacement if 0xD800 <= ord(each) <= 0xDFFF else each for each in text)
-        return "".join(kept).encode(), n_lone
+        return "".join(kept).encode(), len(lone)
+
+
+def _not_a_row(item: object, index: int) -> CorpusError:
+    return CorpusError(
+        f"item {index} of the corpus is not a row: {item!r:.80}", hint="make every item a dict with the field"
+    )
 
 
 class DatasetReader:
-    """A map-style dataset of Hugging Face's, in its own order, read through Arrow."""
+    """Reads a map-style Hugging Face dataset in its own order, through Arrow."""
 
     name = "<dataset>"
     n_bytes = None
-    comes_again = True
-    runs_own_code = False
+    is_rereadable = True
+    runs_user_code = False
 
     def __init__(self, dataset: Any, options: CorpusOptions) -> None:
         self._dataset = dataset
@@ -156,10 +175,10 @@ class DatasetReader:
         return False
 
     def describe(self) -> Any:
-        """See `Reader`. The fingerprint is datasets' own, and stays the same for the same data and transforms."""
+        """See `Reader`. The fingerprint of `datasets` is the same for the same data and transforms."""
         return [self.name, len(self._dataset), str(getattr(self._dataset, "_fingerprint", ""))]
 
-    def read(self, state: dict[str, Any], stop: threading.Event) -> Generator[Piece]:
+    def read(self, state: dict[str, Any], stop: threading.Event) -> Generator[Chunk]:
         """See `Reader`."""
         reader = ColumnReader(self.name, self._options)
         dataset, row = self._dataset, int(state.get("row", 0))
@@ -168,8 +187,8 @@ class DatasetReader:
         n_read = int(state.get("read", 0))
         while row < len(dataset) and not stop.is_set():
             array = reader.array(dataset[row : row + _DATASET_ROWS])
-            array = array.slice(0, rows_of_a_piece(array, 0))
+            array = array.slice(0, n_rows_of_batch(array, 0))
             n_read += array.nbytes
             row_after = row + len(array)
-            yield reader.piece(array, row, n_read, {"row": row_after, "read": n_read})
+            yield reader.chunk(array, row, n_read, {"row": row_after, "read": n_read})
             row = row_after

@@ -1,4 +1,4 @@
-"""From the pieces that readers give to batches: which documents are taken, how often, and up to where."""
+"""Selection of documents: sampling, weights and the size limit; packs chunks of readers into batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from bytemill.corpus.pieces import Piece, Reader
+    from bytemill.corpus.chunks import Chunk, Reader
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -25,24 +25,24 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 @dataclass(frozen=True)
 class Selection:
-    """Which documents of its readers a corpus gives."""
+    """Which documents of its readers a corpus yields."""
 
     readers: Sequence[Reader]
     shares: Sequence[float]
-    """How often each document of a reader is given: 2.5 is twice, and half of them a third time."""
+    """How often each document of a reader is yielded: 2.5 is twice, and half of them a third time."""
     sample: float = 1.0
     seed: int = 0
     limit_bytes: int | None = None
 
     def read(self, start: Position, stop: threading.Event) -> Generator[DocumentBatch]:
-        """The batches from `start` on."""
+        """Yield the batches from `start` on."""
         yield from _Selecting(self, start, stop).batches()
 
     def chosen(self, number: int, turn: int, first: int, n: int) -> NDArray[np.bool_] | None:
-        """Which of `n` documents from number `first` on are given at this turn; None for all.
+        """Return the mask of the documents `first` to `first + n` that are yielded at this turn; None for all.
 
-        A document's number in its source, the source's number and the seed decide, and nothing else: neither how the
-        documents are packed nor what else is read.
+        Only the document's number in its source, the source's number and the seed decide, not how documents are
+        packed or what else is read.
         """
         share = min(1.0, self.shares[number] - turn)
         if self.sample >= 1 and share >= 1:
@@ -51,12 +51,12 @@ class Selection:
         return keep & _drawn(self.seed, 2 * number + 1, first, n, share)
 
     def n_turns(self, number: int) -> int:
-        """How many times a source is read."""
+        """Return how many times a source is read."""
         return math.ceil(self.shares[number])
 
 
 def _drawn(seed: int, stream: int, first: int, n: int, share: float) -> NDArray[np.bool_]:
-    """Which of the numbers from `first` on a share of all draws: splitmix64 (Steele, Lea & Flood 2014) of each."""
+    """Sample a share of the numbers `first` to `first + n` by splitmix64 (Steele, Lea & Flood 2014) of each."""
     import numpy as np
 
     if share >= 1:
@@ -77,18 +77,18 @@ def _mixed(x: int) -> int:
 
 
 @dataclass
-class _At:
-    """Where in a source selecting stands: what a `Position` has in its state."""
+class _SourcePosition:
+    """Position within a source; the state of a `Position`."""
 
     turn: int = 0
     reader: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The reader's own state before the next piece."""
+    """The reader's state before the next chunk."""
     document: int = 0
-    """Number of the document that begins, or goes on, with that piece."""
+    """Number of the document that starts or continues with that chunk."""
     is_open: bool = False
-    """Whether it goes on."""
-    given: int = 0
-    """Bytes of what is chosen of that piece that are given already."""
+    """True if it continues."""
+    n_yielded: int = 0
+    """Selected bytes of that chunk that were already yielded."""
 
     def position(self, number: int, counts: CorpusCounts) -> Position:
         state = {key: value for key, value in vars(self).items() if value}
@@ -101,35 +101,35 @@ class _Selecting:
         self._start = start
         self._stop = stop
         self._counts = start.counts
-        self._held: DocumentBatch | None = None
-        """A batch is handed on when the next one comes: what is found between them (broken documents, the end of the
-        source) belongs to its position."""
+        self._pending: DocumentBatch | None = None
+        """A batch is yielded when the next one is ready, because what lies between them (broken documents, the end of
+        the source) belongs to its position."""
         self._is_finished = False
-        """Set where the limit is reached."""
+        """True once the limit is reached."""
 
     def batches(self) -> Generator[DocumentBatch]:
         selection, start = self._selection, self._start
         sizes = [reader.n_bytes or 0 for reader in selection.readers]
         turns = [selection.n_turns(number) for number in range(len(sizes))]
         before = sum(size * n for size, n in zip(sizes[: start.source], turns[: start.source], strict=True))
-        at = _At(**start.state)
+        at = _SourcePosition(**start.state)
         for number in range(start.source, len(sizes)):
             for turn in range(at.turn, turns[number]):
                 yield from self._turn(number, replace(at, turn=turn), before + turn * sizes[number])
                 if self._is_finished or self._stop.is_set():
                     break
-                at = _At(turn=turn + 1)
+                at = _SourcePosition(turn=turn + 1)
                 self._move(at.position(number, self._counts), before + (turn + 1) * sizes[number])
             if self._is_finished or self._stop.is_set():
                 break
             before += turns[number] * sizes[number]
-            at = _At()
+            at = _SourcePosition()
             self._move(Position(number + 1, {}, self._counts), before)
-        if self._held is not None and not self._stop.is_set():
-            yield self._held
+        if self._pending is not None and not self._stop.is_set():
+            yield self._pending
 
-    def _turn(self, number: int, at: _At, before: int) -> Generator[DocumentBatch]:
-        """The batches of one reading of a source."""
+    def _turn(self, number: int, at: _SourcePosition, before: int) -> Generator[DocumentBatch]:
+        """Yield the batches of one pass over a source."""
         selection = self._selection
         reader = selection.readers[number]
         if self._is_reached() and not at.is_open:
@@ -141,35 +141,39 @@ class _Selecting:
             and not keep[0]
         ):
             return
-        for piece in reader.read(at.reader, self._stop):
-            after = _At(at.turn, piece.after, at.document + len(piece.ends) - piece.is_open, piece.is_open)
-            if not at.given:
-                self._count(piece)
-            for batch in self._parts(piece, number, at, after, before):
-                if self._held is not None:
-                    yield self._held
-                self._held = batch
+        for chunk in reader.read(at.reader, self._stop):
+            after = _SourcePosition(
+                at.turn, chunk.after, at.document + len(chunk.ends) - chunk.is_open, chunk.is_open
+            )
+            if not at.n_yielded:
+                self._count(chunk)
+            for batch in self._parts(chunk, number, at, after, before):
+                if self._pending is not None:
+                    yield self._pending
+                self._pending = batch
                 if self._is_finished:
                     return
-            self._move(after.position(number, self._counts), before + piece.n_bytes_read)
-            if piece.error is not None:
-                if self._held is not None:
-                    yield self._held
-                    self._held = None
-                raise piece.error
+            self._move(after.position(number, self._counts), before + chunk.n_bytes_read)
+            if chunk.error is not None:
+                if self._pending is not None:
+                    yield self._pending
+                    self._pending = None
+                raise chunk.error
             at = after
             if self._is_reached() and not at.is_open:
                 self._finish()
                 return
 
-    def _parts(self, piece: Piece, number: int, at: _At, after: _At, before: int) -> Generator[DocumentBatch]:
-        """What is wanted of a piece, as batches."""
-        data, ends, is_open = piece.data, piece.ends, piece.is_open
+    def _parts(
+        self, chunk: Chunk, number: int, at: _SourcePosition, after: _SourcePosition, before: int
+    ) -> Generator[DocumentBatch]:
+        """Yield the selected part of a chunk as batches."""
+        data, ends, is_open = chunk.data, chunk.ends, chunk.is_open
         keep = self._selection.chosen(number, at.turn, at.document, len(ends))
         if keep is not None and not keep.all():
             is_open = is_open and bool(keep[-1])
             data, ends = select_documents(data, ends, keep)
-        start = at.given
+        start = at.n_yielded
         ends = ends[ends > start] if start else ends
         while len(ends):
             n, end = _first_part(data, ends, start)
@@ -177,18 +181,26 @@ class _Selecting:
             part_is_open = is_open if is_all else bool(ends[n - 1] > end)
             part_ends = ends[:n] - start
             part_ends[-1] = end - start
-            goes_on = after if is_all else replace(at, given=end)
+            next_position = after if is_all else replace(at, n_yielded=end)
             part = data if is_all and not start else data[start:end]
-            yield self._batch(part, part_ends, part_is_open, number, goes_on, before + piece.n_bytes_read)
+            yield self._batch(
+                part, part_ends, part_is_open, number, next_position, before + chunk.n_bytes_read
+            )
             if self._is_finished or is_all:
                 return
             ends = ends[n - 1 :] if part_is_open else ends[n:]
             start = end
 
     def _batch(  # noqa: PLR0917
-        self, data: bytes, ends: NDArray[np.int64], is_open: bool, number: int, after: _At, n_bytes_read: int
+        self,
+        data: bytes,
+        ends: NDArray[np.int64],
+        is_open: bool,
+        number: int,
+        after: _SourcePosition,
+        n_bytes_read: int,
     ) -> DocumentBatch:
-        """A batch, up to the limit where that is in it."""
+        """Make a batch, cut at the limit if it lies inside."""
         limit = self._limited(number, data, ends, is_open)
         if limit is not None:
             n, end = limit
@@ -208,7 +220,7 @@ class _Selecting:
     def _limited(
         self, number: int, data: bytes, ends: NDArray[np.int64], is_open: bool
     ) -> tuple[int, int] | None:
-        """How many of the documents, and bytes of them, come before the limit; None where it is not reached."""
+        """Return the number of documents and bytes before the limit; None if it is not reached."""
         if self._selection.limit_bytes is None:
             return None
         room = self._selection.limit_bytes - self._counts.n_bytes
@@ -216,7 +228,7 @@ class _Selecting:
             return None
         n = int(ends.searchsorted(room)) + 1
         if self._selection.readers[number].is_one_document():
-            # A file may be many times the limit: its text ends with the line that reaches it.
+            # A file may be many times the limit, so it is cut after the line that reaches it.
             end = data.find(b"\n", max(0, room - 1), int(ends[n - 1])) + 1
             if end:
                 return n, end
@@ -230,30 +242,33 @@ class _Selecting:
 
     def _finish(self) -> None:
         self._is_finished = True
-        if self._held is not None:
-            self._held = replace(self._held, after=Position(len(self._selection.readers), {}, self._counts))
+        if self._pending is not None:
+            self._pending = replace(
+                self._pending, after=Position(len(self._selection.readers), {}, self._counts)
+            )
 
-    def _count(self, piece: Piece) -> None:
+    def _count(self, chunk: Chunk) -> None:
         counts = self._counts
         self._counts = replace(
             counts,
-            n_replaced=counts.n_replaced + piece.n_replaced,
-            n_skipped_bytes=counts.n_skipped_bytes + piece.n_skipped_bytes,
-            n_broken=counts.n_broken + piece.n_broken,
+            n_replaced=counts.n_replaced + chunk.n_replaced,
+            n_skipped_bytes=counts.n_skipped_bytes + chunk.n_skipped_bytes,
+            n_broken=counts.n_broken + chunk.n_broken,
+            n_byte_order_marks=counts.n_byte_order_marks + chunk.n_byte_order_marks,
         )
 
     def _move(self, position: Position, n_bytes_read: int) -> None:
-        """The batch that is held reaches up to here."""
-        if self._held is not None:
-            # Of a source whose size is unknown nothing counts when it is read.
-            n_bytes_read = max(n_bytes_read, self._held.n_bytes_read)
-            self._held = replace(self._held, after=position, n_bytes_read=n_bytes_read)
+        """Extend the pending batch up to this position."""
+        if self._pending is not None:
+            # A source of unknown size counts as 0 bytes when it is finished.
+            n_bytes_read = max(n_bytes_read, self._pending.n_bytes_read)
+            self._pending = replace(self._pending, after=position, n_bytes_read=n_bytes_read)
 
 
 def _first_part(data: bytes, ends: NDArray[np.int64], start: int) -> tuple[int, int]:
-    """How many documents the next batch takes, the last of them perhaps not whole, and where it ends in `data`.
+    """Return the number of documents in the next batch, the last possibly cut, and its end in `data`.
 
-    All that is there, unless it is more than two batches.
+    Takes everything up to the size of two batches.
     """
     if len(data) - start <= 2 * settings.BATCH_BYTES:
         return len(ends), len(data)

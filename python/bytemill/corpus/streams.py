@@ -1,13 +1,15 @@
-"""The bytes of a source, decompressed, in blocks that begin where the reader says."""
+"""Decompressed bytes of a source, read in blocks from a mark."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from bytemill.corpus.compression import Decompressed, compression_of
+from bytemill.corpus.content import HEAD_BYTES, UTF8_BOM, check_compression, check_text
+from bytemill.corpus.formats import format_of_head
 from bytemill.corpus.pipes import open_pipe
 from bytemill.corpus.sources import Source, unreadable
 from bytemill.errors import CorpusError
@@ -16,96 +18,146 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Generator
 
-HEAD_BYTES = 8
-"""At the beginning of a file, which tell what it is."""
-
-_SKIP_BYTES = 1 << 22
+_READ_BYTES = 1 << 22
 
 
 class ByteStream(Protocol):
-    """Bytes with a mark in them, from which blocks are read."""
+    """A stream of bytes with a mark, from which blocks are read."""
 
     @property
     def n_bytes_read(self) -> int:
-        """Bytes of the source read so far: compressed ones, where it is compressed."""
+        """Bytes of the source read so far (compressed bytes if it is compressed)."""
         ...
 
     def block(self, n_bytes: int) -> tuple[bytes, bool]:
-        """The `n_bytes` from the mark on, fewer at the end; and whether nothing comes behind them."""
+        """Return up to `n_bytes` bytes from the mark on, and whether the stream ends after them."""
         ...
 
     def advance(self, n_bytes: int) -> None:
-        """Moves the mark forward, not beyond what was read."""
+        """Move the mark forward, at most to the end of the last block."""
         ...
 
 
 @contextlib.contextmanager
 def open_stream(source: Source, offset: int, stop: threading.Event) -> Generator[ByteStream]:
-    """The decompressed bytes of a source with the mark at `offset`. Raises `CorpusError`."""
+    """Open the decompressed bytes of a source with the mark at `offset`. Raises `CorpusError`."""
     if source.path is not None and source.n_bytes is not None:
         with source.open() as file:
             head = os.pread(file.fileno(), HEAD_BYTES, 0)
+            if not offset:
+                check_compression(source.name, head)
             if compression_of(head) is None:
                 yield _PlainFile(source.name, file.fileno(), offset)
                 return
-            yield _skipped(_Sequence(Decompressed(file, source.name)), source, offset)
+            yield _skipped(_BufferedStream(Decompressed(file, source.name)), source, offset)
     elif source.remote is not None:
         with source.open() as file:
             stream = Decompressed(file, source.name)
+            if not offset:
+                check_compression(source.name, stream.raw.peek(HEAD_BYTES))
             if stream.compression is None and offset and file.seekable():
                 file.seek(offset)
-                yield _Sequence(Decompressed(file, source.name, offset))
+                yield _BufferedStream(Decompressed(file, source.name, offset))
             else:
-                yield _skipped(_Sequence(stream), source, offset)
+                yield _skipped(_BufferedStream(stream), source, offset)
     else:
         with open_pipe(source, stop) as pipe:
-            yield _skipped(_Sequence(Decompressed(pipe, source.name)), source, offset)
+            yield _skipped(_BufferedStream(Decompressed(pipe, source.name)), source, offset)
 
 
 @dataclass(frozen=True)
 class OpenFile:
-    """A source on its way to the reader of its format."""
+    """A source as a format's read function receives it."""
 
     source: Source
     stop: threading.Event
-    """Set when nobody wants more of it."""
-    begun: ByteStream | None = None
-    """Its bytes from the beginning, where they come only once and are looked at already."""
+    """Set when reading shall end."""
+    opened: ByteStream | None = None
+    """The stream from the beginning, if the source can be read only once and is already open."""
 
     @property
     def name(self) -> str:
-        """What it is called in errors."""
+        """Name in error messages."""
         return self.source.name
 
     @contextlib.contextmanager
     def stream(self, offset: int = 0) -> Generator[ByteStream]:
-        """Its decompressed bytes with the mark at `offset`. Raises `CorpusError`."""
-        if self.begun is not None:
-            yield _skipped(self.begun, self.source, offset)
+        """Open the decompressed bytes with the mark at `offset`. Raises `CorpusError`."""
+        if self.opened is not None:
+            yield _skipped(self.opened, self.source, offset)
             return
         with open_stream(self.source, offset, self.stop) as stream:
             yield stream
 
 
 def head_of(source: Source) -> bytes:
-    """The first bytes of a regular file as they are. Raises `CorpusError`."""
+    """Return the first bytes of a regular file. Raises `CorpusError` if they contradict its compression suffix."""
     with source.open() as file:
-        return os.pread(file.fileno(), HEAD_BYTES, 0)
+        head = os.pread(file.fileno(), HEAD_BYTES, 0)
+    check_compression(source.name, head)
+    return head
+
+
+def plain_text_start(source: Source) -> int:
+    """Return the offset of the text in an uncompressed text file: after a byte-order mark.
+
+    Raises:
+        CorpusError: The file is not UTF-8 text; see `check_text`.
+    """
+    head = head_of(source)
+    check_text(source.name, head)
+    return len(UTF8_BOM) if head.startswith(UTF8_BOM) else 0
+
+
+class TextPipe:
+    """The decompressed text of a pipe or standard input, without a byte-order mark.
+
+    Raises:
+        CorpusError: The content is not UTF-8 text.
+    """
+
+    def __init__(self, pipe: BinaryIO, source: Source) -> None:
+        self._stream = Decompressed(pipe, source.name)
+        self._head = b""
+        while len(self._head) < HEAD_BYTES and (more := self._stream.read(HEAD_BYTES - len(self._head))):
+            self._head += more
+        if (name := format_of_head(self._head)) != "text":
+            raise CorpusError(
+                f"{source.name} is {name} data, not text", hint=f'use --format {name} (format="{name}")'
+            )
+        check_text(source.name, self._head)
+        self.start = len(UTF8_BOM) if self._head.startswith(UTF8_BOM) else 0
+        """Bytes of the byte-order mark, which is left out."""
+        self.n_read = 0
+        """Bytes returned so far."""
+        self._head = self._head[self.start :]
+
+    def read(self, n_bytes: int) -> bytes:
+        """Return up to `n_bytes` bytes, none at the end. Raises `CorpusError`."""
+        if self._head:
+            data, self._head = self._head[:n_bytes], self._head[n_bytes:]
+        else:
+            data = self._stream.read(n_bytes)
+        self.n_read += len(data)
+        return data
 
 
 def _skipped(stream: ByteStream, source: Source, offset: int) -> ByteStream:
-    """A stream that cannot be sought in is read up to `offset`."""
+    """Read a stream that cannot seek up to `offset`."""
     while offset:
-        block, _ = stream.block(min(offset, _SKIP_BYTES))
+        block, _ = stream.block(min(offset, _READ_BYTES))
         if not block:
-            raise CorpusError(f"{source.name} is shorter than when it was read before", hint="start afresh")
+            raise CorpusError(
+                f"{source.name} is shorter than when it was read before",
+                hint="start again from the beginning",
+            )
         stream.advance(len(block))
         offset -= len(block)
     return stream
 
 
 class _PlainFile:
-    """A regular file, as long as it is when it is opened."""
+    """A regular file, up to its size at opening."""
 
     def __init__(self, name: str, descriptor: int, offset: int) -> None:
         self._name = name
@@ -117,11 +169,14 @@ class _PlainFile:
         wanted = max(0, min(n_bytes, self._size - self._mark))
         try:
             block = os.pread(self._descriptor, wanted, self._mark)
-            # One call gives up to 2 GB.
+            # One call returns up to 2 GB.
             while len(block) < wanted:
                 more = os.pread(self._descriptor, wanted - len(block), self._mark + len(block))
                 if not more:
-                    raise CorpusError(f"{self._name} has become shorter while it was read")
+                    raise CorpusError(
+                        f"{self._name} became shorter while it was read",
+                        hint="do not change inputs while they are read",
+                    )
                 block += more
         except OSError as error:
             raise unreadable(self._name, error) from error
@@ -132,25 +187,33 @@ class _PlainFile:
         self._mark += n_bytes
 
 
-class _Sequence:
-    """A stream that is read once; what lies between the mark and the place of reading is held."""
+class _BufferedStream:
+    """A stream that is read once; bytes between the mark and the read position are buffered."""
 
     def __init__(self, stream: Decompressed) -> None:
         self._stream = stream
-        self._held = b""
+        self._buffer = b""
+        self._next = b""
+        """The byte after the buffer, if it was read to see whether the stream ends."""
 
     @property
     def n_bytes_read(self) -> int:
         return self._stream.raw.n_read
 
     def block(self, n_bytes: int) -> tuple[bytes, bool]:
-        # One byte more tells whether this is the end.
-        parts, n_held = [self._held], len(self._held)
-        while n_held <= n_bytes and (part := self._stream.read(n_bytes + 1 - n_held)):
+        if len(self._buffer) > n_bytes:
+            return self._buffer[:n_bytes], False
+        parts, n_missing = [self._buffer, self._next], n_bytes - len(self._buffer) - len(self._next)
+        if n_missing < 0:
+            return self._buffer, False
+        # Small reads, because decompressors hold what they return twice.
+        while n_missing and (part := self._stream.read(min(n_missing, _READ_BYTES))):
             parts.append(part)
-            n_held += len(part)
-        self._held = b"".join(parts)
-        return self._held[:n_bytes], n_held <= n_bytes
+            n_missing -= len(part)
+        self._buffer, self._next = b"".join(parts), b""
+        if not n_missing:
+            self._next = self._stream.read(1)
+        return self._buffer, not self._next
 
     def advance(self, n_bytes: int) -> None:
-        self._held = self._held[n_bytes:]
+        self._buffer = self._buffer[n_bytes:]

@@ -1,14 +1,15 @@
-"""Reading WARC files of extracted text (WET), through warcio."""
+"""Reader of WARC files of extracted text (WET), through warcio."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from bytemill._core import check_documents
 from bytemill.corpus import documents as batches
 from bytemill.corpus import libraries
-from bytemill.corpus.blocks import SKIP_HINT
-from bytemill.corpus.pieces import Piece
+from bytemill.corpus.chunks import Chunk
+from bytemill.corpus.messages import SKIP_HINT, document_too_large
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -20,49 +21,57 @@ if TYPE_CHECKING:
 _READ_BYTES = 1 << 16
 
 
-def read_warc(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) -> Generator[Piece]:
-    """The text of each conversion record."""
+def read_warc(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) -> Generator[Chunk]:
+    """Yield the text of each conversion record."""
     import numpy as np
 
     offset, n_records = state.get("offset", 0), state.get("records", 0)
     with file.stream(offset) as stream:
-        packed, ends, numbers = bytearray(), list[int](), list[int]()
-        records = _records(stream, file.name, offset, n_records)
+        packed, ends, numbers, n_large = bytearray(), list[int](), list[int](), 0
+        records = _records(stream, file.name, offset, n_records, options.max_document_bytes)
         while not file.stop.is_set():
             record = next(records, None)
+            too_large = None
             if record is not None:
-                offset, text = record
+                end, text = record
                 n_records += 1
-                if text is not None:
+                if isinstance(text, CorpusError):
+                    too_large = text if options.on_error == "fail" else None
+                    n_large += 1
+                elif text is not None:
                     packed += text
                     ends.append(len(packed))
                     numbers.append(n_records)
-                if len(packed) < batches.BATCH_BYTES:
-                    continue
+                if too_large is None:
+                    offset = end
+                    if len(packed) < batches.BATCH_BYTES:
+                        continue
             documents = check_documents(
-                bytes(packed),
-                np.array(ends, np.int64),
-                None,
-                options.encoding_errors,
-                options.on_error == "skip",
+                bytes(packed), np.array(ends, np.int64), None, options.errors, options.on_error == "skip"
             )
             error = None
             if documents.broken is not None:
-                number, place, _ = documents.broken
+                number, position, _ = documents.broken
                 error = CorpusError(
-                    f"{file.name}: record {numbers[number]:,}: byte offset {place} of the text is not valid UTF-8",
+                    f"{file.name}: record {numbers[number]:,}: byte offset {position} of the text is not valid UTF-8",
                     hint=SKIP_HINT,
                 )
-            yield Piece.of(documents, stream.n_bytes_read, {"offset": offset, "records": n_records}, error)
+            after = {"offset": offset, "records": n_records}
+            chunk = Chunk.of(documents, stream.n_bytes_read, after, error or too_large)
+            yield replace(chunk, n_broken=chunk.n_broken + (n_large if options.on_error == "skip" else 0))
             if record is None:
                 return
-            packed, ends, numbers = bytearray(), [], []
+            packed, ends, numbers, n_large = bytearray(), [], [], 0
 
 
 def _records(
-    stream: ByteStream, name: str, offset: int, n_records: int
-) -> Iterator[tuple[int, bytes | None]]:
-    """Where each record ends, and its text, None for one that holds none. Raises `CorpusError`."""
+    stream: ByteStream, name: str, offset: int, n_records: int, max_document_bytes: int
+) -> Iterator[tuple[int, bytes | CorpusError | None]]:
+    """Yield the end of each record with its text: None if it holds none, an error if it is too large to read.
+
+    Raises:
+        CorpusError: The file is damaged or holds web pages.
+    """
     archive = libraries.warcio(name)
     records = archive.ArchiveIterator(cast("Any", _Tellable(stream, offset)), block_size=_READ_BYTES)
     try:
@@ -71,27 +80,33 @@ def _records(
             where = f"{name}: record {n_records:,}"
             if record.rec_type == "response":
                 raise CorpusError(
-                    f"{where} is a web page; text is read from conversion records alone",
-                    hint="take the WET file, which holds the text of the pages, or extract it first",
+                    f"{where} is a web page; only conversion records hold text",
+                    hint="use the WET file, which holds the text of the pages, or extract the text first",
                 )
-            text = record.content_stream().read() if record.rec_type == "conversion" else None
-            n_declared = record.rec_headers.get_header("Content-Length")
-            if text is not None and n_declared != str(len(text)):
-                raise _damaged(where, f"it holds {len(text):,} bytes of {n_declared}")
+            n_declared: str | None = record.rec_headers.get_header("Content-Length")
+            text: bytes | CorpusError | None = None
+            if record.rec_type == "conversion":
+                if (n_declared or "").isdecimal() and int(n_declared or 0) > max_document_bytes:
+                    text = document_too_large(f"{where} at byte offset {offset:,}", max_document_bytes)
+                else:
+                    text = cast("bytes", record.content_stream().read())
+                    if n_declared != str(len(text)):
+                        raise _damaged(where, f"it holds {len(text):,} of {n_declared} bytes")
             records.read_to_end()
             if records.err_count:
-                raise _damaged(where, "it does not end where it says")
-            yield records.offset, text
+                raise _damaged(where, "it does not end where its header says")
+            offset = records.offset
+            yield offset, text
     except archive.ArchiveLoadFailed as error:
         raise _damaged(f"{name}: what follows record {n_records:,}", str(error).splitlines()[0]) from error
 
 
 def _damaged(where: str, why: str) -> CorpusError:
-    return CorpusError(f"{where} is damaged: {why}", hint="get the file anew, or leave it out")
+    return CorpusError(f"{where} is damaged: {why}", hint="get an intact copy, or leave the file out")
 
 
 class _Tellable:
-    """A stream as warcio wants it."""
+    """A stream with the interface that warcio needs."""
 
     def __init__(self, stream: ByteStream, offset: int) -> None:
         self._stream = stream

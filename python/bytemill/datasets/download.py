@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from bytemill._core import __version__
-from bytemill.atomic import make_folder
 from bytemill.datasets.partial import PartialFile, hold_partial
 from bytemill.errors import BytemillError, DownloadError, OutputError
-from bytemill.units import format_bytes
+from bytemill.system.atomic_files import make_folder
+from bytemill.system.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

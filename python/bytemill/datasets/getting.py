@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from bytemill.atomic import AtomicFile, make_folder
-from bytemill.cache import cache_folder
 from bytemill.datasets.catalogue import DATASETS, Dataset
 from bytemill.datasets.download import (
     DownloadProgress,
@@ -21,6 +19,8 @@ from bytemill.datasets.download import (
 )
 from bytemill.datasets.partial import hold_partial
 from bytemill.errors import CorpusError, DownloadError
+from bytemill.system.atomic_files import AtomicFile, make_folder
+from bytemill.system.paths import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

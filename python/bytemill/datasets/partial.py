@@ -9,8 +9,8 @@ import os
 import time
 from typing import TYPE_CHECKING, BinaryIO
 
-from bytemill.atomic import output_error, sync_folder, write_json
-from bytemill.file_lock import open_locked
+from bytemill.system.atomic_files import output_error, sync_folder, write_json
+from bytemill.system.file_lock import try_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -87,14 +87,14 @@ def hold_partial(target: Path, on_wait: Callable[[], None]) -> Generator[Partial
     path = partial_path(target)
     while True:
         try:
-            file = open_locked(path)
+            lock = try_lock(path.with_name(f"{path.name}.lock"))
         except OSError as error:
             raise output_error(error, target) from error
-        if file is not None:
+        if lock is not None:
             break
         on_wait()
         time.sleep(_SECONDS_BETWEEN_LOOKS)
-    with file:
+    with lock, _opened(path, target) as file:
         # Names of `AtomicFile`, which cuts long ones; who left them has been killed, or it would hold the file.
         for name in (target.name, notes_path(target).name):
             for leftover in target.parent.glob(f".{glob.escape(name[:60])}.????????.tmp"):
@@ -105,6 +105,13 @@ def hold_partial(target: Path, on_wait: Callable[[], None]) -> Generator[Partial
         finally:
             if partial.n_bytes == 0:
                 partial.remove()
+
+
+def _opened(path: Path, target: Path) -> BinaryIO:
+    try:
+        return path.open("ab", buffering=0)
+    except OSError as error:
+        raise output_error(error, target) from error
 
 
 def partial_path(target: Path) -> Path:

@@ -7,11 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerFileError
-from bytemill.formats import gguf, gpt2, huggingface, minbpe, rank_settings, tiktoken
+from bytemill.formats import gpt2, minbpe
 from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE
 from bytemill.formats.files import GGUF_MAGIC, begins_with, decode_utf8, is_object, parse_json, read_bytes
-from bytemill.formats.huggingface_folder import with_files_beside
-from bytemill.formats.places import UNDERSTOOD, find, merges_beside, vocab_beside
+from bytemill.formats.gguf import gguf
+from bytemill.formats.huggingface import tokenizer_json as huggingface
+from bytemill.formats.huggingface.folder import with_files_beside
+from bytemill.formats.paths import UNDERSTOOD, find, merges_beside, vocab_beside
+from bytemill.formats.tiktoken import rank_settings, tiktoken
 from bytemill.formats.vocab_listing import looks_like_listing
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from bytemill import _core
+from bytemill._core import NAMED_PATTERNS, check_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
 
 if TYPE_CHECKING:
@@ -119,10 +119,10 @@ def checked_pattern(pattern: str | None) -> str | None:
     if pattern is None:
         return None
     try:
-        _core.check_pattern(pattern)
+        check_pattern(pattern)
     except ValueError as error:
         raise TokenizerError(f"pattern {shown(pattern)}: {error}") from error
-    return _core.NAMED_PATTERNS.get(pattern, pattern)
+    return NAMED_PATTERNS.get(pattern, pattern)
 
 
 def shown(value: object, n_characters: int = 60) -> str:

@@ -11,14 +11,14 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from bytemill import _core
+from bytemill._core import NAMED_PATTERNS, named_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
+from bytemill.formats.byte_spelling import checked_vocab, spelled_vocab, tokens_and_merges
 from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE, bytes_to_text
 from bytemill.formats.files import checked_pattern, decode_utf8, parse_json, read_bytes, shown
 from bytemill.formats.ids import MAX_ID, is_text
 from bytemill.formats.ranks import merges_of_ranks, unreachable_token
 from bytemill.formats.spec import TokenizerSpec, given_ids, refuse_what_they_cannot_say
-from bytemill.formats.spelling import checked_vocab, spelled_vocab, tokens_and_merges
 from bytemill.formats.vocabulary import check_merges, check_special_tokens, ordinary_tokens
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def read(
         vocab_place=where,
         merge_place=lambda index: f"{merges_where}:{line_numbers[index]}",
     )
-    expression = _core.NAMED_PATTERNS["gpt2"] if pattern is ... else checked_pattern(pattern)
+    expression = NAMED_PATTERNS["gpt2"] if pattern is ... else checked_pattern(pattern)
     return TokenizerSpec(pattern=expression, special_tokens=special, vocab=tokens, merges=merges)
 
 
@@ -74,7 +74,7 @@ def write(spec: TokenizerSpec) -> tuple[str, str]:
     tokens that no merge makes. A special token that does not look like one (see `read`) must be named again
     on reading.
     """
-    if spec.pattern is None or _core.named_pattern(spec.pattern) != "gpt2":
+    if spec.pattern is None or named_pattern(spec.pattern) != "gpt2":
         raise TokenizerError(
             f"vocab.json and merges.txt mean GPT-2's pattern, and this tokenizer's is {shown(spec.pattern)}",
             hint="Write a tokenizer.json: it names the pattern.",

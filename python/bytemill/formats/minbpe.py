@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from bytemill import _core
+from bytemill._core import check_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import decode_utf8, read_bytes, shown
 from bytemill.formats.ids import MAX_ID
@@ -128,7 +128,7 @@ def _checked_pattern(line: str, where: str) -> str | None:
     if not line:
         return None
     try:
-        _core.check_pattern(line)
+        check_pattern(line)
     except ValueError as error:
         raise TokenizerFileError(f"{where}:2: pattern {shown(line)}: {error}") from error
     return line

@@ -12,7 +12,7 @@ from bytemill.lm.model_config import ModelConfig
 from bytemill.lm.presets import PRESETS, preset
 
 if TYPE_CHECKING:
-    from bytemill.lm.cache import KVCache
+    from bytemill.lm.kv_cache import KVCache
     from bytemill.lm.model import TransformerLM
 
 __all__ = ["PRESETS", "KVCache", "ModelConfig", "TransformerLM", "preset"]
@@ -22,7 +22,7 @@ if find_spec("torch") is None:
         "bytemill.lm needs torch, which is not installed", hint="install it with: pip install 'bytemill[lm]'"
     )
 
-_LATER = {"KVCache": "bytemill.lm.cache", "TransformerLM": "bytemill.lm.model"}
+_LATER = {"KVCache": "bytemill.lm.kv_cache", "TransformerLM": "bytemill.lm.model"}
 
 
 def __getattr__(name: str) -> Any:

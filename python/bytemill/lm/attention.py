@@ -17,7 +17,7 @@ from bytemill.lm.layers import Dropout, Linear
 from bytemill.lm.rotary import RotaryEmbedding
 
 if TYPE_CHECKING:
-    from bytemill.lm.cache import LayerCache
+    from bytemill.lm.kv_cache import LayerCache
     from bytemill.lm.model_config import AttentionKind
 
 __all__ = [

@@ -1,16 +1,23 @@
-"""Checkpoints: a model, its optimizer and how far they have come."""
+"""Checkpoints: a model, its optimizer and the iteration in one file; weights alone as safetensors."""
 
 from __future__ import annotations
 
+import io
+import os
+import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as parse_safetensors
+from safetensors.torch import save as safetensors_bytes
 from torch import Tensor
 
 from bytemill.errors import CheckpointError
-from bytemill.lm.tensor_file import read_state, write_state
+from bytemill.system.atomic_files import write_bytes
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping
 
     from torch.nn import Module
@@ -20,39 +27,115 @@ if TYPE_CHECKING:
 def save_checkpoint(
     model: Module, optimizer: Optimizer, iteration: int, out: str | os.PathLike[str] | BinaryIO
 ) -> None:
-    """Writes the model's and the optimizer's state and `iteration` to a path (atomically) or a binary file.
+    """Write the state of a model and its optimizer.
 
-    Raises `OutputError` where a path cannot be written.
+    Args:
+        model: its state dict is saved.
+        optimizer: its state dict is saved.
+        iteration: number of completed iterations.
+        out: a path, written atomically, or a binary file.
+
+    Raises:
+        OutputError: the path cannot be written.
     """
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "iteration": iteration}
-    write_state(out, state)
+    data = state_bytes(state)
+    if isinstance(out, (str, os.PathLike)):
+        write_bytes(out, data)
+    else:
+        out.write(data)
 
 
 def load_checkpoint(src: str | os.PathLike[str] | BinaryIO, model: Module, optimizer: Optimizer) -> int:
-    """Puts what `save_checkpoint` has written into `model` and `optimizer`, and gives the iteration.
+    """Load the result of `save_checkpoint` into `model` and `optimizer`, and return the iteration.
 
-    Nothing in the file is executed. Raises `CheckpointError` for a file that is damaged or belongs to another model or
-    optimizer; both are as they were then.
+    Loading executes no code from the file.
+
+    Raises:
+        CheckpointError: the file is damaged or belongs to another model or optimizer; both are unchanged then.
     """
-    state = read_state(src)
+    name = str(src) if isinstance(src, (str, os.PathLike)) else str(getattr(src, "name", "the checkpoint"))
+    try:
+        data = Path(src).read_bytes() if isinstance(src, (str, os.PathLike)) else src.read()
+    except OSError as error:
+        raise CheckpointError(f"cannot read {name}: {error.strerror or error}") from error
+    state = parse_state(data, name)
     try:
         parts = state["model"], state["optimizer"], int(state["iteration"])
     except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"the checkpoint is not of a model with its optimizer: {error}") from error
+        raise CheckpointError(f"{name} does not hold a model with its optimizer: {error}") from error
     check_model_state(model, parts[0])
     load_optimizer_state(optimizer, parts[1])
     load_model_state(model, parts[0])
     return parts[2]
 
 
+def state_bytes(state: Mapping[str, Any]) -> bytes:
+    """Serialize tensors, numbers, str, lists, tuples and dicts in the format of `torch.save`."""
+    buffer = io.BytesIO()
+    torch.save(dict(state), buffer)
+    return buffer.getvalue()
+
+
+def parse_state(data: bytes, name: str) -> dict[str, Any]:
+    """Read the result of `state_bytes` without executing code.
+
+    Raises:
+        CheckpointError: the data is damaged or holds anything but plain data; the message names `name`.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            damaged = archive.testzip()  # torch itself checks no checksum
+        if damaged is None:
+            state: object = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+            if isinstance(state, dict):
+                return cast("dict[str, Any]", state)
+    except Exception as error:  # every parser below has exceptions of its own
+        raise CheckpointError(f"{name} is not a checkpoint, or it is damaged: {error}") from error
+    raise CheckpointError(f"{name} is not a checkpoint, or it is damaged")
+
+
+def weights_bytes(model: Module) -> bytes:
+    """Serialize the weights as safetensors; a tensor with several names is stored under the first."""
+    own = cast("dict[str, Tensor]", model.state_dict())
+    first = _first_names(own)
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in own.items() if first[name] == name}
+    return safetensors_bytes(tensors, metadata={"format": "pt"})
+
+
+def load_weights(model: Module, data: bytes, name: str) -> None:
+    """Load the result of `weights_bytes` into `model`.
+
+    Raises:
+        CheckpointError: the data is damaged or belongs to another model; the message names `name`.
+    """
+    try:
+        state = parse_safetensors(data)
+    except (SafetensorError, ValueError) as error:
+        raise CheckpointError(f"{name} is not a safetensors file, or it is damaged: {error}") from error
+    for alias, original in _first_names(cast("dict[str, Tensor]", model.state_dict())).items():
+        if alias not in state and original in state:
+            state[alias] = state[original]
+    load_model_state(model, state)
+
+
+def _first_names(state: Mapping[str, Tensor]) -> dict[str, str]:
+    """Map each name to the first name of the same tensor."""
+    seen: dict[tuple[Any, ...], str] = {}
+    return {
+        name: seen.setdefault((t.device, t.data_ptr(), t.shape, t.stride()) if t.numel() else (name,), name)
+        for name, t in state.items()
+    }
+
+
 def load_model_state(model: Module, state: Mapping[str, Any]) -> None:
-    """Puts the tensors of `state` into `model`. Raises `CheckpointError` where they are not its own, before any."""
+    """Load `state` into `model`. Raises CheckpointError, before any change, if it belongs to another model."""
     check_model_state(model, state)
     model.load_state_dict(state)
 
 
 def check_model_state(model: Module, state: Mapping[str, Any]) -> None:
-    """Raises `CheckpointError` with the first name, shape or type in which `state` is not that of `model`."""
+    """Raise CheckpointError for the first name, shape or type in which `state` differs from `model`."""
     own = cast("dict[str, Tensor]", model.state_dict())
     for name, tensor in own.items():
         if name not in state:
@@ -68,7 +151,7 @@ def check_model_state(model: Module, state: Mapping[str, Any]) -> None:
 
 
 def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
-    """Puts `state` into `optimizer`. Raises `CheckpointError` where its parameters are grouped in another way."""
+    """Load `state` into `optimizer`. Raises CheckpointError if its parameter groups differ."""
     try:
         own = [len(group["params"]) for group in optimizer.state_dict()["param_groups"]]
         found = [len(group["params"]) for group in state["param_groups"]]
@@ -88,7 +171,7 @@ def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> None
                     )
         optimizer.load_state_dict(dict(state))
     except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise CheckpointError(f"the checkpoint holds no optimizer's state: {error!r}") from error
+        raise CheckpointError(f"the checkpoint holds no optimizer state: {error!r}") from error
 
 
 def _another(what: str, name: str) -> CheckpointError:

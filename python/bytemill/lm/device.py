@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 import torch
 
-from bytemill.errors import RunConfigError
-from bytemill.memory import peak_bytes
+from bytemill.errors import NotEnoughMemoryError, RunConfigError
+from bytemill.system.memory import peak_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+_ALLOCATION_FAILED = re.compile(
+    r"can't allocate memory|not enough memory|out of memory|bad alloc", re.IGNORECASE
+)
+"""Messages of torch's allocators, which raise a plain RuntimeError on the CPU and on MPS."""
 
 
 def pick_device(name: str = "auto") -> torch.device:
@@ -50,6 +60,21 @@ def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager
     if dtype == torch.float32:
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype=dtype)
+
+
+@contextlib.contextmanager
+def memory_errors(hint: str) -> Generator[None]:
+    """Turn every kind of failed allocation in the block into `NotEnoughMemoryError` with `hint`."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        text = str(error)
+        if isinstance(error, NotEnoughMemoryError) or not (
+            isinstance(error, (MemoryError, torch.OutOfMemoryError)) or _ALLOCATION_FAILED.search(text)
+        ):
+            raise
+        where = "on the GPU" if isinstance(error, torch.OutOfMemoryError) else "for this model"
+        raise NotEnoughMemoryError(f"there is not enough memory {where}", hint=hint) from error
 
 
 def synchronise(device: torch.device) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import Module, Parameter
 
 from bytemill.lm.activations import gelu, relu, silu
-from bytemill.lm.initial import truncated_normal
+from bytemill.lm.initialization import truncated_normal
 from bytemill.lm.kernels.gates import gated_silu, gelu_tanh
 from bytemill.lm.kernels.norm import normalized
 from bytemill.lm.kernels.rows import by_hand

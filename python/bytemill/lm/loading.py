@@ -1,4 +1,4 @@
-"""A trained model from its run: for generating and evaluating."""
+"""Load a trained model from its run, to generate text or evaluate it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bytemill.errors import CheckpointError
-from bytemill.lm.checkpoint import load_model_state
-from bytemill.lm.config import config_from_dict
-from bytemill.lm.device import pick_device
+from bytemill.lm.device import memory_errors, pick_device
 from bytemill.lm.model import TransformerLM
-from bytemill.lm.run_folder import RunFolder
-from bytemill.lm.tensor_file import read_state
-from bytemill.tokenizer import Tokenizer
+from bytemill.lm.training.run_checkpoint import MANIFEST, read_checkpoint
+from bytemill.lm.training.run_folder import Loaded, RunFolder
+from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     import os
 
-    from bytemill.lm.config import TrainConfig
+    from bytemill.lm.training.config import TrainConfig
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model with what it was trained with."""
+    """A trained model with its tokenizer and settings."""
 
     model: TransformerLM
     """In evaluation mode."""
@@ -31,43 +29,42 @@ class TrainedModel:
     config: TrainConfig
     step: int
     path: Path
-    """The checkpoint."""
+    """The checkpoint folder."""
     refused: list[str]
     """Newer checkpoints that were damaged."""
 
 
 def load_trained(path: str | os.PathLike[str], device: str = "auto") -> TrainedModel:
-    """The newest checkpoint of a run's folder, or the checkpoint that is named, on `device`.
+    """Load a trained model; only weights are read, no optimizer state.
 
-    Raises `CheckpointError` where there is none, it is damaged, or its tokenizer is not beside it.
+    Args:
+        path: a run folder, of which the newest intact checkpoint is used, or one of its checkpoints.
+        device: one of auto, cpu, cuda, cuda:N, mps.
+
+    Raises:
+        CheckpointError: there is no checkpoint, it is damaged, or its tokenizer is not beside it.
     """
-    place = Path(path)
-    if place.is_dir():
-        folder = RunFolder(place)
-        found = folder.load_newest()
-        if found is None:
-            raise CheckpointError(
-                f"there is no checkpoint in {place}", hint="give the folder of a run: bytemill lm train"
-            )
-        file, state, config, refused = found.path, found.state, found.config, found.refused
+    path = Path(path)
+    if (path / MANIFEST).exists():
+        folder, found = RunFolder(path.parent.parent), Loaded(read_checkpoint(path), [])
     else:
-        folder = RunFolder(place.parent.parent)
-        state = read_state(place)
-        file, refused = place, list[str]()
-        try:
-            config = config_from_dict(state["config"])
-        except KeyError as error:
-            raise CheckpointError(f"{place} is not of a run: it has no {error}") from error
+        folder = RunFolder(path)
+        found = folder.load_newest(weights_only=True)
+    if found is None:
+        raise CheckpointError(
+            f"there is no checkpoint in {path}", hint="name the folder of a run: bytemill lm train"
+        )
+    checkpoint = found.checkpoint
     if not folder.tokenizer.exists():
         raise CheckpointError(f"{folder.tokenizer} is missing", hint="put the run's tokenizer back there")
     tokenizer = Tokenizer.load(folder.tokenizer)
-    if tokenizer.fingerprint != state.get("fingerprint"):
+    if tokenizer.fingerprint != checkpoint.fingerprint:
         raise CheckpointError(
             f"{folder.tokenizer} is not the tokenizer that the model was trained with",
             hint="put the run's own tokenizer back there",
         )
-    model = TransformerLM(config.model, seed=0)
-    load_model_state(model, state["model"])
-    return TrainedModel(
-        model.to(pick_device(device)).eval(), tokenizer, config, int(state["iteration"]), file, refused
-    )
+    with memory_errors("use a smaller model"):
+        model = TransformerLM(checkpoint.config.model, seed=0)
+        checkpoint.load_weights(model)
+        model = model.to(pick_device(device)).eval()
+    return TrainedModel(model, tokenizer, checkpoint.config, checkpoint.step, checkpoint.path, found.refused)

@@ -14,7 +14,7 @@ from bytemill.lm.tensors import split, widened
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bytemill.tokenizer import Tokenizer
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
 # Numbers of a block of logits. On the CPU 2¹⁸ (1 MB in float32) stay in a core's cache between the steps; on other
 # devices 2²⁶ are enough to keep them busy.

@@ -16,7 +16,7 @@ from bytemill.lm.model_config import ModelConfig
 from bytemill.lm.rotary import RotaryEmbedding, sinusoids
 
 if TYPE_CHECKING:
-    from bytemill.lm.cache import KVCache, LayerCache
+    from bytemill.lm.kv_cache import KVCache, LayerCache
 
 __all__ = ["ModelConfig", "TransformerBlock", "TransformerLM"]
 

@@ -1,4 +1,4 @@
-"""Named shapes of models."""
+"""Named model shapes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from bytemill.errors import ModelConfigError
 from bytemill.lm.model_config import ModelConfig
+from bytemill.lm.settings import suggestion
 
 
 def _gpt2(d_model: int, num_layers: int, num_heads: int) -> ModelConfig:
@@ -40,16 +41,14 @@ PRESETS: dict[str, ModelConfig] = {
 
 
 def preset(name: str, **overrides: Any) -> ModelConfig:
-    """A named shape, with some of its fields replaced.
+    """Return a named model shape with some of its fields replaced.
 
     >>> preset("tinystories", vocab_size=32_000).vocab_size
     32000
 
     Raises:
-        ModelConfigError: there is no preset of this name, no such field, or the fields contradict each other.
+        ModelConfigError: the preset or a field is unknown, or the fields contradict each other.
     """
     if name not in PRESETS:
-        raise ModelConfigError(f"no preset is called {name!r}", hint=f"there are {', '.join(PRESETS)}")
-    if not overrides:
-        return PRESETS[name]
-    return ModelConfig.from_dict({**PRESETS[name].to_dict(), **overrides})
+        raise ModelConfigError(f"unknown preset {name!r}", hint=suggestion(name, PRESETS))
+    return PRESETS[name].replace(**overrides)

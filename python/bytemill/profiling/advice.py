@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bytemill.units import format_bytes, format_seconds
+from bytemill.system.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from bytemill.profiling.result import PhaseUse, ProfileResult, ThreadUse

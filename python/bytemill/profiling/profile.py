@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bytemill.memory import PeakWatch
 from bytemill.profiling.result import PhaseUse, ProfileResult, ThreadUse
 from bytemill.profiling.threads import ThreadKey, ThreadReading, group_name, n_cores, read_threads
+from bytemill.system.memory import PeakWatch
 
 if TYPE_CHECKING:
     from types import TracebackType

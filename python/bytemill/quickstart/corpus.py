@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bytemill.corpus import iter_texts, resolve_inputs
 from bytemill.errors import CorpusError
-from bytemill.units import format_bytes
+from bytemill.system.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bytemill.atomic import make_folder, output_error, write_json
 from bytemill.errors import OutputError
+from bytemill.system.atomic_files import make_folder, output_error, write_json
 
 if TYPE_CHECKING:
     from pathlib import Path

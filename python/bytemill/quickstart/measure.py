@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bytemill.baselines import ByteTokenizer, CharacterTokenizer, TextTokenizer, WordTokenizer
-from bytemill.metrics import measure
+from bytemill.analysis.baselines import ByteTokenizer, CharacterTokenizer, TextTokenizer, WordTokenizer
+from bytemill.analysis.metrics import measure
 from bytemill.quickstart.result import Comparison, SweepPoint
-from bytemill.tokenizer import Tokenizer
+from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from bytemill.lm.budget import flops_per_token
-from bytemill.lm.config import resolve
 from bytemill.lm.device import matmul_rate, pick_device
 from bytemill.lm.evaluate import TextScore, evaluate_text
-from bytemill.lm.generate import generate
+from bytemill.lm.generation.generate import generate
 from bytemill.lm.loading import load_trained
 from bytemill.lm.loss import token_byte_counts
-from bytemill.lm.metrics_log import read_metrics
+from bytemill.lm.planning import flops_per_token
 from bytemill.lm.presets import preset
-from bytemill.lm.trainer import train
+from bytemill.lm.training.config import resolve
+from bytemill.lm.training.metrics_log import read_metrics
+from bytemill.lm.training.trainer import train
 from bytemill.quickstart.result import ModelResult, Sample, Score
 from bytemill.shards import TokenShards
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from bytemill.lm.model_config import ModelConfig
     from bytemill.quickstart.folder import QuickstartFolder
-    from bytemill.tokenizer import Tokenizer
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
 _CONTEXT = 128
 _BATCH = 16

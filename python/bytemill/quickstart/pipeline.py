@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bytemill.atomic import write_text
+from bytemill.analysis.metrics import token_size_histogram, vocabulary_use
+from bytemill.analysis.summary import describe, longest_words
 from bytemill.errors import ShardError
-from bytemill.facts import describe, longest_words
-from bytemill.metrics import token_size_histogram, vocabulary_use
 from bytemill.quickstart import corpus as text_sources
 from bytemill.quickstart.corpus import END_OF_TEXT
 from bytemill.quickstart.folder import QuickstartFolder
 from bytemill.quickstart.measure import compare, sweep
 from bytemill.quickstart.report import report
 from bytemill.quickstart.result import Part, QuickstartResult, Timing
-from bytemill.shards import TokenShards, encode_to_shards
-from bytemill.training import train
+from bytemill.shards import TokenShards, encode_corpus
+from bytemill.system.atomic_files import write_text
+from bytemill.training.train import train
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Generator, Sequence
 
-    from bytemill.tokenizer import Tokenizer
-    from bytemill.training import TrainingProgress
+    from bytemill.tokenizer.tokenizer import Tokenizer
+    from bytemill.training.train import TrainingProgress
 
 DEFAULT_VOCAB_SIZE = 8192
 """About what a few megabytes have use for: the last merges still join pairs that occur dozens of times."""
@@ -166,7 +166,7 @@ def _with_ends(documents: list[str]) -> str:
 
 
 def _encode(place: QuickstartFolder, part: str, tokenizer: Tokenizer, *, n_documents: int) -> Part:
-    manifest = encode_to_shards(
+    manifest = encode_corpus(
         tokenizer,
         [str(place.text(part))],
         place.shards(part),

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from bytemill.inspection import inspect, visible
+from bytemill.analysis.inspection import inspect, visible
 from bytemill.quickstart.report_charts import compression, time_spent, vocabulary, vocabulary_sizes
 from bytemill.quickstart.report_model import language_model
 from bytemill.report.markup import Markup, tag
 from bytemill.report.page import commands, page, paragraph, section, tiles
 from bytemill.report.tokens import sample
-from bytemill.units import format_bytes, format_count, format_ratio, format_seconds
+from bytemill.system.units import format_bytes, format_count, format_ratio, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bytemill.quickstart.result import QuickstartResult
-    from bytemill.tokenizer import Tokenizer
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
 _SAMPLE_CHARACTERS = 700
 

@@ -10,7 +10,14 @@ from bytemill.report.markup import Markup, join, tag
 from bytemill.report.page import figure, paragraph, section, table
 from bytemill.report.svg import Caption, legend
 from bytemill.report.tokens import chips, merge_list
-from bytemill.units import format_bytes, format_count, format_ratio, format_seconds, format_share, plural
+from bytemill.system.units import (
+    format_bytes,
+    format_count,
+    format_ratio,
+    format_seconds,
+    format_share,
+    plural,
+)
 
 if TYPE_CHECKING:
     from bytemill.quickstart.result import QuickstartResult

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bytemill.inspection import visible
+from bytemill.analysis.inspection import visible
 from bytemill.report.charts import Bar, bar_chart
 from bytemill.report.curves import Curve, Level, curves_chart
 from bytemill.report.markup import Markup, join, tag
 from bytemill.report.page import figure, paragraph, section, table
 from bytemill.report.svg import Caption, legend
-from bytemill.units import format_count, plural
+from bytemill.system.units import format_count, plural
 
 if TYPE_CHECKING:
     from bytemill.quickstart.result import ModelResult, QuickstartResult, Sample

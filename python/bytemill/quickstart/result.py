@@ -6,10 +6,10 @@ import shlex
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from bytemill.facts import token_to_dict, training_to_dict
+from bytemill.analysis.summary import token_to_dict, training_to_dict
 
 if TYPE_CHECKING:
-    from bytemill.training import TrainingReport
+    from bytemill.tokenizer.training_report import TrainingReport
 
 
 @dataclass(frozen=True)

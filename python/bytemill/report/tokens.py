@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bytemill.inspection import LINE_END, visible, visible_parts
+from bytemill.analysis.inspection import LINE_END, visible, visible_parts
 from bytemill.report.markup import Markup, join, tag
-from bytemill.units import plural
+from bytemill.system.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bytemill.inspection import Piece
+    from bytemill.analysis.inspection import Piece
 
 _N_COLOURS = 5
 _MOST_SHOWN = 40

@@ -1,7 +1,7 @@
 """Where tokens go: shards of ids in files that any reader of their layout opens, and the manifest beside them."""
 
 from bytemill.shards.convert import ConvertProgress, convert_shards
-from bytemill.shards.encode import encode_to_shards
+from bytemill.shards.encode import encode_corpus
 from bytemill.shards.manifest import Manifest, ShardInfo, ShardSettings, SourceInfo, read_manifest
 from bytemill.shards.pipeline import EncodeProgress
 from bytemill.shards.reader import TokenShards, open_shards
@@ -19,7 +19,7 @@ __all__ = [
     "SourceInfo",
     "TokenShards",
     "convert_shards",
-    "encode_to_shards",
+    "encode_corpus",
     "open_shards",
     "read_manifest",
     "reencode_shards",

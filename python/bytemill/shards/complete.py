@@ -1,4 +1,4 @@
-"""Whether a folder of shards is the very result that is asked for."""
+"""Check whether a finished shard folder already matches the requested settings."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from bytemill.errors import ShardError
-from bytemill.shards.claim import OVERWRITE_HINT, tidy_up
 from bytemill.shards.journal import JOURNAL_NAME, as_json, first_difference
+from bytemill.shards.lock import OVERWRITE_HINT, tidy_up
 from bytemill.shards.manifest import MANIFEST_NAME, Manifest, ShardSettings, read_manifest
 from bytemill.shards.verify import size_problems
 

@@ -13,12 +13,13 @@ import numpy as np
 from bytemill._core import __version__
 from bytemill.errors import ShardError
 from bytemill.profiling import phase
-from bytemill.shards.claim import claim_folder, remove_growing
 from bytemill.shards.layouts import layout_named
+from bytemill.shards.lock import claim_folder, remove_growing
 from bytemill.shards.manifest import Manifest, ShardSettings, SourceInfo, write_manifest
 from bytemill.shards.separators import move_separators
 from bytemill.shards.shard_writer import ShardWriter
 from bytemill.shards.token_source import TokenBlock, TokenSource, find_separator, open_tokens
+from bytemill.shards.verify import require_intact
 
 if TYPE_CHECKING:
     import os
@@ -69,6 +70,7 @@ def convert_shards(
     note: Callable[[str], None] | None = None,
     progress: Callable[[ConvertProgress], None] | None = None,
     overwrite: bool = False,
+    verify: bool = True,
 ) -> Manifest:
     """Lay out the ids at `source` anew in `out_folder`, in constant memory; the manifest that is written there.
 
@@ -82,7 +84,9 @@ def convert_shards(
     `document_index` is False.
 
     `tokenizer` is the one that made the ids. Shards with a manifest name its fingerprint; for others it is asked for,
-    or stays unknown. `note` is told where separators move, in a sentence.
+    or stays unknown.
+    `verify` compares the sha256 of every source file with the manifest first. `note` receives a
+    sentence when separators move.
 
     Raises `ShardError` for a source that cannot be read, is damaged or belongs to another tokenizer, for an
     `out_folder` that must not be replaced, and where the layout cannot hold the ids or needs to know the documents;
@@ -91,6 +95,8 @@ def convert_shards(
     target = layout_named(layout)
     tokens = open_tokens(source, layout=source_layout, dtype=source_dtype)
     _check(tokens, tokenizer, Path(source), Path(out_folder))
+    if verify and tokens.manifest:
+        require_intact(tokens.files[0].parent, tokens.manifest)
     find_separator(tokens, separator, tokenizer.special_tokens if tokenizer else {})
     if target.whole_documents and not tokens.knows_documents:
         raise ShardError(

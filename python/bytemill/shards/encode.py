@@ -12,10 +12,10 @@ from bytemill._core import DocumentEncoder, __version__
 from bytemill.corpus import Corpus, DocumentSource
 from bytemill.corpus.sources import empty_corpus
 from bytemill.errors import ShardError, SpecialTokenError
-from bytemill.shards.claim import claim_folder, remove_growing
 from bytemill.shards.complete import Wanted, complete_manifests, reproducible
 from bytemill.shards.journal import JOURNAL_NAME, as_json, read_journal
 from bytemill.shards.layouts import layout_named
+from bytemill.shards.lock import claim_folder, remove_growing
 from bytemill.shards.manifest import Manifest, ShardSettings, SourceInfo, write_manifest
 from bytemill.shards.pipeline import EncodeProgress, Encoding
 from bytemill.shards.shard_writer import ShardWriter
@@ -49,7 +49,7 @@ class ShardTokenizer(Protocol):
     def special_tokens(self) -> Mapping[str, int]: ...
 
 
-def encode_to_shards(
+def encode_corpus(
     tokenizer: ShardTokenizer,
     inputs: CorpusInputs | DocumentSource,
     out_folder: str | os.PathLike[str],
@@ -264,18 +264,14 @@ def _source(
         raise ShardError(f"errors is {errors!r}", hint='give "strict", "replace" or "skip"')
     if hasattr(inputs, "read") and hasattr(inputs, "source_names"):
         if errors != "strict":
-            raise ShardError(
-                "a corpus that is made already knows its encoding_errors", hint="leave out errors"
-            )
+            raise ShardError("a corpus that is made already knows its errors", hint="leave out errors")
         return cast("DocumentSource", inputs)
-    return Corpus(
-        cast("CorpusInputs", inputs), encoding_errors=errors, documents=document_separator or "file"
-    )
+    return Corpus(cast("CorpusInputs", inputs), errors=errors, documents=document_separator or "file")
 
 
 def _errors_of(source: DocumentSource, errors: Errors) -> Errors:
     options = getattr(source, "options", None)
-    return getattr(options, "encoding_errors", errors)
+    return getattr(options, "errors", errors)
 
 
 def _prepended(tokenizer: ShardTokenizer, prepend: str | bool) -> str | None:

@@ -1,4 +1,4 @@
-"""How far the encoding to a folder has come: what another process goes on with after an interruption."""
+"""Checkpoints of an encoding, from which an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, cast
 
-from bytemill.atomic import write_bytes
 from bytemill.corpus import CorpusCounts, Position
 from bytemill.errors import ShardError
+from bytemill.system.atomic_files import write_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path

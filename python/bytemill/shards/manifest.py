@@ -1,14 +1,16 @@
-"""The manifest of a folder of token shards: what they hold, and from which text and tokenizer they come."""
+"""Manifest of a shard folder: its contents, text sources and tokenizer."""
 
 import json
 import os
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
-from bytemill.atomic import write_json
 from bytemill.errors import ShardError
+from bytemill.shards.layouts import LAYOUTS
+from bytemill.system.atomic_files import write_json
 
 FORMAT = "bytemill-shards"
 VERSION = 2
@@ -19,8 +21,7 @@ UNFINISHED_NAME = "UNFINISHED.txt"
 DOCUMENTS_NAME = "documents.npy"
 """The document index."""
 
-_SHARD_NAME = re.compile(r"shard_\d{5,}\.(npy|bin|ds)")
-_COMPANION_NAME = re.compile(r"documents\.npy|shard_\d{5,}\.(idx|ds\.index|ds\.metadata)")
+_STEM = re.compile(r"shard_\d{5,}")
 _T = TypeVar("_T")
 
 
@@ -132,14 +133,37 @@ def shard_name(index: int, suffix: str = ".npy") -> str:
     return f"shard_{index:05d}{suffix}"
 
 
+def is_shard_name(name: str) -> bool:
+    """Return True if `name` is a shard file of a registered layout.
+
+    >>> is_shard_name("shard_00007.bin"), is_shard_name("../shard_00007.bin")
+    (True, False)
+    """
+    return _has_suffix(name, (layout.suffix for layout in LAYOUTS.values()))
+
+
+def is_sidecar_name(name: str) -> bool:
+    """Return True if `name` is the document index or a file that a registered layout writes beside a shard.
+
+    >>> is_sidecar_name("shard_00007.idx"), is_sidecar_name("shard_00007.bin")
+    (True, False)
+    """
+    suffixes = (suffix for layout in LAYOUTS.values() for suffix in layout.companion_suffixes)
+    return name == DOCUMENTS_NAME or _has_suffix(name, suffixes)
+
+
+def _has_suffix(name: str, suffixes: Iterable[str]) -> bool:
+    return any(name.endswith(end) and _STEM.fullmatch(name.removesuffix(end)) for end in suffixes)
+
+
 def shard_files(folder: Path) -> list[str]:
     """Names of the files in `folder` that are named like shards, sorted."""
-    return sorted(path.name for path in folder.glob("shard_*") if _SHARD_NAME.fullmatch(path.name))
+    return sorted(path.name for path in folder.glob("shard_*") if is_shard_name(path.name))
 
 
 def companion_files(folder: Path) -> list[str]:
     """Names of the files in `folder` that are named like what stands beside shards, sorted."""
-    return sorted(path.name for path in folder.glob("*") if _COMPANION_NAME.fullmatch(path.name))
+    return sorted(path.name for path in folder.glob("*") if is_sidecar_name(path.name))
 
 
 def parts_of(folder: Path) -> list[Path]:
@@ -174,6 +198,23 @@ def read_manifest(folder: str | os.PathLike[str]) -> Manifest:
     if not isinstance(document, dict):
         raise _damaged(path, "it is no JSON object")
     return _Fields(path, cast("dict[str, Any]", document)).manifest()
+
+
+def shard_hashes(folder: str | os.PathLike[str]) -> dict[str, str]:
+    """Return the sha256 of every shard in `folder`, by file name, in the order of the text.
+
+    Two folders with equal hashes hold the same tokens. Reads only the manifest, not the shards.
+
+    Args:
+        folder: Folder that contains `manifest.json`.
+
+    Returns:
+        Hexadecimal sha256 of each whole file, as the manifest records it.
+
+    Raises:
+        ShardError: If the manifest is missing or damaged.
+    """
+    return {shard.file: shard.sha256 for shard in read_manifest(folder).shards}
 
 
 class _Fields:
@@ -270,7 +311,7 @@ class _Fields:
     def shard(self) -> ShardInfo:
         companions = self.objects("companions") if "companions" in self.document else []
         return ShardInfo(
-            file=self.name(_SHARD_NAME, "no name of a shard"),
+            file=self.name(is_shard_name, "no name of a shard"),
             n_tokens=self.count("n_tokens"),
             n_bytes=self.count("n_bytes"),
             sha256=self.take("sha256", str),
@@ -278,13 +319,13 @@ class _Fields:
         )
 
     def file(self) -> FileInfo:
-        file = self.name(_COMPANION_NAME, "no name of a file beside shards")
+        file = self.name(is_sidecar_name, "no name of a file beside shards")
         return FileInfo(file, self.count("n_bytes"), self.take("sha256", str))
 
-    def name(self, pattern: re.Pattern[str], is_none: str) -> str:
+    def name(self, is_valid: Callable[[str], bool], is_none: str) -> str:
         file = self.take("file", str)
         # Names with folders in them would lead a reader out of the folder.
-        if not pattern.fullmatch(file):
+        if not is_valid(file):
             raise _damaged(self.path, f"field '{self.within}file' is {file!r}, {is_none}")
         return file
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from bytemill.corpus import CorpusCounts, Position
 from bytemill.errors import SpecialTokenError
 from bytemill.profiling import add, phase
-from bytemill.shards.background import Background
 from bytemill.shards.journal import Checkpoint, write_journal
+from bytemill.shards.writer_thread import Background
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -50,7 +50,9 @@ class EncodeProgress:
     already_complete: bool = False
     """True where the folder held the result before, and nothing was done."""
     n_bytes_before: int = 0
-    """Bytes read by the interrupted run that this one goes on with."""
+    """Bytes read by the interrupted run that this one resumes."""
+    n_tokens_before: int = 0
+    """Tokens written by the interrupted run that this one resumes."""
 
 
 @dataclass
@@ -92,7 +94,8 @@ class Encoding:
         self._progress = progress
         self._position = checkpoint.position if checkpoint else Position()
         self._n_bytes_read = checkpoint.n_bytes_read if checkpoint else 0
-        self._n_tokens = sum(int(state["n_tokens"]) for state in checkpoint.shards) if checkpoint else 0
+        shards = checkpoint.shards if checkpoint else []
+        self._n_tokens = self._n_tokens_before = sum(int(state["n_tokens"]) for state in shards)
 
     @property
     def counts(self) -> CorpusCounts:
@@ -177,6 +180,7 @@ class Encoding:
                     self._n_tokens,
                     sum(len(writer.shards) for writer in writers),
                     n_bytes_before=self._checkpoint.n_bytes_read if self._checkpoint else 0,
+                    n_tokens_before=self._n_tokens_before,
                 )
             )
 

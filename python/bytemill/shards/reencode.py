@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import SpecialTokenError
 from bytemill.formats.spec import special_rules
-from bytemill.shards.encode import encode_to_shards
+from bytemill.shards.encode import encode_corpus
 from bytemill.shards.shard_corpus import OnError, ShardCorpus
 from bytemill.shards.token_source import find_separator, open_tokens
+from bytemill.shards.verify import require_intact
 
 if TYPE_CHECKING:
     import os
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from bytemill.shards.manifest import Manifest
     from bytemill.shards.pipeline import EncodeProgress
-    from bytemill.tokenizer import Tokenizer
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
 _END_OF_TEXT = "<|endoftext|>"
 
@@ -31,6 +32,7 @@ def shard_corpus(
     source_layout: str | None = None,
     source_dtype: str | None = None,
     progress: Callable[[int, int], None] | None = None,
+    verify: bool = True,
 ) -> ShardCorpus:
     """The documents at `source`, which `tokenizer` made, as a corpus for `target` (see `ShardCorpus`).
 
@@ -39,9 +41,13 @@ def shard_corpus(
     the one that it says they begin with, and in files of other programs at `<|endoftext|>`. Where nothing is known all
     is one document.
 
-    Raises `ShardError` for a source that cannot be read or belongs to another tokenizer.
+    `verify` compares the sha256 of every source file with the manifest first.
+
+    Raises `ShardError` for a source that cannot be read, is damaged or belongs to another tokenizer.
     """
     tokens = open_tokens(source, layout=source_layout, dtype=source_dtype)
+    if verify and tokens.manifest:
+        require_intact(tokens.files[0].parent, tokens.manifest)
     if separator is None and tokens.manifest is None and _END_OF_TEXT in tokenizer.special_tokens:
         separator = _END_OF_TEXT
     find_separator(tokens, separator, tokenizer.special_tokens)
@@ -75,7 +81,7 @@ def reencode_shards(
 
     What is not said is as it was in the source: layout, size of shards, document index, and the tokens around
     documents, where `target` has those too. `document_separator` and `prepend` name others, `append_separator=False`
-    and `prepend=False` leave them out. Everything else is as in `encode_to_shards`, which does the work: workers,
+    and `prepend=False` leave them out. Everything else is as in `encode_corpus`, which does the work: workers,
     resuming after an interruption, what is raised. A document without text has no tokens.
     """
     around = corpus.around
@@ -86,7 +92,7 @@ def reencode_shards(
         prepend = around.prepended if around.prepended in target.special_tokens else False
     size = shard_tokens or around.shard_tokens
     options: dict[str, Any] = {} if size is None else {"shard_tokens": size}
-    return encode_to_shards(
+    return encode_corpus(
         target,
         corpus,
         out_folder,

@@ -27,7 +27,7 @@ _SKIP_HINT = 'on_error="skip" (--on-error skip) leaves such documents out'
 
 
 class ShardCorpus:
-    """The documents of `tokens` as text, for `encode_to_shards`: a `DocumentSource`.
+    """The documents of `tokens` as text, for `encode_corpus`: a `DocumentSource`.
 
     `tokenizer` is the one that made them. The tokens that stand around documents (separators, and what the manifest
     says is prepended) are left out: they are no text, and whoever encodes the documents puts his own. Other special

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bytemill.atomic import write_bytes
-from bytemill.shards.growing import GrowingFile, growing_name
 from bytemill.shards.layouts.npy import npy_header
 from bytemill.shards.manifest import (
     DOCUMENTS_NAME,
@@ -19,6 +17,8 @@ from bytemill.shards.manifest import (
     shard_files,
     shard_name,
 )
+from bytemill.shards.partial_file import GrowingFile, growing_name
+from bytemill.system.atomic_files import write_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

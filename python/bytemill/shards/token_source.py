@@ -300,6 +300,10 @@ def _name_of_layout(file: Path) -> str:
         return "megatron"
     if has_header(file):
         return "llmc"
+    # A suffix that only one layout has, such as a registered one.
+    names = [layout.name for layout in LAYOUTS.values() if layout.suffix == file.suffix]
+    if len(names) == 1:
+        return names[0]
     raise ShardError(
         f"nothing in {file} tells its layout",
         hint='if it holds ids and nothing else: layout="bin", dtype="uint16" (--source-layout bin --dtype uint16)',

@@ -1,4 +1,4 @@
-"""Checks a folder of shards against its manifest."""
+"""Verification of a shard folder against its manifest."""
 
 import hashlib
 import os
@@ -12,10 +12,16 @@ from bytemill.shards.manifest import FileInfo, Manifest, ShardInfo, read_manifes
 
 
 def verify(folder: str | os.PathLike[str]) -> list[str]:
-    """What is wrong with the shards in `folder`, one sentence each; empty where all is well.
+    """Verify every file of a shard folder against the manifest, in constant memory.
 
-    Reads every shard, every file beside it and the document index whole to compare their sha256, in constant memory.
-    Raises `ShardError` where the manifest itself cannot be read.
+    Args:
+        folder: Folder of shards.
+
+    Returns:
+        One sentence per problem; empty if the shards are intact.
+
+    Raises:
+        ShardError: If the manifest cannot be read.
     """
     place = Path(folder)
     manifest = read_manifest(place)
@@ -44,8 +50,30 @@ def verify(folder: str | os.PathLike[str]) -> list[str]:
     return problems
 
 
+def require_intact(folder: str | os.PathLike[str], manifest: Manifest) -> None:
+    """Check that every file of a shard folder matches its recorded sha256.
+
+    Args:
+        folder: Folder of shards.
+        manifest: Manifest of that folder.
+
+    Raises:
+        ShardError: If a file is missing or its content differs; names the first such file.
+    """
+    root = Path(folder)
+    problems = size_problems(root, manifest)
+    if not problems:
+        checked = (_content_problem(root, info) for info in _files_of(manifest))
+        problems = [problem for problem in checked if problem][:1]
+    if problems:
+        raise ShardError(
+            f"the shards in {folder} are damaged: {problems[0]}",
+            hint="restore the file from a copy, or skip the check with --no-verify (verify=False)",
+        )
+
+
 def size_problems(folder: Path, manifest: Manifest) -> list[str]:
-    """Files that are missing or not of the size that the manifest says; they are not opened."""
+    """Return files that are missing or have the wrong size, without opening them."""
     problems: list[str] = []
     for info in _files_of(manifest):
         try:

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import torch
 
-from bytemill.atomic import output_error
 from bytemill.errors import CheckpointError
 from bytemill.lm.device import autocast
 from bytemill.lm.evaluate.items import HellaSwagItem, read_items
 from bytemill.lm.loss import token_losses
+from bytemill.system.atomic_files import output_error
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from bytemill.lm.model import TransformerLM
-    from bytemill.tokenizer import Tokenizer
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
 __all__ = ["HellaSwagItem", "HellaSwagScore", "evaluate_hellaswag", "read_items"]
 

@@ -16,25 +16,27 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bytemill.lm.loading import TrainedModel
+    from bytemill.lm.model import TransformerLM
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
 
-def score_shards(trained: TrainedModel, folder: str | os.PathLike[str], **options: Any) -> TextScore:
+def score_shards(
+    model: TransformerLM, tokenizer: Tokenizer, folder: str | os.PathLike[str], **options: Any
+) -> TextScore:
     """The score on a folder of shards; `options` are those of `evaluate_text`.
 
     Raises `ShardError` where the shards are of another tokenizer.
     """
-    tokens = JoinedShards([folder], trained.tokenizer.fingerprint)
-    return evaluate_text(trained.model, tokens, token_byte_counts(trained.tokenizer), **options)
+    tokens = JoinedShards([folder], tokenizer.fingerprint)
+    return evaluate_text(model, tokens, token_byte_counts(tokenizer), **options)
 
 
-def score_text_file(trained: TrainedModel, name: str, **options: Any) -> TextScore:
+def score_text_file(model: TransformerLM, tokenizer: Tokenizer, name: str, **options: Any) -> TextScore:
     """The score on a text file, or on all that a glob names, as one text.
 
     The text is read after `<|endoftext|>`, if the tokenizer has it, so that its first token is predicted too.
     """
-    tokenizer = trained.tokenizer
     pieces: list[NDArray[Any]] = [tokenizer.encode_to_numpy(text) for text in iter_texts([name])]
     if "<|endoftext|>" in tokenizer.special_tokens:
         pieces.insert(0, np.array([tokenizer.eot_token], dtype=pieces[0].dtype))
-    return evaluate_text(trained.model, np.concatenate(pieces), token_byte_counts(tokenizer), **options)
+    return evaluate_text(model, np.concatenate(pieces), token_byte_counts(tokenizer), **options)

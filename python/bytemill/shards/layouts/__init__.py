@@ -1,6 +1,7 @@
-"""The files that token ids can be laid out in."""
+"""File layouts of token shards."""
 
-from bytemill.shards.layouts.base import LAYOUTS, Layout, layout_named
+from bytemill.shards.layouts.base import LAYOUTS, Layout, layout_named, register_layout
 from bytemill.shards.layouts.files import Dtype, FileFacts
+from bytemill.shards.layouts.plain import PlainLayout
 
-__all__ = ["LAYOUTS", "Dtype", "FileFacts", "Layout", "layout_named"]
+__all__ = ["LAYOUTS", "Dtype", "FileFacts", "Layout", "PlainLayout", "layout_named", "register_layout"]

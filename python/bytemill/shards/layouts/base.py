@@ -97,11 +97,25 @@ LAYOUTS: dict[str, Layout] = {
     layout.name: layout
     for layout in (NpyLayout(), BinLayout(), LlmcLayout(), MegatronLayout(), DatatroveLayout())
 }
-"""All layouts by name."""
+"""All layouts by name; `register_layout` adds one."""
+
+
+def register_layout(layout: Layout) -> None:
+    """Add a layout, so that encoding, reading, converting and verifying accept its name.
+
+    Args:
+        layout: Usually an instance of a subclass of `PlainLayout`.
+
+    Raises:
+        ShardError: If a layout of this name exists already.
+    """
+    if layout.name in LAYOUTS:
+        raise ShardError(f"layout {layout.name!r} already exists", hint="choose another name")
+    LAYOUTS[layout.name] = layout
 
 
 def layout_named(name: str) -> Layout:
-    """The layout of this name. Raises `ShardError` where there is none."""
+    """Return the layout with this name. Raises `ShardError` if there is none."""
     if name not in LAYOUTS:
-        raise ShardError(f"there is no layout {name!r}", hint=f"there are {', '.join(LAYOUTS)}")
+        raise ShardError(f"there is no layout {name!r}", hint=f"choose one of: {', '.join(LAYOUTS)}")
     return LAYOUTS[name]

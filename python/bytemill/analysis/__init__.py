@@ -1,0 +1,1 @@
+"""Statistics of texts and tokenizers: compression, vocabulary summaries, baselines."""

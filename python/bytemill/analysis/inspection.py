@@ -1,0 +1,198 @@
+"""The tokens of a text, ready to be shown: what each is made of, and where it stands."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from bytemill.errors import CorpusError
+
+if TYPE_CHECKING:
+    from bytemill.tokenizer.explanation import Explanation
+    from bytemill.tokenizer.tokenizer import Tokenizer
+    from bytemill.tokenizer.types import AllowedSpecial
+
+PartKind: TypeAlias = Literal["text", "line end", "control", "bytes"]
+
+LINE_END = "↵"
+"""What a line feed is shown as."""
+
+
+@dataclass(frozen=True)
+class VisiblePart:
+    """A stretch of a token and how it is shown."""
+
+    kind: PartKind
+    """Controls would not be seen or would move the cursor; bytes are part of a character."""
+    shown: str
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One token of a text."""
+
+    id: int
+    bytes: bytes
+    special: bool
+    start: int
+    """Byte offset in the text."""
+
+    @property
+    def text(self) -> str | None:
+        """The token as text, None where it is not whole characters."""
+        try:
+            return self.bytes.decode()
+        except UnicodeDecodeError:
+            return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The piece for JSON; `bytes` in hexadecimal."""
+        return {
+            "id": self.id,
+            "text": self.text,
+            "bytes": self.bytes.hex(),
+            "start": self.start,
+            "end": self.start + len(self.bytes),
+            "special": self.special,
+        }
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """The tokens of a text in order, and what they add up to."""
+
+    pieces: list[Piece]
+    n_bytes: int
+    """UTF-8 bytes of the text."""
+    n_characters: int
+    """Code points of the text."""
+
+    @property
+    def n_tokens(self) -> int:
+        """How many tokens the text has."""
+        return len(self.pieces)
+
+    @property
+    def bytes_per_token(self) -> float:
+        """The compression ratio."""
+        return self.n_bytes / self.n_tokens
+
+    def to_dict(self) -> dict[str, Any]:
+        """The inspection for JSON."""
+        return {
+            "n_tokens": self.n_tokens,
+            "n_bytes": self.n_bytes,
+            "n_characters": self.n_characters,
+            "bytes_per_token": round(self.bytes_per_token, 4),
+            "tokens": [piece.to_dict() for piece in self.pieces],
+        }
+
+
+def inspect(tokenizer: Tokenizer, text: str, *, allowed_special: AllowedSpecial = "all") -> Inspection:
+    """The tokens of `text`. Raises `CorpusError` for an empty text.
+
+    >>> from bytemill import Tokenizer
+    >>> tok = Tokenizer({i: bytes([i]) for i in range(256)} | {256: b"th"}, [(b"t", b"h")])
+    >>> [(piece.id, piece.text, piece.start) for piece in inspect(tok, "the").pieces]
+    [(256, 'th', 0), (101, 'e', 2)]
+    """
+    if not text:
+        raise CorpusError("the text is empty: there are no tokens to show", hint="give some text")
+    special_ids = set(tokenizer.special_tokens.values())
+    pieces: list[Piece] = []
+    start = 0
+    for token_id in tokenizer.encode(text, allowed_special=allowed_special):
+        token = tokenizer.decode_single_token_bytes(token_id)
+        pieces.append(Piece(token_id, token, token_id in special_ids, start))
+        start += len(token)
+    return Inspection(pieces, n_bytes=start, n_characters=len(text))
+
+
+@lru_cache(maxsize=1 << 16)
+def visible_parts(token: bytes) -> tuple[VisiblePart, ...]:
+    """What a token is made of: text, line ends, other controls, bytes that are part of a character.
+
+    >>> visible_parts("a\\n€".encode()[:-1])  # doctest: +NORMALIZE_WHITESPACE
+    (VisiblePart(kind='text', shown='a'), VisiblePart(kind='line end', shown='↵'),
+     VisiblePart(kind='bytes', shown='⟨e2 82⟩'))
+    """
+    parts: list[VisiblePart] = []
+    # Each byte that is part of no character becomes a character of its own (U+DC80 and up) here.
+    text = token.decode("utf-8", "surrogateescape")
+    for kind, characters in groupby(text, key=_kind):
+        stretch = "".join(characters)
+        match kind:
+            case "text":
+                parts.append(VisiblePart("text", _with_base(stretch) if not parts else stretch))
+            case "bytes":
+                raw = stretch.encode("utf-8", "surrogateescape")
+                parts.append(VisiblePart("bytes", f"⟨{raw.hex(' ')}⟩"))
+            case "line end":
+                parts.extend(VisiblePart("line end", LINE_END) for _ in stretch)
+            case "control":
+                parts.append(VisiblePart("control", "".join(map(_control, stretch))))
+    return tuple(parts)
+
+
+def visible(token: bytes) -> str:
+    """A token on one line, everything in it made visible but the space.
+
+    >>> visible(b" a\\tb\\n"), visible(b"\\x9d\\x94 and"), visible(b"\\x1b[0m")
+    (' a␉b↵', '⟨9d 94⟩ and', '␛[0m')
+    """
+    return "".join(part.shown for part in visible_parts(token))
+
+
+def merge_history(explanation: Explanation) -> list[list[bytes]]:
+    """The parts of a pre-token before its first merge and after each.
+
+    >>> from bytemill import Tokenizer
+    >>> tok = Tokenizer({i: bytes([i]) for i in range(256)} | {256: b"th"}, [(b"t", b"h")])
+    >>> merge_history(tok.explain("the")[0])
+    [[b't', b'h', b'e'], [b'th', b'e']]
+    """
+    data = explanation.text.encode()
+    parts = [data] if explanation.special else [data[i : i + 1] for i in range(len(data))]
+    history = [list(parts)]
+    for step in explanation.steps:
+        parts[step.at : step.at + 2] = [step.left + step.right]
+        history.append(list(parts))
+    return history
+
+
+def explanation_to_dict(explanation: Explanation) -> dict[str, Any]:
+    """An explanation for JSON; tokens and parts as bytes in hexadecimal."""
+    return {
+        "text": explanation.text,
+        "special": explanation.special,
+        "ids": explanation.ids,
+        "tokens": [token.hex() for token in explanation.tokens],
+        "merges": [
+            {"rank": step.rank, "left": step.left.hex(), "right": step.right.hex(), "at": step.at}
+            for step in explanation.steps
+        ],
+    }
+
+
+def _kind(character: str) -> PartKind:
+    if character == "\n":
+        return "line end"
+    if "\udc80" <= character <= "\udcff":
+        return "bytes"
+    return "text" if character.isprintable() else "control"
+
+
+def _with_base(text: str) -> str:
+    """With a dotted circle before a leading combining mark, which would sit on the token before it."""
+    return f"\N{DOTTED CIRCLE}{text}" if unicodedata.combining(text[0]) else text
+
+
+def _control(character: str) -> str:
+    """A character that would not be seen: the pictures of Unicode for ASCII's controls, else its number."""
+    code = ord(character)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "\N{SYMBOL FOR DELETE}" if code == 0x7F else f"⟨U+{code:04X}⟩"

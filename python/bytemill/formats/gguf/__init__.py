@@ -1,0 +1,1 @@
+"""The tokenizer section of llama.cpp model files (GGUF)."""

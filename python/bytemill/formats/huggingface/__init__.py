@@ -1,0 +1,1 @@
+"""Hugging Face formats: `tokenizer.json`, model folders, and `tokenizers` and `transformers` objects."""

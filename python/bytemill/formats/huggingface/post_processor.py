@@ -1,0 +1,142 @@
+"""The post-processor and the decoder of a `tokenizer.json`: kept as plain data, they decide no ids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bytemill.errors import TokenizerError, TokenizerFileError
+from bytemill.formats.files import is_array, is_object, shown
+from bytemill.formats.spec import Companions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bytemill.formats.spec import TokenizerSpec
+
+# With trim_offsets false a token's offsets take in its space, as in GPT-2's own file.
+POST_PROCESSOR: dict[str, Any] = {
+    "type": "ByteLevel",
+    "add_prefix_space": True,
+    "trim_offsets": False,
+    "use_regex": True,
+}
+DECODER: dict[str, Any] = {
+    "type": "ByteLevel",
+    "add_prefix_space": True,
+    "trim_offsets": True,
+    "use_regex": True,
+}
+
+_POST_PROCESSORS = ("ByteLevel", "TemplateProcessing", "RobertaProcessing", "BertProcessing", "Sequence")
+_MAX_DEPTH = 30
+
+
+def companions_of(document: dict[str, Any], where: str) -> Companions | None:
+    """The post-processor and the decoder of a tokenizer.json; None where they are what bytemill writes itself.
+
+    One that is null is as good as that: nothing is put around a text, and bytes are decoded as bytes.
+    Raises TokenizerFileError where they are damaged or of a kind that is not known.
+    """
+    post_processor, decoder = document.get("post_processor"), document.get("decoder")
+    _check_post_processor(post_processor, f"{where}: post_processor")
+    if decoder is not None and (not is_object(decoder) or not isinstance(decoder.get("type"), str)):
+        raise TokenizerFileError(f"{where}: decoder: is {shown(decoder)}, which has no type")
+    check_depth(decoder, f"{where}: decoder")
+    kept = Companions(
+        post_processor=None if post_processor == POST_PROCESSOR else post_processor,
+        decoder=None if decoder == DECODER else decoder,
+    )
+    return None if kept == Companions() else kept
+
+
+def post_processor_of(spec: TokenizerSpec, ids: Mapping[str, int]) -> dict[str, Any]:
+    """The post-processor that is written for `spec`: the one that came with it, with today's ids.
+
+    Raises TokenizerError where it puts a token around texts that is no longer there.
+    """
+    kept = None if spec.companions is None else spec.companions.post_processor
+    return POST_PROCESSOR if kept is None else _with_ids(kept, ids)
+
+
+def _with_ids(processor: dict[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
+    def id_of(token: str) -> int:
+        if token not in ids:
+            raise TokenizerError(
+                f"the post-processor puts {token!r} around texts, which is no token any more",
+                hint="Leave 'companions' of the specification away to write the tokenizer without it.",
+            )
+        return ids[token]
+
+    match processor["type"]:
+        case "Sequence":
+            return processor | {"processors": [_with_ids(part, ids) for part in processor["processors"]]}
+        case "TemplateProcessing":
+            entries = processor["special_tokens"].items()
+            renewed = {
+                name: entry | {"ids": [id_of(token) for token in entry["tokens"]]} for name, entry in entries
+            }
+            return processor | {"special_tokens": renewed}
+        case "RobertaProcessing" | "BertProcessing":
+            return processor | {
+                side: [processor[side][0], id_of(processor[side][0])] for side in ("sep", "cls")
+            }
+        case _:
+            return processor
+
+
+def _check_post_processor(value: Any, where: str) -> None:
+    check_depth(value, where)
+    waiting: list[tuple[Any, str]] = [] if value is None else [(value, where)]
+    while waiting:
+        processor, place = waiting.pop()
+        kind: Any = processor.get("type") if is_object(processor) else None
+        if not is_object(processor) or kind not in _POST_PROCESSORS:
+            what = shown(kind if is_object(processor) else processor)
+            raise TokenizerFileError(f"{place}: is {what}, which bytemill does not know")
+        parts, entries = processor.get("processors"), processor.get("special_tokens")
+        well_formed = True
+        if kind == "Sequence" and is_array(parts):
+            waiting.extend((part, f"{place}.processors[{i}]") for i, part in enumerate(parts))
+        elif kind == "TemplateProcessing" and is_object(entries):
+            for name, entry in entries.items():
+                if not _has_ids(entry):
+                    raise TokenizerFileError(
+                        f"{place}.special_tokens[{shown(name)}]: is no token with its ids"
+                    )
+        elif kind != "ByteLevel":
+            sides = [processor.get(side) for side in ("sep", "cls")]
+            well_formed = kind in {"RobertaProcessing", "BertProcessing"} and all(
+                map(_is_token_and_id, sides)
+            )
+        if not well_formed:
+            raise TokenizerFileError(f"{place}: is no {kind} as Hugging Face's library writes it")
+
+
+def _has_ids(entry: Any) -> bool:
+    ids, tokens = (entry.get("ids"), entry.get("tokens")) if is_object(entry) else (None, None)
+    return (
+        is_array(ids)
+        and is_array(tokens)
+        and len(ids) == len(tokens)
+        and all(type(token_id) is int for token_id in ids)
+        and all(isinstance(token, str) for token in tokens)
+    )
+
+
+def _is_token_and_id(value: Any) -> bool:
+    return is_array(value) and len(value) == 2 and isinstance(value[0], str) and type(value[1]) is int
+
+
+def check_depth(value: Any, where: str) -> None:
+    """Raise TokenizerFileError for what is nested so deeply that it could not be written again."""
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if is_object(outer) else outer)
+        ]
+        if not level:
+            return
+    raise TokenizerFileError(f"{where}: is nested more than {_MAX_DEPTH} deep")

@@ -1,0 +1,113 @@
+"""Whether a pattern matches every character of every text.
+
+tiktoken passes over what its pattern does not match; bytemill makes it a pre-token. Where nothing is left over, the two
+are the same. That is seen for a pattern which nowhere matches nothing, and of whose alternatives some are *plain*:
+atoms that each match one character, with or without a quantifier, one after another.
+
+A plain alternative that matches the text c, a single character, matches wherever c stands. One atom has taken c, and
+all others have taken nothing; so they can. In a longer text those before it can still take nothing, unless one is
+possessive and matches c: but then it would have taken the c of the text c as well. Those behind it can take nothing
+whatever it and they have taken, possessive or not. So if for each character there is a plain alternative that matches
+it alone, there is a match at every place of a text: this one, or that of an alternative which comes before it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import lru_cache
+
+from bytemill._core import named_pattern, pretoken_spans
+from bytemill.formats.huggingface.oniguruma import ExpressionError, check_matches_something
+
+_ATOM = re.compile(
+    r"""\\[pP](?:\{[^{}]*\}|[A-Za-z])|\\[sSdDwWnrtf]|\\[^A-Za-z0-9<>]   # a class or an escaped sign
+    |\[\^?(?:\\[pP](?:\{[^{}]*\}|[A-Za-z])|\\[sSdDwWnrtf]|\\[^A-Za-z0-9]|[^\\\[\]])+\]
+    |[^\\\[\](){}?*+|^$]""",
+    re.VERBOSE,
+)
+_QUANTIFIER = re.compile(r"(?:([?*])|(\+)|\{(\d+)(?:,\d*)?\})([?+]?)")
+_ZERO_TIMES = re.compile(r"\{0+(,0+)?\}")
+
+
+@lru_cache(maxsize=64)
+def why_not_covering(pattern: str) -> str | None:
+    """Why it is not seen that `pattern` matches every character of every text; None where it is.
+
+    >>> why_not_covering(r"\\w+|\\s+(?!\\S)|[^\\w\\s]|\\s")
+    >>> why_not_covering(r"\\w+|\\s+(?!\\S)|[^\\w\\s]")
+    'no plain part of it matches U+0009'
+    """
+    if named_pattern(pattern) is not None:
+        return None
+    try:
+        check_matches_something(pattern)
+    except ExpressionError as error:
+        return str(error)
+    alone = "".join(found for part in _alternatives(pattern) for found in _matches_alone(part))
+    missing = f"[^{alone}]"
+    characters = _all_characters()
+    # Pre-tokens are missing characters, one by one, and what lies between: all in one if there are none.
+    spans = pretoken_spans(characters, missing) if alone else [(0, 1), (1, 2)]
+    if len(spans) == 1:
+        return None
+    data = characters.encode()
+    first, second = (data[start : start + 4].decode("utf-8", "ignore")[0] for start, _ in spans[:2])
+    is_missing = not alone or len(pretoken_spans(2 * first, missing)) == 2
+    return f"no plain part of it matches U+{ord(first if is_missing else second):04X}"
+
+
+def _all_characters() -> str:
+    return "".join(map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1))))
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """The parts between the "|" that are in no group and in no class."""
+    parts, start, at, depth, in_class = list[str](), 0, 0, 0, False
+    while at < len(pattern):
+        character = pattern[at]
+        if character == "\\":
+            at += 1
+        elif in_class:
+            in_class = character != "]"
+        elif character == "[":
+            in_class = True
+        elif character == "|" and depth == 0:
+            parts.append(pattern[start:at])
+            start = at + 1
+        else:
+            depth += (character == "(") - (character == ")")
+        at += 1
+    return [*parts, pattern[start:]]
+
+
+def _matches_alone(alternative: str) -> list[str]:
+    """Classes of those characters that a plain alternative matches alone; none for an alternative that is not plain."""
+    atoms: list[tuple[str, int, bool]] = []
+    at = 0
+    while at < len(alternative):
+        atom = _ATOM.match(alternative, at)
+        if atom is None:
+            return []
+        quantifier = _QUANTIFIER.match(alternative, atom.end())
+        at = atom.end() if quantifier is None else quantifier.end()
+        fewest, possessive = 1, False
+        if quantifier is not None:
+            if _ZERO_TIMES.match(quantifier[0]):
+                return []
+            fewest = 0 if quantifier[1] else 1 if quantifier[2] else int(quantifier[3])
+            possessive = quantifier[4] == "+"
+        atoms.append((atom[0], fewest, possessive))
+    found: list[str] = []
+    for place, (atom, fewest, _) in enumerate(atoms):
+        if fewest <= 1 and not any(others for i, (_, others, _) in enumerate(atoms) if i != place):
+            taken_before = "".join(_in_class(earlier) for earlier, _, takes in atoms[:place] if takes)
+            found.append(f"[{_in_class(atom)}--[{taken_before}]]" if taken_before else _in_class(atom))
+    return found
+
+
+def _in_class(atom: str) -> str:
+    """An atom as a part of a class."""
+    if atom == ".":
+        return r"[^\n]"
+    return atom if len(atom) > 1 else re.escape(atom)

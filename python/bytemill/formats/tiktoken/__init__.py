@@ -1,0 +1,1 @@
+"""tiktoken formats: rank files, their sidecar settings, and `tiktoken.Encoding` objects."""

@@ -1,0 +1,22 @@
+"""What a model costs: parameters, memory and arithmetic as formulas and as numbers, without making it."""
+
+from bytemill.lm.planning.flops import flops_per_token, forward_flops, step_flops
+from bytemill.lm.planning.memory import TrainingMemory, largest_batch, training_memory
+from bytemill.lm.planning.parameters import n_parameters, parameters_by_part
+from bytemill.lm.planning.plan import TOKENS_PER_PARAMETER, Plan, compute_optimal_tokens, plan, training_days
+
+__all__ = [
+    "TOKENS_PER_PARAMETER",
+    "Plan",
+    "TrainingMemory",
+    "compute_optimal_tokens",
+    "flops_per_token",
+    "forward_flops",
+    "largest_batch",
+    "n_parameters",
+    "parameters_by_part",
+    "plan",
+    "step_flops",
+    "training_days",
+    "training_memory",
+]

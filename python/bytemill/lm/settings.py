@@ -1,0 +1,81 @@
+"""Base class of validated settings, and one-line messages for what pydantic refuses."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from bytemill.errors import BytemillError, RunConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class Settings(BaseModel):
+    """Immutable settings with strict types and no unknown fields.
+
+    Raises:
+        BytemillError: a value is missing, unknown, of the wrong type or out of range (`error_type` of the class).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+    error_type: ClassVar[type[BytemillError]] = RunConfigError
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise _first_error(error, type(self), values) from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return every field by name, in values that JSON can hold."""
+        return self.model_dump()
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return a hint with the closest known name, or with all of them."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]}?" if close else f"choose one of {', '.join(names)}"
+
+
+def _first_error(error: ValidationError, kind: type[Settings], values: Mapping[str, Any]) -> BytemillError:
+    details = error.errors()
+    first = details[0]
+    context = first.get("ctx", {})
+    if isinstance(own := context.get("error"), BytemillError):  # from a validator of ours
+        return own
+    if missing := [str(item["loc"][0]) for item in details if item["type"] == "missing"]:
+        return kind.error_type(
+            f"{', '.join(missing)} must be set", hint="set every size, or start from a preset"
+        )
+    name = str(first["loc"][0])
+    if first["type"] == "extra_forbidden":
+        return kind.error_type(f"unknown setting {name}", hint=suggestion(name, kind.model_fields))
+    return kind.error_type(f"{name} is {values.get(name)!r}", hint=_hint(first["type"], context))
+
+
+def _hint(problem: str, context: Mapping[str, Any]) -> str:
+    match problem:
+        case "literal_error":
+            return f"choose one of {str(context['expected']).replace(' or ', ', ').replace(chr(39), '')}"
+        case "greater_than_equal":
+            return f"choose a number of at least {context['ge']}"
+        case "greater_than":
+            return f"choose a number above {context['gt']}"
+        case "less_than_equal":
+            return f"choose a number of at most {context['le']}"
+        case "less_than":
+            return f"choose a number below {context['lt']}"
+        case "int_type" | "int_from_float":
+            return "choose a whole number"
+        case "float_type" | "finite_number":
+            return "choose a finite number"
+        case "bool_type":
+            return "choose true or false"
+        case "tuple_type":
+            return 'write a list of names: ["a", "b"]'
+        case _:
+            return "choose a value of the type that `bytemill lm train --help` names"

@@ -1,0 +1,1 @@
+"""Training runs: configuration, the training loop, run folders and logs."""

@@ -1,0 +1,132 @@
+"""What a run says while it trains: to its file, to who watches, to other programs that draw curves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from bytemill.errors import MissingExtraError
+from bytemill.lm.device import peak_memory
+from bytemill.lm.training.metrics_log import read_metrics
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+    from bytemill.lm.training.config import TrainConfig
+    from bytemill.lm.training.metrics_log import MetricsLog
+
+Record: TypeAlias = dict[str, Any]
+"""`kind` and `step`, and what the kind has: see `docs/training-a-model.md`, "Records"."""
+
+OnRecord: TypeAlias = Callable[[Record], None]
+
+
+class Recorder:
+    """Hands each record to the metrics file, to `on_record`, and to TensorBoard and Weights & Biases if asked for.
+
+    Raises `MissingExtraError` where one of the two is asked for and not installed.
+    """
+
+    def __init__(self, log: MetricsLog, config: TrainConfig, on_record: OnRecord | None) -> None:
+        self._log = log
+        self._on_record = on_record
+        self._there = {(record["kind"], record["step"]) for record in read_metrics(log.path)}
+        self._others: list[OnRecord] = []
+        if config.run.tensorboard:
+            self._others.append(_tensorboard(log.path.parent / "tensorboard"))
+        if config.run.wandb:
+            self._others.append(_wandb(config))
+
+    def __call__(self, kind: str, step: int, **values: Any) -> None:
+        """Records `values`."""
+        record: Record = {"kind": kind, "step": step, **values}
+        self._log.append(record)
+        for tell in self._others:
+            tell(record)
+        self.show(kind, step, **values)
+
+    def has(self, kind: str, step: int) -> bool:
+        """Whether the run had such a record before it was gone on with."""
+        return (kind, step) in self._there
+
+    def show(self, kind: str, step: int, **values: Any) -> None:
+        """Tells only who watches: what is of the moment and not of the run."""
+        if self._on_record:
+            self._on_record({"kind": kind, "step": step, **values})
+
+
+class Speed:
+    """How fast training is: the time of the steps alone, without validation, samples and saving."""
+
+    def __init__(self, device: torch.device, flops_per_token: float, flops_per_second: float) -> None:
+        self._device = device
+        self._flops_per_token = flops_per_token
+        self._flops_per_second = flops_per_second
+        self._seconds = 0.0
+        self._n_tokens = 0
+        self._started = 0.0
+
+    def start(self) -> None:
+        """A step begins."""
+        self._started = time.perf_counter()
+
+    def stop(self, n_tokens: int) -> None:
+        """It has ended, after so many tokens."""
+        self._seconds += time.perf_counter() - self._started
+        self._n_tokens += n_tokens
+
+    def take(self) -> Record:
+        """Tokens a second since the last time, the share of the device's FLOPs that they used, and peak memory."""
+        rate = self._n_tokens / self._seconds if self._seconds else 0.0
+        self._seconds, self._n_tokens = 0.0, 0
+        return {
+            "tokens_per_second": rate,
+            "flop_utilisation": rate * self._flops_per_token / self._flops_per_second,
+            "memory_bytes": peak_memory(self._device),
+        }
+
+
+def _tensorboard(folder: Path) -> OnRecord:
+    try:
+        writer: Any = import_module("torch.utils.tensorboard").SummaryWriter(str(folder))
+    except ImportError as error:
+        raise _missing("run.tensorboard", "tensorboard") from error
+
+    def tell(record: Record) -> None:
+        for name, value in _numbers(record).items():
+            writer.add_scalar(name, value, record["step"])
+        writer.flush()
+
+    return tell
+
+
+def _wandb(config: TrainConfig) -> OnRecord:
+    try:
+        wandb: Any = import_module("wandb")
+    except ImportError as error:
+        raise _missing("run.wandb", "wandb") from error
+    run = wandb.init(project=config.run.wandb, config=config.to_dict(), dir=config.run.folder, resume="allow")
+
+    def tell(record: Record) -> None:
+        run.log(_numbers(record), step=record["step"])
+
+    return tell
+
+
+def _numbers(record: Record) -> dict[str, float]:
+    kind = "train" if record["kind"] == "step" else record["kind"]
+    return {
+        f"{kind}/{name}": float(value)
+        for name, value in record.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and name != "step"
+    }
+
+
+def _missing(setting: str, package: str) -> MissingExtraError:
+    return MissingExtraError(
+        f"{setting} needs {package}, which is not installed", hint=f"install it with: pip install {package}"
+    )

@@ -1,0 +1,154 @@
+"""The checkpoint of a run: a folder with the weights, the trainer's state and a manifest of both.
+
+    model.safetensors   weights, all that generation and evaluation read
+    trainer.pt          optimizer, random generators, position in the data
+    checkpoint.json     step, settings, fingerprint, shard hashes, and the sha256 of the two files
+
+The folder is written under a temporary name and then renamed, so it is complete whenever it is visible.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from bytemill.errors import CheckpointError
+from bytemill.lm.checkpoint import load_weights, parse_state, state_bytes, weights_bytes
+from bytemill.lm.training.config import TrainConfig, config_from_dict
+from bytemill.system.atomic_files import make_folder, output_error, sync_folder, write_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from torch.nn import Module
+
+WEIGHTS, TRAINER, MANIFEST = "model.safetensors", "trainer.pt", "checkpoint.json"
+ShardHashes = list[tuple[str, dict[str, str]]]
+"""For each training folder its path and the sha256 of each shard file."""
+
+
+@dataclass(frozen=True)
+class RunCheckpoint:
+    """A checkpoint whose manifest has been read; the other files are read and verified on demand."""
+
+    path: Path
+    step: int
+    config: TrainConfig
+    fingerprint: str
+    shards: ShardHashes
+    files: dict[str, str]
+    """File name -> sha256."""
+
+    def load_weights(self, model: Module) -> None:
+        """Load the weights into `model`. Raises CheckpointError if they are damaged or of another model."""
+        load_weights(model, self._read(WEIGHTS), str(self.path / WEIGHTS))
+
+    def trainer_state(self) -> dict[str, Any]:
+        """Return the state of the trainer. Raises CheckpointError if it is damaged."""
+        return parse_state(self._read(TRAINER), str(self.path / TRAINER))
+
+    def verify(self, *, weights_only: bool) -> None:
+        """Raise CheckpointError if a file is missing or damaged."""
+        for name in [WEIGHTS] if weights_only else [WEIGHTS, TRAINER]:
+            self._read(name)
+
+    def _read(self, name: str) -> bytes:
+        path = self.path / name
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
+        if hashlib.sha256(data).hexdigest() != self.files.get(name):
+            raise CheckpointError(f"{path} is damaged: its sha256 differs from the one in {MANIFEST}")
+        return data
+
+
+def write_checkpoint(
+    path: Path,
+    model: Module,
+    trainer_state: Mapping[str, Any],
+    *,
+    step: int,
+    config: TrainConfig,
+    fingerprint: str,
+    shards: ShardHashes,
+) -> None:
+    """Write a checkpoint folder, atomically. Raises OutputError if it cannot be written."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    remove_checkpoint(temporary)
+    make_folder(temporary)
+    contents = {WEIGHTS: weights_bytes(model), TRAINER: state_bytes(trainer_state)}
+    for name, data in contents.items():
+        write_bytes(temporary / name, data)
+    document = {
+        "step": step,
+        "fingerprint": fingerprint,
+        "shards": shards,
+        "files": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
+        "config": config.to_dict(),
+    }
+    manifest = {**document, "sha256": _digest(document)}
+    write_bytes(temporary / MANIFEST, json.dumps(manifest, indent=2).encode() + b"\n")
+    try:
+        remove_checkpoint(path)
+        temporary.rename(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise output_error(error, path) from error
+
+
+def read_checkpoint(path: Path) -> RunCheckpoint:
+    """Read the manifest of a checkpoint folder. Raises CheckpointError if it is missing or damaged."""
+    file = path / MANIFEST
+    try:
+        document = cast("dict[str, Any]", json.loads(file.read_bytes()))
+        is_intact = document.pop("sha256", None) == _digest(document)
+        checkpoint = RunCheckpoint(
+            path=path,
+            step=int(document["step"]),
+            config=config_from_dict(document["config"]),
+            fingerprint=str(document["fingerprint"]),
+            shards=[(str(folder), dict(hashes)) for folder, hashes in document["shards"]],
+            files=document["files"],
+        )
+    except OSError as error:
+        raise CheckpointError(f"cannot read {file}: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{file} is damaged: {error}") from error
+    if not is_intact:
+        raise CheckpointError(f"{file} is damaged: its sha256 does not match its content")
+    return checkpoint
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Remove a checkpoint folder if it exists; what is half removed never has its final name."""
+    if not path.exists():
+        return
+    doomed = path if path.name.startswith(".") else path.rename(path.with_name(f".{path.name}.old.tmp"))
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
+def changed_shard(before: ShardHashes, after: ShardHashes) -> str | None:
+    """Return a description of the first shard that differs, or None.
+
+    >>> changed_shard([("a", {"s.npy": "1"})], [("b", {"s.npy": "2"})])
+    'b/s.npy has other content'
+    """
+    if len(before) != len(after):
+        return f"there were {len(before)} training folders and are {len(after)}"
+    for (_, old), (folder, new) in zip(before, after, strict=True):
+        for name in sorted(old.keys() | new.keys()):
+            if old.get(name) != new.get(name):
+                state = (
+                    "is new" if name not in old else "is missing" if name not in new else "has other content"
+                )
+                return f"{folder}/{name} {state}"
+    return None
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,171 @@
+"""The folder of a run: settings, metrics, tokenizer, checkpoints."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bytemill.errors import CheckpointError, OutputError
+from bytemill.lm.training.config import Resolved, TrainConfig, config_to_toml, differences
+from bytemill.lm.training.run_checkpoint import (
+    RunCheckpoint,
+    ShardHashes,
+    changed_shard,
+    read_checkpoint,
+    remove_checkpoint,
+    write_checkpoint,
+)
+from bytemill.system.atomic_files import make_folder, output_error, write_text
+from bytemill.system.file_lock import try_lock
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Generator, Mapping
+
+    from torch.nn import Module
+
+    from bytemill.tokenizer.tokenizer import Tokenizer
+
+_NAME = re.compile(r"step_(\d{8,})")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The newest usable checkpoint."""
+
+    checkpoint: RunCheckpoint
+    refused: list[str]
+    """Newer checkpoints that are damaged, one message each."""
+
+
+class RunFolder:
+    """Where a run writes to; `path` may not exist yet."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.checkpoints = self.path / "checkpoints"
+        self.metrics = self.path / "metrics.jsonl"
+        self.tokenizer = self.path / "tokenizer.json"
+        self.config = self.path / "config.toml"
+        self.lock = self.path / "run.lock"
+
+    @contextlib.contextmanager
+    def claimed(self) -> Generator[None]:
+        """Makes the folder, and lets no other process write to it while the block runs.
+
+        The lock is the system's: a process that is killed holds it no longer, though the file stays. Raises
+        `OutputError` where another process holds it.
+        """
+        make_folder(self.path)
+        try:
+            lock = try_lock(self.lock)
+        except OSError as error:
+            raise output_error(error, self.lock) from error
+        if lock is None:
+            raise OutputError(
+                f"another process is training in {self.path}",
+                hint="wait for its end, or train in another folder: --run.folder NAME",
+            )
+        with lock:
+            yield
+
+    def holds_other_files(self) -> bool:
+        """Whether there is anything in the folder, and none of it a run's."""
+        try:
+            is_used = self.path.is_dir() and any(path != self.lock for path in self.path.iterdir())
+        except OSError as error:
+            raise output_error(error, self.path) from error
+        return is_used and not self.metrics.exists() and not self.checkpoint_files()
+
+    def prepare(self, resolved: Resolved, tokenizer: Tokenizer | None) -> None:
+        """Makes the folders and writes the settings and the tokenizer. Raises `OutputError`."""
+        make_folder(self.checkpoints)
+        for leftover in self.checkpoints.glob(".step_*.tmp"):
+            remove_checkpoint(leftover)
+        write_text(self.config, config_to_toml(resolved))
+        if tokenizer is not None:
+            tokenizer.save(self.tokenizer)
+
+    def checkpoint_files(self) -> list[Path]:
+        """The checkpoints, the newest first."""
+        try:
+            found = [path for path in self.checkpoints.iterdir() if _NAME.fullmatch(path.name)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(found, key=_step_of, reverse=True)
+
+    def save(
+        self,
+        step: int,
+        model: Module,
+        trainer_state: Mapping[str, Any],
+        *,
+        config: TrainConfig,
+        fingerprint: str,
+        shards: ShardHashes,
+    ) -> Path:
+        """Write a checkpoint, atomically, then remove all but the newest `run.keep_checkpoints`."""
+        path = self.checkpoints / f"step_{step:08d}"
+        write_checkpoint(
+            path, model, trainer_state, step=step, config=config, fingerprint=fingerprint, shards=shards
+        )
+        for old in self.checkpoint_files()[config.run.keep_checkpoints :]:
+            remove_checkpoint(old)
+        return path
+
+    def clear(self) -> None:
+        """Remove the checkpoints of an earlier run."""
+        for path in self.checkpoint_files():
+            remove_checkpoint(path)
+
+    def load_newest(self, *, weights_only: bool = False) -> Loaded | None:
+        """Return the newest intact checkpoint, or None if the folder has none.
+
+        Damaged checkpoints are skipped in favour of older ones.
+
+        Args:
+            weights_only: check only the weights, which is all that generation reads.
+
+        Raises:
+            CheckpointError: there are checkpoints, and all are damaged.
+        """
+        refused: list[str] = []
+        for path in self.checkpoint_files():
+            try:
+                checkpoint = read_checkpoint(path)
+                checkpoint.verify(weights_only=weights_only)
+            except CheckpointError as error:
+                refused.append(str(error))
+                continue
+            return Loaded(checkpoint, refused)
+        if refused:
+            raise CheckpointError(
+                f"no checkpoint in {self.checkpoints} is usable: {refused[0]}",
+                hint="start over with --overwrite, or use another folder",
+            )
+        return None
+
+
+def check_resumable(
+    checkpoint: RunCheckpoint, config: TrainConfig, fingerprint: str, shards: ShardHashes
+) -> None:
+    """Raise CheckpointError if the run would continue with another tokenizer, other settings or other data."""
+    hint = "resume with the original settings and data, start over with --overwrite, or use another folder"
+    if checkpoint.fingerprint != fingerprint:
+        raise CheckpointError(
+            f"{checkpoint.path} was trained with another tokenizer (fingerprint {checkpoint.fingerprint[:12]}…, "
+            f"not {fingerprint[:12]}…)",
+            hint=hint,
+        )
+    if changed := differences(checkpoint.config, config):
+        raise CheckpointError(f"{checkpoint.path} has other settings: {'; '.join(changed)}", hint=hint)
+    if shard := changed_shard(checkpoint.shards, shards):
+        raise CheckpointError(f"the training data has changed since {checkpoint.path}: {shard}", hint=hint)
+
+
+def _step_of(path: Path) -> int:
+    match = _NAME.fullmatch(path.name)
+    return int(match[1]) if match else -1

@@ -1,0 +1,377 @@
+"""Training a language model: the whole loop, from the settings to the last checkpoint.
+
+Read `train` from top to bottom; what it calls stands below it in the same order.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from bytemill.errors import CheckpointError, OutputError, RunConfigError, TrainingDivergedError
+from bytemill.lm.batches import JoinedShards, ShardBatches, spread_starts
+from bytemill.lm.checkpoint import load_optimizer_state
+from bytemill.lm.device import autocast, matmul_rate, memory_errors, pick_device, pick_precision
+from bytemill.lm.evaluate.text import evaluate_windows
+from bytemill.lm.generation.generate import generate
+from bytemill.lm.generation.text_generation import prompt_ids
+from bytemill.lm.loss import token_byte_counts
+from bytemill.lm.model import TransformerLM
+from bytemill.lm.optim import clip_gradients
+from bytemill.lm.permutation import key_of
+from bytemill.lm.planning import flops_per_token
+from bytemill.lm.training.data_folders import data_folders
+from bytemill.lm.training.interruption import stop_signals
+from bytemill.lm.training.log_records import OnRecord, Recorder, Speed
+from bytemill.lm.training.metrics_log import MetricsLog
+from bytemill.lm.training.optimization import make_optimizer, rate_share
+from bytemill.lm.training.run_folder import RunFolder, check_resumable
+from bytemill.lm.training.run_state import generators_state, restore_generators
+from bytemill.shards.manifest import shard_hashes
+from bytemill.tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from torch.optim import Optimizer
+
+    from bytemill.lm.training.config import Resolved, TrainConfig
+    from bytemill.lm.training.run_checkpoint import ShardHashes
+
+
+def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | None = None) -> RunFolder:
+    """Trains as the settings say, and gives the folder with all that came of it.
+
+    A folder that holds a checkpoint of the same settings is gone on with: the steps left give the same weights and
+    metrics, bit for bit on the CPU, as if nothing had been interrupted. `overwrite` begins afresh. torch's global
+    generator is seeded. `on_record` is told what `metrics.jsonl` is told, and more: see `records`.
+
+    On SIGINT and SIGTERM the step under way is finished and saved, then KeyboardInterrupt is raised. Raises
+    `RunConfigError`, `ShardError`, `CheckpointError` (another model's or tokenizer's checkpoint), `OutputError`, and
+    `TrainingDivergedError` after `training.max_bad_steps` steps in a row without a finite loss.
+    """
+    with memory_errors(_MEMORY_HINT):
+        return _train(
+            _prepare(resolved, overwrite=overwrite), resolved, overwrite=overwrite, on_record=on_record
+        )
+
+
+_MEMORY_HINT = "lower training.batch_size, model.context_length or the model's size; see `bytemill lm plan`"
+
+
+def _train(run: _Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord | None) -> RunFolder:
+    """The training loop."""
+    config = run.config
+    compute_loss = _loss_function(run)
+    speed = _speed(run)
+    run.model.train()
+    with run.folder.claimed(), _opened(run, resolved, overwrite=overwrite) as log, stop_signals() as stop:
+        record = Recorder(log, config, on_record)
+        record.show("start", run.step, **_facts(run))
+        _look(run, record)  # a run may have been stopped between saving and looking
+        while run.step < config.training.steps:
+            speed.start()
+            for group in run.optimizer.param_groups:
+                group["lr"] = group["peak_lr"] * rate_share(run.step, config)
+
+            loss, n_tokens, n_bytes = _accumulate_gradients(run, compute_loss)
+            norm = float(clip_gradients(run.model.parameters(), config.optimizer.clip or math.inf))
+            is_sound = math.isfinite(loss) and math.isfinite(norm)
+            if is_sound:
+                run.optimizer.step()
+                run.recent.add(loss, norm, n_bytes, n_tokens)
+            run.optimizer.zero_grad(set_to_none=True)
+
+            run.step += 1
+            run.n_tokens += n_tokens
+            speed.stop(n_tokens)
+            if is_sound:
+                run.n_bad = 0
+            else:
+                run.n_bad += 1
+                record("skipped", run.step, loss=loss, grad_norm=norm, in_a_row=run.n_bad)
+                if run.n_bad >= config.training.max_bad_steps:
+                    raise _diverged(run)
+
+            if _is_due(run, config.run.log_every) and run.recent.n_steps:
+                record("step", run.step, **run.recent.take(), **_progress(run), **speed.take())
+            if _saves(run) or stop.requested:
+                record.show("checkpoint", run.step, path=str(_save(run)))
+            if stop.requested:
+                raise KeyboardInterrupt
+            _look(run, record)
+        record.show("end", run.step, folder=str(run.folder.path))
+    return run.folder
+
+
+@dataclass
+class _Recent:
+    """Sums over the steps since the last record."""
+
+    loss: float = 0.0
+    norm: float = 0.0
+    n_bytes: int = 0
+    n_tokens: int = 0
+    n_steps: int = 0
+
+    def add(self, loss: float, norm: float, n_bytes: int, n_tokens: int) -> None:
+        self.loss += loss
+        self.norm += norm
+        self.n_bytes += n_bytes
+        self.n_tokens += n_tokens
+        self.n_steps += 1
+
+    def take(self) -> dict[str, float | None]:
+        """Means; the loss of special tokens is in the bits per byte here, since they are not told apart in training."""
+        loss = self.loss / self.n_steps
+        bits = loss * self.n_tokens / math.log(2) / self.n_bytes if self.n_bytes else None
+        means: dict[str, float | None] = {
+            "loss": loss,
+            "bits_per_byte": bits,
+            "grad_norm": self.norm / self.n_steps,
+        }
+        self.__init__()
+        return means
+
+
+@dataclass
+class _Run:
+    """All that a run is between two steps."""
+
+    config: TrainConfig
+    folder: RunFolder
+    tokenizer: Tokenizer
+    byte_counts: torch.Tensor
+    """(vocab_size,) on the device: bytes of each token, 0 for special ones."""
+    device: torch.device
+    dtype: torch.dtype
+    batches: ShardBatches
+    validation: JoinedShards | None
+    model: TransformerLM
+    optimizer: Optimizer
+    shards: ShardHashes
+    """sha256 of everything trained on."""
+    step: int = 0
+    """Steps done."""
+    n_tokens: int = 0
+    """Tokens seen."""
+    n_bad: int = 0
+    """Steps in a row, up to this one, whose loss was not finite."""
+    recent: _Recent = field(default_factory=_Recent)
+    refused: list[str] = field(default_factory=list[str])
+    """Checkpoints that were passed over."""
+    saved: Path | None = None
+    """The newest checkpoint."""
+
+
+def _prepare(resolved: Resolved, *, overwrite: bool) -> _Run:
+    config = resolved.config
+    if not config.data.tokenizer:
+        raise RunConfigError("data.tokenizer is not set", hint="name one: --data.tokenizer tokenizer.json")
+    if not config.data.train:
+        raise RunConfigError("data.train is not set", hint="name a folder of shards: --data.train shards")
+    folder = RunFolder(config.run.folder)
+    tokenizer = Tokenizer.open(config.data.tokenizer)
+    if config.model.vocab_size < tokenizer.n_vocab:
+        raise RunConfigError(
+            f"model.vocab_size is {config.model.vocab_size:,}, and the tokenizer has {tokenizer.n_vocab:,} ids",
+            hint="leave it out, or make it no smaller",
+        )
+    device = pick_device(config.training.device)
+    length, fingerprint = config.model.context_length, tokenizer.fingerprint
+    train_folders, validation_folders = data_folders(config.data)
+    batches = ShardBatches(train_folders, length, seed=config.training.seed, fingerprint=fingerprint)
+    validation = JoinedShards(validation_folders, fingerprint) if validation_folders else None
+    if validation is not None and len(validation) <= length:
+        raise RunConfigError(
+            f"the validation shards hold {len(validation):,} tokens: too few for one window of {length:,}",
+            hint="validate with more text, or leave data.validation out",
+        )
+    torch.manual_seed(config.training.seed)  # pyright: ignore[reportUnknownMemberType]
+    model = TransformerLM(config.model, seed=config.training.seed).to(device)
+    byte_counts = torch.zeros(config.model.vocab_size, dtype=torch.int64)
+    byte_counts[: tokenizer.n_vocab] = token_byte_counts(tokenizer)
+    run = _Run(
+        config=config,
+        folder=folder,
+        tokenizer=tokenizer,
+        byte_counts=byte_counts.to(device),
+        device=device,
+        dtype=pick_precision(config.training.precision, device),
+        batches=batches,
+        validation=validation,
+        model=model,
+        optimizer=make_optimizer(model, config),
+        shards=[(str(folder), shard_hashes(folder)) for folder in train_folders],
+    )
+    if not overwrite and folder.holds_other_files():
+        raise OutputError(
+            f"{folder.path} holds files, and not those of a run",
+            hint="give another folder: --run.folder NAME",
+        )
+    return run
+
+
+def _opened(run: _Run, resolved: Resolved, *, overwrite: bool) -> closing[MetricsLog]:
+    """Goes on with what the claimed folder holds, or begins afresh; gives the log of metrics."""
+    if overwrite:
+        run.folder.clear()
+    _go_on(run)
+    run.folder.prepare(resolved, run.tokenizer)
+    return closing(MetricsLog(run.folder.metrics, after_step=run.step or None))
+
+
+def _go_on(run: _Run) -> None:
+    """Puts the run where its newest checkpoint left it, if there is one."""
+    found = run.folder.load_newest()
+    if found is None:
+        return
+    checkpoint = found.checkpoint
+    check_resumable(checkpoint, run.config, run.tokenizer.fingerprint, run.shards)
+    state = checkpoint.trainer_state()
+    try:
+        checkpoint.load_weights(run.model)
+        load_optimizer_state(run.optimizer, state["optimizer"])
+        run.batches.load_state_dict(state["batches"])
+        run.step, run.n_tokens, run.n_bad = checkpoint.step, state["n_tokens"], state["n_bad"]
+        run.recent = _Recent(**state["recent"])
+        restore_generators(state["generators"])
+    except KeyError as error:
+        raise CheckpointError(f"{checkpoint.path} has no {error}") from error
+    run.refused, run.saved = found.refused, checkpoint.path
+
+
+def _loss_function(run: _Run) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    if not run.config.training.compile:
+        return run.model.loss
+    return cast("Callable[[torch.Tensor, torch.Tensor], torch.Tensor]", torch.compile(run.model.loss))
+
+
+def _speed(run: _Run) -> Speed:
+    per_token = flops_per_token(run.config.model, run.config.model.context_length, backward=True)
+    return Speed(run.device, per_token, matmul_rate(run.device, run.dtype))
+
+
+def _accumulate_gradients(
+    run: _Run, compute_loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+) -> tuple[float, int, int]:
+    """Adds up the gradients of a step's batches; their mean loss, how many tokens they had and how many bytes."""
+    n_batches = run.config.training.accumulation
+    loss = torch.zeros((), device=run.device)
+    n_bytes = torch.zeros((), dtype=torch.int64, device=run.device)
+    n_tokens = 0
+    for _ in range(n_batches):
+        inputs, targets = run.batches.take(run.config.training.batch_size, run.device)
+        with autocast(run.device, run.dtype):
+            part = compute_loss(inputs, targets) / n_batches
+        part.backward()  # pyright: ignore[reportUnknownMemberType]
+        loss += part.detach()
+        n_bytes += run.byte_counts[targets].sum()
+        n_tokens += targets.numel()
+    return float(loss), n_tokens, int(n_bytes)
+
+
+def _is_due(run: _Run, every: int) -> bool:
+    """After every so many steps, and after the last one."""
+    return every > 0 and (run.step % every == 0 or run.step == run.config.training.steps)
+
+
+def _saves(run: _Run) -> bool:
+    """Every so often, before a validation, and at the end."""
+    is_last = run.step == run.config.training.steps
+    return is_last or _is_due(run, run.config.run.checkpoint_every) or _validates(run)
+
+
+def _validates(run: _Run) -> bool:
+    return run.validation is not None and _is_due(run, run.config.run.validate_every)
+
+
+def _look(run: _Run, record: Recorder) -> None:
+    """The validation loss and a sample, if this step is due for them and has not had them yet."""
+    if run.step and _validates(run) and not record.has("validation", run.step):
+        record("validation", run.step, **_validate(run))
+    if run.step and _is_due(run, run.config.run.sample_every) and not record.has("sample", run.step):
+        record("sample", run.step, **_sample(run))
+
+
+def _progress(run: _Run) -> dict[str, float]:
+    lr = run.optimizer.param_groups[0]["lr"]
+    return {"learning_rate": lr, "n_tokens": run.n_tokens, "epoch": run.batches.epoch}
+
+
+def _save(run: _Run) -> Path:
+    """Writes all that `_go_on` reads."""
+    state: dict[str, Any] = {
+        "optimizer": run.optimizer.state_dict(),
+        "n_tokens": run.n_tokens,
+        "n_bad": run.n_bad,
+        "recent": vars(run.recent),
+        "batches": run.batches.state_dict(),
+        "generators": generators_state(),
+    }
+    run.saved = run.folder.save(
+        run.step,
+        run.model,
+        state,
+        config=run.config,
+        fingerprint=run.tokenizer.fingerprint,
+        shards=run.shards,
+    )
+    return run.saved
+
+
+def _validate(run: _Run) -> dict[str, Any]:
+    if run.validation is None:
+        return {}
+    starts = spread_starts(
+        len(run.validation), run.config.model.context_length, run.config.run.validation_windows
+    )
+    score = evaluate_windows(
+        run.model,
+        run.validation,
+        starts,
+        run.byte_counts,
+        batch_size=run.config.training.batch_size,
+        dtype=run.dtype,
+    )
+    run.model.train()
+    return score.to_dict()
+
+
+def _sample(run: _Run) -> dict[str, Any]:
+    """A piece of text, drawn from a generator of its own: training goes on as if there had been no sample."""
+    prompt = run.config.run.sample_prompt
+    ids = prompt_ids(run.tokenizer, prompt)
+    seed = key_of(run.config.training.seed, run.step) >> 1
+    new = generate(run.model, ids, run.config.run.sample_tokens, temperature=0.8, top_p=0.95, seed=seed)[0]
+    run.model.train()
+    known = [token for token in new if token < run.tokenizer.n_vocab]
+    return {"prompt": prompt, "text": run.tokenizer.decode(known)}
+
+
+def _diverged(run: _Run) -> TrainingDivergedError:
+    where = f"the last good checkpoint is {run.saved}" if run.saved else "there is no checkpoint yet"
+    return TrainingDivergedError(
+        f"{run.n_bad} steps in a row, up to step {run.step}, had a loss or gradient that is not finite; {where}",
+        hint="go on from it with a lower --optimizer.learning-rate in a new folder, or in float32",
+    )
+
+
+def _facts(run: _Run) -> dict[str, Any]:
+    return {
+        "n_parameters": run.model.n_parameters(),
+        "n_steps": run.config.training.steps,
+        "tokens_per_step": run.config.training.batch_size
+        * run.config.training.accumulation
+        * run.config.model.context_length,
+        "n_train_tokens": len(run.batches.tokens),
+        "device": str(run.device),
+        "precision": str(run.dtype).removeprefix("torch."),
+        "resumed_from": str(run.saved) if run.saved else None,
+        "refused": run.refused,
+    }

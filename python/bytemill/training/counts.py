@@ -1,0 +1,314 @@
+"""Saved counts of pre-tokens: count a corpus once, train on it repeatedly, mix corpora with weights.
+
+    bytemill.train("corpus/*.jsonl", 32_000, counts="corpus.counts")   # counts, and saves the counts
+    bytemill.train("corpus/*.jsonl", 50_000, counts="corpus.counts")   # reads them
+    both = bytemill.counts.merge({"books.counts": 1, "web.counts": 0.5})
+    bytemill.train(both, 32_000)
+
+The format is described in docs/counts.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from bytemill._core import UNICODE_VERSION, PretokenCounter, PretokenCounts, named_pattern, read_counts_header
+from bytemill.corpus.documents import CorpusCounts
+from bytemill.errors import CorpusError, TokenizerError
+from bytemill.system.atomic_files import AtomicFile
+from bytemill.training.mixture import Weight, common_scale, exact_weight
+
+if TYPE_CHECKING:
+    import os
+
+    from bytemill.training.memory_budget import CountingPlan
+    from bytemill.training.work_folder import WorkFolder
+
+_DAMAGED_HINT = "remove it and count again, or use an intact copy"
+
+
+@dataclass(frozen=True)
+class CountsInfo:
+    """What was counted and how; the header of a file of counts."""
+
+    pattern: str | None
+    """The pattern that split the text: a name, an expression, or None."""
+    special_tokens: dict[str, int]
+    """Special tokens recognised while counting, with their occurrences."""
+    n_bytes: int
+    """Bytes of text."""
+    n_pretokens: int
+    """Pre-tokens in the text, before any weights."""
+    reading: CorpusCounts = field(default_factory=CorpusCounts)
+    """Counts of documents, and of what was replaced or left out."""
+    corpus: dict[str, Any] | None = None
+    """The inputs and how they were read; None if they cannot be compared with others."""
+    unicode_version: str = UNICODE_VERSION
+    """Version of the Unicode character classes of the pattern."""
+
+    @property
+    def n_special(self) -> int:
+        """Occurrences of special tokens in the text."""
+        return sum(self.special_tokens.values())
+
+    def to_json(self) -> str:
+        """Serialize the header."""
+        return json.dumps(
+            {**vars(self), "reading": vars(self.reading)},
+            ensure_ascii=True,
+            sort_keys=True,
+            separators=(",", ":"),
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> CountsInfo:
+        """Parse a header. Raises ValueError, TypeError or KeyError if it is invalid."""
+        document = cast("dict[str, Any]", json.loads(text))
+        reading = CorpusCounts(**document.pop("reading"))
+        info = cls(**document, reading=reading)
+        if not isinstance(cast("object", info.special_tokens), dict):
+            raise TypeError("special_tokens must be a dict")
+        return info
+
+
+@dataclass
+class CountedCorpus:
+    """The pre-tokens of a corpus and their counts. `bytemill.train` accepts it in place of the corpus."""
+
+    counts: PretokenCounts
+    info: CountsInfo
+    notes: list[str] = field(default_factory=list[str])
+    """Notes on the counting, a sentence each."""
+    is_from_file: bool = False
+    """True if the counts were loaded rather than counted."""
+
+    @property
+    def n_unique(self) -> int:
+        """Number of unique pre-tokens."""
+        return self.counts.n_unique
+
+    def items(self) -> list[tuple[bytes, int]]:
+        """Return the pre-tokens and their counts, the most frequent first."""
+        return self.counts.items()
+
+
+@dataclass(frozen=True)
+class SavedCounts:
+    """Files of counts with weights, which `bytemill.train` merges within its memory budget."""
+
+    files: Sequence[tuple[str, Weight]]
+
+
+def canonical_pattern(pattern: str | None) -> str | None:
+    """Return the name of a known pattern, and any other pattern unchanged."""
+    return None if pattern is None else named_pattern(pattern) or pattern
+
+
+def save(counted: CountedCorpus, path: str | os.PathLike[str]) -> None:
+    """Write counts to a file, atomically.
+
+    Args:
+        counted: The counts.
+        path: The file.
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
+    with AtomicFile(path) as atomic:
+        # The core opens the file by name; this handle remains open to sync it to disk.
+        counted.counts.save(str(atomic.file.name), counted.info.to_json())
+
+
+def load(path: str | os.PathLike[str]) -> CountedCorpus:
+    """Load a file of counts.
+
+    Args:
+        path: The file.
+
+    Raises:
+        CorpusError: The file does not exist, is damaged, or has another version.
+    """
+    info = read_info(path)
+    try:
+        counts = PretokenCounts.load(str(path))
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except TokenizerError as error:
+        raise CorpusError(str(error), hint=_DAMAGED_HINT) from error
+    return CountedCorpus(counts, info, is_from_file=True)
+
+
+def read_info(path: str | os.PathLike[str]) -> CountsInfo:
+    """Read the header of a file of counts, without checking the counts.
+
+    Args:
+        path: The file.
+
+    Raises:
+        CorpusError: The file does not exist, or its header is damaged.
+    """
+    if Path(path).is_dir():
+        raise CorpusError(f"{path} is a folder, not a file of counts", hint="name a file")
+    try:
+        header = read_counts_header(str(path))
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except TokenizerError as error:
+        raise CorpusError(
+            str(error), hint="use a file written by --counts or bytemill.counts.save"
+        ) from error
+    try:
+        return CountsInfo.from_json(header)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CorpusError(f"{path} is damaged: its header is invalid", hint=_DAMAGED_HINT) from error
+
+
+def merge(
+    files: Mapping[str | os.PathLike[str], Weight]
+    | Sequence[str | os.PathLike[str] | tuple[str | os.PathLike[str], Weight]],
+    *,
+    plan: CountingPlan | None = None,
+    work: WorkFolder | None = None,
+) -> CountedCorpus:
+    """Add up files of counts, each multiplied by its weight.
+
+    Sums are exact and rounded once, half up, but never to 0. A float weight stands for the decimal number that it
+    prints as.
+
+    Args:
+        files: A mapping of files to weights, or a sequence of files (weight 1) and pairs (file, weight).
+        plan: Memory limits.
+        work: Folder for runs; required with `plan`.
+
+    Raises:
+        CorpusError: A file cannot be read, or the files were counted with different patterns or special tokens.
+    """
+    pairs: list[tuple[str, Weight]] = []
+    for item in files.items() if isinstance(files, Mapping) else files:
+        name, weight = item if isinstance(item, tuple) else (item, 1)
+        pairs.append((str(name), weight))
+    if not pairs:
+        raise CorpusError("there is no file of counts", hint="name at least one")
+    if len(pairs) == 1 and exact_weight(pairs[0][1]) == 1:
+        name = pairs[0][0]
+        read_info(name)
+        # In memory the counts are smaller than in the file, but learning needs memory too.
+        if plan is None or Path(name).stat().st_size < plan.table_bytes // 4:
+            return load(name)
+        pairs = [(name, 1)]
+    infos = [read_info(name) for name, _ in pairs]
+    _check_alike([name for name, _ in pairs], infos)
+    multiples, denominator = common_scale([weight for _, weight in pairs])
+    table_bytes = plan.table_bytes if plan else None
+    counter = PretokenCounter(None, [], 1, None, table_bytes)
+    if plan and work:
+        counter.set_folder(str(work.open()))
+    for (name, _), multiple in zip(pairs, multiples, strict=True):
+        try:
+            counter.add_counts(name, multiple)
+        except OSError as error:
+            raise error if isinstance(error, CorpusError) else _unreadable(name, error) from error
+        except TokenizerError as error:
+            raise CorpusError(str(error), hint=_DAMAGED_HINT) from error
+    try:
+        counts = counter.finish(denominator, plan is not None and work is not None)
+    except TokenizerError as error:
+        raise CorpusError(str(error), hint="use smaller or rounder weights") from error
+    return CountedCorpus(counts, _sum_of(infos), is_from_file=True)
+
+
+def check_compatible(
+    path: str | os.PathLike[str], info: CountsInfo, pattern: str | None, special: Sequence[str]
+) -> None:
+    """Raise `CorpusError` if counts cannot be used with this pattern and these special tokens.
+
+    Special tokens that occurred in the counted text split it, so they must be among the requested ones. Others may be
+    left out or added: the counts are those of a text in which they do not occur.
+    """
+    if info.unicode_version != UNICODE_VERSION:
+        raise CorpusError(
+            f"{path} was counted with Unicode {info.unicode_version}; this version of bytemill has {UNICODE_VERSION}",
+            hint="count the corpus again",
+        )
+    if info.pattern != canonical_pattern(pattern):
+        raise CorpusError(
+            f"{path} was counted with the pattern {_shown(info.pattern)}, not {_shown(canonical_pattern(pattern))}",
+            hint="use that pattern, or another file of counts",
+        )
+    for token, n_times in info.special_tokens.items():
+        if n_times and token not in special:
+            raise CorpusError(
+                f"{path} was counted with the special token {token!r}, which occurs {n_times:,} times in the text",
+                hint="add it to the special tokens, or count again without it into another file",
+            )
+
+
+def check_same_corpus(path: str | os.PathLike[str], info: CountsInfo, corpus: dict[str, Any] | None) -> None:
+    """Raise `CorpusError` if counts are of other inputs than the described corpus."""
+    if corpus is None:
+        raise CorpusError(
+            f"{path} already exists, and this input can be read only once, so they cannot be compared",
+            hint="leave out the input to train on the file, or choose another file",
+        )
+    wanted = cast("dict[str, Any]", json.loads(json.dumps(corpus)))
+    if info.corpus == wanted:
+        return
+    differing = [name for name in wanted if info.corpus is None or info.corpus.get(name) != wanted[name]]
+    what = f" (they differ in {', '.join(differing)})" if info.corpus and differing else ""
+    raise CorpusError(
+        f"{path} belongs to other inputs, or to files that changed since{what}",
+        hint="remove it to count again, choose another file, or leave out the inputs to train on it",
+    )
+
+
+def _check_alike(names: list[str], infos: list[CountsInfo]) -> None:
+    first = infos[0]
+    for name, info in zip(names[1:], infos[1:], strict=True):
+        if info.pattern != first.pattern:
+            raise CorpusError(
+                f"{names[0]} was counted with the pattern {_shown(first.pattern)}, {name} with {_shown(info.pattern)}",
+                hint="count them with the same pattern",
+            )
+        if info.unicode_version != first.unicode_version:
+            raise CorpusError(
+                f"{names[0]} was counted with Unicode {first.unicode_version}, {name} with {info.unicode_version}",
+                hint="count them again with the same version of bytemill",
+            )
+    for name, info in zip(names, infos, strict=True):
+        for token, n_times in info.special_tokens.items():
+            for other_name, other in zip(names, infos, strict=True):
+                if n_times and token not in other.special_tokens:
+                    raise CorpusError(
+                        f"{name} was counted with the special token {token!r}, {other_name} without it",
+                        hint="count them with the same special tokens",
+                    )
+
+
+def _sum_of(infos: list[CountsInfo]) -> CountsInfo:
+    special: dict[str, int] = {}
+    for info in infos:
+        for token, n_times in info.special_tokens.items():
+            special[token] = special.get(token, 0) + n_times
+    readings = [vars(info.reading) for info in infos]
+    return replace(
+        infos[0],
+        special_tokens=special,
+        n_bytes=sum(info.n_bytes for info in infos),
+        n_pretokens=sum(info.n_pretokens for info in infos),
+        reading=CorpusCounts(**{name: sum(reading[name] for reading in readings) for name in readings[0]}),
+        corpus=None,
+    )
+
+
+def _shown(pattern: str | None) -> str:
+    return "none" if pattern is None else f"{pattern:.60}"
+
+
+def _unreadable(path: str | os.PathLike[str], error: OSError) -> CorpusError:
+    if isinstance(error, FileNotFoundError):
+        return CorpusError(f"no such file: {path}", hint="add inputs to count into it")
+    return CorpusError(f"cannot read {path}: {error.strerror or error}", hint="check permissions and disk")

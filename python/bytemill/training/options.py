@@ -1,0 +1,171 @@
+"""Options of tokenizer training, validated before anything is read."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from bytemill._core import check_pattern
+from bytemill.errors import TokenizerError
+from bytemill.training.memory_budget import MemoryBudget, parse_max_memory
+
+if TYPE_CHECKING:
+    import os
+
+    from bytemill.formats.spec import Ties
+
+_MAX_TOKENS = (1 << 21) - 1
+"""Ordinary tokens that a vocabulary of the core can hold."""
+_MAX_THREADS = 4096
+_MAX_CHUNK_BYTES = 1 << 30
+"""Chunks are allocated whole, several per thread."""
+_MAX_COUNT = (1 << 64) - 1
+
+CHECKPOINT_SECONDS = 30.0
+"""Default time between checkpoints of counting, and so the most work that an interruption loses."""
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Options of `bytemill.train`; see there."""
+
+    special_tokens: list[str]
+    n_merges: int
+    pattern: str | None
+    ties: Ties
+    min_pretoken_count: int
+    min_frequency: int
+    special_ids: Literal["last", "first"]
+    num_threads: int | None
+    chunk_bytes: int | None
+    budget: MemoryBudget | None
+    counts: Path | None
+    """File of counts to read or to write."""
+    work_folder: Path | None
+    """Folder of runs and checkpoints that a later call can find; None for a temporary one."""
+    checkpoint_seconds: float
+
+
+def training_options(
+    vocab_size: int,
+    special_tokens: Iterable[str],
+    *,
+    pattern: str | None,
+    ties: Ties,
+    min_pretoken_count: int,
+    min_frequency: int,
+    special_ids: Literal["last", "first"],
+    num_threads: int | None,
+    chunk_bytes: int | None,
+    max_memory: int | str | None,
+    counts: str | os.PathLike[str] | None,
+    work_folder: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> TrainingOptions:
+    """Validate the arguments of `bytemill.train`.
+
+    Raises:
+        TokenizerError: A value is out of range.
+        TypeError: A value has the wrong type.
+    """
+    special = _checked_special(special_tokens)
+    n_merges = _n_merges(vocab_size, special)
+    check_pattern_type(pattern)
+    check_one_of("ties", ties, ("bytes", "huggingface"))
+    check_one_of("special_ids", special_ids, ("last", "first"))
+    _check_int("min_frequency", min_frequency, 1, _MAX_COUNT)
+    _check_int("min_pretoken_count", min_pretoken_count, 1, _MAX_COUNT)
+    if num_threads is not None:
+        _check_int("num_threads", num_threads, 1, _MAX_THREADS)
+    if chunk_bytes is not None:
+        _check_int("chunk_bytes", chunk_bytes, 1, _MAX_CHUNK_BYTES)
+    counts_path = None if counts is None else Path(counts)
+    if work_folder is not None:
+        work_path = Path(work_folder)
+    else:
+        work_path = None if counts_path is None else counts_path.with_name(f".{counts_path.name}.counting")
+    return TrainingOptions(
+        special_tokens=special,
+        n_merges=n_merges,
+        pattern=pattern,
+        ties=ties,
+        min_pretoken_count=min_pretoken_count,
+        min_frequency=min_frequency,
+        special_ids=special_ids,
+        num_threads=num_threads,
+        chunk_bytes=chunk_bytes,
+        budget=None if max_memory is None else MemoryBudget(parse_max_memory(max_memory)),
+        counts=counts_path,
+        work_folder=work_path,
+        checkpoint_seconds=checkpoint_seconds,
+    )
+
+
+def check_pattern_type(pattern: object) -> None:
+    """Raise TypeError or `TokenizerError` unless `pattern` is None or a pattern that compiles."""
+    if pattern is not None and not isinstance(pattern, str):
+        raise TypeError(f"pattern must be a str or None, not {type(pattern).__name__} ({pattern!r:.40})")
+    check_pattern(pattern)
+
+
+def check_one_of(name: str, value: object, choices: tuple[str, str]) -> None:
+    """Raise `TokenizerError` unless `value` is one of two choices."""
+    if value not in choices:
+        raise TokenizerError(f"{name} is {value!r}", hint=f"use {choices[0]!r} or {choices[1]!r}")
+
+
+def _checked_special(special_tokens: Any) -> list[str]:
+    if isinstance(special_tokens, str):
+        raise TokenizerError(
+            "special_tokens is a str, not a list of str", hint=f"use special_tokens=[{special_tokens!r}]"
+        )
+    is_iterable = isinstance(special_tokens, Iterable)
+    special = list(cast("Iterable[Any]", special_tokens)) if is_iterable else [special_tokens]
+    if not all(isinstance(token, str) for token in special):
+        raise TypeError(f"special_tokens must be a list of str, not {special_tokens!r:.80}")
+    for token, n_times in Counter(special).items():
+        if not token:
+            raise TokenizerError("a special token is empty", hint="remove it: it would match everywhere")
+        if n_times > 1:
+            raise TokenizerError(f"special token {token!r} occurs twice", hint="name it once")
+        if any("\ud800" <= character <= "\udfff" for character in token):
+            raise TokenizerError(
+                f"special token {token!r} contains a lone surrogate", hint="use complete characters"
+            )
+    return special
+
+
+def _n_merges(vocab_size: int, special: list[str]) -> int:
+    smallest = 256 + len(special)
+    vocab_size = _as_int("vocab_size", vocab_size)
+    if vocab_size < smallest:
+        n_special = "1 special token" if len(special) == 1 else f"{len(special)} special tokens"
+        raise TokenizerError(
+            f"vocab_size {vocab_size} is too small: 256 bytes and {n_special} make {smallest}",
+            hint=f"use a vocab_size of at least {smallest}",
+        )
+    largest = _MAX_TOKENS + len(special)
+    if vocab_size > largest:
+        raise TokenizerError(
+            f"vocab_size {vocab_size} is too large: at most {_MAX_TOKENS} ordinary tokens are supported",
+            hint=f"use a vocab_size of at most {largest}",
+        )
+    return vocab_size - smallest
+
+
+def _as_int(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, not {type(value).__name__} ({value!r:.40})") from None
+
+
+def _check_int(name: str, value: Any, smallest: int, largest: int) -> None:
+    number = _as_int(name, value)
+    if not smallest <= number <= largest:
+        bound = f"at least {smallest}" if number < smallest else f"at most {largest}"
+        raise TokenizerError(f"{name} is {number}", hint=f"use a {name} of {bound}")

@@ -1,0 +1,330 @@
+"""Tokenizer training: open the corpus, count its pre-tokens, learn merges, build the tokenizer."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from bytemill import profiling
+from bytemill.corpus import Corpus
+from bytemill.errors import CorpusError, NotEnoughMemoryError
+from bytemill.formats.spec import Ties, TokenizerSpec
+from bytemill.system.output_lock import lock_output
+from bytemill.tokenizer.tokenizer import Tokenizer
+from bytemill.tokenizer.training_report import TrainingReport
+from bytemill.training.counting import count_corpus, count_texts
+from bytemill.training.counting_session import CountingSettings, describe
+from bytemill.training.counts import (
+    CountedCorpus,
+    SavedCounts,
+    check_compatible,
+    check_same_corpus,
+    load,
+    merge,
+    read_info,
+    save,
+)
+from bytemill.training.learning import LearnedMerges, learn_merges
+from bytemill.training.memory_budget import frugal_allocation
+from bytemill.training.options import CHECKPOINT_SECONDS, TrainingOptions, check_one_of, training_options
+from bytemill.training.progress import (
+    ProgressCallback,
+    ReportCounted,
+    TrainingProgress,
+    count_reporter,
+    merge_reporter,
+)
+from bytemill.training.report import PhaseClock, training_report
+from bytemill.training.work_folder import WorkFolder
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Generator, Iterable, Sequence
+
+    from bytemill.corpus import CorpusInputs
+
+__all__ = [
+    "TrainingProgress",
+    "TrainingReport",
+    "TrainingStoppedEarly",
+    "train",
+    "train_bpe",
+    "train_from_iterator",
+]
+
+
+class TrainingStoppedEarly(UserWarning):
+    """Training ended before the vocabulary was full, because no pair was left to merge."""
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """Texts to train on."""
+
+    items: Iterable[str]
+
+
+_Source: TypeAlias = Corpus | _Texts | CountedCorpus | SavedCounts
+
+
+def train(
+    inputs: CorpusInputs | Corpus | CountedCorpus | SavedCounts,
+    vocab_size: int,
+    special_tokens: Sequence[str] = (),
+    *,
+    pattern: str | None = "gpt2",
+    ties: Ties = "bytes",
+    min_pretoken_count: int = 1,
+    min_frequency: int = 1,
+    special_ids: Literal["last", "first"] = "last",
+    errors: Literal["strict", "replace"] = "strict",
+    num_threads: int | None = None,
+    chunk_bytes: int | None = None,
+    max_memory: int | str | None = None,
+    counts: str | os.PathLike[str] | None = None,
+    work_folder: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    progress: ProgressCallback | None = None,
+) -> Tokenizer:
+    """Train a byte-level BPE tokenizer on files, a corpus or saved counts.
+
+    Each file is a document, and no pre-token crosses its end. Special tokens in the text separate documents too and
+    are not counted. The result does not depend on `num_threads`, `chunk_bytes` and `max_memory`. To train on Python
+    strings, use `train_from_iterator`.
+
+    Algorithm: Sennrich, Haddow & Birch, "Neural machine translation of rare words with subword units" (2016), on
+    bytes as in Radford et al., "Language models are unsupervised multitask learners" (2019).
+
+    Args:
+        inputs: Files, folders, globs, URLs or "-" for standard input (see `bytemill.Corpus`), a `Corpus`, or counts
+            (see `bytemill.counts`).
+        vocab_size: Upper bound on the number of tokens: 256 bytes, the merges and the special tokens.
+        special_tokens: Tokens that are never split or merged.
+        pattern: How text is split into pre-tokens: "gpt2", "cl100k", "o200k", "llama3", an expression, or None to
+            make all text between special tokens one pre-token.
+        ties: Which of equally frequent pairs is merged first: the lexicographically greatest pair of byte strings
+            ("bytes"), or the one that Hugging Face's trainer picks ("huggingface").
+        min_pretoken_count: Drop pre-tokens that occur less often. The training report says how many were dropped.
+        min_frequency: Do not merge pairs that occur less often.
+        special_ids: Give special tokens the last ids, or the first ones from 0.
+        errors: Treat malformed UTF-8 in files as an error ("strict") or read it as U+FFFD ("replace"). A `Corpus` has
+            its own option.
+        num_threads: Number of threads; by default, as many as the machine runs at once.
+        chunk_bytes: Text that a thread counts at a time, at most 1 GiB.
+        max_memory: Bound on the resident memory of the process, in bytes or like "2GB"; full tables go to disk.
+        counts: File of counts. If it exists, it replaces reading the corpus; otherwise the counts are saved to it.
+        work_folder: Folder for checkpoints; by default next to `counts`. A later call with the same arguments resumes
+            an interrupted counting of files there. The folder appears with the first checkpoint and is removed at
+            the end.
+        checkpoint_seconds: Time between two checkpoints.
+        progress: Called about ten times a second in this thread. An exception that it raises ends training.
+
+    Returns:
+        The tokenizer; its `training_report` has statistics and timings.
+
+    Raises:
+        CorpusError: The corpus cannot be read, is empty or is not UTF-8, or `counts` belongs to another corpus.
+        NotEnoughMemoryError: Memory runs out.
+        OutputError: `counts` or the work folder cannot be written, or another process is writing them.
+        TokenizerError: An option is out of range.
+        TypeError: An argument has the wrong type.
+
+    Warns:
+        TrainingStoppedEarly: No pair was left to merge before the vocabulary was full.
+
+    >>> path = getfixture("tmp_path") / "corpus.txt"
+    >>> _ = path.write_text("low low low low low lower lower")
+    >>> train(path, vocab_size=258).merges
+    [(b'o', b'w'), (b'l', b'ow')]
+    """
+    options = training_options(
+        vocab_size,
+        special_tokens,
+        pattern=pattern,
+        ties=ties,
+        min_pretoken_count=min_pretoken_count,
+        min_frequency=min_frequency,
+        special_ids=special_ids,
+        num_threads=num_threads,
+        chunk_bytes=chunk_bytes,
+        max_memory=max_memory,
+        counts=counts,
+        work_folder=work_folder,
+        checkpoint_seconds=checkpoint_seconds,
+    )
+    check_one_of("errors", errors, ("strict", "replace"))
+    is_opened = isinstance(inputs, (Corpus, CountedCorpus, SavedCounts))
+    return _train(inputs if is_opened else Corpus(inputs, errors=errors), options, progress)
+
+
+def train_from_iterator(
+    texts: Iterable[str],
+    vocab_size: int,
+    special_tokens: Sequence[str] = (),
+    *,
+    pattern: str | None = "gpt2",
+    ties: Ties = "bytes",
+    min_pretoken_count: int = 1,
+    min_frequency: int = 1,
+    special_ids: Literal["last", "first"] = "last",
+    num_threads: int | None = None,
+    chunk_bytes: int | None = None,
+    max_memory: int | str | None = None,
+    counts: str | os.PathLike[str] | None = None,
+    progress: ProgressCallback | None = None,
+) -> Tokenizer:
+    """Train a byte-level BPE tokenizer on texts.
+
+    Each text is a document, and no pre-token crosses its end. Lone surrogates are read as U+FFFD. The other arguments,
+    the result and the exceptions are those of `train`.
+
+    Args:
+        texts: Any iterable of str, such as a list, a generator or an open file.
+
+    Raises:
+        TypeError: `texts` is a single str.
+
+    >>> train_from_iterator(["low low low low low lower lower"], vocab_size=258).merges
+    [(b'o', b'w'), (b'l', b'ow')]
+    """
+    options = training_options(
+        vocab_size,
+        special_tokens,
+        pattern=pattern,
+        ties=ties,
+        min_pretoken_count=min_pretoken_count,
+        min_frequency=min_frequency,
+        special_ids=special_ids,
+        num_threads=num_threads,
+        chunk_bytes=chunk_bytes,
+        max_memory=max_memory,
+        counts=counts,
+    )
+    return _train(_Texts(texts), options, progress)
+
+
+def train_bpe(
+    input_path: str | os.PathLike[str],
+    vocab_size: int,
+    special_tokens: Sequence[str],
+    *,
+    pattern: str | None = "gpt2",
+    num_threads: int | None = None,
+) -> tuple[dict[int, bytes], list[tuple[bytes, bytes]]]:
+    """Train on one file with the interface of Stanford's CS336; see `train`.
+
+    Args:
+        input_path: The text file.
+        vocab_size: Upper bound on the number of tokens.
+        special_tokens: Tokens that are never split or merged.
+        pattern: How text is split into pre-tokens.
+        num_threads: Number of threads.
+
+    Returns:
+        The vocabulary (id -> bytes) and the merges in order.
+    """
+    tokenizer = train(input_path, vocab_size, special_tokens, pattern=pattern, num_threads=num_threads)
+    return tokenizer.vocab, tokenizer.merges
+
+
+def _train(source: _Source, options: TrainingOptions, progress: ProgressCallback | None) -> Tokenizer:
+    clock = PhaseClock()
+    with _memory(options), _counts_lock(options), WorkFolder(options.work_folder) as work:
+        with clock.phase("count"), profiling.phase("count"):
+            counted = _count(source, options, work, count_reporter(progress))
+            clock.read_seconds = counted.counts.read_seconds
+            if not counted.is_from_file:
+                profiling.add("count", n_bytes=counted.counts.n_bytes)
+        with clock.phase("merge"), profiling.phase("learn"):
+            report = merge_reporter(progress, options.n_merges)
+            learned = learn_merges(counted.counts, options, report, keep_counts=counted is source)
+    with clock.phase("build"), profiling.phase("build"):
+        tokenizer = Tokenizer.from_spec(_spec(learned, options))
+    tokenizer.training_report = training_report(counted, learned, options, clock.phases)
+    if tokenizer.training_report.stopped_early:
+        often_enough = "any more" if options.min_frequency <= 1 else f"{options.min_frequency} times"
+        warnings.warn(
+            f"training ended after {len(learned.merges)} of {options.n_merges} merges: "
+            f"no pair of tokens occurs {often_enough}; the vocabulary has {tokenizer.n_vocab} tokens",
+            TrainingStoppedEarly,
+            stacklevel=3,
+        )
+    return tokenizer
+
+
+def _count(
+    source: _Source, options: TrainingOptions, work: WorkFolder, report: ReportCounted | None
+) -> CountedCorpus:
+    """Return the counts of the source: existing ones, or counted now and saved if `options.counts` is set."""
+    if isinstance(source, CountedCorpus):
+        check_compatible("the corpus", source.info, options.pattern, options.special_tokens)
+        return source
+    if isinstance(source, SavedCounts):
+        for name, _ in source.files:
+            check_compatible(name, read_info(name), options.pattern, options.special_tokens)
+        plan = options.budget.counting(1, None, in_batches=False) if options.budget else None
+        counted = merge(list(source.files), plan=plan, work=work)
+    elif options.counts is not None and options.counts.exists():
+        info = read_info(options.counts)
+        check_compatible(options.counts, info, options.pattern, options.special_tokens)
+        check_same_corpus(options.counts, info, describe(source) if isinstance(source, Corpus) else None)
+        return load(options.counts)
+    else:
+        settings = CountingSettings(
+            options.special_tokens,
+            options.pattern,
+            options.num_threads,
+            options.chunk_bytes,
+            options.budget,
+            options.checkpoint_seconds,
+        )
+        if isinstance(source, Corpus):
+            counted = count_corpus(source, settings, work, report)
+        else:
+            counted = count_texts(source.items, settings, work, report)
+    if options.counts is not None:
+        save(counted, options.counts)
+    return counted
+
+
+@contextlib.contextmanager
+def _memory(options: TrainingOptions) -> Generator[None]:
+    """Keep allocations within the budget, and explain a failed one."""
+    try:
+        with frugal_allocation() if options.budget else contextlib.nullcontext():
+            yield
+    except CorpusError:
+        raise
+    except MemoryError as error:
+        raise NotEnoughMemoryError(
+            "training does not fit into memory",
+            hint="set --max-memory (max_memory=) below the memory that is available, or use fewer "
+            "--threads (num_threads=)",
+        ) from error
+
+
+@contextlib.contextmanager
+def _counts_lock(options: TrainingOptions) -> Generator[None]:
+    """Lock the file of counts if it is going to be written."""
+    if options.counts is None or options.counts.exists():
+        yield
+        return
+    with lock_output(options.counts):
+        yield
+
+
+def _spec(learned: LearnedMerges, options: TrainingOptions) -> TokenizerSpec:
+    special = options.special_tokens
+    tokens = [bytes([byte]) for byte in range(256)] + [left + right for left, right in learned.merges]
+    is_first = options.special_ids == "first"
+    first_special, first_ordinary = (0, len(special)) if is_first else (len(tokens), 0)
+    return TokenizerSpec(
+        pattern=options.pattern,
+        special_tokens={token: first_special + number for number, token in enumerate(special)},
+        vocab={first_ordinary + number: token for number, token in enumerate(tokens)},
+        merges=learned.merges,
+        ties=options.ties,
+        merge_counts=learned.merge_counts,
+    )

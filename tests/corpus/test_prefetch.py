@@ -1,0 +1,195 @@
+"""The reading thread: read-ahead, exceptions, and its end."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bytemill.corpus import Corpus, documents
+from bytemill.corpus.prefetch import AHEAD, prefetched
+
+from .conftest import read, texts_of
+
+
+def threads_named(name: str) -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == name}
+
+
+def reading_threads() -> set[threading.Thread]:
+    return threads_named("bytemill-reader")
+
+
+def test_items_come_in_order_and_an_exception_after_those_before_it() -> None:
+    def make(_: threading.Event) -> Iterator[int]:
+        yield from range(5)
+        raise LookupError("the sixth")
+
+    found: list[int] = []
+    with pytest.raises(LookupError, match="the sixth"):
+        found.extend(prefetched(make))
+    assert found == [0, 1, 2, 3, 4]
+    assert not reading_threads()
+
+
+def test_it_runs_ahead_only_so_far() -> None:
+    drawn: list[int] = []
+
+    def make(_: threading.Event) -> Iterator[int]:
+        for number in range(100):
+            drawn.append(number)
+            yield number
+
+    items = prefetched(make)
+    assert next(items) == 0
+    deadline = time.monotonic() + 5
+    while len(drawn) < AHEAD + 2 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    time.sleep(0.02)
+    assert len(drawn) == AHEAD + 2  # one is given, AHEAD wait, and one is in the thread's hand
+    items.close()
+    assert not reading_threads()
+
+
+def test_closing_ends_the_thread_and_what_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "BATCH_BYTES", 100)
+    (tmp_path / "a.jsonl").write_text('{"text": "some text"}\n' * 1000)
+    n_open = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").is_dir() else 0
+    batches = Corpus(tmp_path).read()
+    next(batches)
+    assert len(reading_threads()) == 1
+    batches.close()
+    assert not reading_threads()
+    if n_open:
+        assert len(list(Path("/proc/self/fd").iterdir())) == n_open
+    batches = Corpus(tmp_path).read()
+    next(batches)
+    del batches
+    assert not reading_threads()  # a generator that nobody holds any more is closed
+
+
+def test_a_pipe_that_says_nothing_holds_up_nobody(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "a.txt").write_text("text")
+    descriptor = os.open(pipe, os.O_RDWR)  # so that neither side waits for the other
+    batches = Corpus([str(tmp_path / "a.txt"), str(tmp_path / "a.txt"), str(pipe)]).read()
+    assert bytes(next(batches).data) == b"text"
+    assert len(reading_threads()) == 1
+    batches.close()
+    assert not reading_threads()
+    os.close(descriptor)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_that_nobody_writes_to_holds_up_nobody(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "a.txt").write_text("text")
+    others = set(threading.enumerate())
+    batches = Corpus([str(tmp_path / "a.txt"), str(tmp_path / "a.txt"), str(pipe)]).read()
+    assert bytes(next(batches).data) == b"text"
+    deadline = time.monotonic() + 5
+    while not (waiting := threads_named("bytemill-pipe") - others) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    batches.close()
+    assert not reading_threads()
+    # Who waits for the writer in the system goes on waiting, and leaves as soon as there is one.
+    (opener,) = waiting
+    descriptor = os.open(pipe, os.O_WRONLY)
+    opener.join(10)
+    assert not opener.is_alive()
+    with pytest.raises(BrokenPipeError):
+        os.write(descriptor, b"text")
+    os.close(descriptor)
+
+
+def test_an_iterable_is_drawn_in_the_callers_thread() -> None:
+    threads = set()
+
+    def texts() -> Iterator[str]:
+        threads.add(threading.current_thread())
+        yield "a"
+
+    assert texts_of(read(Corpus.from_texts(texts()))) == ["a"]
+    assert threads == {threading.current_thread()}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_after_a_fork_the_child_is_told_to_read_anew(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("text")
+    program = """
+import os, sys
+from bytemill.corpus import Corpus
+batches = Corpus([sys.argv[1]] * 20).read()
+after = next(batches).after
+if os.fork():
+    print(len(list(batches)), os.waitstatus_to_exitcode(os.wait()[1]))
+    sys.exit()
+try:
+    next(batches)
+except RuntimeError:
+    os._exit(len(list(Corpus([sys.argv[1]] * 20).read(after))))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, str(tmp_path / "a.txt")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == "19 19\n"
+
+
+def hear_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.mark.parametrize("source", ["-", "endless"])
+def test_ctrl_c_ends_reading_at_once(tmp_path: Path, source: str) -> None:
+    program = """
+import sys, time
+from bytemill.corpus import Corpus
+try:
+    for batch in Corpus(sys.argv[1], format="jsonl").read():
+        print("reading", flush=True)
+        time.sleep(0.2)
+except KeyboardInterrupt:
+    import threading
+    print("interrupted", [t.name for t in threading.enumerate()])
+"""
+    if source == "endless":
+        source = str(tmp_path / "a.jsonl")
+        Path(source).write_text('{"text": "%s"}\n' % ("x" * 1000) * 30_000)
+    child = subprocess.Popen(
+        [sys.executable, "-u", "-c", program, source],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        # Jobs in the background of a shell ignore the signal, and so do their children.
+        preexec_fn=hear_ctrl_c,  # noqa: PLW1509  (no thread of this test runs)
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    if source == "-":
+        # A batch is handed on when the next one is there; then nothing comes any more.
+        for _ in range(3):
+            child.stdin.write('{"text": "%s"}\n' % ("x" * 1000) * 4200)
+        child.stdin.flush()
+    select.select([child.stdout], [], [], 60)
+    assert child.stdout.readline() == "reading\n"
+    time.sleep(0.3)
+    started = time.monotonic()
+    child.send_signal(signal.SIGINT)
+    rest = child.stdout.read()
+    assert child.wait(10) == 0
+    assert time.monotonic() - started < 5
+    assert rest.splitlines()[-1] == "interrupted ['MainThread']"
+    child.stdin.close()
+    child.stdout.close()

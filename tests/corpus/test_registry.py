@@ -1,0 +1,68 @@
+"""A corpus format registered from outside the package."""
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bytemill import Corpus, CorpusError, train, train_from_iterator
+from bytemill.corpus import CorpusFormat, register
+from bytemill.corpus.chunks import Chunk
+from bytemill.corpus.formats import FORMATS
+from bytemill.corpus.options import CorpusOptions
+from bytemill.corpus.streams import OpenFile
+
+from .conftest import read, texts_of
+
+
+def read_paragraphs(file: OpenFile, _: CorpusOptions, state: dict[str, Any]) -> Generator[Chunk]:
+    """A toy format: a first line "PARAGRAPHS", then paragraphs separated by empty lines."""
+    offset = state.get("offset", len("PARAGRAPHS\n"))
+    with file.stream(offset) as stream:
+        block, is_last = stream.block(1 << 20)
+        assert is_last
+        for paragraph in block.split(b"\n\n"):
+            offset += len(paragraph) + 2
+            yield Chunk(
+                paragraph,
+                np.array([len(paragraph)], np.int64),
+                False,
+                stream.n_bytes_read,
+                {"offset": offset},
+            )
+
+
+@pytest.fixture(autouse=True)
+def toy_format() -> Iterator[None]:
+    register(CorpusFormat("paragraphs", (".par",), read_paragraphs, magic=(b"PARAGRAPHS\n",)))
+    yield
+    del FORMATS["paragraphs"]
+
+
+def test_it_is_read_by_suffix_by_magic_and_by_name(tmp_path: Path) -> None:
+    data = b"PARAGRAPHS\nfirst one\n\nsecond\none\n\nthird"
+    texts = ["first one", "second\none", "third"]
+    for name, format_name in (("a.par", "auto"), ("unnamed", "auto"), ("b.txt", "paragraphs")):
+        (tmp_path / name).write_bytes(data)
+        corpus = Corpus(tmp_path / name, format=format_name)
+        batches = read(corpus)
+        assert texts_of(batches) == texts
+        assert texts_of(read(corpus, batches[0].after)) == texts[1:]
+        assert train(corpus, 260).merges == train_from_iterator(texts, 260).merges
+    assert texts_of(read(Corpus(tmp_path, format="paragraphs"))) == texts
+
+
+def test_its_magic_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "a.par").write_text("just text")
+    with pytest.raises(CorpusError, match="is not paragraphs data but plain text"):
+        read(Corpus(tmp_path / "a.par"))
+
+
+def test_names_and_suffixes_are_unique() -> None:
+    with pytest.raises(ValueError, match=r"the format 'text' already has the suffix '\.txt'"):
+        register(CorpusFormat("other", (".txt",), read_paragraphs))
+    with pytest.raises(ValueError, match="auto"):
+        register(CorpusFormat("auto", (".auto",), read_paragraphs))
+    register(CorpusFormat("paragraphs", (".par", ".paragraphs"), read_paragraphs))

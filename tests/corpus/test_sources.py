@@ -1,0 +1,295 @@
+"""Resolution of input names to sources, and reading of sources."""
+
+import io
+import os
+import subprocess
+import sys
+import threading
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bytemill import train
+from bytemill.corpus import Corpus, Source, iter_texts, not_utf8, read_blocks, resolve_inputs
+from bytemill.corpus.texts import checked_texts
+from bytemill.errors import CorpusError
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a few files."""
+    for name, text in {
+        "b.txt": "zwei",
+        "a.txt": "eins",
+        "notes.md": "drei",
+        "sub/c.txt": "vier",
+        "sub/deep/d.txt": "fünf",
+        "odd[1].txt": "sechs",
+        "empty.txt": "",
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def resolved(inputs: object) -> list[str]:
+    return [source.name for source in resolve_inputs(inputs)]  # type: ignore[arg-type]
+
+
+def error_of(inputs: object) -> CorpusError:
+    with pytest.raises(CorpusError) as caught:
+        resolve_inputs(inputs)  # type: ignore[arg-type]
+    return caught.value
+
+
+def test_files_come_in_the_order_given_with_their_sizes(corpus: Path) -> None:
+    sources = resolve_inputs(["b.txt", Path("a.txt"), "b.txt", "sub/deep/d.txt"])
+    assert [(source.name, source.n_bytes) for source in sources] == [
+        ("b.txt", 4),
+        ("a.txt", 4),
+        ("b.txt", 4),
+        ("sub/deep/d.txt", 5),
+    ]
+    assert resolve_inputs(corpus / "a.txt")[0].path == corpus / "a.txt"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("?.txt", ["a.txt", "b.txt"]),
+        ("**/*.txt", ["a.txt", "b.txt", "empty.txt", "odd[1].txt", "sub/c.txt", "sub/deep/d.txt"]),
+        ("./[ab].*", ["./a.txt", "./b.txt"]),
+        ("*", ["a.txt", "b.txt", "empty.txt", "notes.md", "odd[1].txt"]),
+        ("odd[1].txt", ["odd[1].txt"]),
+        (["sub/*", "a.txt"], ["sub/c.txt", "a.txt"]),
+        (Path("sub/**/d.*"), ["sub/deep/d.txt"]),
+    ],
+)
+def test_globs_give_files_sorted_by_name(corpus: Path, pattern: object, expected: list[str]) -> None:
+    assert resolved(pattern) == expected
+
+
+def test_a_glob_that_matches_nothing_is_named(corpus: Path) -> None:
+    assert "no file matches *.json" in str(error_of(["a.txt", "*.json"]))
+
+
+def test_a_glob_that_matches_only_folders_says_so(corpus: Path) -> None:
+    error = error_of("su*")
+    assert str(error) == "su* matches only folders"
+    assert error.hint is not None
+    assert "'sub/*.txt'" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [
+        ("a.text", "did you mean a.txt or b.txt?"),
+        ("note.md", "did you mean notes.md?"),
+        ("NOTES.MD", "did you mean notes.md?"),
+        ("sub/cc.txt", "did you mean sub/c.txt?"),
+        ("sub/zzzzzz", "no file in sub has a similar name"),
+        ("sub/deeep/d.txt", "check the path: the folder sub/deeep does not exist"),
+        ("a.txt/b.txt", "check the path: the folder a.txt does not exist"),
+    ],
+)
+def test_a_missing_file_brings_close_names(corpus: Path, name: str, suggestion: str) -> None:
+    error = error_of(name)
+    assert str(error) == f"no such file: {name}"
+    assert error.hint == suggestion
+
+
+def test_close_names_are_at_most_three_and_only_files(corpus: Path) -> None:
+    for name in ("part1.txt", "part2.txt", "part3.txt", "part4.txt"):
+        (corpus / name).write_bytes(b"x")
+    (corpus / "part5.txt").mkdir()
+    hint = error_of("part5_.txt").hint
+    assert hint is not None
+    assert hint.count("part") == 3
+    assert "part5" not in hint
+
+
+@pytest.mark.parametrize("name", ["sub", "sub/", Path("sub")])
+def test_a_folder_stands_for_the_files_in_it(corpus: Path, name: object) -> None:
+    assert [Path(each) for each in resolved(name)] == [Path("sub/c.txt"), Path("sub/deep/d.txt")]
+
+
+def test_a_broken_link_names_where_it_leads(corpus: Path) -> None:
+    (corpus / "link.txt").symlink_to("gone.txt")
+    assert str(error_of("link.txt")) == "link.txt is a link to gone.txt, which does not exist"
+
+
+def test_texts_given_as_names_are_recognised(corpus: Path) -> None:
+    # The last one is also a pattern of thousands of folders, which nobody must look for.
+    for text in ("Once upon a time.\nThere was", "word " * 100, "Why? " * 100, "either/or * [1]\n" * 2_000):
+        error = error_of(text)
+        assert error.hint is not None
+        assert "from_texts([text])" in error.hint
+        assert len(str(error)) < 150
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\0b"])
+def test_names_that_cannot_be_are_refused(corpus: Path, name: str) -> None:
+    assert "name" in str(error_of(name))
+
+
+def test_no_inputs_and_standard_input_twice_are_refused(corpus: Path) -> None:
+    assert "there is no input" in str(error_of([]))
+    assert "only once" in str(error_of(["-", "a.txt", "-"]))
+
+
+@pytest.mark.parametrize("inputs", [b"a.txt", 5, None, ["a.txt", b"b.txt"], [["a.txt"]], iter(["a.txt"])])
+def test_what_is_no_name_is_a_type_error(corpus: Path, inputs: object) -> None:
+    with pytest.raises(TypeError, match="expected"):
+        resolve_inputs(inputs)  # type: ignore[arg-type]
+
+
+def test_a_corpus_of_zero_bytes_is_refused_but_empty_files_among_others_are_not(corpus: Path) -> None:
+    assert str(error_of("empty.txt")) == "the corpus is empty: empty.txt holds 0 bytes"
+    assert "each of the 2 inputs" in str(error_of(["empty.txt", "empty.txt"]))
+    assert resolved(["empty.txt", "a.txt"]) == ["empty.txt", "a.txt"]
+
+
+def test_a_file_without_permission_is_refused_up_front(corpus: Path) -> None:
+    (corpus / "a.txt").chmod(0)
+    if os.access("a.txt", os.R_OK):
+        pytest.skip("this user may read everything")
+    assert str(error_of("a.txt")) == "cannot read a.txt: permission denied"
+
+
+@given(data=st.binary(min_size=1, max_size=300), block_bytes=st.integers(1, 50))
+def test_blocks_joined_are_the_file(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, block_bytes: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "blocks.bin"
+    path.write_bytes(data)
+    (source,) = resolve_inputs(path)
+    blocks = list(read_blocks(source, block_bytes))
+    assert b"".join(blocks) == data
+    assert all(len(block) == block_bytes for block in blocks[:-1])
+    assert blocks[-1]
+
+
+def test_reading_takes_constant_memory(tmp_path: Path) -> None:
+    path = tmp_path / "large.txt"
+    with path.open("wb") as file:
+        file.truncate(64 << 20)
+    (source,) = resolve_inputs(path)
+    tracemalloc.start()
+    n_bytes = sum(map(len, read_blocks(source, 1 << 20)))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert n_bytes == 64 << 20
+    assert peak < 4 << 20
+
+
+def test_standard_input_is_read_to_its_end() -> None:
+    script = (
+        "from bytemill.corpus import *; s, = resolve_inputs('-'); print(s);"
+        "print([len(b) for b in read_blocks(s, 4)])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], input=b"0123456789", capture_output=True, check=True
+    )
+    assert done.stdout.decode().splitlines() == [
+        "Source(name='<stdin>', n_bytes=None, path=None)",
+        "[4, 4, 2]",
+    ]
+
+
+def test_standard_input_stays_open_and_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    (source,) = resolve_inputs("-")
+    stream = io.TextIOWrapper(io.BytesIO("größer".encode()))
+    monkeypatch.setattr(sys, "stdin", stream)
+    assert b"".join(read_blocks(source, 3)).decode() == "größer"
+    assert not stream.closed
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(CorpusError, match="standard input is closed"):
+        list(read_blocks(source))
+
+
+def test_a_pipe_has_no_size_and_is_read_to_its_end(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (source,) = resolve_inputs(pipe)
+    assert source.n_bytes is None
+    writer = threading.Thread(target=lambda: pipe.write_bytes(bytes(1_000_000)))
+    writer.start()
+    blocks = list(read_blocks(source, 30_000))
+    assert b"".join(blocks) == bytes(1_000_000)
+    assert all(0 < len(block) <= 30_000 for block in blocks)
+    writer.join(10)
+
+
+def test_a_file_that_vanishes_before_it_is_read_is_a_corpus_error(corpus: Path) -> None:
+    (source,) = resolve_inputs("a.txt")
+    (corpus / "a.txt").unlink()
+    with pytest.raises(CorpusError, match=r"cannot read a\.txt: No such file"):
+        list(read_blocks(source))
+
+
+def test_texts_are_the_files(corpus: Path) -> None:
+    (corpus / "crlf.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r")
+    assert list(iter_texts(["a.txt", "empty.txt", "sub/deep/d.txt"])) == ["eins", "", "fünf"]
+    assert list(iter_texts("crlf.txt")) == ["one\r\ntwo\r"]
+
+
+def test_texts_are_drawn_one_by_one() -> None:
+    drawn: list[int] = []
+
+    def texts() -> Iterator[str]:
+        for number in range(3):
+            drawn.append(number)
+            yield str(number)
+
+    first = next(checked_texts(texts()))
+    assert (first, drawn) == ("0", [0])
+
+
+def test_an_item_that_is_not_a_text_is_named_by_its_index(corpus: Path) -> None:
+    with pytest.raises(CorpusError, match="item 1 of the corpus is not a str: 5"):
+        list(checked_texts(["one", 5]))
+    with pytest.raises(CorpusError, match="item 0 of the corpus is not a str") as caught:
+        list(checked_texts(corpus.glob("*.txt")))
+    assert caught.value.hint is not None
+    assert "sorted(folder.glob('*.txt'))" in caught.value.hint
+    with pytest.raises(TypeError, match="a single str"):
+        list(checked_texts("one"))
+
+
+def test_bytes_that_are_not_utf8_are_named_by_file_offset_and_value(corpus: Path) -> None:
+    (corpus / "bad.txt").write_bytes("übel ".encode() + b"\xff\xfe und mehr")
+    with pytest.raises(CorpusError) as caught:
+        list(iter_texts(["a.txt", "bad.txt"]))
+    assert str(caught.value) == "bad.txt:1: byte offset 6 (0xff) is not valid UTF-8"
+    assert caught.value.hint is not None
+    assert 'errors="replace" (--errors replace)' in caught.value.hint
+    assert list(iter_texts("bad.txt", errors="replace")) == ["übel \ufffd\ufffd und mehr"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("options", [{}, {"documents": "line"}, {"errors": "replace"}])
+def test_other_encodings_are_named(corpus: Path, encoding: str, options: dict[str, Any]) -> None:
+    text = "text" if encoding in ("utf-16", "utf-32") else "\ufefftext"
+    (corpus / "data.txt").write_bytes(text.encode(encoding))
+    name = encoding[:6].upper()
+    for read in (lambda c: list(iter_texts(c)), lambda c: train(c, 257)):
+        with pytest.raises(CorpusError, match=rf"data.txt is {name} text, not UTF-8") as caught:
+            read(Corpus("data.txt", **options))
+        assert caught.value.hint == f"convert it first: iconv -f {name} -t UTF-8 data.txt > utf8.txt"
+
+
+def test_the_place_is_named_without_reading_a_pipe_again(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    error = UnicodeDecodeError("utf-8", b"\xff", 70_000, 70_001, "invalid start byte")
+    assert (
+        str(not_utf8(Source("<stdin>", None, None), error)) == "<stdin>: byte offset 70000 is not valid UTF-8"
+    )
+    assert str(not_utf8(Source("p", None, pipe), error)) == "p: byte offset 70000 is not valid UTF-8"

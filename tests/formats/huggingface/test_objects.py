@@ -1,0 +1,280 @@
+"""Tokenizers as objects of `tokenizers` and `transformers`, and as folders that `AutoTokenizer` opens."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+
+import bytemill
+from bytemill import Tokenizer
+from bytemill.errors import BytemillError, OutputError, TokenizerError, TokenizerFileError
+from bytemill.formats import detect
+from bytemill.formats.bytes_to_unicode import bytes_to_text
+from bytemill.formats.huggingface import tokenizer_json as huggingface
+from bytemill.formats.huggingface.folder import files_beside
+from bytemill.formats.spec import Companions, TokenFlags
+
+CORPUS = "the cat sat on the mat and the cat's 12345 mats; naïve 日本語 😀 the end.\n"
+SPECIAL = ["<|endoftext|>", "<pad>", "<mask>"]
+TEXTS = ["", " ", "the cat", "the cat<mask> on<|endoftext|>", "naïve 日本語 😀!", "x\ny  \n", "é" * 3]
+TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}"
+
+
+@pytest.fixture(scope="module")
+def ours() -> Tokenizer:
+    return bytemill.train_from_iterator([CORPUS] * 5, vocab_size=290, special_tokens=SPECIAL)
+
+
+@pytest.fixture
+def with_config(ours: Tokenizer) -> Callable[..., Tokenizer]:
+    """`ours` with companions."""
+
+    def make(**fields: Any) -> Tokenizer:
+        spec = ours.to_spec()
+        return Tokenizer.from_spec(replace(spec, companions=Companions(**fields)))
+
+    return make
+
+
+# tokenizers
+
+
+def test_a_tokenizer_becomes_hugging_faces_and_comes_back(ours: Tokenizer) -> None:
+    theirs = ours.to_huggingface()
+    assert isinstance(theirs, tokenizers.Tokenizer)
+    for text in TEXTS:
+        assert theirs.encode(text, add_special_tokens=False).ids == ours.encode(text)
+        assert theirs.decode(ours.encode(text), skip_special_tokens=False) == ours.decode(ours.encode(text))
+    assert Tokenizer.from_huggingface(theirs).fingerprint == ours.fingerprint
+
+
+def test_what_is_set_in_the_object_is_refused_or_kept(ours: Tokenizer) -> None:
+    theirs = ours.to_huggingface()
+    theirs.enable_truncation(5)
+    with pytest.raises(TokenizerFileError, match="Tokenizer: truncation: is set"):
+        Tokenizer.from_huggingface(theirs)
+    theirs.no_truncation()
+    theirs.add_tokens([tokenizers.AddedToken("cat", single_word=True, lstrip=True)])
+    back = Tokenizer.from_huggingface(theirs)
+    assert back.token_flags["cat"] == TokenFlags(
+        special=False, single_word=True, lstrip=True, normalized=True
+    )
+    for text in ["the cat", "the   cats cat", "cat_"]:
+        assert back.encode(text) == theirs.encode(text).ids
+    theirs.normalizer = tokenizers.normalizers.Lowercase()  # type: ignore[assignment]
+    with pytest.raises(TokenizerFileError, match="normalizer: is 'Lowercase'"):
+        Tokenizer.from_huggingface(theirs)
+    other = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="a"))
+    with pytest.raises(TokenizerFileError, match=r"model\.type: is 'WordLevel'"):
+        Tokenizer.from_huggingface(other)
+
+
+@pytest.mark.parametrize("thing", [None, "tokenizer.json", 5])
+def test_other_objects_are_a_type_error(thing: object) -> None:
+    with pytest.raises(TypeError, match=r"takes a tokenizers.Tokenizer or a PreTrainedTokenizerFast, not"):
+        Tokenizer.from_huggingface(thing)
+
+
+def test_a_library_that_is_missing_is_named(ours: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("tokenizers", "transformers"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(BytemillError, match="needs the package 'tokenizers'") as caught:
+        ours.to_huggingface()
+    assert caught.value.hint == "pip install tokenizers"
+    with pytest.raises(BytemillError, match="needs the package 'transformers'"):
+        ours.to_transformers()
+
+
+def test_tokens_have_hugging_faces_names(ours: Tokenizer) -> None:
+    theirs = ours.to_huggingface()
+    assert ours.get_vocab() == theirs.get_vocab()
+    assert list(ours.get_vocab().values()) == sorted(theirs.get_vocab().values())
+    assert ours.get_vocab_size() == theirs.get_vocab_size() == ours.n_vocab == 290
+    assert ours.get_vocab_size(with_added_tokens=False) == len(ours.get_vocab(False)) == 287
+    for i in range(-1, 292):
+        assert ours.id_to_token(i) == (theirs.id_to_token(i) if i >= 0 else None)
+    for token in [*theirs.get_vocab(), "Ġno such token", "<|none|>", ""]:
+        assert ours.token_to_id(token) == theirs.token_to_id(token)
+    # Beyond theirs: text that no spelling can be, and bytes.
+    assert ours.token_to_id(" the") == ours.token_to_id(b" the") == theirs.token_to_id("Ġthe")
+    assert ours.token_to_id("é") == theirs.token_to_id("é") == 0xE9
+    assert ours.token_to_id("é".encode()) == theirs.token_to_id(bytes_to_text("é".encode()))
+
+
+# Folders
+
+
+def test_a_folder_is_written_whole_and_again_the_same(
+    with_config: Callable[..., Tokenizer], tmp_path: Path
+) -> None:
+    config = {"chat_template": TEMPLATE, "model_max_length": 64, "pad_token": "<pad>", "x": [1, {"é": None}]}
+    kept = with_config(config=config, special_tokens_map={"pad_token": "<pad>"}, chat_template="{{ é }}\n")
+    kept.save(f"{tmp_path}/new/")
+    first = {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir()}
+    assert set(first) == {
+        "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"
+    }  # fmt: skip
+    assert json.loads(first["tokenizer_config.json"]) == config
+    assert first["chat_template.jinja"].decode() == "{{ é }}\n"
+    for place in (tmp_path / "new", tmp_path / "new" / "tokenizer.json"):
+        again = Tokenizer.load(place)
+        assert again.to_spec() == kept.to_spec() == Tokenizer.from_spec(detect.load(place)).to_spec()
+        assert again.companions == kept.companions
+        again.save(tmp_path)
+        assert {name: (tmp_path / name).read_bytes() for name in first} == first
+    # A file alone has what tokenizer.json holds.
+    kept.save(tmp_path / "alone.json")
+    assert Tokenizer.load(tmp_path / "alone.json").companions is None
+
+
+def test_a_copy_has_what_came_with_the_tokenizer(with_config: Callable[..., Tokenizer]) -> None:
+    import pickle
+
+    kept = with_config(config={"pad_token": "<pad>"})
+    assert pickle.loads(pickle.dumps(kept)).companions == kept.companions  # noqa: S301
+    assert kept.fingerprint == with_config().fingerprint
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("tokenizer_config.json", "{", "not valid JSON at line 1"),
+        ("tokenizer_config.json", "[]", "is an array, not an object"),
+        ("tokenizer_config.json", '{"a":' * 100_000, "nested too deeply"),
+        ("tokenizer_config.json", '{"a":' + "[" * 40 + "]" * 40 + "}", "nested more than 30 deep"),
+        ("tokenizer_config.json", "", "the file is empty"),
+        ("special_tokens_map.json", "3", "is 3, not an object"),
+        ("chat_template.jinja", b"\xff\xfe{{", "not UTF-8: byte 0xff at offset 0"),
+    ],
+)
+def test_a_damaged_file_beside_is_refused_by_name(
+    ours: Tokenizer, tmp_path: Path, name: str, content: str | bytes, said: str
+) -> None:
+    ours.save(tmp_path)
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    for load in (Tokenizer.load, detect.load):
+        with pytest.raises(TokenizerFileError, match=said) as caught:
+            load(tmp_path)
+        assert name in str(caught.value)
+
+
+def test_ids_that_have_changed_are_written_anew(ours: Tokenizer) -> None:
+    spec = ours.to_spec()
+    around = {"id": "<pad>", "ids": [5], "tokens": ["<pad>"]}
+    template = {"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {"<pad>": around}}
+    sides = {"type": "BertProcessing", "sep": ["<pad>", 5], "cls": ["<mask>", 6]}
+    companions = Companions(
+        post_processor={"type": "Sequence", "processors": [template, sides]},
+        config={"added_tokens_decoder": {"5": {"content": "<pad>"}}},
+    )
+    spec = replace(spec, companions=companions)
+    written = json.loads(huggingface.write(spec))["post_processor"]["processors"]
+    pad, mask = ours.special_tokens["<pad>"], ours.special_tokens["<mask>"]
+    assert written[0]["special_tokens"]["<pad>"]["ids"] == [pad]
+    assert (written[1]["sep"], written[1]["cls"]) == (["<pad>", pad], ["<mask>", mask])
+    decoder = json.loads(files_beside(spec)["tokenizer_config.json"])["added_tokens_decoder"]
+    assert {i: token["content"] for i, token in decoder.items()} == {
+        "287": SPECIAL[0],
+        "288": "<pad>",
+        "289": "<mask>",
+    }
+    gone = {text: i for text, i in spec.special_tokens.items() if text != "<pad>"}
+    with pytest.raises(TokenizerError, match="puts '<pad>' around texts, which is no token any more"):
+        huggingface.write(replace(spec, special_tokens=gone))
+
+
+def test_a_folder_that_cannot_be_made_is_an_output_error(ours: Tokenizer, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="file"):
+        ours.save(f"{tmp_path}/file/inside/")
+
+
+# transformers
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Without what transformers itself warns of."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+
+
+def test_transformers_does_what_it_does_with_its_own(
+    ours: Tokenizer, transformers: Any, tmp_path: Path, quiet: None
+) -> None:
+    fast = ours.to_transformers(
+        pad_token="<pad>", mask_token="<mask>", model_max_length=64, chat_template=TEMPLATE
+    )
+    assert isinstance(fast, transformers.PreTrainedTokenizerFast)
+    fast.save_pretrained(tmp_path / "theirs")
+    ours.save(f"{tmp_path}/ours/")
+    pad = ours.special_tokens["<pad>"]
+    for tokenizer in (fast, transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")):
+        assert tokenizer.is_fast
+        assert (tokenizer.eos_token, tokenizer.pad_token, len(tokenizer)) == ("<|endoftext|>", "<pad>", 290)
+        for text in TEXTS:
+            ids = ours.encode(text)
+            assert tokenizer(text)["input_ids"] == ids
+            assert tokenizer.decode(ids) == ours.decode(ids)
+        # Padding, truncation, offsets.
+        batch = tokenizer(["the cat", "the cat sat on the mat"], padding=True, truncation=True, max_length=4)
+        full = ours.encode("the cat sat on the mat")
+        short = ours.encode("the cat")
+        assert batch["input_ids"] == [short + [pad] * (4 - len(short)), full[:4]]
+        assert batch["attention_mask"] == [[1] * len(short) + [0] * (4 - len(short)), [1] * 4]
+        text = "the naïve cat<mask>"
+        offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
+        joined = "".join(text[start:end] for start, end in dict.fromkeys(offsets))
+        assert joined.replace("ïï", "ï") == text
+        assert tokenizer.decode(ours.encode("the<pad> cat"), skip_special_tokens=True) == "the cat"
+        messages = [{"role": "user", "content": "the cat"}]
+        said = "user: the cat<|endoftext|>"
+        assert tokenizer.apply_chat_template(messages, tokenize=False) == said
+        assert tokenizer.apply_chat_template(messages, return_dict=False) == ours.encode(said)
+        back = Tokenizer.from_huggingface(tokenizer)
+        assert back.fingerprint == ours.fingerprint
+        assert back.companions is not None
+        assert back.companions.chat_template == TEMPLATE
+        assert back.to_transformers().apply_chat_template(messages, tokenize=False) == said
+    # Written here, without a configuration of its own.
+    plain = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
+    assert (plain.eos_token, plain.pad_token) == ("<|endoftext|>", None)
+    assert plain("the cat<mask>")["input_ids"] == ours.encode("the cat<mask>")
+
+
+def test_what_a_call_has_set_does_not_stay(ours: Tokenizer, transformers: Any, quiet: None) -> None:
+    fast = ours.to_transformers(pad_token="<pad>")
+    fast(["the cat", "the"], truncation=True, max_length=1, padding=True)
+    assert fast.backend_tokenizer.truncation is not None
+    assert Tokenizer.from_huggingface(fast).encode("the cat sat") == ours.encode("the cat sat")
+    assert fast.backend_tokenizer.truncation is not None
+
+
+def test_a_configuration_decides_and_arguments_go_before_it(
+    with_config: Callable[..., Tokenizer], transformers: Any, quiet: None
+) -> None:
+    config = {
+        "tokenizer_class": "Qwen2Tokenizer",
+        "added_tokens_decoder": {"288": {"content": "<pad>"}},
+        "model_max_length": 77,
+        "eos_token": {"__type": "AddedToken", "content": "<pad>", "lstrip": False, "normalized": False},
+        "chat_template": [
+            {"name": "default", "template": TEMPLATE},
+            {"name": "short", "template": "{{ messages[0].content }}"},
+        ],
+    }
+    kept = with_config(config=config, special_tokens_map={"mask_token": "<mask>", "eos_token": "<mask>"})
+    fast = kept.to_transformers(model_max_length=5)
+    assert (fast.model_max_length, fast.eos_token, fast.mask_token) == (5, "<pad>", "<mask>")
+    assert len(fast) == 290
+    messages = [{"role": "user", "content": "hi"}]
+    assert fast.apply_chat_template(messages, chat_template="short", tokenize=False) == "hi"
+    assert fast.apply_chat_template(messages, tokenize=False) == "user: hi<pad>"

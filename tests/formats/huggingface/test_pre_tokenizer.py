@@ -1,0 +1,213 @@
+"""Patterns written as `pre_tokenizer` objects split in Hugging Face's library as they do here, and are read
+back."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+
+from bytemill import _core
+from bytemill.errors import TokenizerError, TokenizerFileError
+from bytemill.formats.huggingface.pre_tokenizer import from_pre_tokenizer, to_pre_tokenizer
+
+NAMES = sorted(_core.NAMED_PATTERNS)
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+# GPT-4's pattern before tiktoken 0.7, which is Llama 3's; published conversions of GPT-4's vocabulary have
+# it.
+GPT4_OF_OLD = _core.NAMED_PATTERNS["llama3"]
+
+WORDS = st.sampled_from(
+    [
+        "It's",
+        "WE'LL",
+        "'ſ",
+        "'re",
+        " 12345",
+        "٣½Ⅷ",
+        " the",
+        "HTTPServer2",
+        "naïve",
+        "e\u0301",
+        "ǅ",
+        "ʰ",
+        "日本",
+        "😀",
+    ]
+)
+BLANKS = st.sampled_from(
+    [" ", "  ", "\n", "\r\n", "\t", "\u00a0", "\u3000", "\x85", "\u2028", " \n ", "\n\n  "]
+)
+SIGNS = st.sampled_from(["!", "...", "//\n", "-", "_", "'", "’s", "\x00", "\u200b", "<|x|>"])
+TEXTS = st.lists(WORDS | BLANKS | SIGNS | st.characters(exclude_categories=["Cs", "Cn"]), max_size=10).map(
+    "".join
+)
+
+
+def split_by_hugging_face(pre_tokenizer: dict[str, Any]) -> Callable[[str], list[str]]:
+    document = json.loads(Tokenizer(BPE()).to_str()) | {"pre_tokenizer": pre_tokenizer}
+    steps = Tokenizer.from_str(json.dumps(document)).pre_tokenizer
+    assert steps is not None
+    return lambda text: [text[start:end] for _, (start, end) in steps.pre_tokenize_str(text)]
+
+
+def split_here(pattern: str | None) -> Callable[[str], list[str]]:
+    def split(text: str) -> list[str]:
+        data = text.encode()
+        return [data[start:end].decode() for start, end in _core.pretoken_spans(text, pattern)]
+
+    return split
+
+
+def split_first(expression: str, **fields: object) -> dict[str, Any]:
+    split = {
+        "type": "Split",
+        "pattern": {"Regex": expression},
+        "behavior": "Isolated",
+        "invert": False,
+    } | fields
+    return {"type": "Sequence", "pretokenizers": [split, BYTE_LEVEL]}
+
+
+def after(*steps: dict[str, Any]) -> dict[str, Any]:
+    """These steps, then ByteLevel without a pattern of its own."""
+    return {"type": "Sequence", "pretokenizers": [*steps, BYTE_LEVEL]}
+
+
+@pytest.mark.parametrize("pattern", [*NAMES, None, r"\p{N}{1,2}|\s+$|\S+|\s"])
+def test_a_pattern_splits_the_same_in_hugging_face(pattern: str | None) -> None:
+    theirs, ours = split_by_hugging_face(to_pre_tokenizer(pattern)), split_here(pattern)
+
+    @settings(max_examples=300, deadline=None)
+    @example("a\n  ")
+    @example("a \n \n x\n\n  ")
+    @example("12345678 '٣٣٣٣")
+    @example("it'ſ 'S IT'LL x'K\u212a")
+    @given(TEXTS)
+    def check(text: str) -> None:
+        assert theirs(text) == ours(text)
+
+    check()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_named_pattern_comes_back(name: str) -> None:
+    assert from_pre_tokenizer(to_pre_tokenizer(name), "f") == _core.NAMED_PATTERNS[name]
+    assert to_pre_tokenizer(_core.NAMED_PATTERNS[name]) == to_pre_tokenizer(name)
+
+
+def test_no_pattern_comes_back() -> None:
+    assert from_pre_tokenizer(to_pre_tokenizer(None), "f") is None
+
+
+def test_white_space_at_the_end_tells_gpt4_from_llama3() -> None:
+    text = "a\n  "
+    assert split_by_hugging_face(to_pre_tokenizer("cl100k"))(text) == ["a", "\n  "]
+    assert split_by_hugging_face(to_pre_tokenizer("llama3"))(text) == ["a", "\n", "  "]
+
+
+@pytest.mark.parametrize(
+    "pre_tokenizer",
+    [
+        {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True},
+        {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": True},
+        {"type": "Sequence", "pretokenizers": [BYTE_LEVEL | {"use_regex": True}]},
+    ],
+)
+def test_the_forms_of_gpt2_are_recognised(pre_tokenizer: dict[str, Any]) -> None:
+    assert from_pre_tokenizer(pre_tokenizer, "f") == _core.NAMED_PATTERNS["gpt2"]
+
+
+@pytest.mark.parametrize(
+    ("pre_tokenizer", "name"),
+    [
+        (split_first(GPT4_OF_OLD), "llama3"),
+        (split_first(GPT4_OF_OLD, behavior="Removed", invert=True), "llama3"),
+        (split_first(GPT4_OF_OLD, invert=True), "llama3"),
+        (split_first(_core.NAMED_PATTERNS["o200k"]), "o200k"),
+        (split_first(_core.NAMED_PATTERNS["o200k"], behavior="Removed", invert=True), "o200k"),
+        (split_first(_core.NAMED_PATTERNS["gpt2"]), "gpt2"),
+        ({"type": "Sequence", "pretokenizers": [split_first(GPT4_OF_OLD)]}, "llama3"),
+    ],
+)
+def test_the_forms_of_published_files_are_recognised(pre_tokenizer: dict[str, Any], name: str) -> None:
+    assert from_pre_tokenizer(pre_tokenizer, "f") == _core.NAMED_PATTERNS[name]
+    theirs, ours = split_by_hugging_face(pre_tokenizer), split_here(name)
+
+    @settings(max_examples=100, deadline=None)
+    @given(TEXTS)
+    def check(text: str) -> None:
+        assert theirs(text) == ours(text)
+
+    check()
+
+
+def test_tiktokens_own_expression_is_read_as_oniguruma_reads_it() -> None:
+    # There, {1,3}+ takes any number of digits and $ is the end of a line: not GPT-4's pattern any more.
+    pre_tokenizer = split_first(_core.NAMED_PATTERNS["cl100k"])
+    pattern = from_pre_tokenizer(pre_tokenizer, "f")
+    assert pattern is not None
+    assert _core.named_pattern(pattern) is None
+    theirs, ours = split_by_hugging_face(pre_tokenizer), split_here(pattern)
+    assert ours("12345678") == theirs("12345678") == ["12345678"]
+
+    @settings(max_examples=200, deadline=None)
+    @given(TEXTS)
+    def check(text: str) -> None:
+        assert theirs(text) == ours(text)
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("pre_tokenizer", "said"),
+    [
+        (None, "f: is null, not a pre-tokenizer"),
+        ("ByteLevel", "f: is 'ByteLevel'"),
+        ({}, r"f: is null, which does not end with ByteLevel"),
+        ({"type": "Whitespace"}, "Whitespace, which does not end with ByteLevel"),
+        ({"type": "Metaspace", "replacement": "▁"}, "Metaspace"),
+        ({"type": "Sequence", "pretokenizers": []}, "f: is empty"),
+        ({"type": "Sequence"}, "f.pretokenizers: is null, not an array"),
+        ({"type": "Sequence", "pretokenizers": [None]}, r"f.pretokenizers\[0\]: is null"),
+        ({"type": "ByteLevel", "add_prefix_space": True}, "f.add_prefix_space: is true"),
+        ({"type": "ByteLevel"}, "add_prefix_space: is true"),
+        (split_first("a", behavior="Removed"), r"pretokenizers\[0\]: a Split of behaviour 'Removed'"),
+        (split_first(r"\S+", behavior="Removed", invert=True), "behaviour 'Removed' with invert True"),
+        (split_first("a", behavior="MergedWithNext"), "MergedWithNext"),
+        (split_first("a", behavior="Contiguous"), "Contiguous"),
+        (split_first("a", pattern={"String": ""}), "pattern: is neither {'Regex'"),
+        (split_first("a", pattern={"Regex": "a", "String": "a"}), "pattern: is neither {'Regex'"),
+        (split_first("a", pattern="a"), "pattern: is neither {'Regex'"),
+        (split_first("a", invert=1), r"pretokenizers\[0\].invert: is 1, not true or false"),
+        (split_first("a", behavior=[]), "behaviour an array"),
+        (split_first(r"\w+|\W+"), r"pattern.Regex: .* cannot be followed exactly"),
+        (split_first(r"\p{Klingon}+"), "cannot be followed exactly"),
+        (split_first("a|"), "empty string"),
+        (split_first("(" * 3000), "nested more than"),
+        (after({"type": "Punctuation"}), "no 'Punctuation' pre-tokenizer"),
+        (after({"type": "Metaspace"}), "no 'Metaspace' pre-tokenizer"),
+        (after({"type": ["Split"]}), "no an array pre-tokenizer"),
+        (after({"type": "Digits", "individual_digits": "yes"}), "individual_digits: is 'yes'"),
+        ({"type": "ByteLevel", "add_prefix_space": 0}, "add_prefix_space: is 0, not true or false"),
+        (BYTE_LEVEL | {"use_regex": None}, "use_regex: is null, not true or false"),
+        # Falcon's, which cuts between the bytes of a character.
+        (
+            after({"type": "ByteLevel", "add_prefix_space": False}, {"type": "Digits"}),
+            "no 'ByteLevel' pre-tokenizer",
+        ),
+    ],
+)
+def test_what_splits_otherwise_is_refused_by_name(pre_tokenizer: Any, said: str) -> None:
+    with pytest.raises(TokenizerFileError, match=said):
+        from_pre_tokenizer(pre_tokenizer, "f")
+
+
+def test_a_pattern_without_exact_counterpart_is_not_written() -> None:
+    with pytest.raises(TokenizerError, match=r"cannot be written .* exactly: '\\\\w'") as caught:
+        to_pre_tokenizer(r"\w+|\W")
+    assert caught.value.hint is not None

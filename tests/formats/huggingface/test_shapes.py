@@ -1,0 +1,428 @@
+"""tokenizer.json in the shapes of published models, rebuilt around a small vocabulary: the ids are the original's.
+
+The parts beside vocabulary and merges are those of the files that the models were published with.
+"""
+
+import json
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import bytemill
+from bytemill import Tokenizer
+from bytemill._core import NAMED_PATTERNS
+from bytemill.errors import SpecialTokenError, TokenizerError, TokenizerFileError
+from bytemill.formats import gpt2, minbpe
+from bytemill.formats.gguf import gguf
+from bytemill.formats.huggingface import tokenizer_json as huggingface
+from bytemill.formats.load import load_quickly
+from bytemill.formats.spec import THEN
+from bytemill.formats.tiktoken import tiktoken
+
+CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+ENDS = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+QWEN = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + ENDS
+WORDS = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+)
+TEKKEN = WORDS + r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + ENDS
+DEEPSEEK = [
+    r"\p{N}{1,3}",
+    "[一-龥぀-ゟ゠-ヿ]+",
+    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^" + "\r\n" + r"\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+    r"| ?[\p{P}\p{S}]+[" + "\r\n" + r"]*|\s*[" + "\r\n" + r"]+|\s+(?!\S)|\s+",
+]
+
+
+def byte_level(*, use_regex: bool | None, trim_offsets: bool = True) -> dict[str, Any]:
+    step = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": trim_offsets}
+    return step if use_regex is None else step | {"use_regex": use_regex}
+
+
+def splits(*expressions: str, behavior: str = "Isolated", invert: bool = False) -> list[dict[str, Any]]:
+    return [
+        {"type": "Split", "pattern": {"Regex": expression}, "behavior": behavior, "invert": invert}
+        for expression in expressions
+    ]
+
+
+def sequence(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "Sequence", "pretokenizers": list(steps)}
+
+
+def added(*texts: str, **flags: bool) -> list[dict[str, Any]]:
+    usual = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    return [{"content": text, **usual, **flags} for text in texts]
+
+
+def around(first: str) -> dict[str, Any]:
+    """The post-processor that puts a token in front of a text."""
+    return {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": first, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {first: {"id": first, "ids": [first], "tokens": [first]}},
+    }
+
+
+DIGITS = {"type": "Digits", "individual_digits": True}
+NFC = {"type": "NFC"}
+BLANKS = [" " * n for n in range(24, 1, -1)]
+
+# name: (the parts of the file, the added tokens, fields of the model)
+SHAPES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]] = {
+    "gpt2": (
+        {"pre_tokenizer": byte_level(use_regex=None)},
+        added("<|endoftext|>", normalized=True),
+        {"continuing_subword_prefix": "", "end_of_word_suffix": ""},
+    ),
+    "roberta": (
+        {
+            "pre_tokenizer": byte_level(use_regex=None),
+            "post_processor": {
+                "type": "RobertaProcessing",
+                "sep": ["</s>", "</s>"],
+                "cls": ["<s>", "<s>"],
+                "trim_offsets": True,
+                "add_prefix_space": False,
+            },
+        },
+        [*added("<s>", "<pad>", "</s>", "<unk>", normalized=True), *added("<mask>", lstrip=True)],
+        {"continuing_subword_prefix": "", "end_of_word_suffix": ""},
+    ),
+    "llama3": (
+        {
+            "pre_tokenizer": sequence(*splits(NAMED_PATTERNS["llama3"]), byte_level(use_regex=False)),
+            "post_processor": {
+                "type": "Sequence",
+                "processors": [byte_level(use_regex=True, trim_offsets=False), around("<|begin_of_text|>")],
+            },
+        },
+        added("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"),
+        {"ignore_merges": True},
+    ),
+    "qwen": (
+        {
+            "normalizer": NFC,
+            "pre_tokenizer": sequence(*splits(QWEN), byte_level(use_regex=False, trim_offsets=False)),
+            "post_processor": byte_level(use_regex=False, trim_offsets=False),
+            "decoder": byte_level(use_regex=False, trim_offsets=False),
+        },
+        [*added("<|endoftext|>", "<|im_start|>"), *added("<think>", "</think>", special=False)],
+        {"continuing_subword_prefix": "", "end_of_word_suffix": "", "byte_fallback": False},
+    ),
+    "deepseek-v3": (
+        {
+            "pre_tokenizer": sequence(*splits(*DEEPSEEK), byte_level(use_regex=False)),
+            "normalizer": {"type": "Sequence", "normalizers": []},
+        },
+        [
+            *added("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"),
+            *added("<｜User｜>", normalized=True, special=False),
+        ],
+        {},
+    ),
+    "mistral-tekken": (
+        {
+            "pre_tokenizer": sequence(*splits(TEKKEN), byte_level(use_regex=False)),
+            "post_processor": around("<s>"),
+        },
+        added("<unk>", "<s>", "</s>", "[INST]"),
+        {"ignore_merges": True},
+    ),
+    "phi-2": (
+        {"pre_tokenizer": byte_level(use_regex=None)},
+        [*added("<|endoftext|>"), *added(*BLANKS, "\t\t\t", "\t\t", normalized=True, special=False)],
+        {},
+    ),
+    "phi-4": (
+        {
+            "pre_tokenizer": sequence(
+                *splits(NAMED_PATTERNS["llama3"], behavior="Removed", invert=True),
+                byte_level(use_regex=False),
+            )
+        },
+        added("<|endoftext|>", "<|im_start|>", "<|im_sep|>", lstrip=True, rstrip=True),
+        {},
+    ),
+    "starcoder-smollm": (
+        {"pre_tokenizer": sequence(DIGITS, byte_level(use_regex=True))},
+        added("<|endoftext|>", "<fim_prefix>", "<filename>"),
+        {},
+    ),
+    "gpt-neox-olmo": (
+        {
+            "normalizer": NFC,
+            "pre_tokenizer": byte_level(use_regex=None),
+            "post_processor": around("<|endoftext|>"),
+        },
+        [*added("<|endoftext|>", "<|padding|>"), *added(*BLANKS, normalized=True, special=False)],
+        {},
+    ),
+    "modernbert": (
+        {"normalizer": NFC, "pre_tokenizer": byte_level(use_regex=True), "post_processor": around("[CLS]")},
+        [
+            *added("|||IP_ADDRESS|||", *BLANKS, normalized=True, special=False),
+            *added("[CLS]", "[SEP]"),
+            *added("[MASK]", lstrip=True),
+        ],
+        {},
+    ),
+    "single words": (
+        {"pre_tokenizer": byte_level(use_regex=True)},
+        [*added("cat", "the", single_word=True, special=False), *added("mat", single_word=True, rstrip=True)],
+        {},
+    ),
+}
+
+CORPUS = (
+    "It's a story: the cat sat on the mat, the  cat's 12345 mats weren't THE mats.\n"
+    "\tdef encode(self, text):   return [self.ids[t] for t in text.split()]\r\n\r\n"
+    "naïve café, Straße, 日本語のテキスト、한국어 텍스트, Жизнь прекрасна, العربية ٣٤٥, 😀👩\u200d👧\n\n   \n"
+)
+PIECES = [
+    *CORPUS.split(" "),
+    " ",
+    "  ",
+    "     ",
+    "\n",
+    "\t\t\t",
+    "\xa0",
+    "\u3000",
+    "'ſ",
+    "\x00",
+    "e\u0301",
+    "\u0301",
+    ">\u0338",
+    "\u212b",
+    "\u1100\u1161",
+    "\u1df6\u0301",
+    "each",
+    "ca",
+    "_",
+    "日",
+    "１２",
+    "½",
+]
+
+
+@pytest.fixture(scope="module")
+def trained() -> dict[str, Any]:
+    """A small tokenizer.json as parsed JSON, with tokens of several bytes from many scripts."""
+    tokenizer = bytemill.train_from_iterator([CORPUS] * 3, vocab_size=330, pattern="gpt2")
+    return json.loads(huggingface.write(tokenizer.to_spec()))
+
+
+def in_shape(trained: dict[str, Any], name: str) -> str:
+    parts, tokens, fields = SHAPES[name]
+    model = {key: value for key, value in trained["model"].items() if key != "bytemill"} | fields
+    new_ids = count(len(model["vocab"]))
+    tokens = [{"id": model["vocab"].get(t["content"]) or next(new_ids), **t} for t in tokens]
+    document = trained | {"post_processor": None} | parts | {"added_tokens": tokens, "model": model}
+    text = json.dumps(document)
+    # Where a post-processor needs the id of its token, the table above has its text.
+    for token in tokens:
+        spelled = json.dumps(token["content"])
+        text = text.replace(f'"ids": [{spelled}]', f'"ids": [{token["id"]}]')
+        text = text.replace(f"[{spelled}, {spelled}]", f"[{spelled}, {token['id']}]")
+    return text
+
+
+def opened(text: str) -> tuple[Tokenizer, tokenizers.Tokenizer]:
+    """The tokenizer read quickly, which is the one read slowly, and Hugging Face's."""
+    quick = load_quickly(text.encode(), "t")
+    assert quick is not None
+    ours = Tokenizer._from_loaded(quick)
+    assert ours.to_spec() == huggingface.read(text)
+    return ours, tokenizers.Tokenizer.from_str(text)
+
+
+def assert_same_ids(ours: Tokenizer, theirs: tokenizers.Tokenizer, texts: list[str]) -> None:
+    for text, encoding in zip(texts, theirs.encode_batch(texts, add_special_tokens=False), strict=True):
+        assert ours.encode(text) == encoding.ids, text[:200]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_file_in_the_shape_of_a_published_one_gives_its_ids(trained: dict[str, Any], name: str) -> None:
+    ours, theirs = opened(in_shape(trained, name))
+    written = huggingface.write(ours.to_spec())
+    again = tokenizers.Tokenizer.from_str(written)
+    assert huggingface.write(huggingface.read(written)) == written
+    assert Tokenizer.from_spec(huggingface.read(written)).fingerprint == ours.fingerprint
+    # What goes around a text and what decoding leaves out has come along too.
+    for text in ("the cat", "<mask> [MASK]", *list(ours.special_tokens)[:5]):
+        ids = theirs.encode(text).ids
+        assert again.encode(text).ids == ids
+        assert again.decode(ids) == theirs.decode(ids)
+    special = list(ours.special_tokens)
+
+    @settings(max_examples=60, deadline=None)
+    @example(["".join(special), *special, " ".join(special)])
+    @example(["\n \n".join(special), "a <mask>  b", "the catmat mat the_ mat  ", "   ".join(["", *special])])
+    @given(st.lists(st.lists(st.sampled_from(PIECES + special), max_size=14).map("".join), max_size=4))
+    def check(texts: list[str]) -> None:
+        assert_same_ids(ours, theirs, texts)
+        assert_same_ids(ours, again, texts)
+        for text in texts:
+            assert list(ours.encode_iterable(iter(text))) == ours.encode(text)
+            explained = [i for part in ours.explain(text) for i in part.ids]
+            assert explained == ours.encode(text)
+            if name not in {
+                "phi-4",
+                "roberta",
+                "modernbert",
+                "single words",
+            }:  # those that take in white space
+                assert ours.encode(ours.decode(ours.encode(text))) == ours.encode(text)
+
+    check()
+
+
+def excerpts(shared_data: Path, n_characters: int) -> list[str]:
+    files = [path for path in sorted(shared_data.glob("**/*.txt")) if "merges" not in path.name]
+    texts = [path.read_text(encoding="utf-8") for path in files]
+    return [text[at : at + n_characters] for text in texts for at in (0, len(text) // 2)]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_ids_of_real_texts_are_the_originals(
+    shared_data: Path, trained: dict[str, Any], name: str
+) -> None:
+    ours, theirs = opened(in_shape(trained, name))
+    assert_same_ids(ours, theirs, excerpts(shared_data, 1500))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_ids_of_whole_files_are_the_originals(
+    shared_data: Path, trained: dict[str, Any], name: str
+) -> None:
+    ours, theirs = opened(in_shape(trained, name))
+    texts = excerpts(shared_data, 10_000_000)
+    assert_same_ids(ours, theirs, texts)
+    for text in texts[::2]:
+        assert list(ours.encode_iterable(text.splitlines(keepends=True))) == ours.encode(text)
+        assert ours.encode(text, num_threads=3) == ours.encode(text, num_threads=1)
+
+
+def test_steps_are_the_steps_of_the_file(trained: dict[str, Any]) -> None:
+    ours, _ = opened(in_shape(trained, "starcoder-smollm"))
+    assert ours.pattern == r"\p{N}" + THEN + NAMED_PATTERNS["gpt2"]
+    assert [part.text for part in ours.explain("a  12 b")] == ["a", "  ", "1", "2", " b"]
+    assert (opened(in_shape(trained, "deepseek-v3"))[0].pattern or "").count(THEN) == 2
+
+
+def test_every_character_is_a_digit_here_and_there_alike(trained: dict[str, Any]) -> None:
+    ours, theirs = opened(in_shape(trained, "starcoder-smollm"))
+    characters = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+    texts = ["a".join(characters[i : i + 4096]) for i in range(0, 0x20000, 4096)]
+    assert_same_ids(ours, theirs, texts)
+
+
+def test_every_character_is_normalized_as_there(trained: dict[str, Any]) -> None:
+    ours, theirs = opened(in_shape(trained, "qwen"))
+    characters = [chr(c) for c in range(0x30000) if not 0xD800 <= c < 0xE000]
+    texts = ["".join(f"{c}\u0301\u0323" for c in characters[i : i + 4096]) for i in range(0, 0x30000, 4096)]
+    assert_same_ids(ours, theirs, texts)
+    assert ours.normalizer == "NFC"
+    assert ours.decode(ours.encode("e\u0301")) == "\u00e9"
+
+
+def test_normalized_texts_are_cut_for_threads_and_streams_where_nothing_changes(
+    trained: dict[str, Any],
+) -> None:
+    ours, theirs = opened(in_shape(trained, "gpt-neox-olmo"))
+    text = "cafe\u0301 naive\u0308 the  cat     sat <|endoftext|>\u0301 \u212b x\u0338 " * 19_000
+    assert len(text.encode()) > 1 << 20
+    expected = theirs.encode(text, add_special_tokens=False).ids
+    assert ours.encode(text, num_threads=1) == expected
+    assert ours.encode(text, num_threads=3) == expected
+    assert list(ours.encode_iterable(text[i : i + 1000] for i in range(0, len(text), 1000))) == expected
+
+
+# What `allowed_special` makes of added tokens
+
+
+def test_added_tokens_are_recognised_refused_or_text(trained: dict[str, Any]) -> None:
+    ours, _ = opened(in_shape(trained, "modernbert"))
+    mask = ours.special_tokens["[MASK]"]
+    assert ours.encode("a  [MASK]")[-1] == mask
+    assert mask not in ours.encode_ordinary("a  [MASK]")
+    assert ours.encode("a  [MASK][CLS]", allowed_special={"[MASK]"})[1] == mask
+    with pytest.raises(SpecialTokenError, match="MASK"):
+        ours.encode("a [MASK]", allowed_special="none_raise")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("qwen", "texts into NFC"),
+        ("phi-4", "found by more than its text"),
+        ("starcoder-smollm", "several steps"),
+    ],
+)
+def test_other_formats_do_not_take_what_they_cannot_say(
+    trained: dict[str, Any], name: str, said: str, tmp_path: Path
+) -> None:
+    spec = opened(in_shape(trained, name))[0].to_spec()
+    with pytest.raises(TokenizerError, match=f"ranks cannot say all of this tokenizer: .*{said}"):
+        tiktoken.write(spec)
+    with pytest.raises(TokenizerError, match=f"a .model cannot say all of this tokenizer: .*{said}"):
+        minbpe.write(spec)
+    with pytest.raises(TokenizerError, match=f"a GGUF file cannot say all of this tokenizer: .*{said}"):
+        gguf.write(spec, tmp_path / "tokenizer.gguf")
+    assert not list(tmp_path.iterdir())
+    if name != "qwen":
+        return
+    with pytest.raises(TokenizerError, match=f"merges.txt cannot say all of this tokenizer: .*{said}"):
+        gpt2.write(replace(spec, pattern="gpt2"))
+
+
+def test_flags_decide_the_fingerprint_where_they_decide_ids(trained: dict[str, Any]) -> None:
+    document = json.loads(in_shape(trained, "gpt2"))
+    of = {}
+    for flag in ("", "special", "normalized", "lstrip", "rstrip", "single_word"):
+        token = document["added_tokens"][0]
+        changed = token | {flag: not token[flag]} if flag else token
+        of[flag] = opened(json.dumps(document | {"added_tokens": [changed]}))[0].fingerprint
+    assert of[""] == of["special"] == of["normalized"]
+    assert len({of[flag] for flag in ("", "lstrip", "rstrip", "single_word")}) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"normalizer": {"type": "NFKC"}}, "normalizer: is 'NFKC'"),
+        ({"normalizer": {"type": "NFC", "x": 1}}, "normalizer: is 'NFC'"),
+        ({"normalizer": {"type": "Sequence", "normalizers": [NFC, {"type": "Lowercase"}]}}, "is 'Lowercase'"),
+        ({"normalizer": {"type": "Sequence", "normalizers": [None]}}, "normalizers: is null"),
+        ({"normalizer": {"type": "Sequence", "normalizers": 3}}, "normalizers: is 3, not an array"),
+        ({"normalizer": {"type": "Sequence"}}, "normalizers: is null, not an array"),
+        (
+            {"normalizer": NFC, "added_tokens": [{"id": 330, **added("é!", normalized=True)[0]}]},
+            "'é!' is 'normalized', which bytemill does with ASCII alone",
+        ),
+    ],
+)
+def test_other_normalizers_are_refused_by_name(
+    trained: dict[str, Any], change: dict[str, Any], said: str
+) -> None:
+    text = json.dumps(json.loads(in_shape(trained, "gpt2")) | change)
+    assert load_quickly(text.encode(), "t") is None
+    with pytest.raises(TokenizerFileError, match=said):
+        huggingface.read(text)
+
+
+def test_several_times_nfc_is_nfc(trained: dict[str, Any]) -> None:
+    document = json.loads(in_shape(trained, "gpt2")) | {
+        "normalizer": {"type": "Sequence", "normalizers": [NFC, NFC]}
+    }
+    ours, theirs = opened(json.dumps(document))
+    assert_same_ids(ours, theirs, ["e\u0301", "\u212b"])

@@ -1,0 +1,238 @@
+"""The core reads files as the slow readers do, or leaves them to these."""
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bytemill import Tokenizer
+from bytemill._core import NAMED_PATTERNS, RankFile, TokenizerJson
+from bytemill.errors import BytemillError
+from bytemill.formats import detect
+from bytemill.formats.bytes_to_unicode import ALPHABET, bytes_to_text
+from bytemill.formats.huggingface import tokenizer_json as huggingface
+from bytemill.formats.load import load, load_quickly
+from bytemill.formats.loaded import build_file
+from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.tiktoken import tiktoken
+
+MakeSpec = Callable[..., TokenizerSpec]
+
+
+def contents(tokenizer: Tokenizer) -> tuple[object, ...]:
+    spec = tokenizer.to_spec()
+    return spec, tokenizer.fingerprint, tokenizer.ties, tokenizer.merge_counts
+
+
+def assert_as_slowly(data: bytes, pattern: Any = ..., *, quick: bool | None = None, **arguments: Any) -> None:
+    """What is read quickly is what is read slowly; and `quick` says whether it is, where that is certain."""
+    loaded = load_quickly(data, "t", pattern, **arguments)
+    if quick is not None:
+        assert (loaded is not None) is quick
+    if loaded is not None:
+        slow = Tokenizer.from_spec(detect.from_bytes(data, "t", pattern, **arguments))
+        assert contents(Tokenizer._from_loaded(loaded)) == contents(slow)
+
+
+@st.composite
+def merged(draw: st.DrawFn) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
+    """All bytes and some tokens, and the merges that make most of them."""
+    tokens = [bytes([byte]) for byte in draw(st.permutations(range(256)))]
+    parts, merges = [b"a", b" ", b"\xc3", b'"', b"\\"], []
+    for _ in range(draw(st.integers(0, 12))):
+        merge = draw(st.sampled_from(parts)), draw(st.sampled_from(parts))
+        if merge[0] + merge[1] not in parts:
+            merges.append(merge)
+            parts.append(merge[0] + merge[1])
+    return tokens + parts[5:], merges
+
+
+@settings(max_examples=80, deadline=None)
+@given(merged(), st.data())
+def test_rank_files_are_read_alike(made: tuple[list[bytes], Any], data: st.DataObject) -> None:
+    tokens = made[0] + data.draw(st.lists(st.binary(min_size=2, max_size=5), max_size=3))
+    ranks = data.draw(st.permutations(range(len(tokens) + 3)))
+    end = data.draw(st.sampled_from(["\n", "\r\n", "\n\n"]))
+    text = "".join(f"{base64.b64encode(t).decode()} {r}{end}" for t, r in zip(tokens, ranks, strict=False))
+    special = data.draw(
+        st.dictionaries(st.sampled_from(["<x>", "a", "<y>"]), st.integers(0, 400), max_size=2)
+    )
+    assert_as_slowly(text.encode(), "cl100k", special_tokens=special)
+    if len(set(tokens)) == len(tokens):
+        assert_as_slowly(text.encode(), None, special_tokens={}, quick=True)
+
+
+@settings(max_examples=80, deadline=None)
+@given(merged(), st.data())
+def test_tokenizer_json_is_read_alike(made: tuple[list[bytes], Any], data: st.DataObject) -> None:
+    tokens, merges = made
+    names = ["<x>", "日本", "Ġ<y>", "😀", "a", "é", 'q"\\', "aa"]
+    special = data.draw(st.lists(st.sampled_from(names), unique=True, max_size=4))
+    ids = data.draw(st.permutations(range(len(tokens) + len(special))))
+    vocab = {bytes_to_text(token): ids[i] for i, token in enumerate(tokens)}
+    for i, text in enumerate(special, start=len(tokens)):
+        if data.draw(st.booleans()):
+            vocab.setdefault(text, ids[i])
+    pairs: list[Any] = [[bytes_to_text(left), bytes_to_text(right)] for left, right in merges]
+    if data.draw(st.booleans()):
+        pairs = [" ".join(pair) for pair in pairs]
+    added = [{"id": vocab.get(text, ids[i]), "content": text} for i, text in enumerate(special, len(tokens))]
+    model = {"type": "BPE", "vocab": vocab, "merges": pairs, "ignore_merges": data.draw(st.booleans())}
+    fields = data.draw(st.permutations(list(model.items())))
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+    document = {"added_tokens": added, "pre_tokenizer": byte_level, "model": dict(fields)}
+    text = json.dumps(
+        document, ensure_ascii=data.draw(st.booleans()), indent=data.draw(st.sampled_from([None, 1]))
+    )
+    mark = data.draw(st.sampled_from(["", "\ufeff", " \n"]))
+    assert_as_slowly((mark + text).encode(), quick=True if not special else None)
+
+
+REGULAR = huggingface.write(
+    TokenizerSpec(
+        pattern=NAMED_PATTERNS["gpt2"],
+        special_tokens={"<x>": 258},
+        vocab={i: bytes([i]) for i in range(256)} | {256: b"ab", 257: b" ab"},
+        merges=[(b"a", b"b"), (b" ", b"ab")],
+        ties="bytes",
+        merge_counts=[9, 7],
+    )
+)
+RANKS = "".join(f"{base64.b64encode(bytes([i])).decode()} {i}\n" for i in range(256)) + "YWI= 256\nIGFi 257\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "quick"),
+    [
+        ("", "", True),
+        ('"Ġ": 32', '"\\u0120": 32', True),
+        ('"ab": 256', '"\\u0061b"   :\t256', True),
+        ('"ab": 256', '"ab": 1, "ab": 256', False),
+        ('"ab": 256', '"ab": 32', False),
+        ('"ab": 256', '"ab": 256.0', False),
+        ('"ab": 256', '"ab": 2.56e2', False),
+        ('"ab": 256', '"ab": -0', False),
+        ('"ab": 256', '"ab": 99999999999999999999', False),
+        ('"ab": 256', '"ab": 4294967295', False),
+        ('"ab": 256', '"ab": true', False),
+        ('"ab": 256', '"ab": NaN', False),
+        ('"ab": 256', '"a b": 256', False),
+        ('"ab": 256', '"\\ud800": 256', False),
+        ('"ab": 256', '"æĹ¥": 300, "ab": 256, "日": 300', False),
+        ('["a", "b"]', '["a", "b"], ["a", "b"]', False),
+        ('["a", "b"]', '["a", "b", "c"]', False),
+        ('["a", "b"]', '"a b"', True),
+        ('["a", "b"]', '"a  b"', False),
+        ('["a", "b"]', '["b", "a"]', False),
+        ('"version": "1.0"', '"version": "2.0", "version": "1.0"', True),
+        ('"version": "1.0"', '"version": "1.0", "version": "2.0"', False),
+        ('"version": "1.0"', '"v": "\\udfff", "version": "1.0"', True),
+        ('"version": "1.0"', '"\\udfff": "v", "version": "1.0"', False),
+        ('"version": "1.0"', '"model": {}, "version": "1.0"', False),
+        ('"version": "1.0"', '"x": 1e999, "version": "1.0"', True),
+        ('"version": "1.0"', '"version": "1.0",', False),
+        ('"content": "<x>"', '"content": "<y>"', False),
+        ('"content": "<x>"', '"content": "ab"', False),
+        ('"dropout": null', '"dropout": 0.5', False),
+        ('"normalizer": null', '"normalizer": {"type": "NFC"}', True),
+        ('"normalizer": null', '"normalizer": {"type": "NFD"}', False),
+        ('"merges": [', '"merges": [], "merges": [', False),
+        ('"vocab": {', '"vocab": {}, "vocab": {', False),
+    ],
+)
+def test_what_is_unusual_is_left_to_the_slow_reader(before: str, after: str, quick: bool) -> None:
+    assert before in REGULAR
+    assert_as_slowly(REGULAR.replace(before, after, 1).encode(), quick=quick)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_damage_is_read_alike_or_refused(data: st.DataObject) -> None:
+    is_json = data.draw(st.booleans())
+    content = bytearray((REGULAR if is_json else RANKS).encode())
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(content)))
+        junk = data.draw(
+            st.binary(max_size=3) | st.sampled_from([b'"', b"{", b"]", b"\\u0", b"\r", b"=", b" 7", b"\n"])
+        )
+        content[at : at + data.draw(st.integers(0, 40))] = junk
+    if data.draw(st.booleans()):
+        del content[data.draw(st.integers(0, len(content))) :]
+    assert_as_slowly(bytes(content), ... if is_json else "gpt2")
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_something_or_nothing(data: bytes) -> None:
+    assert RankFile.read(data) is None or not data.strip(b"\r\n") or b" " in data
+    assert TokenizerJson.read(data) is None
+
+
+def test_refusals_come_from_the_slow_reader(tmp_path: Path) -> None:
+    for name, content, pattern in [
+        ("a", REGULAR.replace('"ab": 256', '"ab": 32'), ...),
+        ("b", REGULAR, "gpt2"),
+        ("c", RANKS, ...),
+        ("d", RANKS + "Y 5\n", "gpt2"),
+        ("e", RANKS + "YWJj 5\n", "gpt2"),
+        ("f", RANKS + "YWJj 4294967295\n", "gpt2"),
+    ]:
+        path = tmp_path / name
+        path.write_text(content, encoding="utf-8")
+        with pytest.raises(BytemillError) as slow:
+            build_file(detect.load(path, pattern=pattern), str(path))
+        with pytest.raises(BytemillError) as quick:
+            load(path, pattern)
+        assert (str(quick.value), quick.value.hint) == (str(slow.value), slow.value.hint)
+        assert type(quick.value) is type(slow.value)
+
+
+@pytest.mark.parametrize(
+    "special", [{"<x>": 300.0}, {"<x>": True}, {"<x>": -1}, {"<x>": 2**32}, {"\ud800": 97}]
+)
+def test_special_tokens_that_are_odd_are_left_to_the_slow_reader(special: dict[str, Any]) -> None:
+    try:
+        assert load_quickly(RANKS.encode(), "t", "gpt2", special) is None
+    except UnicodeEncodeError:
+        assert "\ud800" in special
+
+
+def test_a_file_becomes_an_encoder_once() -> None:
+    ranks, found = RankFile.read(RANKS.encode()), TokenizerJson.read(REGULAR.encode())
+    assert ranks is not None
+    assert found is not None
+    assert (ranks.n_ranks, ranks.token(256), ranks.token(258)) == (258, b"ab", None)
+    assert (found[0].n_entries, found[0].n_merges, found[0].id_of("Ġab"), found[0].id_of(" ab")) == (
+        259,
+        2,
+        257,
+        None,
+    )
+    assert json.loads(found[1]) == json.loads(REGULAR) | {
+        "model": json.loads(REGULAR)["model"] | {"vocab": {}, "merges": []}
+    }
+    for make in (lambda: ranks.encoder({}, None), lambda: found[0].encoder({"<x>": 258}, None, False)):
+        assert make() is not None
+        with pytest.raises(BytemillError, match="made of this file already"):
+            make()
+
+
+def test_the_alphabet_is_the_same_in_the_core() -> None:
+    model = {"vocab": {character: byte for byte, character in enumerate(ALPHABET)}, "merges": []}
+    found = TokenizerJson.read(json.dumps({"model": model}).encode())
+    assert found is not None
+    encoder = found[0].encoder({}, None, False)
+    assert encoder is not None
+    assert encoder.vocab() == {i: bytes([i]) for i in range(256)}
+
+
+@pytest.mark.parametrize("name", ["r50k_base", "cl100k_base", "o200k_base"])
+def test_published_files_are_read_quickly_and_alike(shared_data: Path, name: str) -> None:
+    data = (shared_data / f"{name}.tiktoken").read_bytes()
+    assert_as_slowly(data, quick=True)
+    if name != "o200k_base":
+        assert_as_slowly(huggingface.write(tiktoken.from_bytes(data, name)).encode(), quick=True)

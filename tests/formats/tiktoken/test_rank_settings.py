@@ -1,0 +1,108 @@
+"""The file beside a rank file: what `tiktoken.Encoding` takes, and what bytemill reads back."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiktoken as oracle
+from tiktoken.load import load_tiktoken_bpe
+
+from bytemill import Tokenizer
+from bytemill._core import NAMED_PATTERNS
+from bytemill.errors import TokenizerFileError
+from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.tiktoken import rank_settings, tiktoken
+
+MakeSpec = Callable[..., TokenizerSpec]
+
+
+@pytest.fixture
+def rank_file(make_spec: MakeSpec, tmp_path: Path) -> Path:
+    path = tmp_path / "t.tiktoken"
+    path.write_text(tiktoken.write(make_spec()))
+    return path
+
+
+def say(rank_file: Path, text: str) -> None:
+    rank_settings.settings_file(rank_file).write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"pattern": NAMED_PATTERNS["cl100k"], "special_tokens": {"<b>": 262, "<a b>": 261}},
+        {"pattern": None, "special_tokens": {}},
+        {"pattern": r"\w+|\W", "special_tokens": {"<|日|>": 400}},
+    ],
+)
+def test_ranks_and_settings_are_the_tokenizer_in_tiktoken_too(
+    make_spec: MakeSpec, rank_file: Path, fields: dict[str, Any]
+) -> None:
+    spec = make_spec(**fields)
+    say(rank_file, rank_settings.write(spec, "t"))
+    arguments: Any = json.loads(rank_settings.settings_file(rank_file).read_text(encoding="utf-8"))
+    assert ("explicit_n_vocab" in arguments) is (400 not in spec.special_tokens.values())
+    theirs = oracle.Encoding(**arguments, mergeable_ranks=load_tiktoken_bpe(str(rank_file)))
+    ours = Tokenizer.load(rank_file)
+    assert (ours.pattern, ours.special_tokens) == (spec.pattern, spec.special_tokens)
+    assert ours.fingerprint == Tokenizer.from_spec(spec).fingerprint
+    text = 'abab ab é"\\ ab' + "<|endoftext|><a b><b><|日|>" + " \n日本\t"
+    assert ours.encode(text) == theirs.encode(text, allowed_special="all")
+    assert rank_settings.write(ours.to_spec(), "t") == rank_settings.write(spec, "t")
+
+
+def test_what_the_caller_says_comes_first(make_spec: MakeSpec, rank_file: Path) -> None:
+    say(rank_file, rank_settings.write(make_spec(), "t"))
+    assert Tokenizer.load(rank_file, pattern="cl100k").pattern == NAMED_PATTERNS["cl100k"]
+    assert Tokenizer.load(rank_file, pattern="cl100k").special_tokens == {"<|endoftext|>": 261}
+    assert Tokenizer.load(rank_file, special_tokens={"<x>": 300}).special_tokens == {"<x>": 300}
+    say(rank_file, "{")
+    both: dict[str, Any] = {"pattern": None, "special_tokens": ["<x>", "<y>"]}
+    assert Tokenizer.load(rank_file, **both).special_tokens == {"<x>": 261, "<y>": 262}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("", r"t.tiktoken.json: the file is empty"),
+        ("{", "t.tiktoken.json: not valid JSON at line 1 column 2"),
+        ("[" * 100_000, "t.tiktoken.json: not a tokenizer: its JSON is nested too deeply"),
+        ("[]", "t.tiktoken.json: is an array, not an object"),
+        ({"pat_str": None}, "pat_str: is null, not an expression"),
+        ({"pat_str": "("}, r"pat_str: pattern '\('"),
+        ({"special_tokens": ["<x>"]}, "special_tokens: is an array"),
+        ({"special_tokens": {"<x>": "300"}}, r"special_tokens\['<x>'\]: is '300', not an id"),
+        ({"special_tokens": {"<x>": 2**32}}, r"special_tokens\['<x>'\]: is 4294967296"),
+        ({"explicit_n_vocab": -1}, "explicit_n_vocab: is -1"),
+        ({"explicit_n_vocab": 300}, "t.tiktoken: has with its special tokens 262 tokens, and .* says 300"),
+    ],
+)
+def test_damaged_settings_are_refused(
+    make_spec: MakeSpec, rank_file: Path, settings: str | dict[str, Any], said: str
+) -> None:
+    if isinstance(settings, dict):
+        settings = json.dumps(json.loads(rank_settings.write(make_spec(), "t")) | settings)
+    say(rank_file, settings)
+    with pytest.raises(TokenizerFileError, match=said):
+        Tokenizer.load(rank_file)
+
+
+def test_a_rank_file_that_is_cut_at_a_line_is_found_out(make_spec: MakeSpec, rank_file: Path) -> None:
+    say(rank_file, rank_settings.write(make_spec(), "t"))
+    rank_file.write_text("".join(rank_file.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(TokenizerFileError, match=r"has with its special tokens 261 tokens, and .* says 262"):
+        Tokenizer.load(rank_file)
+
+
+def test_published_ranks_need_no_settings(shared_data: Path) -> None:
+    path = shared_data / "r50k_base.tiktoken"
+    spec = tiktoken.read(path)
+    text = path.read_text()
+    assert tiktoken.is_published(text, spec)
+    assert not tiktoken.is_published(text, replace(spec, pattern=NAMED_PATTERNS["cl100k"]))
+    assert not tiktoken.is_published(text, replace(spec, special_tokens={}))
+    assert not tiktoken.is_published(text.rsplit("\n", 2)[0] + "\n", spec)

@@ -1,0 +1,380 @@
+"""The whole arc, on little text."""
+
+import functools
+import json
+import math
+import random
+import re
+import sysconfig
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bytemill
+from bytemill.errors import CorpusError, OutputError, ShardError, TokenizerError
+from bytemill.quickstart import corpus as text_sources
+from bytemill.quickstart import run as run_all
+from bytemill.quickstart.corpus import END_OF_TEXT, file_documents, python_documents, split
+from bytemill.quickstart.measure import first_merges_only, sweep
+from bytemill.quickstart.pipeline import check_round_trip
+from bytemill.quickstart.report import pick_sample
+from bytemill.shards import TokenShards
+
+run = functools.partial(run_all, model_steps=0)
+
+
+def documents(n_documents: int) -> list[str]:
+    """Texts of words that are made up of letters, the same each time."""
+    chance = random.Random(7)
+    words = ["".join(chance.choices("aeioubdfgklmnprst" + "éø", k=chance.randint(2, 9))) for _ in range(300)]
+    return [" ".join(chance.choices(words, k=120)) + f". Number {number}!\n" for number in range(n_documents)]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> str:
+    """A file of 40 documents."""
+    file = tmp_path / "corpus.txt"
+    file.write_text(END_OF_TEXT.join(documents(40)), encoding="utf-8")
+    return str(file)
+
+
+class Outline(HTMLParser):
+    """Headings of a page, and whether its elements end where they should."""
+
+    VOID: ClassVar = {"meta", "input"}
+
+    def __init__(self, document: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.headings: list[str] = []
+        self.feed(document)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002 (the parser's own name)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "h2":
+            self.headings.append(data)
+
+
+def test_the_arc_leaves_a_tokenizer_shards_and_a_report(corpus: str, tmp_path: Path):
+    steps: list[str] = []
+    result = run(tmp_path / "out", corpus=[corpus], vocab_size=400, on_step=steps.append)
+    folder = tmp_path / "out"
+    tokenizer = bytemill.Tokenizer.load(folder / "tokenizer.json")
+    assert tokenizer.n_vocab == result.n_vocab == 400
+    assert tokenizer.fingerprint == result.fingerprint
+    assert result.training.n_documents + result.validation.n_documents == 40
+    for name, part in (("train", result.training), ("validation", result.validation)):
+        text = (folder / f"{name}.txt").read_bytes()
+        assert part.n_bytes == len(text)
+        assert tokenizer.decode_bytes(TokenShards(folder / name)[:]) == text
+        assert text.count(END_OF_TEXT.encode()) == part.n_documents
+    assert [timing.step for timing in result.timings] == steps
+    saved = json.loads((folder / "quickstart.json").read_text())
+    assert saved["complete"] is True
+    assert saved["fingerprint"] == tokenizer.fingerprint
+    assert saved == json.loads(json.dumps({"complete": True, **result.to_dict()}))
+
+
+def test_the_comparison_is_on_text_that_was_set_aside(corpus: str, tmp_path: Path):
+    result = run(tmp_path / "out", corpus=[corpus], vocab_size=400)
+    validation = (tmp_path / "out/validation.txt").read_text(encoding="utf-8")
+    training = (tmp_path / "out/train.txt").read_text(encoding="utf-8")
+    assert not set(validation.split(END_OF_TEXT)[:-1]) & set(training.split(END_OF_TEXT))
+    by_name = {one.name: one for one in result.comparison}
+    assert by_name["Bytes"].bytes_per_token == 1
+    assert by_name["Characters"].bytes_per_token > 1
+    own = result.comparison[-1]
+    tokenizer = bytemill.Tokenizer.load(tmp_path / "out/tokenizer.json")
+    text = "\n".join(validation.split(END_OF_TEXT)[:-1])
+    assert own.n_tokens == len(tokenizer.encode(text))
+    assert own.bytes_per_token == pytest.approx(len(text.encode()) / own.n_tokens)
+    assert result.sweep[-1].validation == pytest.approx(own.bytes_per_token)
+    assert result.sweep[0].n_vocab == 257
+    assert result.sweep[0].validation == 1
+    ratios = [point.training for point in result.sweep]
+    assert ratios == sorted(ratios)
+
+
+def test_the_report_is_whole_and_needs_nothing_from_elsewhere(corpus: str, tmp_path: Path):
+    run(tmp_path / "out", corpus=[corpus], vocab_size=400)
+    document = (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    outline = Outline(document)
+    assert outline.headings == [
+        "How well it compresses",
+        "What a larger vocabulary buys",
+        "How a text splits",
+        "What is in the vocabulary",
+        "Where the time went",
+        "Go on",
+    ]
+    references = re.findall(r"""(?:src|href)\s*=\s*["']?([^"'\s>]*)""", document)
+    assert references
+    assert all(reference.startswith("#") for reference in references)
+    assert not re.search(r"https?://|url\(|@import|<script", document)
+    ids = re.findall(r'\bid="([^"]+)"', document)
+    assert len(ids) == len(set(ids))
+    assert {reference[1:] for reference in references} <= set(ids)
+    labels = " ".join(re.findall(r'aria-labelledby="([^"]+)"', document)).split()
+    assert set(labels) <= set(ids)
+
+
+def test_hostile_text_and_names_stay_text(tmp_path: Path):
+    hostile = "</script><img src=x onerror=alert(1)> \x1b[31m & \"quotes\" 'and' <b>tags</b>\n"
+    file = tmp_path / "<b>&'corpus.txt"
+    file.write_text(END_OF_TEXT.join(hostile * 3 + text for text in documents(30)), encoding="utf-8")
+    run(tmp_path / "o'ut <i>", corpus=[str(file)], vocab_size=400)
+    document = (tmp_path / "o'ut <i>/report.html").read_text(encoding="utf-8")
+    Outline(document)
+    assert "<img" not in document
+    assert "<script" not in document
+    assert "\x1b" not in document
+    assert "&lt;b&gt;&amp;&#x27;corpus.txt" in document
+
+
+def test_a_second_run_replaces_the_first(corpus: str, tmp_path: Path):
+    first = run(tmp_path / "out", corpus=[corpus], vocab_size=400)
+    again = run(tmp_path / "out", corpus=[corpus], vocab_size=400)
+    assert again.fingerprint == first.fingerprint
+    assert again.comparison == first.comparison
+    smaller = run(tmp_path / "out", corpus=[corpus], vocab_size=300)
+    assert bytemill.Tokenizer.load(tmp_path / "out/tokenizer.json").n_vocab == smaller.n_vocab == 300
+
+
+def test_a_run_that_broke_off_is_replaced(corpus: str, tmp_path: Path):
+    def stop(step: str) -> None:
+        if step.startswith("encoding"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "out", corpus=[corpus], vocab_size=400, on_step=stop)
+    assert json.loads((tmp_path / "out/quickstart.json").read_text()) == {"complete": False}
+    run(tmp_path / "out", corpus=[corpus], vocab_size=400)
+
+
+def test_a_folder_with_other_files_is_refused_and_left_as_it_is(corpus: str, tmp_path: Path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/tokenizer.json").write_text("precious")
+    with pytest.raises(OutputError, match="holds files") as caught:
+        run(tmp_path / "mine", corpus=[corpus], vocab_size=400)
+    assert "another folder" in (caught.value.hint or "")
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["tokenizer.json"]
+
+
+def test_a_vocabulary_too_small_is_refused(corpus: str, tmp_path: Path):
+    with pytest.raises(TokenizerError, match="too small"):
+        run(tmp_path / "out", corpus=[corpus], vocab_size=256)
+
+
+def test_a_tiny_corpus_works_with_all_the_merges_it_has(tmp_path: Path):
+    file = tmp_path / "tiny.txt"
+    file.write_text("one line\nanother line\n")
+    with pytest.warns(bytemill.TrainingStoppedEarly):
+        result = run(tmp_path / "out", corpus=[str(file)])
+    assert result.training.n_documents >= 1
+    assert result.validation.n_documents >= 1
+
+
+def test_a_vocabulary_without_merges_works(corpus: str, tmp_path: Path):
+    result = run(tmp_path / "out", corpus=[corpus], vocab_size=257)
+    assert result.first_merges == []
+    assert [point.n_vocab for point in result.sweep] == [257]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("", "the corpus is empty"), (" \n\n", "nothing but white space"), ("one line", "single line")],
+)
+def test_a_corpus_that_cannot_be_split_is_refused(tmp_path: Path, content: str, message: str):
+    file = tmp_path / "corpus.txt"
+    file.write_text(content)
+    with pytest.raises(CorpusError, match=message):
+        run(tmp_path / "out", corpus=[str(file)], vocab_size=300)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_corpus_too_large_for_memory_is_refused(corpus: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(text_sources, "MAX_BYTES", 1000)
+    with pytest.raises(CorpusError, match=r"takes at most 1\.00 kB") as caught:
+        file_documents([corpus])
+    assert "tokenizer train" in (caught.value.hint or "")
+
+
+def test_files_are_cut_at_ends_of_text_and_few_long_ones_at_line_ends(tmp_path: Path):
+    file = tmp_path / "corpus.txt"
+    file.write_text(END_OF_TEXT.join(documents(30)))
+    assert file_documents([str(file)]) == documents(30)
+    text = "".join(f"line {number}\r\n" for number in range(1000))
+    file.write_bytes(text.encode())
+    parts = file_documents([str(file)])
+    assert "".join(parts) == text
+    assert 20 <= len(parts) <= 50
+    assert all(part.endswith("\n") for part in parts)
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(max_size=3), min_size=2, max_size=60))
+def test_splits_keep_order_lose_nothing_and_leave_neither_part_empty(texts: list[str]):
+    training, validation = split(texts)
+    assert training
+    assert validation
+    assert sorted(training + validation) == sorted(texts)
+    assert training == [text for text in texts if text in set(training)][: len(training)] or len(
+        set(texts)
+    ) < len(texts)
+    assert split(texts) == (training, validation)
+
+
+def test_about_a_tenth_is_set_aside_and_more_text_moves_none_of_it():
+    texts = [f"document {number}" for number in range(2_000)]
+    _, validation = split(texts)
+    assert 150 < len(validation) < 250
+    _, of_half = split(texts[:1_000])
+    assert of_half == [text for text in validation if int(text.split()[1]) < 1_000]
+
+
+def test_a_round_trip_that_differs_is_found(corpus: str, tmp_path: Path):
+    run(tmp_path / "out", corpus=[corpus], vocab_size=400)
+    tokenizer = bytemill.Tokenizer.load(tmp_path / "out/tokenizer.json")
+    text = (tmp_path / "out/train.txt").read_bytes()
+    for changed in (text[:-1], text + b"x", text[:100] + b"\x00" + text[101:]):
+        (tmp_path / "changed.txt").write_bytes(changed)
+        with pytest.raises(ShardError, match=r"changed\.txt"):
+            check_round_trip(tokenizer, tmp_path / "out/train", tmp_path / "changed.txt")
+
+
+def test_the_first_merges_are_what_training_for_them_gives():
+    texts = documents(20)
+    large = bytemill.train_from_iterator(texts, 400, [END_OF_TEXT])
+    for n_merges in (0, 1, 50, 143):
+        smaller = first_merges_only(large, n_merges)
+        trained = bytemill.train_from_iterator(texts, 257 + n_merges, [END_OF_TEXT])
+        assert smaller.fingerprint == trained.fingerprint
+    assert [point.n_vocab for point in sweep(large, texts[0], texts[1])] == [257, 400]
+    assert [point.n_vocab for point in sweep(bytemill.train_from_iterator(texts, 513, []), "a", "b")][:2] == [
+        256,
+        512,
+    ]
+
+
+def test_samples_are_cut_between_words():
+    assert pick_sample(["short", "abc " * 500]) == "abc " * 174 + "abc"
+    assert pick_sample(["short", "abcd " * 500]) == "abcd " * 139 + "abcd"
+    assert pick_sample(["short", "abcdef " * 500]) == "abcdef " * 99 + "abcdef"
+    assert pick_sample(["short", "abcdefg " * 500]) == "abcdefg " * 86 + "abcdefg"
+    assert pick_sample(["short", "a bit longer"]) == "a bit longer"
+    assert len(pick_sample(["x" * 2_000])) == 700
+
+
+def test_the_documentation_of_this_python_is_text_to_begin_with(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    library = tmp_path / "lib"
+    (library / "test").mkdir(parents=True)
+    (library / "site-packages").mkdir()
+    module = '''"""Module."""
+import nothing_like_this
+def f():
+    """Function."""
+class C:
+    def g(self):
+        """Method \\ud800."""
+'''
+    (library / "b.py").write_text(module)
+    (library / "a.py").write_text('"""First."""')
+    (library / "none.py").write_text("x = 1")
+    (library / "broken.py").write_bytes(b"def (\n\xff")
+    for skipped in ("test/t.py", "site-packages/s.py"):
+        (library / skipped).write_text('"""Skipped."""')
+    monkeypatch.setattr(text_sources, "_topics", lambda: iter(["topic\n"]))
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(library))
+    assert python_documents() == ["topic\n", "First.\n", "Module.\n\nFunction.\n\nMethod ?.\n"]
+    monkeypatch.setattr(text_sources, "_topics", lambda: iter(()))
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path / "nowhere"))
+    with pytest.raises(CorpusError, match="neither"):
+        python_documents()
+
+
+@pytest.mark.slow
+def test_the_default_corpus_of_this_python_is_a_few_megabytes(tmp_path: Path):
+    result = run(tmp_path / "out")
+    assert result.training.n_bytes > 1_000_000
+    assert result.comparison[-1].bytes_per_token > 3
+    assert result.seconds < 60
+
+
+def test_a_model_learns_and_is_in_the_report(corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr("bytemill.lm.training.trainer.matmul_rate", lambda *_: 1e10)
+    torch.set_num_threads(1)
+    records: list[dict[str, object]] = []
+    result = run_all(
+        tmp_path / "out", corpus=[corpus], vocab_size=400, model_steps=10, on_model=records.append
+    )
+    model = result.model
+    assert model is not None
+    assert model.n_steps == 10
+    assert model.n_tokens == 10 * 16 * 128
+    assert len(model.curve) == 10
+    uniform, unigram, own = model.scores
+    assert uniform.perplexity == pytest.approx(400)
+    assert max(own.bits_per_byte, unigram.bits_per_byte) < uniform.bits_per_byte
+    assert len(model.samples) == 3
+    assert {"start", "step", "validation", "end"} <= {record["kind"] for record in records}
+    document = (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    assert "What a small model learns" in Outline(document).headings
+    ids = re.findall(r'\bid="([^"]+)"', document)
+    assert len(ids) == len(set(ids))
+    saved = json.loads((tmp_path / "out/quickstart.json").read_text())
+    assert saved["model"]["scores"][2]["bits_per_byte"] == own.bits_per_byte
+    assert saved["timings"][-1]["step"] == "training a language model"
+    assert any("lm generate" in command for _, command in result.commands)
+    again = run_all(tmp_path / "out", corpus=[corpus], vocab_size=400, model_steps=2)  # replaces the first
+    assert again.model is not None
+    assert again.model.n_steps == 2
+
+
+def test_baselines_are_what_they_are_called():
+    pytest.importorskip("torch")
+    from bytemill.quickstart.model import uniform_score, unigram_score
+
+    training, targets = np.array([0, 0, 0, 1]), np.array([0, 1, 2])
+    lengths = np.array([2, 1, 0])
+    uniform = uniform_score(targets, lengths, 3)
+    assert uniform.loss == pytest.approx(math.log(3))
+    assert uniform.bits_per_byte == pytest.approx(2 * math.log2(3) / 3)
+    unigram = unigram_score(targets, lengths, training, 3)
+    chances = [4 / 7, 2 / 7, 1 / 7]
+    assert unigram.nats == pytest.approx(-sum(map(math.log, chances)))
+    assert unigram.bits_per_byte == pytest.approx(-sum(map(math.log2, chances[:2])) / 3)
+
+
+def test_without_torch_all_else_is_done(corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bytemill.quickstart.pipeline.find_spec", lambda _: None)
+    result = run_all(tmp_path / "out", corpus=[corpus], vocab_size=400)
+    assert result.model is None
+    assert "pip install 'bytemill[lm]'" in (result.model_note or "")
+    document = (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    assert "torch is not installed" in document
+    Outline(document)
+
+
+def test_a_tiny_text_trains_a_tiny_model(tmp_path: Path):
+    pytest.importorskip("torch")
+    file = tmp_path / "tiny.txt"
+    file.write_text("one line\nanother line\n")
+    with pytest.warns(bytemill.TrainingStoppedEarly):
+        result = run_all(tmp_path / "out", corpus=[str(file)], model_steps=2)
+    assert result.model is not None

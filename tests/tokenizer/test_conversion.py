@@ -1,0 +1,283 @@
+"""Every format into every other: the same tokenizer, proven, or refused with the reason; nothing half-written."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import tiktoken as oracle
+import tokenizers
+from tiktoken.load import load_tiktoken_bpe
+from tokenizers.models import BPE
+
+import bytemill
+from bytemill import Tokenizer
+from bytemill._core import NAMED_PATTERNS
+from bytemill.errors import OutputError, TokenizerError, TokenizerFileError
+from bytemill.formats import save as writing
+from bytemill.formats.huggingface import tokenizer_json as huggingface
+from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.tiktoken import tiktoken
+from bytemill.tokenizer import conversion
+from bytemill.tokenizer.conversion import convert
+
+MakeSpec = Callable[..., TokenizerSpec]
+
+NAMES = {
+    "huggingface": "t.json", "tiktoken": "t.tiktoken", "gpt2": "folder", "minbpe": "t.model"
+}  # fmt: skip
+
+ODD_TEXTS = [
+    "",
+    "<|endoftext|>",
+    "a<|endoftext|><|endoftext|> b <|endoftext",
+    "   \t\n\n \r\n  x",
+    "def f(x):\n\treturn {x: [1, 2.5e-3]}  # ok\n\n\n",
+    "日本語の文章。漢字とかな、한국어 中文",
+    "👩‍👩‍👧 😀 e\u0301 \u200d\ufeff\u3000",
+    "it's we'LL I'm 1234567 ½ ٣",
+    "\x00\x1f\x7f\u2028\U0010ffff",
+]
+
+
+@pytest.fixture(scope="module")
+def trained() -> Tokenizer:
+    """700 tokens of Python's documentation with GPT-2's pattern, which every format can say."""
+    text = " ".join(str(thing.__doc__) for thing in (str, dict, int, list, Path, json, complex, bytes, float))
+    return bytemill.train_from_iterator(
+        iter([text + "日本語 naïve 😀 "] * 3), vocab_size=700, special_tokens=["<|endoftext|>"]
+    )
+
+
+@pytest.fixture
+def source(trained: Tokenizer, tmp_path: Path) -> Path:
+    path = tmp_path / "source.json"
+    trained.save(path)
+    return path
+
+
+def texts_of(shared_data: Path) -> list[str]:
+    files = sorted([*shared_data.glob("*.txt"), *(shared_data / "udhr").iterdir()])
+    return ODD_TEXTS + [path.read_text(encoding="utf-8")[:20_000] for path in files]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("first", NAMES)
+@pytest.mark.parametrize("second", NAMES)
+def test_from_every_format_to_every_other(source: Path, tmp_path: Path, first: Any, second: Any) -> None:
+    original = Tokenizer.load(source)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "c").mkdir()
+    between = convert(source, tmp_path / "a" / NAMES[first])
+    assert (between.written_format, between.proof) == (first, "fingerprint")
+    result = convert(tmp_path / "a" / NAMES[first], tmp_path / "b" / NAMES[second])
+    assert (result.written_format, result.proof) == (second, "fingerprint")
+    again = Tokenizer.load(tmp_path / "b" / NAMES[second])
+    assert again.fingerprint == original.fingerprint
+    assert [again.encode(text) for text in ODD_TEXTS] == [original.encode(text) for text in ODD_TEXTS]
+    # Read and written again, it is the same file, byte for byte.
+    convert(tmp_path / "b" / NAMES[second], tmp_path / "c" / NAMES[second])
+    assert contents(tmp_path / "b") == contents(tmp_path / "c")
+    assert set(tmp_path.rglob("*.tmp")) == set()
+
+
+def test_the_original_tools_open_what_is_written_with_the_same_ids(
+    trained: Tokenizer, source: Path, tmp_path: Path, shared_data: Path
+) -> None:
+    texts = texts_of(shared_data)
+    expected = [trained.encode(text) for text in texts]
+
+    ranks = convert(source, tmp_path / "t.tiktoken").files
+    settings = json.loads(ranks[1].read_text(encoding="utf-8"))
+    encoding = oracle.Encoding(**settings, mergeable_ranks=load_tiktoken_bpe(str(ranks[0])))
+    assert [encoding.encode(text, allowed_special="all") for text in texts] == expected
+
+    vocab, merges = convert(source, tmp_path / "gpt2").files
+    theirs = tokenizers.Tokenizer(BPE.from_file(str(vocab), str(merges)))
+    theirs.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)  # type: ignore[assignment]
+    theirs.add_special_tokens(["<|endoftext|>"])
+    assert [encoded.ids for encoded in theirs.encode_batch(texts)] == expected
+
+    (json_file,) = convert(tmp_path / "gpt2", tmp_path / "t.json").files
+    theirs = tokenizers.Tokenizer.from_file(str(json_file))
+    assert [encoded.ids for encoded in theirs.encode_batch(texts)] == expected
+
+
+def test_the_earlier_model_goes_through_every_format(shared_data: Path, tmp_path: Path) -> None:
+    model = shared_data / "tinystoriesv2-gpt4-train-2048.model"
+    listing = convert(model, tmp_path / "t.vocab")
+    assert listing.proof == "none"
+    assert listing.files[0].read_bytes() == model.with_suffix(".vocab").read_bytes()
+    path = model
+    for name in ("t.json", "t.tiktoken", "gpt2", "t.model"):
+        assert convert(path, tmp_path / name).proof == "fingerprint"
+        path = tmp_path / name
+    assert path.read_text().split("\n")[1:] == model.read_text().split("\n")[1:]
+
+
+def test_simple_bpes_listings_show_special_tokens_as_they_are(tmp_path: Path) -> None:
+    for header, shown in (("minbpe", "\\u200b"), ("simple-bpe", "\u200b")):
+        model = tmp_path / f"{header}.model"
+        model.write_text(f"{header} v1\n\n1\n\u200b 256\n", encoding="utf-8")
+        (listing,) = convert(model, tmp_path / f"{header}.vocab").files
+        assert listing.read_text(encoding="utf-8").splitlines()[-1] == f"[{shown}] 256"
+
+
+def test_published_ranks_are_gpt2s_files_and_back(shared_data: Path, tmp_path: Path) -> None:
+    result = convert(shared_data / "gpt2_vocab.json", tmp_path / "t.tiktoken")
+    assert result.files == [tmp_path / "t.tiktoken"]
+    assert result.files[0].read_bytes() == (shared_data / "r50k_base.tiktoken").read_bytes()
+    convert(shared_data / "r50k_base.tiktoken", tmp_path / "gpt2_merges.txt")
+    for name in ("gpt2_vocab.json", "gpt2_merges.txt"):
+        theirs, ours = (shared_data / name).read_text(), (tmp_path / name).read_text()
+        same: Any = json.loads if name.endswith(".json") else str
+        assert same(ours) == same(theirs)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        *(("a/vocab.json", "gpt2"), ("x-vocab.json", "gpt2"), ("merges.txt", "gpt2"), ("folder", "gpt2")),
+        *(("x.json", "huggingface"), ("vocab.tokenizer.json", "huggingface"), ("x.tiktoken", "tiktoken")),
+        *(("x.model", "minbpe"), ("x.vocab", "vocab"), ("x.gguf", "gguf")),
+    ],
+)
+def test_the_name_says_the_format(name: str, expected: str) -> None:
+    assert writing.format_of_name(Path(name)) == expected
+
+
+def test_other_names_need_the_format(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(TokenizerError, match=r"writes no format with files named \*.bin") as caught:
+        convert(source, tmp_path / "x.bin")
+    assert all(name in (caught.value.hint or "") for name in get_args(writing.WrittenFormat))
+    assert convert(source, tmp_path / "x.bin", "minbpe").files == [tmp_path / "x.bin"]
+    (tmp_path / "folder").mkdir()
+    (file,) = convert(source, tmp_path / "folder", "huggingface").files
+    assert file == tmp_path / "folder" / "tokenizer.json"
+
+
+def test_what_is_there_stays_unless_it_may_be_replaced(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "gpt2").mkdir()
+    merges = tmp_path / "gpt2" / "merges.txt"
+    merges.write_text("mine")
+    with pytest.raises(OutputError, match=r"merges.txt already exists"):
+        convert(source, tmp_path / "gpt2")
+    assert contents(tmp_path / "gpt2") == {"merges.txt": b"mine"}
+    convert(source, tmp_path / "gpt2", overwrite=True)
+    assert Tokenizer.load(merges).fingerprint == Tokenizer.load(source).fingerprint
+    before = source.read_bytes()
+    assert convert(source, source, overwrite=True).proof == "fingerprint"
+    assert source.read_bytes() == before
+    with pytest.raises(OutputError, match="not to standard output"):
+        convert(source, "-")
+
+
+def test_what_is_left_out_is_said(make_spec: MakeSpec, tmp_path: Path) -> None:
+    source = tmp_path / "s.json"
+    spec = make_spec(special_tokens={"END": 261, "<x>": 262}, ties="bytes", merge_counts=[5, 4, 3, 2, 1])
+    source.write_text(huggingface.write(spec), encoding="utf-8")
+    training = ["how training broke ties", "how often each merge's pair stood in the corpus"]
+    assert convert(source, tmp_path / "again.json").left_out == []
+    assert convert(source, tmp_path / "t.tiktoken").left_out == training
+    gpt2 = convert(source, tmp_path / "gpt2")
+    assert gpt2.left_out == ["that these tokens are special: 'END'", *training]
+    assert gpt2.proof == "fingerprint"
+    with pytest.raises(TokenizerFileError, match=r"token 'END' .* neither a single byte nor made by a merge"):
+        Tokenizer.load(tmp_path / "gpt2")
+    named = Tokenizer.load(tmp_path / "gpt2", special_tokens=["END"])
+    assert named.fingerprint == Tokenizer.load(source).fingerprint
+    assert gpt2.to_dict() == {
+        "input": str(source),
+        "output": [str(tmp_path / "gpt2" / name) for name in ("vocab.json", "merges.txt")],
+        "format": "gpt2",
+        "n_vocab": 263,
+        "fingerprint": named.fingerprint,
+        "proof": "fingerprint",
+        "left_out": gpt2.left_out,
+        "warnings": [],
+    }
+
+
+def test_special_tokens_that_begin_with_others_are_named_for_tiktoken(
+    make_spec: MakeSpec, tmp_path: Path
+) -> None:
+    tokenizer = Tokenizer.from_spec(make_spec(special_tokens={"<x>y": 300, "<x>": 301}))
+    tokenizer.save(tmp_path / "s.json")
+    assert convert(tmp_path / "s.json", tmp_path / "t.tiktoken").left_out == [
+        "that '<x>y' is found where '<x>' begins it"
+    ]
+
+
+def test_what_the_source_does_not_say_can_be_given(make_spec: MakeSpec, tmp_path: Path) -> None:
+    (tmp_path / "t.tiktoken").write_text(tiktoken.write(make_spec()))
+    with pytest.raises(TokenizerFileError, match="none of the published"):
+        convert(tmp_path / "t.tiktoken", tmp_path / "t.json")
+    given: Any = {"pattern": "o200k", "special_tokens": {"<x>": 300}}
+    result = convert(tmp_path / "t.tiktoken", tmp_path / "t.json", **given)
+    assert result.tokenizer.special_tokens == {"<x>": 300}
+    assert Tokenizer.load(tmp_path / "t.json").special_tokens == {"<x>": 300}
+    with pytest.raises(TokenizerError, match="mean GPT-2's pattern"):
+        convert(tmp_path / "t.json", tmp_path / "gpt2")
+    assert not (tmp_path / "gpt2").exists()
+
+
+def test_gpt2s_files_take_a_pattern_and_ids_of_special_tokens(make_spec: MakeSpec, tmp_path: Path) -> None:
+    Tokenizer.from_spec(make_spec(special_tokens={})).save(tmp_path / "g", format="gpt2")
+    given: Any = {"pattern": "cl100k", "special_tokens": {"<x>": 400, "ab": 256}}
+    tokenizer = Tokenizer.load(tmp_path / "g", **given)
+    assert (tokenizer.pattern, tokenizer.special_tokens) == (
+        NAMED_PATTERNS["cl100k"],
+        {"<x>": 400, "ab": 256},
+    )
+    with pytest.raises(TokenizerError, match="special token 'ab' is to have id 300, and has 256"):
+        Tokenizer.load(tmp_path / "g", special_tokens={"ab": 300})
+
+
+def test_a_format_that_came_back_different_would_be_refused(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_spec: MakeSpec
+) -> None:
+    other = Tokenizer.from_spec(make_spec())
+    monkeypatch.setattr(conversion, "_load_again", lambda *_: other)
+    with pytest.raises(TokenizerError, match="read again, the rank file is another tokenizer"):
+        convert(source, tmp_path / "t.tiktoken")
+    assert not (tmp_path / "t.tiktoken").exists()
+
+
+def test_where_only_the_fingerprint_differs_ids_are_the_proof(
+    make_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same_splits = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
+    source = tmp_path / "s.json"
+    Tokenizer.from_spec(make_spec()).save(source)
+    monkeypatch.setattr(Tokenizer, "fingerprint", property(id))
+    differences: list[tuple[dict[str, Any], str | None]] = [
+        ({"pattern": same_splits}, None),
+        ({"pattern": NAMED_PATTERNS["cl100k"]}, "it cuts a text that begins with"),
+        ({"special_tokens": {"<|endoftext|>": 262}}, "its special tokens are not the same"),
+        ({"vocab": {i: bytes([i]) for i in range(256)}, "merges": []}, "its tokens are not the same"),
+        ({"merges": [(b"a", b"b")]}, "its ids for .* are not the same"),
+    ]
+    for fields, difference in differences:
+        other = Tokenizer.from_spec(make_spec(**fields))
+        monkeypatch.setattr(conversion, "_load_again", lambda *_, other=other: other)
+        if difference is None:
+            assert convert(source, tmp_path / "t.json").proof == "ids"
+        else:
+            with pytest.raises(TokenizerError, match=difference):
+                convert(source, tmp_path / "u.json")
+    assert not (tmp_path / "u.json").exists()
+
+
+@pytest.mark.parametrize("written_format", [*NAMES, "vocab"])
+def test_a_tokenizer_saves_itself_in_every_format(
+    trained: Tokenizer, tmp_path: Path, written_format: Any
+) -> None:
+    path = tmp_path / "saved"
+    trained.save(path, format=written_format)
+    if written_format != "vocab":
+        assert Tokenizer.load(path).fingerprint == trained.fingerprint

@@ -1,0 +1,252 @@
+"""Ids back to text: what comes back, and what is no id."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import bytemill
+
+BYTES = {byte: bytes([byte]) for byte in range(256)}
+WORDS = ["ab", "abc", "é", "一", "😀", "internationalization of everything"]
+TOKENIZER = bytemill.train_from_iterator(
+    iter([" ".join(WORDS * 3)]), vocab_size=290, special_tokens=["<|endoftext|>", "<é>"], pattern="o200k"
+)
+
+texts = st.text(max_size=60) | st.lists(
+    st.sampled_from([*WORDS, " ", "<|endoftext|>", "<é>", "<", "\r\n"]), max_size=20
+).map("".join)
+
+
+@given(text=texts)
+def test_decoding_gives_the_text_back(text: str) -> None:
+    for allowed in ("all", "none", {"<é>"}):
+        ids = TOKENIZER.encode(text, allowed_special=allowed)
+        assert TOKENIZER.decode(ids) == text
+        assert TOKENIZER.decode_bytes(ids) == text.encode()
+        assert b"".join(TOKENIZER.decode_tokens_bytes(ids)) == text.encode()
+
+
+@given(batch=st.lists(texts, max_size=5))
+def test_batches_are_decoded_one_by_one(batch: list[str]) -> None:
+    assert TOKENIZER.decode_batch(TOKENIZER.encode_batch(batch)) == batch
+
+
+@given(data=st.binary(max_size=60))
+def test_any_bytes_come_back_from_their_ids(data: bytes) -> None:
+    ids = TOKENIZER.core.encode_bytes(data)
+    assert TOKENIZER.decode_bytes(ids) == data
+    assert TOKENIZER.decode(ids) == data.decode("utf-8", "replace")
+
+
+@given(text=texts)
+def test_bytes_that_are_text_have_the_ids_of_the_text(text: str) -> None:
+    assert TOKENIZER.core.encode_bytes(text.encode()) == TOKENIZER.encode_ordinary(text)
+
+
+def test_all_255_other_bytes_have_ids_too() -> None:
+    assert TOKENIZER.decode_bytes(range(256)) == bytes(range(256))
+
+
+def test_parts_of_a_character_become_replacement_characters_unless_asked_otherwise() -> None:
+    ids = list("a😀".encode())[:-1]
+    assert TOKENIZER.decode(ids) == "a\ufffd"
+    assert TOKENIZER.decode(ids, errors="ignore") == "a"
+    assert TOKENIZER.decode_batch([ids], errors="ignore") == ["a"]
+    with pytest.raises(UnicodeDecodeError):
+        TOKENIZER.decode(ids, errors="strict")
+    with pytest.raises(LookupError):
+        TOKENIZER.decode(ids, errors="no such handler")
+
+
+KINDS: list[Callable[[list[int]], Any]] = [
+    list,
+    tuple,
+    *(
+        lambda ids, dtype=dtype: np.array(ids, dtype)
+        for dtype in ("u2", "u4", "u8", "i2", "i4", "i8", ">u2", ">u4", ">i8", object)
+    ),
+    lambda ids: [np.uint16(i) for i in ids],
+    lambda ids: np.array(ids, "u2")[::-1][::-1],
+    lambda ids: np.array(ids[::-1], "u4")[::-1],
+    lambda ids: np.repeat(np.array(ids, "i8"), 3)[::3],
+    lambda ids: np.array([ids, ids], "u2", order="F")[1],
+    lambda ids: np.array([ids, ids], "u4").T[:, 0],
+    iter,
+    lambda ids: np.array(ids, "u2").data,
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_may_come_in_any_sequence_of_integers(kind: Callable[[list[int]], Any]) -> None:
+    for text in ("", "a", "abc é一😀<|endoftext|>" * 50, "ab" * 5000):
+        ids = TOKENIZER.encode(text)
+        assert TOKENIZER.decode(kind(ids)) == text
+        assert TOKENIZER.decode_bytes(kind(ids)) == text.encode()
+        assert b"".join(TOKENIZER.decode_tokens_bytes(kind(ids))) == text.encode()
+        assert TOKENIZER.decode_batch([kind(ids), kind([])]) == [text, ""]
+
+
+@pytest.mark.parametrize("dtype", ["u2", "u4", "i8"])
+@pytest.mark.parametrize("offset", [1, 2, 3, 5])
+def test_ids_may_be_a_field_of_packed_records(dtype: str, offset: int) -> None:
+    ids = np.array(TOKENIZER.encode("abc é一😀" * 20))
+    records = np.zeros(len(ids), np.dtype([("before", f"V{offset}"), ("id", dtype)]))
+    records["id"] = ids
+    assert TOKENIZER.decode(records["id"]) == "abc é一😀" * 20
+    assert TOKENIZER.decode(records["id"][::-1][::-1]) == "abc é一😀" * 20
+
+
+@pytest.mark.parametrize("dtype", ["u2", "u4", "i8"])
+def test_ids_may_stand_at_an_odd_address(dtype: str) -> None:
+    ids = np.array(TOKENIZER.encode("abc é一😀" * 20), dtype)
+    raw = np.frombuffer(b"\0" + ids.tobytes(), "u1")[1:].view(dtype)
+    assert not raw.flags.aligned
+    assert TOKENIZER.decode(raw) == "abc é一😀" * 20
+
+
+def test_one_id_may_be_repeated_without_memory() -> None:
+    assert TOKENIZER.decode(np.broadcast_to(np.uint16(97), (1000,))) == "a" * 1000
+
+
+def test_read_only_arrays_are_read() -> None:
+    ids = np.array(TOKENIZER.encode("abc"), "u4")
+    ids.flags.writeable = False
+    assert TOKENIZER.decode(ids) == "abc"
+
+
+@pytest.mark.parametrize("dtype", ["u2", "u4", "i8"])
+def test_many_ids_are_decoded_as_few_are(dtype: str) -> None:
+    some = np.arange(290, dtype=dtype)
+    some_bytes = b"".join(TOKENIZER.decode_tokens_bytes(some))
+    n = 5_000_000 // len(some_bytes)
+    assert TOKENIZER.decode_bytes(np.tile(some, n)) == some_bytes * n
+    assert TOKENIZER.decode(np.tile(some, n), errors="ignore") == some_bytes.decode(errors="ignore") * n
+
+
+def test_ids_that_another_thread_changes_meanwhile_are_decoded_or_refused() -> None:
+    ids = np.full(300_000, 97, "u2")
+    is_over = threading.Event()
+    longest = max(TOKENIZER.vocab, key=lambda i: len(TOKENIZER.vocab[i]))
+
+    def change() -> None:
+        while not is_over.is_set():
+            for i in (longest, 97):
+                ids[::2] = i
+
+    refusals: set[str] = set()
+    changing = threading.Thread(target=change)
+    changing.start()
+    try:
+        for _ in range(100):
+            try:
+                decoded = TOKENIZER.decode_bytes(ids)
+            except bytemill.TokenizerError as error:
+                refusals.add(str(error))
+            else:
+                assert set(decoded) <= set(b"a" + TOKENIZER.vocab[longest])
+    finally:
+        is_over.set()
+        changing.join()
+    assert refusals <= {"the ids were changed while they were decoded"}
+    assert TOKENIZER.decode_bytes(ids) == b"a" * len(ids)
+
+
+def ways_to_decode() -> list[Callable[[Any], Any]]:
+    return [
+        TOKENIZER.decode,
+        TOKENIZER.decode_bytes,
+        TOKENIZER.decode_tokens_bytes,
+        lambda ids: TOKENIZER.decode_batch([[97], ids]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "unknown", [290, 65_535, 1 << 16, (1 << 32) - 1, 1 << 32, 1 << 63, 1 << 100, 1 << 200, -1, -(1 << 70)]
+)
+def test_an_id_that_no_token_has_is_a_key_error_that_names_it(unknown: int) -> None:
+    for decode in ways_to_decode():
+        with pytest.raises(KeyError) as caught:
+            decode([97, unknown, 98])
+        assert caught.value.args == (unknown,)
+    for one in (TOKENIZER.decode_single_token_bytes, TOKENIZER.token):
+        with pytest.raises(KeyError) as caught:
+            one(unknown)
+        assert caught.value.args == (unknown,)
+
+
+@pytest.mark.parametrize("dtype", ["u2", "u4", "u8", "i2", "i4", "i8"])
+def test_an_array_with_an_id_that_no_token_has_is_a_key_error(dtype: str) -> None:
+    ids = np.full(5000, 97, dtype)
+    ids[-1] = np.iinfo(dtype).max
+    for decode in ways_to_decode():
+        with pytest.raises(KeyError) as caught:
+            decode(ids)
+        assert caught.value.args == (int(ids[-1]),)
+    if dtype.startswith("i"):
+        ids[7] = -3
+        with pytest.raises(KeyError, match="-3"):
+            TOKENIZER.decode(ids)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        97,
+        "97",
+        ["a"],
+        [97, None],
+        [97, 98.0],
+        [b"a"],
+        [[97]],
+        np.array([97.0]),
+        np.array([True]),
+        np.array(97),
+        np.array([[97, 98]], "u2"),
+        np.array(["a"]),
+        np.array([97 + 0j]),
+        np.array([97], "M8[s]"),
+        np.array([None]),
+    ],
+)
+def test_what_are_no_integers_is_a_type_error(wrong: Any) -> None:
+    for decode in ways_to_decode():
+        with pytest.raises(TypeError):
+            decode(wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, "a", b"a", 97.0, [97], np.array([97, 98])])
+def test_one_id_is_an_integer(wrong: Any) -> None:
+    with pytest.raises(TypeError):
+        TOKENIZER.decode_single_token_bytes(wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "ab", [5], [None], ["ab"]])
+def test_a_batch_is_a_sequence_of_sequences(wrong: Any) -> None:
+    with pytest.raises(TypeError):
+        TOKENIZER.decode_batch(wrong)
+
+
+def test_ids_between_those_of_tokens_are_unknown() -> None:
+    tokenizer = bytemill.Tokenizer(BYTES | {300: b"ab"}, [(b"a", b"b")], {"<s>": 310})
+    for unknown in (256, 299, 301, 309, 311):
+        with pytest.raises(KeyError) as caught:
+            tokenizer.decode([300, unknown])
+        assert caught.value.args == (unknown,)
+    assert tokenizer.decode([300, 310]) == "ab<s>"
+
+
+def test_single_tokens_go_both_ways() -> None:
+    for i, token in TOKENIZER.vocab.items():
+        assert TOKENIZER.decode_single_token_bytes(i) == token
+        assert TOKENIZER.encode_single_token(token) == i or TOKENIZER.is_special_token(i)
+    assert TOKENIZER.encode_single_token("<é>") == TOKENIZER.special_tokens["<é>"]
+    assert TOKENIZER.token_to_id("no such token") is None
+    for missing in ("no such token", b"no such token", ""):
+        with pytest.raises(KeyError):
+            TOKENIZER.encode_single_token(missing)

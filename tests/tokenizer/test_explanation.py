@@ -1,0 +1,197 @@
+"""Explanations: every merge in order, ending in the ids that encoding gives."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bytemill
+from bytemill import reference
+from bytemill.formats.spec import TokenizerSpec
+from bytemill.tokenizer.explanation import Explanation, show_bytes, show_token
+
+END = "<|endoftext|>"
+BYTES = {byte: bytes([byte]) for byte in range(256)}
+TRAINING = "the quick fox's foxes, 123 e\u0301 今日は 😀 internationalization aaaaaaaa  \n\n " * 3
+
+
+def by_ranks(*tokens: bytes, pattern: str = r"\S+|\s+") -> bytemill.Tokenizer:
+    ranks = {token: i for i, token in enumerate([*BYTES.values(), *tokens])}
+    return bytemill.Tokenizer.from_spec(
+        TokenizerSpec(pattern=pattern, special_tokens={END: 999}, ranks=ranks)
+    )
+
+
+TOKENIZERS = {
+    **{
+        str(pattern): bytemill.train_from_iterator(
+            iter([TRAINING]), vocab_size=285, special_tokens=[END, "<|end", " fox"], pattern=pattern
+        )
+        for pattern in ("gpt2", "cl100k", "o200k", "llama3", r"\w+(?!z)|\W", None)
+    },
+    "ranks that merges make": by_ranks(b"ab", b"abc", b"aa", b"th", b"the"),
+    "ranks that no merges make": by_ranks(b"abc", b"ab", b"bc", b"aaa", b"aa", b"the", b"th"),
+}
+
+texts = st.lists(
+    st.sampled_from(
+        [
+            "the",
+            " fox",
+            "'s",
+            "abc",
+            "aaa",
+            "b",
+            END,
+            "<|end",
+            "\n",
+            "  ",
+            "e\u0301",
+            "今",
+            "😀",
+            "a" * 70,
+            "x",
+        ]
+    )
+    | st.text(max_size=4),
+    max_size=12,
+).map("".join)
+
+
+def replayed(part: Explanation) -> list[bytes]:
+    """The tokens that the steps lead to, starting from single bytes."""
+    parts = [bytes([byte]) for byte in part.text.encode()]
+    for step in part.steps:
+        assert (parts[step.at], parts[step.at + 1]) == (step.left, step.right)
+        parts[step.at : step.at + 2] = [step.left + step.right]
+    return parts
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@settings(max_examples=80)
+@given(text=texts)
+def test_explanations_add_up_to_the_encoding(name: str, text: str) -> None:
+    ours = TOKENIZERS[name]
+    for allowed in ("all", "none", {END}):
+        parts = ours.explain(text, allowed_special=allowed)
+        assert [i for part in parts for i in part.ids] == ours.encode(text, allowed_special=allowed)
+        assert "".join(part.text for part in parts) == text
+        for part in parts:
+            assert part.tokens == [ours.decode_single_token_bytes(i) for i in part.ids]
+            assert b"".join(part.tokens).decode() == part.text
+            if part.special:
+                assert part.ids == [ours.special_tokens[part.text]]
+                assert part.steps == []
+            else:
+                assert replayed(part) == part.tokens or part.steps == []
+                assert str(part)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "cl100k", "o200k", "llama3", "None"])
+@settings(max_examples=80)
+@given(text=texts)
+def test_steps_are_those_of_the_reference(name: str, text: str) -> None:
+    ours = TOKENIZERS[name]
+    rank_of = {merge: rank for rank, merge in enumerate(ours.merges)}
+    for part in ours.explain(text, allowed_special="none"):
+        tokens, steps = reference.merge_by_rank(
+            part.text.encode(), lambda left, right: rank_of.get((left, right))
+        )
+        assert part.tokens == tokens
+        assert [(s.rank, s.left, s.right, s.at) for s in part.steps] == [tuple(step) for step in steps]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "cl100k", "o200k", "llama3", "None"])
+@given(text=texts)
+def test_parts_are_the_pretokens(name: str, text: str) -> None:
+    ours = TOKENIZERS[name]
+    pattern = None if name == "None" else name
+    parts = ours.explain(text, allowed_special="none")
+    assert [part.text for part in parts] == reference.pretokenize(text, pattern)
+
+
+def test_look_behind_is_explained_as_it_is_encoded() -> None:
+    ours = bytemill.Tokenizer(BYTES | {256: b"ab"}, [(b"a", b"b")], pattern=r"(?<=1)a|\w+")
+    for text in ("1ab", "ab", "1 ab", "11ab"):
+        assert [i for part in ours.explain(text) for i in part.ids] == ours.encode(text)
+
+
+def test_a_word_that_is_looked_up_whole_has_no_steps() -> None:
+    ours = TOKENIZERS["ranks that no merges make"]
+    (part,) = ours.explain("abc")
+    assert part.ids == [256]
+    assert part.tokens == [b"abc"]
+    assert part.steps == []
+
+
+def test_lone_surrogates_are_explained_as_they_are_encoded() -> None:
+    ours = TOKENIZERS["gpt2"]
+    for text in ("a\ud800b", "\ud83d\ude00", "\ufeff\udc00", "\ufeffa"):
+        assert [i for part in ours.explain(text) for i in part.ids] == ours.encode(text)
+
+
+def test_explanations_read_as_sentences() -> None:
+    ours = bytemill.Tokenizer(BYTES | {256: b"th", 257: b"the"}, [(b"t", b"h"), (b"th", b"e")], [END])
+    assert [str(part) for part in ours.explain(f"the é\n{END}")] == [
+        "'the' -> 'the' (257): t+h, th+e",
+        "' é' -> ' ' ⟨c3⟩ ⟨a9⟩ (32 195 169): no merges",
+        "'\\n' -> '\\n' (10): no merges",
+        "'<|endoftext|>' -> '<|endoftext|>' (258): special token",
+    ]
+    assert ours.explain("") == []
+
+
+@given(token=st.binary(max_size=6))
+def test_tokens_are_shown_on_one_line(token: bytes) -> None:
+    assert show_bytes(token).isprintable()
+    assert show_token(token).isprintable()
+
+
+# What is known of one token
+
+
+def test_what_is_known_of_tokens() -> None:
+    ours = bytemill.train_from_iterator(["low low lower newer"] * 2, vocab_size=262, special_tokens=[END])
+    assert ours.merge_counts is not None
+    for rank, (left, right) in enumerate(ours.merges):
+        token = ours.token(ours.encode_single_token(left + right))
+        assert token.bytes == left + right
+        assert token.rank == rank
+        assert token.parts == (ours.encode_single_token(left), ours.encode_single_token(right))
+        assert token.count == ours.merge_counts[rank]
+        assert not token.special
+    byte = ours.token(ours.encode_single_token(b"l"))
+    assert (byte.bytes, byte.rank, byte.parts, byte.count, byte.special) == (b"l", None, None, None, False)
+    end = ours.token(ours.eot_token)
+    assert (end.bytes, end.rank, end.parts, end.count, end.special) == (END.encode(), None, None, None, True)
+    for unknown in (262, 1 << 40, -1):
+        with pytest.raises(KeyError):
+            ours.token(unknown)
+    with pytest.raises(TypeError):
+        ours.token("l")  # type: ignore[arg-type]
+
+
+def test_tokens_of_ranks_have_parts_where_merges_make_them() -> None:
+    made = TOKENIZERS["ranks that merges make"]
+    assert made.token(257).parts == (256, ord("c"))
+    assert made.token(257).rank == 1
+    assert made.merges[1] == (b"ab", b"c")
+    looked_up = TOKENIZERS["ranks that no merges make"]
+    assert looked_up.merges == []
+    assert looked_up.token(256).bytes == b"abc"
+    assert (looked_up.token(256).rank, looked_up.token(256).parts) == (0, (257, ord("c")))
+    never_made = by_ranks(b"abcd", b"bc")
+    assert (never_made.token(256).rank, never_made.token(256).parts) == (None, None)
+
+
+def test_the_merge_of_every_token_of_a_published_vocabulary(peer_of: object) -> None:
+    ours = peer_of("gpt2").ours  # type: ignore[operator]
+    merges = ours.merges
+    for i in range(256, 50_256, 997):
+        token = ours.token(i)
+        assert token.parts is not None
+        assert token.rank is not None
+        assert (
+            b"".join(map(ours.decode_single_token_bytes, token.parts))
+            == token.bytes
+            == b"".join(merges[token.rank])
+        )

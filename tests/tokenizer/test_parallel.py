@@ -1,0 +1,269 @@
+"""Batches, arrays and threads: always what `encode` gives."""
+
+import os
+import random
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import bytemill
+from bytemill.errors import SpecialTokenError
+
+END = "<|endoftext|>"
+BYTES = {byte: bytes([byte]) for byte in range(256)}
+THREADS = [1, 2, 5, None]
+
+# A thread takes parts of a MiB, so something must happen at the multiples of it.
+PART = 1 << 20
+
+FILLER = "the quick brown fox, 123 foxes;\n internationalization  of a word's end. "
+OTHER_FILLER = "Жизнь 今日は、 é e\u0301t 12 \u3000字 a😀 b "
+
+# They overlap, begin alike, and hold blanks and characters of several bytes: there is much inside them that
+# looks like a place to cut.
+SPECIAL = [END, "the end of the end", "end of", "of the end of", "字 12 字", " fox", "x 1", END + END]
+
+
+def tokenizer(pattern: str | None, special: list[str]) -> bytemill.Tokenizer:
+    trained = bytemill.train_from_iterator(
+        iter([(FILLER + OTHER_FILLER) * 3]), vocab_size=315, pattern=pattern
+    )
+    return bytemill.Tokenizer(trained.vocab, trained.merges, special, pattern=pattern)
+
+
+def text_with_borders(filler: str, at_borders: list[tuple[str, int]]) -> str:
+    """A text with the given pieces at the multiples of a MiB, the border so many bytes behind their start."""
+    parts: list[bytes] = []
+    n_bytes = 0
+    for number, (piece, behind_start) in enumerate(at_borders, 1):
+        n_fill = number * PART - behind_start - n_bytes
+        fill = (filler.encode() * (n_fill // len(filler.encode()) + 1))[:n_fill]
+        # A character cut in two is replaced by blanks, so that the number of bytes stays.
+        fill = fill.decode("utf-8", "ignore").encode()
+        parts += [fill, b" " * (n_fill - len(fill)), piece.encode()]
+        n_bytes += n_fill + len(piece.encode())
+    parts.append(filler.encode())
+    return b"".join(parts).decode()
+
+
+@pytest.mark.parametrize("filler", [FILLER, OTHER_FILLER])
+@pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", "llama3"])
+def test_special_tokens_may_lie_across_the_borders_of_parts(pattern: str, filler: str) -> None:
+    ours = tokenizer(pattern, SPECIAL)
+    chance = random.Random(pattern + filler)
+    pieces = [
+        *SPECIAL,
+        "the end of the end of the end",
+        END * 3,
+        "end of the end of",
+        " fox 1 fox 1",
+        "字 12 字 12 字",
+    ]
+    borders = [(piece, chance.randint(0, len(piece.encode()))) for piece in chance.sample(pieces, 6)]
+    text = text_with_borders(filler, borders)
+    assert len(text.encode()) > 6 * PART
+    for allowed in ("all", "none", {END, "of the end of", "字 12 字"}):
+        expected = np.array(ours.encode(text, allowed_special=allowed))
+        for num_threads in (2, 5):
+            ids = ours.encode_to_numpy(text, num_threads=num_threads, allowed_special=allowed)
+            assert np.array_equal(ids, expected), (borders, num_threads)
+
+
+@pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", "llama3"])
+def test_every_offset_of_a_special_token_to_a_border(pattern: str) -> None:
+    ours = tokenizer(pattern, SPECIAL)
+    piece = "the end of the end of the end"
+    offsets = range(-1, len(piece) + 2)
+    text = text_with_borders("a word ", [(piece, offset) for offset in offsets])
+    expected = ours.encode_to_numpy(text, num_threads=1)
+    assert (ours.decode(expected) == text) is True
+    # The array on one thread is not cut; its ids at the borders are those of the neighbourhood alone.
+    assert np.count_nonzero(expected == ours.special_tokens["the end of the end"]) == len(offsets)
+    assert np.array_equal(ours.encode_to_numpy(text, num_threads=2), expected)
+
+
+@pytest.mark.parametrize(
+    ("special", "unit"),
+    [
+        ("ab ab", "ab "),
+        ("a 1", "a 1 "),
+        ("a a a", "a "),
+        ("一 一", "一 "),
+        (" a", " a"),
+        ("\n\n", "\n"),
+        ("b a b", "b a "),
+    ],
+)
+def test_where_special_tokens_overlap_everywhere_the_leftmost_still_win(special: str, unit: str) -> None:
+    ours = tokenizer("cl100k", [special])
+    text = "x" + unit * (2 * PART // len(unit.encode()) + PART // 7)
+    expected = ours.encode_to_numpy(text, num_threads=1)
+    assert np.count_nonzero(expected == ours.special_tokens[special]) == text.count(special)
+    for num_threads in (2, 3):
+        assert np.array_equal(ours.encode_to_numpy(text, num_threads=num_threads), expected)
+
+
+@pytest.mark.parametrize("pattern", [None, r"\w+|\W", r"(?<=\d)x|\S+"])
+def test_patterns_of_any_kind_are_cut_at_special_tokens_alone(pattern: str | None) -> None:
+    ours = tokenizer(pattern, [END, END + END, "ab"])
+    chance = random.Random(5)
+    documents = ["word 1x ".join(chance.choices("abcd ", k=40_000)) for _ in range(12)]
+    text = "".join(doc + chance.choice([END, END * 2, END * 3, "<|end"]) for doc in documents)
+    assert len(text) > 3 * PART
+    expected = ours.encode_to_numpy(text, num_threads=1)
+    assert (ours.decode(expected) == text) is True
+    for num_threads in (2, 5):
+        assert np.array_equal(ours.encode_to_numpy(text, num_threads=num_threads), expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" * 2 * PART,
+        " " * 2 * PART,
+        "\n" * 2 * PART,
+        "1" * 2 * PART,
+        "'" * 2 * PART,
+        "字" * PART,
+        "a\u0301" * PART,
+    ],
+    ids=["letters", "blanks", "line feeds", "digits", "apostrophes", "ideographs", "marks"],
+)
+def test_texts_that_offer_no_cut_are_encoded_all_the_same(small: bytemill.Tokenizer, text: str) -> None:
+    expected = small.encode_to_numpy(text, num_threads=1)
+    assert np.array_equal(small.encode_to_numpy(text, num_threads=4), expected)
+    assert (small.decode(expected) == text) is True
+
+
+def test_refused_tokens_are_found_wherever_they_stand(small: bytemill.Tokenizer) -> None:
+    text = text_with_borders(FILLER, [("", 0), (END, 5)])
+    with pytest.raises(SpecialTokenError, match=f"byte {2 * PART - 5}"):
+        small.encode_to_numpy(text, num_threads=4, allowed_special="none_raise")
+    harmless = text.replace(END, "")
+    assert np.array_equal(
+        small.encode_to_numpy(harmless, num_threads=4, allowed_special="none_raise"), small.encode(harmless)
+    )
+
+
+@given(texts=st.lists(st.text(max_size=30) | st.sampled_from(["", END, FILLER, "a" * 100]), max_size=12))
+def test_batches_have_the_ids_of_their_texts(small: bytemill.Tokenizer, texts: list[str]) -> None:
+    for num_threads in THREADS:
+        assert small.encode_batch(texts, num_threads=num_threads) == [small.encode(text) for text in texts]
+        assert small.encode_ordinary_batch(texts, num_threads=num_threads) == [
+            small.encode_ordinary(text) for text in texts
+        ]
+    assert [small.count(text) for text in texts] == [len(small.encode(text)) for text in texts]
+    for text in texts:
+        assert small.encode_to_numpy(text).tolist() == small.encode(text)
+
+
+def test_batches_of_unequal_texts_keep_their_order(small: bytemill.Tokenizer) -> None:
+    chance = random.Random(6)
+    texts = [FILLER[: chance.randint(0, 60)] * chance.choice([0, 1, 1, 1, 200, 20_000]) for _ in range(60)]
+    expected = [small.encode(text) for text in texts]
+    for num_threads in (1, 2, 5, 100):
+        assert small.encode_batch(texts, num_threads=num_threads) == expected
+    assert small.encode_batch(tuple(texts)) == expected
+    assert small.encode_batch([]) == []
+
+
+def test_one_text_that_is_refused_fails_the_batch(small: bytemill.Tokenizer) -> None:
+    texts = ["fox"] * 500 + [END] + ["fox"] * 500
+    for num_threads in (1, 4):
+        with pytest.raises(SpecialTokenError):
+            small.encode_batch(texts, num_threads=num_threads, allowed_special="none_raise")
+
+
+@pytest.mark.parametrize("num_threads", [0, -1])
+def test_a_number_of_threads_below_one_is_an_error(small: bytemill.Tokenizer, num_threads: int) -> None:
+    for encode in (
+        lambda: small.encode_batch(["a"], num_threads=num_threads),
+        lambda: small.encode_ordinary_batch([], num_threads=num_threads),
+        lambda: small.encode_to_numpy("a", num_threads=num_threads),
+        lambda: small.core.stream("all", "strict", num_threads),
+    ):
+        with pytest.raises(ValueError, match="num_threads"):
+            encode()
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "text", b"text", ["a", None], [b"a"], [["a"]]])
+def test_a_batch_is_a_sequence_of_texts(small: bytemill.Tokenizer, wrong: Any) -> None:
+    with pytest.raises(TypeError):
+        small.encode_batch(wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"text", ["text"]])
+def test_a_text_is_a_str(small: bytemill.Tokenizer, wrong: Any) -> None:
+    for encode in (small.encode, small.encode_ordinary, small.encode_to_numpy, small.count, small.explain):
+        with pytest.raises((TypeError, AttributeError)):
+            encode(wrong)
+
+
+@pytest.mark.parametrize(("highest", "dtype"), [(65_535, np.uint16), (65_536, np.uint32), (300, np.uint16)])
+def test_arrays_have_the_narrowest_type_that_holds_every_id(highest: int, dtype: Any) -> None:
+    ours = bytemill.Tokenizer(BYTES, [], {"<s>": highest})
+    assert ours.n_vocab == highest + 1
+    assert ours.core.dtype == np.dtype(dtype).name
+    for text in ("a<s>", "", "a<s>" * PART):
+        ids = ours.encode_to_numpy(text)
+        assert ids.dtype == dtype
+        assert ids.ndim == 1
+        assert ids.flags.c_contiguous
+        assert ids.flags.writeable
+        assert ids[:2].tolist() == [97, highest][: len(ids)]
+    stream = ours.core.stream("all", "strict", None)
+    assert stream.feed("<s>").dtype == stream.finish().dtype == dtype
+
+
+def test_where_no_thread_can_be_started_the_calling_one_does_the_work() -> None:
+    script = """
+import bytemill
+tok = bytemill.Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
+text = "some text " * 400_000
+print(tok.encode_to_numpy(text, num_threads=4).tobytes() == text.encode("utf-16-le"))
+print(tok.encode_batch([text[:100]] * 1000, num_threads=4) == [list(text[:100].encode())] * 1000)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"RUST_MIN_STACK": str(1 << 46)},  # more than there can be
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "True\nTrue\n", done.stderr[-500:]
+
+
+def test_eight_threads_of_python_may_share_a_tokenizer(small: bytemill.Tokenizer) -> None:
+    chance = random.Random(7)
+    words = [*FILLER.split(), *OTHER_FILLER.split(), END, "x" * 40]
+    texts = [" ".join(chance.choices(words, k=3000)) for _ in range(8)]
+    expected = [small.encode(text) for text in texts]
+    failures: list[str] = []
+
+    def work(number: int) -> None:
+        for turn in range(12):
+            mine = (number + turn) % 8
+            results: list[Any] = [
+                small.encode(texts[mine]),
+                small.encode_to_numpy(texts[mine]).tolist(),
+                small.encode_batch([texts[mine]])[0],
+                list(small.encode_iterable([texts[mine]])),
+            ]
+            if any(result != expected[mine] for result in results):
+                failures.append(f"thread {number}, text {mine}")
+            if small.decode(expected[mine]) != texts[mine]:
+                failures.append(f"thread {number}, text {mine} decoded")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []

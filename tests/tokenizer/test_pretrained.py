@@ -1,0 +1,410 @@
+"""Tokenizers by name: from what is on the machine, or fetched by somebody else; never anything but the published."""
+
+import base64
+import hashlib
+import inspect
+import re
+import socket
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import huggingface_hub.constants
+import pytest
+import tiktoken
+import tiktoken_ext.openai_public
+
+from bytemill import Tokenizer
+from bytemill._core import NAMED_PATTERNS
+from bytemill.errors import TokenizerFileError
+from bytemill.formats.huggingface import tokenizer_json as huggingface
+from bytemill.formats.huggingface.folder import FILES_BESIDE
+from bytemill.formats.spec import TokenizerSpec
+from bytemill.tokenizer import pretrained
+from bytemill.tokenizer.pretrained import PUBLISHED
+
+TEXT = "It's 12345  naïve 日本語 😀\r\n\r\n  x = [1]  <|endoftext|><|fim_prefix|> \n  "
+RANK_FILES = ("r50k_base", "cl100k_base", "o200k_base")
+BY_TIKTOKEN = [name for name, published in PUBLISHED.items() if published.in_tiktokens_cache]
+
+
+class NetworkUsed(BaseException):
+    """Not an Exception, so that nothing takes it for a failure of the network."""
+
+
+@pytest.fixture(autouse=True)
+def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with empty caches `own`, `tiktoken` and `hub`, and no network."""
+
+    def refuse(*arguments: Any, **options: Any) -> Any:
+        raise NetworkUsed
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setenv("BYTEMILL_CACHE", str(tmp_path / "own"))
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "tiktoken"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.chdir(tmp_path)
+    for name in ("own/tokenizers", "tiktoken", "hub"):
+        (tmp_path / name).mkdir(parents=True)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def rank_files(shared_data: Path) -> dict[str, bytes]:
+    """The published rank files that tiktoken knows, by name."""
+    files = {name: (shared_data / f"{name}.tiktoken").read_bytes() for name in RANK_FILES}
+    # p50k is r50k and a token for each run of 2 to 25 blanks.
+    blanks = [f"{base64.b64encode(b' ' * n).decode()} {50255 + n}\n" for n in range(2, 26)]
+    return files | {"p50k_base": files["r50k_base"] + "".join(blanks).encode()}
+
+
+def put_into_tiktokens_cache(folder: Path, name: str, data: bytes) -> Path:
+    path = folder / "tiktoken" / str(PUBLISHED[name].in_tiktokens_cache)
+    path.write_bytes(data)
+    return path
+
+
+def put_into_hubs_cache(folder: Path, repository: str, file: str, data: bytes) -> Path:
+    """As the hub's library lays its cache out."""
+    place = folder / "hub" / f"models--{repository.replace('/', '--')}"
+    (place / "refs").mkdir(parents=True, exist_ok=True)
+    (place / "refs" / "main").write_text("abc123")
+    path = place / "snapshots" / "abc123" / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def without(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
+    for module in modules:
+        monkeypatch.setitem(sys.modules, module, None)
+
+
+@pytest.mark.parametrize("name", BY_TIKTOKEN)
+def test_tiktokens_tokenizers_are_those_of_tiktoken(
+    caches: Path, rank_files: dict[str, bytes], name: str
+) -> None:
+    put_into_tiktokens_cache(caches, name, rank_files[PUBLISHED[name].file.name])
+    ours = Tokenizer.from_pretrained(name)
+    # "gpt2" comes from other files there, with the same contents.
+    theirs = tiktoken.Encoding(
+        **tiktoken_ext.openai_public.ENCODING_CONSTRUCTORS[name if name != "gpt2" else "r50k_base"]()
+    )
+    assert ours.special_tokens == theirs._special_tokens
+    assert ours.encode(TEXT) == theirs.encode(TEXT, allowed_special="all")
+    assert ours.n_vocab == theirs.n_vocab
+
+
+@pytest.mark.parametrize("name", BY_TIKTOKEN)
+def test_tiktokens_own_source_says_the_same(name: str) -> None:
+    published = PUBLISHED[name]
+    source = inspect.getsource(getattr(tiktoken_ext.openai_public, published.file.name))
+    (address,) = re.findall(r'"(\w+://[^"]+)"', source)
+    assert hashlib.sha1(address.encode()).hexdigest() == published.in_tiktokens_cache  # noqa: S324
+    assert published.file.sha256 in source
+    assert published.file_name == address.rsplit("/", 1)[1]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "r50k_base", "p50k_edit", "cl100k_base"])
+def test_a_file_in_the_own_cache_needs_no_library_and_no_network(
+    caches: Path, rank_files: dict[str, bytes], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without(monkeypatch, "tiktoken", "tiktoken_ext.openai_public", "huggingface_hub")
+    with pytest.raises(NetworkUsed):
+        socket.socket()
+    file = PUBLISHED[name].file
+    (caches / "own" / "tokenizers" / f"{file.name}.tiktoken").write_bytes(rank_files[file.name])
+    tokenizer = Tokenizer.from_pretrained(name)
+    assert tokenizer.special_tokens == file.special_tokens
+    assert tokenizer.pattern == NAMED_PATTERNS[file.pattern]
+    assert tokenizer.decode(tokenizer.encode(TEXT)) == TEXT
+
+
+def test_another_folder_can_be_given(shared_data: Path) -> None:
+    for name in RANK_FILES:
+        tokenizer = Tokenizer.from_pretrained(name, cache_dir=shared_data)
+        assert tokenizer.fingerprint == Tokenizer.load(shared_data / f"{name}.tiktoken").fingerprint
+
+
+def test_the_own_cache_is_where_it_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BYTEMILL_CACHE", "~/x")
+    assert pretrained.cache_folder() == Path("~/x/tokenizers").expanduser()
+    monkeypatch.delenv("BYTEMILL_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert pretrained.cache_folder() == Path("/somewhere/bytemill/tokenizers")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert pretrained.cache_folder() == Path("~/.cache/bytemill/tokenizers").expanduser()
+
+
+def test_tiktokens_older_variable_and_its_default_count_too(
+    caches: Path, rank_files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_into_tiktokens_cache(caches, "gpt2", rank_files["r50k_base"])
+    monkeypatch.setenv("DATA_GYM_CACHE_DIR", str(caches / "tiktoken"))
+    for value in (None, ""):
+        monkeypatch.delenv("TIKTOKEN_CACHE_DIR") if value is None else monkeypatch.setenv(
+            "TIKTOKEN_CACHE_DIR", ""
+        )
+        if value is None:
+            assert Tokenizer.from_pretrained("gpt2", local_files_only=True).n_vocab == 50257
+        else:  # an empty name turns the cache off
+            with pytest.raises(TokenizerFileError):
+                Tokenizer.from_pretrained("gpt2", local_files_only=True)
+    monkeypatch.delenv("TIKTOKEN_CACHE_DIR")
+    monkeypatch.delenv("DATA_GYM_CACHE_DIR")
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(caches))
+    (caches / "tiktoken").rename(caches / "data-gym-cache")
+    assert Tokenizer.from_pretrained("gpt2", local_files_only=True).n_vocab == 50257
+
+
+def test_what_tiktoken_fetches_is_checked_and_kept(
+    caches: Path, rank_files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def read_file(address: str) -> bytes:
+        calls.append(address)
+        return rank_files[address.rsplit("/", 1)[1].removesuffix(".tiktoken")]
+
+    monkeypatch.setattr("tiktoken.load.read_file", read_file)
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")
+    tokenizer = Tokenizer.from_pretrained("p50k_base")
+    assert len(calls) == 1
+    assert tokenizer.encode("     ") == [50260]
+    kept = caches / "own" / "tokenizers" / "p50k_base.tiktoken"
+    assert kept.read_bytes() == rank_files["p50k_base"]
+    assert Tokenizer.from_pretrained("p50k_edit").special_tokens["<|fim_suffix|>"] == 50283
+    assert len(calls) == 1
+
+    # Damaged in the cache, it is fetched anew and mended.
+    kept.write_bytes(rank_files["p50k_base"][:-1])
+    assert Tokenizer.from_pretrained("p50k_base").fingerprint == tokenizer.fingerprint
+    assert kept.read_bytes() == rank_files["p50k_base"]
+
+
+def test_what_is_fetched_is_used_even_where_it_cannot_be_kept(
+    caches: Path, rank_files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tiktoken.load.read_file", lambda _: rank_files["r50k_base"])
+    (caches / "file").write_text("")
+    assert Tokenizer.from_pretrained("gpt2", cache_dir=caches / "file" / "x").n_vocab == 50257
+
+
+def test_a_wrong_file_is_refused_wherever_it_comes_from(
+    caches: Path, rank_files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = rank_files["r50k_base"]
+    own = caches / "own" / "tokenizers" / "cl100k_base.tiktoken"
+    own.write_bytes(wrong)
+    theirs = put_into_tiktokens_cache(caches, "cl100k_base", wrong)
+    constructors = tiktoken_ext.openai_public.ENCODING_CONSTRUCTORS
+    monkeypatch.setitem(
+        constructors, "cl100k_base", lambda: {"mergeable_ranks": {bytes([i]): i for i in range(256)}}
+    )
+    with pytest.raises(TokenizerFileError, match="cl100k_base: not on this machine") as caught:
+        Tokenizer.from_pretrained("cl100k_base")
+    for place in (own, theirs, "what tiktoken has fetched"):
+        assert f"{place} is damaged" in str(caught.value)
+    assert own.read_bytes() == wrong
+
+
+def test_without_network_the_message_says_what_to_do(caches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(address: str) -> bytes:
+        raise ConnectionError("Name or service not known\nand more")
+
+    monkeypatch.setattr("tiktoken.load.read_file", offline)
+    with pytest.raises(TokenizerFileError) as caught:
+        Tokenizer.from_pretrained("o200k_base")
+    assert "tiktoken could not fetch it: ConnectionError: Name or service not known)" in str(caught.value)
+    path = caches / "own" / "tokenizers" / "o200k_base.tiktoken"
+    assert caught.value.hint == f"Put the published rank file there as {path}."
+
+
+@pytest.mark.parametrize(
+    ("name", "packages"),
+    [("cl100k_base", "tiktoken"), ("llama3", "huggingface_hub"), ("gpt2", "tiktoken or huggingface_hub")],
+)
+def test_without_libraries_the_message_names_them(
+    name: str, packages: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without(monkeypatch, "tiktoken_ext.openai_public", "huggingface_hub")
+    with pytest.raises(TokenizerFileError, match=f"{name}: not on this machine") as caught:
+        Tokenizer.from_pretrained(name)
+    assert str(caught.value.hint).endswith(f"{PUBLISHED[name].file_name}, or pip install {packages}.")
+
+
+def test_nothing_is_fetched_where_that_is_forbidden() -> None:
+    for name in ("gpt2", "llama3"):
+        with pytest.raises(TokenizerFileError, match="nothing is to be fetched"):
+            Tokenizer.from_pretrained(name, local_files_only=True)
+
+
+def test_gpt2_in_the_hubs_cache_is_gpt2(caches: Path, shared_data: Path) -> None:
+    original = Tokenizer.load(shared_data / "r50k_base.tiktoken")
+    put_into_hubs_cache(
+        caches, "openai-community/gpt2", "tokenizer.json", huggingface.write(original.to_spec()).encode()
+    )
+    assert Tokenizer.from_pretrained("gpt2", local_files_only=True).fingerprint == original.fingerprint
+
+
+@pytest.fixture
+def small_llama3(monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """A rank file that is taken for Llama 3's, which is not to be had here."""
+    tokens = [bytes([i]) for i in range(256)] + [b" " * n for n in range(2, 300)]
+    data = "".join(f"{base64.b64encode(token).decode()} {i}\n" for i, token in enumerate(tokens)).encode()
+    digest = hashlib.sha256(data).hexdigest()
+    file = replace(pretrained._LLAMA3, sha256=digest, n_ranks=len(tokens))
+    monkeypatch.setattr(pretrained, "_LLAMA3", file)
+    monkeypatch.setitem(PUBLISHED, "llama3", replace(PUBLISHED["llama3"], file=file))
+    return data
+
+
+def test_llama3s_special_tokens_are_the_256_behind_its_ranks() -> None:
+    special = PUBLISHED["llama3"].file.special_tokens
+    assert sorted(special.values()) == list(range(128_000, 128_256))
+    # As they stand in the models' own configuration.
+    assert special["<|begin_of_text|>"] == 128_000
+    assert special["<|end_of_text|>"] == 128_001
+    assert special["<|start_header_id|>"] == 128_006
+    assert special["<|end_header_id|>"] == 128_007
+    assert special["<|reserved_special_token_4|>"] == 128_008
+    assert special["<|eot_id|>"] == 128_009
+    assert special["<|reserved_special_token_5|>"] == 128_010
+    assert special["<|reserved_special_token_250|>"] == 128_255
+
+
+def test_llama3_comes_from_its_own_file_under_any_name(caches: Path, small_llama3: bytes) -> None:
+    path = caches / "Meta-Llama-3-8B" / "tokenizer.model"
+    path.parent.mkdir()
+    path.write_bytes(small_llama3)
+    tokenizer = Tokenizer.from_pretrained(path)
+    assert tokenizer.pattern == NAMED_PATTERNS["llama3"]
+    assert tokenizer.encode("<|eot_id|>   ") == [128_009, 257]
+    assert Tokenizer.from_pretrained(path.parent).fingerprint == tokenizer.fingerprint
+    (caches / "own" / "tokenizers" / "llama3.tiktoken").write_bytes(small_llama3)
+    assert Tokenizer.from_pretrained("llama3").fingerprint == tokenizer.fingerprint
+
+
+def test_llama3_comes_from_the_hub(
+    caches: Path, small_llama3: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(repository: str, file: str) -> str:
+        raise PermissionError(f"{repository} is gated")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
+    with pytest.raises(
+        TokenizerFileError, match="Meta-Llama-3-8B could not be fetched: PermissionError"
+    ) as caught:
+        Tokenizer.from_pretrained("llama3")
+    assert "llama3.tiktoken" in str(caught.value.hint)
+    path = put_into_hubs_cache(caches, "elsewhere", "tokenizer.model", small_llama3)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *_: str(path))
+    assert Tokenizer.from_pretrained("llama3").n_vocab == 128_256
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
+    put_into_hubs_cache(caches, "meta-llama/Llama-3.1-8B", "original/tokenizer.model", small_llama3)
+    assert Tokenizer.from_pretrained("llama3").n_vocab == 128_256
+
+
+MakeSpec = Callable[..., TokenizerSpec]
+
+
+@pytest.fixture
+def spec() -> TokenizerSpec:
+    vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b"ab"}
+    return TokenizerSpec(
+        pattern=NAMED_PATTERNS["gpt2"], special_tokens={"<s>": 257}, vocab=vocab, merges=[(b"a", b"b")]
+    )
+
+
+def test_paths_come_before_names(caches: Path, spec: TokenizerSpec) -> None:
+    (caches / "gpt2").mkdir()
+    (caches / "gpt2" / "tokenizer.json").write_text(huggingface.write(spec), encoding="utf-8")
+    assert Tokenizer.from_pretrained("gpt2").n_vocab == 258
+    assert Tokenizer.from_pretrained(Path("gpt2/tokenizer.json")).n_vocab == 258
+    assert Tokenizer.open("gpt2").n_vocab == 258
+
+
+def test_a_repository_in_the_hubs_cache_is_loaded(caches: Path, spec: TokenizerSpec) -> None:
+    from bytemill.formats import gpt2
+
+    put_into_hubs_cache(caches, "me/small", "tokenizer.json", huggingface.write(spec).encode())
+    assert Tokenizer.from_pretrained("me/small").to_spec() == spec
+    vocab, merges = gpt2.write(spec)
+    put_into_hubs_cache(caches, "me/old", "vocab.json", vocab.encode())
+    put_into_hubs_cache(caches, "me/old", "merges.txt", merges.encode())
+    assert Tokenizer.from_pretrained("me/old", local_files_only=True).to_spec() == spec
+    with pytest.raises(TokenizerFileError, match=r"me/old: .* not in the hub's cache"):
+        Tokenizer.from_pretrained("me/old", revision="v2", local_files_only=True)
+
+
+def test_a_repository_is_fetched(caches: Path, spec: TokenizerSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bytemill.formats import gpt2
+
+    vocab, merges = gpt2.write(spec)
+    files = {"tokenizer.json": huggingface.write(spec), "vocab.json": vocab, "merges.txt": merges}
+    fetched: list[tuple[str, str, str | None]] = []
+
+    def fetch(repository: str, file: str, revision: str | None = None) -> str:
+        fetched.append((repository, file, revision))
+        path = caches / "fetched" / file
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(files[file], encoding="utf-8")
+        return str(path)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
+    assert Tokenizer.from_pretrained("me/small", revision="v2").to_spec() == spec
+    assert fetched[0] == ("me/small", "tokenizer.json", "v2")
+    files["chat_template.jinja"] = "{{ messages }}"
+    companions = Tokenizer.from_pretrained("me/small", revision="v2").companions
+    assert companions is not None
+    assert companions.chat_template == "{{ messages }}"
+    assert {file for _, file, _ in fetched} == {"tokenizer.json", *FILES_BESIDE}
+    assert {revision for _, _, revision in fetched} == {"v2"}
+    del files["tokenizer.json"]
+    assert Tokenizer.from_pretrained("gpt2", revision="main").to_spec() == spec
+    files["vocab.json"] = "{}"
+    with pytest.raises(TokenizerFileError, match="is empty"):
+        Tokenizer.from_pretrained("me/small")
+    files.clear()
+    with pytest.raises(TokenizerFileError, match="could not be fetched from the hub") as caught:
+        Tokenizer.from_pretrained("me/nothing")
+    assert "cl100k_base" in str(caught.value.hint)
+
+
+def test_a_repository_needs_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "huggingface_hub")
+    with pytest.raises(
+        TokenizerFileError, match="me/small: no such file or folder, no published name"
+    ) as caught:
+        Tokenizer.from_pretrained("me/small")
+    assert str(caught.value.hint).startswith("pip install huggingface_hub")
+
+
+@pytest.mark.parametrize(
+    "name", ["a/b/c", "../x", "", "a b", "x\0y", "/nowhere/tokenizer.json", Path("me/small")]
+)
+def test_what_can_be_no_name_is_not_looked_for(name: str | Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", types.ModuleType("huggingface_hub"))
+    with pytest.raises(TokenizerFileError, match="no such file or folder, and no name"):
+        Tokenizer.from_pretrained(name)
+
+
+def test_two_special_tokens_of_one_id_are_refused() -> None:
+    special = tiktoken_ext.openai_public.ENCODING_CONSTRUCTORS.keys() - set(BY_TIKTOKEN)
+    assert special == {"o200k_harmony"}
+    with pytest.raises(TokenizerFileError, match="two special tokens for the id 200018"):
+        Tokenizer.from_pretrained("o200k_harmony")
+
+
+def test_open_is_for_paths_and_published_names(caches: Path, rank_files: dict[str, bytes]) -> None:
+    put_into_tiktokens_cache(caches, "gpt2", rank_files["r50k_base"])
+    assert Tokenizer.open("gpt2").n_vocab == 50257
+    with pytest.raises(TokenizerFileError, match="me/small: no such file"):
+        Tokenizer.open("me/small")

@@ -1,0 +1,446 @@
+"""Errors of training and their messages."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bytemill import (
+    BytemillError,
+    CorpusError,
+    TokenizerError,
+    TrainingProgress,
+    reference,
+    train,
+    train_bpe,
+    train_from_iterator,
+)
+from bytemill._core import PretokenCounter, PretokenCounts, pretoken_spans
+
+READ_BYTES = 1 << 18
+"""Size of the core's read calls."""
+
+
+def untouched() -> Iterator[str]:
+    """A corpus that must not be read, because options are validated first."""
+    pytest.fail("the corpus was read")
+    yield ""
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message", "hint"),
+    [
+        (
+            {"vocab_size": 255},
+            TokenizerError,
+            "vocab_size 255 is too small: 256 bytes and 0 special",
+            "least 256",
+        ),
+        (
+            {"vocab_size": 257, "special_tokens": ["a", "b"]},
+            TokenizerError,
+            "2 special tokens make 258",
+            "258",
+        ),
+        ({"vocab_size": -1}, TokenizerError, "vocab_size -1 is too small", "256"),
+        ({"vocab_size": 2**40}, TokenizerError, "vocab_size 1099511627776 is too large", "at most 2097151"),
+        ({"vocab_size": 2**70}, TokenizerError, "is too large", "2097151"),
+        ({"vocab_size": "300"}, TypeError, "vocab_size must be an int, not str", None),
+        ({"vocab_size": 300.0}, TypeError, "vocab_size must be an int, not float", None),
+        ({"vocab_size": None}, TypeError, "vocab_size must be an int, not NoneType", None),
+        ({"special_tokens": "<s>"}, TokenizerError, "special_tokens is a str", r"special_tokens=\['<s>'\]"),
+        ({"special_tokens": [""]}, TokenizerError, "a special token is empty", "remove it"),
+        ({"special_tokens": ["<s>", "<t>", "<s>"]}, TokenizerError, "'<s>' occurs twice", "once"),
+        ({"special_tokens": ["<s>", "\ud800"]}, TokenizerError, r"'\\ud800' contains a lone surrogate", None),
+        ({"special_tokens": None}, TypeError, "special_tokens must be a list of str, not None", None),
+        ({"special_tokens": b"<s>"}, TypeError, "special_tokens must be a list of str, not b'<s>'", None),
+        ({"special_tokens": ["<s>", 5]}, TypeError, r"must be a list of str, not \['<s>', 5\]", None),
+        ({"special_tokens": [["<s>"]]}, TypeError, "must be a list of str", None),
+        ({"pattern": "(unclosed"}, TokenizerError, r"pattern \"\(unclosed\" does not compile", None),
+        ({"pattern": r"\p{NoSuchClass}"}, TokenizerError, "does not compile", None),
+        ({"pattern": 5}, TypeError, "pattern must be a str or None, not int", None),
+        ({"ties": "first"}, TokenizerError, "ties is 'first'", "use 'bytes' or 'huggingface'"),
+        ({"ties": None}, TokenizerError, "ties is None", "'bytes'"),
+        ({"special_ids": "middle"}, TokenizerError, "special_ids is 'middle'", "use 'last' or 'first'"),
+        ({"min_frequency": 0}, TokenizerError, "min_frequency is 0", "at least 1"),
+        ({"min_frequency": -5}, TokenizerError, "min_frequency is -5", "at least 1"),
+        ({"min_frequency": 1.5}, TypeError, "min_frequency must be an int, not float", None),
+        ({"min_frequency": 2**64}, TokenizerError, "min_frequency is", "at most"),
+        ({"num_threads": 0}, TokenizerError, "num_threads is 0", "at least 1"),
+        ({"num_threads": -1}, TokenizerError, "num_threads is -1", "at least 1"),
+        ({"num_threads": 2**62}, TokenizerError, "num_threads is 4611686018427387904", "at most 4096"),
+        ({"num_threads": "2"}, TypeError, "num_threads must be an int, not str", None),
+        ({"chunk_bytes": 0}, TokenizerError, "chunk_bytes is 0", "at least 1"),
+        ({"chunk_bytes": -1}, TokenizerError, "chunk_bytes is -1", "at least 1"),
+        ({"chunk_bytes": 2**45}, TokenizerError, "chunk_bytes is 35184372088832", "at most 1073741824"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_before_anything_is_read(
+    options: dict[str, Any], error: type[Exception], message: str, hint: str | None
+) -> None:
+    vocab_size = options.pop("vocab_size", 300)
+    with pytest.raises(error, match=message) as caught:
+        train_from_iterator(untouched(), vocab_size, **options)
+    with pytest.raises(error, match=message):
+        train("no-such-file.txt", vocab_size, **options)
+    if hint is not None:
+        assert isinstance(caught.value, BytemillError)
+        assert hint.replace("\\", "") in str(caught.value.hint)
+
+
+def test_train_bpe_refuses_in_the_same_words(tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("low lower")
+    with pytest.raises(TokenizerError, match="vocab_size 256 is too small"):
+        train_bpe(tmp_path / "corpus.txt", 256, ["<s>"])
+    with pytest.raises(TokenizerError, match="special_tokens is a str"):
+        train_bpe(tmp_path / "corpus.txt", 300, "<s>")
+    with pytest.raises(CorpusError, match="no such file"):
+        train_bpe(tmp_path / "corpse.txt", 300, ["<s>"])
+
+
+# Corpora
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "corpus.txt").write_text("low lower newest")
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("inputs", "error", "message", "hint"),
+    [
+        ("korpus.txt", CorpusError, "no such file: korpus.txt", "did you mean corpus.txt?"),
+        (
+            ["corpus.txt", Path("corpus.txd")],
+            CorpusError,
+            "no such file: corpus.txd",
+            "did you mean corpus.txt?",
+        ),
+        ("sub", CorpusError, "the folder sub contains no corpus file", "--format text"),
+        (["corpus.txt", "sub"], CorpusError, "the folder sub contains no corpus file", ".txt"),
+        ("*.jsonl", CorpusError, r"no file matches \*.jsonl", "check the pattern"),
+        ("empty.txt", CorpusError, "the corpus is empty: empty.txt holds 0 bytes", "contains text"),
+        (["empty.txt", "empty.txt"], CorpusError, "each of the 2 inputs", "contains text"),
+        ("/dev/null", CorpusError, "the corpus is empty: /dev/null", "contains text"),
+        (["empty.txt", "/dev/null"], CorpusError, "the corpus is empty", "contains text"),
+        ([], CorpusError, "there is no input", "name a file"),
+        ("", CorpusError, "the input name is empty", "name a file"),
+        ("low lower newest\nwidest", CorpusError, "no such file", "from_texts([text])"),
+        (
+            iter(["low"]),
+            TypeError,
+            "expected names of files, got list_iterator: pass texts to train_from_iter",
+            None,
+        ),
+        (None, TypeError, "expected names of files, got NoneType", None),
+        (5, TypeError, "expected names of files, got int", None),
+        (b"corpus.txt", TypeError, "expected names of files, got bytes", None),
+        (["corpus.txt", None], TypeError, "expected the name of a file, got None", None),
+        ([["corpus.txt"]], TypeError, r"expected the name of a file, got \['corpus.txt'\]", None),
+    ],
+)
+def test_corpora_that_cannot_be_are_refused(
+    folder: Path, inputs: Any, error: type[Exception], message: str, hint: str | None
+) -> None:
+    with pytest.raises(error, match=message) as caught:
+        train(inputs, 300)
+    if hint is not None:
+        assert isinstance(caught.value, BytemillError)
+        assert hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("texts", "error", "message", "hint"),
+    [
+        ([], CorpusError, "the corpus is empty: its texts contain no characters", "pass texts"),
+        (["", ""], CorpusError, "the corpus is empty: its texts contain no characters", "pass texts"),
+        (["low", b"lower"], CorpusError, r"item 1 of the corpus is not a str: b'lower'", "str"),
+        (iter(["low", None]), CorpusError, "item 1 of the corpus is not a str: None", "str"),
+        ([Path("corpus.txt")], CorpusError, "item 0 of the corpus is not a str", "as a list"),
+        ([{"text": "low"}], CorpusError, "item 0 of the corpus is not a str", "Corpus.from_rows"),
+        ("low lower", TypeError, "not a single str", None),
+        (b"low lower", TypeError, "not a single bytes", None),
+        (5, TypeError, "not iterable", None),
+    ],
+)
+def test_texts_that_are_none_are_refused(
+    texts: Any, error: type[Exception], message: str, hint: str | None
+) -> None:
+    with pytest.raises(error, match=message) as caught:
+        train_from_iterator(texts, 300)
+    if hint is not None:
+        assert isinstance(caught.value, BytemillError)
+        assert hint in str(caught.value.hint)
+
+
+def test_errors_is_checked() -> None:
+    with pytest.raises(TokenizerError, match="errors is 'ignore'") as caught:
+        train("corpus.txt", 300, errors="ignore")  # type: ignore[arg-type]
+    assert caught.value.hint == "use 'strict' or 'replace'"
+
+
+def test_an_exception_of_the_iterable_comes_through() -> None:
+    error = LookupError("the source of texts is gone")
+
+    def texts() -> Iterator[str]:
+        yield "low " * 500_000
+        raise error
+
+    with pytest.raises(LookupError) as caught:
+        train_from_iterator(texts(), 300)
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("became", ["nothing", "a folder"])
+def test_a_file_that_changes_while_others_are_read_is_named(folder: Path, became: str) -> None:
+    second = folder / "second.txt"
+    second.write_text("widest")
+
+    def progress(_: TrainingProgress) -> None:
+        second.unlink(missing_ok=True)
+        if became == "a folder" and not second.is_dir():
+            second.mkdir()
+
+    with pytest.raises(CorpusError, match=r"cannot read second.txt: (No such file|Is a directory)") as caught:
+        train(["corpus.txt", "second.txt"], 300, progress=progress)
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_of_a_file_that_is_emptied_before_its_turn_nothing_is_counted(folder: Path) -> None:
+    second = folder / "second.txt"
+    second.write_text("widest")
+
+    def progress(_: TrainingProgress) -> None:
+        second.write_bytes(b"")
+
+    tokenizer = train(["corpus.txt", "second.txt"], 257, progress=progress)
+    report = tokenizer.training_report
+    assert report is not None
+    assert report.n_bytes == (folder / "corpus.txt").stat().st_size
+
+
+# Bytes that are not UTF-8
+
+
+@pytest.mark.parametrize("chunk_bytes", [None, 1, 1000])
+@pytest.mark.parametrize(
+    ("before", "malformed", "after"),
+    [
+        (0, b"\xff", 10),
+        (7, b"\x80", 10),
+        (7, b"\xe4\xb8", 0),
+        (READ_BYTES - 1, b"\xff", 1000),
+        (READ_BYTES, b"\xff", 1000),
+        (READ_BYTES + 1, b"\xc0\xaf", READ_BYTES),
+        # Sequences that begin in one block and turn out wrong, or end, in the next.
+        (READ_BYTES - 1, b"\xf0\x9f\x98", 1000),
+        (READ_BYTES - 2, b"\xf0\x9f\x98", 1000),
+        (READ_BYTES - 3, b"\xf0\x9f\x98", 1000),
+        (READ_BYTES - 1, b"\xe4", 0),
+        (READ_BYTES - 2, b"\xe4\xb8", 0),
+        (READ_BYTES - 1, b"\xed\xa0\x80", 5),
+        (3 * READ_BYTES - 2, b"\xe4\xb8", 3 * READ_BYTES),
+    ],
+)
+def test_malformed_bytes_are_named_by_their_offset_wherever_blocks_end(
+    tmp_path: Path, before: int, malformed: bytes, after: int, chunk_bytes: int | None
+) -> None:
+    text = ("low é " * (before // 7 + 1)).encode()[:before]
+    text = text.decode("utf-8", "ignore").encode().ljust(before)
+    good, bad = tmp_path / "good.txt", tmp_path / "bad.txt"
+    good.write_text("low lower newest " * 5)
+    bad.write_bytes(text + malformed + b"x" * after)
+    for inputs in (bad, [good, bad]):
+        with pytest.raises(CorpusError) as caught:
+            train(inputs, 300, chunk_bytes=chunk_bytes)
+        place = f"byte offset {before} (0x{malformed[0]:02x})"
+        line = text[:before].count(b"\n") + 1
+        assert str(caught.value) == f"{bad}:{line:,}: {place} is not valid UTF-8"
+        assert 'errors="replace"' in str(caught.value.hint)
+
+
+@given(
+    text=st.text("ab é世😀\n", max_size=60),
+    place=st.integers(0, 60),
+    malformed=st.sampled_from(
+        [b"\xff", b"\x80", b"\xe4\xb8", b"\xf0\x9f\x98", b"\xc0", b"\xf8", b"\xed\xbf\xbf"]
+    ),
+)
+@settings(deadline=None, max_examples=100)
+def test_the_offset_named_is_the_one_that_python_names(
+    tmp_path_factory: pytest.TempPathFactory, text: str, place: int, malformed: bytes
+) -> None:
+    data = text[:place].encode() + malformed + text[place:].encode()
+    path = tmp_path_factory.getbasetemp() / "offset.txt"
+    path.write_bytes(data)
+    with pytest.raises(UnicodeDecodeError) as by_python:
+        data.decode()
+    with pytest.raises(CorpusError, match=rf"byte offset {by_python.value.start} \(") as by_train:
+        train(path, 300)
+    assert isinstance(by_train.value.__cause__, UnicodeDecodeError)
+    assert by_train.value.__cause__.start == by_python.value.start
+
+
+def test_with_replacement_training_goes_on_and_counts(tmp_path: Path) -> None:
+    paths = [tmp_path / "one.txt", tmp_path / "two.txt"]
+    contents = [b"low \xff\xff lower \xe4\xb8", b"x" * (READ_BYTES - 2) + b"\xf0\x9f\x98 low lower"]
+    for path, content in zip(paths, contents, strict=True):
+        path.write_bytes(content)
+    tokenizer = train(paths, 262, errors="replace")
+    texts = [content.decode("utf-8", "replace") for content in contents]
+    assert tokenizer.merges == reference.train(texts, 262)[1]
+    report = tokenizer.training_report
+    assert report is not None
+    assert report.n_replaced == sum(text.count("\ufffd") for text in texts) == 4
+    assert report.n_bytes == sum(map(len, contents))
+
+
+def test_replacement_characters_in_the_text_itself_are_not_counted_as_replaced(tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("low \ufffd low", "utf-8")
+    report = train(tmp_path / "corpus.txt", 257, errors="replace").training_report
+    assert report is not None
+    assert report.n_replaced == 0
+
+
+def test_standard_input_that_is_not_utf8_is_named_by_its_offset() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", "import bytemill; bytemill.train('-', 300)"],
+        input=b"a" * READ_BYTES + b"\xff",
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 1
+    assert f"CorpusError: <stdin>: byte offset {READ_BYTES} is not valid UTF-8" in run.stderr.decode()
+
+
+def test_a_pipe_that_is_not_utf8_is_named_and_not_read_again(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = subprocess.Popen([sys.executable, "-c", f"open({str(pipe)!r}, 'wb').write(b'low \\xff')"])
+    with pytest.raises(CorpusError, match="pipe: byte offset 4 is not valid UTF-8"):
+        train(pipe, 300)
+    assert writer.wait(timeout=30) == 0
+
+
+# A pattern that gives up
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_a_pattern_that_backtracks_without_end_is_an_error_and_no_hang(num_threads: int) -> None:
+    pattern = r"(?:(?=(a+))a|aa)*c"
+    with pytest.raises(TokenizerError, match="failed at byte 0 of a text") as caught:
+        train_from_iterator(["low lower ", "a" * 200], 300, pattern=pattern, num_threads=num_threads)
+    assert pattern in str(caught.value)
+
+
+# The core, called directly
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: PretokenCounter("(", [], None, None), TokenizerError),
+        (lambda: PretokenCounter("gpt2", [""], None, None), TokenizerError),
+        (lambda: PretokenCounter("gpt2", ["a", "a"], None, None), TokenizerError),
+        (lambda: PretokenCounter("gpt2", [], 0, None), ValueError),
+        (lambda: PretokenCounts.from_items([(b"ab", -1)]), OverflowError),
+        (lambda: PretokenCounts.from_items([(b"ab", 2**64)]), OverflowError),
+        (lambda: PretokenCounts.from_items([("ab", 1)]), TypeError),  # type: ignore[list-item]
+        (lambda: PretokenCounts.from_items([(b"ab",)]), (TypeError, ValueError)),  # type: ignore[list-item]
+        (lambda: PretokenCounts.from_items(None), TypeError),  # type: ignore[arg-type]
+        (lambda: counts().learn_merges(5, "first", 1, None, None), ValueError),  # type: ignore[arg-type]
+        (lambda: counts().learn_merges(-1, "bytes", 1, None, None), OverflowError),
+        (lambda: counts().learn_merges(5, "bytes", -1, None, None), OverflowError),
+        (lambda: counts().learn_merges(5, "bytes", 1, 0, None), ValueError),
+    ],
+)
+def test_the_core_refuses_with_exceptions_of_python(call: Any, error: Any) -> None:
+    with pytest.raises(error):
+        call()
+
+
+def counts() -> PretokenCounts:
+    return PretokenCounts.from_items([(b"low", 1)])
+
+
+def test_a_counter_is_of_no_use_after_it_is_finished_or_has_failed(folder: Path) -> None:
+    counter = PretokenCounter("gpt2", [], 2, None)
+    counter.add_texts(["low"])
+    assert counter.finish().items() == [(b"low", 1)]
+    for use in (counter.finish, lambda: counter.add_texts(["low"])):
+        with pytest.raises(ValueError, match="finished, or failed earlier"):
+            use()
+    counter = PretokenCounter("gpt2", [], 2, None)
+    with pytest.raises(FileNotFoundError):
+        counter.add_file("nowhere.txt", "strict", None)
+    with pytest.raises(ValueError, match="finished, or failed earlier"):
+        counter.add_file("corpus.txt", "strict", None)
+
+
+def test_a_stream_that_is_none_is_refused(folder: Path) -> None:
+    class Greedy:
+        def read(self, size: int) -> bytes:
+            return b"x" * (size + 1)
+
+    class Wordy:
+        def read(self, size: int) -> str:
+            return "x"[:size]
+
+    class Late:
+        def read(self, _: int) -> None:
+            return None
+
+    for stream, error in (
+        (Greedy(), OSError),
+        (Wordy(), TypeError),
+        (Late(), TypeError),
+        (5, AttributeError),
+    ):
+        counter = PretokenCounter("gpt2", [], 1, None)
+        with pytest.raises(error):
+            counter.add_stream(stream, "strict", None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda: PretokenCounter("gpt2", [], 2**62, None), id="threads"),
+        pytest.param(
+            lambda: PretokenCounts.from_items([(b"ab", 2**64 - 1), (b"ab", 1)]), id="counts-that-overflow"
+        ),
+        pytest.param(
+            lambda: PretokenCounts.from_items([(b"ab", 2**63), (b"xab", 2**63)]), id="pairs-that-overflow"
+        ),
+        pytest.param(lambda: pretoken_spans(" Aé éaA bA\n", r"(?:(\1|.)\S)+"), id="self-reference"),
+    ],
+)
+def test_the_core_refuses_what_is_beyond_it(call: Any) -> None:
+    with pytest.raises((ValueError, OverflowError)):
+        call()
+
+
+def test_chunks_larger_than_memory_do_not_end_the_process(tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("low lower")
+    code = (
+        "from bytemill._core import PretokenCounter\n"
+        "counter = PretokenCounter('gpt2', [], 1, 1 << 45)\n"
+        f"counter.add_file({str(tmp_path / 'corpus.txt')!r}, 'strict', None)\n"
+        "print(counter.finish().n_pretokens)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
+    assert run.stdout == b"2\n" or b"ValueError" in run.stderr or b"OverflowError" in run.stderr
