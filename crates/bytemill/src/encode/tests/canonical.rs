@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn merges_that_no_text_needs_change_neither_form_nor_ids(merges in merges(), texts in texts()) {
+    fn unused_merges_change_neither_form_nor_ids(merges in merges(), texts in texts()) {
         let ids = ids(&merges, &[]);
         let all = by_merges(&merges, &[], false, |token| ids[token]);
         let vocab = all.vocab();
@@ -166,7 +166,7 @@ proptest! {
 }
 
 #[test]
-fn what_stands_in_it_has_its_length_before_it() {
+fn the_fields_of_the_form_are_length_prefixed() {
     let form = |pattern: Option<&str>, special: &[(&str, u32)]| {
         let special = special.iter().map(|(token, id)| ((*token).to_owned(), *id)).collect();
         let vocab = Vocab::from_ranks(single_bytes().zip(0..).collect(), special).unwrap();

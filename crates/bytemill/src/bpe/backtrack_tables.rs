@@ -1,8 +1,8 @@
-//! What backtracking remembers on its way through a pre-token, in tables of fixed size.
+//! The two caches of backtracking, both of fixed size: offsets that lead nowhere, and which symbols can be adjacent.
 
-/// Offsets at which no symbol of the pre-token ends, as far as they are known.
+/// Offsets known to end no symbol of the pre-token.
 ///
-/// A forgotten offset is found out again, so the table has a fixed size, and blocks that are far apart overwrite each other.
+/// The table has a fixed size: blocks of offsets far apart overwrite each other, and backtracking finds a lost offset again.
 pub(super) struct DeadEnds {
     /// Block numbers, and a bit for each of a block's 64 offsets.
     blocks: Vec<(usize, u64)>,
@@ -42,13 +42,13 @@ impl DeadEnds {
     }
 }
 
-/// Which pairs can be adjacent, as far as it was asked before; the last answer at an index stays.
-pub(super) struct Memo {
+/// Direct-mapped cache: whether two symbols can be adjacent.
+pub(super) struct AdjacencyCache {
     entries: Vec<u64>,
     shift: u32,
 }
 
-impl Memo {
+impl AdjacencyCache {
     /// Shorter pre-tokens have little repetition, and filling the table would cost more than it saves.
     const MIN_BYTES: usize = 1 << 10;
 
@@ -60,12 +60,12 @@ impl Memo {
     }
 
     #[inline]
-    pub(super) fn get(&mut self, left: u32, right: u32, answer: impl FnOnce() -> bool) -> bool {
+    pub(super) fn get_or_compute(&mut self, left: u32, right: u32, compute: impl FnOnce() -> bool) -> bool {
         let key = u64::from(left) << 21 | u64::from(right);
         let index = key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift.min(63);
-        let Some(entry) = self.entries.get_mut(index as usize) else { return answer() };
+        let Some(entry) = self.entries.get_mut(index as usize) else { return compute() };
         if *entry >> 1 != key {
-            *entry = key << 1 | u64::from(answer());
+            *entry = key << 1 | u64::from(compute());
         }
         *entry & 1 == 1
     }
