@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+import bytemill
 from bytemill._core import NAMED_PATTERNS
 from bytemill.formats.spec import TokenizerSpec
 
 from .plugins import published_vocabularies
-from .plugins.unexpected_skips import pytest_make_collect_report, pytest_runtest_makereport
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DATA = REPOSITORY / "tests" / "data"
@@ -42,7 +42,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def shared_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the texts of `tests/data` and the published files of its vocabularies."""
     folder = tmp_path_factory.mktemp("data") / "shared_data"
-    shutil.copytree(DATA, folder, ignore=shutil.ignore_patterns("vocabularies", "README.md", ".gitattributes"))
+    shutil.copytree(
+        DATA, folder, ignore=shutil.ignore_patterns("vocabularies", "README.md", ".gitattributes")
+    )
     published_vocabularies.restore(DATA / "vocabularies", folder)
     return folder
 
@@ -53,6 +55,18 @@ def full_data() -> Path:
     folder = full_data_folder()
     assert folder is not None
     return folder
+
+
+@pytest.fixture(scope="session")
+def simple_bpe_model(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model file of simple-bpe: GPT-2's pattern, 2,048 tokens of TinyStories and one special token."""
+    tokenizer = bytemill.train(shared_data / "tinystories.txt", 2049, ["<|endoftext|>"])
+    ids = {token: token_id for token_id, token in tokenizer.vocab.items()}
+    lines = ["simple-bpe v1", NAMED_PATTERNS["gpt2"], "1", "<|endoftext|> 2048"]
+    lines += [f"{ids[left]} {ids[right]}" for left, right in tokenizer.merges]
+    path = tmp_path_factory.mktemp("simple_bpe") / "stories.model"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="")
+    return path
 
 
 @pytest.fixture

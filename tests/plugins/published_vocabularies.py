@@ -7,6 +7,7 @@ token 256 + i, the concatenation of its two halves.
 
 import base64
 import hashlib
+import itertools
 import json
 import lzma
 from pathlib import Path
@@ -39,7 +40,7 @@ def halves(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes]:
     """The two tokens that the last merge of `token` joins: byte pair encoding stopped at two parts."""
     parts = [token[i : i + 1] for i in range(len(token))]
     while len(parts) > 2:
-        pairs = [ranks.get(left + right, len(ranks)) for left, right in zip(parts, parts[1:], strict=False)]
+        pairs = [ranks.get(left + right, len(ranks)) for left, right in itertools.pairwise(parts)]
         at = pairs.index(min(pairs))
         parts[at : at + 2] = [parts[at] + parts[at + 1]]
     left, right = parts

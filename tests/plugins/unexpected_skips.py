@@ -19,7 +19,9 @@ def _fail_if_unexpected(report: Any) -> None:
     reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
     if not reason.removeprefix("Skipped: ").startswith(ALLOWED_REASONS):
         report.outcome = "failed"
-        report.longrepr = f"unexpected skip: {reason}\nThe reason of a skip starts with one of {ALLOWED_REASONS}."
+        report.longrepr = (
+            f"unexpected skip: {reason}\nThe reason of a skip starts with one of {ALLOWED_REASONS}."
+        )
 
 
 @pytest.hookimpl(wrapper=True)

@@ -331,7 +331,7 @@ def test_gpt2_has_one_whatever_it_is_loaded_from(shared_data: Path, tmp_path: Pa
     ]
     all_of_them = [ours, *quick_and_slow, files, *theirs]
     assert {tokenizer.fingerprint for tokenizer in all_of_them} == {ours.fingerprint}
-    text = (shared_data / "wikitext2_valid.txt").read_text(encoding="utf-8")[:20_000] + TEXT
+    text = (shared_data / "botchan_en.txt").read_text(encoding="utf-8")[:20_000] + TEXT
     assert len({tuple(tokenizer.encode(text)) for tokenizer in all_of_them}) == 1
 
 

@@ -69,7 +69,7 @@ print(n_ids)
 def test_a_file_is_encoded_line_by_line_within_a_megabyte(
     name: str, shared_data: Path, tmp_path: Path, peer_of: object
 ) -> None:
-    text = (shared_data / "tinystories_2MiB.txt").read_text(encoding="utf-8") * 3
+    text = (shared_data / "tinystories.txt").read_text(encoding="utf-8") * 8
     path = tmp_path / "five_megabytes.txt"
     path.write_text(text[:5_000_000], encoding="utf-8")
     n_ids = encoded_within(1_000_000, PUBLISHED[name], str(shared_data), path)

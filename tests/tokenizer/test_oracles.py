@@ -36,11 +36,20 @@ def same(ours: Any, theirs: Any) -> bool:
 # Published vocabularies
 
 
-def test_every_file_has_the_ids_of_tiktoken(peer: Any, shared_data: Path) -> None:
-    for path in sorted(path for path in shared_data.rglob("*") if path.is_file()):
+def assert_files_have_the_ids_of_tiktoken(peer: Any, folder: Path) -> None:
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         text = path.read_bytes().decode("utf-8", "replace")
         theirs = peer.theirs.encode_to_numpy(text, allowed_special="all")
         assert same(peer.ours.encode_to_numpy(text), theirs), path.name
+
+
+def test_every_file_has_the_ids_of_tiktoken(peer: Any, shared_data: Path) -> None:
+    assert_files_have_the_ids_of_tiktoken(peer, shared_data)
+
+
+@pytest.mark.slow
+def test_every_whole_file_has_the_ids_of_tiktoken(peer: Any, full_data: Path) -> None:
+    assert_files_have_the_ids_of_tiktoken(peer, full_data)
 
 
 @settings(max_examples=250)
@@ -130,11 +139,9 @@ def test_gpt2_files_have_the_ids_of_tiktoken(shared_data: Path, peer_of: Any) ->
     for special in ([END], None):
         ours = bytemill.Tokenizer.from_files(*files, special)
         assert ours.eot_token == 50256
-        for name in ("tinyshakespeare.txt", "wagahai_ja.txt", "udhr/hin.txt", "tinystories_2MiB.txt"):
-            path = shared_data / name
-            if path.exists():
-                text = path.read_text(encoding="utf-8")
-                assert same(ours.encode_to_numpy(text), peer.ours.encode_to_numpy(text))
+        for name in ("tinyshakespeare.txt", "wagahai_ja.txt", "udhr/udhr_hin.txt", "tinystories.txt"):
+            text = (shared_data / name).read_text(encoding="utf-8")
+            assert same(ours.encode_to_numpy(text), peer.ours.encode_to_numpy(text))
         assert ours.merges == peer.ours.merges
         assert ours.fingerprint == peer.ours.fingerprint
 

@@ -215,7 +215,7 @@ def test_files_of_several_blocks_count_the_same_whatever_the_threads_and_chunks(
     shared_data: Path, pattern: str
 ) -> None:
     path = shared_data / "udhr"
-    files = [shared_data / "tinystories_2MiB.txt", *sorted(path.glob("*.txt"))]
+    files = [shared_data / "tinystories.txt", *sorted(path.glob("*.txt"))]
     texts = [file.read_text("utf-8") for file in files]
     expected = train_from_iterator(
         texts, 2000, [END, "<|"], pattern=pattern, num_threads=1, chunk_bytes=1 << 30
@@ -250,7 +250,7 @@ def test_trainings_in_several_threads_do_not_disturb_each_other() -> None:
 
 
 def test_train_bpe_gives_the_vocabulary_and_the_merges_of_cs336(shared_data: Path) -> None:
-    path = shared_data / "tinystories_2MiB.txt"
+    path = shared_data / "tinystories.txt"
     vocab, merges = train_bpe(path, 1000, [END])
     assert (vocab, merges) == reference.train(path.read_text("utf-8"), 1000, [END])
     assert train_bpe(input_path=str(path), vocab_size=1000, special_tokens=[END]) == (vocab, merges)

@@ -297,7 +297,7 @@ def standard_library() -> Iterator[str]:
 def real_documents(shared_data: Path, name: str) -> list[str]:
     match name:
         case "stories":
-            return [(shared_data / "tinystories_2MiB.txt").read_text("utf-8")]
+            return [(shared_data / "tinystories.txt").read_text("utf-8")]
         case "languages":
             return ["".join(path.read_text("utf-8") for path in sorted(shared_data.glob("udhr/*.txt")))]
         case "japanese":

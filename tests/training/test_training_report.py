@@ -89,7 +89,7 @@ def test_the_report_tells_what_was_read_and_learnt(tmp_path: Path) -> None:
 
 
 def test_the_longest_tokens_are_told(shared_data: Path) -> None:
-    tokenizer = train(shared_data / "tinystories_2MiB.txt", 3000, [END])
+    tokenizer = train(shared_data / "tinystories.txt", 3000, [END])
     report = tokenizer.training_report
     assert report is not None
     sizes = sorted((len(left + right) for left, right in tokenizer.merges), reverse=True)
