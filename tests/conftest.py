@@ -16,7 +16,7 @@ import bytemill
 from bytemill._core import NAMED_PATTERNS
 from bytemill.formats.spec import TokenizerSpec
 
-from .plugins import published_vocabularies
+from .support import published_vocabularies
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DATA = REPOSITORY / "tests" / "data"

@@ -159,7 +159,7 @@ def test_a_corpus_of_zero_bytes_is_refused_but_empty_files_among_others_are_not(
 def test_a_file_without_permission_is_refused_up_front(corpus: Path) -> None:
     (corpus / "a.txt").chmod(0)
     if os.access("a.txt", os.R_OK):
-        pytest.skip("this user may read everything")
+        pytest.skip("platform: this user reads every file")
     assert str(error_of("a.txt")) == "cannot read a.txt: permission denied"
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are those of Linux")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="platform: limits of memory are those of Linux"
+)
 
 HOME_MADE = """
 import bytemill, random

@@ -307,7 +307,7 @@ def real_documents(shared_data: Path, name: str) -> list[str]:
 
 
 REAL = pytest.mark.parametrize(
-    ("name", "vocab_size"), [("stories", 10_000), ("languages", 6000), ("japanese", 6000), ("code", 6000)]
+    ("name", "vocab_size"), [("stories", 6000), ("languages", 6000), ("japanese", 6000), ("code", 6000)]
 )
 # The reference scans entire pre-tokens at each merge, and the Japanese ones are sentences.
 REAL_FOR_THE_TWIN = pytest.mark.parametrize(
@@ -316,7 +316,7 @@ REAL_FOR_THE_TWIN = pytest.mark.parametrize(
         ("stories", 4000),
         ("code", 1500),
         ("languages", 700),
-        pytest.param("stories", 10_000, marks=pytest.mark.slow),
+        pytest.param("stories", 6000, marks=pytest.mark.slow),
         pytest.param("code", 3000, marks=pytest.mark.slow),
         pytest.param("languages", 6000, marks=pytest.mark.slow),
         pytest.param("japanese", 1000, marks=pytest.mark.slow),
