@@ -11,12 +11,18 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 import bytemill
 from bytemill._core import NAMED_PATTERNS
 from bytemill.formats.spec import TokenizerSpec
 
 from .support import published_vocabularies
+
+# No test fails because the machine is busy: hypothesis has no deadline for an example.
+settings.register_profile("no-deadline", deadline=None)
+if settings.get_current_profile_name() == "default":
+    settings.load_profile("no-deadline")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DATA = REPOSITORY / "tests" / "data"

@@ -25,7 +25,15 @@ def run(folder: Path, programs: dict[str, str]) -> tuple[int, str]:
     outcome = subprocess.run(
         [
             sys.executable,
-            *"-m pytest -p unexpected_skips -p no:cacheprovider --continue-on-collection-errors".split(),
+            *[
+                "-m",
+                "pytest",
+                "-p",
+                "unexpected_skips",
+                "-p",
+                "no:cacheprovider",
+                "--continue-on-collection-errors",
+            ],
         ],
         cwd=folder,
         env=environment,
