@@ -17,7 +17,7 @@ import bytemill
 from bytemill._core import NAMED_PATTERNS
 from bytemill.formats.spec import TokenizerSpec
 
-from .support import published_vocabularies
+from .support import published_vocabularies, unexpected_skips
 
 # No test fails because the machine is busy: hypothesis has no deadline for an example.
 settings.register_profile("no-deadline", deadline=None)
@@ -32,6 +32,11 @@ def full_data_folder() -> Path | None:
     """The folder of whole texts: $BYTEMILL_TEST_DATA, else ../shared/data beside the repository; None if absent."""
     folder = Path(os.environ.get("BYTEMILL_TEST_DATA") or REPOSITORY.parent / "shared" / "data")
     return folder if folder.is_dir() else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let an unexpected skip fail."""
+    config.pluginmanager.register(unexpected_skips, "unexpected_skips")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -57,7 +62,7 @@ def shared_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def full_data() -> Path:
-    """The folder of whole texts. Tests that use it do not run without it; no other test covers less for that."""
+    """The folder of whole texts. Tests that use it are extras: without the folder they are deselected."""
     folder = full_data_folder()
     assert folder is not None
     return folder

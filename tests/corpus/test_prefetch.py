@@ -38,7 +38,7 @@ def test_items_come_in_order_and_an_exception_after_those_before_it() -> None:
     assert not reading_threads()
 
 
-def test_it_runs_ahead_only_so_far() -> None:
+def test_reading_ahead_is_bounded() -> None:
     drawn: list[int] = []
 
     def make(_: threading.Event) -> Iterator[int]:
@@ -74,7 +74,7 @@ def test_closing_ends_the_thread_and_what_it_reads(tmp_path: Path, monkeypatch: 
     assert not reading_threads()  # a generator that nobody holds any more is closed
 
 
-def test_a_pipe_that_says_nothing_holds_up_nobody(tmp_path: Path) -> None:
+def test_a_silent_pipe_does_not_block_closing(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     (tmp_path / "a.txt").write_text("text")
@@ -88,7 +88,7 @@ def test_a_pipe_that_says_nothing_holds_up_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="platform: this system has no named pipes")
-def test_a_pipe_that_nobody_writes_to_holds_up_nobody(tmp_path: Path) -> None:
+def test_a_pipe_without_a_writer_does_not_block_closing(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     (tmp_path / "a.txt").write_text("text")
@@ -122,7 +122,7 @@ def test_an_iterable_is_drawn_in_the_callers_thread() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="platform: there is no fork")
-def test_after_a_fork_the_child_is_told_to_read_anew(tmp_path: Path) -> None:
+def test_a_forked_child_is_told_to_start_reading_again(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("text")
     program = """
 import os, sys

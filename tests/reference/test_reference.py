@@ -1,4 +1,4 @@
-"""The readable twin against tiktoken, Hugging Face tokenizers, and slower versions of itself."""
+"""The reference implementation against tiktoken, Hugging Face tokenizers, and slower versions of itself."""
 
 import base64
 import json

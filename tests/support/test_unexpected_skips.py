@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SKIPS = {
     "test_body.py": "import pytest\ndef test_it():\n    pytest.skip('{reason}')\n",
     "test_mark.py": "import pytest\n@pytest.mark.skip(reason='{reason}')\ndef test_it():\n    pass\n",
@@ -43,6 +45,10 @@ def run(folder: Path, programs: dict[str, str]) -> tuple[int, str]:
         check=False,
     )
     return outcome.returncode, outcome.stdout
+
+
+def test_the_plugin_is_active_in_this_run(pytestconfig: pytest.Config) -> None:
+    assert pytestconfig.pluginmanager.has_plugin("unexpected_skips")
 
 
 def test_skips_without_an_allowed_reason_fail(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Every format into every other: the same tokenizer, proven, or refused with the reason; nothing half-written."""
+"""Conversion between all formats gives the same tokenizer or is refused with the reason, and leaves no partial file."""
 
 import json
 from collections.abc import Callable
@@ -146,11 +146,11 @@ def test_published_ranks_are_gpt2s_files_and_back(shared_data: Path, tmp_path: P
         *(("x.model", "minbpe"), ("x.vocab", "vocab"), ("x.gguf", "gguf")),
     ],
 )
-def test_the_name_says_the_format(name: str, expected: str) -> None:
+def test_the_file_name_decides_the_format(name: str, expected: str) -> None:
     assert writing.format_of_name(Path(name)) == expected
 
 
-def test_other_names_need_the_format(source: Path, tmp_path: Path) -> None:
+def test_other_file_names_need_an_explicit_format(source: Path, tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match=r"writes no format with files named \*.bin") as caught:
         convert(source, tmp_path / "x.bin")
     assert all(name in (caught.value.hint or "") for name in get_args(writing.WrittenFormat))
@@ -160,7 +160,7 @@ def test_other_names_need_the_format(source: Path, tmp_path: Path) -> None:
     assert file == tmp_path / "folder" / "tokenizer.json"
 
 
-def test_what_is_there_stays_unless_it_may_be_replaced(source: Path, tmp_path: Path) -> None:
+def test_an_existing_file_stays_unless_overwrite_is_set(source: Path, tmp_path: Path) -> None:
     (tmp_path / "gpt2").mkdir()
     merges = tmp_path / "gpt2" / "merges.txt"
     merges.write_text("mine")
@@ -176,7 +176,7 @@ def test_what_is_there_stays_unless_it_may_be_replaced(source: Path, tmp_path: P
         convert(source, "-")
 
 
-def test_what_is_left_out_is_said(make_spec: MakeSpec, tmp_path: Path) -> None:
+def test_the_result_lists_what_the_format_leaves_out(make_spec: MakeSpec, tmp_path: Path) -> None:
     source = tmp_path / "s.json"
     spec = make_spec(special_tokens={"END": 261, "<x>": 262}, ties="bytes", merge_counts=[5, 4, 3, 2, 1])
     source.write_text(huggingface.write(spec), encoding="utf-8")
@@ -212,7 +212,7 @@ def test_special_tokens_that_begin_with_others_are_named_for_tiktoken(
     ]
 
 
-def test_what_the_source_does_not_say_can_be_given(make_spec: MakeSpec, tmp_path: Path) -> None:
+def test_what_the_source_lacks_can_be_set_explicitly(make_spec: MakeSpec, tmp_path: Path) -> None:
     (tmp_path / "t.tiktoken").write_text(tiktoken.write(make_spec()))
     with pytest.raises(TokenizerFileError, match="none of the published"):
         convert(tmp_path / "t.tiktoken", tmp_path / "t.json")

@@ -1,4 +1,4 @@
-"""Patterns of the user's own: nothing is lost between the matches, and their time is bounded."""
+"""Custom patterns: no text is lost between matches, and matching time is bounded."""
 
 import pytest
 import regex

@@ -1,4 +1,4 @@
-"""A document that arrives in pieces of bytes or text: the ids of the whole."""
+"""Documents that arrive in chunks of bytes or text have the ids of the whole document."""
 
 import random
 from typing import Any
@@ -153,7 +153,7 @@ def test_every_kind_of_bytes_is_taken(small: bytemill.Tokenizer) -> None:
 @pytest.mark.parametrize(
     "wrong", [None, 5, ["text"], np.zeros(3, np.uint16), memoryview(b"abcdefgh").cast("I")]
 )
-def test_what_is_neither_text_nor_bytes_is_refused(small: bytemill.Tokenizer, wrong: Any) -> None:
+def test_anything_but_text_and_bytes_is_refused(small: bytemill.Tokenizer, wrong: Any) -> None:
     stream = small.core.stream("all", "strict", 1)
     with pytest.raises(TypeError):
         stream.feed(wrong)

@@ -310,7 +310,7 @@ REAL = pytest.mark.parametrize(
     ("name", "vocab_size"), [("stories", 6000), ("languages", 6000), ("japanese", 6000), ("code", 6000)]
 )
 # The reference scans entire pre-tokens at each merge, and the Japanese ones are sentences.
-REAL_FOR_THE_TWIN = pytest.mark.parametrize(
+REAL_FOR_THE_REFERENCE = pytest.mark.parametrize(
     ("name", "vocab_size"),
     [
         ("stories", 4000),
@@ -330,7 +330,7 @@ def real_counts(shared_data: Path, name: str, pattern: str) -> Counter[bytes]:
     return counted(real_documents(shared_data, name), [END], pattern)
 
 
-@REAL_FOR_THE_TWIN
+@REAL_FOR_THE_REFERENCE
 @BOTH_TIES
 def test_merges_of_real_text_equal_those_of_the_reference(
     shared_data: Path, name: str, vocab_size: int, ties
