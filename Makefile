@@ -43,7 +43,7 @@ demo: _python ## Train a tokenizer and a small language model and see what they 
 .PHONY: test
 test: _python _cargo ## Run the tests of the Rust core and of the Python package
 	$(CARGO) test --workspace --locked
-	$(RUN) pytest -n 2 --dist loadfile
+	$(RUN) pytest -n 2 --dist loadfile --cov
 
 .PHONY: lint
 lint: _python _cargo ## Check style, types and warnings in Python and Rust

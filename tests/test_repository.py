@@ -38,7 +38,7 @@ def committed() -> list[Path]:
     if shutil.which("git") is None or run("git", "rev-parse", "--show-toplevel").stdout.strip() != str(
         REPOSITORY
     ):
-        pytest.skip("not a git checkout")
+        pytest.skip("platform: not a git checkout")
     listed = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").stdout.split("\0")
     # A file that is deleted but not yet committed is still listed.
     return sorted({REPOSITORY / name for name in listed if name and (REPOSITORY / name).is_file()})
@@ -115,7 +115,7 @@ def test_every_target_of_the_makefile_has_its_line() -> None:
     assert [name for name, line in targets.items() if not line] == []
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.skipif(shutil.which("make") is None, reason="platform: make is not installed")
 class TestMake:
     # Run inside `make test`, its variables would change what the inner make prints.
     environment: ClassVar = {

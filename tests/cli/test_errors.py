@@ -103,7 +103,7 @@ def test_a_tokenizer_that_is_not_there_is_an_error(work: Path, run: Run):
     assert outcome.err.startswith("error: nothing.json: no such file\n")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.skipif(os.geteuid() == 0, reason="platform: root may write everywhere")
 def test_a_folder_without_permission_is_an_error(work: Path, run: Run):
     Path("locked").mkdir(mode=0o500)
     outcome = run(*TRAIN, "corpus.txt", "-n", "300", "-o", "locked/t.json")

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from bytemill.analysis.inspection import visible
-
-torch = pytest.importorskip("torch")
 
 Run = Callable[..., Any]
 TINY = (

@@ -277,7 +277,9 @@ def test_temporary_files_of_killed_processes_are_removed(work: Path, run: Run):
     assert [path.name for path in work.glob(".*")] == [".other.json.deadbeef.tmp"]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to another process there")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="platform: SIGINT cannot be sent to another process there"
+)
 def test_an_interruption_without_a_checkpoint_does_not_promise_one(work: Path):
     process = bytemill_process("tokenizer", "train", "-", "-n", "300", stdin=subprocess.PIPE)
     wait_until(Path(".tokenizer.json.lock").exists, process)
@@ -309,7 +311,7 @@ def test_an_interruption_promises_to_resume_from_a_checkpoint_or_counts(work: Pa
     assert "to train on the counts in c.counts" in note(Path("none"), "c.counts")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is not enforced everywhere")
+@pytest.mark.skipif(sys.platform != "linux", reason="platform: RLIMIT_AS is not enforced everywhere")
 def test_too_little_memory_is_one_line_that_says_what_to_lower(work: Path):
     rng = random.Random(1)
     Path("words.txt").write_text(" ".join(f"{rng.getrandbits(60):x}" for _ in range(1_000_000)))

@@ -18,7 +18,7 @@ from bytemill._core import NAMED_PATTERNS
 from bytemill.compat import tiktoken as compat
 from bytemill.errors import MissingExtraError
 from bytemill.formats.tiktoken.pattern import pattern_from, pattern_to
-from tests.patterns import as_pattern
+from tests.support.patterns import as_pattern
 
 from .conftest import BYTES, PIECES, RANKS, SPECIAL, Pair, toy
 

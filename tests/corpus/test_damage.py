@@ -194,7 +194,7 @@ def test_a_huge_line_takes_memory_within_the_bound(tmp_path: Path) -> None:
     assert peak < 48 << 20
 
 
-def test_frames_that_are_to_be_skipped_are(tmp_path: Path) -> None:
+def test_skippable_frames_are_skipped(tmp_path: Path) -> None:
     skipped = b"\x50\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"12345"
     path = tmp_path / "a.txt.zst"
     path.write_bytes(skipped + COMPRESSIONS["zst"](TEXT) + skipped)

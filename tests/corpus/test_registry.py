@@ -54,7 +54,7 @@ def test_it_is_read_by_suffix_by_magic_and_by_name(tmp_path: Path) -> None:
     assert texts_of(read(Corpus(tmp_path, format="paragraphs"))) == texts
 
 
-def test_its_magic_is_checked(tmp_path: Path) -> None:
+def test_the_magic_bytes_of_a_registered_format_are_checked(tmp_path: Path) -> None:
     (tmp_path / "a.par").write_text("just text")
     with pytest.raises(CorpusError, match="is not paragraphs data but plain text"):
         read(Corpus(tmp_path / "a.par"))

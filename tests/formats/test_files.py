@@ -20,14 +20,14 @@ def test_a_file_that_is_far_too_large_is_not_read(tmp_path: Path, monkeypatch: p
     assert "not the weights" in (caught.value.hint or "")
 
 
-@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no such device here")
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="platform: no such device here")
 def test_a_device_without_end_is_read_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MAX_FILE_BYTES", 3 << 20)
     with pytest.raises(TokenizerFileError, match="/dev/zero: has more than 3 MiB"):
         Tokenizer.load("/dev/zero")
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="platform: no named pipes here")
 def test_a_pipe_is_read(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -1,6 +1,6 @@
 """minbpe's and simple-bpe's models: read with the ids that their tools give, written so that those read them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -298,28 +298,34 @@ def test_ranks_are_written_as_merges(make_spec: MakeSpec) -> None:
     assert minbpe.write(ranks) == minbpe.write(spec)
 
 
-@pytest.fixture(scope="module")
-def earlier_model(shared_data: Path) -> Path:
-    return shared_data / "tinystoriesv2-gpt4-train-2048.model"
+def assert_ids_are_those_of_minbpe(model: Path, paths: Iterable[Path]) -> None:
+    oracle = Minbpe(model.read_text(encoding="utf-8"))
+    tokenizer = Tokenizer.load(model)
+    for path in paths:
+        text = path.read_text(encoding="utf-8") + "<|endoftext|>def f(x):\n\treturn x  👩‍👩‍👧\n\n \n"
+        assert tokenizer.encode(text) == oracle.encode(text), path.name
 
 
-def test_the_earlier_projects_model_has_its_tokens(earlier_model: Path) -> None:
-    tokenizer = Tokenizer.load(earlier_model)
+def assert_model_of_2048_tokens(model: Path) -> None:
+    tokenizer = Tokenizer.load(model)
     assert (tokenizer.n_vocab, len(tokenizer.merges)) == (2049, 2048 - 256)
     assert tokenizer.special_tokens == {"<|endoftext|>": 2048}
     assert tokenizer.pattern == NAMED_PATTERNS["gpt2"]
-    assert minbpe.write(tokenizer.to_spec(), "simple-bpe") == earlier_model.read_text(encoding="utf-8")
+    assert minbpe.write(tokenizer.to_spec(), "simple-bpe") == model.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("n_characters", [60_000, pytest.param(None, marks=pytest.mark.slow)])
-def test_the_earlier_projects_model_gives_its_ids(
-    earlier_model: Path, shared_data: Path, n_characters: int | None
-) -> None:
-    oracle = Minbpe(earlier_model.read_text(encoding="utf-8"))
-    tokenizer = Tokenizer.load(earlier_model)
-    for path in sorted([*shared_data.glob("*.txt"), *(shared_data / "udhr").iterdir()]):
-        text = (
-            path.read_text(encoding="utf-8")[:n_characters]
-            + "<|endoftext|>def f(x):\n\treturn x  👩‍👩‍👧\n\n \n"
-        )
-        assert tokenizer.encode(text) == oracle.encode(text), path.name
+def test_a_model_of_simple_bpe_is_read_and_written_unchanged(simple_bpe_model: Path) -> None:
+    assert_model_of_2048_tokens(simple_bpe_model)
+
+
+def test_a_model_of_simple_bpe_gives_the_ids_of_minbpe(simple_bpe_model: Path, shared_data: Path) -> None:
+    names = ["botchan_en.txt", "tinyshakespeare.txt", "hellaswag_val.txt"]
+    paths = [*(shared_data / name for name in names), *sorted(shared_data.glob("udhr/*.txt"))]
+    assert_ids_are_those_of_minbpe(simple_bpe_model, paths)
+
+
+@pytest.mark.slow
+def test_a_model_that_simple_bpe_trained_gives_the_ids_of_minbpe(full_data: Path) -> None:
+    model = full_data / "tinystoriesv2-gpt4-train-2048.model"
+    assert_model_of_2048_tokens(model)
+    assert_ids_are_those_of_minbpe(model, sorted(full_data.rglob("*.txt")))

@@ -16,14 +16,42 @@ from bytemill.formats.spec import TokenizerSpec
 MakeSpec = Callable[..., TokenizerSpec]
 
 
-def test_the_earlier_projects_listing_comes_out_byte_for_byte(shared_data: Path) -> None:
-    model = shared_data / "tinystoriesv2-gpt4-train-2048.model"
-    expected = model.with_suffix(".vocab").read_bytes()
-    for tokenizer in (Tokenizer.load(model), Tokenizer.from_spec(detect.load(model))):
-        assert vocab_listing.write(tokenizer.to_spec()).encode() == expected
-    assert vocab_listing.looks_like_listing(expected)
+def reference_listing(model: Path) -> str:
+    """The listing of a model with one special token, as minbpe and simple-bpe write it."""
+
+    def shown(token: bytes) -> str:
+        text = token.decode("utf-8", "replace")
+        return "".join(f"\\u{ord(c):04x}" if unicodedata.category(c)[0] == "C" else c for c in text)
+
+    special, *merges = model.read_text(encoding="utf-8").splitlines()[3:]
+    tokens = [bytes([byte]) for byte in range(256)]
+    lines = [f"[{shown(token)}] {token_id}" for token_id, token in enumerate(tokens)]
+    for left, right in (map(int, merge.split()) for merge in merges):
+        halves = f"[{shown(tokens[left])}][{shown(tokens[right])}]"
+        tokens.append(tokens[left] + tokens[right])
+        lines.append(f"{halves} -> [{shown(tokens[-1])}] {len(tokens) - 1}")
+    name, token_id = special.split()
+    return "\n".join([*lines, f"[{name}] {token_id}"]) + "\n"
+
+
+def test_a_listing_is_that_of_minbpe_byte_for_byte(simple_bpe_model: Path) -> None:
+    expected = reference_listing(simple_bpe_model)
+    for tokenizer in (Tokenizer.load(simple_bpe_model), Tokenizer.from_spec(detect.load(simple_bpe_model))):
+        assert vocab_listing.write(tokenizer.to_spec()) == expected
+
+
+def test_a_listing_of_simple_bpe_itself_comes_out_byte_for_byte(full_data: Path) -> None:
+    model = full_data / "tinystoriesv2-gpt4-train-2048.model"
+    expected = model.with_suffix(".vocab").read_text(encoding="utf-8")
+    assert vocab_listing.write(detect.load(model)) == expected == reference_listing(model)
+
+
+def test_a_listing_is_refused_as_a_tokenizer(simple_bpe_model: Path, tmp_path: Path) -> None:
+    listing = vocab_listing.write(detect.load(simple_bpe_model)).encode()
+    assert vocab_listing.looks_like_listing(listing)
+    (tmp_path / "t.vocab").write_bytes(listing)
     with pytest.raises(TokenizerFileError, match="a listing for people") as caught:
-        Tokenizer.load(model.with_suffix(".vocab"))
+        Tokenizer.load(tmp_path / "t.vocab")
     assert ".model" in (caught.value.hint or "")
 
 

@@ -123,9 +123,12 @@ def test_both_forms_of_items_are_read(tmp_path: Path):
     assert (item.context, item.endings, item.label) == ("A cat: It sat. it", ("a", "b", "c", "d"), 2)
 
 
-def test_the_six_line_file_has_all_items(shared_data: Path):
-    items = read_items(shared_data / "hellaswag_val.txt")
-    assert len(items) == 10_042
+def test_every_six_lines_of_hellaswag_are_an_item(shared_data: Path):
+    path = shared_data / "hellaswag_val.txt"
+    items = read_items(path)
+    assert len(items) == 300
+    lines = [line for item in items for line in (item.context, str(item.label), *item.endings)]
+    assert lines == path.read_text(encoding="utf-8").splitlines()
     assert {item.label for item in items} == {0, 1, 2, 3}
 
 

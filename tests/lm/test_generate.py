@@ -41,7 +41,7 @@ def test_cut_offs_keep_what_their_definitions_say(
     parameters = SamplingParameters(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     result = next_log_probabilities(logits, parameters)
     assert result.exp().sum().item() == pytest.approx(1, abs=1e-5)
-    # The slow twin: over a sorted list, one candidate after another.
+    # The reference implementation: over a sorted list, one candidate after another.
     weights = [math.exp((x - max(row)) / temperature) for x in row]
     order = sorted(range(len(row)), key=lambda i: -row[i])[: top_k or None]
     total, reached, nucleus = sum(weights[i] for i in order), 0.0, list[int]()

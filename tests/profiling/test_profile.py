@@ -17,7 +17,7 @@ from bytemill.profiling import PhaseUse, Profile, ProfileResult, add, phase
 from bytemill.profiling.profile import System
 from bytemill.profiling.threads import ThreadKey, ThreadReading, read_threads
 
-LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what threads do")
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="platform: only Linux tells what threads do")
 
 
 @dataclass

@@ -312,11 +312,11 @@ def test_the_default_corpus_of_this_python_is_a_few_megabytes(tmp_path: Path):
     result = run(tmp_path / "out")
     assert result.training.n_bytes > 1_000_000
     assert result.comparison[-1].bytes_per_token > 3
-    assert result.seconds < 60
 
 
 def test_a_model_learns_and_is_in_the_report(corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    torch = pytest.importorskip("torch")
+    import torch
+
     monkeypatch.setattr("bytemill.lm.training.trainer.matmul_rate", lambda *_: 1e10)
     torch.set_num_threads(1)
     records: list[dict[str, object]] = []
@@ -347,7 +347,6 @@ def test_a_model_learns_and_is_in_the_report(corpus: str, tmp_path: Path, monkey
 
 
 def test_baselines_are_what_they_are_called():
-    pytest.importorskip("torch")
     from bytemill.quickstart.model import uniform_score, unigram_score
 
     training, targets = np.array([0, 0, 0, 1]), np.array([0, 1, 2])
@@ -372,7 +371,6 @@ def test_without_torch_all_else_is_done(corpus: str, tmp_path: Path, monkeypatch
 
 
 def test_a_tiny_text_trains_a_tiny_model(tmp_path: Path):
-    pytest.importorskip("torch")
     file = tmp_path / "tiny.txt"
     file.write_text("one line\nanother line\n")
     with pytest.warns(bytemill.TrainingStoppedEarly):

@@ -180,7 +180,7 @@ def test_ctrl_c_ends_the_command_within_a_second(tmp_path: Path) -> None:
             assert running.poll() is None
             time.sleep(0.01)
         running.send_signal(signal.SIGINT)
-        _, errors = running.communicate(timeout=20)
+        _, errors = running.communicate(timeout=60)
     finally:
         running.kill()
         running.wait()

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are those of Linux")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="platform: limits of memory are those of Linux"
+)
 
 MB = 1_000_000
 

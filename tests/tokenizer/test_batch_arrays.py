@@ -80,7 +80,7 @@ def test_the_error_names_the_item_that_is_no_text(small: bytemill.Tokenizer, pla
             small.encode_batch(iterable(texts))
 
 
-def test_no_texts_have_one_offset(small: bytemill.Tokenizer) -> None:
+def test_an_empty_batch_has_one_offset(small: bytemill.Tokenizer) -> None:
     for nothing in ([], iter(())):
         ids, offsets = small.encode_batch_to_numpy(nothing)
         assert (ids.tolist(), offsets.tolist()) == ([], [0])

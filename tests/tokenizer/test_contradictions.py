@@ -1,4 +1,4 @@
-"""Vocabularies, merges and ranks: what is refused and why, and what is odd but right."""
+"""Contradictory vocabularies, merges and ranks are refused with the reason; unusual ones are accepted."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ def test_ranks_without_a_byte_are_refused() -> None:
         (BYTES | {256: b"ab"}, [5]),
     ],
 )
-def test_what_are_no_tokens_or_pairs_is_a_type_error(vocab: Any, merges: Any) -> None:
+def test_vocabularies_and_merges_of_other_types_are_type_errors(vocab: Any, merges: Any) -> None:
     with pytest.raises(TypeError):
         bytemill.Tokenizer(vocab, merges)
 

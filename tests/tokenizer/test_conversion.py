@@ -1,4 +1,4 @@
-"""Every format into every other: the same tokenizer, proven, or refused with the reason; nothing half-written."""
+"""Conversion between all formats gives the same tokenizer or is refused with the reason, and leaves no partial file."""
 
 import json
 from collections.abc import Callable
@@ -108,16 +108,15 @@ def test_the_original_tools_open_what_is_written_with_the_same_ids(
     assert [encoded.ids for encoded in theirs.encode_batch(texts)] == expected
 
 
-def test_the_earlier_model_goes_through_every_format(shared_data: Path, tmp_path: Path) -> None:
-    model = shared_data / "tinystoriesv2-gpt4-train-2048.model"
-    listing = convert(model, tmp_path / "t.vocab")
+def test_a_model_of_simple_bpe_goes_through_every_format(simple_bpe_model: Path, tmp_path: Path) -> None:
+    listing = convert(simple_bpe_model, tmp_path / "t.vocab")
     assert listing.proof == "none"
-    assert listing.files[0].read_bytes() == model.with_suffix(".vocab").read_bytes()
-    path = model
+    assert len(listing.files[0].read_text(encoding="utf-8").splitlines()) == 2049
+    path = simple_bpe_model
     for name in ("t.json", "t.tiktoken", "gpt2", "t.model"):
         assert convert(path, tmp_path / name).proof == "fingerprint"
         path = tmp_path / name
-    assert path.read_text().split("\n")[1:] == model.read_text().split("\n")[1:]
+    assert path.read_text().split("\n")[1:] == simple_bpe_model.read_text().split("\n")[1:]
 
 
 def test_simple_bpes_listings_show_special_tokens_as_they_are(tmp_path: Path) -> None:
@@ -147,11 +146,11 @@ def test_published_ranks_are_gpt2s_files_and_back(shared_data: Path, tmp_path: P
         *(("x.model", "minbpe"), ("x.vocab", "vocab"), ("x.gguf", "gguf")),
     ],
 )
-def test_the_name_says_the_format(name: str, expected: str) -> None:
+def test_the_file_name_decides_the_format(name: str, expected: str) -> None:
     assert writing.format_of_name(Path(name)) == expected
 
 
-def test_other_names_need_the_format(source: Path, tmp_path: Path) -> None:
+def test_other_file_names_need_an_explicit_format(source: Path, tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match=r"writes no format with files named \*.bin") as caught:
         convert(source, tmp_path / "x.bin")
     assert all(name in (caught.value.hint or "") for name in get_args(writing.WrittenFormat))
@@ -161,7 +160,7 @@ def test_other_names_need_the_format(source: Path, tmp_path: Path) -> None:
     assert file == tmp_path / "folder" / "tokenizer.json"
 
 
-def test_what_is_there_stays_unless_it_may_be_replaced(source: Path, tmp_path: Path) -> None:
+def test_an_existing_file_stays_unless_overwrite_is_set(source: Path, tmp_path: Path) -> None:
     (tmp_path / "gpt2").mkdir()
     merges = tmp_path / "gpt2" / "merges.txt"
     merges.write_text("mine")
@@ -177,7 +176,7 @@ def test_what_is_there_stays_unless_it_may_be_replaced(source: Path, tmp_path: P
         convert(source, "-")
 
 
-def test_what_is_left_out_is_said(make_spec: MakeSpec, tmp_path: Path) -> None:
+def test_the_result_lists_what_the_format_leaves_out(make_spec: MakeSpec, tmp_path: Path) -> None:
     source = tmp_path / "s.json"
     spec = make_spec(special_tokens={"END": 261, "<x>": 262}, ties="bytes", merge_counts=[5, 4, 3, 2, 1])
     source.write_text(huggingface.write(spec), encoding="utf-8")
@@ -213,7 +212,7 @@ def test_special_tokens_that_begin_with_others_are_named_for_tiktoken(
     ]
 
 
-def test_what_the_source_does_not_say_can_be_given(make_spec: MakeSpec, tmp_path: Path) -> None:
+def test_what_the_source_lacks_can_be_set_explicitly(make_spec: MakeSpec, tmp_path: Path) -> None:
     (tmp_path / "t.tiktoken").write_text(tiktoken.write(make_spec()))
     with pytest.raises(TokenizerFileError, match="none of the published"):
         convert(tmp_path / "t.tiktoken", tmp_path / "t.json")

@@ -113,7 +113,7 @@ class Subclass(bytemill.Tokenizer):
     pass
 
 
-def test_another_process_may_have_it() -> None:
+def test_a_pickle_is_loaded_by_another_process() -> None:
     ours = TOKENIZERS["trained"]()
     script = "import pickle, sys; print(pickle.load(sys.stdin.buffer).encode(sys.argv[1]))"
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Ids back to text: what comes back, and what is no id."""
+"""Decoding: texts, bytes and invalid ids."""
 
 import threading
 from collections.abc import Callable
@@ -215,7 +215,7 @@ def test_an_array_with_an_id_that_no_token_has_is_a_key_error(dtype: str) -> Non
         np.array([None]),
     ],
 )
-def test_what_are_no_integers_is_a_type_error(wrong: Any) -> None:
+def test_ids_that_are_not_integers_are_a_type_error(wrong: Any) -> None:
     for decode in ways_to_decode():
         with pytest.raises(TypeError):
             decode(wrong)
@@ -242,7 +242,7 @@ def test_ids_between_those_of_tokens_are_unknown() -> None:
     assert tokenizer.decode([300, 310]) == "ab<s>"
 
 
-def test_single_tokens_go_both_ways() -> None:
+def test_single_tokens_are_encoded_and_decoded() -> None:
     for i, token in TOKENIZER.vocab.items():
         assert TOKENIZER.decode_single_token_bytes(i) == token
         assert TOKENIZER.encode_single_token(token) == i or TOKENIZER.is_special_token(i)

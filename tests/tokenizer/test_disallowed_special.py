@@ -53,7 +53,7 @@ def test_both_options_mean_what_tiktoken_means(
 
 
 @ways
-def test_without_it_special_tokens_are_recognised(way: Callable[..., Any]) -> None:
+def test_without_disallowed_special_special_tokens_are_recognised(way: Callable[..., Any]) -> None:
     assert way(OURS, "a<x>!") == way(THEIRS, "a<x>!", allowed_special="all")
     # A set recognises its members, and the others are text; tiktoken refuses those.
     expected = way(THEIRS, "<x><y>!", allowed_special={"<x>"}, disallowed_special=())
@@ -61,7 +61,7 @@ def test_without_it_special_tokens_are_recognised(way: Callable[..., Any]) -> No
 
 
 @ways
-def test_our_own_modes_go_with_it(way: Callable[..., Any]) -> None:
+def test_disallowed_special_combines_with_the_modes_of_allowed_special(way: Callable[..., Any]) -> None:
     plain = way(THEIRS, "a<x>!", disallowed_special=())
     assert way(OURS, "a<x>!", allowed_special="none", disallowed_special=()) == plain
     assert way(OURS, "a<x>!", allowed_special="none", disallowed_special=["<y>"]) == plain

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.patterns import as_pattern
+from tests.support.patterns import as_pattern
 
 import bytemill
 from bytemill.errors import SpecialTokenError
@@ -62,7 +62,7 @@ def test_a_text_may_be_cut_anywhere(pattern: str, n_characters: int) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", "llama3"])
-def test_every_place_of_a_token_at_the_cut(pattern: str) -> None:
+def test_a_cut_at_every_offset_of_the_text_gives_the_same_ids(pattern: str) -> None:
     ours = TOKENIZERS[pattern]
     # Cuts are looked for at 16 KiB: everything that is hard to cut comes to lie there, at every offset.
     hard = f" e\u0301\u0301x'll end of the \n  \n 今日は1234{END}{END}<|endof \u3000!"
@@ -85,7 +85,7 @@ def test_whatever_gives_texts_is_taken(small: bytemill.Tokenizer) -> None:
     assert list(small.encode_iterable(["", ""])) == []
 
 
-def test_an_iterator_is_given_back(small: bytemill.Tokenizer) -> None:
+def test_encode_iterable_returns_an_iterator(small: bytemill.Tokenizer) -> None:
     ids = small.encode_iterable(["fox"])
     assert isinstance(ids, Iterator)
     assert iter(ids) is ids
@@ -136,7 +136,7 @@ def test_errors_of_the_iterable_pass_through(small: bytemill.Tokenizer) -> None:
             list(small.encode_iterable(broken(n_pieces)))
 
 
-def test_ids_before_an_error_are_given(small: bytemill.Tokenizer) -> None:
+def test_ids_before_an_error_are_returned(small: bytemill.Tokenizer) -> None:
     def broken() -> Iterator[str]:
         yield "the fox " * 20_000
         raise OSError("the disk is gone")

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.patterns import as_pattern
+from tests.support.patterns import as_pattern
 
 import bytemill
 from bytemill import reference
@@ -155,7 +155,7 @@ def test_tokens_are_shown_on_one_line(token: bytes) -> None:
 # What is known of one token
 
 
-def test_what_is_known_of_tokens() -> None:
+def test_token_details_are_those_of_training() -> None:
     ours = bytemill.train_from_iterator(["low low lower newer"] * 2, vocab_size=262, special_tokens=[END])
     assert ours.merge_counts is not None
     for rank, (left, right) in enumerate(ours.merges):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.patterns import as_pattern
+from tests.support.patterns import as_pattern
 
 import bytemill
 from bytemill.errors import SpecialTokenError
@@ -81,7 +81,9 @@ def test_patterns_that_are_not_cut_read_a_file_up_to_the_next_special_token(
         assert_same(ours.encode_files(written(tmp_path, texts), num_threads=num_threads), expected)
 
 
-def test_paths_are_what_python_takes_for_paths(small: bytemill.Tokenizer, tmp_path: Path) -> None:
+def test_paths_may_be_of_every_type_that_python_takes_for_a_path(
+    small: bytemill.Tokenizer, tmp_path: Path
+) -> None:
     paths = written(tmp_path, ["fox", "Жизнь"])
     # Names on macOS are UTF-8; elsewhere they are any bytes.
     odd = tmp_path / ("наш файл" if sys.platform == "darwin" else "наш файл \udcff")
@@ -101,7 +103,7 @@ def test_paths_are_what_python_takes_for_paths(small: bytemill.Tokenizer, tmp_pa
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "text", b"text", Path("text"), ["a", None], [b"a"], [["a"]]])
-def test_what_is_no_list_of_paths_is_a_type_error(small: bytemill.Tokenizer, wrong: Any) -> None:
+def test_anything_but_a_list_of_paths_is_a_type_error(small: bytemill.Tokenizer, wrong: Any) -> None:
     with pytest.raises(TypeError):
         small.encode_files(wrong)
 

@@ -1,4 +1,4 @@
-"""Batches and pieces come from any iterable of `str`, and an item that is none is named."""
+"""Batches and chunks come from any iterable of `str`; an item of another type is named."""
 
 import array
 import collections
@@ -78,7 +78,9 @@ def test_batches_may_be_any_iterable(small: bytemill.Tokenizer, kind: str, given
     assert list(small.encode_iterable(make(clean))) == joined
 
 
-def test_arrays_of_fixed_width_keys_and_files(small: bytemill.Tokenizer) -> None:
+def test_a_batch_may_be_an_array_of_strings_the_keys_of_a_dictionary_or_a_file(
+    small: bytemill.Tokenizer,
+) -> None:
     words = ["fox", "", "quick brown", "今日"]
     expected = [small.encode(word) for word in words]
     assert small.encode_batch(np.array(words)) == expected
@@ -141,7 +143,7 @@ def test_one_text_is_no_batch(small: bytemill.Tokenizer, wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 5, object()])
-def test_what_cannot_be_iterated_is_an_error(small: bytemill.Tokenizer, wrong: Any) -> None:
+def test_an_object_that_is_not_iterable_is_an_error(small: bytemill.Tokenizer, wrong: Any) -> None:
     for encode in ways(small):
         with pytest.raises(TypeError, match="iter"):
             encode(wrong)

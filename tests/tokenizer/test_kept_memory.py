@@ -5,7 +5,9 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="platform: resident memory is read from /proc"
+)
 
 N_TOKENIZERS = 100
 MAX_KEPT_BYTES = 600_000_000

@@ -1,4 +1,4 @@
-"""Lists of ids share their ints, and are lists like any other for all that."""
+"""Lists of ids share their ints and otherwise behave like any list."""
 
 import gc
 import subprocess
@@ -132,7 +132,7 @@ def test_the_count_is_the_length_of_the_list(text: str, small: bytemill.Tokenize
         assert small.count(text, allowed_special=allowed) == len(small.encode(text, allowed_special=allowed))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are those of Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="platform: limits of memory are those of Linux")
 def test_a_list_for_which_there_is_no_memory_is_a_memory_error() -> None:
     script = """
         import resource, bytemill

@@ -73,7 +73,7 @@ def test_name_and_expression_mean_the_same(name: str) -> None:
         ("", [""] * 4),
     ],
 )
-def test_what_tells_the_patterns_apart(text: str, expected: list[str]) -> None:
+def test_each_pattern_splits_characteristic_texts_in_its_own_way(text: str, expected: list[str]) -> None:
     data = text.encode()
     for name, pretokens in zip(("gpt2", "cl100k", "llama3", "o200k"), expected, strict=True):
         spans = pretoken_spans(text, name)
@@ -196,7 +196,7 @@ def test_a_text_may_end_after_any_character(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("character", REPRESENTATIVES)
-def test_runs_of_any_length_are_one_affair(character: str, name: str) -> None:
+def test_runs_of_any_length_split_as_the_expression_says(character: str, name: str) -> None:
     for n in (1, 2, 3, 255, 256, 257, 1023, 65_537):
         assert_same_pretokens(character * n, name)
         assert_same_pretokens(character * n + "a", name)

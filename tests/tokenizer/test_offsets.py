@@ -1,4 +1,4 @@
-"""Byte and character offsets: exact in bytes, whole characters in characters, always of the `str` that was given."""
+"""Byte and character offsets of tokens in the encoded `str`."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -194,7 +194,7 @@ def test_hugging_face_has_the_same_offsets(in_hugging_face: tokenizers.Tokenizer
 
 def excerpts(shared_data: Path) -> list[str]:
     """Some kilobytes each of prose in many scripts."""
-    names = ["tinystories_2MiB.txt", "wikitext2_valid.txt", "wagahai_ja.txt", "botchan_en.txt"]
+    names = ["tinystories.txt", "botchan_en.txt", "wagahai_ja.txt", "tinyshakespeare.txt"]
     files = [shared_data / name for name in names] + sorted((shared_data / "udhr").glob("*.txt"))
     return [path.read_text(encoding="utf-8")[:2000] + "😀😀👩\u200d👧" for path in files]
 

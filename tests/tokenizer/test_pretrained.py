@@ -1,4 +1,4 @@
-"""Tokenizers by name: from what is on the machine, or fetched by somebody else; never anything but the published."""
+"""Tokenizers by name: from caches or fetched by another library, and always verified."""
 
 import base64
 import hashlib
@@ -128,7 +128,7 @@ def test_a_file_in_the_own_cache_needs_no_library_and_no_network(
     assert tokenizer.decode(tokenizer.encode(TEXT)) == TEXT
 
 
-def test_another_folder_can_be_given(shared_data: Path) -> None:
+def test_cache_dir_replaces_the_cache_folder(shared_data: Path) -> None:
     for name in RANK_FILES:
         tokenizer = Tokenizer.from_pretrained(name, cache_dir=shared_data)
         assert tokenizer.fingerprint == Tokenizer.load(shared_data / f"{name}.tiktoken").fingerprint
@@ -190,7 +190,7 @@ def test_what_tiktoken_fetches_is_checked_and_kept(
     assert kept.read_bytes() == rank_files["p50k_base"]
 
 
-def test_what_is_fetched_is_used_even_where_it_cannot_be_kept(
+def test_a_fetched_file_is_used_even_if_it_cannot_be_cached(
     caches: Path, rank_files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tiktoken.load.read_file", lambda _: rank_files["r50k_base"])
@@ -391,7 +391,7 @@ def test_a_repository_needs_the_library(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     "name", ["a/b/c", "../x", "", "a b", "x\0y", "/nowhere/tokenizer.json", Path("me/small")]
 )
-def test_what_can_be_no_name_is_not_looked_for(name: str | Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_names_are_not_looked_up(name: str | Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", types.ModuleType("huggingface_hub"))
     with pytest.raises(TokenizerFileError, match="no such file or folder, and no name"):
         Tokenizer.from_pretrained(name)
@@ -404,7 +404,7 @@ def test_two_special_tokens_of_one_id_are_refused() -> None:
         Tokenizer.from_pretrained("o200k_harmony")
 
 
-def test_open_is_for_paths_and_published_names(caches: Path, rank_files: dict[str, bytes]) -> None:
+def test_open_takes_paths_and_published_names_alone(caches: Path, rank_files: dict[str, bytes]) -> None:
     put_into_tiktokens_cache(caches, "gpt2", rank_files["r50k_base"])
     assert open_tokenizer("gpt2").n_vocab == 50257
     with pytest.raises(TokenizerFileError, match="me/small: no such file"):

@@ -1,4 +1,4 @@
-"""Remembered pre-tokens have the ids of the first time, also after others took their place."""
+"""Cached pre-tokens keep their ids, also after they were evicted."""
 
 import random
 import string
@@ -71,7 +71,7 @@ def test_without_merges_every_byte_is_an_id() -> None:
 
 @settings(max_examples=300)
 @given(words=st.lists(st.text("abc\0", min_size=1, max_size=40), min_size=1, max_size=12))
-def test_words_again_and_again(words: list[str]) -> None:
+def test_repeated_pretokens_have_the_ids_of_tiktoken(words: list[str]) -> None:
     ours = fresh()
     text = " ".join(words)
     expected = in_tiktoken().encode_ordinary(text)
@@ -93,7 +93,7 @@ def test_words_that_differ_in_one_byte_only() -> None:
 
 
 @pytest.mark.parametrize("n_characters", [4, 10, 20, 40])
-def test_more_words_than_can_be_remembered(n_characters: int) -> None:
+def test_more_pretokens_than_the_cache_holds_have_the_ids_of_tiktoken(n_characters: int) -> None:
     ours = fresh()
     chance = random.Random(n_characters)
     words = ["".join(chance.choices("abcxyz", k=n_characters)) for _ in range(60_000)]

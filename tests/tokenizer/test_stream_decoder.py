@@ -1,4 +1,4 @@
-"""A decoder for ids that come one by one: all of the text, at the earliest moment, never half a character."""
+"""The stream decoder returns all of the text, as early as possible, in whole characters."""
 
 import codecs
 
@@ -62,7 +62,7 @@ def test_ids_of_any_kind_give_what_decode_gives(ids: list[int]) -> None:
 @example([256 + len(PARTS) - 1], 1)
 @example([0xED, 0x9F], 2)
 @example([0xED], 1)
-def test_what_has_come_is_all_that_is_certain(ids: list[int], cut: int) -> None:
+def test_a_stream_decoder_gives_exactly_the_text_that_no_later_id_changes(ids: list[int], cut: int) -> None:
     """Nothing of it is taken back, whatever follows, and nothing is held back that is a whole character."""
     decoder = PART_TOKENIZER.stream_decoder()
     so_far = "".join(decoder.feed(token_id) for token_id in ids[:cut])
@@ -94,7 +94,7 @@ def test_no_character_of_a_text_is_ever_cut(text: str) -> None:
         assert parts[-1] == ""
 
 
-def test_special_tokens_come_whole() -> None:
+def test_a_stream_decoder_gives_special_tokens_at_once() -> None:
     assert fed(BYTE_TOKENIZER, BYTE_TOKENIZER.encode(f"a{END}今日😀é")) == ["a", END, "今日😀", "", "é", ""]
 
 

@@ -1,4 +1,4 @@
-"""Several threads of Python use one tokenizer at once, and none waits for the others without need."""
+"""Several Python threads use one tokenizer at the same time without blocking each other."""
 
 import copy
 import pickle
@@ -63,7 +63,7 @@ LONG_WORK: dict[str, Callable[[bytemill.Tokenizer, str], Any]] = {
 
 
 @pytest.mark.parametrize("name", LONG_WORK)
-def test_others_go_on_while_one_encodes(small: bytemill.Tokenizer, ticks: list[int], name: str) -> None:
+def test_other_threads_run_while_one_encodes(small: bytemill.Tokenizer, ticks: list[int], name: str) -> None:
     text = PARAGRAPH * (MANY if name == "encode_to_numpy" else MANY // 4)
     before = ticks[0]
     LONG_WORK[name](small, text)
@@ -71,7 +71,7 @@ def test_others_go_on_while_one_encodes(small: bytemill.Tokenizer, ticks: list[i
     assert during >= 5
 
 
-def test_others_go_on_while_one_decodes(small: bytemill.Tokenizer, ticks: list[int]) -> None:
+def test_other_threads_run_while_one_decodes(small: bytemill.Tokenizer, ticks: list[int]) -> None:
     ids = np.tile(small.encode_to_numpy(PARAGRAPH), MANY)
     before = ticks[0]
     small.decode_bytes(ids)
@@ -79,7 +79,7 @@ def test_others_go_on_while_one_decodes(small: bytemill.Tokenizer, ticks: list[i
     assert during >= 2
 
 
-def test_the_count_is_none_where_nobody_gives_the_interpreter_up(ticks: list[int]) -> None:
+def test_no_ticks_are_counted_while_the_gil_is_held(ticks: list[int]) -> None:
     before = ticks[0]
     sum(number * number for number in range(300_000))
     assert ticks[0] == before

@@ -9,7 +9,7 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.patterns import as_pattern
+from tests.support.patterns import as_pattern
 from tokenizers import pre_tokenizers
 from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
@@ -54,7 +54,7 @@ def assert_same(one: bytemill.Tokenizer, other: bytemill.Tokenizer) -> None:
     sizes=st.tuples(st.integers(0, 60), st.integers(0, 60)).map(sorted),
     pattern=st.sampled_from(["gpt2", "cl100k", None, r"\w+|\W"]),
 )
-def test_it_is_the_tokenizer_that_training_gives(
+def test_truncating_gives_the_tokenizer_of_a_shorter_training(
     corpus: list[str],
     special_ids: Literal["first", "last"],
     ties: Literal["bytes", "huggingface"],
@@ -177,7 +177,7 @@ def test_ranks_that_merges_make_are_truncated_too() -> None:
         (by_ranks(b"abcd", b"ab", b"cd"), 257, "no list of merges"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_reason(
+def test_an_impossible_truncation_is_refused_with_the_reason(
     ours: bytemill.Tokenizer, vocab_size: int, reason: str
 ) -> None:
     with pytest.raises(TokenizerError, match=reason):

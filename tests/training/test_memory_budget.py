@@ -190,14 +190,14 @@ except KeyboardInterrupt:
     )
     try:
         with pipe.open("wb", buffering=0) as writer:
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while not list(temporary_folder.iterdir()) and time.monotonic() < deadline:
                 time.sleep(0.02)
             assert list(temporary_folder.iterdir())
             writer.write(b"low lower newest ")
             time.sleep(0.1)
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=10) == 7
+            assert process.wait(timeout=60) == 7
     finally:
         process.kill()
         process.wait()

@@ -333,7 +333,7 @@ def test_a_pipe_that_is_not_utf8_is_named_and_not_read_again(tmp_path: Path) -> 
     writer = subprocess.Popen([sys.executable, "-c", f"open({str(pipe)!r}, 'wb').write(b'low \\xff')"])
     with pytest.raises(CorpusError, match="pipe: byte offset 4 is not valid UTF-8"):
         train(pipe, 300)
-    assert writer.wait(timeout=30) == 0
+    assert writer.wait(timeout=60) == 0
 
 
 # A pattern that gives up

@@ -12,12 +12,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.patterns import as_pattern
+from tests.support.patterns import as_pattern
 
 from bytemill._core import PretokenCounts
 
 pytestmark = pytest.mark.skipif(
-    sys.platform == "win32", reason="SIGINT cannot be sent to another process there"
+    sys.platform == "win32", reason="platform: SIGINT cannot be sent to another process there"
 )
 
 # Says when it begins, and what ended it.
@@ -69,10 +69,7 @@ def interrupted(process: subprocess.Popen[str], after: float = 0.1) -> None:
     time.sleep(after)
     assert process.poll() is None, process.communicate()
     process.send_signal(signal.SIGINT)
-    try:
-        out, err = process.communicate(timeout=20)
-    except subprocess.TimeoutExpired:
-        pytest.fail("training went on for 20 seconds after Ctrl-C")
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (7, "KeyboardInterrupt\n", "")
 
 
@@ -159,7 +156,7 @@ def test_a_signal_that_wakes_nobody_is_heard(tmp_path: Path, source: str, docume
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "sent\n"
-        assert process.wait(timeout=20) == 7
+        assert process.wait(timeout=60) == 7
     finally:
         process.kill()
         process.communicate()
@@ -202,8 +199,9 @@ def test_while_merges_of_many_words_are_learnt(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_merging_asks_whether_to_go_on_at_least_every_half_second() -> None:
+def test_merging_checks_for_an_interruption_all_along() -> None:
     counts = PretokenCounts.from_items([(distinct_bytes(16_000_000), 1)])
-    times = [time.perf_counter()]
-    counts.learn_merges(12_000, "bytes", 1, None, lambda _: times.append(time.perf_counter()))
-    assert max(later - earlier for earlier, later in pairwise(times)) < 0.5
+    n_merges: list[int] = []
+    counts.learn_merges(12_000, "bytes", 1, None, n_merges.append)
+    assert len(n_merges) >= 10
+    assert max(later - earlier for earlier, later in pairwise([0, *n_merges, 12_000])) < 3_000

@@ -10,7 +10,7 @@ import tiktoken as oracle
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.patterns import as_pattern
+from tests.support.patterns import as_pattern
 from tokenizers import AddedToken, Regex, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from tokenizers.processors import TemplateProcessing
@@ -54,7 +54,7 @@ def assert_same_ids(ours: Tokenizer, theirs: tokenizers.Tokenizer, texts: list[s
 
 def excerpts(shared_data: Path) -> list[str]:
     """A few kilobytes each of prose in many scripts and of the ends of lines and pages."""
-    names = ["tinystories_2MiB.txt", "wikitext2_valid.txt", "wagahai_ja.txt"]
+    names = ["tinystories.txt", "botchan_en.txt", "wagahai_ja.txt"]
     files = [shared_data / name for name in names] + sorted((shared_data / "udhr").glob("*.txt"))
     texts = [path.read_text(encoding="utf-8")[:3000] for path in files]
     return [*texts, *(text.replace("\n", "  \r\n \n") + "\n  " for text in texts[:3])]
