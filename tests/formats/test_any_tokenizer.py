@@ -59,7 +59,7 @@ def specs(draw: st.DrawFn) -> TokenizerSpec:
         special_tokens=special,
         vocab=vocab,
         merges=merges,
-        whole_pretoken_lookup=draw(st.booleans()),
+        ignore_merges=draw(st.booleans()),
     )
 
 

@@ -184,7 +184,7 @@ def test_a_tokenizer_comes_back_and_hugging_face_reads_it(make_spec: MakeSpec, t
             {
                 "merges": [(b"b", b"c"), (b"a", b"b"), (b"ab", b"c")],
                 "vocab": {i: bytes([i]) for i in range(256)} | {256: b"bc", 257: b"ab", 258: b"abc"},
-                "whole_pretoken_lookup": True,
+                "ignore_merges": True,
             },
             "no sequence of merges makes token b'abc'",
         ),

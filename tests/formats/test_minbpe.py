@@ -279,7 +279,7 @@ BYTES = {i: bytes([i]) for i in range(256)}
             {
                 "merges": [(b"b", b"c"), (b"a", b"b"), (b"ab", b"c")],
                 "vocab": BYTES | {256: b"bc", 257: b"ab", 258: b"abc"},
-                "whole_pretoken_lookup": True,
+                "ignore_merges": True,
             },
             "no sequence of merges makes token b'abc'",
         ),

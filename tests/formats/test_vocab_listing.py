@@ -60,7 +60,7 @@ def test_ranks_are_listed_as_their_merges(make_spec: MakeSpec) -> None:
 
 
 def test_a_token_that_no_merge_makes_stands_alone(make_spec: MakeSpec) -> None:
-    spec = make_spec(merges=[], whole_pretoken_lookup=True)
+    spec = make_spec(merges=[], ignore_merges=True)
     assert vocab_listing.write(spec).splitlines()[256] == "[ab] 256"
 
 

@@ -83,13 +83,11 @@ def tokens_and_merges(
     return tokens, _merges_as_bytes(pairs, products, bytes_of, merge_place)
 
 
-def spelled_vocab(
-    spec: TokenizerSpec, tokens: Mapping[int, bytes], *, whole_pretoken_lookup: bool
-) -> dict[str, int]:
+def spelled_vocab(spec: TokenizerSpec, tokens: Mapping[int, bytes], *, ignore_merges: bool) -> dict[str, int]:
     """Ordinary and special tokens by spelling, in the order of the ids.
 
     Raises TokenizerError where a special token's text is the spelling of other bytes that are a token, or
-    (with `whole_pretoken_lookup`) that could be a pre-token, and where a token that is both ordinary and
+    (with `ignore_merges`) that could be a pre-token, and where a token that is both ordinary and
     special is spelled otherwise than its text.
     """
     vocab = {bytes_to_text(token): token_id for token_id, token in tokens.items()}
@@ -104,7 +102,7 @@ def spelled_vocab(
                 f"special token {text!r} (id {token_id}) is spelled like the ordinary token with id "
                 f"{vocab[text]}, and a file of this format can hold only one of the two"
             )
-        if whole_pretoken_lookup and _spells_other_bytes(text):
+        if ignore_merges and _spells_other_bytes(text):
             raise TokenizerError(
                 f"special token {text!r} is how a file of this format spells the bytes "
                 f"{text_to_bytes(text)!r}, which would become this token where they are a whole pre-token"

@@ -86,14 +86,14 @@ def write(spec: TokenizerSpec) -> tuple[str, str]:
     check_merges(merges, tokens.values())
     products = {left + right for left, right in merges}
     orphan = next((token for token in tokens.values() if len(token) > 1 and token not in products), None)
-    if orphan is None and (spec.whole_pretoken_lookup or spec.ranks is not None):
+    if orphan is None and (spec.ignore_merges or spec.ranks is not None):
         orphan = unreachable_token(merges, list(tokens.values()))
     if orphan is not None:
         raise TokenizerError(
             f"no sequence of merges makes token {orphan!r}, and these two files have no other way to it",
             hint="Write a tokenizer.json.",
         )
-    vocab = spelled_vocab(spec, tokens, whole_pretoken_lookup=False)
+    vocab = spelled_vocab(spec, tokens, ignore_merges=False)
     text = {part: bytes_to_text(part) for merge in merges for part in merge}
     lines = [f"{_HEADER}: 0.2", *(f"{text[left]} {text[right]}" for left, right in merges)]
     vocab_json = "{\n" + json.dumps(vocab, ensure_ascii=False, separators=(",\n", ": "))[1:-1] + "\n}\n"

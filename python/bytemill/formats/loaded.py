@@ -56,7 +56,7 @@ def _encoder(spec: TokenizerSpec) -> Encoder:
         spec.merges or [],
         spec.special_tokens,
         spec.pattern,
-        spec.whole_pretoken_lookup,
+        spec.ignore_merges,
         rules,
         nfc,
     )

@@ -48,6 +48,6 @@ def with_needed_merges(spec: TokenizerSpec) -> TokenizerSpec | None:
         return replace(spec, merges=merges, merge_counts=counts)
     # A token that comes of later ones is no list that the core takes, but ranks may be.
     ranks = {token: token_id for token_id, token in sorted(spec.vocab.items())}
-    if spec.whole_pretoken_lookup and merges_of_ranks(ranks) == merges:
+    if spec.ignore_merges and merges_of_ranks(ranks) == merges:
         return replace(spec, vocab={}, merges=None, ranks=ranks, merge_counts=None)
     return None

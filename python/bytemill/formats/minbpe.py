@@ -92,7 +92,7 @@ def write(spec: TokenizerSpec, dialect: Dialect = "minbpe") -> str:
     merges = spec.merges if spec.merges is not None else merges_of_ranks(spec.ranks or {})
     check_merges(merges, tokens.values())
     _check_ids(tokens, merges)
-    if spec.whole_pretoken_lookup or spec.ranks is not None:
+    if spec.ignore_merges or spec.ranks is not None:
         unmerged = unreachable_token(merges, list(tokens.values()))
         if unmerged is not None:
             raise TokenizerError(

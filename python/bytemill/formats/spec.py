@@ -68,7 +68,7 @@ class TokenizerSpec:
     """Ordinary tokens by id, special tokens left out. Empty when `ranks` is set."""
     merges: list[tuple[bytes, bytes]] | None = None
     ranks: dict[bytes, int] | None = None
-    whole_pretoken_lookup: bool = False
+    ignore_merges: bool = False
     """True: a pre-token that is itself a token is that token even if no sequence of merges leads there."""
     ties: Ties | None = None
     """How training broke ties between equally frequent pairs, where the file records it."""

@@ -114,7 +114,7 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
             special_tokens=self.special_tokens,
             vocab=self._ordinary(),
             merges=core.merges(),
-            whole_pretoken_lookup=core.whole_pretoken_lookup,
+            ignore_merges=core.ignore_merges,
             ties=self.ties,
             merge_counts=self.merge_counts,
             normalizer=self.normalizer,

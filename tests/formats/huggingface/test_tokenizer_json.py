@@ -46,11 +46,11 @@ GPT2_IN_TIKTOKEN = tiktoken_ext.openai_public.r50k_pat_str
 @pytest.mark.parametrize(
     "pattern", [*NAMED_PATTERNS.values(), None, GPT2_IN_TIKTOKEN, r"\p{N}{1,2}+|\s+$|\S+|\s"]
 )
-@pytest.mark.parametrize("whole_pretoken_lookup", [True, False])
+@pytest.mark.parametrize("ignore_merges", [True, False])
 def test_patterns_and_look_up_come_back(
-    make_spec: MakeSpec, pattern: str | None, whole_pretoken_lookup: bool
+    make_spec: MakeSpec, pattern: str | None, ignore_merges: bool
 ) -> None:
-    spec = make_spec(pattern=pattern, whole_pretoken_lookup=whole_pretoken_lookup)
+    spec = make_spec(pattern=pattern, ignore_merges=ignore_merges)
     text = huggingface.write(spec)
     assert huggingface.read(text) == spec
     assert tokenizers.Tokenizer.from_str(text).get_vocab_size() == 262
@@ -147,13 +147,11 @@ def test_a_special_token_may_be_an_ordinary_token_of_the_same_id(make_spec: Make
 
 def test_ranks_are_written_as_merges_that_give_the_same_ids(make_spec: MakeSpec) -> None:
     tokens = [bytes([i]) for i in range(256)] + [b"ab", b"abab", b"zqz"]
-    spec = make_spec(
-        merges=None, vocab={}, ranks={t: i for i, t in enumerate(tokens)}, whole_pretoken_lookup=True
-    )
+    spec = make_spec(merges=None, vocab={}, ranks={t: i for i, t in enumerate(tokens)}, ignore_merges=True)
     text = huggingface.write(spec)
     back = huggingface.read(text)
     assert back.merges == [(b"a", b"b"), (b"ab", b"ab")]
-    assert back.whole_pretoken_lookup
+    assert back.ignore_merges
     # No merge makes "zqz": it is there as a whole pre-token alone.
     assert tokenizers.Tokenizer.from_str(text).encode("zqz zqz").ids == [258, 32, *b"zqz"]
 
@@ -176,7 +174,7 @@ def specs(draw: st.DrawFn) -> TokenizerSpec:
         special_tokens={f"<{text}日>": ids[len(tokens) + i] for i, text in enumerate(special)},
         vocab=vocab,
         merges=merges,
-        whole_pretoken_lookup=draw(st.booleans()),
+        ignore_merges=draw(st.booleans()),
         ties=draw(st.sampled_from([None, "bytes", "huggingface"])),
         merge_counts=draw(st.none() | st.just([7] * len(merges))),
     )
@@ -213,7 +211,7 @@ def test_any_tokenizer_comes_back_through_the_file_and_through_hugging_face(spec
         ({"special_tokens": {"<a>": -1}}, "token id -1 is not between"),
         ({"special_tokens": {"<a>": 2**32}}, "token id 4294967296 is not between"),
         ({"special_tokens": {"a": 300}}, r"'a' \(id 300\) is spelled like the ordinary token with id 97"),
-        ({"special_tokens": {"Ġx": 300}, "whole_pretoken_lookup": True}, r"spells the bytes b' x'"),
+        ({"special_tokens": {"Ġx": 300}, "ignore_merges": True}, r"spells the bytes b' x'"),
         ({"merge_counts": [1]}, "5 merges have 1 counts"),
         ({"pattern": r"\w+"}, "cannot be written"),
     ],

@@ -112,7 +112,7 @@ def _read(file: Any, size: int, where: str, pattern: str | EllipsisType | None) 
         special_tokens=special,
         vocab=ordinary,
         merges=merges,
-        whole_pretoken_lookup=record.get("whole_pretoken_lookup", looks_up_whole_pretokens(name)),
+        ignore_merges=record.get("ignore_merges", looks_up_whole_pretokens(name)),
         ties=record.get("ties"),
         merge_counts=record.get("merge_counts"),
     )
@@ -271,11 +271,11 @@ def _record(values: Mapping[str, Value], name: str | None, n_merges: int, where:
     if record.get("pre") != name:
         return {}
     counts, pattern = record.get("merge_counts"), record.get("pattern")
-    whole = record.get("whole_pretoken_lookup")
+    whole = record.get("ignore_merges")
     if record.get("ties") not in (None, "bytes", "huggingface"):
         raise TokenizerFileError(f"{where}.ties: is {shown(record['ties'])}")
     if not isinstance(whole, bool):
-        raise TokenizerFileError(f"{where}.whole_pretoken_lookup: is {shown(whole)}, not true or false")
+        raise TokenizerFileError(f"{where}.ignore_merges: is {shown(whole)}, not true or false")
     if counts is not None and not (
         is_array(counts) and len(counts) == n_merges and set(map(type, counts)) <= {int}
     ):
@@ -316,18 +316,18 @@ def write(
     check_merges(merges, tokens.values())
     if not merges:
         raise TokenizerError("a tokenizer without merges: a GGUF file cannot hold an empty list of them")
-    whole = spec.whole_pretoken_lookup or spec.ranks is not None
-    name = fitting_name(spec.pattern, merges, tokens.values(), whole_pretoken_lookup=whole)
+    whole = spec.ignore_merges or spec.ranks is not None
+    name = fitting_name(spec.pattern, merges, tokens.values(), ignore_merges=whole)
     if name is None or (pre is not None and not _means_the_same(pre, name)):
         _warn(spec.pattern, pre)
     name = name if pre is None else pre
-    vocab = spelled_vocab(spec, tokens, whole_pretoken_lookup=whole)
+    vocab = spelled_vocab(spec, tokens, ignore_merges=whole)
     spellings, types = _listed(vocab, set(spec.special_tokens))
     record = {
         "format": RECORD_FORMAT,
         "pre": name,
         "pattern": _pattern_name(spec.pattern),
-        "whole_pretoken_lookup": whole,
+        "ignore_merges": whole,
         "ties": spec.ties,
         "merge_counts": spec.merge_counts,
     }

@@ -55,7 +55,7 @@ class PreTokenizer:
     name: str
     pattern: str
     """The expression."""
-    whole_pretoken_lookup: bool = False
+    ignore_merges: bool = False
 
 
 def _table() -> dict[str, PreTokenizer]:
@@ -97,7 +97,7 @@ _WHOLE_PRETOKENS = frozenset({"youtu", "minicpm5", "granite-embed-multi-97m"})
 def looks_up_whole_pretokens(name: str | None) -> bool:
     """Whether llama.cpp, under this name, takes a pre-token that is a token for that token without merging."""
     known = PRE_TOKENIZERS.get(name or "")
-    return known.whole_pretoken_lookup if known else name in _WHOLE_PRETOKENS
+    return known.ignore_merges if known else name in _WHOLE_PRETOKENS
 
 
 def pre_tokenizer(name: str, where: str) -> PreTokenizer:
@@ -127,15 +127,13 @@ def fitting_name(
     merges: Sequence[tuple[bytes, bytes]],
     tokens: Collection[bytes],
     *,
-    whole_pretoken_lookup: bool,
+    ignore_merges: bool,
 ) -> str | None:
     """The name under which llama.cpp encodes as these parts say; None where there is none."""
     alike = [known for known in PRE_TOKENIZERS.values() if same_split(known.pattern, pattern)]
     if not alike:
         return None
-    if alike[0].whole_pretoken_lookup != whole_pretoken_lookup and (
-        unreachable_token(merges, list(tokens)) is not None
-    ):
+    if alike[0].ignore_merges != ignore_merges and (unreachable_token(merges, list(tokens)) is not None):
         # Looking whole pre-tokens up makes a difference, since merging alone does not lead to every token.
-        alike = [known for known in alike if known.whole_pretoken_lookup == whole_pretoken_lookup]
+        alike = [known for known in alike if known.ignore_merges == ignore_merges]
     return alike[0].name if alike else None

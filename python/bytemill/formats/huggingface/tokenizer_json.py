@@ -55,10 +55,10 @@ def write(spec: TokenizerSpec) -> str:
     if spec.merge_counts is not None and len(spec.merge_counts) != len(merges):
         raise TokenizerError(f"{len(merges)} merges have {len(spec.merge_counts)} counts")
     # Ranks are looked up by whole pre-tokens first, as tiktoken does.
-    whole_pretoken_lookup = spec.whole_pretoken_lookup or spec.ranks is not None
+    ignore_merges = spec.ignore_merges or spec.ranks is not None
     # Special tokens are in the vocabulary too: an added token that is not gets the next free id from
     # `tokenizers`, whatever id the file says.
-    vocab = spelled_vocab(spec, tokens, whole_pretoken_lookup=whole_pretoken_lookup)
+    vocab = spelled_vocab(spec, tokens, ignore_merges=ignore_merges)
 
     head = {
         "version": "1.0",
@@ -90,7 +90,7 @@ def write(spec: TokenizerSpec) -> str:
         "end_of_word_suffix": None,
         "fuse_unk": False,
         "byte_fallback": False,
-        "ignore_merges": whole_pretoken_lookup,
+        "ignore_merges": ignore_merges,
     }
     model_fields = [
         *(f'"{key}": {json.dumps(value)}' for key, value in model_head.items()),
@@ -136,7 +136,7 @@ def from_document(document: Any, where: str) -> TokenizerSpec:
         special_tokens=special_tokens,
         vocab=vocab,
         merges=merges,
-        whole_pretoken_lookup=bool(model.get("ignore_merges")),
+        ignore_merges=bool(model.get("ignore_merges")),
         ties=record.get("ties"),
         merge_counts=record.get("merge_counts"),
         normalizer=normalizer_of(document, flags, where),

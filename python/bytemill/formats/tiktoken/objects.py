@@ -47,7 +47,7 @@ def spec_of(encoding: Any) -> TokenizerSpec:
         )
     check_longer_wins(encoding, special_tokens)
     return TokenizerSpec(
-        pattern=pattern, special_tokens=dict(special_tokens), ranks=dict(ranks), whole_pretoken_lookup=True
+        pattern=pattern, special_tokens=dict(special_tokens), ranks=dict(ranks), ignore_merges=True
     )
 
 

@@ -105,7 +105,7 @@ def from_bytes(
         first_id = max(tokens) + 1
         ids = {text: first_id + i for i, text in enumerate(dict.fromkeys(special_tokens))}
     pattern, special = complete(data, where, len(ranks), tokens.get, pattern=pattern, special_tokens=ids)
-    return TokenizerSpec(pattern=pattern, special_tokens=special, ranks=ranks, whole_pretoken_lookup=True)
+    return TokenizerSpec(pattern=pattern, special_tokens=special, ranks=ranks, ignore_merges=True)
 
 
 def complete(
@@ -182,12 +182,12 @@ def same_ranks(spec: TokenizerSpec) -> dict[bytes, int]:
         # The core finds the merges behind ranks in a fiftieth of the time; if they are others, what follows says why.
         core = Encoder.from_ranks(ranks, {}, None)
         if core.ranked or core.merges() != spec.merges:
-            _check_same_merges(spec.merges, ranks, whole_pretoken_lookup=spec.whole_pretoken_lookup)
+            _check_same_merges(spec.merges, ranks, ignore_merges=spec.ignore_merges)
     return ranks
 
 
 def _check_same_merges(
-    merges: list[tuple[bytes, bytes]], ranks: Mapping[bytes, int], *, whole_pretoken_lookup: bool
+    merges: list[tuple[bytes, bytes]], ranks: Mapping[bytes, int], *, ignore_merges: bool
 ) -> None:
     from bytemill.formats.ranks import merges_of_ranks
 
@@ -220,7 +220,7 @@ def _check_same_merges(
         (
             token
             for token in ranks
-            if len(token) > 1 and token not in products and (token in by_ranks or not whole_pretoken_lookup)
+            if len(token) > 1 and token not in products and (token in by_ranks or not ignore_merges)
         ),
         None,
     )
