@@ -12,8 +12,8 @@ from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE
 from bytemill.formats.files import GGUF_MAGIC, begins_with, decode_utf8, is_object, parse_json, read_bytes
 from bytemill.formats.gguf import gguf
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.huggingface.folder import with_files_beside
-from bytemill.formats.paths import UNDERSTOOD, find, merges_beside, vocab_beside
+from bytemill.formats.huggingface.folder import with_sidecar_files
+from bytemill.formats.paths import SUPPORTED_FILES, find, sibling_merges, sibling_vocab
 from bytemill.formats.tiktoken import rank_settings, tiktoken
 from bytemill.formats.vocab_listing import looks_like_listing
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import EllipsisType
 
-    from bytemill.formats.spec import GivenSpecialTokens, TokenizerSpec
+    from bytemill.formats.spec import SpecialTokens, TokenizerSpec
 
 
 def load(
     path: str | os.PathLike[str],
     *,
     pattern: str | EllipsisType | None = ...,
-    special_tokens: GivenSpecialTokens | None = None,
+    special_tokens: SpecialTokens | None = None,
 ) -> TokenizerSpec:
     """The tokenizer at `path`: a file of any format, one of GPT-2's two with the other beside it, or a folder.
 
@@ -45,10 +45,10 @@ def load(
         return gguf.read(found, pattern)
     data = read_bytes(found)
     if tiktoken.looks_like_ranks(data):
-        pattern, special_tokens = rank_settings.completed(found, data, pattern, special_tokens)
+        pattern, special_tokens = rank_settings.with_settings(found, data, pattern, special_tokens)
     spec = from_content(data, found, pattern, special_tokens)
     if found.name == "tokenizer.json":
-        return replace(spec, companions=with_files_beside(spec.companions, found.parent))
+        return replace(spec, metadata=with_sidecar_files(spec.metadata, found.parent))
     return spec
 
 
@@ -56,70 +56,70 @@ def from_content(
     data: bytes,
     file: Path,
     pattern: str | EllipsisType | None = ...,
-    special_tokens: GivenSpecialTokens | None = None,
+    special_tokens: SpecialTokens | None = None,
 ) -> TokenizerSpec:
     """As `from_bytes`, and where `file` is one of GPT-2's two, with the other that lies beside it."""
     try:
         return from_bytes(data, str(file), pattern, special_tokens)
-    except HalfError:
-        if (merges := merges_beside(file)) is not None:
+    except IncompletePairError:
+        if (merges := sibling_merges(file)) is not None:
             return gpt2.read(file, merges, special_tokens, pattern=pattern)
-        if (vocab := vocab_beside(file)) is not None:
+        if (vocab := sibling_vocab(file)) is not None:
             return gpt2.read(vocab, file, special_tokens, pattern=pattern)
         raise
 
 
 def from_bytes(
     data: bytes,
-    where: str,
+    location: str,
     pattern: str | EllipsisType | None = ...,
-    special_tokens: GivenSpecialTokens | None = None,
+    special_tokens: SpecialTokens | None = None,
 ) -> TokenizerSpec:
-    """As `load`, of a file's content; `where` names it in errors."""
+    """As `load`, of a file's content; `location` names it in errors."""
     if data.startswith(GGUF_MAGIC):
-        _refuse_arguments(..., special_tokens, where)
-        return gguf.from_bytes(data, where, pattern)
+        _refuse_arguments(..., special_tokens, location)
+        return gguf.from_bytes(data, location, pattern)
     if tiktoken.looks_like_ranks(data):
-        return tiktoken.from_bytes(data, where, pattern, special_tokens)
+        return tiktoken.from_bytes(data, location, pattern, special_tokens)
     if looks_like_listing(data):
         raise TokenizerFileError(
-            f"{where}: a listing for people, in which tokens are no longer told apart",
+            f"{location}: a listing for people, in which tokens are no longer told apart",
             hint="Give the .model file that lies beside it.",
         )
-    text = decode_utf8(data, where)
+    text = decode_utf8(data, location)
     if minbpe.dialect_of(data) is not None:
-        _refuse_arguments(pattern, special_tokens, where)
-        return minbpe.from_text(text, where)
+        _refuse_arguments(pattern, special_tokens, location)
+        return minbpe.from_text(text, location)
     if text.lstrip().startswith("{"):
-        document = parse_json(text, where)
+        document = parse_json(text, location)
         if _is_vocabulary(document):
-            raise HalfError(
-                f"{where}: a vocabulary without its merges",
+            raise IncompletePairError(
+                f"{location}: a vocabulary without its merges",
                 hint="Give the folder that holds both vocab.json and merges.txt, or use from_files.",
             )
         if is_object(document) and "model" in document:
-            _refuse_arguments(pattern, special_tokens, where)
-            return huggingface.from_document(document, where)
+            _refuse_arguments(pattern, special_tokens, location)
+            return huggingface.from_document(document, location)
     elif _is_merges(text):
-        raise HalfError(
-            f"{where}: merges without their vocabulary",
+        raise IncompletePairError(
+            f"{location}: merges without their vocabulary",
             hint="Give the folder that holds both vocab.json and merges.txt, or use from_files.",
         )
-    raise TokenizerFileError(f"{where}: of no known format", hint=UNDERSTOOD)
+    raise TokenizerFileError(f"{location}: of no known format", hint=SUPPORTED_FILES)
 
 
-class HalfError(TokenizerFileError):
+class IncompletePairError(TokenizerFileError):
     """The file is one of GPT-2's two."""
 
 
 def _refuse_arguments(
     pattern: str | EllipsisType | None,
-    special_tokens: GivenSpecialTokens | None,
-    where: str,
+    special_tokens: SpecialTokens | None,
+    location: str,
 ) -> None:
     if pattern is not ... or special_tokens is not None:
         raise TokenizerFileError(
-            f"{where}: names its pattern and special tokens; they can be given only for a rank file and for "
+            f"{location}: names its pattern and special tokens; they can be given only for a rank file and for "
             "vocab.json with merges.txt"
         )
 

@@ -76,29 +76,29 @@ def begins_with(path: Path, magic: bytes) -> bool:
         return False
 
 
-def decode_utf8(data: bytes, where: str) -> str:
+def decode_utf8(data: bytes, location: str) -> str:
     """`data` as text, without a byte order mark. Raises TokenizerFileError naming the first wrong byte."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise TokenizerFileError(
-            f"{where}: not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}"
+            f"{location}: not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}"
         ) from error
 
 
-def parse_json(text: str, where: str) -> Any:
+def parse_json(text: str, location: str) -> Any:
     """The JSON value in `text`. Raises TokenizerFileError naming line and column of what is wrong."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise TokenizerFileError(
-            f"{where}: not valid JSON at line {error.lineno} column {error.colno}: {error.msg}",
+            f"{location}: not valid JSON at line {error.lineno} column {error.colno}: {error.msg}",
             hint="The file may be cut short: fetch or write it again.",
         ) from error
     except RecursionError as error:
-        raise TokenizerFileError(f"{where}: not a tokenizer: its JSON is nested too deeply") from error
+        raise TokenizerFileError(f"{location}: not a tokenizer: its JSON is nested too deeply") from error
     except ValueError as error:  # an integer of thousands of digits
-        raise TokenizerFileError(f"{where}: not valid JSON: {error}") from error
+        raise TokenizerFileError(f"{location}: not valid JSON: {error}") from error
 
 
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 
 from bytemill._core import NAMED_PATTERNS, named_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats.byte_spelling import checked_vocab, spelled_vocab, tokens_and_merges
+from bytemill.formats.byte_level import byte_level_vocab, checked_vocab, tokens_and_merges
 from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE, bytes_to_text
 from bytemill.formats.files import checked_pattern, decode_utf8, parse_json, read_bytes, shown
 from bytemill.formats.ids import MAX_ID, is_text
 from bytemill.formats.ranks import merges_of_ranks, unreachable_token
-from bytemill.formats.spec import TokenizerSpec, given_ids, refuse_what_they_cannot_say
+from bytemill.formats.spec import TokenizerSpec, check_expressible, explicit_ids
 from bytemill.formats.vocabulary import check_merges, check_special_tokens, ordinary_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from types import EllipsisType
 
-    from bytemill.formats.spec import GivenSpecialTokens
+    from bytemill.formats.spec import SpecialTokens
 
 _HEADER = "#version"
 
@@ -33,7 +33,7 @@ _HEADER = "#version"
 def read(
     vocab_path: str | os.PathLike[str],
     merges_path: str | os.PathLike[str],
-    special_tokens: GivenSpecialTokens | None = None,
+    special_tokens: SpecialTokens | None = None,
     *,
     pattern: str | EllipsisType | None = ...,
 ) -> TokenizerSpec:
@@ -45,16 +45,16 @@ def read(
     or has a character that stands for no byte. Raises TokenizerFileError, naming the token or the line, where
     a file is damaged or the two do not belong together.
     """
-    where, merges_where = os.fspath(vocab_path), os.fspath(merges_path)
-    vocab = checked_vocab(parse_json(decode_utf8(read_bytes(vocab_path), where), where), where)
+    location, merges_where = os.fspath(vocab_path), os.fspath(merges_path)
+    vocab = checked_vocab(parse_json(decode_utf8(read_bytes(vocab_path), location), location), location)
     pairs, line_numbers = _read_pairs(decode_utf8(read_bytes(merges_path), merges_where), merges_where)
-    special = _special_tokens(vocab, pairs, special_tokens or (), where)
+    special = _special_tokens(vocab, pairs, special_tokens or (), location)
     tokens, merges = tokens_and_merges(
         vocab,
         pairs,
         special,
-        vocab_place=where,
-        merge_place=lambda index: f"{merges_where}:{line_numbers[index]}",
+        vocab_location=location,
+        merge_location=lambda index: f"{merges_where}:{line_numbers[index]}",
     )
     expression = NAMED_PATTERNS["gpt2"] if pattern is ... else checked_pattern(pattern)
     return TokenizerSpec(pattern=expression, special_tokens=special, vocab=tokens, merges=merges)
@@ -79,7 +79,7 @@ def write(spec: TokenizerSpec) -> tuple[str, str]:
             f"vocab.json and merges.txt mean GPT-2's pattern, and this tokenizer's is {shown(spec.pattern)}",
             hint="Write a tokenizer.json: it names the pattern.",
         )
-    refuse_what_they_cannot_say(spec, "vocab.json and merges.txt")
+    check_expressible(spec, "vocab.json and merges.txt")
     tokens = ordinary_tokens(spec)
     check_special_tokens(spec, tokens)
     merges = spec.merges if spec.merges is not None else merges_of_ranks(spec.ranks or {})
@@ -93,14 +93,14 @@ def write(spec: TokenizerSpec) -> tuple[str, str]:
             f"no sequence of merges makes token {orphan!r}, and these two files have no other way to it",
             hint="Write a tokenizer.json.",
         )
-    vocab = spelled_vocab(spec, tokens, ignore_merges=False)
+    vocab = byte_level_vocab(spec, tokens, ignore_merges=False)
     text = {part: bytes_to_text(part) for merge in merges for part in merge}
     lines = [f"{_HEADER}: 0.2", *(f"{text[left]} {text[right]}" for left, right in merges)]
     vocab_json = "{\n" + json.dumps(vocab, ensure_ascii=False, separators=(",\n", ": "))[1:-1] + "\n}\n"
     return vocab_json, "\n".join(lines) + "\n"
 
 
-def _read_pairs(text: str, where: str) -> tuple[list[tuple[str, str]], list[int]]:
+def _read_pairs(text: str, location: str) -> tuple[list[tuple[str, str]], list[int]]:
     """The merges by spelling, and the line number of each. Blank lines and the header are passed over."""
     pairs: list[tuple[str, str]] = []
     line_numbers: list[int] = []
@@ -115,7 +115,7 @@ def _read_pairs(text: str, where: str) -> tuple[list[tuple[str, str]], list[int]
                 pass
             case _:
                 raise TokenizerFileError(
-                    f"{where}:{number}: {shown(line)} is not two tokens with a space between them"
+                    f"{location}:{number}: {shown(line)} is not two tokens with a space between them"
                 )
     return pairs, line_numbers
 
@@ -123,12 +123,12 @@ def _read_pairs(text: str, where: str) -> tuple[list[tuple[str, str]], list[int]
 def _special_tokens(
     vocab: Mapping[str, int],
     pairs: Iterable[tuple[str, str]],
-    named: GivenSpecialTokens,
-    where: str,
+    named: SpecialTokens,
+    location: str,
 ) -> dict[str, int]:
     """The special tokens by text: those named, and those that look it."""
     special: dict[str, int] = {}
-    given = given_ids(named) or {}
+    given = explicit_ids(named) or {}
     next_id = max(vocab.values()) + 1
     for text in dict.fromkeys(named):
         if not text or not is_text(text):
@@ -137,7 +137,7 @@ def _special_tokens(
             special[text] = vocab[text]
             if given.get(text, vocab[text]) != vocab[text]:
                 raise TokenizerError(
-                    f"special token {text!r} is to have id {given[text]}, and has {vocab[text]} in {where}"
+                    f"special token {text!r} is to have id {given[text]}, and has {vocab[text]} in {location}"
                 )
         elif text in given:
             special[text] = given[text]
@@ -145,14 +145,14 @@ def _special_tokens(
             special[text] = next_id
             next_id += 1
     if next_id > MAX_ID + 1:
-        raise TokenizerFileError(f"{where}: no ids are left for the special tokens")
+        raise TokenizerFileError(f"{location}: no ids are left for the special tokens")
     made = {left + right for left, right in pairs}
     for text, token_id in vocab.items():
         if text in made or text in CHARACTER_TO_BYTE or text in special:
             continue
         if not _looks_special(text):
             raise TokenizerFileError(
-                f"{where}: token {shown(text)} (id {token_id}) is neither a single byte nor made by a merge",
+                f"{location}: token {shown(text)} (id {token_id}) is neither a single byte nor made by a merge",
                 hint="Name it among the special tokens if it is one; if not, the merges are cut short or "
                 "those of another vocabulary.",
             )

@@ -17,20 +17,20 @@ from bytemill.formats.files import GGUF_MAGIC, begins_with, read_bytes
 from bytemill.formats.ids import MAX_ID
 from bytemill.formats.loaded import Loaded, build_file
 from bytemill.formats.paths import find
-from bytemill.formats.spec import given_ids
+from bytemill.formats.spec import explicit_ids
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
     from types import EllipsisType
 
-    from bytemill.formats.spec import GivenSpecialTokens
+    from bytemill.formats.spec import SpecialTokens
 
 
 def load(
     path: str | os.PathLike[str],
     pattern: str | EllipsisType | None = ...,
-    special_tokens: GivenSpecialTokens | None = None,
+    special_tokens: SpecialTokens | None = None,
 ) -> Loaded:
     """The tokenizer at `path`; arguments and errors are those of `detect.load`."""
     found = find(path)
@@ -39,41 +39,41 @@ def load(
         from bytemill.formats import detect
 
         return build_file(detect.load(path, pattern=pattern, special_tokens=special_tokens), str(path))
-    data, where = read_bytes(found), str(found)
+    data, location = read_bytes(found), str(found)
     if _looks_like_ranks(data):
         from bytemill.formats.tiktoken import rank_settings
 
-        pattern, special_tokens = rank_settings.completed(found, data, pattern, special_tokens)
-    quick = load_quickly(data, where, pattern, special_tokens)
+        pattern, special_tokens = rank_settings.with_settings(found, data, pattern, special_tokens)
+    quick = load_fast(data, location, pattern, special_tokens)
     if quick is None:
         # Brought in only here: the readers of all formats take longer to import than a rank file takes to load.
         from bytemill.formats import detect
 
-        quick = build_file(detect.from_content(data, found, pattern, special_tokens), where)
+        quick = build_file(detect.from_content(data, found, pattern, special_tokens), location)
     if found.name == "tokenizer.json":
-        from bytemill.formats.huggingface.folder import with_files_beside
+        from bytemill.formats.huggingface.folder import with_sidecar_files
 
-        return replace(quick, companions=with_files_beside(quick.companions, found.parent))
+        return replace(quick, metadata=with_sidecar_files(quick.metadata, found.parent))
     return quick
 
 
-def load_quickly(
+def load_fast(
     data: bytes,
-    where: str,
+    location: str,
     pattern: str | EllipsisType | None = ...,
-    special_tokens: GivenSpecialTokens | None = None,
+    special_tokens: SpecialTokens | None = None,
 ) -> Loaded | None:
     """The tokenizer in a file's content; None where it must be read the slow way, or is refused there."""
     try:
         if _looks_like_ranks(data):
-            ids = None if special_tokens is None else given_ids(special_tokens)
+            ids = None if special_tokens is None else explicit_ids(special_tokens)
             if ids is None and special_tokens is not None:
                 return None
-            return _from_ranks(data, where, pattern, ids)
+            return _from_ranks(data, location, pattern, ids)
         if pattern is ... and special_tokens is None:
             from bytemill.formats.huggingface.core_reader import load_tokenizer_json
 
-            return load_tokenizer_json(data, where)
+            return load_tokenizer_json(data, location)
     except BytemillError:
         pass
     return None
@@ -90,7 +90,7 @@ def _looks_like_ranks(data: bytes) -> bool:
 
 def _from_ranks(
     data: bytes,
-    where: str,
+    location: str,
     pattern: str | EllipsisType | None,
     special_tokens: Mapping[str, int] | None,
 ) -> Loaded | None:
@@ -103,6 +103,6 @@ def _from_ranks(
     if file is None:
         return None
     pattern, special = tiktoken.complete(
-        data, where, file.n_ranks, file.token, pattern=pattern, special_tokens=special_tokens
+        data, location, file.n_ranks, file.token, pattern=pattern, special_tokens=special_tokens
     )
     return Loaded(file.encoder(special, pattern))

@@ -10,7 +10,7 @@ from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.spec import special_rules
 
 if TYPE_CHECKING:
-    from bytemill.formats.spec import Companions, Ties, TokenFlags, TokenizerSpec
+    from bytemill.formats.spec import Ties, TokenFlags, TokenizerMetadata, TokenizerSpec
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Loaded:
     ties: Ties | None = None
     merge_counts: list[int] | None = None
     flags: dict[str, TokenFlags] = field(default_factory=dict[str, "TokenFlags"])
-    companions: Companions | None = None
+    metadata: TokenizerMetadata | None = None
 
 
 def build(spec: TokenizerSpec) -> Loaded:
@@ -35,15 +35,15 @@ def build(spec: TokenizerSpec) -> Loaded:
         if regular is None:
             raise
         spec, core = regular, _encoder(regular)
-    return Loaded(core, spec.ties, spec.merge_counts, spec.flags, spec.companions)
+    return Loaded(core, spec.ties, spec.merge_counts, spec.flags, spec.metadata)
 
 
-def build_file(spec: TokenizerSpec, where: str) -> Loaded:
+def build_file(spec: TokenizerSpec, location: str) -> Loaded:
     """As `build`, of a file's spec. Raises TokenizerFileError, which names the file, where it contradicts itself."""
     try:
         return build(spec)
     except TokenizerError as error:
-        raise TokenizerFileError(f"{where}: {error}", hint=error.hint) from error
+        raise TokenizerFileError(f"{location}: {error}", hint=error.hint) from error
 
 
 def _encoder(spec: TokenizerSpec) -> Encoder:

@@ -19,7 +19,7 @@ from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import decode_utf8, read_bytes, shown
 from bytemill.formats.ids import MAX_ID
 from bytemill.formats.ranks import merges_of_ranks, unreachable_token
-from bytemill.formats.spec import TokenizerSpec, refuse_what_they_cannot_say
+from bytemill.formats.spec import TokenizerSpec, check_expressible
 from bytemill.formats.vocabulary import check_merges, check_special_tokens, ordinary_tokens
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ itself; the largest published vocabulary has 1.4 MB."""
 
 def read(path: str | os.PathLike[str]) -> TokenizerSpec:
     """The tokenizer in a `.model` file. Raises TokenizerFileError naming the line that is wrong."""
-    where = os.fspath(path)
-    return from_text(decode_utf8(read_bytes(path), where), where)
+    location = os.fspath(path)
+    return from_text(decode_utf8(read_bytes(path), location), location)
 
 
 def dialect_of(data: bytes) -> Dialect | None:
@@ -53,29 +53,34 @@ def dialect_of(data: bytes) -> Dialect | None:
     return _HEADERS.get(first.decode("ascii", "replace"))
 
 
-def from_text(text: str, where: str) -> TokenizerSpec:
-    """As `read`, of a file's content; `where` names it in errors."""
+def from_text(text: str, location: str) -> TokenizerSpec:
+    """As `read`, of a file's content; `location` names it in errors."""
     n_lines = text.count("\n")
     if n_lines > _MAX_MERGES:
-        raise TokenizerFileError(f"{where}: has {n_lines} lines, and {_MAX_MERGES} merges are the most")
+        raise TokenizerFileError(f"{location}: has {n_lines} lines, and {_MAX_MERGES} merges are the most")
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     if lines[0].strip() not in _HEADERS:
-        raise TokenizerFileError(f"{where}:1: is {shown(lines[0])}, not {' or '.join(map(repr, _HEADERS))}")
+        raise TokenizerFileError(
+            f"{location}:1: is {shown(lines[0])}, not {' or '.join(map(repr, _HEADERS))}"
+        )
     if len(lines) < 3:
         raise TokenizerFileError(
-            f"{where}:{len(lines)}: the file ends before the number of special tokens",
+            f"{location}:{len(lines)}: the file ends before the number of special tokens",
             hint="It is cut short: fetch or write it again.",
         )
     if lines[-1]:
         raise TokenizerFileError(
-            f"{where}:{len(lines)}: {shown(lines[-1])} is a line without an end, which may be cut short",
+            f"{location}:{len(lines)}: {shown(lines[-1])} is a line without an end, which may be cut short",
             hint="Fetch or write the file again; if it is whole, add a line break at its end.",
         )
-    special_tokens, first_merge = _read_special_tokens(lines, where)
-    vocab, merges = _read_merges(lines, first_merge, where)
-    _check_special_ids(special_tokens, vocab, where)
+    special_tokens, first_merge = _read_special_tokens(lines, location)
+    vocab, merges = _read_merges(lines, first_merge, location)
+    _check_special_ids(special_tokens, vocab, location)
     return TokenizerSpec(
-        pattern=_checked_pattern(lines[1], where), special_tokens=special_tokens, vocab=vocab, merges=merges
+        pattern=_checked_pattern(lines[1], location),
+        special_tokens=special_tokens,
+        vocab=vocab,
+        merges=merges,
     )
 
 
@@ -86,7 +91,7 @@ def write(spec: TokenizerSpec, dialect: Dialect = "minbpe") -> str:
     are not the byte values and then the merges in order, where a token has no merge, and where the pattern or
     a special token holds what minbpe's reader takes apart.
     """
-    refuse_what_they_cannot_say(spec, "a .model")
+    check_expressible(spec, "a .model")
     tokens = ordinary_tokens(spec)
     check_special_tokens(spec, tokens)
     merges = spec.merges if spec.merges is not None else merges_of_ranks(spec.ranks or {})
@@ -123,31 +128,31 @@ def write(spec: TokenizerSpec, dialect: Dialect = "minbpe") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _checked_pattern(line: str, where: str) -> str | None:
+def _checked_pattern(line: str, location: str) -> str | None:
     # minbpe's own reader strips the line. A pattern that begins with " ?" would lose its meaning.
     if not line:
         return None
     try:
         check_pattern(line)
     except ValueError as error:
-        raise TokenizerFileError(f"{where}:2: pattern {shown(line)}: {error}") from error
+        raise TokenizerFileError(f"{location}:2: pattern {shown(line)}: {error}") from error
     return line
 
 
-def _read_special_tokens(lines: list[str], where: str) -> tuple[dict[str, int], int]:
+def _read_special_tokens(lines: list[str], location: str) -> tuple[dict[str, int], int]:
     """The special tokens, and the index of the line that follows them."""
     n_special = _number(lines[2].strip())
     if n_special is None:
-        raise TokenizerFileError(f"{where}:3: {shown(lines[2])} is not a number of special tokens")
+        raise TokenizerFileError(f"{location}:3: {shown(lines[2])} is not a number of special tokens")
     special_tokens: dict[str, int] = {}
     texts: dict[int, str] = {}
     if n_special > len(lines) - 3:
         raise TokenizerFileError(
-            f"{where}:3: {n_special} special tokens are announced, and {len(lines) - 3} lines follow",
+            f"{location}:3: {n_special} special tokens are announced, and {len(lines) - 3} lines follow",
             hint="The file is cut short: fetch or write it again.",
         )
     for index in range(3, 3 + n_special):
-        place = f"{where}:{index + 1}"
+        place = f"{location}:{index + 1}"
         text, _, id_text = lines[index].rpartition(" ")
         token_id = _number(id_text)
         if not text or token_id is None:
@@ -164,7 +169,7 @@ def _read_special_tokens(lines: list[str], where: str) -> tuple[dict[str, int], 
     if hidden is not None:
         shorter, longer = hidden
         raise TokenizerFileError(
-            f"{where}: special token {shown(shorter)} stands before {shown(longer)}, which begins with it: "
+            f"{location}: special token {shown(shorter)} stands before {shown(longer)}, which begins with it: "
             "minbpe never finds the longer one, and bytemill would",
             hint="Put the longer token first if it is to be found, or take it out.",
         )
@@ -172,7 +177,7 @@ def _read_special_tokens(lines: list[str], where: str) -> tuple[dict[str, int], 
 
 
 def _read_merges(
-    lines: list[str], first: int, where: str
+    lines: list[str], first: int, location: str
 ) -> tuple[dict[int, bytes], list[tuple[bytes, bytes]]]:
     tokens = [bytes([byte]) for byte in range(256)]
     ids = {token: token_id for token_id, token in enumerate(tokens)}
@@ -184,34 +189,34 @@ def _read_merges(
             continue
         left, right = map(_number, parts) if len(parts) == 2 else (None, None)
         if left is None or right is None:
-            raise TokenizerFileError(f"{where}:{number}: {shown(line)} is not two ids")
+            raise TokenizerFileError(f"{location}:{number}: {shown(line)} is not two ids")
         if left >= len(tokens) or right >= len(tokens):
             raise TokenizerFileError(
-                f"{where}:{number}: merges token {max(left, right)}, but this line makes token {len(tokens)}, "
+                f"{location}:{number}: merges token {max(left, right)}, but this line makes token {len(tokens)}, "
                 "and only those below it are there already"
             )
         n_bytes += len(tokens[left]) + len(tokens[right])
         if n_bytes > _MAX_TOKEN_BYTES:
             raise TokenizerFileError(
-                f"{where}:{number}: up to this line the tokens have {n_bytes} bytes together, and bytemill "
+                f"{location}:{number}: up to this line the tokens have {n_bytes} bytes together, and bytemill "
                 f"takes at most {_MAX_TOKEN_BYTES}"
             )
         joined = tokens[left] + tokens[right]
         if ids.setdefault(joined, len(tokens)) != len(tokens):
             raise TokenizerFileError(
-                f"{where}:{number}: makes {shown(joined)}, which is token {ids[joined]} already"
+                f"{location}:{number}: makes {shown(joined)}, which is token {ids[joined]} already"
             )
         tokens.append(joined)
         merges.append((tokens[left], tokens[right]))
     return dict(enumerate(tokens)), merges
 
 
-def _check_special_ids(special_tokens: Mapping[str, int], vocab: Mapping[int, bytes], where: str) -> None:
+def _check_special_ids(special_tokens: Mapping[str, int], vocab: Mapping[int, bytes], location: str) -> None:
     for place, (text, token_id) in enumerate(special_tokens.items(), start=4):
         if vocab.get(token_id, text.encode()) != text.encode():
             made_by = "is a byte" if token_id < 256 else "a merge makes"
             raise TokenizerFileError(
-                f"{where}:{place}: special token {shown(text)} has id {token_id}, which {made_by}: "
+                f"{location}:{place}: special token {shown(text)} has id {token_id}, which {made_by}: "
                 f"{shown(vocab[token_id])}"
             )
 

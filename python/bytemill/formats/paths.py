@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
-UNDERSTOOD = (
+SUPPORTED_FILES = (
     "bytemill reads a tokenizer.json, a .tiktoken rank file, a GGUF file, minbpe's .model, and a folder with a "
     "tokenizer.json or with vocab.json and merges.txt."
 )
@@ -38,13 +38,13 @@ def find(path: str | os.PathLike[str]) -> Path | tuple[Path, Path]:
             raise TokenizerFileError(
                 f"{place}: holds {there} but not {missing}", hint="Put both into the folder."
             )
-    raise TokenizerFileError(f"{place}: no tokenizer in this folder", hint=UNDERSTOOD)
+    raise TokenizerFileError(f"{place}: no tokenizer in this folder", hint=SUPPORTED_FILES)
 
 
-def halves(path: Path) -> tuple[Path, Path]:
+def vocab_and_merges_paths(path: Path) -> tuple[Path, Path]:
     """Where GPT-2's two files are to be written: `path` is the name of one of them, or a folder.
 
-    >>> [file.name for file in halves(Path("gpt2_vocab.json"))]
+    >>> [file.name for file in vocab_and_merges_paths(Path("gpt2_vocab.json"))]
     ['gpt2_vocab.json', 'gpt2_merges.txt']
     """
     if not path.is_dir():
@@ -56,7 +56,7 @@ def halves(path: Path) -> tuple[Path, Path]:
     return path / "vocab.json", path / "merges.txt"
 
 
-def merges_beside(vocab: Path) -> Path | None:
+def sibling_merges(vocab: Path) -> Path | None:
     """The merges file that lies beside a vocabulary file and is named alike.
 
     `vocab.json` belongs to `merges.txt`, `gpt2_vocab.json` to `gpt2_merges.txt`.
@@ -64,7 +64,7 @@ def merges_beside(vocab: Path) -> Path | None:
     return _other_half(vocab, _PAIRS)
 
 
-def vocab_beside(merges: Path) -> Path | None:
+def sibling_vocab(merges: Path) -> Path | None:
     """The vocabulary file that lies beside a merges file and is named alike."""
     return _other_half(merges, [(merges_name, vocab_name) for vocab_name, merges_name in _PAIRS])
 

@@ -31,11 +31,11 @@ _ZERO_TIMES = re.compile(r"\{0+(,0+)?\}")
 
 
 @lru_cache(maxsize=64)
-def why_not_covering(pattern: str) -> str | None:
+def coverage_gap(pattern: str) -> str | None:
     """Why it is not seen that `pattern` matches every character of every text; None where it is.
 
-    >>> why_not_covering(r"\\w+|\\s+(?!\\S)|[^\\w\\s]|\\s")
-    >>> why_not_covering(r"\\w+|\\s+(?!\\S)|[^\\w\\s]")
+    >>> coverage_gap(r"\\w+|\\s+(?!\\S)|[^\\w\\s]|\\s")
+    >>> coverage_gap(r"\\w+|\\s+(?!\\S)|[^\\w\\s]")
     'no plain part of it matches U+0009'
     """
     if named_pattern(pattern) is not None:

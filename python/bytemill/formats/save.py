@@ -21,7 +21,7 @@ WRITTEN_FORMATS: tuple[WrittenFormat, ...] = get_args(WrittenFormat)
 
 
 @dataclass(frozen=True)
-class FormatFacts:
+class FormatInfo:
     """What is to be known of a format before a tokenizer is written in it."""
 
     title: str
@@ -30,13 +30,13 @@ class FormatFacts:
     """Ends of file names that mean this format; `/` is a folder."""
 
 
-FORMATS: dict[WrittenFormat, FormatFacts] = {
-    "gpt2": FormatFacts("vocab.json and merges.txt", ("vocab.json", "merges.txt", "/")),
-    "huggingface": FormatFacts("tokenizer.json", (".json",)),
-    "tiktoken": FormatFacts("rank file", (".tiktoken",)),
-    "minbpe": FormatFacts("minbpe model", (".model",)),
-    "vocab": FormatFacts("listing", (".vocab",)),
-    "gguf": FormatFacts("GGUF file", (".gguf",)),
+FORMATS: dict[WrittenFormat, FormatInfo] = {
+    "gpt2": FormatInfo("vocab.json and merges.txt", ("vocab.json", "merges.txt", "/")),
+    "huggingface": FormatInfo("tokenizer.json", (".json",)),
+    "tiktoken": FormatInfo("rank file", (".tiktoken",)),
+    "minbpe": FormatInfo("minbpe model", (".model",)),
+    "vocab": FormatInfo("listing", (".vocab",)),
+    "gguf": FormatInfo("GGUF file", (".gguf",)),
 }
 """In the order in which names are compared."""
 
@@ -59,17 +59,17 @@ def format_of_name(path: Path) -> WrittenFormat:
     )
 
 
-def rendered(
+def render(
     spec: TokenizerSpec,
     path: Path,
     written_format: WrittenFormat,
     *,
-    special_tokens_as_they_are: bool = False,
+    raw_special_tokens: bool = False,
 ) -> dict[Path, bytes]:
     """The files that stand for `spec` and what they hold, in the order in which they are to be written.
 
     `path` is a file, and a folder for GPT-2's two files or for a tokenizer.json by its own name. Raises
-    TokenizerError where the format cannot say what `spec` says. `special_tokens_as_they_are` is for listings.
+    TokenizerError where the format cannot say what `spec` says. `raw_special_tokens` is for listings.
     """
     match written_format:
         case "huggingface":
@@ -81,10 +81,10 @@ def rendered(
             return _rank_file(spec, path)
         case "gpt2":
             from bytemill.formats import gpt2
-            from bytemill.formats.paths import halves
+            from bytemill.formats.paths import vocab_and_merges_paths
 
             vocab_json, merges_txt = gpt2.write(spec)
-            vocab, merges = halves(path)
+            vocab, merges = vocab_and_merges_paths(path)
             return {merges: merges_txt.encode(), vocab: vocab_json.encode()}
         case "minbpe":
             from bytemill.formats import minbpe
@@ -93,14 +93,14 @@ def rendered(
         case "vocab":
             from bytemill.formats import vocab_listing
 
-            listing = vocab_listing.write(spec, special_tokens_as_they_are=special_tokens_as_they_are)
+            listing = vocab_listing.write(spec, raw_special_tokens=raw_special_tokens)
             return {path: listing.encode()}
         case "gguf":
             return {path: _gguf(spec)}
 
 
 def publish(files: Mapping[Path, bytes], path: Path) -> None:
-    """Write what was `rendered` for `path`, each file atomically. Raises OutputError."""
+    """Write what was `render` for `path`, each file atomically. Raises OutputError."""
     if any(file.parent == path for file in files):
         make_folder(path)
     for file, data in files.items():

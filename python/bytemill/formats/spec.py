@@ -12,7 +12,7 @@ Ties: TypeAlias = Literal["bytes", "huggingface"]
 Normalizer: TypeAlias = Literal["NFC"]
 
 
-THEN = "(?#then)"
+STEP_SEPARATOR = "(?#then)"
 """What stands between the steps of a pattern, of which each cuts the pieces of the one before: a comment, which no
 expression has by chance."""
 
@@ -34,7 +34,7 @@ class TokenFlags:
 
 
 @dataclass(frozen=True)
-class Companions:
+class TokenizerMetadata:
     """What Hugging Face's files say beyond ids: kept as it stands there, and written again."""
 
     post_processor: Any = None
@@ -49,7 +49,7 @@ class Companions:
     """chat_template.jinja."""
 
 
-GivenSpecialTokens: TypeAlias = Mapping[str, int] | Iterable[str]
+SpecialTokens: TypeAlias = Mapping[str, int] | Iterable[str]
 """Special tokens that a caller names for a file that does not: with their ids, or for the next free ones."""
 
 
@@ -78,11 +78,11 @@ class TokenizerSpec:
     """What is done to a text between its special tokens before it is split; decoding gives back what that has left."""
     flags: dict[str, TokenFlags] = field(default_factory=dict[str, TokenFlags])
     """Flags of the special tokens that have other than the usual ones."""
-    companions: Companions | None = None
+    metadata: TokenizerMetadata | None = None
     """What came with the tokenizer and decides no ids; None where there was nothing."""
 
 
-def given_ids(special_tokens: GivenSpecialTokens) -> Mapping[str, int] | None:
+def explicit_ids(special_tokens: SpecialTokens) -> Mapping[str, int] | None:
     """Special tokens and their ids, None where they are named without."""
     return cast("Mapping[str, int]", special_tokens) if isinstance(special_tokens, Mapping) else None
 
@@ -108,14 +108,14 @@ def special_rules(
     return rules
 
 
-def refuse_what_they_cannot_say(spec: TokenizerSpec, files: str) -> None:
+def check_expressible(spec: TokenizerSpec, files: str) -> None:
     """Raise TokenizerError, naming `files`, where only a tokenizer.json can say what decides the ids of `spec`."""
     rules = special_rules(spec.special_tokens, spec.flags, None)
     if spec.normalizer is not None:
         reason = f"it brings texts into {spec.normalizer}"
     elif rules:
         reason = f"special token {next(iter(rules))!r} is found by more than its text"
-    elif spec.pattern is not None and THEN in spec.pattern:
+    elif spec.pattern is not None and STEP_SEPARATOR in spec.pattern:
         reason = "its pattern has several steps"
     else:
         return

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bytemill.formats.spec import TokenizerSpec
 
 
-def write(spec: TokenizerSpec, *, special_tokens_as_they_are: bool = False) -> str:
+def write(spec: TokenizerSpec, *, raw_special_tokens: bool = False) -> str:
     """The listing of `spec`: tokens by id, then the special tokens in their order.
 
     minbpe escapes control characters in special tokens too; simple-bpe writes them as they are. Which
@@ -36,7 +36,7 @@ def write(spec: TokenizerSpec, *, special_tokens_as_they_are: bool = False) -> s
         origin = "".join(f"[{shown[part]}]" for part in parts.get(token, ()))
         lines.append(f"{origin} -> [{shown[token]}] {token_id}" if origin else f"[{shown[token]}] {token_id}")
     lines += [
-        f"[{text if special_tokens_as_they_are else _rendered(text)}] {token_id}"
+        f"[{text if raw_special_tokens else _rendered(text)}] {token_id}"
         for text, token_id in spec.special_tokens.items()
         if token_id not in tokens
     ]

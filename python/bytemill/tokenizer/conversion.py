@@ -13,7 +13,7 @@ from bytemill.errors import OutputError, TokenizerError
 from bytemill.formats import minbpe
 from bytemill.formats.files import read_bytes
 from bytemill.formats.huggingface import tokenizer_json
-from bytemill.formats.save import FORMATS, format_of_name, left_out, publish, rendered
+from bytemill.formats.save import FORMATS, format_of_name, left_out, publish, render
 from bytemill.system.output_file import check_output_file
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 from bytemill.tokenizer.tokenizer import Tokenizer
@@ -96,7 +96,7 @@ def convert(
     is_simple_bpe = written_format == "vocab" and _is_simple_bpe(source)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        files = rendered(spec, target, written_format, special_tokens_as_they_are=is_simple_bpe)
+        files = render(spec, target, written_format, raw_special_tokens=is_simple_bpe)
     for file in files:
         if file.parent.exists():
             check_output_file(file, overwrite=overwrite)

@@ -144,10 +144,10 @@ def _from_path(path: Path) -> Loaded:
     return loading.load(path)
 
 
-def _of_ranks(data: bytes, where: str, known: KnownFile) -> Loaded:
+def _of_ranks(data: bytes, location: str, known: KnownFile) -> Loaded:
     """The tokenizer of a published rank file."""
-    quick = loading.load_quickly(data, where, known.pattern, known.special_tokens)
-    return quick or build(tiktoken.from_bytes(data, where, known.pattern, known.special_tokens))
+    quick = loading.load_fast(data, location, known.pattern, known.special_tokens)
+    return quick or build(tiktoken.from_bytes(data, location, known.pattern, known.special_tokens))
 
 
 class _Search:
@@ -163,10 +163,10 @@ class _Search:
 
     def run(self) -> Loaded:
         known = self.published.file
-        for data, where in self._candidates():
+        for data, location in self._candidates():
             if hashlib.sha256(data).hexdigest() == known.sha256:
-                return _of_ranks(data, where, known)
-            self.reasons.append(f"{where} is damaged: it has not the published checksum")
+                return _of_ranks(data, location, known)
+            self.reasons.append(f"{location} is damaged: it has not the published checksum")
         reasons = "; ".join(self.reasons)
         install = f", or pip install {' or '.join(self.missing)}" if self.missing else ""
         raise TokenizerFileError(
@@ -284,9 +284,9 @@ def _from_hub(name: str, revision: str | None, *, local_files_only: bool) -> Loa
         try:
             paths = [Path(hub.hf_hub_download(name, file, revision=revision)) for file in files]
             if files == ("tokenizer.json",):
-                from bytemill.formats.huggingface.folder import FILES_BESIDE
+                from bytemill.formats.huggingface.folder import SIDECAR_FILES
 
-                for file in FILES_BESIDE:
+                for file in SIDECAR_FILES:
                     with suppress(Exception):  # few repositories have all of them, and no id depends on them
                         hub.hf_hub_download(name, file, revision=revision)
             return _of_files(paths)

@@ -14,10 +14,10 @@ from bytemill.errors import TokenizerError
 from bytemill.formats.loaded import Loaded, build
 from bytemill.formats.patterns import Pattern, resolve_pattern
 from bytemill.formats.spec import (
-    Companions,
-    GivenSpecialTokens,
+    SpecialTokens,
     Ties,
     TokenFlags,
+    TokenizerMetadata,
     TokenizerSpec,
     special_rules,
 )
@@ -79,7 +79,7 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
         """How training broke ties, where that is known."""
         self.token_flags: dict[str, TokenFlags] = loaded.flags
         """The flags of special tokens that have others than usual, as Hugging Face's files have them."""
-        self.companions: Companions | None = loaded.companions
+        self.metadata: TokenizerMetadata | None = loaded.metadata
         """What came with the tokenizer and decides no ids: post-processor, chat template, tokenizer_config.json."""
         self.training_report: TrainingReport | None = None
         """What `train` found out; None for a tokenizer that was not trained in this process."""
@@ -107,7 +107,7 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
                 ranks=ranks,
                 normalizer=self.normalizer,
                 flags=self.token_flags,
-                companions=self.companions,
+                metadata=self.metadata,
             )
         return TokenizerSpec(
             pattern=self.pattern,
@@ -119,7 +119,7 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
             merge_counts=self.merge_counts,
             normalizer=self.normalizer,
             flags=self.token_flags,
-            companions=self.companions,
+            metadata=self.metadata,
         )
 
     def _ordinary(self) -> dict[int, bytes]:
@@ -155,7 +155,7 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
         path: str | os.PathLike[str],
         *,
         pattern: str | Pattern | EllipsisType | None = ...,
-        special_tokens: GivenSpecialTokens | None = None,
+        special_tokens: SpecialTokens | None = None,
     ) -> Self:
         """A tokenizer from a file of any format that bytemill reads, recognised by its content.
 
@@ -214,7 +214,7 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
         Each file appears under its name once it is whole. Raises `OutputError` where it cannot be written, and
         `TokenizerError` where the format cannot say what this tokenizer is.
         """
-        from bytemill.formats.save import publish, rendered
+        from bytemill.formats.save import publish, render
 
         spec = self.to_spec()
         is_folder = str(path).endswith(("/", os.sep)) or Path(path).is_dir()
@@ -223,7 +223,7 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
 
             write_folder(spec, Path(path))
             return
-        publish(rendered(spec, Path(path), format), Path(path))
+        publish(render(spec, Path(path), format), Path(path))
 
     # Hugging Face
 

@@ -13,7 +13,7 @@ from bytemill import Tokenizer
 from bytemill.errors import BytemillError
 from bytemill.formats import detect
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.load import load_quickly
+from bytemill.formats.load import load_fast
 from bytemill.formats.loaded import build_file
 from bytemill.formats.spec import TokenizerSpec
 
@@ -90,7 +90,7 @@ DEEP = "[" * MILLION + "]" * MILLION
 )
 def test_hostile_files_are_refused_with_their_place(make: Callable[[], str], said: str) -> None:
     data = make().encode()
-    assert load_quickly(data, "t.json") is None
+    assert load_fast(data, "t.json") is None
     with pytest.raises(BytemillError, match=said) as caught:
         build_file(detect.from_bytes(data, "t.json"), "t.json")
     assert str(caught.value).startswith("t.json: ")
@@ -100,6 +100,6 @@ def test_hostile_files_are_refused_with_their_place(make: Callable[[], str], sai
 def test_many_added_tokens_are_read() -> None:
     many = [{"id": 258, "content": "<x>"}]
     many += [{"id": 259 + i, "content": f"<{i}>", "lstrip": i % 2 == 0} for i in range(10_000)]
-    loaded = load_quickly(with_fields(added_tokens=many)().encode(), "t")
+    loaded = load_fast(with_fields(added_tokens=many)().encode(), "t")
     assert loaded is not None
     assert Tokenizer._from_loaded(loaded).encode("a  <7><9998>") == [97, 32, 32, 266, 10257]

@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill._core import NAMED_PATTERNS, check_pattern
 from bytemill.errors import MissingExtraError, PreTokenizerWarning, TokenizerError, TokenizerFileError
-from bytemill.formats.byte_spelling import spelled_vocab, tokens_and_merges
+from bytemill.formats.byte_level import byte_level_vocab, tokens_and_merges
 from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE
 from bytemill.formats.files import is_array, is_object, parse_json, shown
 from bytemill.formats.gguf.metadata import MAX_ELEMENTS, Value, read_head
 from bytemill.formats.gguf.pre_tokenizers import (
-    fitting_name,
-    looks_up_whole_pretokens,
+    ignores_merges,
+    matching_name,
     pre_tokenizer,
     same_split,
 )
 from bytemill.formats.ranks import merges_of_ranks
-from bytemill.formats.spec import TokenizerSpec, refuse_what_they_cannot_say
+from bytemill.formats.spec import TokenizerSpec, check_expressible
 from bytemill.formats.vocabulary import check_merges, check_special_tokens, ordinary_tokens
 
 if TYPE_CHECKING:
@@ -87,103 +87,105 @@ def read(path: str | os.PathLike[str], pattern: str | EllipsisType | None = ...)
         raise TokenizerFileError(f"{place}: cannot be read: {error.strerror or error}") from error
 
 
-def from_bytes(data: bytes, where: str, pattern: str | EllipsisType | None = ...) -> TokenizerSpec:
-    """As `read`, of a file's content; `where` names it in errors."""
-    return _read(io.BytesIO(data), len(data), where, pattern)
+def from_bytes(data: bytes, location: str, pattern: str | EllipsisType | None = ...) -> TokenizerSpec:
+    """As `read`, of a file's content; `location` names it in errors."""
+    return _read(io.BytesIO(data), len(data), location, pattern)
 
 
-def _read(file: Any, size: int, where: str, pattern: str | EllipsisType | None) -> TokenizerSpec:
-    values = read_head(file, size, where, _WANTED).values
-    _refuse_other_models(values.get(_MODEL), where)
-    tokens, pairs = _strings(values, _TOKENS, where), _pairs(values, where)
-    types = _types(values, len(tokens), where)
-    vocab, special = _vocabulary(tokens, types, _special_ids(values, where), pairs, where)
+def _read(file: Any, size: int, location: str, pattern: str | EllipsisType | None) -> TokenizerSpec:
+    values = read_head(file, size, location, _WANTED).values
+    _refuse_other_models(values.get(_MODEL), location)
+    tokens, pairs = _strings(values, _TOKENS, location), _pairs(values, location)
+    types = _types(values, len(tokens), location)
+    vocab, special = _vocabulary(tokens, types, _special_ids(values, location), pairs, location)
     ordinary, merges = tokens_and_merges(
         vocab,
         pairs,
         special,
-        vocab_place=f"{where}: {_TOKENS}",
-        merge_place=lambda index: f"{where}: {_MERGES}[{index}]",
+        vocab_location=f"{location}: {_TOKENS}",
+        merge_location=lambda index: f"{location}: {_MERGES}[{index}]",
     )
-    name = _text(values, _PRE, where)
-    record = _record(values, name, len(merges), where)
+    name = _text(values, _PRE, location)
+    record = _record(values, name, len(merges), location)
     return TokenizerSpec(
-        pattern=_pattern(pattern, name, record, where),
+        pattern=_pattern(pattern, name, record, location),
         special_tokens=special,
         vocab=ordinary,
         merges=merges,
-        ignore_merges=record.get("ignore_merges", looks_up_whole_pretokens(name)),
+        ignore_merges=record.get("ignore_merges", ignores_merges(name)),
         ties=record.get("ties"),
         merge_counts=record.get("merge_counts"),
     )
 
 
-def _refuse_other_models(model: Value | None, where: str) -> None:
+def _refuse_other_models(model: Value | None, location: str) -> None:
     if model is None:
-        raise TokenizerFileError(f"{where}: holds no tokenizer: {_MODEL} is missing")
+        raise TokenizerFileError(f"{location}: holds no tokenizer: {_MODEL} is missing")
     if model != "gpt2":
         kind = _OTHER_MODELS.get(model) if isinstance(model, str) else None
         meaning = f" ({kind})" if kind else ""
         raise TokenizerFileError(
-            f"{where}: {_MODEL}: is {shown(model)}{meaning}, and bytemill reads byte-level BPE ('gpt2') only"
+            f"{location}: {_MODEL}: is {shown(model)}{meaning}, and bytemill reads byte-level BPE ('gpt2') only"
         )
 
 
-def _text(values: Mapping[str, Value], key: str, where: str) -> str | None:
+def _text(values: Mapping[str, Value], key: str, location: str) -> str | None:
     value = values.get(key)
     if value is not None and not isinstance(value, str):
-        raise TokenizerFileError(f"{where}: {key}: is no string")
+        raise TokenizerFileError(f"{location}: {key}: is no string")
     return value or None
 
 
-def _strings(values: Mapping[str, Value], key: str, where: str) -> list[str]:
+def _strings(values: Mapping[str, Value], key: str, location: str) -> list[str]:
     value = values.get(key)
     if value is None:
-        raise TokenizerFileError(f"{where}: {key}: is missing", hint="Byte-level BPE has tokens and merges.")
+        raise TokenizerFileError(
+            f"{location}: {key}: is missing", hint="Byte-level BPE has tokens and merges."
+        )
     # An empty array is one of any type.
     if isinstance(value, array) and not value:
         return []
     if not isinstance(value, list):
-        raise TokenizerFileError(f"{where}: {key}: is no array of strings")
+        raise TokenizerFileError(f"{location}: {key}: is no array of strings")
     return value
 
 
-def _pairs(values: Mapping[str, Value], where: str) -> list[tuple[str, str]]:
+def _pairs(values: Mapping[str, Value], location: str) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
-    for index, merge in enumerate(_strings(values, _MERGES, where)):
+    for index, merge in enumerate(_strings(values, _MERGES, location)):
         left, _, right = merge.partition(" ")
         if not left or not right or " " in right:
             raise TokenizerFileError(
-                f"{where}: {_MERGES}[{index}]: is {shown(merge)}, not two tokens with a space between them"
+                f"{location}: {_MERGES}[{index}]: is {shown(merge)}, not two tokens with a space between them"
             )
         pairs.append((left, right))
     return pairs
 
 
-def _types(values: Mapping[str, Value], n_tokens: int, where: str) -> Sequence[int] | None:
+def _types(values: Mapping[str, Value], n_tokens: int, location: str) -> Sequence[int] | None:
     """The type of each token; None where the file does not say."""
     types = values.get(_TYPES)
     if types is None:
         return None
     if not isinstance(types, array) or types.typecode == "d":
-        raise TokenizerFileError(f"{where}: {_TYPES}: is no array of whole numbers")
+        raise TokenizerFileError(f"{location}: {_TYPES}: is no array of whole numbers")
     if len(types) != n_tokens:
-        raise TokenizerFileError(f"{where}: {_TYPES}: has {len(types)} types for {n_tokens} tokens")
+        raise TokenizerFileError(f"{location}: {_TYPES}: has {len(types)} types for {n_tokens} tokens")
     if not set(types) <= {_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED}:
         index, kind = next((i, kind) for i, kind in enumerate(types) if not _NORMAL <= kind <= _UNUSED)
         meaning = "a byte outside the vocabulary's spelling" if kind == 6 else "unknown"
         raise TokenizerFileError(
-            f"{where}: {_TYPES}[{index}]: is {shown(kind)} ({meaning}), which byte-level BPE has not"
+            f"{location}: {_TYPES}[{index}]: is {shown(kind)} ({meaning}), which byte-level BPE has not"
         )
     return [int(kind) for kind in types]
 
 
-def _special_ids(values: Mapping[str, Value], where: str) -> set[int]:
+def _special_ids(values: Mapping[str, Value], location: str) -> set[int]:
     ids: set[int] = set()
     for key in _SPECIAL_IDS & values.keys():
         value = values[key]
         if type(value) is not int:
-            raise TokenizerFileError(f"{where}: {key}: is no id")
+            raise TokenizerFileError(f"{location}: {key}: is no id")
         ids.add(value)
     return ids
 
@@ -193,14 +195,14 @@ def _vocabulary(
     types: Sequence[int] | None,
     special_ids: set[int],
     pairs: Sequence[tuple[str, str]],
-    where: str,
+    location: str,
 ) -> tuple[dict[str, int], dict[str, int]]:
     """All tokens by spelling, those that fill gaps left out, and the special ones among them."""
     ids: dict[str, int] = {}
     for token_id, token in enumerate(tokens):
         if token and ids.setdefault(token, token_id) != token_id:
             raise TokenizerFileError(
-                f"{where}: {_TOKENS}: {ids[token]} and {token_id} are the same token {shown(token)}"
+                f"{location}: {_TOKENS}: {ids[token]} and {token_id} are the same token {shown(token)}"
             )
     made = {left + right for left, right in pairs} | CHARACTER_TO_BYTE.keys()
     special: dict[str, int] = {}
@@ -226,7 +228,7 @@ def _looks_special(token: str) -> bool:
 
 
 def _pattern(
-    given: str | EllipsisType | None, name: str | None, record: Mapping[str, Any], where: str
+    given: str | EllipsisType | None, name: str | None, record: Mapping[str, Any], location: str
 ) -> str | None:
     """The expression: the one given, else that of the name, else the recorded one."""
     if given is not ...:
@@ -241,31 +243,31 @@ def _pattern(
         if "pattern" in record:
             return record["pattern"]
         raise TokenizerFileError(
-            f"{where}: {_PRE}: is missing, so that the file does not say how texts are split",
+            f"{location}: {_PRE}: is missing, so that the file does not say how texts are split",
             hint="Give the pattern: an expression or one of " + ", ".join(sorted(NAMED_PATTERNS)) + ".",
         )
-    known = pre_tokenizer(name, where)
+    known = pre_tokenizer(name, location)
     # Another expression that splits like a named one stays as it was.
     if "pattern" in record and same_split(record["pattern"], known.pattern):
         return record["pattern"]
     return known.pattern
 
 
-def _record(values: Mapping[str, Value], name: str | None, n_merges: int, where: str) -> dict[str, Any]:
+def _record(values: Mapping[str, Value], name: str | None, n_merges: int, location: str) -> dict[str, Any]:
     """The checked fields of `bytemill.record`.
 
     Empty where another tool wrote the file, or has since given the pre-tokenizer another name.
     """
-    text = _text(values, _RECORD, where)
+    text = _text(values, _RECORD, location)
     if text is None:
         return {}
-    where = f"{where}: {_RECORD}"
-    record = parse_json(text, where)
+    location = f"{location}: {_RECORD}"
+    record = parse_json(text, location)
     if not is_object(record):
-        raise TokenizerFileError(f"{where}: is {shown(record)}, not an object")
+        raise TokenizerFileError(f"{location}: is {shown(record)}, not an object")
     if record.get("format") != RECORD_FORMAT:
         raise TokenizerFileError(
-            f"{where}.format: is {shown(record.get('format'))}, and this bytemill knows {RECORD_FORMAT}",
+            f"{location}.format: is {shown(record.get('format'))}, and this bytemill knows {RECORD_FORMAT}",
             hint="The file was written by a newer bytemill: upgrade.",
         )
     if record.get("pre") != name:
@@ -273,18 +275,18 @@ def _record(values: Mapping[str, Value], name: str | None, n_merges: int, where:
     counts, pattern = record.get("merge_counts"), record.get("pattern")
     whole = record.get("ignore_merges")
     if record.get("ties") not in (None, "bytes", "huggingface"):
-        raise TokenizerFileError(f"{where}.ties: is {shown(record['ties'])}")
+        raise TokenizerFileError(f"{location}.ties: is {shown(record['ties'])}")
     if not isinstance(whole, bool):
-        raise TokenizerFileError(f"{where}.ignore_merges: is {shown(whole)}, not true or false")
+        raise TokenizerFileError(f"{location}.ignore_merges: is {shown(whole)}, not true or false")
     if counts is not None and not (
         is_array(counts) and len(counts) == n_merges and set(map(type, counts)) <= {int}
     ):
-        raise TokenizerFileError(f"{where}.merge_counts: is no array of {n_merges} whole numbers")
+        raise TokenizerFileError(f"{location}.merge_counts: is no array of {n_merges} whole numbers")
     if pattern is not None:
         try:
             check_pattern(pattern)
         except (TypeError, ValueError) as error:
-            raise TokenizerFileError(f"{where}.pattern: {shown(pattern)}: {error}") from error
+            raise TokenizerFileError(f"{location}.pattern: {shown(pattern)}: {error}") from error
         record["pattern"] = NAMED_PATTERNS.get(pattern, pattern)
     return record
 
@@ -309,7 +311,7 @@ def write(
     `TokenizerError` where the format cannot say what `spec` says, and `OutputError` where it cannot be written.
     """
     gguf = _library()
-    refuse_what_they_cannot_say(spec, "a GGUF file")
+    check_expressible(spec, "a GGUF file")
     tokens = ordinary_tokens(spec)
     check_special_tokens(spec, tokens)
     merges = spec.merges if spec.merges is not None else merges_of_ranks(spec.ranks or {})
@@ -317,11 +319,11 @@ def write(
     if not merges:
         raise TokenizerError("a tokenizer without merges: a GGUF file cannot hold an empty list of them")
     whole = spec.ignore_merges or spec.ranks is not None
-    name = fitting_name(spec.pattern, merges, tokens.values(), ignore_merges=whole)
+    name = matching_name(spec.pattern, merges, tokens.values(), ignore_merges=whole)
     if name is None or (pre is not None and not _means_the_same(pre, name)):
         _warn(spec.pattern, pre)
     name = name if pre is None else pre
-    vocab = spelled_vocab(spec, tokens, ignore_merges=whole)
+    vocab = byte_level_vocab(spec, tokens, ignore_merges=whole)
     spellings, types = _listed(vocab, set(spec.special_tokens))
     record = {
         "format": RECORD_FORMAT,

@@ -59,23 +59,23 @@ class Head:
     """The values of the keys that were asked for, as far as they are there."""
 
 
-def read_head(file: BinaryIO, size: int, where: str, wanted: Container[str]) -> Head:
+def read_head(file: BinaryIO, size: int, location: str, wanted: Container[str]) -> Head:
     """Reads the metadata of the GGUF file `file` of `size` bytes, and of it the keys in `wanted`.
 
-    Raises TokenizerFileError, with `where` as the name of the file, for versions other than 2 and 3 and where
+    Raises TokenizerFileError, with `location` as the name of the file, for versions other than 2 and 3 and where
     the file is damaged, naming the key and the offset.
     """
     if file.read(4) != GGUF_MAGIC:
-        raise TokenizerFileError(f"{where}: no GGUF file: it does not begin with {GGUF_MAGIC.decode()!r}")
-    source = _Source(file, size, where)
-    version, big_endian = _version(source, where)
+        raise TokenizerFileError(f"{location}: no GGUF file: it does not begin with {GGUF_MAGIC.decode()!r}")
+    source = _Source(file, size, location)
+    version, big_endian = _version(source, location)
     source.order = ">" if big_endian else "<"
     source.number("Q", "the number of tensors")
     n_keys = source.number("Q", "the number of keys")
     # The shortest key and value take 8 + 1 + 4 + 1 bytes.
     source.check(14 * n_keys, f"its {n_keys} keys")
     if n_keys > _MAX_KEYS:
-        raise TokenizerFileError(f"{where}: has {n_keys} keys, and bytemill reads up to {_MAX_KEYS}")
+        raise TokenizerFileError(f"{location}: has {n_keys} keys, and bytemill reads up to {_MAX_KEYS}")
     values: dict[str, Value] = {}
     seen: set[bytes] = set()
     for index in range(n_keys):
@@ -83,9 +83,9 @@ def read_head(file: BinaryIO, size: int, where: str, wanted: Container[str]) -> 
         try:
             key = raw.decode()
         except UnicodeDecodeError as error:
-            raise TokenizerFileError(f"{where}: key {index} is not UTF-8: {raw[:40]!r}") from error
+            raise TokenizerFileError(f"{location}: key {index} is not UTF-8: {raw[:40]!r}") from error
         if raw in seen:
-            raise TokenizerFileError(f"{where}: key {key[:80]!r} is there twice")
+            raise TokenizerFileError(f"{location}: key {key[:80]!r} is there twice")
         seen.add(raw)
         if key in wanted:
             values[key] = source.value(key)
@@ -94,7 +94,7 @@ def read_head(file: BinaryIO, size: int, where: str, wanted: Container[str]) -> 
     return Head(version, big_endian, values)
 
 
-def _version(source: _Source, where: str) -> tuple[int, bool]:
+def _version(source: _Source, location: str) -> tuple[int, bool]:
     """The version, and whether the file is big-endian: then it is so large that it can be nothing else."""
     version = source.number("I", "the version")
     big_endian = version >= 2**16
@@ -102,7 +102,7 @@ def _version(source: _Source, where: str) -> tuple[int, bool]:
         version = int.from_bytes(version.to_bytes(4, "little"), "big")
     if version not in (2, 3):
         raise TokenizerFileError(
-            f"{where}: is of GGUF version {version}, and bytemill reads 2 and 3",
+            f"{location}: is of GGUF version {version}, and bytemill reads 2 and 3",
             hint="Convert the file anew with current tools.",
         )
     return version, big_endian
@@ -111,10 +111,10 @@ def _version(source: _Source, where: str) -> tuple[int, bool]:
 class _Source:
     """A file read from front to back; every length is checked before it is believed."""
 
-    def __init__(self, file: BinaryIO, size: int, where: str) -> None:
+    def __init__(self, file: BinaryIO, size: int, location: str) -> None:
         self.file = file
         self.size = size
-        self.where = where
+        self.location = location
         self.offset = file.tell()
         self.order = "<"
         self.n_strings = 0
@@ -125,7 +125,7 @@ class _Source:
         left = self.size - self.offset
         if n_bytes > left:
             raise TokenizerFileError(
-                f"{self.where}: {what} at offset {self.offset} cannot be: it takes {n_bytes} bytes, "
+                f"{self.location}: {what} at offset {self.offset} cannot be: it takes {n_bytes} bytes, "
                 f"and {max(left, 0)} are left",
                 hint="The file may be cut short: fetch or write it again.",
             )
@@ -134,7 +134,7 @@ class _Source:
         self.check(n_bytes, what)
         data = self.file.read(n_bytes)
         if len(data) != n_bytes:
-            raise TokenizerFileError(f"{self.where}: became shorter while it was read")
+            raise TokenizerFileError(f"{self.location}: became shorter while it was read")
         self.offset += n_bytes
         return data
 
@@ -152,7 +152,7 @@ class _Source:
         self.n_kept += n_bytes
         if n_bytes > limit or self.n_kept > _MAX_KEPT_BYTES:
             raise TokenizerFileError(
-                f"{self.where}: {what} at offset {self.offset} is of {n_bytes} bytes, too many for a tokenizer"
+                f"{self.location}: {what} at offset {self.offset} is of {n_bytes} bytes, too many for a tokenizer"
             )
 
     def raw_string(self, what: str, limit: int = _MAX_STRING_BYTES) -> bytes:
@@ -169,7 +169,7 @@ class _Source:
                 return raw.decode()
             except UnicodeDecodeError as error:
                 raise TokenizerFileError(
-                    f"{self.where}: {key}: is not UTF-8 at byte {error.start}"
+                    f"{self.location}: {key}: is not UTF-8 at byte {error.start}"
                 ) from error
         if kind == _ARRAY:
             return self._array(key)
@@ -178,7 +178,7 @@ class _Source:
         if kind != _BOOL:
             return number
         if number > 1:
-            raise TokenizerFileError(f"{self.where}: {key}: is {number}, neither true nor false")
+            raise TokenizerFileError(f"{self.location}: {key}: is {number}, neither true nor false")
         return bool(number)
 
     def skip_value(self, key: str) -> None:
@@ -197,14 +197,14 @@ class _Source:
     def _scalar(self, kind: int, key: str) -> tuple[str, str]:
         if kind not in _SCALARS:
             raise TokenizerFileError(
-                f"{self.where}: {key}: a value of type {kind} at offset {self.offset - 4}, and there is no such type"
+                f"{self.location}: {key}: a value of type {kind} at offset {self.offset - 4}, and there is no such type"
             )
         return _SCALARS[kind]
 
     def _array_head(self, key: str) -> tuple[int, int]:
         element = self.number("I", key)
         if element == _ARRAY:
-            raise TokenizerFileError(f"{self.where}: {key}: an array of arrays, which no model file has")
+            raise TokenizerFileError(f"{self.location}: {key}: an array of arrays, which no model file has")
         if element != _STRING:
             self._scalar(element, key)
         count = self.number("Q", key)
@@ -217,7 +217,7 @@ class _Source:
         element, count = self._array_head(key)
         if count > MAX_ELEMENTS:
             raise TokenizerFileError(
-                f"{self.where}: {key}: has {count} elements, and bytemill reads up to {MAX_ELEMENTS}"
+                f"{self.location}: {key}: has {count} elements, and bytemill reads up to {MAX_ELEMENTS}"
             )
         if element == _STRING:
             return self._strings(key, count, wanted=True)
@@ -235,7 +235,7 @@ class _Source:
         self.n_strings += count
         if self.n_strings > MAX_ELEMENTS:
             raise TokenizerFileError(
-                f"{self.where}: {key}: with it the file has {self.n_strings} strings in arrays, "
+                f"{self.location}: {key}: with it the file has {self.n_strings} strings in arrays, "
                 f"and bytemill reads up to {MAX_ELEMENTS}"
             )
         length = struct.Struct(self.order + "Q").unpack_from
@@ -268,7 +268,7 @@ class _Source:
                     strings.append(block[at : at + n_bytes].decode())
                 except UnicodeDecodeError as error:
                     raise TokenizerFileError(
-                        f"{self.where}: {key}[{index}]: is not UTF-8 at byte {error.start}"
+                        f"{self.location}: {key}[{index}]: is not UTF-8 at byte {error.start}"
                     ) from error
             at += n_bytes
         n_read = begin + at - self.offset
@@ -281,4 +281,4 @@ class _Source:
     def _cut_short(self, key: str, index: int, offset: int, n_bytes: int) -> None:
         self.offset = offset
         self.check(n_bytes, f"{key}[{index}]")
-        raise TokenizerFileError(f"{self.where}: became shorter while it was read")
+        raise TokenizerFileError(f"{self.location}: became shorter while it was read")

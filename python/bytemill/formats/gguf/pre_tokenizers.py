@@ -91,21 +91,21 @@ def _table() -> dict[str, PreTokenizer]:
 PRE_TOKENIZERS: dict[str, PreTokenizer] = _table()
 
 # Names that llama.cpp knows beyond these and for which it looks whole pre-tokens up.
-_WHOLE_PRETOKENS = frozenset({"youtu", "minicpm5", "granite-embed-multi-97m"})
+_IGNORE_MERGES = frozenset({"youtu", "minicpm5", "granite-embed-multi-97m"})
 
 
-def looks_up_whole_pretokens(name: str | None) -> bool:
+def ignores_merges(name: str | None) -> bool:
     """Whether llama.cpp, under this name, takes a pre-token that is a token for that token without merging."""
     known = PRE_TOKENIZERS.get(name or "")
-    return known.ignore_merges if known else name in _WHOLE_PRETOKENS
+    return known.ignore_merges if known else name in _IGNORE_MERGES
 
 
-def pre_tokenizer(name: str, where: str) -> PreTokenizer:
+def pre_tokenizer(name: str, location: str) -> PreTokenizer:
     """What `name` stands for. Raises TokenizerFileError where bytemill knows no pattern that is exactly that."""
     known = PRE_TOKENIZERS.get(name)
     if known is None:
         raise TokenizerFileError(
-            f"{where}: tokenizer.ggml.pre: is {shown(name)}, and bytemill knows no pattern that splits "
+            f"{location}: tokenizer.ggml.pre: is {shown(name)}, and bytemill knows no pattern that splits "
             "exactly as this pre-tokenizer does",
             hint="Load the tokenizer.json of the model instead, or give the pattern if you know it.",
         )
@@ -122,7 +122,7 @@ def same_split(one: str | None, other: str | None) -> bool:
     return name is not None and name == named_pattern(other)
 
 
-def fitting_name(
+def matching_name(
     pattern: str | None,
     merges: Sequence[tuple[bytes, bytes]],
     tokens: Collection[bytes],

@@ -15,7 +15,7 @@ from bytemill.errors import TokenizerFileError
 from bytemill.formats.files import decode_utf8, is_object, parse_json, read_bytes, shown
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.huggingface.post_processor import check_depth
-from bytemill.formats.spec import Companions, TokenFlags
+from bytemill.formats.spec import TokenFlags, TokenizerMetadata
 from bytemill.system.atomic_files import output_error, write_text
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from bytemill.formats.spec import TokenizerSpec
 
-FILES_BESIDE = _CONFIG, _MAP, _TEMPLATE = (
+SIDECAR_FILES = _CONFIG, _MAP, _TEMPLATE = (
     "tokenizer_config.json",
     "special_tokens_map.json",
     "chat_template.jinja",
@@ -31,8 +31,8 @@ FILES_BESIDE = _CONFIG, _MAP, _TEMPLATE = (
 _MAX_BYTES = 1 << 26
 
 
-def with_files_beside(companions: Companions | None, folder: Path) -> Companions | None:
-    """`companions` with what the files in `folder` say.
+def with_sidecar_files(metadata: TokenizerMetadata | None, folder: Path) -> TokenizerMetadata | None:
+    """`metadata` with what the files in `folder` say.
 
     Raises TokenizerFileError where one of them is damaged: `transformers` would stumble over it too.
     """
@@ -41,21 +41,21 @@ def with_files_beside(companions: Companions | None, folder: Path) -> Companions
     template_path = folder / _TEMPLATE
     template = _text_in(template_path) if template_path.is_file() else None
     if config is None and special_tokens_map is None and template is None:
-        return companions
+        return metadata
     return replace(
-        companions or Companions(),
+        metadata or TokenizerMetadata(),
         config=config,
         special_tokens_map=special_tokens_map,
         chat_template=template,
     )
 
 
-def files_beside(spec: TokenizerSpec) -> dict[str, str]:
+def sidecar_files(spec: TokenizerSpec) -> dict[str, str]:
     """The texts, by file name, of what belongs beside the tokenizer.json of `spec`.
 
     At least a tokenizer_config.json, so that `AutoTokenizer.from_pretrained` knows the folder for a tokenizer's.
     """
-    kept = spec.companions or Companions()
+    kept = spec.metadata or TokenizerMetadata()
     config = kept.config
     if config is None:
         config = {"tokenizer_class": "PreTrainedTokenizerFast", **default_config(spec)}
@@ -74,7 +74,7 @@ def write_folder(spec: TokenizerSpec, folder: Path) -> None:
 
     Raises TokenizerError where the format cannot hold `spec`, OutputError where a file cannot be written.
     """
-    files = {**files_beside(spec), "tokenizer.json": tokenizer_json.write(spec)}
+    files = {**sidecar_files(spec), "tokenizer.json": tokenizer_json.write(spec)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -18,56 +18,60 @@ _FLAGS = ("special", "single_word", "lstrip", "rstrip", "normalized")
 
 
 def read_model(
-    model: dict[str, Any], added_tokens: Any, where: str
+    model: dict[str, Any], added_tokens: Any, location: str
 ) -> tuple[dict[str, int], dict[str, TokenFlags], dict[int, bytes], list[tuple[bytes, bytes]]]:
     """The special tokens by text, their flags, the ordinary tokens by id, and the merges.
 
     `model` and `added_tokens` are the fields of the file. Raises TokenizerFileError naming the place.
     """
     # Brought in only here: where the core reads the model, the rest of the file needs none of it.
-    from bytemill.formats.byte_spelling import checked_vocab, tokens_and_merges
+    from bytemill.formats.byte_level import checked_vocab, tokens_and_merges
 
-    vocab = checked_vocab(model.get("vocab"), f"{where}: model.vocab")
-    pairs = _checked_pairs(model.get("merges"), f"{where}: model.merges")
-    special_tokens, flags = special_tokens_of(added_tokens, vocab.get, len(vocab), f"{where}: added_tokens")
+    vocab = checked_vocab(model.get("vocab"), f"{location}: model.vocab")
+    pairs = _checked_pairs(model.get("merges"), f"{location}: model.merges")
+    special_tokens, flags = special_tokens_of(
+        added_tokens, vocab.get, len(vocab), f"{location}: added_tokens"
+    )
     tokens, merges = tokens_and_merges(
         vocab,
         pairs,
         special_tokens,
-        vocab_place=f"{where}: model.vocab",
-        merge_place=lambda index: f"{where}: model.merges[{index}]",
+        vocab_location=f"{location}: model.vocab",
+        merge_location=lambda index: f"{location}: model.merges[{index}]",
     )
     return special_tokens, flags, tokens, merges
 
 
-def refuse_other_models(model: dict[str, Any], where: str) -> None:
+def refuse_other_models(model: dict[str, Any], location: str) -> None:
     """Raise TokenizerFileError where `model` is no BPE, or BPE of a kind that bytemill cannot follow."""
-    where = f"{where}: model"
+    location = f"{location}: model"
     kind = model.get("type", "BPE" if "merges" in model else None)
     if kind != "BPE":
-        raise TokenizerFileError(f"{where}.type: is {shown(kind)}, and bytemill reads byte-level BPE only")
+        raise TokenizerFileError(f"{location}.type: is {shown(kind)}, and bytemill reads byte-level BPE only")
     for field in ("continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(field) not in (None, ""):
-            raise TokenizerFileError(f"{where}.{field}: is {shown(model[field])}, which bytemill cannot do")
+            raise TokenizerFileError(
+                f"{location}.{field}: is {shown(model[field])}, which bytemill cannot do"
+            )
     dropout = model.get("dropout")
     if dropout is not None and (isinstance(dropout, bool) or dropout != 0):
         raise TokenizerFileError(
-            f"{where}.dropout: is {shown(dropout)}, which bytemill cannot do",
+            f"{location}.dropout: is {shown(dropout)}, which bytemill cannot do",
             hint="For encoding without chance set 'dropout' to null.",
         )
     # `unk_token`, `fuse_unk` and `byte_fallback` are for characters without a token. The model sees only the 256
     # characters that stand for bytes, and all of them have tokens, which is checked.
     for field in ("fuse_unk", "byte_fallback", "ignore_merges"):
         if not isinstance(model.get(field, False), bool):
-            raise TokenizerFileError(f"{where}.{field}: is {shown(model[field])}, not true or false")
+            raise TokenizerFileError(f"{location}.{field}: is {shown(model[field])}, not true or false")
     if not isinstance(model.get("unk_token"), str | None):
         raise TokenizerFileError(
-            f"{where}.unk_token: is {shown(model['unk_token'])}, neither a text nor null"
+            f"{location}.unk_token: is {shown(model['unk_token'])}, neither a text nor null"
         )
 
 
 def special_tokens_of(
-    value: Any, id_of: Callable[[str], int | None], n_entries: int, where: str
+    value: Any, id_of: Callable[[str], int | None], n_entries: int, location: str
 ) -> tuple[dict[str, int], dict[str, TokenFlags]]:
     """The added tokens by text, beside a vocabulary of `n_entries`, of which `id_of` gives the ids.
 
@@ -75,12 +79,12 @@ def special_tokens_of(
     and for ids that bytemill cannot follow.
     """
     if not is_array(value):
-        raise TokenizerFileError(f"{where}: is {shown(value)}, not an array")
+        raise TokenizerFileError(f"{location}: is {shown(value)}, not an array")
     added: dict[str, int] = {}
     flags: dict[str, TokenFlags] = {}
     next_id = n_entries
     for index, token in enumerate(value):
-        place = f"{where}[{index}]"
+        place = f"{location}[{index}]"
         if not is_object(token):
             raise TokenizerFileError(f"{place}: is {shown(token)}, not an object")
         text: Any = token.get("content")

@@ -13,9 +13,9 @@ from bytemill.errors import BytemillError
 from bytemill.formats.files import parse_json
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.huggingface.core_reader import load_tokenizer_json
-from bytemill.formats.huggingface.folder import default_config, with_files_beside
+from bytemill.formats.huggingface.folder import default_config, with_sidecar_files
 from bytemill.formats.loaded import Loaded, build
-from bytemill.formats.spec import Companions
+from bytemill.formats.spec import TokenizerMetadata
 
 if TYPE_CHECKING:
     from bytemill.formats.spec import TokenizerSpec
@@ -53,7 +53,7 @@ def to_transformers(spec: TokenizerSpec, arguments: dict[str, Any]) -> Any:
     Raises as `to_tokenizers` does.
     """
     transformers = _library("transformers")
-    kept = spec.companions or Companions()
+    kept = spec.metadata or TokenizerMetadata()
     if kept.config is None:
         given = default_config(spec)
     else:
@@ -89,15 +89,15 @@ def from_object(tokenizer: Any) -> Loaded:
     loaded = _from_text(backend.to_str(), type(tokenizer).__name__)
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_pretrained(folder)
-        return replace(loaded, companions=with_files_beside(loaded.companions, Path(folder)))
+        return replace(loaded, metadata=with_sidecar_files(loaded.metadata, Path(folder)))
 
 
-def _from_text(text: str, where: str) -> Loaded:
+def _from_text(text: str, location: str) -> Loaded:
     try:
-        loaded = load_tokenizer_json(text.encode(), where)
+        loaded = load_tokenizer_json(text.encode(), location)
     except BytemillError:
         loaded = None  # the reader below reports what is wrong
-    return loaded or build(tokenizer_json.from_document(parse_json(text, where), where))
+    return loaded or build(tokenizer_json.from_document(parse_json(text, location), location))
 
 
 def _added_token(value: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import is_array, is_object, shown
-from bytemill.formats.spec import Companions
+from bytemill.formats.spec import TokenizerMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,22 +31,22 @@ _POST_PROCESSORS = ("ByteLevel", "TemplateProcessing", "RobertaProcessing", "Ber
 _MAX_DEPTH = 30
 
 
-def companions_of(document: dict[str, Any], where: str) -> Companions | None:
+def metadata_of(document: dict[str, Any], location: str) -> TokenizerMetadata | None:
     """The post-processor and the decoder of a tokenizer.json; None where they are what bytemill writes itself.
 
     One that is null is as good as that: nothing is put around a text, and bytes are decoded as bytes.
     Raises TokenizerFileError where they are damaged or of a kind that is not known.
     """
     post_processor, decoder = document.get("post_processor"), document.get("decoder")
-    _check_post_processor(post_processor, f"{where}: post_processor")
+    _check_post_processor(post_processor, f"{location}: post_processor")
     if decoder is not None and (not is_object(decoder) or not isinstance(decoder.get("type"), str)):
-        raise TokenizerFileError(f"{where}: decoder: is {shown(decoder)}, which has no type")
-    check_depth(decoder, f"{where}: decoder")
-    kept = Companions(
+        raise TokenizerFileError(f"{location}: decoder: is {shown(decoder)}, which has no type")
+    check_depth(decoder, f"{location}: decoder")
+    kept = TokenizerMetadata(
         post_processor=None if post_processor == POST_PROCESSOR else post_processor,
         decoder=None if decoder == DECODER else decoder,
     )
-    return None if kept == Companions() else kept
+    return None if kept == TokenizerMetadata() else kept
 
 
 def post_processor_of(spec: TokenizerSpec, ids: Mapping[str, int]) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def post_processor_of(spec: TokenizerSpec, ids: Mapping[str, int]) -> dict[str, 
 
     Raises TokenizerError where it puts a token around texts that is no longer there.
     """
-    kept = None if spec.companions is None else spec.companions.post_processor
+    kept = None if spec.metadata is None else spec.metadata.post_processor
     return POST_PROCESSOR if kept is None else _with_ids(kept, ids)
 
 
@@ -84,9 +84,9 @@ def _with_ids(processor: dict[str, Any], ids: Mapping[str, int]) -> dict[str, An
             return processor
 
 
-def _check_post_processor(value: Any, where: str) -> None:
-    check_depth(value, where)
-    waiting: list[tuple[Any, str]] = [] if value is None else [(value, where)]
+def _check_post_processor(value: Any, location: str) -> None:
+    check_depth(value, location)
+    waiting: list[tuple[Any, str]] = [] if value is None else [(value, location)]
     while waiting:
         processor, place = waiting.pop()
         kind: Any = processor.get("type") if is_object(processor) else None
@@ -127,7 +127,7 @@ def _is_token_and_id(value: Any) -> bool:
     return is_array(value) and len(value) == 2 and isinstance(value[0], str) and type(value[1]) is int
 
 
-def check_depth(value: Any, where: str) -> None:
+def check_depth(value: Any, location: str) -> None:
     """Raise TokenizerFileError for what is nested so deeply that it could not be written again."""
     level = [value]
     for _ in range(_MAX_DEPTH):
@@ -139,4 +139,4 @@ def check_depth(value: Any, where: str) -> None:
         ]
         if not level:
             return
-    raise TokenizerFileError(f"{where}: is nested more than {_MAX_DEPTH} deep")
+    raise TokenizerFileError(f"{location}: is nested more than {_MAX_DEPTH} deep")

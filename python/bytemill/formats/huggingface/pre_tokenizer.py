@@ -1,7 +1,7 @@
 """Patterns as Hugging Face's `pre_tokenizer` objects, both ways.
 
 A pattern of several steps, of which each cuts the pieces of the one before, is written as their expressions with
-`THEN` in between.
+`STEP_SEPARATOR` in between.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bytemill._core import NAMED_PATTERNS, check_pattern, named_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import is_array, is_object, shown
-from bytemill.formats.spec import THEN
+from bytemill.formats.spec import STEP_SEPARATOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ def to_pre_tokenizer(pattern: str | None) -> dict[str, Any]:
     """
     if pattern is None:
         return _byte_level(use_regex=False)
-    *before, last = pattern.split(THEN)
+    *before, last = pattern.split(STEP_SEPARATOR)
     ends_with_gpt2 = named_pattern(last) == "gpt2"
     splits = [_split(step) for step in (before if ends_with_gpt2 else [*before, last])]
     byte_level = _byte_level(use_regex=ends_with_gpt2)
@@ -65,15 +65,15 @@ def _split(pattern: str) -> dict[str, Any]:
     return {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
 
 
-def from_pre_tokenizer(value: Any, where: str) -> str | None:
+def from_pre_tokenizer(value: Any, location: str) -> str | None:
     """The pattern (an expression; None: no splitting) that splits as the `pre_tokenizer` object does.
 
     Raises TokenizerFileError where it is damaged or not ByteLevel, alone or after steps of Split and Digits.
     """
-    steps = list(_steps(value, where))
+    steps = list(_steps(value, location))
     if not steps or steps[-1][0].get("type") != "ByteLevel":
         raise TokenizerFileError(
-            f"{where}: is {_kinds(steps)}, which does not end with ByteLevel",
+            f"{location}: is {_kinds(steps)}, which does not end with ByteLevel",
             hint="bytemill reads byte-level BPE tokenizers only.",
         )
     byte_level, place = steps[-1]
@@ -83,11 +83,13 @@ def from_pre_tokenizer(value: Any, where: str) -> str | None:
             hint="bytemill does not change the text: put the space there yourself and set this to false.",
         )
     if len(steps) > _MAX_STEPS:
-        raise TokenizerFileError(f"{where}: has {len(steps)} steps, and bytemill does at most {_MAX_STEPS}")
+        raise TokenizerFileError(
+            f"{location}: has {len(steps)} steps, and bytemill does at most {_MAX_STEPS}"
+        )
     patterns = [_step_pattern(step, step_place) for step, step_place in steps[:-1]]
     if _flag(byte_level, "use_regex", place, missing=True):
         patterns.append(NAMED_PATTERNS["gpt2"])
-    return THEN.join(patterns) or None
+    return STEP_SEPARATOR.join(patterns) or None
 
 
 def _flag(step: dict[str, Any], field: str, place: str, *, missing: bool) -> bool:
@@ -101,9 +103,9 @@ def _byte_level(*, use_regex: bool) -> dict[str, Any]:
     return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": use_regex}
 
 
-def _steps(value: Any, where: str) -> Iterator[tuple[dict[str, Any], str]]:
+def _steps(value: Any, location: str) -> Iterator[tuple[dict[str, Any], str]]:
     """The pre-tokenizers in order, sequences opened, each with its place in the file."""
-    waiting = [(value, where)]
+    waiting = [(value, location)]
     while waiting:
         step, place = waiting.pop()
         if not is_object(step):

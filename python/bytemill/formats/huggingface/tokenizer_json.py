@@ -20,7 +20,7 @@ from bytemill._core import NAMED_PATTERNS, check_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import decode_utf8, is_array, is_object, parse_json, read_bytes, shown
 from bytemill.formats.huggingface.model import read_model, refuse_other_models
-from bytemill.formats.huggingface.post_processor import DECODER, companions_of, post_processor_of
+from bytemill.formats.huggingface.post_processor import DECODER, metadata_of, post_processor_of
 from bytemill.formats.huggingface.pre_tokenizer import from_pre_tokenizer, to_pre_tokenizer
 from bytemill.formats.spec import Normalizer, TokenFlags, TokenizerSpec
 
@@ -41,7 +41,7 @@ def write(spec: TokenizerSpec) -> str:
     contradicts itself or Hugging Face's library could not give the same ids.
     """
     # Brought in only here: together they take as long to import as the core takes to read a vocabulary.
-    from bytemill.formats.byte_spelling import spelled_vocab
+    from bytemill.formats.byte_level import byte_level_vocab
     from bytemill.formats.ranks import merges_of_ranks
     from bytemill.formats.vocabulary import check_merges, check_special_tokens, ordinary_tokens
 
@@ -58,7 +58,7 @@ def write(spec: TokenizerSpec) -> str:
     ignore_merges = spec.ignore_merges or spec.ranks is not None
     # Special tokens are in the vocabulary too: an added token that is not gets the next free id from
     # `tokenizers`, whatever id the file says.
-    vocab = spelled_vocab(spec, tokens, ignore_merges=ignore_merges)
+    vocab = byte_level_vocab(spec, tokens, ignore_merges=ignore_merges)
 
     head = {
         "version": "1.0",
@@ -80,7 +80,7 @@ def write(spec: TokenizerSpec) -> str:
         "normalizer": None if spec.normalizer is None else {"type": spec.normalizer},
         "pre_tokenizer": to_pre_tokenizer(spec.pattern),
         "post_processor": post_processor_of(spec, vocab),
-        "decoder": DECODER if spec.companions is None else spec.companions.decoder or DECODER,
+        "decoder": DECODER if spec.metadata is None else spec.metadata.decoder or DECODER,
     }
     model_head = {
         "type": "BPE",
@@ -112,25 +112,25 @@ def read(source: str | os.PathLike[str]) -> TokenizerSpec:
     exactly.
     """
     if isinstance(source, str) and source.lstrip().startswith("{"):
-        where, text = "tokenizer.json", source
+        location, text = "tokenizer.json", source
     else:
-        where = os.fspath(source)
-        text = decode_utf8(read_bytes(source), where)
-    return from_document(parse_json(text, where), where)
+        location = os.fspath(source)
+        text = decode_utf8(read_bytes(source), location)
+    return from_document(parse_json(text, location), location)
 
 
-def from_document(document: Any, where: str) -> TokenizerSpec:
+def from_document(document: Any, location: str) -> TokenizerSpec:
     """The tokenizer in the parsed JSON of a tokenizer.json.
 
-    Raises TokenizerFileError as `read` does, with `where` as the name of the file.
+    Raises TokenizerFileError as `read` does, with `location` as the name of the file.
     """
     if not is_object(document) or not is_object(document.get("model")):
-        raise TokenizerFileError(f"{where}: not a tokenizer.json: it has no 'model' object")
+        raise TokenizerFileError(f"{location}: not a tokenizer.json: it has no 'model' object")
     model: dict[str, Any] = document["model"]
-    refuse_other_models(model, where)
-    refuse_unsupported(document, where)
-    special_tokens, flags, vocab, merges = read_model(model, document.get("added_tokens", []), where)
-    pattern, record = pattern_and_record(document, len(merges), where)
+    refuse_other_models(model, location)
+    refuse_unsupported(document, location)
+    special_tokens, flags, vocab, merges = read_model(model, document.get("added_tokens", []), location)
+    pattern, record = pattern_and_record(document, len(merges), location)
     return TokenizerSpec(
         pattern=pattern,
         special_tokens=special_tokens,
@@ -139,14 +139,14 @@ def from_document(document: Any, where: str) -> TokenizerSpec:
         ignore_merges=bool(model.get("ignore_merges")),
         ties=record.get("ties"),
         merge_counts=record.get("merge_counts"),
-        normalizer=normalizer_of(document, flags, where),
+        normalizer=normalizer_of(document, flags, location),
         flags=flags,
-        companions=companions_of(document, where),
+        metadata=metadata_of(document, location),
     )
 
 
 def pattern_and_record(
-    document: dict[str, Any], n_merges: int, where: str
+    document: dict[str, Any], n_merges: int, location: str
 ) -> tuple[str | None, dict[str, Any]]:
     """The pattern, and what bytemill has noted in the model.
 
@@ -154,10 +154,10 @@ def pattern_and_record(
     """
     pre_tokenizer = document.get("pre_tokenizer")
     noted = document["model"].get("bytemill")
-    record = _read_record(noted, n_merges=n_merges, where=f"{where}: model.bytemill")
+    record = _read_record(noted, n_merges=n_merges, location=f"{location}: model.bytemill")
     if "pattern" in record and _splits_like(pre_tokenizer, record["pattern"]):
         return record["pattern"], record
-    return from_pre_tokenizer(pre_tokenizer, f"{where}: pre_tokenizer"), record
+    return from_pre_tokenizer(pre_tokenizer, f"{location}: pre_tokenizer"), record
 
 
 def _record(spec: TokenizerSpec) -> str:
@@ -192,26 +192,26 @@ def _array(rows: Iterable[str], *, depth: int) -> str:
     return f"[{indent}  {body}{indent}]" if body else "[]"
 
 
-def refuse_unsupported(document: dict[str, Any], where: str) -> None:
+def refuse_unsupported(document: dict[str, Any], location: str) -> None:
     """Raise TokenizerFileError where something outside the model would change ids in a way bytemill cannot."""
     version = document.get("version", "1.0")
     if version != "1.0":
-        raise TokenizerFileError(f"{where}: version: is {shown(version)}, and only '1.0' is known")
+        raise TokenizerFileError(f"{location}: version: is {shown(version)}, and only '1.0' is known")
     for field in ("truncation", "padding"):
         if document.get(field) is not None:
             raise TokenizerFileError(
-                f"{where}: {field}: is set, and bytemill encodes a text to its own length",
+                f"{location}: {field}: is set, and bytemill encodes a text to its own length",
                 hint=f"Set {field!r} to null and do it where the ids are used.",
             )
 
 
-def normalizer_of(document: dict[str, Any], flags: dict[str, TokenFlags], where: str) -> Normalizer | None:
+def normalizer_of(document: dict[str, Any], flags: dict[str, TokenFlags], location: str) -> Normalizer | None:
     """What the document's `normalizer` does to a text: nothing, or NFC.
 
     Raises TokenizerFileError for all else, and where `flags` has a token that is looked for in normalized text but
     could not stand there.
     """
-    place = f"{where}: normalizer"
+    place = f"{location}: normalizer"
     normalizer = document.get("normalizer")
     steps: list[Any] = [normalizer]
     if is_object(normalizer) and normalizer.get("type") == "Sequence":
@@ -234,34 +234,36 @@ def normalizer_of(document: dict[str, Any], flags: dict[str, TokenFlags], where:
     for text, flag in flags.items():
         if flag.normalized and not text.isascii():
             raise TokenizerFileError(
-                f"{where}: added_tokens: {shown(text)} is 'normalized', which bytemill does with ASCII alone"
+                f"{location}: added_tokens: {shown(text)} is 'normalized', which bytemill does with ASCII alone"
             )
     return "NFC"
 
 
-def _read_record(record: Any, *, n_merges: int, where: str) -> dict[str, Any]:
+def _read_record(record: Any, *, n_merges: int, location: str) -> dict[str, Any]:
     """The checked fields of `model.bytemill`; empty where the file was written by another tool."""
     if record is None:
         return {}
     if not is_object(record):
-        raise TokenizerFileError(f"{where}: is {shown(record)}, not an object")
+        raise TokenizerFileError(f"{location}: is {shown(record)}, not an object")
     version = record.get("format")
     if not isinstance(version, int) or version < 1:
-        raise TokenizerFileError(f"{where}.format: is {shown(version)}, not a version number")
+        raise TokenizerFileError(f"{location}.format: is {shown(version)}, not a version number")
     if version > RECORD_FORMAT:
         raise TokenizerFileError(
-            f"{where}.format: is {version}, and this bytemill knows {RECORD_FORMAT}",
+            f"{location}.format: is {version}, and this bytemill knows {RECORD_FORMAT}",
             hint="The file was written by a newer bytemill: upgrade.",
         )
     ties = record.get("ties")
     if ties not in (None, "bytes", "huggingface"):
-        raise TokenizerFileError(f"{where}.ties: is {shown(ties)}, neither 'bytes' nor 'huggingface'")
+        raise TokenizerFileError(f"{location}.ties: is {shown(ties)}, neither 'bytes' nor 'huggingface'")
     counts = record.get("merge_counts")
     if counts is not None:
         if not is_array(counts) or not {type(count) for count in counts} <= {int}:
-            raise TokenizerFileError(f"{where}.merge_counts: is not an array of whole numbers")
+            raise TokenizerFileError(f"{location}.merge_counts: is not an array of whole numbers")
         if len(counts) != n_merges:
-            raise TokenizerFileError(f"{where}.merge_counts: has {len(counts)} counts for {n_merges} merges")
+            raise TokenizerFileError(
+                f"{location}.merge_counts: has {len(counts)} counts for {n_merges} merges"
+            )
     fields: dict[str, Any] = {"ties": ties, "merge_counts": counts}
     pattern = record.get("pattern")
     if pattern is None or isinstance(pattern, str):

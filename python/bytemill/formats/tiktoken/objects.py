@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bytemill.errors import MissingExtraError, TokenizerError
 from bytemill.formats.files import shown
-from bytemill.formats.pattern_coverage import why_not_covering
-from bytemill.formats.spec import THEN, TokenizerSpec
+from bytemill.formats.pattern_coverage import coverage_gap
+from bytemill.formats.spec import STEP_SEPARATOR, TokenizerSpec
 from bytemill.formats.tiktoken.pattern import pattern_from, pattern_to
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ class EncodingView(Protocol):
 
 def spec_of(encoding: Any) -> TokenizerSpec:
     """The tokenizer that a tiktoken `Encoding` is. Raises TokenizerError where bytemill has none with the same ids."""
-    made_from = getattr(encoding, "made_from", None)  # of an encoding of bytemill.compat.tiktoken
-    if made_from is not None:
-        return made_from.to_spec()
+    source_tokenizer = getattr(encoding, "made_from", None)  # of an encoding of bytemill.compat.tiktoken
+    if source_tokenizer is not None:
+        return source_tokenizer.to_spec()
     parts: Any = encoding
     try:
         ranks: Mapping[bytes, int] = parts._mergeable_ranks
@@ -35,11 +35,11 @@ def spec_of(encoding: Any) -> TokenizerSpec:
     except AttributeError as error:
         raise TypeError(f"a tiktoken Encoding is wanted, not {type(encoding).__name__}") from error
     pattern = pattern_from(expression)
-    if pattern is not None and THEN in pattern:
+    if pattern is not None and STEP_SEPARATOR in pattern:
         raise TokenizerError(
-            f"the pattern {shown(pattern)} holds {THEN}, which parts the steps of a pattern here"
+            f"the pattern {shown(pattern)} holds {STEP_SEPARATOR}, which parts the steps of a pattern here"
         )
-    if pattern is not None and (reason := why_not_covering(pattern)) is not None:
+    if pattern is not None and (reason := coverage_gap(pattern)) is not None:
         raise TokenizerError(
             f"tiktoken passes over text that the pattern {shown(pattern)} does not match, and it is not seen that it "
             f"matches all text: {reason}",

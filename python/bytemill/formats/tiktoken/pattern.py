@@ -6,7 +6,7 @@ from bytemill._core import NAMED_PATTERNS, named_pattern
 from bytemill.errors import TokenizerError
 from bytemill.formats.files import shown
 from bytemill.formats.huggingface.oniguruma import ExpressionError, check_matches_something
-from bytemill.formats.pattern_coverage import why_not_covering
+from bytemill.formats.pattern_coverage import coverage_gap
 
 # tiktoken always has a pattern. This one makes one pre-token of all.
 _WHOLE = r"(?s:.+)"
@@ -29,7 +29,7 @@ def pattern_to(pattern: str | None) -> str:
     """
     if pattern is None:
         return _WHOLE
-    if named_pattern(pattern) is not None or why_not_covering(pattern) is None:
+    if named_pattern(pattern) is not None or coverage_gap(pattern) is None:
         return pattern
     try:
         check_matches_something(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import EllipsisType
 
-    from bytemill.formats.spec import GivenSpecialTokens, TokenizerSpec
+    from bytemill.formats.spec import SpecialTokens, TokenizerSpec
 
 
 def settings_file(rank_file: Path) -> Path:
@@ -52,12 +52,12 @@ def write(spec: TokenizerSpec, name: str) -> str:
     return json.dumps(settings, ensure_ascii=False, indent=2) + "\n"
 
 
-def completed(
+def with_settings(
     rank_file: Path,
     data: bytes,
     pattern: str | EllipsisType | None,
-    special_tokens: GivenSpecialTokens | None,
-) -> tuple[str | EllipsisType | None, GivenSpecialTokens | None]:
+    special_tokens: SpecialTokens | None,
+) -> tuple[str | EllipsisType | None, SpecialTokens | None]:
     """`pattern` and `special_tokens`, or what the file beside `rank_file` says where they are not given.
 
     `data` is what the rank file holds. Raises TokenizerFileError where the other one is damaged or belongs to
@@ -88,30 +88,30 @@ def completed(
 
 def _read(path: Path) -> tuple[str | None, dict[str, int], int | None]:
     """Pattern, special tokens and the number of tokens, where the file says it."""
-    where = str(path)
-    settings = parse_json(decode_utf8(read_bytes(path), where), where)
+    location = str(path)
+    settings = parse_json(decode_utf8(read_bytes(path), location), location)
     if not is_object(settings):
         raise TokenizerFileError(
-            f"{where}: is {shown(settings)}, not an object with pat_str and special_tokens"
+            f"{location}: is {shown(settings)}, not an object with pat_str and special_tokens"
         )
     pattern = settings.get("pat_str")
     if not isinstance(pattern, str):
-        raise TokenizerFileError(f"{where}: pat_str: is {shown(pattern)}, not an expression")
+        raise TokenizerFileError(f"{location}: pat_str: is {shown(pattern)}, not an expression")
     special_tokens: Any = settings.get("special_tokens")
     if not is_object(special_tokens):
         raise TokenizerFileError(
-            f"{where}: special_tokens: is {shown(special_tokens)}, not an object of tokens and ids"
+            f"{location}: special_tokens: is {shown(special_tokens)}, not an object of tokens and ids"
         )
     for text, token_id in special_tokens.items():
-        check_id(token_id, f"{where}: special_tokens[{shown(text)}]")
+        check_id(token_id, f"{location}: special_tokens[{shown(text)}]")
     n_vocab = settings.get("explicit_n_vocab")
     if n_vocab is not None:
-        check_id(n_vocab, f"{where}: explicit_n_vocab")
+        check_id(n_vocab, f"{location}: explicit_n_vocab")
     try:
         from bytemill.formats.tiktoken.pattern import pattern_from
 
         own = pattern_from(pattern)
         expression = None if own is None else checked_pattern(own)
     except TokenizerError as error:
-        raise TokenizerFileError(f"{where}: pat_str: {error}") from error
+        raise TokenizerFileError(f"{location}: pat_str: {error}") from error
     return expression, special_tokens, n_vocab

@@ -17,13 +17,13 @@ from bytemill._core import NAMED_PATTERNS, Encoder
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import checked_pattern, read_bytes, shown
 from bytemill.formats.ids import MAX_ID
-from bytemill.formats.spec import TokenizerSpec, given_ids, refuse_what_they_cannot_say
+from bytemill.formats.spec import TokenizerSpec, check_expressible, explicit_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import EllipsisType
 
-    from bytemill.formats.spec import GivenSpecialTokens
+    from bytemill.formats.spec import SpecialTokens
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ KNOWN_FILES = (
 def read(
     path: str | os.PathLike[str],
     pattern: str | EllipsisType | None = ...,
-    special_tokens: GivenSpecialTokens | None = None,
+    special_tokens: SpecialTokens | None = None,
 ) -> TokenizerSpec:
     """The tokenizer in a rank file.
 
@@ -93,24 +93,24 @@ def read(
 
 def from_bytes(
     data: bytes,
-    where: str,
+    location: str,
     pattern: str | EllipsisType | None = ...,
-    special_tokens: GivenSpecialTokens | None = None,
+    special_tokens: SpecialTokens | None = None,
 ) -> TokenizerSpec:
-    """As `read`, of a file's content; `where` names it in errors."""
-    ranks = _parse(data, where)
+    """As `read`, of a file's content; `location` names it in errors."""
+    ranks = _parse(data, location)
     tokens = {rank: token for token, rank in ranks.items()}
-    ids = None if special_tokens is None else given_ids(special_tokens)
+    ids = None if special_tokens is None else explicit_ids(special_tokens)
     if ids is None and special_tokens is not None:
         first_id = max(tokens) + 1
         ids = {text: first_id + i for i, text in enumerate(dict.fromkeys(special_tokens))}
-    pattern, special = complete(data, where, len(ranks), tokens.get, pattern=pattern, special_tokens=ids)
+    pattern, special = complete(data, location, len(ranks), tokens.get, pattern=pattern, special_tokens=ids)
     return TokenizerSpec(pattern=pattern, special_tokens=special, ranks=ranks, ignore_merges=True)
 
 
 def complete(
     data: bytes,
-    where: str,
+    location: str,
     n_ranks: int,
     token_of: Callable[[int], bytes | None],
     *,
@@ -125,7 +125,7 @@ def complete(
     if pattern is ...:
         if known is None:
             raise TokenizerFileError(
-                f"{where}: a rank file of {n_ranks} tokens that is none of the published ones, and a rank "
+                f"{location}: a rank file of {n_ranks} tokens that is none of the published ones, and a rank "
                 "file does not name its pattern",
                 hint=f"Give the pattern: an expression or one of {', '.join(sorted(NAMED_PATTERNS))}.",
             )
@@ -137,7 +137,7 @@ def complete(
         token = token_of(token_id)
         if token is not None and token != text.encode():
             raise TokenizerError(
-                f"special token {text!r} has id {token_id}, which is another token's in {where}"
+                f"special token {text!r} has id {token_id}, which is another token's in {location}"
             )
     return pattern, dict(special_tokens)
 
@@ -176,7 +176,7 @@ def same_ranks(spec: TokenizerSpec) -> dict[bytes, int]:
     """The ranks that encode as `spec` does, in their order. Raises TokenizerError as `write` does."""
     from bytemill.formats.vocabulary import ordinary_tokens
 
-    refuse_what_they_cannot_say(spec, "ranks")
+    check_expressible(spec, "ranks")
     ranks = {token: token_id for token_id, token in ordinary_tokens(spec).items()}
     if spec.merges is not None:
         # The core finds the merges behind ranks in a fiftieth of the time; if they are others, what follows says why.
@@ -260,29 +260,29 @@ def _line_number(data: bytes, offset: int) -> int:
     return breaks[0] + breaks[1] - breaks[2] + 1
 
 
-def _parse(data: bytes, where: str) -> dict[bytes, int]:
+def _parse(data: bytes, location: str) -> dict[bytes, int]:
     ranks: dict[bytes, int] = {}
     # One line after another: of a large file that is none, the first is enough; and empty ones cost nothing.
     for n_lines, line in enumerate(_LINES.finditer(data), start=1):
         entry = _parse_line(line[0])
         if entry is None:
-            place = f"{where}:{_line_number(data, line.start())}"
+            place = f"{location}:{_line_number(data, line.start())}"
             raise TokenizerFileError(f"{place}: {shown(line[0])} is not a token in base64 and its rank")
         ranks[entry[0]] = entry[1]
         if len(ranks) != n_lines:
-            place = f"{where}:{_line_number(data, line.start())}"
+            place = f"{location}:{_line_number(data, line.start())}"
             raise TokenizerFileError(f"{place}: token {shown(entry[0])} is there twice")
     if len(set(ranks.values())) != len(ranks):
         seen: dict[int, bytes] = {}
         for token, rank in ranks.items():
             if rank in seen:
                 raise TokenizerFileError(
-                    f"{where}: tokens {shown(seen[rank])} and {shown(token)} have the same rank {rank}"
+                    f"{location}: tokens {shown(seen[rank])} and {shown(token)} have the same rank {rank}"
                 )
             seen[rank] = token
     from bytemill.formats.vocabulary import missing_bytes
 
     missing = missing_bytes(ranks)
     if missing is not None:
-        raise TokenizerFileError(f"{where}: lacks {missing}", hint="The file may be cut short.")
+        raise TokenizerFileError(f"{location}: lacks {missing}", hint="The file may be cut short.")
     return ranks

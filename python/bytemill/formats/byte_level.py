@@ -49,8 +49,8 @@ def tokens_and_merges(
     pairs: Sequence[Sequence[str]],
     special_tokens: Mapping[str, int],
     *,
-    vocab_place: str,
-    merge_place: Callable[[int], str],
+    vocab_location: str,
+    merge_location: Callable[[int], str],
 ) -> tuple[dict[int, bytes], list[tuple[bytes, bytes]]]:
     """The ordinary tokens by id and the merges, as bytes.
 
@@ -59,7 +59,7 @@ def tokens_and_merges(
     ordinary token's id, a byte has no token, or a merge is there twice or of tokens that are not.
     """
     products = {left + right for left, right in pairs}
-    bytes_of = _bytes_of_spellings(vocab, special_tokens, vocab_place)
+    bytes_of = _bytes_by_text(vocab, special_tokens, vocab_location)
     for text, token_id in special_tokens.items():
         token = bytes_of.get(text)
         if token is None:
@@ -69,21 +69,23 @@ def tokens_and_merges(
             del bytes_of[text]
         elif token != text.encode():
             raise TokenizerFileError(
-                f"{vocab_place}[{shown(text)}]: id {token_id} is both the bytes {token!r} and a special token"
+                f"{vocab_location}[{shown(text)}]: id {token_id} is both the bytes {token!r} and a special token"
             )
     tokens = {vocab[text]: token for text, token in bytes_of.items()}
-    _check_special_ids(special_tokens, tokens, vocab_place)
+    _check_special_ids(special_tokens, tokens, vocab_location)
     missing = missing_bytes(tokens.values())
     if missing is not None:
         raise TokenizerFileError(
-            f"{vocab_place}: lacks {missing}",
+            f"{vocab_location}: lacks {missing}",
             hint="Byte-level BPE needs a token for each byte; Hugging Face's trainer gives them with "
             "initial_alphabet=ByteLevel.alphabet().",
         )
-    return tokens, _merges_as_bytes(pairs, products, bytes_of, merge_place)
+    return tokens, _merges_as_bytes(pairs, products, bytes_of, merge_location)
 
 
-def spelled_vocab(spec: TokenizerSpec, tokens: Mapping[int, bytes], *, ignore_merges: bool) -> dict[str, int]:
+def byte_level_vocab(
+    spec: TokenizerSpec, tokens: Mapping[int, bytes], *, ignore_merges: bool
+) -> dict[str, int]:
     """Ordinary and special tokens by spelling, in the order of the ids.
 
     Raises TokenizerError where a special token's text is the spelling of other bytes that are a token, or
@@ -114,7 +116,7 @@ def _spells_other_bytes(text: str) -> bool:
     return CHARACTER_TO_BYTE.keys() >= set(text) and text_to_bytes(text) != text.encode()
 
 
-def _bytes_of_spellings(
+def _bytes_by_text(
     vocab: Mapping[str, int], special_tokens: Mapping[str, int], place: str
 ) -> dict[str, bytes]:
     """The bytes of every spelling; special tokens that spell nothing are left out."""
@@ -154,7 +156,7 @@ def _merges_as_bytes(
     pairs: Sequence[Sequence[str]],
     products: set[str],
     bytes_of: Mapping[str, bytes],
-    merge_place: Callable[[int], str],
+    merge_location: Callable[[int], str],
 ) -> list[tuple[bytes, bytes]]:
     # The same merge twice would be the same product twice, so equal numbers save the closer look.
     if len(products) != len(pairs):
@@ -163,7 +165,7 @@ def _merges_as_bytes(
             before = first_seen.setdefault(tuple(pair), index)
             if before != index:
                 raise TokenizerFileError(
-                    f"{merge_place(index)}: {shown(tuple(pair))} is there already: {merge_place(before)}"
+                    f"{merge_location(index)}: {shown(tuple(pair))} is there already: {merge_location(before)}"
                 )
     try:
         merges = [(bytes_of[left], bytes_of[right]) for left, right in pairs]
@@ -172,7 +174,7 @@ def _merges_as_bytes(
     if merges is not None and bytes_of.keys() >= products:
         return merges
     place, unknown = next(
-        (merge_place(index), text)
+        (merge_location(index), text)
         for index, (left, right) in enumerate(pairs)
         for text in (left, right, left + right)
         if text not in bytes_of
