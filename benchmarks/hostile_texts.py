@@ -140,9 +140,9 @@ def colliding_words(n_bytes: int, seed: int) -> str:
         keys = np.full((n_candidates, 16), 15, dtype=np.uint8)
         keys[:, 0] = ord(" ")
         keys[:, 1:15] = chance.integers(ord("a"), ord("z") + 1, (n_candidates, 14))
-        vocab_and_merges_paths = keys.view("<u8")
+        halves = keys.view("<u8")
         hashes = _folded(
-            vocab_and_merges_paths[:, 0] ^ np.uint64(0x9E3779B97F4A7C15), vocab_and_merges_paths[:, 1] ^ np.uint64(0xD6E8FEB86659FD93)
+            halves[:, 0] ^ np.uint64(0x9E3779B97F4A7C15), halves[:, 1] ^ np.uint64(0xD6E8FEB86659FD93)
         )
         words += [key[:15].tobytes() for key in keys[hashes >> np.uint64(56) == 0]]
     return b"".join(words)[: n_bytes // 15 * 15].decode("ascii")

@@ -1,4 +1,4 @@
-"""Opens a tokenizer file of any known format, recognised by its content."""
+"""Read a tokenizer file of any supported format, recognized by its content."""
 
 from __future__ import annotations
 
@@ -24,18 +24,29 @@ if TYPE_CHECKING:
 
     from bytemill.formats.spec import SpecialTokens, TokenizerSpec
 
+_BOTH_FILES = "Give the folder that contains both vocab.json and merges.txt, or use from_files."
 
-def load(
+
+class IncompletePairError(TokenizerFileError):
+    """The file is one of GPT-2's two files, and the other one is missing."""
+
+
+def read(
     path: str | os.PathLike[str],
     *,
     pattern: str | EllipsisType | None = ...,
     special_tokens: SpecialTokens | None = None,
 ) -> TokenizerSpec:
-    """The tokenizer at `path`: a file of any format, one of GPT-2's two with the other beside it, or a folder.
+    """Read the tokenizer at `path`.
 
-    `pattern` and `special_tokens` are for files that hold neither, rank files and GPT-2's. Left out, they are
-    for a rank file those of the file beside it (`rank_settings`) or of the published one with the same
-    content. Raises TokenizerFileError where there is no file, of no known format, or a damaged one.
+    Args:
+        path: A file of any supported format, one of GPT-2's two files beside the other one, or a folder.
+        pattern: Pattern for a file that stores none. By default that of the settings file beside a rank file, of the
+            published rank file with this content, or GPT-2's for its own files.
+        special_tokens: Special tokens for a file that stores none, with the same defaults.
+
+    Raises:
+        TokenizerFileError: The file is missing, damaged or unsupported, or stores its own pattern.
     """
     found = find(path)
     if isinstance(found, tuple):
@@ -58,7 +69,7 @@ def from_content(
     pattern: str | EllipsisType | None = ...,
     special_tokens: SpecialTokens | None = None,
 ) -> TokenizerSpec:
-    """As `from_bytes`, and where `file` is one of GPT-2's two, with the other that lies beside it."""
+    """Read a file's content; for one of GPT-2's two files, also read the other one beside `file`."""
     try:
         return from_bytes(data, str(file), pattern, special_tokens)
     except IncompletePairError:
@@ -75,7 +86,7 @@ def from_bytes(
     pattern: str | EllipsisType | None = ...,
     special_tokens: SpecialTokens | None = None,
 ) -> TokenizerSpec:
-    """As `load`, of a file's content; `location` names it in errors."""
+    """Read a file's content; `location` names the file in errors. Other arguments as for `read`."""
     if data.startswith(GGUF_MAGIC):
         _refuse_arguments(..., special_tokens, location)
         return gguf.from_bytes(data, location, pattern)
@@ -83,8 +94,8 @@ def from_bytes(
         return tiktoken.from_bytes(data, location, pattern, special_tokens)
     if looks_like_listing(data):
         raise TokenizerFileError(
-            f"{location}: a listing for people, in which tokens are no longer told apart",
-            hint="Give the .model file that lies beside it.",
+            f"{location}: a listing for people; it does not identify every token",
+            hint="Give the .model file beside it.",
         )
     text = decode_utf8(data, location)
     if minbpe.dialect_of(data) is not None:
@@ -93,23 +104,13 @@ def from_bytes(
     if text.lstrip().startswith("{"):
         document = parse_json(text, location)
         if _is_vocabulary(document):
-            raise IncompletePairError(
-                f"{location}: a vocabulary without its merges",
-                hint="Give the folder that holds both vocab.json and merges.txt, or use from_files.",
-            )
+            raise IncompletePairError(f"{location}: a vocabulary without its merges", hint=_BOTH_FILES)
         if is_object(document) and "model" in document:
             _refuse_arguments(pattern, special_tokens, location)
             return huggingface.from_document(document, location)
     elif _is_merges(text):
-        raise IncompletePairError(
-            f"{location}: merges without their vocabulary",
-            hint="Give the folder that holds both vocab.json and merges.txt, or use from_files.",
-        )
-    raise TokenizerFileError(f"{location}: of no known format", hint=SUPPORTED_FILES)
-
-
-class IncompletePairError(TokenizerFileError):
-    """The file is one of GPT-2's two."""
+        raise IncompletePairError(f"{location}: merges without their vocabulary", hint=_BOTH_FILES)
+    raise TokenizerFileError(f"{location}: unknown format", hint=SUPPORTED_FILES)
 
 
 def _refuse_arguments(
@@ -119,21 +120,20 @@ def _refuse_arguments(
 ) -> None:
     if pattern is not ... or special_tokens is not None:
         raise TokenizerFileError(
-            f"{location}: names its pattern and special tokens; they can be given only for a rank file and for "
-            "vocab.json with merges.txt"
+            f"{location} stores its pattern and special tokens; only a rank file and vocab.json with merges.txt "
+            "take explicit ones"
         )
 
 
 def _is_vocabulary(document: Any) -> bool:
-    """Whether most of its values are ids; one that is none is for the reader to name."""
+    """Return whether most values of a JSON object are ids. The reader reports those that are not."""
     if not is_object(document) or not document:
         return False
     return sum(type(value) is int for value in document.values()) * 2 > len(document)
 
 
 def _is_merges(text: str) -> bool:
-    """Whether the first line is the header of merges.txt, or two single bytes as the first merge must
-    have."""
+    """Return whether the first line is the header of merges.txt, or a merge of two single bytes."""
     first = next((line for line in text[:4096].split("\n") if line.strip()), "").removesuffix("\r")
     if re.fullmatch(r"#version: [0-9.]+", first):
         return True

@@ -1,8 +1,7 @@
-"""Tokenizer files straight into an encoder.
+"""Load a tokenizer file into an encoder.
 
-The core reads what is large, tokens and merges, and Python decides about the rest with the same functions as the
-readers of `TokenizerSpec`. Those are the slow twins of this module, and what it falls back to: for every file that
-the core does not take for beyond doubt, and for every one that is refused, so that they alone say why.
+The core reads tokens and merges; Python reads the rest. Files that the core does not support, and damaged files, go to
+the reference readers of `detect`, which report what is wrong.
 """
 
 from __future__ import annotations
@@ -32,29 +31,28 @@ def load(
     pattern: str | EllipsisType | None = ...,
     special_tokens: SpecialTokens | None = None,
 ) -> Loaded:
-    """The tokenizer at `path`; arguments and errors are those of `detect.load`."""
+    """Load the tokenizer at `path`. Arguments and errors are those of `detect.read`."""
     found = find(path)
-    # A GGUF file may be as large as a model: of such a one only the head is read, by its own reader.
     if not isinstance(found, Path) or begins_with(found, GGUF_MAGIC):
         from bytemill.formats import detect
 
-        return build_file(detect.load(path, pattern=pattern, special_tokens=special_tokens), str(path))
+        return build_file(detect.read(path, pattern=pattern, special_tokens=special_tokens), str(path))
     data, location = read_bytes(found), str(found)
     if _looks_like_ranks(data):
         from bytemill.formats.tiktoken import rank_settings
 
         pattern, special_tokens = rank_settings.with_settings(found, data, pattern, special_tokens)
-    quick = load_fast(data, location, pattern, special_tokens)
-    if quick is None:
-        # Brought in only here: the readers of all formats take longer to import than a rank file takes to load.
+    loaded = load_fast(data, location, pattern, special_tokens)
+    if loaded is None:
+        # Imported late: all readers together take longer to import than a rank file takes to load.
         from bytemill.formats import detect
 
-        quick = build_file(detect.from_content(data, found, pattern, special_tokens), location)
+        loaded = build_file(detect.from_content(data, found, pattern, special_tokens), location)
     if found.name == "tokenizer.json":
         from bytemill.formats.huggingface.folder import with_sidecar_files
 
-        return replace(quick, metadata=with_sidecar_files(quick.metadata, found.parent))
-    return quick
+        return replace(loaded, metadata=with_sidecar_files(loaded.metadata, found.parent))
+    return loaded
 
 
 def load_fast(
@@ -63,7 +61,7 @@ def load_fast(
     pattern: str | EllipsisType | None = ...,
     special_tokens: SpecialTokens | None = None,
 ) -> Loaded | None:
-    """The tokenizer in a file's content; None where it must be read the slow way, or is refused there."""
+    """Load a file's content with the core; None if the reference reader must read or reject it."""
     try:
         if _looks_like_ranks(data):
             ids = None if special_tokens is None else explicit_ids(special_tokens)
@@ -80,7 +78,7 @@ def load_fast(
 
 
 def _looks_like_ranks(data: bytes) -> bool:
-    # No base64 begins so, and a tokenizer.json needs no reader of ranks.
+    # No base64 begins with "{"; this spares a tokenizer.json the import of the rank file reader.
     if data[:4096].lstrip().startswith(b"{"):
         return False
     from bytemill.formats.tiktoken import tiktoken
@@ -94,8 +92,8 @@ def _from_ranks(
     pattern: str | EllipsisType | None,
     special_tokens: Mapping[str, int] | None,
 ) -> Loaded | None:
-    given = (special_tokens or {}).values()
-    if not all(type(token_id) is int and 0 <= token_id <= MAX_ID for token_id in given):
+    ids = (special_tokens or {}).values()
+    if not all(type(token_id) is int and 0 <= token_id <= MAX_ID for token_id in ids):
         return None
     from bytemill.formats.tiktoken import tiktoken
 

@@ -1,4 +1,4 @@
-"""What comes of a tokenizer file: an encoder, and what the file says beyond that."""
+"""The result of loading a tokenizer file: an encoder and the file's metadata."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A tokenizer ready to encode, and what its file says beyond that."""
+    """An encoder with the fields of `TokenizerSpec` that the encoder does not store."""
 
     core: Encoder
     ties: Ties | None = None
@@ -25,7 +25,7 @@ class Loaded:
 
 
 def build(spec: TokenizerSpec) -> Loaded:
-    """The encoder of a spec. Raises TokenizerError where it contradicts itself."""
+    """Build the encoder of a spec. Raises TokenizerError if the spec contradicts itself."""
     try:
         core = _encoder(spec)
     except TokenizerError:
@@ -39,7 +39,7 @@ def build(spec: TokenizerSpec) -> Loaded:
 
 
 def build_file(spec: TokenizerSpec, location: str) -> Loaded:
-    """As `build`, of a file's spec. Raises TokenizerFileError, which names the file, where it contradicts itself."""
+    """Build the encoder of a file's spec. Raises TokenizerFileError, which names the file."""
     try:
         return build(spec)
     except TokenizerError as error:
@@ -52,11 +52,5 @@ def _encoder(spec: TokenizerSpec) -> Encoder:
     if spec.ranks is not None:
         return Encoder.from_ranks(spec.ranks, spec.special_tokens, spec.pattern, rules, nfc)
     return Encoder.from_merges(
-        spec.vocab,
-        spec.merges or [],
-        spec.special_tokens,
-        spec.pattern,
-        spec.ignore_merges,
-        rules,
-        nfc,
+        spec.vocab, spec.merges or [], spec.special_tokens, spec.pattern, spec.ignore_merges, rules, nfc
     )

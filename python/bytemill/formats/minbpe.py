@@ -57,7 +57,7 @@ def from_text(text: str, location: str) -> TokenizerSpec:
     """As `read`, of a file's content; `location` names it in errors."""
     n_lines = text.count("\n")
     if n_lines > _MAX_MERGES:
-        raise TokenizerFileError(f"{location}: has {n_lines} lines, and {_MAX_MERGES} merges are the most")
+        raise TokenizerFileError(f"{location} has {n_lines} lines, and {_MAX_MERGES} merges are the most")
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     if lines[0].strip() not in _HEADERS:
         raise TokenizerFileError(
@@ -158,10 +158,10 @@ def _read_special_tokens(lines: list[str], location: str) -> tuple[dict[str, int
         if not text or token_id is None:
             raise TokenizerFileError(f"{place}: {shown(lines[index])} is not a special token and its id")
         if text in special_tokens:
-            raise TokenizerFileError(f"{place}: special token {shown(text)} is there twice")
+            raise TokenizerFileError(f"{place}: special token {shown(text)} appears twice")
         if token_id in texts:
             raise TokenizerFileError(
-                f"{place}: special tokens {shown(texts[token_id])} and {shown(text)} have one id, {token_id}"
+                f"{place}: special tokens {shown(texts[token_id])} and {shown(text)} have the same id {token_id}"
             )
         special_tokens[text] = token_id
         texts[token_id] = text

@@ -377,7 +377,7 @@ def _with_ids(
     next_id = max(vocab, default=-1) + 1
     for token in given:
         if token in with_ids:
-            raise TokenizerError(f"special token {token!r} is there twice")
+            raise TokenizerError(f"special token {token!r} appears twice")
         if token.encode() in known:
             with_ids[token] = known[token.encode()]
         else:

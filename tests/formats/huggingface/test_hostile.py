@@ -62,13 +62,13 @@ DEEP = "[" * MILLION + "]" * MILLION
         (put('"normalizer": null', '"normalizer": ' + "9" * MILLION), "not valid JSON"),
         (
             with_fields(pre_tokenizer=steps(*[{"type": "Digits"}] * 10_000)),
-            "pre_tokenizer: has 10001 steps",
+            "pre_tokenizer has 10001 steps",
         ),
         (with_fields(pre_tokenizer=split({"Regex": "(?:(?:a{1000}){1000}){1000}"})), "pattern.Regex"),
         (with_fields(pre_tokenizer=split({"Regex": "(" * MILLION})), "pattern.Regex: .* nested more than 50"),
         (
             with_fields(post_processor={"type": "Sequence", "processors": [3] * 100_000}),
-            r"processors\[\d+\]: is 3",
+            r"processors\[\d+\] is 3",
         ),
         (with_model(merges=[["a", "b"]] * 100_000), r"model.merges\[1\]: \('a', 'b'\) is there already"),
         (with_model(merges=[["a", "b"], ["ab", "q"]]), r"model.merges\[1\]: 'abq' is not an ordinary token"),
@@ -77,14 +77,14 @@ DEEP = "[" * MILLION + "]" * MILLION
             r'merge 0 \(b"ab" b"c"\): b"ab" is neither a byte nor the result of an earlier merge',
         ),
         (with_model(merges=[["abc", ""], ["a", "b"]]), r"model.merges\[0\]: '' is not an ordinary token"),
-        (with_model(vocab={"a": 2**32 - 1, "<x>": 258}), "model.vocab: lacks 255 of the 256 bytes"),
+        (with_model(vocab={"a": 2**32 - 1, "<x>": 258}), "model.vocab lacks 255 of the 256 bytes"),
         (
             with_model(bytemill={"format": 1, "merge_counts": [1] * 100_000}),
             "has 100000 counts for 2 merges",
         ),
         (
             with_fields(added_tokens=[{"id": 259, "content": str(i)} for i in range(100_000)]),
-            r"added_tokens\[0\].id: is 259 for '0'",
+            r"added_tokens\[0\].id is 259 for '0'",
         ),
     ],
 )

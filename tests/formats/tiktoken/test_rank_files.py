@@ -78,7 +78,7 @@ def test_an_unknown_file_must_be_given_its_pattern() -> None:
         ("= 300", "is not a token"),
         ("日本 300", "is not a token"),
         ("   ", "is not a token"),
-        ("YQ== 300", "token b'a' is there twice"),
+        ("YQ== 300", "token b'a' appears twice"),
     ],
 )
 def test_a_damaged_line_is_named_by_its_number(line: str, said: str) -> None:

@@ -120,19 +120,19 @@ def _read(file: Any, size: int, location: str, pattern: str | EllipsisType | Non
 
 def _refuse_other_models(model: Value | None, location: str) -> None:
     if model is None:
-        raise TokenizerFileError(f"{location}: holds no tokenizer: {_MODEL} is missing")
+        raise TokenizerFileError(f"{location} holds no tokenizer: {_MODEL} is missing")
     if model != "gpt2":
         kind = _OTHER_MODELS.get(model) if isinstance(model, str) else None
         meaning = f" ({kind})" if kind else ""
         raise TokenizerFileError(
-            f"{location}: {_MODEL}: is {shown(model)}{meaning}, and bytemill reads byte-level BPE ('gpt2') only"
+            f"{location}: {_MODEL} is {shown(model)}{meaning}, and bytemill reads byte-level BPE ('gpt2') only"
         )
 
 
 def _text(values: Mapping[str, Value], key: str, location: str) -> str | None:
     value = values.get(key)
     if value is not None and not isinstance(value, str):
-        raise TokenizerFileError(f"{location}: {key}: is no string")
+        raise TokenizerFileError(f"{location}: {key} is no string")
     return value or None
 
 
@@ -140,13 +140,13 @@ def _strings(values: Mapping[str, Value], key: str, location: str) -> list[str]:
     value = values.get(key)
     if value is None:
         raise TokenizerFileError(
-            f"{location}: {key}: is missing", hint="Byte-level BPE has tokens and merges."
+            f"{location}: {key} is missing", hint="Byte-level BPE has tokens and merges."
         )
     # An empty array is one of any type.
     if isinstance(value, array) and not value:
         return []
     if not isinstance(value, list):
-        raise TokenizerFileError(f"{location}: {key}: is no array of strings")
+        raise TokenizerFileError(f"{location}: {key} is no array of strings")
     return value
 
 
@@ -168,9 +168,9 @@ def _types(values: Mapping[str, Value], n_tokens: int, location: str) -> Sequenc
     if types is None:
         return None
     if not isinstance(types, array) or types.typecode == "d":
-        raise TokenizerFileError(f"{location}: {_TYPES}: is no array of whole numbers")
+        raise TokenizerFileError(f"{location}: {_TYPES} is no array of whole numbers")
     if len(types) != n_tokens:
-        raise TokenizerFileError(f"{location}: {_TYPES}: has {len(types)} types for {n_tokens} tokens")
+        raise TokenizerFileError(f"{location}: {_TYPES} has {len(types)} types for {n_tokens} tokens")
     if not set(types) <= {_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED}:
         index, kind = next((i, kind) for i, kind in enumerate(types) if not _NORMAL <= kind <= _UNUSED)
         meaning = "a byte outside the vocabulary's spelling" if kind == 6 else "unknown"
@@ -185,7 +185,7 @@ def _special_ids(values: Mapping[str, Value], location: str) -> set[int]:
     for key in _SPECIAL_IDS & values.keys():
         value = values[key]
         if type(value) is not int:
-            raise TokenizerFileError(f"{location}: {key}: is no id")
+            raise TokenizerFileError(f"{location}: {key} is no id")
         ids.add(value)
     return ids
 
@@ -243,7 +243,7 @@ def _pattern(
         if "pattern" in record:
             return record["pattern"]
         raise TokenizerFileError(
-            f"{location}: {_PRE}: is missing, so that the file does not say how texts are split",
+            f"{location}: {_PRE} is missing, so that the file does not say how texts are split",
             hint="Give the pattern: an expression or one of " + ", ".join(sorted(NAMED_PATTERNS)) + ".",
         )
     known = pre_tokenizer(name, location)
@@ -264,10 +264,10 @@ def _record(values: Mapping[str, Value], name: str | None, n_merges: int, locati
     location = f"{location}: {_RECORD}"
     record = parse_json(text, location)
     if not is_object(record):
-        raise TokenizerFileError(f"{location}: is {shown(record)}, not an object")
+        raise TokenizerFileError(f"{location} is {shown(record)}, not an object")
     if record.get("format") != RECORD_FORMAT:
         raise TokenizerFileError(
-            f"{location}.format: is {shown(record.get('format'))}, and this bytemill knows {RECORD_FORMAT}",
+            f"{location}.format is {shown(record.get('format'))}, and this bytemill knows {RECORD_FORMAT}",
             hint="The file was written by a newer bytemill: upgrade.",
         )
     if record.get("pre") != name:
@@ -275,13 +275,13 @@ def _record(values: Mapping[str, Value], name: str | None, n_merges: int, locati
     counts, pattern = record.get("merge_counts"), record.get("pattern")
     whole = record.get("ignore_merges")
     if record.get("ties") not in (None, "bytes", "huggingface"):
-        raise TokenizerFileError(f"{location}.ties: is {shown(record['ties'])}")
+        raise TokenizerFileError(f"{location}.ties is {shown(record['ties'])}")
     if not isinstance(whole, bool):
-        raise TokenizerFileError(f"{location}.ignore_merges: is {shown(whole)}, not true or false")
+        raise TokenizerFileError(f"{location}.ignore_merges is {shown(whole)}, not true or false")
     if counts is not None and not (
         is_array(counts) and len(counts) == n_merges and set(map(type, counts)) <= {int}
     ):
-        raise TokenizerFileError(f"{location}.merge_counts: is no array of {n_merges} whole numbers")
+        raise TokenizerFileError(f"{location}.merge_counts is no array of {n_merges} whole numbers")
     if pattern is not None:
         try:
             check_pattern(pattern)

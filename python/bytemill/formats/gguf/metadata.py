@@ -75,7 +75,7 @@ def read_head(file: BinaryIO, size: int, location: str, wanted: Container[str]) 
     # The shortest key and value take 8 + 1 + 4 + 1 bytes.
     source.check(14 * n_keys, f"its {n_keys} keys")
     if n_keys > _MAX_KEYS:
-        raise TokenizerFileError(f"{location}: has {n_keys} keys, and bytemill reads up to {_MAX_KEYS}")
+        raise TokenizerFileError(f"{location} has {n_keys} keys, and bytemill reads up to {_MAX_KEYS}")
     values: dict[str, Value] = {}
     seen: set[bytes] = set()
     for index in range(n_keys):
@@ -85,7 +85,7 @@ def read_head(file: BinaryIO, size: int, location: str, wanted: Container[str]) 
         except UnicodeDecodeError as error:
             raise TokenizerFileError(f"{location}: key {index} is not UTF-8: {raw[:40]!r}") from error
         if raw in seen:
-            raise TokenizerFileError(f"{location}: key {key[:80]!r} is there twice")
+            raise TokenizerFileError(f"{location}: key {key[:80]!r} appears twice")
         seen.add(raw)
         if key in wanted:
             values[key] = source.value(key)
@@ -102,7 +102,7 @@ def _version(source: _Source, location: str) -> tuple[int, bool]:
         version = int.from_bytes(version.to_bytes(4, "little"), "big")
     if version not in (2, 3):
         raise TokenizerFileError(
-            f"{location}: is of GGUF version {version}, and bytemill reads 2 and 3",
+            f"{location} is of GGUF version {version}, and bytemill reads 2 and 3",
             hint="Convert the file anew with current tools.",
         )
     return version, big_endian
@@ -169,7 +169,7 @@ class _Source:
                 return raw.decode()
             except UnicodeDecodeError as error:
                 raise TokenizerFileError(
-                    f"{self.location}: {key}: is not UTF-8 at byte {error.start}"
+                    f"{self.location}: {key} is not UTF-8 at byte {error.start}"
                 ) from error
         if kind == _ARRAY:
             return self._array(key)
@@ -178,7 +178,7 @@ class _Source:
         if kind != _BOOL:
             return number
         if number > 1:
-            raise TokenizerFileError(f"{self.location}: {key}: is {number}, neither true nor false")
+            raise TokenizerFileError(f"{self.location}: {key} is {number}, neither true nor false")
         return bool(number)
 
     def skip_value(self, key: str) -> None:
@@ -217,7 +217,7 @@ class _Source:
         element, count = self._array_head(key)
         if count > MAX_ELEMENTS:
             raise TokenizerFileError(
-                f"{self.location}: {key}: has {count} elements, and bytemill reads up to {MAX_ELEMENTS}"
+                f"{self.location}: {key} has {count} elements, and bytemill reads up to {MAX_ELEMENTS}"
             )
         if element == _STRING:
             return self._strings(key, count, wanted=True)

@@ -105,7 +105,7 @@ def pre_tokenizer(name: str, location: str) -> PreTokenizer:
     known = PRE_TOKENIZERS.get(name)
     if known is None:
         raise TokenizerFileError(
-            f"{location}: tokenizer.ggml.pre: is {shown(name)}, and bytemill knows no pattern that splits "
+            f"{location}: tokenizer.ggml.pre is {shown(name)}, and bytemill knows no pattern that splits "
             "exactly as this pre-tokenizer does",
             hint="Load the tokenizer.json of the model instead, or give the pattern if you know it.",
         )

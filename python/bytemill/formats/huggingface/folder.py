@@ -101,7 +101,7 @@ def _object_in(path: Path) -> dict[str, Any] | None:
         return None
     value = parse_json(_text_in(path), str(path))
     if not is_object(value):
-        raise TokenizerFileError(f"{path}: is {shown(value)}, not an object")
+        raise TokenizerFileError(f"{path} is {shown(value)}, not an object")
     check_depth(value, str(path))
     return value
 

@@ -40,7 +40,7 @@ def metadata_of(document: dict[str, Any], location: str) -> TokenizerMetadata | 
     post_processor, decoder = document.get("post_processor"), document.get("decoder")
     _check_post_processor(post_processor, f"{location}: post_processor")
     if decoder is not None and (not is_object(decoder) or not isinstance(decoder.get("type"), str)):
-        raise TokenizerFileError(f"{location}: decoder: is {shown(decoder)}, which has no type")
+        raise TokenizerFileError(f"{location}: decoder is {shown(decoder)}, which has no type")
     check_depth(decoder, f"{location}: decoder")
     kept = TokenizerMetadata(
         post_processor=None if post_processor == POST_PROCESSOR else post_processor,
@@ -92,7 +92,7 @@ def _check_post_processor(value: Any, location: str) -> None:
         kind: Any = processor.get("type") if is_object(processor) else None
         if not is_object(processor) or kind not in _POST_PROCESSORS:
             what = shown(kind if is_object(processor) else processor)
-            raise TokenizerFileError(f"{place}: is {what}, which bytemill does not know")
+            raise TokenizerFileError(f"{place} is {what}, which bytemill does not know")
         parts, entries = processor.get("processors"), processor.get("special_tokens")
         well_formed = True
         if kind == "Sequence" and is_array(parts):
@@ -109,7 +109,7 @@ def _check_post_processor(value: Any, location: str) -> None:
                 map(_is_token_and_id, sides)
             )
         if not well_formed:
-            raise TokenizerFileError(f"{place}: is no {kind} as Hugging Face's library writes it")
+            raise TokenizerFileError(f"{place} is no {kind} as Hugging Face's library writes it")
 
 
 def _has_ids(entry: Any) -> bool:
@@ -139,4 +139,4 @@ def check_depth(value: Any, location: str) -> None:
         ]
         if not level:
             return
-    raise TokenizerFileError(f"{location}: is nested more than {_MAX_DEPTH} deep")
+    raise TokenizerFileError(f"{location} is nested more than {_MAX_DEPTH} deep")

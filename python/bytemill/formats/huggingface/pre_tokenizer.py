@@ -73,18 +73,18 @@ def from_pre_tokenizer(value: Any, location: str) -> str | None:
     steps = list(_steps(value, location))
     if not steps or steps[-1][0].get("type") != "ByteLevel":
         raise TokenizerFileError(
-            f"{location}: is {_kinds(steps)}, which does not end with ByteLevel",
+            f"{location} is {_kinds(steps)}, which does not end with ByteLevel",
             hint="bytemill reads byte-level BPE tokenizers only.",
         )
     byte_level, place = steps[-1]
     if _flag(byte_level, "add_prefix_space", place, missing=True):
         raise TokenizerFileError(
-            f"{place}.add_prefix_space: is true",
+            f"{place}.add_prefix_space is true",
             hint="bytemill does not change the text: put the space there yourself and set this to false.",
         )
     if len(steps) > _MAX_STEPS:
         raise TokenizerFileError(
-            f"{location}: has {len(steps)} steps, and bytemill does at most {_MAX_STEPS}"
+            f"{location} has {len(steps)} steps, and bytemill does at most {_MAX_STEPS}"
         )
     patterns = [_step_pattern(step, step_place) for step, step_place in steps[:-1]]
     if _flag(byte_level, "use_regex", place, missing=True):
@@ -95,7 +95,7 @@ def from_pre_tokenizer(value: Any, location: str) -> str | None:
 def _flag(step: dict[str, Any], field: str, place: str, *, missing: bool) -> bool:
     value = step.get(field, missing)
     if not isinstance(value, bool):
-        raise TokenizerFileError(f"{place}.{field}: is {shown(value)}, not true or false")
+        raise TokenizerFileError(f"{place}.{field} is {shown(value)}, not true or false")
     return value
 
 
@@ -109,11 +109,11 @@ def _steps(value: Any, location: str) -> Iterator[tuple[dict[str, Any], str]]:
     while waiting:
         step, place = waiting.pop()
         if not is_object(step):
-            raise TokenizerFileError(f"{place}: is {shown(step)}, not a pre-tokenizer of byte-level BPE")
+            raise TokenizerFileError(f"{place} is {shown(step)}, not a pre-tokenizer of byte-level BPE")
         if step.get("type") == "Sequence":
             parts = step.get("pretokenizers")
             if not is_array(parts):
-                raise TokenizerFileError(f"{place}.pretokenizers: is {shown(parts)}, not an array")
+                raise TokenizerFileError(f"{place}.pretokenizers is {shown(parts)}, not an array")
             waiting.extend(
                 (part, f"{place}.pretokenizers[{i}]") for i, part in reversed(list(enumerate(parts)))
             )
@@ -143,7 +143,7 @@ def _step_pattern(step: dict[str, Any], place: str) -> str:
         case {"String": str(text)} if len(pattern) == 1 and text:
             name, found = None, re.sub(r"([\\.+*?()|\[\]{}^$#&~-])", r"\\\1", text)
         case _:
-            raise TokenizerFileError(f"{place}.pattern: is neither {{'Regex': …}} nor {{'String': …}}")
+            raise TokenizerFileError(f"{place}.pattern is neither {{'Regex': …}} nor {{'String': …}}")
     behaviour, invert = step.get("behavior"), _flag(step, "invert", place, missing=False)
     # Isolated keeps matches and what lies between them, inverted or not. Removed and inverted throws away
     # what lies between: nothing where the expression matches every character, which the named patterns do.

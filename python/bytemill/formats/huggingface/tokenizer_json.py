@@ -196,11 +196,11 @@ def refuse_unsupported(document: dict[str, Any], location: str) -> None:
     """Raise TokenizerFileError where something outside the model would change ids in a way bytemill cannot."""
     version = document.get("version", "1.0")
     if version != "1.0":
-        raise TokenizerFileError(f"{location}: version: is {shown(version)}, and only '1.0' is known")
+        raise TokenizerFileError(f"{location}: version is {shown(version)}, and only '1.0' is known")
     for field in ("truncation", "padding"):
         if document.get(field) is not None:
             raise TokenizerFileError(
-                f"{location}: {field}: is set, and bytemill encodes a text to its own length",
+                f"{location}: {field} is set, and bytemill encodes a text to its own length",
                 hint=f"Set {field!r} to null and do it where the ids are used.",
             )
 
@@ -218,7 +218,7 @@ def normalizer_of(document: dict[str, Any], flags: dict[str, TokenFlags], locati
         place += ".normalizers"
         inner = normalizer.get("normalizers")
         if not is_array(inner):
-            raise TokenizerFileError(f"{place}: is {shown(inner)}, not an array")
+            raise TokenizerFileError(f"{place} is {shown(inner)}, not an array")
         steps = inner
     elif normalizer is None:
         return None
@@ -226,7 +226,7 @@ def normalizer_of(document: dict[str, Any], flags: dict[str, TokenFlags], locati
         if step != {"type": "NFC"}:
             kind = shown(step.get("type")) if is_object(step) else shown(step)
             raise TokenizerFileError(
-                f"{place}: is {kind}, and bytemill normalizes texts to NFC or not at all",
+                f"{place} is {kind}, and bytemill normalizes texts to NFC or not at all",
                 hint="Normalize texts before you encode them, and set 'normalizer' to null.",
             )
     if not steps:
@@ -244,25 +244,25 @@ def _read_record(record: Any, *, n_merges: int, location: str) -> dict[str, Any]
     if record is None:
         return {}
     if not is_object(record):
-        raise TokenizerFileError(f"{location}: is {shown(record)}, not an object")
+        raise TokenizerFileError(f"{location} is {shown(record)}, not an object")
     version = record.get("format")
     if not isinstance(version, int) or version < 1:
-        raise TokenizerFileError(f"{location}.format: is {shown(version)}, not a version number")
+        raise TokenizerFileError(f"{location}.format is {shown(version)}, not a version number")
     if version > RECORD_FORMAT:
         raise TokenizerFileError(
-            f"{location}.format: is {version}, and this bytemill knows {RECORD_FORMAT}",
+            f"{location}.format is {version}, and this bytemill knows {RECORD_FORMAT}",
             hint="The file was written by a newer bytemill: upgrade.",
         )
     ties = record.get("ties")
     if ties not in (None, "bytes", "huggingface"):
-        raise TokenizerFileError(f"{location}.ties: is {shown(ties)}, neither 'bytes' nor 'huggingface'")
+        raise TokenizerFileError(f"{location}.ties is {shown(ties)}, neither 'bytes' nor 'huggingface'")
     counts = record.get("merge_counts")
     if counts is not None:
         if not is_array(counts) or not {type(count) for count in counts} <= {int}:
-            raise TokenizerFileError(f"{location}.merge_counts: is not an array of whole numbers")
+            raise TokenizerFileError(f"{location}.merge_counts is not an array of whole numbers")
         if len(counts) != n_merges:
             raise TokenizerFileError(
-                f"{location}.merge_counts: has {len(counts)} counts for {n_merges} merges"
+                f"{location}.merge_counts has {len(counts)} counts for {n_merges} merges"
             )
     fields: dict[str, Any] = {"ties": ties, "merge_counts": counts}
     pattern = record.get("pattern")

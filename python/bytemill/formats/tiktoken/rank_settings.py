@@ -77,7 +77,7 @@ def with_settings(
         n_tokens = sum(1 for line in data.splitlines() if line) + len(own_special_tokens)
         if n_tokens != n_vocab:
             raise TokenizerFileError(
-                f"{rank_file}: has with its special tokens {n_tokens} tokens, and {beside.name} says {n_vocab}",
+                f"{rank_file} has with its special tokens {n_tokens} tokens, and {beside.name} says {n_vocab}",
                 hint="One of the two is cut short or another tokenizer's: fetch or write both again.",
             )
     return (
@@ -92,15 +92,15 @@ def _read(path: Path) -> tuple[str | None, dict[str, int], int | None]:
     settings = parse_json(decode_utf8(read_bytes(path), location), location)
     if not is_object(settings):
         raise TokenizerFileError(
-            f"{location}: is {shown(settings)}, not an object with pat_str and special_tokens"
+            f"{location} is {shown(settings)}, not an object with pat_str and special_tokens"
         )
     pattern = settings.get("pat_str")
     if not isinstance(pattern, str):
-        raise TokenizerFileError(f"{location}: pat_str: is {shown(pattern)}, not an expression")
+        raise TokenizerFileError(f"{location}: pat_str is {shown(pattern)}, not an expression")
     special_tokens: Any = settings.get("special_tokens")
     if not is_object(special_tokens):
         raise TokenizerFileError(
-            f"{location}: special_tokens: is {shown(special_tokens)}, not an object of tokens and ids"
+            f"{location}: special_tokens is {shown(special_tokens)}, not an object of tokens and ids"
         )
     for text, token_id in special_tokens.items():
         check_id(token_id, f"{location}: special_tokens[{shown(text)}]")

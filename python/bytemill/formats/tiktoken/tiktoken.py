@@ -271,7 +271,7 @@ def _parse(data: bytes, location: str) -> dict[bytes, int]:
         ranks[entry[0]] = entry[1]
         if len(ranks) != n_lines:
             place = f"{location}:{_line_number(data, line.start())}"
-            raise TokenizerFileError(f"{place}: token {shown(entry[0])} is there twice")
+            raise TokenizerFileError(f"{place}: token {shown(entry[0])} appears twice")
     if len(set(ranks.values())) != len(ranks):
         seen: dict[int, bytes] = {}
         for token, rank in ranks.items():
@@ -284,5 +284,5 @@ def _parse(data: bytes, location: str) -> dict[bytes, int]:
 
     missing = missing_bytes(ranks)
     if missing is not None:
-        raise TokenizerFileError(f"{location}: lacks {missing}", hint="The file may be cut short.")
+        raise TokenizerFileError(f"{location} lacks {missing}", hint="The file may be cut short.")
     return ranks
