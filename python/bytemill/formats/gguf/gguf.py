@@ -17,6 +17,7 @@ import tempfile
 import warnings
 from array import array
 from pathlib import Path
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 from bytemill._core import NAMED_PATTERNS, check_pattern
@@ -38,7 +39,6 @@ from bytemill.formats.vocabulary import checked_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from types import EllipsisType
 
 _MODEL, _PRE = "tokenizer.ggml.model", "tokenizer.ggml.pre"
 _TOKENS, _TYPES, _MERGES = "tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.merges"
@@ -231,7 +231,7 @@ def _pattern(
     explicit: str | EllipsisType | None, name: str | None, record: Mapping[str, Any], location: str
 ) -> str | None:
     """Return the explicit pattern, the pattern of the pre-tokenizer's name, or the recorded one."""
-    if not isinstance(explicit, type(...)):
+    if not isinstance(explicit, EllipsisType):
         return checked_pattern(explicit)
     if name is None:
         if "pattern" in record:

@@ -14,15 +14,20 @@ from bytemill.formats.spec import special_rules
 
 
 def load_tokenizer_json(data: bytes, location: str) -> Loaded | None:
-    """Read a `tokenizer.json` with the core; None if the core does not support the file.
+    """Load a `tokenizer.json` with the core; None if the core does not support the file.
 
-    Raises `TokenizerFileError` for a file that is damaged or unsupported.
+    Args:
+        data: Content of the file.
+        location: Name of the file, for errors.
+
+    Raises:
+        TokenizerFileError: The file is damaged or unsupported.
     """
     read = TokenizerJson.read(data)
     if read is None:
         return None
     file, rest = read
-    # The file with an empty vocabulary and no merges, which the core has.
+    # `rest` is the file with an empty vocabulary and no merges.
     document: Any = parse_json(rest, location)
     if not is_object(document) or not is_object(document.get("model")):
         return None
