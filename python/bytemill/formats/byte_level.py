@@ -153,9 +153,7 @@ def _bytes_by_text(
     return bytes_of
 
 
-def _check_special_ids(
-    special_tokens: Mapping[str, int], tokens: Mapping[int, bytes], location: str
-) -> None:
+def _check_special_ids(special_tokens: Mapping[str, int], tokens: Mapping[int, bytes], location: str) -> None:
     by_id: dict[int, str] = {}
     for text, token_id in special_tokens.items():
         if by_id.setdefault(token_id, text) != text:

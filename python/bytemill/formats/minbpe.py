@@ -60,7 +60,9 @@ def from_text(text: str, location: str) -> TokenizerSpec:
     """Read a file's content; `location` names the file in errors."""
     n_lines = text.count("\n")
     if n_lines > _MAX_MERGES:
-        raise TokenizerFileError(f"{location} has {n_lines} lines; at most {_MAX_MERGES} merges are supported")
+        raise TokenizerFileError(
+            f"{location} has {n_lines} lines; at most {_MAX_MERGES} merges are supported"
+        )
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     if lines[0].strip() not in _HEADERS:
         raise TokenizerFileError(
@@ -208,9 +210,7 @@ def _read_merges(
     return dict(enumerate(tokens)), merges
 
 
-def _check_special_ids(
-    special_tokens: Mapping[str, int], vocab: Mapping[int, bytes], location: str
-) -> None:
+def _check_special_ids(special_tokens: Mapping[str, int], vocab: Mapping[int, bytes], location: str) -> None:
     for number, (text, token_id) in enumerate(special_tokens.items(), start=4):
         if vocab.get(token_id, text.encode()) != text.encode():
             owner = "a byte" if token_id < 256 else "the product of a merge"

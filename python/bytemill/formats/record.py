@@ -49,7 +49,9 @@ def checked_record(record: Any, n_merges: int, location: str) -> dict[str, Any]:
         if not set(map(type, counts)) <= {int}:
             raise TokenizerFileError(f"{location}.merge_counts is not an array of integers")
         if len(counts) != n_merges:
-            raise TokenizerFileError(f"{location}.merge_counts has {len(counts)} counts for {n_merges} merges")
+            raise TokenizerFileError(
+                f"{location}.merge_counts has {len(counts)} counts for {n_merges} merges"
+            )
     pattern = record.get("pattern")
     if isinstance(pattern, str):
         return record | {"pattern": NAMED_PATTERNS.get(pattern, pattern)}

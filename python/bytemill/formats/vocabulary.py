@@ -88,7 +88,9 @@ def _check_special_tokens(spec: TokenizerSpec, tokens: dict[int, bytes]) -> None
         if not text:
             raise TokenizerError("a special token is empty")
         if not is_text(text):
-            raise TokenizerError(f"special token {text!r} contains a lone surrogate, which UTF-8 cannot encode")
+            raise TokenizerError(
+                f"special token {text!r} contains a lone surrogate, which UTF-8 cannot encode"
+            )
         if token_id in by_id:
             raise TokenizerError(
                 f"special tokens {by_id[token_id]!r} and {text!r} have the same id {token_id}"

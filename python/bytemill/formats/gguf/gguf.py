@@ -141,7 +141,9 @@ def _text(values: Mapping[str, Value], key: str, location: str) -> str | None:
 def _strings(values: Mapping[str, Value], key: str, location: str) -> list[str]:
     value = values.get(key)
     if value is None:
-        raise TokenizerFileError(f"{location}: {key} is missing", hint="Byte-level BPE has tokens and merges.")
+        raise TokenizerFileError(
+            f"{location}: {key} is missing", hint="Byte-level BPE has tokens and merges."
+        )
     # An empty array may have any element type.
     if isinstance(value, array) and not value:
         return []
@@ -357,7 +359,9 @@ def _same_pattern(pre: str, name: str) -> bool:
 def _warn(pattern: str | None, pre: str | None) -> None:
     meaning = "without a pattern" if pattern is None else f"for the pattern {shown(pattern)}"
     if pre is None:
-        message = f"llama.cpp has no pre-tokenizer {meaning}: the file names none, and ids may differ in llama.cpp"
+        message = (
+            f"llama.cpp has no pre-tokenizer {meaning}: the file names none, and ids may differ in llama.cpp"
+        )
     else:
         message = f"{shown(pre)} is not known to be the pre-tokenizer {meaning}: ids may differ in llama.cpp"
     warnings.warn(message, PreTokenizerWarning, stacklevel=3)

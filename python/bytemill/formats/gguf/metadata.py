@@ -71,7 +71,9 @@ def read_head(file: BinaryIO, size: int, location: str, wanted: Container[str]) 
         TokenizerFileError: The version is not 2 or 3, or the file is damaged; the message has the key and the offset.
     """
     if file.read(4) != GGUF_MAGIC:
-        raise TokenizerFileError(f"{location}: not a GGUF file: it does not begin with {GGUF_MAGIC.decode()!r}")
+        raise TokenizerFileError(
+            f"{location}: not a GGUF file: it does not begin with {GGUF_MAGIC.decode()!r}"
+        )
     source = _Source(file, size, location)
     version, big_endian = _version(source, location)
     source.order = ">" if big_endian else "<"
@@ -130,7 +132,8 @@ class _Source:
         left = self.size - self.offset
         if n_bytes > left:
             raise TokenizerFileError(
-                f"{self.location}: {what} at offset {self.offset} needs {n_bytes} bytes, but only {max(left, 0)} are left",
+                f"{self.location}: {what} at offset {self.offset} needs {n_bytes} bytes, "
+                f"but only {max(left, 0)} are left",
                 hint="The file may be truncated: download or write it again.",
             )
 

@@ -35,7 +35,9 @@ def spec_of(encoding: Any) -> TokenizerSpec:
         raise TypeError(f"expected a tiktoken Encoding, not {type(encoding).__name__}") from error
     pattern = pattern_from(expression)
     if pattern is not None and STEP_SEPARATOR in pattern:
-        raise TokenizerError(f"the pattern {shown(pattern)} contains {STEP_SEPARATOR}, which bytemill reserves")
+        raise TokenizerError(
+            f"the pattern {shown(pattern)} contains {STEP_SEPARATOR}, which bytemill reserves"
+        )
     if pattern is not None and (reason := coverage_gap(pattern)) is not None:
         raise TokenizerError(
             f"tiktoken drops text that the pattern {shown(pattern)} does not match, and the pattern is not known to "
