@@ -57,7 +57,7 @@ HOSTILE: dict[str, tuple[Callable[[], dict[str, bytes]], str]] = {
     ),
     "rank file: a token twice, 300,000 lines apart": (
         lambda: ranks("".join(f"{b64(i.to_bytes(3))} {i + 256}\n" for i in MANY) + "AAAA 9999999\n"),
-        r":300257: token b'\\x00\\x00\\x00' is there twice",
+        r":300257: token b'\\x00\\x00\\x00' appears twice",
     ),
     "rank file: a rank twice": (lambda: ranks(f"{b64(b'ab')} 256\n{b64(b'cd')} 256\n"), "the same rank 256"),
     "rank file: settings of a million brackets": (
@@ -79,7 +79,7 @@ HOSTILE: dict[str, tuple[Callable[[], dict[str, bytes]], str]] = {
     "vocab.json: a million brackets": (lambda: pair('{"a":' * 10**6, ""), "nested too deeply"),
     "vocab.json: an id of a million digits": (lambda: pair('{"a": ' + "9" * 10**6 + "}", ""), "vocab.json: not valid"),
     "vocab.json: the id 2^32 - 1": (lambda: pair({"ab": 2**32 - 1}, "a b\n"), "out of all proportion"),
-    "vocab.json: an id of 1e308": (lambda: pair({"ab": 1e308}, "a b\n"), r"\['ab'\]: is 1e\+308, not an id"),
+    "vocab.json: an id of 1e308": (lambda: pair({"ab": 1e308}, "a b\n"), r"\['ab'\] is 1e\+308, not an id"),
     "vocab.json: an id twice": (lambda: pair({"ab": 97}, "a b\n"), "have the same id 97"),
     "vocab.json: a key of 9 MB": (lambda: pair({"日" * 1_500_000: 300}, "a b\n"), "merges.txt:1: 'ab' is not an ordi"),
     "merges.txt: a line of 20 MB": (lambda: pair({}, "#version\n" + "a" * 20_000_000), ":2: 'aaa.*… is not two"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bytemill import Tokenizer, TokenizerError, train_from_iterator
 from bytemill._core import NAMED_PATTERNS
-from bytemill.formats.save import rendered
+from bytemill.formats.save import render
 from bytemill.formats.spec import TokenizerSpec
 from bytemill.tokenizer.conversion import _load_again, _prove
 
@@ -59,7 +59,7 @@ def specs(draw: st.DrawFn) -> TokenizerSpec:
         special_tokens=special,
         vocab=vocab,
         merges=merges,
-        whole_pretoken_lookup=draw(st.booleans()),
+        ignore_merges=draw(st.booleans()),
     )
 
 
@@ -72,7 +72,7 @@ def comes_back(spec: TokenizerSpec, written_format: Any, folder: Path) -> bool:
         raise
     place = folder / "t"
     try:
-        files = rendered(tokenizer.to_spec(), place, written_format)
+        files = render(tokenizer.to_spec(), place, written_format)
     except TokenizerError:
         return False
     assert _prove(tokenizer, tokenizer.to_spec(), files, written_format) in ("fingerprint", "ids")
@@ -80,7 +80,7 @@ def comes_back(spec: TokenizerSpec, written_format: Any, folder: Path) -> bool:
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(data)
     again = _load_again(place, tokenizer.to_spec(), written_format)
-    assert rendered(again.to_spec(), folder / "t", written_format) == files
+    assert render(again.to_spec(), folder / "t", written_format) == files
     for file in files:
         file.unlink()
     return True

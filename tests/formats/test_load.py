@@ -16,7 +16,7 @@ from bytemill.errors import BytemillError
 from bytemill.formats import detect
 from bytemill.formats.bytes_to_unicode import ALPHABET, bytes_to_text
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.load import load, load_quickly
+from bytemill.formats.load import load, load_fast
 from bytemill.formats.loaded import build_file
 from bytemill.formats.spec import TokenizerSpec
 from bytemill.formats.tiktoken import tiktoken
@@ -31,7 +31,7 @@ def contents(tokenizer: Tokenizer) -> tuple[object, ...]:
 
 def assert_as_slowly(data: bytes, pattern: Any = ..., *, quick: bool | None = None, **arguments: Any) -> None:
     """What is read quickly is what is read slowly; and `quick` says whether it is, where that is certain."""
-    loaded = load_quickly(data, "t", pattern, **arguments)
+    loaded = load_fast(data, "t", pattern, **arguments)
     if quick is not None:
         assert (loaded is not None) is quick
     if loaded is not None:
@@ -196,7 +196,7 @@ def test_refusals_come_from_the_slow_reader(tmp_path: Path) -> None:
 )
 def test_special_tokens_that_are_odd_are_left_to_the_slow_reader(special: dict[str, Any]) -> None:
     try:
-        assert load_quickly(RANKS.encode(), "t", "gpt2", special) is None
+        assert load_fast(RANKS.encode(), "t", "gpt2", special) is None
     except UnicodeEncodeError:
         assert "\ud800" in special
 

@@ -3,7 +3,7 @@
 import pytest
 
 from bytemill._core import NAMED_PATTERNS
-from bytemill.formats.pattern_coverage import why_not_covering
+from bytemill.formats.pattern_coverage import coverage_gap
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from bytemill.formats.pattern_coverage import why_not_covering
     ],
 )
 def test_patterns_of_the_field_match_everything(pattern: str) -> None:
-    assert why_not_covering(pattern) is None
+    assert coverage_gap(pattern) is None
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,4 @@ def test_patterns_of_the_field_match_everything(pattern: str) -> None:
     ],
 )
 def test_what_is_not_seen_is_said(pattern: str, reason: str) -> None:
-    assert reason in str(why_not_covering(pattern))
+    assert reason in str(coverage_gap(pattern))

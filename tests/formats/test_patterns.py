@@ -1,4 +1,4 @@
-"""Patterns: names are checked, regular expressions are explicit."""
+"""Pattern names are checked; regular expressions must be explicit."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -76,7 +76,7 @@ def test_a_listing_shows_bytes_merges_and_special_tokens(make_spec: MakeSpec) ->
 def test_controls_in_special_tokens_are_escaped_or_left(make_spec: MakeSpec) -> None:
     spec = make_spec(special_tokens={"a\u200bb": 300})
     assert vocab_listing.write(spec).splitlines()[-1] == "[a\\u200bb] 300"
-    assert vocab_listing.write(spec, special_tokens_as_they_are=True).splitlines()[-1] == "[a\u200bb] 300"
+    assert vocab_listing.write(spec, raw_special_tokens=True).splitlines()[-1] == "[a\u200bb] 300"
 
 
 def test_ranks_are_listed_as_their_merges(make_spec: MakeSpec) -> None:
@@ -88,7 +88,7 @@ def test_ranks_are_listed_as_their_merges(make_spec: MakeSpec) -> None:
 
 
 def test_a_token_that_no_merge_makes_stands_alone(make_spec: MakeSpec) -> None:
-    spec = make_spec(merges=[], whole_pretoken_lookup=True)
+    spec = make_spec(merges=[], ignore_merges=True)
     assert vocab_listing.write(spec).splitlines()[256] == "[ab] 256"
 
 

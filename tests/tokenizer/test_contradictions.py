@@ -116,7 +116,7 @@ def test_whole_pretokens_are_looked_up_where_the_specification_says_so() -> None
         special_tokens={},
         vocab=BYTES | {256: b"ab", 257: b"abc"},
         merges=[(b"a", b"b")],
-        whole_pretoken_lookup=True,
+        ignore_merges=True,
     )
     tokenizer = bytemill.Tokenizer.from_spec(spec)
     assert tokenizer.encode("abc") == [257]

@@ -54,8 +54,8 @@ TOKENIZERS: dict[str, Callable[[], bytemill.Tokenizer]] = {
     "a token that nothing makes": lambda: bytemill.Tokenizer(BYTES | {256: b"ab"}, []),
     "ranks that merges make": lambda: from_ranks(b"ab", b"abc", b"abcd"),
     "ranks that no merges make": lambda: from_ranks(b"abcd", b"ab", b"cd"),
-    "whole words looked up": lambda: from_merges(merges=[(b"a", b"b")], whole_pretoken_lookup=True),
-    "whole words looked up without merges": lambda: from_merges(merges=[], whole_pretoken_lookup=True),
+    "whole words looked up": lambda: from_merges(merges=[(b"a", b"b")], ignore_merges=True),
+    "whole words looked up without merges": lambda: from_merges(merges=[], ignore_merges=True),
 }
 
 
@@ -75,7 +75,7 @@ def assert_same(one: bytemill.Tokenizer, other: bytemill.Tokenizer) -> None:
     ):
         assert getattr(one, fact) == getattr(other, fact), fact
     assert one.core.dtype == other.core.dtype
-    assert one.core.whole_pretoken_lookup == other.core.whole_pretoken_lookup
+    assert one.core.ignore_merges == other.core.ignore_merges
     assert repr(one) == repr(other)
 
 

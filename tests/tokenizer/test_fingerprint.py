@@ -77,7 +77,7 @@ def plain_fingerprint(tokenizer: bytemill.Tokenizer) -> str:
         ids = {token: token_id for token_id, token in tokenizer.core.vocab().items()}
         every_split = {merge: rank for rank, merge in enumerate(data.merges or [])}
         in_order = [left + right for left, right in every_split]
-        lookup = data.whole_pretoken_lookup
+        lookup = data.ignore_merges
     live = []
     for token in in_order:
         parts, last = merged(token, every_split)
@@ -140,7 +140,7 @@ def tokenizers_of_all_kinds(draw: st.DrawFn) -> bytemill.Tokenizer:
         merges=merges,
         pattern=pattern,
         special_tokens=special,
-        whole_pretoken_lookup=draw(st.booleans()),
+        ignore_merges=draw(st.booleans()),
     )
 
 
@@ -206,14 +206,14 @@ def test_whatever_changes_ids_changes_the_fingerprint() -> None:
         bytemill.Tokenizer(vocab, merges, pattern=None),
         bytemill.Tokenizer(vocab, merges, pattern=bytemill.Pattern.regex("None")),
         bytemill.Tokenizer(vocab, merges, pattern=bytemill.Pattern.regex("")),
-        by_merges(*orphans, merges=[(b"a", b"b")], whole_pretoken_lookup=True),
-        by_merges(*orphans[::-1], merges=[(b"a", b"b")], whole_pretoken_lookup=True),
-        by_merges(*orphans, merges=[], whole_pretoken_lookup=True),
+        by_merges(*orphans, merges=[(b"a", b"b")], ignore_merges=True),
+        by_merges(*orphans[::-1], merges=[(b"a", b"b")], ignore_merges=True),
+        by_merges(*orphans, merges=[], ignore_merges=True),
         by_ranks(*orphans),
         by_ranks(b"abcd", b"ab", b"cd"),
         by_ranks(b"abcd", b"cd", b"ab"),
         by_ranks(b"abcd", b"ab"),
-        by_merges(b"abcd", b"ab", b"cd", merges=[], whole_pretoken_lookup=True),
+        by_merges(b"abcd", b"ab", b"cd", merges=[], ignore_merges=True),
         bytemill.Tokenizer({255 - byte: token for byte, token in BYTES.items()} | {256: b"ab"}, merges[:1]),
         by_merges(b"ab", merges=merges[:1], normalizer="NFC"),
         by_merges(b"ab", merges=merges[:1], special_tokens={END: 300}, flags={END: TokenFlags(lstrip=True)}),
@@ -248,7 +248,7 @@ def test_whatever_changes_no_ids_leaves_the_fingerprint_unchanged() -> None:
         bytemill.Tokenizer(vocab, merges, {END: 257}),
         # Ranks, and a look-up of whole pre-tokens that finds nothing which merging does not.
         by_ranks(b"ab", special_tokens={END: 257}),
-        by_merges(b"ab", merges=merges, special_tokens={END: 257}, whole_pretoken_lookup=True),
+        by_merges(b"ab", merges=merges, special_tokens={END: 257}, ignore_merges=True),
         # A token that nothing leads to.
         bytemill.Tokenizer(vocab | {300: b"abc"}, merges, {END: 257}),
         # A merge that is never done: where "abb" stands, "ab" is merged before "bb".
@@ -271,7 +271,7 @@ def test_merges_that_no_text_uses_do_not_change_the_fingerprint() -> None:
     more = by_merges(b"ab", b"bb", b"abb", merges=[*merges, (b"a", b"bb")])
     assert needed.fingerprint == more.fingerprint
     assert needed.encode("abb bb abbb") == more.encode("abb bb abbb")
-    looked_up = by_merges(b"ab", b"bb", b"abb", merges=[*merges, (b"a", b"bb")], whole_pretoken_lookup=True)
+    looked_up = by_merges(b"ab", b"bb", b"abb", merges=[*merges, (b"a", b"bb")], ignore_merges=True)
     assert looked_up.fingerprint != more.fingerprint
     assert looked_up.encode("abb") == [258]
 

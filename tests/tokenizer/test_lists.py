@@ -174,19 +174,19 @@ DTYPES = ["u4", "u8", "i4", "i8"]
 def test_decoding_joins_the_bytes_of_the_ids(ids: list[int], dtype: str) -> None:
     vocab = DECODING.vocab
     expected = b"".join(vocab[i] for i in ids)
-    for given_ids in (ids, np.array(ids, dtype)):
-        assert DECODING.decode_bytes(given_ids) == expected
+    for explicit_ids in (ids, np.array(ids, dtype)):
+        assert DECODING.decode_bytes(explicit_ids) == expected
         for errors in ("replace", "ignore", "backslashreplace"):
-            assert DECODING.decode(given_ids, errors=errors) == expected.decode("utf-8", errors)
+            assert DECODING.decode(explicit_ids, errors=errors) == expected.decode("utf-8", errors)
 
 
 @given(before=st.lists(KNOWN, max_size=200), unknown=UNKNOWN, after=st.lists(KNOWN | UNKNOWN, max_size=200))
 def test_the_first_unknown_id_is_named(before: list[int], unknown: int, after: list[int]) -> None:
     ids = [*before, unknown, *after]
-    for given_ids in (ids, np.array(ids, "u4"), np.array(ids, "i8"), np.array(ids, "u8")):
+    for explicit_ids in (ids, np.array(ids, "u4"), np.array(ids, "i8"), np.array(ids, "u8")):
         for decode in (DECODING.decode_bytes, DECODING.decode):
             with pytest.raises(UnknownTokenError) as caught:
-                decode(given_ids)
+                decode(explicit_ids)
             assert caught.value.token_id == unknown
 
 

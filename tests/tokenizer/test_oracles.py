@@ -264,7 +264,7 @@ def test_both_kinds_of_rank_table_are_tried() -> None:
     def looked_up(*tokens: bytes) -> bool:
         ranks = {token: i for i, token in enumerate([*BYTES.values(), *tokens])}
         spec = TokenizerSpec(pattern="gpt2", special_tokens={}, ranks=ranks)
-        return bytemill.Tokenizer.from_spec(spec).core.whole_pretoken_lookup
+        return bytemill.Tokenizer.from_spec(spec).core.ignore_merges
 
     assert not looked_up(b"ab", b"abc"), "merges lead to every token"
     assert looked_up(b"abc", b"ab"), "none leads to abc, which comes before its parts"

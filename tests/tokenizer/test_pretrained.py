@@ -22,7 +22,7 @@ from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerFileError
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.huggingface.folder import FILES_BESIDE
+from bytemill.formats.huggingface.folder import SIDECAR_FILES
 from bytemill.formats.spec import TokenizerSpec
 from bytemill.tokenizer import pretrained
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
@@ -363,10 +363,10 @@ def test_a_repository_is_fetched(caches: Path, spec: TokenizerSpec, monkeypatch:
     assert Tokenizer.from_pretrained("me/small", revision="v2").to_spec() == spec
     assert fetched[0] == ("me/small", "tokenizer.json", "v2")
     files["chat_template.jinja"] = "{{ messages }}"
-    companions = Tokenizer.from_pretrained("me/small", revision="v2").companions
-    assert companions is not None
-    assert companions.chat_template == "{{ messages }}"
-    assert {file for _, file, _ in fetched} == {"tokenizer.json", *FILES_BESIDE}
+    metadata = Tokenizer.from_pretrained("me/small", revision="v2").metadata
+    assert metadata is not None
+    assert metadata.chat_template == "{{ messages }}"
+    assert {file for _, file, _ in fetched} == {"tokenizer.json", *SIDECAR_FILES}
     assert {revision for _, _, revision in fetched} == {"v2"}
     del files["tokenizer.json"]
     assert Tokenizer.from_pretrained("gpt2", revision="main").to_spec() == spec

@@ -122,7 +122,7 @@ def test_tokens_that_are_looked_up_whole_are_remembered_as_such() -> None:
     spec = TokenizerSpec(pattern=PATTERN, special_tokens={}, ranks=ranks)
     ours = bytemill.Tokenizer.from_spec(spec)
     theirs = tiktoken.Encoding("ranks", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={})
-    assert ours.core.whole_pretoken_lookup
+    assert ours.core.ignore_merges
     words = [
         "abcd",
         "abcdabcd",

@@ -75,12 +75,12 @@ def test_a_stream_decoder_gives_exactly_the_text_that_no_later_id_changes(ids: l
     if held_back:
         # There is a continuation with which the bytes held back are a character.
         tail = data[-3:]
-        beginnings = [tail[at:] for at in range(len(tail))]
+        prefixes = [tail[at:] for at in range(len(tail))]
         endings = ["80", "8080", "808080", "9080", "908080", "a080", "bf"]
         assert any(
             len((beginning + bytes.fromhex(ending)).decode("utf-8", "ignore").encode())
             == len(beginning) + len(ending) // 2
-            for beginning in beginnings
+            for beginning in prefixes
             for ending in endings
         )
 

@@ -91,10 +91,10 @@ class Encoding:
         encoding = cls.__new__(cls)
         core = tokenizer.core
         encoding._set(name or tokenizer.name, core, tokenizer.pattern, None, tokenizer.special_tokens)
-        encoding.made_from = encoding._tokenizer = tokenizer
+        encoding.source_tokenizer = encoding._tokenizer = tokenizer
         return encoding
 
-    made_from: Tokenizer | None = None
+    source_tokenizer: Tokenizer | None = None
     """The tokenizer that this is a view of; None for an encoding made from parts."""
     _tokenizer: Tokenizer | None = None
 
@@ -115,7 +115,7 @@ class Encoding:
 
         return (
             self._pattern
-            if self.made_from is None and self._pattern is not None
+            if self.source_tokenizer is None and self._pattern is not None
             else pattern_to(self._pattern)
         )
 
@@ -131,10 +131,10 @@ class Encoding:
         return f"<Encoding {self.name!r}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if _MADE.get(self.name) is self:
+        if _ENCODINGS.get(self.name) is self:
             return get_encoding, (self.name,)
-        if self.made_from is not None:
-            return _from_tokenizer, (type(self), self.made_from, self.name)
+        if self.source_tokenizer is not None:
+            return _from_tokenizer, (type(self), self.source_tokenizer, self.name)
         return _from_parts, (type(self), self.name, self._pattern, self._ranks, self._special_tokens)
 
     # Text to ids
@@ -245,7 +245,7 @@ class Encoding:
 
     def decode_bytes(self, tokens: TokenIds) -> bytes:
         """The bytes of `tokens`. Raises KeyError for an id that no token has."""
-        _refuse_no_sequence(tokens)
+        _check_sequence(tokens)
         try:
             return self._core.decode_bytes(tokens)
         except UnknownTokenError as error:
@@ -253,7 +253,7 @@ class Encoding:
 
     def decode(self, tokens: TokenIds, errors: str = "replace") -> str:
         """The text of `tokens`; what is not UTF-8 is treated as `errors` says."""
-        _refuse_no_sequence(tokens)
+        _check_sequence(tokens)
         try:
             return self._core.decode(tokens, errors)
         except UnknownTokenError as error:
@@ -317,8 +317,8 @@ class Encoding:
         return self.max_token_value + 1
 
 
-_MADE: dict[str, Encoding] = {}
-_MAKING = threading.RLock()
+_ENCODINGS: dict[str, Encoding] = {}
+_ENCODINGS_LOCK = threading.RLock()
 
 
 def get_encoding(encoding_name: str) -> Encoding:
@@ -330,10 +330,10 @@ def get_encoding(encoding_name: str) -> Encoding:
         raise ValueError(f"the name of an encoding is a str, not {type(encoding_name).__name__}")  # noqa: TRY004
     if encoding_name not in ENCODING_NAMES:
         raise ValueError(f"unknown encoding {encoding_name!r}: there are {', '.join(ENCODING_NAMES)}")
-    with _MAKING:
-        if encoding_name not in _MADE:
-            _MADE[encoding_name] = _pretrained(encoding_name)
-        return _MADE[encoding_name]
+    with _ENCODINGS_LOCK:
+        if encoding_name not in _ENCODINGS:
+            _ENCODINGS[encoding_name] = _pretrained(encoding_name)
+        return _ENCODINGS[encoding_name]
 
 
 def _pretrained(name: str) -> Encoding:
@@ -384,7 +384,7 @@ def _refuse_surrogates(text: str) -> None:
         text.encode()
 
 
-def _refuse_no_sequence(tokens: Any) -> None:
+def _check_sequence(tokens: Any) -> None:
     if not hasattr(tokens, "__getitem__"):
         raise TypeError(f"ids come in a sequence, not in {type(tokens).__name__}")
 

@@ -1,4 +1,4 @@
-"""What a vocabulary must be to be written: one token an id, all 256 bytes, merges among known tokens."""
+"""Checks of a vocabulary before it is written: one token per id, all 256 bytes, merges of known tokens."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bytemill.errors import TokenizerError
 from bytemill.formats.ids import MAX_ID, is_text
+from bytemill.formats.ranks import merges_of_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -15,11 +16,25 @@ if TYPE_CHECKING:
 SINGLE_BYTES: frozenset[bytes] = frozenset(bytes([byte]) for byte in range(256))
 
 
-def ordinary_tokens(spec: TokenizerSpec) -> dict[int, bytes]:
-    """Every token of `spec` that is not special, by id, in the order of the ids.
+def checked_parts(spec: TokenizerSpec) -> tuple[dict[int, bytes], list[tuple[bytes, bytes]]]:
+    """Return the ordinary tokens by id, in id order, and the merges.
 
-    Raises TokenizerError where merges and ranks are both there or both missing, where two ids mean the same
-    token, and where a single byte has no token.
+    Raises:
+        TokenizerError: Vocabulary, merges and special tokens contradict each other.
+    """
+    tokens = ordinary_tokens(spec)
+    _check_special_tokens(spec, tokens)
+    if spec.merges is None:
+        return tokens, merges_of_ranks(spec.ranks or {})
+    _check_merges(spec.merges, tokens.values())
+    return tokens, spec.merges
+
+
+def ordinary_tokens(spec: TokenizerSpec) -> dict[int, bytes]:
+    """Return the ordinary tokens by id, in id order.
+
+    Raises:
+        TokenizerError: Not exactly one of merges and ranks is set, two ids share a token, or a byte has no token.
     """
     if (spec.merges is None) == (spec.ranks is None):
         raise TokenizerError("a tokenizer needs either merges or ranks, and not both")
@@ -40,15 +55,14 @@ def ordinary_tokens(spec: TokenizerSpec) -> dict[int, bytes]:
     missing = missing_bytes(tokens.values())
     if missing is not None:
         raise TokenizerError(f"the vocabulary lacks {missing}", hint="Byte-level BPE needs all 256 bytes.")
-    check_ids(tokens)
+    _check_ids(tokens)
     return tokens
 
 
 def _with_ordinary_special_tokens(spec: TokenizerSpec, tokens: dict[int, bytes]) -> dict[int, bytes]:
-    """`tokens` and those special tokens that are also a single byte or take part in a merge.
+    """Add the special tokens that are also a single byte or part of a merge.
 
-    A tokenizer that has listed a token's text as special leaves it out of its vocabulary, but merges still
-    need it.
+    Some tokenizers leave a token out of the vocabulary because it is special, although merges still need it.
     """
     needed = {
         part for left, right in spec.merges or () for part in (left, right, left + right)
@@ -61,22 +75,22 @@ def _with_ordinary_special_tokens(spec: TokenizerSpec, tokens: dict[int, bytes])
     return dict(sorted((more | tokens).items())) if more else tokens
 
 
-def check_ids(ids: Collection[int]) -> None:
-    """Raise TokenizerError where an id does not fit 32 bits."""
+def _check_ids(ids: Collection[int]) -> None:
     if ids and not (min(ids) >= 0 and max(ids) <= MAX_ID):
         wrong = min(ids) if min(ids) < 0 else max(ids)
         raise TokenizerError(f"token id {wrong} is not between 0 and {MAX_ID}")
 
 
-def check_special_tokens(spec: TokenizerSpec, tokens: dict[int, bytes]) -> None:
-    """Raise TokenizerError where a special token is empty, not text, or shares its id with another token."""
-    check_ids(list(spec.special_tokens.values()))
+def _check_special_tokens(spec: TokenizerSpec, tokens: dict[int, bytes]) -> None:
+    _check_ids(list(spec.special_tokens.values()))
     by_id: dict[int, str] = {}
     for text, token_id in spec.special_tokens.items():
         if not text:
             raise TokenizerError("a special token is empty")
         if not is_text(text):
-            raise TokenizerError(f"special token {text!r} holds a lone surrogate, which UTF-8 cannot express")
+            raise TokenizerError(
+                f"special token {text!r} contains a lone surrogate, which UTF-8 cannot encode"
+            )
         if token_id in by_id:
             raise TokenizerError(
                 f"special tokens {by_id[token_id]!r} and {text!r} have the same id {token_id}"
@@ -88,8 +102,7 @@ def check_special_tokens(spec: TokenizerSpec, tokens: dict[int, bytes]) -> None:
             )
 
 
-def check_merges(merges: list[tuple[bytes, bytes]], tokens: Collection[bytes]) -> None:
-    """Raise TokenizerError where a merge is there twice or a part or a product of one is no token."""
+def _check_merges(merges: list[tuple[bytes, bytes]], tokens: Collection[bytes]) -> None:
     known = set(tokens)
     for index, (left, right) in enumerate(merges):
         for token in (left, right, left + right):
@@ -105,7 +118,7 @@ def check_merges(merges: list[tuple[bytes, bytes]], tokens: Collection[bytes]) -
 
 
 def missing_bytes(tokens: Collection[bytes]) -> str | None:
-    """Names the bytes that have no token of their own, None where all 256 have one.
+    """Describe the bytes that have no token, or return None if all 256 have one.
 
     >>> missing_bytes([bytes([byte]) for byte in range(255)])
     '1 of the 256 bytes (0xff)'

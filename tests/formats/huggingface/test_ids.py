@@ -228,7 +228,7 @@ def test_a_file_in_the_form_of_llama3_gives_the_same_ids(
     text = json.dumps(document)
     path.write_text(text, encoding="utf-8")
     ours, theirs = Tokenizer.load(path), tokenizers.Tokenizer.from_str(text)
-    assert ours.core.whole_pretoken_lookup
+    assert ours.core.ignore_merges
     assert ours.pattern == NAMED_PATTERNS["llama3"]
     # "abba" has no merge and is found as a whole pre-token only.
     assert ours.encode("abba abba") == [261, 258, 98, 97]

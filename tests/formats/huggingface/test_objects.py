@@ -16,8 +16,8 @@ from bytemill.errors import BytemillError, OutputError, TokenizerError, Tokenize
 from bytemill.formats import detect
 from bytemill.formats.bytes_to_unicode import bytes_to_text
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.huggingface.folder import files_beside
-from bytemill.formats.spec import Companions, TokenFlags
+from bytemill.formats.huggingface.folder import sidecar_files
+from bytemill.formats.spec import TokenFlags, TokenizerMetadata
 
 CORPUS = "the cat sat on the mat and the cat's 12345 mats; naïve 日本語 😀 the end.\n"
 SPECIAL = ["<|endoftext|>", "<pad>", "<mask>"]
@@ -36,7 +36,7 @@ def with_config(ours: Tokenizer) -> Callable[..., Tokenizer]:
 
     def make(**fields: Any) -> Tokenizer:
         spec = ours.to_spec()
-        return Tokenizer.from_spec(replace(spec, companions=Companions(**fields)))
+        return Tokenizer.from_spec(replace(spec, metadata=TokenizerMetadata(**fields)))
 
     return make
 
@@ -56,7 +56,7 @@ def test_a_tokenizer_becomes_hugging_faces_and_comes_back(ours: Tokenizer) -> No
 def test_what_is_set_in_the_object_is_refused_or_kept(ours: Tokenizer) -> None:
     theirs = ours.to_huggingface()
     theirs.enable_truncation(5)
-    with pytest.raises(TokenizerFileError, match="Tokenizer: truncation: is set"):
+    with pytest.raises(TokenizerFileError, match="Tokenizer: truncation is set"):
         Tokenizer.from_huggingface(theirs)
     theirs.no_truncation()
     theirs.add_tokens([tokenizers.AddedToken("cat", single_word=True, lstrip=True)])
@@ -67,10 +67,10 @@ def test_what_is_set_in_the_object_is_refused_or_kept(ours: Tokenizer) -> None:
     for text in ["the cat", "the   cats cat", "cat_"]:
         assert back.encode(text) == theirs.encode(text).ids
     theirs.normalizer = tokenizers.normalizers.Lowercase()  # type: ignore[assignment]
-    with pytest.raises(TokenizerFileError, match="normalizer: is 'Lowercase'"):
+    with pytest.raises(TokenizerFileError, match="normalizer is 'Lowercase'"):
         Tokenizer.from_huggingface(theirs)
     other = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="a"))
-    with pytest.raises(TokenizerFileError, match=r"model\.type: is 'WordLevel'"):
+    with pytest.raises(TokenizerFileError, match=r"model\.type is 'WordLevel'"):
         Tokenizer.from_huggingface(other)
 
 
@@ -124,19 +124,19 @@ def test_a_folder_is_written_whole_and_again_the_same(
     for place in (tmp_path / "new", tmp_path / "new" / "tokenizer.json"):
         again = Tokenizer.load(place)
         assert again.to_spec() == kept.to_spec() == Tokenizer.from_spec(detect.load(place)).to_spec()
-        assert again.companions == kept.companions
+        assert again.metadata == kept.metadata
         again.save(tmp_path)
         assert {name: (tmp_path / name).read_bytes() for name in first} == first
     # A file alone has what tokenizer.json holds.
     kept.save(tmp_path / "alone.json")
-    assert Tokenizer.load(tmp_path / "alone.json").companions is None
+    assert Tokenizer.load(tmp_path / "alone.json").metadata is None
 
 
 def test_a_copy_has_what_came_with_the_tokenizer(with_config: Callable[..., Tokenizer]) -> None:
     import pickle
 
     kept = with_config(config={"pad_token": "<pad>"})
-    assert pickle.loads(pickle.dumps(kept)).companions == kept.companions  # noqa: S301
+    assert pickle.loads(pickle.dumps(kept)).metadata == kept.metadata  # noqa: S301
     assert kept.fingerprint == with_config().fingerprint
 
 
@@ -168,16 +168,16 @@ def test_ids_that_have_changed_are_written_anew(ours: Tokenizer) -> None:
     around = {"id": "<pad>", "ids": [5], "tokens": ["<pad>"]}
     template = {"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {"<pad>": around}}
     sides = {"type": "BertProcessing", "sep": ["<pad>", 5], "cls": ["<mask>", 6]}
-    companions = Companions(
+    metadata = TokenizerMetadata(
         post_processor={"type": "Sequence", "processors": [template, sides]},
         config={"added_tokens_decoder": {"5": {"content": "<pad>"}}},
     )
-    spec = replace(spec, companions=companions)
+    spec = replace(spec, metadata=metadata)
     written = json.loads(huggingface.write(spec))["post_processor"]["processors"]
     pad, mask = ours.special_tokens["<pad>"], ours.special_tokens["<mask>"]
     assert written[0]["special_tokens"]["<pad>"]["ids"] == [pad]
     assert (written[1]["sep"], written[1]["cls"]) == (["<pad>", pad], ["<mask>", mask])
-    decoder = json.loads(files_beside(spec)["tokenizer_config.json"])["added_tokens_decoder"]
+    decoder = json.loads(sidecar_files(spec)["tokenizer_config.json"])["added_tokens_decoder"]
     assert {i: token["content"] for i, token in decoder.items()} == {
         "287": SPECIAL[0],
         "288": "<pad>",
@@ -241,8 +241,8 @@ def test_transformers_does_what_it_does_with_its_own(
         assert tokenizer.apply_chat_template(messages, return_dict=False) == ours.encode(said)
         back = Tokenizer.from_huggingface(tokenizer)
         assert back.fingerprint == ours.fingerprint
-        assert back.companions is not None
-        assert back.companions.chat_template == TEMPLATE
+        assert back.metadata is not None
+        assert back.metadata.chat_template == TEMPLATE
         assert back.to_transformers().apply_chat_template(messages, tokenize=False) == said
     # Written here, without a configuration of its own.
     plain = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")

@@ -21,8 +21,8 @@ from bytemill.errors import SpecialTokenError, TokenizerError, TokenizerFileErro
 from bytemill.formats import gpt2, minbpe
 from bytemill.formats.gguf import gguf
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.load import load_quickly
-from bytemill.formats.spec import THEN
+from bytemill.formats.load import load_fast
+from bytemill.formats.spec import STEP_SEPARATOR
 from bytemill.formats.tiktoken import tiktoken
 
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -237,7 +237,7 @@ def in_shape(trained: dict[str, Any], name: str) -> str:
 
 def opened(text: str) -> tuple[Tokenizer, tokenizers.Tokenizer]:
     """The tokenizer read quickly, which is the one read slowly, and Hugging Face's."""
-    quick = load_quickly(text.encode(), "t")
+    quick = load_fast(text.encode(), "t")
     assert quick is not None
     ours = Tokenizer._from_loaded(quick)
     assert ours.to_spec() == huggingface.read(text)
@@ -314,9 +314,9 @@ def test_the_ids_of_whole_files_are_the_originals(
 
 def test_steps_are_the_steps_of_the_file(trained: dict[str, Any]) -> None:
     ours, _ = opened(in_shape(trained, "starcoder-smollm"))
-    assert ours.pattern == r"\p{N}" + THEN + NAMED_PATTERNS["gpt2"]
+    assert ours.pattern == r"\p{N}" + STEP_SEPARATOR + NAMED_PATTERNS["gpt2"]
     assert [part.text for part in ours.explain("a  12 b")] == ["a", "  ", "1", "2", " b"]
-    assert (opened(in_shape(trained, "deepseek-v3"))[0].pattern or "").count(THEN) == 2
+    assert (opened(in_shape(trained, "deepseek-v3"))[0].pattern or "").count(STEP_SEPARATOR) == 2
 
 
 def test_every_character_is_a_digit_here_and_there_alike(trained: dict[str, Any]) -> None:
@@ -399,12 +399,12 @@ def test_flags_decide_the_fingerprint_where_they_decide_ids(trained: dict[str, A
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"normalizer": {"type": "NFKC"}}, "normalizer: is 'NFKC'"),
-        ({"normalizer": {"type": "NFC", "x": 1}}, "normalizer: is 'NFC'"),
+        ({"normalizer": {"type": "NFKC"}}, "normalizer is 'NFKC'"),
+        ({"normalizer": {"type": "NFC", "x": 1}}, "normalizer is 'NFC'"),
         ({"normalizer": {"type": "Sequence", "normalizers": [NFC, {"type": "Lowercase"}]}}, "is 'Lowercase'"),
-        ({"normalizer": {"type": "Sequence", "normalizers": [None]}}, "normalizers: is null"),
-        ({"normalizer": {"type": "Sequence", "normalizers": 3}}, "normalizers: is 3, not an array"),
-        ({"normalizer": {"type": "Sequence"}}, "normalizers: is null, not an array"),
+        ({"normalizer": {"type": "Sequence", "normalizers": [None]}}, "normalizers is null"),
+        ({"normalizer": {"type": "Sequence", "normalizers": 3}}, "normalizers is 3, not an array"),
+        ({"normalizer": {"type": "Sequence"}}, "normalizers is null, not an array"),
         (
             {"normalizer": NFC, "added_tokens": [{"id": 330, **added("é!", normalized=True)[0]}]},
             "'é!' is 'normalized', which bytemill does with ASCII alone",
@@ -415,7 +415,7 @@ def test_other_normalizers_are_refused_by_name(
     trained: dict[str, Any], change: dict[str, Any], said: str
 ) -> None:
     text = json.dumps(json.loads(in_shape(trained, "gpt2")) | change)
-    assert load_quickly(text.encode(), "t") is None
+    assert load_fast(text.encode(), "t") is None
     with pytest.raises(TokenizerFileError, match=said):
         huggingface.read(text)
 

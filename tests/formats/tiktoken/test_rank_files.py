@@ -42,7 +42,7 @@ def test_ranks_are_read_and_tiktoken_reads_them_alike(tmp_path: Path, ending: st
     assert spec.pattern == NAMED_PATTERNS["cl100k"]
     assert spec.special_tokens == {"<x>": 400}
     assert spec.merges is None
-    assert spec.whole_pretoken_lookup
+    assert spec.ignore_merges
 
 
 def test_the_pattern_is_an_expression_a_name_or_none() -> None:
@@ -78,7 +78,7 @@ def test_an_unknown_file_must_be_given_its_pattern() -> None:
         ("= 300", "is not a token"),
         ("日本 300", "is not a token"),
         ("   ", "is not a token"),
-        ("YQ== 300", "token b'a' is there twice"),
+        ("YQ== 300", "token b'a' appears twice"),
     ],
 )
 def test_a_damaged_line_is_named_by_its_number(line: str, said: str) -> None:
@@ -191,9 +191,7 @@ def test_what_ranks_cannot_say_is_not_written(
     tokens: list[bytes], merges: list[tuple[bytes, bytes]], whole: bool, said: str
 ) -> None:
     vocab = ALL_BYTES | {256 + i: token for i, token in enumerate(tokens)}
-    spec = TokenizerSpec(
-        pattern=None, special_tokens={}, vocab=vocab, merges=merges, whole_pretoken_lookup=whole
-    )
+    spec = TokenizerSpec(pattern=None, special_tokens={}, vocab=vocab, merges=merges, ignore_merges=whole)
     with pytest.raises(TokenizerError, match=said):
         tiktoken.write(spec)
 
@@ -201,7 +199,7 @@ def test_what_ranks_cannot_say_is_not_written(
 def test_a_token_that_is_only_looked_up_is_written() -> None:
     vocab = ALL_BYTES | {256: b"bc", 257: b"abcc"}
     spec = TokenizerSpec(
-        pattern=None, special_tokens={}, vocab=vocab, merges=[(b"b", b"c")], whole_pretoken_lookup=True
+        pattern=None, special_tokens={}, vocab=vocab, merges=[(b"b", b"c")], ignore_merges=True
     )
     assert read(tiktoken.write(spec)).ranks == {token: token_id for token_id, token in vocab.items()}
 

@@ -83,13 +83,13 @@ fn merges_are_recovered_from_ranks() {
     let vocab = Vocab::from_ranks(ranks(&["ab", "cd", "abcd", "abc"]), vec![]).unwrap();
     let (a, b, c, d) = (97, 98, 99, 100);
     assert_eq!(vocab.merges(), [(a, b), (c, d), (256, 257), (256, c)]);
-    assert!(!vocab.whole_pretoken_lookup());
+    assert!(!vocab.ignore_merges());
 }
 
 #[test]
 fn tokens_that_no_merge_produces_keep_all_their_splits() {
     let vocab = Vocab::from_ranks(ranks(&["bc", "abcd", "ab", "cd"]), vec![]).unwrap();
-    assert!(vocab.whole_pretoken_lookup());
+    assert!(vocab.ignore_merges());
     assert!(vocab.merges().is_empty());
     let (ab, abcd, cd) = (258, 257, 259);
     assert!(vocab.pairs().get(ab, cd) == abcd);
