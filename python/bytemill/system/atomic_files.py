@@ -126,17 +126,11 @@ class PartialFile:
                 path.replace(self.temporary)
             mode = "r+b" if self.temporary.exists() else "x+b"
             self._file: io.FileIO = self.temporary.open(mode, buffering=0)
-            try:
-                n_found = os.fstat(self._file.fileno()).st_size
-                if n_found < n_bytes:
-                    raise OutputError(
-                        f"cannot resume {path}: {self.temporary.name} has {n_found:,} bytes of {n_bytes:,}",
-                        hint="start over with --overwrite (overwrite=True)",
-                    )
-                self._file.truncate(n_bytes)
-            except BaseException:
-                self._file.close()
-                raise
+        try:
+            self._keep_bytes(n_bytes)
+        except BaseException:
+            self.close()
+            raise
 
     def append(self, data: bytes | memoryview) -> None:
         """Append all of `data`."""
@@ -157,6 +151,16 @@ class PartialFile:
         """Close the file and keep it under its temporary name."""
         with contextlib.suppress(OSError):
             self._file.close()
+
+    def _keep_bytes(self, n_bytes: int) -> None:
+        with output_errors(self.path):
+            n_found = os.fstat(self._file.fileno()).st_size
+            self._file.truncate(min(n_found, n_bytes))
+        if n_found < n_bytes:
+            raise OutputError(
+                f"cannot resume {self.path}: {self.temporary.name} has {n_found:,} bytes of {n_bytes:,}",
+                hint="start over with --overwrite (overwrite=True)",
+            )
 
     def _write_at(self, offset: int, data: bytes | memoryview) -> None:
         rest = memoryview(data)
@@ -277,7 +281,11 @@ def output_error(error: OSError, path: str | os.PathLike[str]) -> OutputError:
     target = Path(path)
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
-            reason = "no space is left on the device" if error.errno == errno.ENOSPC else "the disk quota is exceeded"
+            reason = (
+                "no space is left on the device"
+                if error.errno == errno.ENOSPC
+                else "the disk quota is exceeded"
+            )
             hint = "free some space or choose a folder on another disk, then run the command again"
         case errno.EFBIG:
             reason = "the file would grow beyond the size limit for files"

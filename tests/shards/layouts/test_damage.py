@@ -23,7 +23,7 @@ def write(folder: Path, name: str) -> Path:
     layout = layout_named(name)
     path = folder / f"some{layout.suffix}"
     path.write_bytes(layout.header("uint16", len(IDS)) + IDS.tobytes())
-    for suffix, content in layout.companions("uint16", ENDS, "f"):
+    for suffix, content in layout.sidecars("uint16", ENDS, "f"):
         (folder / f"some{suffix}").write_bytes(content)
     return path
 
@@ -157,4 +157,4 @@ def test_too_long_for_their_layouts() -> None:
     with pytest.raises(ShardError, match="llmc counts up to 2,147,483,647"):
         layout_named("llmc").header("uint16", 2**31)
     with pytest.raises(ShardError, match="counts to 2,147,483,647"):
-        layout_named("megatron").companions("uint16", np.array([2**31], np.uint64), "f")
+        layout_named("megatron").sidecars("uint16", np.array([2**31], np.uint64), "f")

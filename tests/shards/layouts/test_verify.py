@@ -55,7 +55,7 @@ def test_damage_to_any_file_is_found(
     out = make(tmp_path, layout)
     whole = {path.name: path.read_bytes() for path in out.iterdir()}
     manifest = read_manifest(out)
-    names = [info.file for shard in manifest.shards for info in (shard, *shard.companions)]
+    names = [info.file for shard in manifest.shards for info in (shard, *shard.sidecars)]
     assert manifest.documents is not None
     for name in [*names, manifest.documents.file]:
         break_it(out / name)
