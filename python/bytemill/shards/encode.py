@@ -192,7 +192,7 @@ class _Job:
                 "there is no document separator to append", hint='name one, for example "<|endoftext|>"'
             )
         separator = _id(tokenizer, settings.document_separator, "the document separator")
-        first = _id(tokenizer, settings.prepended, "the token at the start of documents")
+        first = _id(tokenizer, settings.prepended, "the prepended token")
         layout.header(layout.dtype(tokenizer.core.dtype), settings.shard_tokens)
         in_front = separator if layout.separator_in_front else None
         encoder = DocumentEncoder(
