@@ -136,7 +136,7 @@ def test_a_full_disk_leaves_no_half_shard_and_says_what_to_do(
     code, message, hint = done.stdout.strip().split("|")
     assert int(code) == errno.EFBIG
     assert str(out) in message
-    assert "run the command again" in hint
+    assert "run it again" in hint
     assert names(out) == left
 
 

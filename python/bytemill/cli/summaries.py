@@ -196,7 +196,6 @@ def _shard_facts(manifest: Manifest) -> list[tuple[str, str]]:
     if manifest.part is not None:
         share = f"{100 * settings.validation_fraction:g} % of the documents, seed {settings.split_seed}"
         facts.append(("part", manifest.part if manifest.part == "train" else f"{manifest.part}: {share}"))
-    facts.extend(("note", note) for note in manifest_notes(manifest))
     return facts
 
 

@@ -286,10 +286,10 @@ def output_error(error: OSError, path: str | os.PathLike[str]) -> OutputError:
                 if error.errno == errno.ENOSPC
                 else "the disk quota is exceeded"
             )
-            hint = "free some space or choose a folder on another disk, then run the command again"
+            hint = "free some space or choose a folder on another disk, then run it again"
         case errno.EFBIG:
             reason = "the file would grow beyond the size limit for files"
-            hint = "raise the limit (`ulimit -f`) or choose another file system, then run the command again"
+            hint = "raise the limit (`ulimit -f`) or choose another file system, then run it again"
         case errno.EACCES | errno.EPERM:
             reason = "permission denied"
             hint = "choose another path, or change the permissions"
@@ -307,7 +307,7 @@ def output_error(error: OSError, path: str | os.PathLike[str]) -> OutputError:
             hint = f"create it: mkdir -p {target.parent}"
         case _:
             reason = error.strerror or str(error)
-            hint = "choose another path, or fix the cause and run the command again"
+            hint = "choose another path, or fix the cause and run it again"
     converted = OutputError(f"cannot write {target}: {reason}", hint=hint)
     converted.errno = error.errno
     return converted
