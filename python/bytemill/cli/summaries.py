@@ -96,8 +96,7 @@ def manifests_to_json(
     """Write the totals and the manifests of the parts of a split corpus as JSON."""
     found = {} if problems is None else {"problems": problems}
     parts = {
-        folder.name: {"folder": str(folder), **manifest.to_dict()}
-        for folder, manifest in manifests.items()
+        folder.name: {"folder": str(folder), **manifest.to_dict()} for folder, manifest in manifests.items()
     }
     all_parts = list(manifests.values())
     totals = {

@@ -14,6 +14,7 @@ from bytemill.formats.gguf import gguf
 from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.huggingface.folder import with_files_beside
 from bytemill.formats.paths import UNDERSTOOD, find, merges_beside, vocab_beside
+from bytemill.formats.registry import format_of_content
 from bytemill.formats.tiktoken import rank_settings, tiktoken
 from bytemill.formats.vocab_listing import looks_like_listing
 
@@ -76,6 +77,9 @@ def from_bytes(
     special_tokens: GivenSpecialTokens | None = None,
 ) -> TokenizerSpec:
     """As `load`, of a file's content; `where` names it in errors."""
+    if (registered := format_of_content(data)) is not None:
+        _refuse_arguments(pattern, special_tokens, where)
+        return registered.read(data, where)
     if data.startswith(GGUF_MAGIC):
         _refuse_arguments(..., special_tokens, where)
         return gguf.from_bytes(data, where, pattern)

@@ -17,6 +17,7 @@ from bytemill.formats.files import GGUF_MAGIC, begins_with, read_bytes
 from bytemill.formats.ids import MAX_ID
 from bytemill.formats.loaded import Loaded, build_file
 from bytemill.formats.paths import find
+from bytemill.formats.registry import format_of_content
 from bytemill.formats.spec import given_ids
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def load(
         from bytemill.formats.tiktoken import rank_settings
 
         pattern, special_tokens = rank_settings.completed(found, data, pattern, special_tokens)
-    quick = load_quickly(data, where, pattern, special_tokens)
+    is_registered = format_of_content(data) is not None
+    quick = None if is_registered else load_quickly(data, where, pattern, special_tokens)
     if quick is None:
         # Brought in only here: the readers of all formats take longer to import than a rank file takes to load.
         from bytemill.formats import detect

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from bytemill.errors import TokenizerError
 from bytemill.formats.files import shown
+from bytemill.formats.registry import FORMATS, TokenizerFormat
 from bytemill.system.atomic_files import make_folder, write_bytes
 
 if TYPE_CHECKING:
@@ -16,32 +16,10 @@ if TYPE_CHECKING:
     from bytemill.formats.spec import TokenizerSpec
 
 WrittenFormat: TypeAlias = Literal["huggingface", "tiktoken", "gpt2", "minbpe", "vocab", "gguf"]
-
-WRITTEN_FORMATS: tuple[WrittenFormat, ...] = get_args(WrittenFormat)
-
-
-@dataclass(frozen=True)
-class FormatFacts:
-    """What is to be known of a format before a tokenizer is written in it."""
-
-    title: str
-    """The files, as a sentence names them."""
-    names: tuple[str, ...]
-    """Ends of file names that mean this format; `/` is a folder."""
+"""Names of the built-in formats that can be written, for the command line."""
 
 
-FORMATS: dict[WrittenFormat, FormatFacts] = {
-    "gpt2": FormatFacts("vocab.json and merges.txt", ("vocab.json", "merges.txt", "/")),
-    "huggingface": FormatFacts("tokenizer.json", (".json",)),
-    "tiktoken": FormatFacts("rank file", (".tiktoken",)),
-    "minbpe": FormatFacts("minbpe model", (".model",)),
-    "vocab": FormatFacts("listing", (".vocab",)),
-    "gguf": FormatFacts("GGUF file", (".gguf",)),
-}
-"""In the order in which names are compared."""
-
-
-def format_of_name(path: Path) -> WrittenFormat:
+def format_of_name(path: Path) -> str:
     """The format that a name asks for; one without an ending is a folder.
 
     Raises TokenizerError where it asks for none that bytemill writes.
@@ -50,19 +28,19 @@ def format_of_name(path: Path) -> WrittenFormat:
     ('tiktoken', 'gpt2')
     """
     name = "/" if path.is_dir() or not path.suffix else path.name
-    for written_format, facts in FORMATS.items():
-        if name.endswith(facts.names):
-            return written_format
+    for each in FORMATS.values():
+        if name.endswith(each.suffixes):
+            return each.name
     raise TokenizerError(
         f"{path}: bytemill writes no format with files named *{path.suffix}",
-        hint=f"Name the format with --to: {', '.join(WRITTEN_FORMATS)}.",
+        hint=f"Name the format with --to: {', '.join(FORMATS)}.",
     )
 
 
 def rendered(
     spec: TokenizerSpec,
     path: Path,
-    written_format: WrittenFormat,
+    written_format: str,
     *,
     special_tokens_as_they_are: bool = False,
 ) -> dict[Path, bytes]:
@@ -97,6 +75,14 @@ def rendered(
             return {path: listing.encode()}
         case "gguf":
             return {path: _gguf(spec)}
+        case _:
+            registered = FORMATS.get(written_format)
+            if not isinstance(registered, TokenizerFormat) or registered.write is None:
+                raise TokenizerError(
+                    f"there is no output format {written_format!r}",
+                    hint=f"choose one of {', '.join(FORMATS)}",
+                )
+            return {path: registered.write(spec)}
 
 
 def publish(files: Mapping[Path, bytes], path: Path) -> None:
@@ -107,10 +93,13 @@ def publish(files: Mapping[Path, bytes], path: Path) -> None:
         write_bytes(file, data)
 
 
-def left_out(spec: TokenizerSpec, written_format: WrittenFormat) -> list[str]:
+def left_out(spec: TokenizerSpec, written_format: str) -> list[str]:
     """What `spec` says and files of the format do not, a phrase for each."""
     if written_format == "vocab":
         return ["the bytes of tokens that are no text", "the pattern", "which tokens are special"]
+    registered = FORMATS[written_format]
+    if isinstance(registered, TokenizerFormat) and registered.left_out is not None:
+        return registered.left_out(spec)
     phrases: list[str] = []
     if written_format == "gpt2":
         from bytemill.formats.gpt2 import special_tokens_to_name

@@ -13,7 +13,8 @@ from bytemill.errors import OutputError, TokenizerError
 from bytemill.formats import minbpe
 from bytemill.formats.files import read_bytes
 from bytemill.formats.huggingface import tokenizer_json
-from bytemill.formats.save import FORMATS, format_of_name, left_out, publish, rendered
+from bytemill.formats.registry import FORMATS
+from bytemill.formats.save import format_of_name, left_out, publish, rendered
 from bytemill.system.output_file import check_output_file
 from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from types import EllipsisType
 
-    from bytemill.formats.save import WrittenFormat
     from bytemill.formats.spec import TokenizerSpec
 
 Proof: TypeAlias = Literal["fingerprint", "ids", "none"]
@@ -42,7 +42,7 @@ class Conversion:
 
     source: Path
     files: list[Path]
-    written_format: WrittenFormat
+    written_format: str
     tokenizer: Tokenizer
     """The one that was read."""
     proof: Proof
@@ -71,7 +71,7 @@ class Conversion:
 def convert(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
-    written_format: WrittenFormat | None = None,
+    written_format: str | None = None,
     *,
     pattern: str | EllipsisType | None = ...,
     special_tokens: Mapping[str, int] | Iterable[str] | None = None,
@@ -125,7 +125,7 @@ def _is_simple_bpe(source: Path) -> bool:
 
 
 def _prove(
-    tokenizer: Tokenizer, spec: TokenizerSpec, files: Mapping[Path, bytes], written_format: WrittenFormat
+    tokenizer: Tokenizer, spec: TokenizerSpec, files: Mapping[Path, bytes], written_format: str
 ) -> Proof:
     """Read the files again and compare. Raises TokenizerError where they are another tokenizer."""
     if written_format == "vocab":
@@ -146,7 +146,7 @@ def _prove(
     return "ids"
 
 
-def _load_again(file: Path, spec: TokenizerSpec, written_format: WrittenFormat) -> Tokenizer:
+def _load_again(file: Path, spec: TokenizerSpec, written_format: str) -> Tokenizer:
     if written_format == "gpt2":
         # Only some of its special tokens can be told from others.
         return Tokenizer.load(file, special_tokens=spec.special_tokens)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     import tiktoken
 
-    from bytemill.formats.save import WrittenFormat
     from bytemill.formats.tiktoken.objects import EncodingView
     from bytemill.tokenizer.training_report import TrainingReport
 
@@ -210,7 +209,7 @@ class Tokenizer(Codec):
             return cls.from_pretrained(place)
         return cls.load(place, pattern=pattern, special_tokens=special_tokens)
 
-    def save(self, path: str | os.PathLike[str], *, format: WrittenFormat = "huggingface") -> None:  # noqa: A002
+    def save(self, path: str | os.PathLike[str], *, format: str = "huggingface") -> None:  # noqa: A002
         """Writes a `tokenizer.json` that Hugging Face `tokenizers` opens and that gives the same ids there.
 
         Into a folder (one that exists, or a path that ends with a slash) goes also a `tokenizer_config.json`, so that
