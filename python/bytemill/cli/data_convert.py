@@ -9,11 +9,11 @@ from cyclopts.validators import Number
 from bytemill.cli import options, output
 from bytemill.cli.interruption import interruptible
 
-LayoutName: TypeAlias = Literal["npy", "bin", "llmc", "megatron", "datatrove"]
+LAYOUTS = "npy, bin, llmc, megatron or datatrove"
 IdType: TypeAlias = Literal["uint16", "uint32", "int32", "int64"]
 
 SourceLayout: TypeAlias = Annotated[
-    LayoutName | None,
+    str | None,
     Parameter(
         name=["--source-layout", "--from"],
         show_default=False,
@@ -68,7 +68,7 @@ def convert(
     out: Annotated[Path, Parameter(name="OUT", help="The output folder.")],
     /,
     *,
-    layout: Annotated[LayoutName, Parameter(help="Layout of the result.")],
+    layout: Annotated[str, Parameter(help=f"Layout of the result: {LAYOUTS}.")],
     shard_tokens: ShardTokens = None,
     separator: Separator = None,
     keep_separators: Annotated[

@@ -1,7 +1,7 @@
 """Registry of tokenizer formats: the names and suffixes of all, and the readers and writers of registered ones.
 
-A new format is one module with two functions plus one call of `register_format`. `docs/extending.md` shows the steps.
-The built-in formats, some of which consist of several files, are read by `detect` and written by `save`.
+A new format is one module with two functions plus one call of `register_tokenizer_format` (see docs/extending.md). The
+built-in formats, some of which consist of several files, are read by `detect` and written by `save`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ FORMATS: dict[str, FormatInfo] = {
 """Formats by name, in the order in which suffixes are matched."""
 
 
-def register_format(tokenizer_format: TokenizerFormat) -> None:
+def register_tokenizer_format(tokenizer_format: TokenizerFormat) -> None:
     """Add a format, so that loading, saving and converting accept it.
 
     Args:
