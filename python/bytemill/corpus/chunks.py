@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bytemill._core import check_documents
-from bytemill.corpus.messages import SKIP_HINT
+from bytemill.corpus.options import SKIP_HINT
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from bytemill.corpus import libraries
 from bytemill.corpus.chunks import Chunk
 from bytemill.corpus.compression import compression_of
 from bytemill.corpus.content import HEAD_BYTES
-from bytemill.corpus.messages import SKIP_HINT, document_too_large
+from bytemill.corpus.messages import document_too_large
+from bytemill.corpus.options import SKIP_HINT
 from bytemill.corpus.streams import OpenFile, head_of
 from bytemill.errors import CorpusError
 
