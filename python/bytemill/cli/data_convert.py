@@ -133,10 +133,10 @@ def convert(
         write_manifest(manifest, out)
 
 
-def separator_of(word: str | None) -> int | str | None:
+def separator_of(text: str | None) -> int | str | None:
     """Parse a separator: a number is an id, anything else a special token.
 
     >>> separator_of("50256"), separator_of("<|endoftext|>")
     (50256, '<|endoftext|>')
     """
-    return int(word) if word is not None and word.isascii() and word.isdigit() else word
+    return int(text) if text is not None and text.isascii() and text.isdigit() else text

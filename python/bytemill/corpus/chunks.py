@@ -86,12 +86,42 @@ class Chunk:
         import numpy as np
 
         ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
-        documents = check_documents(b"".join(texts), ends, None, options.errors, options.on_error == "skip")
+        return cls.checked(
+            b"".join(texts), ends, options=options, n_bytes_read=n_bytes_read, after=after, name_of=name_of
+        )
+
+    @classmethod
+    def checked(
+        cls,
+        data: bytes,
+        ends: NDArray[np.int64],
+        *,
+        options: CorpusOptions,
+        n_bytes_read: int,
+        after: dict[str, Any],
+        name_of: Callable[[int], str],
+        missing: NDArray[np.bool_] | None = None,
+        missing_message: str = "",
+    ) -> Chunk:
+        """Make a chunk of packed documents, checked to be UTF-8.
+
+        Args:
+            data: Their bytes.
+            ends: End of each document in `data`.
+            options: As in `of_texts`, also below.
+            n_bytes_read: As in `of_texts`.
+            after: As in `of_texts`.
+            name_of: As in `of_texts`.
+            missing: Mask of the documents that are missing.
+            missing_message: What to report of a missing document.
+        """
+        documents = check_documents(data, ends, missing, options.errors, options.on_error == "skip")
         error = None
         if documents.broken is not None:
             number, offset, _ = documents.broken
-            message = f"{name_of(number)}: byte offset {offset} of the text is not valid UTF-8"
-            error = CorpusError(message, hint=SKIP_HINT)
+            problem = f"byte offset {offset} of the text is not valid UTF-8"
+            problem = missing_message if offset is None else problem
+            error = CorpusError(f"{name_of(number)}: {problem}", hint=SKIP_HINT)
         return cls.of(documents, n_bytes_read, after, error)
 
     @classmethod

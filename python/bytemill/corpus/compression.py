@@ -164,9 +164,9 @@ class _Zstd(io.RawIOBase):
                 self._text = memoryview(self._frame.decompress(self._block()))
             if self._frame.eof:
                 self._frame = None
-        room = memoryview(buffer).cast("B")
-        n_bytes = min(len(room), len(self._text))
-        room[:n_bytes] = self._text[:n_bytes]
+        target = memoryview(buffer).cast("B")
+        n_bytes = min(len(target), len(self._text))
+        target[:n_bytes] = self._text[:n_bytes]
         self._text = self._text[n_bytes:]
         return n_bytes
 

@@ -93,7 +93,7 @@ def encode_corpus(
         document_separator: Special token between documents. It ends documents in text files, unless `inputs` is a
             `Corpus`.
         append_separator: Append `document_separator` to every document that does not end with it. In some layouts it
-            stands in front of documents.
+            is at the start of documents.
         prepend: Special token at the start of every document; True for the usual one of the tokenizer.
         validation_fraction: Fraction of the documents, chosen by a hash of their first MiB, that is written to the
             folder `validation` in `out_folder`; the others are written to `train`. Equal documents stay together.
