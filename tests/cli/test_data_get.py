@@ -87,7 +87,7 @@ def test_the_list_is_json_on_request(story: Dataset, run: Run):
 def test_without_a_name_there_is_nothing_to_get(story: Dataset, run: Run):
     outcome = run("data", "get")
     assert outcome.status == 2
-    assert outcome.err.startswith("error: give the name of a data set, or --list\n")
+    assert outcome.err.startswith("error: name a data set, or use --list\n")
 
 
 def test_an_unknown_name_is_answered_with_the_nearest(story: Dataset, run: Run):

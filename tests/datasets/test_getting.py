@@ -218,7 +218,7 @@ def test_ctrl_c_keeps_what_has_come_and_says_how_to_go_on(
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
     assert (process.returncode, out) == (130, "")
-    assert err.endswith("interrupted\nhint: what has come is kept: the same command goes on from there\n")
+    assert err.endswith("interrupted\nhint: the same command resumes the download\n")
     assert partial.read_bytes() == CONTENT[:HALF]
 
 
@@ -245,7 +245,7 @@ def test_of_two_processes_one_fetches_and_the_other_waits(
     wait_for(lambda: size(cache / "sample.txt.partial") == HALF)
     second = start()
     assert second.stderr is not None
-    assert second.stderr.readline().startswith("waiting for another process that fetches it")
+    assert second.stderr.readline().startswith("waiting for another process that downloads it")
     server.go_on.set()
     for process in (first, second):
         out, _ = process.communicate()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from bytemill.analysis.metric_registry import text_metrics
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -69,16 +70,13 @@ class Inspection:
     """UTF-8 bytes of the text."""
     n_characters: int
     """Code points of the text."""
+    metrics: dict[str, float] = field(default_factory=dict[str, float])
+    """Metrics by name (`analysis.metric_registry`)."""
 
     @property
     def n_tokens(self) -> int:
         """How many tokens the text has."""
         return len(self.pieces)
-
-    @property
-    def bytes_per_token(self) -> float:
-        """The compression ratio."""
-        return self.n_bytes / self.n_tokens
 
     def to_dict(self) -> dict[str, Any]:
         """The inspection for JSON."""
@@ -86,7 +84,7 @@ class Inspection:
             "n_tokens": self.n_tokens,
             "n_bytes": self.n_bytes,
             "n_characters": self.n_characters,
-            "bytes_per_token": round(self.bytes_per_token, 4),
+            **{name: round(value, 4) for name, value in self.metrics.items()},
             "tokens": [piece.to_dict() for piece in self.pieces],
         }
 
@@ -104,11 +102,12 @@ def inspect(tokenizer: Tokenizer, text: str, *, allowed_special: AllowedSpecial 
     special_ids = set(tokenizer.special_tokens.values())
     pieces: list[Piece] = []
     start = 0
-    for token_id in tokenizer.encode(text, allowed_special=allowed_special):
+    ids = tokenizer.encode(text, allowed_special=allowed_special)
+    for token_id in ids:
         token = tokenizer.decode_single_token_bytes(token_id)
         pieces.append(Piece(token_id, token, token_id in special_ids, start))
         start += len(token)
-    return Inspection(pieces, n_bytes=start, n_characters=len(text))
+    return Inspection(pieces, start, len(text), text_metrics(tokenizer, text, ids))
 
 
 @lru_cache(maxsize=1 << 16)

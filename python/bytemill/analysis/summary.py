@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from bytemill._core import named_pattern
+from bytemill.analysis.metric_registry import tokenizer_metrics
 from bytemill.analysis.metrics import token_size_histogram
 from bytemill.errors import TokenizerError
 
@@ -44,6 +45,8 @@ class TokenizerFacts:
     """Bytes -> how many ordinary tokens have that many."""
     longest_tokens: list[tuple[int, bytes]]
     """Ordinary tokens with the most bytes, (id, bytes), the longest first, then by id."""
+    metrics: dict[str, float] = field(default_factory=dict[str, float])
+    """Metrics by name (`analysis.metric_registry`)."""
 
     def to_dict(self) -> dict[str, Any]:
         """The facts for JSON."""
@@ -59,6 +62,7 @@ class TokenizerFacts:
             "ties": self.ties,
             "has_counts": self.has_counts,
             "fingerprint": self.fingerprint,
+            **{name: round(value, 4) for name, value in self.metrics.items()},
             "token_sizes": self.token_sizes,
             "longest_tokens": [
                 {"id": token_id, **token_to_dict(token)} for token_id, token in self.longest_tokens
@@ -93,6 +97,7 @@ def describe(tokenizer: Tokenizer, n_longest: int = 20) -> TokenizerFacts:
         fingerprint=tokenizer.fingerprint,
         token_sizes=token_size_histogram(ordinary.values()),
         longest_tokens=longest,
+        metrics=tokenizer_metrics(tokenizer),
     )
 
 

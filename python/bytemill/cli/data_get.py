@@ -1,4 +1,4 @@
-"""`bytemill data get`: well-known texts."""
+"""The command `bytemill data get`: well-known texts."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +20,7 @@ app = App(
 
 @app.default
 def get(
-    name: Annotated[str | None, Parameter(name="NAME", help="A data set of --list.")] = None,
+    name: Annotated[str | None, Parameter(name="NAME", help="A data set in --list.")] = None,
     /,
     *,
     show_list: Annotated[
@@ -29,56 +29,47 @@ def get(
     ] = False,
     output_path: Annotated[
         str | None,
-        Parameter(
-            name=["--output", "-o"], help="The file or folder to put it into, and not bytemill's cache."
-        ),
+        Parameter(name=["--output", "-o"], help="Output file or folder; by default the cache."),
     ] = None,
     from_file: Annotated[
         Path | None,
-        Parameter(
-            name="--from-file", help="Fetch nothing: check this file, which came in another way, and copy it."
-        ),
+        Parameter(name="--from-file", help="Check and copy this file instead of downloading it."),
     ] = None,
     url: Annotated[
         str | None,
-        Parameter(
-            name="--url", help="A mirror with the same paths; also the environment's BYTEMILL_DATA_URL."
-        ),
+        Parameter(name="--url", help="A mirror with the same paths; also BYTEMILL_DATA_URL."),
     ] = None,
     verify: Annotated[
         bool,
-        Parameter(
-            name="--verify", show_default=False, help="Compute the checksum of a file that is there again."
-        ),
+        Parameter(name="--verify", show_default=False, help="Check the sha256 of an existing file again."),
     ] = False,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Get a well-known text, and print the path of its file.
+    """Download a well-known text and print the path of its file.
 
-    What is there already is not fetched again. An interrupted download goes on
-    where it ended. A file stands under its name only with the published size and
-    sha256.
+    An existing file is not downloaded again. An interrupted download resumes. The
+    file takes its name only if its size and sha256 are as published.
     """
     if show_list:
         _list(as_json=as_json)
         return
     if name is None:
-        raise CycloptsError("give the name of a data set, or --list")
+        raise CycloptsError("name a data set, or use --list")
     from bytemill.cli.progress import ProgressDisplay
     from bytemill.datasets import DownloadProgress, available, path_of
     from bytemill.datasets import get as get_dataset
 
     was_there = path_of(name, output_path).exists()
     with (
-        on_interrupt("what has come is kept: the same command goes on from there"),
+        on_interrupt("the same command resumes the download"),
         ProgressDisplay(quiet=quiet) as display,
     ):
 
         def show(progress: DownloadProgress) -> None:
             if progress.step == "waiting":
-                display.update("waiting for another process that fetches it", "bytes", 0, None)
+                display.update("waiting for another process that downloads it", "bytes", 0, None)
             else:
                 display.update(f"{progress.step} {name}", "bytes", progress.done, progress.total)
 

@@ -46,7 +46,7 @@ def report(error: BaseException) -> int:
             output.give_up_stdout()
             return 0
         case OSError():
-            output.error(_os_message(error), "choose another place, or mend the cause and run it again")
+            output.error(_os_message(error), "choose another path, or fix the cause and run it again")
             if error.errno in (errno.ENOSPC, errno.EIO):
                 output.give_up_stdout()
         case MemoryError():

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from bytemill.analysis.inspection import LINE_END, Piece, merge_history, visible, visible_parts
-from bytemill.system.units import format_ratio, plural
+from bytemill.analysis.metric_registry import format_text_metrics
+from bytemill.system.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -78,7 +79,7 @@ def totals(inspection: Inspection) -> str:
     """The sums in one line.
 
     >>> from bytemill.analysis.inspection import Inspection
-    >>> totals(Inspection([Piece(116, b"t", False, 0), Piece(104, b"h", False, 1)], 2, 2))
+    >>> totals(Inspection([Piece(116, b"t", False, 0), Piece(104, b"h", False, 1)], 2, 2, {"bytes_per_token": 1.0}))
     '2 tokens, 2 bytes, 2 characters, 1.00 bytes/token'
     """
     return ", ".join(
@@ -86,7 +87,7 @@ def totals(inspection: Inspection) -> str:
             plural(inspection.n_tokens, "token"),
             plural(inspection.n_bytes, "byte"),
             plural(inspection.n_characters, "character"),
-            f"{format_ratio(inspection.bytes_per_token)} bytes/token",
+            *format_text_metrics(inspection.metrics),
         )
     )
 

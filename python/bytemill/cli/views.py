@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bytemill.analysis.inspection import Inspection, explanation_to_dict, visible
+from bytemill.analysis.metric_registry import format_tokenizer_metrics
 from bytemill.analysis.summary import TokenizerFacts, size_buckets, token_info_to_dict
 from bytemill.cli import output
 from bytemill.cli.inspection_text import explanation_lines, running_text, totals, with_ids
@@ -115,6 +116,7 @@ def _facts(facts: TokenizerFacts) -> list[tuple[str, str]]:
         ("counts", "of each merge in training" if facts.has_counts else "not recorded"),
         ("array type", facts.dtype),
         ("fingerprint", facts.fingerprint),
+        *format_tokenizer_metrics(facts.metrics),
     ]
 
 

@@ -14,6 +14,7 @@ from bytemill.formats.gguf import gguf
 from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.huggingface.folder import with_sidecar_files
 from bytemill.formats.paths import SUPPORTED_FILES, find, sibling_merges, sibling_vocab
+from bytemill.formats.registry import format_of_content
 from bytemill.formats.tiktoken import rank_settings, tiktoken
 from bytemill.formats.vocab_listing import looks_like_listing
 
@@ -87,6 +88,9 @@ def from_bytes(
     special_tokens: SpecialTokens | None = None,
 ) -> TokenizerSpec:
     """Read a file's content; `location` names the file in errors. Other arguments as for `read`."""
+    if (registered := format_of_content(data)) is not None:
+        _refuse_arguments(pattern, special_tokens, location)
+        return registered.read(data, location)
     if data.startswith(GGUF_MAGIC):
         _refuse_arguments(..., special_tokens, location)
         return gguf.from_bytes(data, location, pattern)

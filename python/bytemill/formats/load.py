@@ -16,6 +16,7 @@ from bytemill.formats.files import GGUF_MAGIC, begins_with, read_bytes
 from bytemill.formats.ids import MAX_ID
 from bytemill.formats.loaded import Loaded, build_file
 from bytemill.formats.paths import find
+from bytemill.formats.registry import format_of_content
 from bytemill.formats.spec import explicit_ids
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def load(
         from bytemill.formats.tiktoken import rank_settings
 
         pattern, special_tokens = rank_settings.with_settings(found, data, pattern, special_tokens)
-    loaded = load_fast(data, location, pattern, special_tokens)
+    is_registered = format_of_content(data) is not None
+    loaded = None if is_registered else load_fast(data, location, pattern, special_tokens)
     if loaded is None:
         # Imported late: all readers together take longer to import than a rank file takes to load.
         from bytemill.formats import detect

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from bytemill.errors import TokenizerError
 from bytemill.formats.files import shown
+from bytemill.formats.registry import FORMATS, TokenizerFormat
 from bytemill.system.atomic_files import make_folder, write_bytes
 
 if TYPE_CHECKING:
@@ -16,32 +16,10 @@ if TYPE_CHECKING:
     from bytemill.formats.spec import TokenizerSpec
 
 WrittenFormat: TypeAlias = Literal["huggingface", "tiktoken", "gpt2", "minbpe", "vocab", "gguf"]
-
-WRITTEN_FORMATS: tuple[WrittenFormat, ...] = get_args(WrittenFormat)
-
-
-@dataclass(frozen=True)
-class FormatInfo:
-    """Description of an output format."""
-
-    title: str
-    """The files as a noun phrase, for messages."""
-    suffixes: tuple[str, ...]
-    """Ends of file names that select the format; `/` stands for a folder."""
+"""Names of the built-in formats that can be written, for the command line."""
 
 
-FORMATS: dict[WrittenFormat, FormatInfo] = {
-    "gpt2": FormatInfo("vocab.json and merges.txt", ("vocab.json", "merges.txt", "/")),
-    "huggingface": FormatInfo("tokenizer.json", (".json",)),
-    "tiktoken": FormatInfo("rank file", (".tiktoken",)),
-    "minbpe": FormatInfo("minbpe model", (".model",)),
-    "vocab": FormatInfo("listing", (".vocab",)),
-    "gguf": FormatInfo("GGUF file", (".gguf",)),
-}
-"""In matching order."""
-
-
-def format_of_name(path: Path) -> WrittenFormat:
+def format_of_name(path: Path) -> str:
     """Return the format that a file name selects; a name without a suffix is a folder.
 
     Raises:
@@ -51,19 +29,19 @@ def format_of_name(path: Path) -> WrittenFormat:
     ('tiktoken', 'gpt2')
     """
     name = "/" if path.is_dir() or not path.suffix else path.name
-    for written_format, info in FORMATS.items():
-        if name.endswith(info.suffixes):
-            return written_format
+    for each in FORMATS.values():
+        if name.endswith(each.suffixes):
+            return each.name
     raise TokenizerError(
         f"{path}: no output format has files named *{path.suffix}",
-        hint=f"Name the format with --to: {', '.join(WRITTEN_FORMATS)}.",
+        hint=f"Name the format with --to: {', '.join(FORMATS)}.",
     )
 
 
 def render(
     spec: TokenizerSpec,
     path: Path,
-    written_format: WrittenFormat,
+    written_format: str,
     *,
     raw_special_tokens: bool = False,
 ) -> dict[Path, bytes]:
@@ -103,6 +81,14 @@ def render(
             return {path: vocab_listing.write(spec, raw_special_tokens=raw_special_tokens).encode()}
         case "gguf":
             return {path: _gguf(spec)}
+        case _:
+            registered = FORMATS.get(written_format)
+            if not isinstance(registered, TokenizerFormat) or registered.write is None:
+                raise TokenizerError(
+                    f"there is no output format {written_format!r}",
+                    hint=f"choose one of {', '.join(FORMATS)}",
+                )
+            return {path: registered.write(spec)}
 
 
 def publish(files: Mapping[Path, bytes], path: Path) -> None:
@@ -113,10 +99,13 @@ def publish(files: Mapping[Path, bytes], path: Path) -> None:
         write_bytes(file, data)
 
 
-def left_out(spec: TokenizerSpec, written_format: WrittenFormat) -> list[str]:
+def left_out(spec: TokenizerSpec, written_format: str) -> list[str]:
     """Describe what the format does not store of `spec`, one phrase per item."""
     if written_format == "vocab":
         return ["the bytes of tokens that are not UTF-8", "the pattern", "which tokens are special"]
+    registered = FORMATS[written_format]
+    if isinstance(registered, TokenizerFormat) and registered.left_out is not None:
+        return registered.left_out(spec)
     phrases: list[str] = []
     if written_format == "gpt2":
         from bytemill.formats.gpt2 import unmarked_special_tokens

@@ -1,4 +1,4 @@
-"""Where tokens go: shards of ids in files that any reader of their layout opens, and the manifest beside them."""
+"""Token shards: files of ids in several layouts, with a manifest."""
 
 from bytemill.shards.convert import ConvertProgress, convert_shards
 from bytemill.shards.encode import encode_corpus

@@ -13,7 +13,8 @@ from bytemill.errors import OutputError, TokenizerError
 from bytemill.formats import minbpe
 from bytemill.formats.files import read_bytes
 from bytemill.formats.huggingface import tokenizer_json
-from bytemill.formats.save import FORMATS, format_of_name, left_out, publish, render
+from bytemill.formats.registry import FORMATS
+from bytemill.formats.save import format_of_name, left_out, publish, render
 from bytemill.system.output_file import check_output_file
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 from bytemill.tokenizer.tokenizer import Tokenizer
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from types import EllipsisType
 
     from bytemill.formats.patterns import Pattern
-    from bytemill.formats.save import WrittenFormat
     from bytemill.formats.spec import TokenizerSpec
 
 Proof: TypeAlias = Literal["fingerprint", "ids", "none"]
@@ -44,11 +44,11 @@ class Conversion:
 
     source: Path
     files: list[Path]
-    written_format: WrittenFormat
+    written_format: str
     tokenizer: Tokenizer
     """The source tokenizer."""
     proof: Proof
-    """How the new files were verified. `fingerprint`: loading them gives the same fingerprint. `ids`: loading them gives
+    """How the new files were verified. `fingerprint`: loading them gives the same fingerprint. `ids`: it gives
     the same pre-tokens and ids for a sample text, all tokens and all special tokens. `none`: a listing, which cannot be
     loaded."""
     left_out: list[str]
@@ -73,7 +73,7 @@ class Conversion:
 def convert(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
-    written_format: WrittenFormat | None = None,
+    written_format: str | None = None,
     *,
     pattern: str | Pattern | EllipsisType | None = ...,
     special_tokens: Mapping[str, int] | Iterable[str] | None = None,
@@ -135,7 +135,7 @@ def _is_simple_bpe(source: Path) -> bool:
 
 
 def _prove(
-    tokenizer: Tokenizer, spec: TokenizerSpec, files: Mapping[Path, bytes], written_format: WrittenFormat
+    tokenizer: Tokenizer, spec: TokenizerSpec, files: Mapping[Path, bytes], written_format: str
 ) -> Proof:
     """Load the new files and compare. Raises TokenizerError if they are another tokenizer."""
     if written_format == "vocab":
@@ -156,7 +156,7 @@ def _prove(
     return "ids"
 
 
-def _reload(file: Path, spec: TokenizerSpec, written_format: WrittenFormat) -> Tokenizer:
+def _reload(file: Path, spec: TokenizerSpec, written_format: str) -> Tokenizer:
     if written_format == "gpt2":
         # The format does not mark special tokens.
         return Tokenizer.load(file, special_tokens=spec.special_tokens)

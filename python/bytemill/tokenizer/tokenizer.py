@@ -30,7 +30,6 @@ from bytemill.tokenizer.vocabulary import VocabularyMethods
 if TYPE_CHECKING:
     import tiktoken
 
-    from bytemill.formats.save import WrittenFormat
     from bytemill.formats.tiktoken.objects import EncodingView
     from bytemill.tokenizer.training_report import TrainingReport
 
@@ -212,7 +211,7 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
             tokenizer._name = str(name)
         return tokenizer
 
-    def save(self, path: str | os.PathLike[str], *, format: WrittenFormat = "huggingface") -> None:  # noqa: A002
+    def save(self, path: str | os.PathLike[str], *, format: str = "huggingface") -> None:  # noqa: A002
         """Save the tokenizer; by default as a `tokenizer.json` that gives the same ids in Hugging Face `tokenizers`.
 
         Each file is written atomically. `bytemill tokenizer convert` also verifies the output.
@@ -360,8 +359,8 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
             vocab_size: Number of tokens, including the 256 bytes and the special tokens.
 
         Raises:
-            TokenizerError: `vocab_size` is too large or too small, the ids do not follow the order of the merges, or the
-                ranks have no equivalent list of merges.
+            TokenizerError: `vocab_size` is too large or too small, the ids do not follow the merges, or the ranks
+                have no equivalent list of merges.
 
         >>> import bytemill
         >>> tok = bytemill.train_from_iterator(["low low low low low lower lower"], 259, ["<e>"])

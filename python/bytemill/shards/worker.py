@@ -1,4 +1,4 @@
-"""Work that another thread does beside this one, in the order in which it is handed over."""
+"""A background thread that processes a queue of items in order."""
 
 from __future__ import annotations
 
@@ -13,29 +13,33 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-class Background(Generic[_T]):
-    """A thread that calls `work` with every item it is given, one after another.
+class BackgroundWorker(Generic[_T]):
+    """A thread that calls a function with each item of a queue.
 
-    What `work` raises comes out of the next `put`, or of `finish`; nothing more is done then. As a context manager it
-    ends the thread when the block is left, without what is still waiting unless `finish` was called.
+    An exception of the function is raised by the next `put` or by `finish`; later items are dropped. As a context
+    manager it stops the thread at the end of the block and drops queued items, unless `finish` was called.
+
+    Args:
+        process: Called with each item.
+        queue_size: Most items in the queue.
+        name: Name of the thread.
     """
 
-    def __init__(self, work: Callable[[_T], None], n_waiting: int, name: str) -> None:
-        """`put` waits where `n_waiting` items are waiting already."""
-        self._work = work
-        self._items: queue.Queue[_T | None] = queue.Queue(n_waiting)
+    def __init__(self, process: Callable[[_T], None], queue_size: int, name: str) -> None:
+        self._process = process
+        self._items: queue.Queue[_T | None] = queue.Queue(queue_size)
         self._error: BaseException | None = None
-        self._stopped = False
+        self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def put(self, item: _T) -> None:
-        """Hand over an item. Waits while too many are waiting; Ctrl-C ends the waiting."""
+        """Add an item, waiting while the queue is full. Ctrl-C ends the wait."""
         self._items.put(item)
         self._raise()
 
     def finish(self) -> None:
-        """Wait until all is done."""
+        """Wait until all items are processed."""
         self._items.put(None)
         self._thread.join()
         self._raise()
@@ -45,11 +49,11 @@ class Background(Generic[_T]):
             raise self._error
 
     def _run(self) -> None:
-        # Goes on taking items after an error, so that nobody waits for room for ever.
+        # Items are taken after an error too, so that `put` never waits for ever.
         while (item := self._items.get()) is not None:
-            if self._error is None and not self._stopped:
+            if self._error is None and not self._is_stopped:
                 try:
-                    self._work(item)
+                    self._process(item)
                 except BaseException as error:
                     self._error = error
 
@@ -59,7 +63,7 @@ class Background(Generic[_T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._stopped = True
+        self._is_stopped = True
         if self._thread.is_alive():
             self._items.put(None)
             self._thread.join()
