@@ -31,7 +31,7 @@ class VisiblePart:
 
 
 @dataclass(frozen=True)
-class Piece:
+class TextToken:
     """One token of a text."""
 
     id: int
@@ -64,7 +64,7 @@ class Piece:
 class Inspection:
     """The tokens of a text in order, and what they add up to."""
 
-    pieces: list[Piece]
+    tokens: list[TextToken]
     n_bytes: int
     """UTF-8 bytes of the text."""
     n_characters: int
@@ -73,7 +73,7 @@ class Inspection:
     @property
     def n_tokens(self) -> int:
         """How many tokens the text has."""
-        return len(self.pieces)
+        return len(self.tokens)
 
     @property
     def bytes_per_token(self) -> float:
@@ -87,7 +87,7 @@ class Inspection:
             "n_bytes": self.n_bytes,
             "n_characters": self.n_characters,
             "bytes_per_token": round(self.bytes_per_token, 4),
-            "tokens": [piece.to_dict() for piece in self.pieces],
+            "tokens": [token.to_dict() for token in self.tokens],
         }
 
 
@@ -96,19 +96,19 @@ def inspect(tokenizer: Tokenizer, text: str, *, allowed_special: AllowedSpecial 
 
     >>> from bytemill import Tokenizer
     >>> tok = Tokenizer({i: bytes([i]) for i in range(256)} | {256: b"th"}, [(b"t", b"h")])
-    >>> [(piece.id, piece.text, piece.start) for piece in inspect(tok, "the").pieces]
+    >>> [(token.id, token.text, token.start) for token in inspect(tok, "the").tokens]
     [(256, 'th', 0), (101, 'e', 2)]
     """
     if not text:
         raise CorpusError("the text is empty: there are no tokens to show", hint="give some text")
     special_ids = set(tokenizer.special_tokens.values())
-    pieces: list[Piece] = []
+    tokens: list[TextToken] = []
     start = 0
     for token_id in tokenizer.encode(text, allowed_special=allowed_special):
-        token = tokenizer.decode_single_token_bytes(token_id)
-        pieces.append(Piece(token_id, token, token_id in special_ids, start))
-        start += len(token)
-    return Inspection(pieces, n_bytes=start, n_characters=len(text))
+        content = tokenizer.decode_single_token_bytes(token_id)
+        tokens.append(TextToken(token_id, content, token_id in special_ids, start))
+        start += len(content)
+    return Inspection(tokens, n_bytes=start, n_characters=len(text))
 
 
 @lru_cache(maxsize=1 << 16)

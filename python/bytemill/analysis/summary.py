@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class TokenizerFacts:
+class TokenizerSummary:
     """A tokenizer at a glance."""
 
     n_vocab: int
@@ -66,7 +66,7 @@ class TokenizerFacts:
         }
 
 
-def describe(tokenizer: Tokenizer, n_longest: int = 20) -> TokenizerFacts:
+def describe(tokenizer: Tokenizer, n_longest: int = 20) -> TokenizerSummary:
     """The facts of a tokenizer.
 
     >>> from bytemill import Tokenizer
@@ -79,7 +79,7 @@ def describe(tokenizer: Tokenizer, n_longest: int = 20) -> TokenizerFacts:
     vocab = tokenizer.vocab
     ordinary = {token_id: token for token_id, token in vocab.items() if token_id not in special_ids}
     longest = sorted(ordinary.items(), key=lambda item: (-len(item[1]), item[0]))[:n_longest]
-    return TokenizerFacts(
+    return TokenizerSummary(
         n_vocab=tokenizer.n_vocab,
         n_tokens=len(vocab),
         n_merges=len(tokenizer.merges),
