@@ -79,7 +79,7 @@ def test_errors_are_errors(corpus: str, run: Run):
     refused = run("quickstart", "mine", "--model-steps", "0", "--corpus", corpus)
     assert refused.status == 1
     assert "error: mine holds files that are not from an earlier quickstart\n" in refused.err
-    assert "hint: give another folder: bytemill quickstart NAME\n" in refused.err
+    assert "hint: choose another folder: bytemill quickstart NAME\n" in refused.err
     assert Path("mine/tokenizer.json").read_text() == "precious"
 
 
