@@ -147,11 +147,11 @@ def test_a_vocabulary_counts_the_unknown_token() -> None:
     assert WordTokenizer.train("a b", 100).n_vocab == 3
     with pytest.raises(TokenizerError, match="vocab_size 0 has no room for <unk>") as raised:
         WordTokenizer.train(TEXT, 0)
-    assert raised.value.hint == "ask for at least 1"
+    assert raised.value.hint == "use at least 1"
 
 
-def test_a_word_given_twice_is_named() -> None:
-    with pytest.raises(TokenizerError, match="word ' b' is given 2 times"):
+def test_a_word_that_occurs_twice_is_named() -> None:
+    with pytest.raises(TokenizerError, match="word ' b' occurs 2 times"):
         WordTokenizer(["a", " b", " b"])
 
 

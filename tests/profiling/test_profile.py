@@ -292,7 +292,7 @@ def test_a_phase_that_fails_is_measured_too(profile: Profile, system: FakeSystem
 
 def test_there_is_one_profile_at_a_time_and_it_ends(profile: Profile, system: FakeSystem):
     with profile:
-        with pytest.raises(RuntimeError, match="there is a profile already"), Profile():
+        with pytest.raises(RuntimeError, match="another profile is active"), Profile():
             pass
         with pytest.raises(RuntimeError, match="has not ended yet"):
             _ = profile.result

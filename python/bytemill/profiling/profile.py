@@ -1,4 +1,4 @@
-"""Measuring phases and threads while others work."""
+"""Measure the phases and threads of running work."""
 
 from __future__ import annotations
 
@@ -21,23 +21,29 @@ if TYPE_CHECKING:
 _SAMPLER = "bytemill-profile"
 _SECONDS_BETWEEN_SAMPLES = 0.1
 _YOUNG = 0.01
-"""Seconds: a change of phase takes a sample of its own only if the last one is older, so that a phase that is entered a
-thousand times a second costs no more than one that is entered once."""
+"""Seconds. A phase change takes a sample only if the last one is older, so that frequent entries stay cheap."""
 
 _NOTHING = nullcontext()
 _active: Profile | None = None
 
 
 def phase(name: str) -> AbstractContextManager[None]:
-    """The block is the phase `name` of the work under way; phases of the same name are added up.
+    """Mark a block as a phase of the active profile. Phases may nest, and several threads may be in one.
 
-    Phases of several threads may go on at the same time, and one within another.
+    Args:
+        name: Name of the phase. Entries of the same name are summed.
     """
     return _NOTHING if _active is None else _active.phase(name)
 
 
 def add(name: str, *, n_bytes: int = 0, n_tokens: int = 0) -> None:
-    """So much more was done in the phase `name`; rates come from it."""
+    """Add to the amount of work done in a phase, from which rates are computed.
+
+    Args:
+        name: Name of the phase.
+        n_bytes: Bytes processed.
+        n_tokens: Tokens processed.
+    """
     if _active is not None:
         _active.add(name, n_bytes=n_bytes, n_tokens=n_tokens)
 
@@ -51,43 +57,43 @@ class System:
         self._watch = PeakWatch()
 
     def wall(self) -> float:
-        """Seconds, from any beginning."""
+        """Return wall-clock seconds."""
         return time.perf_counter()
 
     def cpu(self) -> float:
-        """Processor seconds of this process."""
+        """Return the CPU time of this process."""
         return time.process_time()
 
     def thread_cpu(self) -> float:
-        """Processor seconds of the calling thread."""
+        """Return the CPU time of the calling thread."""
         return time.thread_time()
 
     def children_cpu(self) -> float:
-        """Processor seconds of child processes that have ended."""
+        """Return the CPU time of child processes that ended."""
         times = os.times()
         return times.children_user + times.children_system
 
     def threads(self) -> dict[ThreadKey, ThreadReading] | None:
-        """All threads; None where the system does not tell."""
+        """Read all threads. Returns None on systems other than Linux."""
         return read_threads()
 
     def take_peak(self) -> int:
-        """Peak memory since the last call."""
+        """Return the peak memory since the last call."""
         peak = self._watch.peak_bytes()
         self._watch.restart()
         return peak
 
     def close(self) -> None:
-        """Ends the measurement."""
+        """End the measurement."""
         self._watch.close()
 
 
 @dataclass
 class _Threads:
-    """Threads of one name during one phase, or all the time."""
+    """Threads that share a name, in one phase or in the whole profile."""
 
     active_seconds: defaultdict[ThreadKey, float] = field(default_factory=lambda: defaultdict(float))
-    """Of each thread: on a processor or ready for one."""
+    """Time of each thread on a core or ready to run."""
     cpu_seconds: float = 0.0
     runnable_seconds: float = 0.0
     n_samples: float = 0.0
@@ -107,7 +113,7 @@ class _Threads:
 
 @dataclass
 class _Phase:
-    """What is known of a phase so far."""
+    """Measurements of a phase so far."""
 
     parent: str | None
     n_entries: int = 0
@@ -117,12 +123,12 @@ class _Phase:
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     thread_seconds: float = 0.0
-    """Of each thread that was in it, added up."""
+    """Wall-clock time in the phase, summed over threads."""
     own_seconds: float = 0.0
     own_cpu_seconds: float = 0.0
-    """Of entries that began and ended in the same thread."""
+    """CPU time of entries that began and ended in the same thread; `own_seconds` is their wall-clock time."""
     in_window: float = 0.0
-    """Seconds since the last sample during which it went on, without those since `window_started`."""
+    """Seconds in the phase since the last sample, up to `window_started`."""
     window_started: float = 0.0
     peak: int = 0
     n_bytes: int = 0
@@ -131,10 +137,13 @@ class _Phase:
 
 
 class Profile:
-    """Measures the phases and the threads of what the block does; `result` says what it found.
+    """Measure the phases and threads of a block. Only one profile can be active.
 
-    There can be one at a time. Threads are sampled ten times a second; all else is exact. `system` and `interval`
-    (None: only changes of phase and `sample` take samples) are for tests.
+    Threads are sampled ten times a second. All other numbers are exact.
+
+    Args:
+        interval: Seconds between samples. None samples only at phase changes and in `sample`.
+        system: Clocks and counters, replaced in tests.
 
     >>> with Profile() as profile:
     ...     with phase("add"):
@@ -162,15 +171,15 @@ class Profile:
 
     @property
     def result(self) -> ProfileResult:
-        """What was found. Raises RuntimeError before the block has ended."""
+        """The result. Raises RuntimeError before the block has ended."""
         if self._result is None:
-            raise RuntimeError("the profile has not ended yet")
+            raise RuntimeError("the profile has not ended")
         return self._result
 
     def __enter__(self) -> Self:
-        global _active  # noqa: PLW0603 (who works does not know who measures)
+        global _active  # noqa: PLW0603 (measured code does not know the profile)
         if _active is not None:
-            raise RuntimeError("there is a profile already")
+            raise RuntimeError("another profile is active")
         self._started = self._sampled = self._outside_since = self._system.wall()
         self._started_cpu, self._children_cpu = self._system.cpu(), self._system.children_cpu()
         self._system.take_peak()
@@ -195,7 +204,7 @@ class Profile:
             self._sampler.join()
         with self._lock:
             self._take_sample()
-            self._result = self._found()
+            self._result = self._summarize()
         self._system.close()
 
     def phase(self, name: str) -> AbstractContextManager[None]:
@@ -210,12 +219,12 @@ class Profile:
             known.n_tokens += n_tokens
 
     def sample(self) -> None:
-        """Looks at the threads and at memory now."""
+        """Sample the threads and the memory now."""
         with self._lock:
             self._take_sample()
 
     def enter(self, name: str) -> _Inside:
-        """The calling thread begins a phase."""
+        """Start a phase in the calling thread."""
         stack = self._own.stack
         with self._lock:
             self._sample_at_change()
@@ -234,11 +243,11 @@ class Profile:
         return inside
 
     def leave(self, inside: _Inside) -> None:
-        """A thread ends what `enter` has begun."""
+        """End a phase that `enter` started."""
         own_cpu = self._system.thread_cpu()
         is_same_thread = threading.get_ident() == inside.thread
         if is_same_thread:
-            # Not always the last one: generators may end in another order than they began.
+            # Not always the last entry: generators may end out of order.
             self._own.stack.remove(inside)
         with self._lock:
             known = self._phases[inside.name]
@@ -266,10 +275,7 @@ class Profile:
             self._take_sample()
 
     def _take_sample(self) -> None:
-        """Gives what has happened since the last sample to the phases that went on meanwhile.
-
-        A phase that went on for a part of that time gets that part.
-        """
+        """Add the time since the last sample to the phases that were active, in proportion to their active time."""
         now = self._system.wall()
         window, self._sampled = now - self._sampled, now
         shares: list[tuple[_Phase, float]] = []
@@ -309,21 +315,21 @@ class Profile:
                 one.n_samples += share
                 one.n_in_disk_wait += share if now.state == "D" else 0.0
 
-    def _found(self) -> ProfileResult:
+    def _summarize(self) -> ProfileResult:
         from bytemill.profiling.advice import advice
 
         wall, cpu = self._system.wall(), self._system.cpu()
         seconds, cpu_seconds = wall - self._started, cpu - self._started_cpu
         phases: list[PhaseUse] = []
         for name, known in self._phases.items():
-            if known.n_inside:  # cut short: what is not over yet counts up to now
+            if known.n_inside:  # still active: count the time up to now
                 known.seconds += wall - known.started
                 known.cpu_seconds += cpu - known.started_cpu
             phases.append(_phase_use(name, known))
         outside = self._outside_seconds + (0.0 if self._n_inside else wall - self._outside_since)
         threads = _thread_uses(self._threads, seconds)
         seen = sum(thread.cpu_seconds for thread in threads)
-        found = ProfileResult(
+        result = ProfileResult(
             seconds=seconds,
             cpu_seconds=cpu_seconds,
             children_cpu_seconds=self._system.children_cpu() - self._children_cpu,
@@ -336,8 +342,8 @@ class Profile:
             has_threads=self._has_threads,
             advice=[],
         )
-        found.advice.extend(advice(found))
-        return found
+        result.advice.extend(advice(result))
+        return result
 
 
 def _phase_use(name: str, known: _Phase) -> PhaseUse:
@@ -373,15 +379,15 @@ class _Inside:
 
 
 class _Own(threading.local):
-    """What each thread knows for itself."""
+    """State of each thread."""
 
     def __init__(self) -> None:
         self.stack: list[_Inside] = []
-        """The phases that it is in, the innermost last."""
+        """Active phases of the thread, innermost last."""
 
 
 class _Entry(AbstractContextManager[None]):
-    """A phase as a context manager."""
+    """Context manager of one phase entry."""
 
     def __init__(self, profile: Profile, name: str) -> None:
         self._profile, self._name = profile, name
