@@ -189,7 +189,7 @@ def test_special_tokens_are_plain_text_to_the_split_and_no_expressions() -> None
     [
         ("<s>", "the single text '<s>'"),
         ([""], "a special token is empty"),
-        (["<s>", "<t>", "<s>"], "'<s>' is given 2 times"),
+        (["<s>", "<t>", "<s>"], "'<s>' occurs 2 times"),
     ],
 )
 def test_special_tokens_that_make_no_sense_are_refused(
@@ -314,7 +314,7 @@ def test_a_vocabulary_without_room_is_refused_and_one_that_just_fits_is_not(
         TokenizerError, match="vocab_size 257 has no room for 256 bytes and 2 special"
     ) as raised:
         trainer("text", 257, ["<a>", "<b>"])
-    assert raised.value.hint == "ask for at least 258"
+    assert raised.value.hint == "use at least 258"
     assert trainer("text text", 258, ["<b>", "<a>"]) == (
         {**{byte: bytes([byte]) for byte in range(256)}, 256: b"<b>", 257: b"<a>"}, []
     )  # fmt: skip
@@ -529,7 +529,7 @@ def test_none_raise_names_the_first_special_token_and_its_place() -> None:
 
 @pytest.mark.parametrize(
     ("allowed", "message"),
-    [({"<a>", "<x>"}, "names '<x>', which is no special token"), ("<a>", "allowed_special is '<a>'")],
+    [({"<a>", "<x>"}, "names '<x>', which is not a special token"), ("<a>", "allowed_special is '<a>'")],
 )
 def test_an_unknown_mode_or_name_is_refused(allowed, message: str) -> None:
     with pytest.raises(SpecialTokenError, match=message):
@@ -573,9 +573,9 @@ def test_special_tokens_do_not_take_part_in_merging_by_ranks() -> None:
             "merge 0 of b'a' and b'b': the vocabulary has no token b'ab'",
         ),
         ({0: b"a", 1: b"ab"}, [(b"a", b"b")], [], "no token b'b'"),
-        ({0: b"a"}, [], {"<s>": 0}, "special token '<s>' has id 0, which is that of token b'a'"),
-        ({0: b"a"}, [], {"<s>": 1, "<t>": 1}, "special token '<t>' has id 1, which is that of token b'<s>'"),
-        ({0: b"a"}, [], ["<s>", "<s>"], "given 2 times"),
+        ({0: b"a"}, [], {"<s>": 0}, "special token '<s>' has id 0, which token b'a' has"),
+        ({0: b"a"}, [], {"<s>": 1, "<t>": 1}, "special token '<t>' has id 1, which token b'<s>' has"),
+        ({0: b"a"}, [], ["<s>", "<s>"], "occurs 2 times"),
     ],
 )
 def test_contradictions_are_refused(vocab, merges, special_tokens, message: str) -> None:
