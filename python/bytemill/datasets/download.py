@@ -156,7 +156,8 @@ def _progress_bar(n_bytes: int, show: Callable[[DownloadProgress], None]) -> typ
         monitor_interval = 0  # starts no thread
 
         def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(*args, **{**options, "file": io.StringIO(), "disable": False})
+            options |= {"file": io.StringIO(), "disable": False}
+            super().__init__(*args, **options)  # pyright: ignore[reportUnknownMemberType] (tqdm has no types)
 
         def display(self, *_: Any, **__: Any) -> None:
             nonlocal done  # the hub may use two bars, for bytes received and bytes written

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,8 @@ from bytemill.profiling.threads import ThreadKey, ThreadReading, group_name, n_c
 from bytemill.system.memory import PeakWatch
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+    from contextlib import AbstractContextManager
     from types import TracebackType
     from typing import Self
 
@@ -207,9 +209,14 @@ class Profile:
             self._result = self._summarize()
         self._system.close()
 
-    def phase(self, name: str) -> AbstractContextManager[None]:
+    @contextmanager
+    def phase(self, name: str) -> Generator[None]:
         """See `bytemill.profiling.phase`."""
-        return _Entry(self, name)
+        entry = self._enter(name)
+        try:
+            yield
+        finally:
+            self._leave(entry)
 
     def add(self, name: str, *, n_bytes: int = 0, n_tokens: int = 0) -> None:
         """See `bytemill.profiling.add`."""
@@ -223,7 +230,7 @@ class Profile:
         with self._lock:
             self._take_sample()
 
-    def enter(self, name: str) -> _Inside:
+    def _enter(self, name: str) -> _Entry:
         """Start a phase in the calling thread."""
         stack = self._own.stack
         with self._lock:
@@ -238,19 +245,19 @@ class Profile:
             self._n_inside += 1
             known.n_inside += 1
             known.n_entries += 1
-        inside = _Inside(name, threading.get_ident(), now, self._system.thread_cpu())
-        stack.append(inside)
-        return inside
+        entry = _Entry(name, threading.get_ident(), now, self._system.thread_cpu())
+        stack.append(entry)
+        return entry
 
-    def leave(self, inside: _Inside) -> None:
-        """End a phase that `enter` started."""
+    def _leave(self, entry: _Entry) -> None:
+        """End a phase that `_enter` started."""
         own_cpu = self._system.thread_cpu()
-        is_same_thread = threading.get_ident() == inside.thread
+        is_same_thread = threading.get_ident() == entry.thread
         if is_same_thread:
             # Not always the last entry: generators may end out of order.
-            self._own.stack.remove(inside)
+            self._own.stack.remove(entry)
         with self._lock:
-            known = self._phases[inside.name]
+            known = self._phases[entry.name]
             now = self._system.wall()
             known.n_inside -= 1
             self._n_inside -= 1
@@ -260,10 +267,10 @@ class Profile:
                 known.seconds += now - known.started
                 known.cpu_seconds += self._system.cpu() - known.started_cpu
                 known.in_window += now - known.window_started
-            known.thread_seconds += now - inside.started
+            known.thread_seconds += now - entry.started
             if is_same_thread:
-                known.own_seconds += now - inside.started
-                known.own_cpu_seconds += own_cpu - inside.started_cpu
+                known.own_seconds += now - entry.started
+                known.own_cpu_seconds += own_cpu - entry.started_cpu
             self._sample_at_change()
 
     def _sample_often(self, interval: float) -> None:
@@ -369,7 +376,7 @@ def _thread_uses(threads: dict[str, _Threads], seconds: float) -> list[ThreadUse
 
 
 @dataclass(eq=False)
-class _Inside:
+class _Entry:
     """A thread in a phase."""
 
     name: str
@@ -382,18 +389,5 @@ class _Own(threading.local):
     """State of each thread."""
 
     def __init__(self) -> None:
-        self.stack: list[_Inside] = []
+        self.stack: list[_Entry] = []
         """Active phases of the thread, innermost last."""
-
-
-class _Entry(AbstractContextManager[None]):
-    """Context manager of one phase entry."""
-
-    def __init__(self, profile: Profile, name: str) -> None:
-        self._profile, self._name = profile, name
-
-    def __enter__(self) -> None:
-        self._inside = self._profile.enter(self._name)
-
-    def __exit__(self, *_: object) -> None:
-        self._profile.leave(self._inside)

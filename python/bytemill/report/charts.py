@@ -92,7 +92,7 @@ def bar_chart(id_: str, title: str, bars: Sequence[Bar], axis: str) -> Chart:
     def draw(width: float) -> tuple[float, list[Shape]]:
         narrow = width <= NARROW
         left = 2.0 if narrow else 14 + max(text_width(bar.label) for bar in bars)
-        right = width - 12 - max(text_width(bar.shown) for bar in bars)
+        right = width - 12 - max(text_width(bar.shown, 14) for bar in bars)  # bold
         row_height = _ROW_HEIGHT + 18 if narrow else _ROW_HEIGHT
         bottom = row_height * len(bars) + 6
         steps = ticks(max(bar.value for bar in bars), 4 if narrow else 6)

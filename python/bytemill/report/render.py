@@ -12,7 +12,7 @@ from bytemill.report.tokens import shortened, token_spans
 from bytemill.system import units
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from bytemill.report.charts import Chart
 
@@ -65,7 +65,7 @@ def environment(package: str = "bytemill.report") -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {
+    filters: dict[str, Callable[..., object]] = {
         "bytes": units.format_bytes,
         "count": units.format_count,
         "ratio": units.format_ratio,
@@ -76,4 +76,5 @@ def environment(package: str = "bytemill.report") -> Environment:
         "shortened": shortened,
         "token_spans": token_spans,
     }
+    templates.filters.update(filters)  # pyright: ignore[reportUnknownMemberType] (untyped in Jinja)
     return templates
