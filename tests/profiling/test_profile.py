@@ -14,7 +14,7 @@ import pytest
 from bytemill.cli.profile import profiled
 from bytemill.errors import OutputError
 from bytemill.profiling import PhaseUse, Profile, ProfileResult, add, phase
-from bytemill.profiling.profile import System
+from bytemill.profiling.system import System
 from bytemill.profiling.threads import ThreadKey, ThreadReading, read_threads
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what threads do")
