@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import huggingface_hub.constants
@@ -123,7 +122,6 @@ def test_an_unknown_name_lists_the_known_ones(cache: Path):
 def test_without_a_connection_the_hint_names_the_url_and_the_command_for_a_local_file(
     name: str, cache: Path, tmp_path: Path, server: FileServer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(time, "sleep", lambda _: None)  # huggingface_hub waits between its attempts
     point_hub_at("http://127.0.0.1:1", tmp_path, monkeypatch)
     server.shutdown()
     server.server_close()
@@ -133,6 +131,22 @@ def test_without_a_connection_the_hint_names_the_url_and_the_command_for_a_local
     assert f"download {DATASETS[name].url} on another machine" in str(caught.value.hint)
     assert f"bytemill data get {name} --from-file FILE" in str(caught.value.hint)
     assert datasets.find(name) is None
+
+
+def test_the_command_prints_one_error_and_one_hint_without_a_connection(tmp_path: Path):
+    environment = {
+        **os.environ,
+        "HF_ENDPOINT": "http://127.0.0.1:1",
+        "HF_HUB_CACHE": str(tmp_path / "hub"),
+        "BYTEMILL_CACHE": str(tmp_path / "cache"),
+        "NO_PROXY": "127.0.0.1",
+    }
+    command = [sys.executable, "-m", "bytemill", "data", "get", "tinystories-valid"]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    error, hint = answer.stderr.splitlines()
+    assert error.startswith("error: tinystories-valid: cannot download https://huggingface.co/datasets/")
+    assert hint.endswith("bytemill data get tinystories-valid --from-file FILE")
 
 
 def test_offline_mode_is_one_line_and_uses_what_is_cached(cache: Path, monkeypatch: pytest.MonkeyPatch):

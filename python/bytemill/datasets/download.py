@@ -114,11 +114,13 @@ def download_from_hub(
             "downloads from the Hugging Face hub need huggingface_hub", hint=install_hint("hub")
         ) from error
     try:
+        location = {"repo_type": "dataset", "revision": file.revision}
+        # Without a connection this fails at once, while `hf_hub_download` retries for 23 s.
+        hub.get_hf_file_metadata(hub.hf_hub_url(file.repository, file.path, **location))
         path: str = hub.hf_hub_download(
             file.repository,
             file.path,
-            repo_type="dataset",
-            revision=file.revision,
+            **location,
             library_name="bytemill",
             library_version=__version__,
             force_download=force,
