@@ -53,10 +53,11 @@ def write_formats(folder: Path, text: str) -> None:
 
 def work(request: dict[str, Any]) -> dict[str, Any]:
     """One measurement: `format` None is the text in memory."""
-    from bytemill import Corpus, Tokenizer
+    from bytemill import Corpus
     from bytemill.shards import TokenShards, encode_corpus
+    from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
-    tokenizer = Tokenizer.open(request["tokenizer"])
+    tokenizer = open_tokenizer(request["tokenizer"])
     folder, threads = Path(request["folder"]), request["threads"]
     text = (folder / "whole.txt").read_bytes().decode() if request["format"] is None else ""
     if request["format"] is None:

@@ -16,7 +16,9 @@ from bytemill.errors import (
     SpecialTokenError,
     TokenizerError,
     TokenizerFileError,
+    UnknownTokenError,
 )
+from bytemill.formats.patterns import Pattern
 from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ __all__ = [
     "CorpusError",
     "DownloadError",
     "OutputError",
+    "Pattern",
     "ShardError",
     "SpecialTokenError",
     "Tokenizer",
@@ -51,6 +54,7 @@ __all__ = [
     "TrainingProgress",
     "TrainingReport",
     "TrainingStoppedEarly",
+    "UnknownTokenError",
     "WordTokenizer",
     "__version__",
     "compression_ratio",

@@ -1,10 +1,12 @@
-"""Exceptions that name the offending thing and say what to do about it."""
+"""Exceptions raised by bytemill."""
 
 
 class BytemillError(Exception):
-    """Base of the errors that bytemill raises on its own account.
+    """Base class of bytemill's exceptions.
 
-    `hint` is one sentence that says what to do; the command line prints it on a line of its own.
+    Args:
+        message: What is wrong, with the offending value and its place.
+        hint: What to do about it, in the imperative. The command line prints it on its own line.
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -13,27 +15,46 @@ class BytemillError(Exception):
 
 
 class CorpusError(BytemillError, ValueError):
-    """A corpus cannot be read: a folder where a file is needed, nothing matches, not UTF-8, nothing in it."""
+    """A corpus cannot be read: a missing file, no match for a glob, invalid UTF-8, or no text at all."""
 
 
 class TokenizerFileError(BytemillError, ValueError):
-    """A tokenizer file is damaged, of no known format, or asks for what bytemill cannot do exactly."""
+    """A tokenizer file is damaged, has an unknown format, or needs a feature that bytemill does not support exactly."""
 
 
 class TokenizerError(BytemillError, ValueError):
-    """Vocabulary, merges, special tokens or options contradict each other."""
+    """Vocabulary, merges, special tokens or options are invalid or contradict each other."""
+
+
+class UnknownTokenError(TokenizerError, KeyError):
+    """An id belongs to no token. Also a `KeyError`, as in tiktoken.
+
+    Args:
+        token_id: The id.
+    """
+
+    def __init__(self, token_id: int) -> None:
+        super().__init__(f"no token has the id {token_id}")
+        self.token_id = token_id
+
+    def __str__(self) -> str:
+        # KeyError would print the repr of the message.
+        return str(self.args[0])
+
+    def __reduce__(self) -> tuple[type["UnknownTokenError"], tuple[int]]:
+        return type(self), (self.token_id,)
 
 
 class SpecialTokenError(BytemillError, ValueError):
-    """A text holds a special token where none is allowed, or an unknown special token was named."""
+    """A text contains a disallowed special token, or a special token is unknown."""
 
 
 class ShardError(BytemillError, ValueError):
-    """A folder of token shards is damaged, incomplete, or belongs to another tokenizer or other settings."""
+    """A folder of token shards is damaged, incomplete, or was written with another tokenizer or other settings."""
 
 
 class RunConfigError(BytemillError, ValueError):
-    """A setting of a language model's run is unknown, of the wrong type, or contradicts another one."""
+    """A setting of a language model run is unknown, has the wrong type, or contradicts another one."""
 
 
 class CheckpointError(BytemillError, ValueError):
@@ -41,19 +62,19 @@ class CheckpointError(BytemillError, ValueError):
 
 
 class TrainingDivergedError(BytemillError, ArithmeticError):
-    """Several steps of training in a row had a loss or a gradient that is not finite."""
+    """The loss or gradient was not finite for several training steps in a row."""
 
 
 class DownloadError(BytemillError, OSError):
-    """A file cannot be fetched: no connection, the server refuses, or it has another file than was published."""
+    """A download failed: no connection, an HTTP error, or a checksum that does not match."""
 
 
 class OutputError(BytemillError, OSError):
-    """A result cannot be written: no permission, no space, or something of that name is there already."""
+    """A result cannot be written: no permission, no space, or the output already exists."""
 
 
 class ModelConfigError(BytemillError, ValueError):
-    """A language model's settings are impossible or contradict each other."""
+    """The settings of a language model are invalid or contradict each other."""
 
 
 class NotEnoughMemoryError(BytemillError, MemoryError):
@@ -61,8 +82,8 @@ class NotEnoughMemoryError(BytemillError, MemoryError):
 
 
 class MissingExtraError(BytemillError, ImportError):
-    """A part of bytemill was asked for whose libraries are not installed."""
+    """A feature needs libraries that are not installed."""
 
 
 class PreTokenizerWarning(UserWarning):
-    """A tokenizer was written for a tool that has no name for the way in which it splits texts."""
+    """The output format has no name for the tokenizer's pre-tokenizer."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import bytemill
+from bytemill import Pattern
 from bytemill.analysis.summary import describe, size_buckets, token_infos, training_to_dict
 from bytemill.errors import OutputError, TokenizerError
 from bytemill.system.output_file import check_output_file
@@ -76,8 +77,8 @@ def test_devices_and_pipes_may_be_written_to(tmp_path: Path):
 
 def test_what_no_file_can_hold_is_known_before_training():
     check_can_be_saved(None, [])
-    check_can_be_saved(r"\p{L}+|[^\p{L}]+", ["<|endoftext|>"])
+    check_can_be_saved(Pattern.regex(r"\p{L}+|[^\p{L}]+"), ["<|endoftext|>"])
     with pytest.raises(TokenizerError):
-        check_can_be_saved(r"\w+", [])
+        check_can_be_saved(Pattern.regex(r"\w+"), [])
     with pytest.raises(TokenizerError):
         check_can_be_saved("gpt2", ["twice", "twice"])

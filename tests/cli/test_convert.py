@@ -111,8 +111,8 @@ def test_what_a_rank_file_lacks_is_asked_for_and_given(tokenizer_file: str, run:
     assert (facts["pattern"], facts["special_tokens"]) == (None, {"<x>": 400})
     mixed = run("tokenizer", "show", "t.tiktoken", "--special-token", "<x>=400", "--special-token", "<y>")
     assert mixed.err == (
-        "error: some special tokens have an id and others have none\n"
-        "hint: Give =ID with all of them, or with none.\n"
+        "error: some special tokens have an id and others do not\n"
+        "hint: add =ID to every --special-token, or to none\n"
     )
 
 

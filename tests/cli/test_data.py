@@ -176,7 +176,7 @@ def test_what_was_interrupted_goes_on_and_says_so(tokenizer_file: str, run: Run)
             raise KeyboardInterrupt
 
     Path("many.txt").write_text("the cat sat on the mat\n" * 1_000_000)
-    tokenizer = bytemill.Tokenizer.open(tokenizer_file)
+    tokenizer = bytemill.Tokenizer.load(tokenizer_file)
     corpus = bytemill.Corpus(["many.txt"], repeat_by_weight=True)
     try:
         encode_corpus(tokenizer, corpus, "out", progress=stop, checkpoint_bytes=1)

@@ -126,7 +126,7 @@ def test_options_reach_the_trainer(work: Path, run: Run):
 
 def test_a_pattern_of_ones_own_is_said_to_be_slower(work: Path, run: Run):
     arguments = ["tokenizer", "train", "corpus.txt", "-n", "300", "--overwrite"]
-    outcome = run(*arguments, "--pattern", r"\p{L}+|[^\p{L}]+")
+    outcome = run(*arguments, "--pattern", r"regex:\p{L}+|[^\p{L}]+")
     assert outcome.status == 0
     assert outcome.err.count("note: this pattern runs on a regex engine") == 1
     assert "regex engine" not in run(*arguments, "--pattern", "o200k").err
@@ -135,7 +135,7 @@ def test_a_pattern_of_ones_own_is_said_to_be_slower(work: Path, run: Run):
 
 
 def test_a_pattern_that_no_file_can_hold_is_refused_before_training(work: Path, run: Run):
-    outcome = run("tokenizer", "train", "corpus.txt", "-n", "300", "--pattern", r"\w+|\W+")
+    outcome = run("tokenizer", "train", "corpus.txt", "-n", "300", "--pattern", r"regex:\w+|\W+")
     assert outcome.status == 1
     assert "\\w" in outcome.err
     assert "counting" not in outcome.err

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from bytemill import TokenizerError
 from bytemill.compat import tiktoken as ours
+from bytemill.errors import SpecialTokenError
 
 from .conftest import PIECES, RANKS, SPECIAL, Pair, toy
 
@@ -214,10 +215,12 @@ def test_every_public_name_is_there_with_the_same_arguments() -> None:
 
 
 def test_a_refused_token_is_named_with_what_to_do() -> None:
-    with pytest.raises(ValueError, match="'<x>' at character 1") as caught:
+    with pytest.raises(SpecialTokenError, match="'<x>' at character 1") as caught:
         TOY.ours.encode("a<x>b")
-    assert "allowed_special={'<x>'}" in str(caught.value)
-    assert "disallowed_special=()" in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+    assert caught.value.hint is not None
+    assert "allowed_special={'<x>'}" in caught.value.hint
+    assert "disallowed_special=()" in caught.value.hint
 
 
 def test_encodings_without_an_end_of_text_have_none() -> None:

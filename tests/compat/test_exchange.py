@@ -18,6 +18,7 @@ from bytemill._core import NAMED_PATTERNS
 from bytemill.compat import tiktoken as compat
 from bytemill.errors import MissingExtraError
 from bytemill.formats.tiktoken.pattern import pattern_from, pattern_to
+from tests.patterns import as_pattern
 
 from .conftest import BYTES, PIECES, RANKS, SPECIAL, Pair, toy
 
@@ -114,7 +115,7 @@ VOCAB = dict(enumerate([*BYTES, *(left + right for left, right in MERGES)]))
 
 @lru_cache
 def here_and_there(pattern: str | None) -> tuple[Tokenizer, Any]:
-    ours = Tokenizer(VOCAB, MERGES, ["<x>", "<|endoftext|>"], pattern=pattern)
+    ours = Tokenizer(VOCAB, MERGES, ["<x>", "<|endoftext|>"], pattern=as_pattern(pattern))
     return ours, ours.to_tiktoken()
 
 
@@ -196,7 +197,7 @@ def test_what_no_encoding_says_is_refused(
 ) -> None:
     vocab = dict(enumerate([*BYTES, *tokens]))
     with pytest.raises(TokenizerError, match=reason):
-        Tokenizer(vocab, merges, pattern=pattern).to_tiktoken()
+        Tokenizer(vocab, merges, pattern=as_pattern(pattern)).to_tiktoken()
 
 
 def test_ranks_that_no_merges_stand_for_go_and_come() -> None:
@@ -246,7 +247,7 @@ def test_a_view_of_a_tokenizer_refuses_what_tiktoken_refuses(text: str) -> None:
 
 def test_a_view_has_the_parts_of_an_encoding() -> None:
     for pattern in (None, "gpt2", r"\w+"):
-        ours = Tokenizer(VOCAB, MERGES, ["<x>"], pattern=pattern)
+        ours = Tokenizer(VOCAB, MERGES, ["<x>"], pattern=as_pattern(pattern))
         view, theirs = compat.Encoding.from_tokenizer(ours), ours.to_tiktoken()
         for part in ("_pat_str", "_mergeable_ranks", "_special_tokens"):
             assert getattr(view, part) == getattr(theirs, part)

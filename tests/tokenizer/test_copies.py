@@ -40,7 +40,9 @@ TOKENIZERS: dict[str, Callable[[], bytemill.Tokenizer]] = {
         iter([TEXT]), vocab_size=280, special_tokens=[END, "<s>"], special_ids="first", ties="huggingface"
     ),
     "no pattern": lambda: bytemill.Tokenizer(BYTES | {256: b"a "}, [(b"a", b" ")], [END], pattern=None),
-    "own pattern": lambda: bytemill.Tokenizer(BYTES | {256: b"ab"}, [(b"a", b"b")], [END], pattern=r"\w+|\W"),
+    "own pattern": lambda: bytemill.Tokenizer(
+        BYTES | {256: b"ab"}, [(b"a", b"b")], [END], pattern=bytemill.Pattern.regex(r"\w+|\W")
+    ),
     "special token in the vocabulary": lambda: bytemill.Tokenizer(BYTES | {300: b"<s>"}, [], ["<s>", END]),
     "a byte is special": lambda: bytemill.Tokenizer(BYTES | {256: b"ab"}, [(b"a", b"b")], ["a", END]),
     "the result of a merge is special": lambda: bytemill.Tokenizer(

@@ -93,7 +93,12 @@ def test_without_a_pattern_merges_reach_over_blanks() -> None:
 def test_special_tokens_bound_the_pretokens_of_any_pattern() -> None:
     vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b"ab"}
     for pattern in (None, r"\S+", r"(?<=<s>)ab"):
-        tokenizer = bytemill.Tokenizer(vocab, [(b"a", b"b")], ["<s>"], pattern=pattern)
+        tokenizer = bytemill.Tokenizer(
+            vocab,
+            [(b"a", b"b")],
+            ["<s>"],
+            pattern=pattern if pattern is None else bytemill.Pattern.regex(pattern),
+        )
         assert tokenizer.encode("ab<s>ab<s>") == [256, 257, 256, 257]
         assert tokenizer.encode("a<s>b") == [97, 257, 98]
 
@@ -102,7 +107,7 @@ def test_special_tokens_bound_the_pretokens_of_any_pattern() -> None:
 def test_a_pattern_that_does_not_compile_is_refused_by_name(pattern: str) -> None:
     vocab = {byte: bytes([byte]) for byte in range(256)}
     for refused in (
-        lambda: bytemill.Tokenizer(vocab, [], pattern=pattern),
+        lambda: bytemill.Tokenizer(vocab, [], pattern=bytemill.Pattern.regex(pattern)),
         lambda: pretoken_spans("text", pattern),
         lambda: check_pattern(pattern),
     ):
@@ -127,7 +132,7 @@ def test_a_pattern_is_a_text_or_none() -> None:
 def test_catastrophic_backtracking_ends_with_an_error() -> None:
     vocab = {byte: bytes([byte]) for byte in range(256)}
     pattern = r"(x+x+)+\1y"
-    tokenizer = bytemill.Tokenizer(vocab, [], pattern=pattern)
+    tokenizer = bytemill.Tokenizer(vocab, [], pattern=bytemill.Pattern.regex(pattern))
     started = time.perf_counter()
     with pytest.raises(TokenizerError, match="backtracking") as caught:
         tokenizer.encode("a" + "x" * 60)

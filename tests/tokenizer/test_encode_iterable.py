@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.patterns import as_pattern
 
 import bytemill
 from bytemill.errors import SpecialTokenError
@@ -16,9 +17,14 @@ TRAINING = "the quick fox's end of the end, 123 e\u0301 今日は 😀 internati
 SPECIAL = [END, END + END, "end of", "of the", "\u0301x", " \n", "今日"]
 
 TOKENIZERS = {
-    pattern: bytemill.Tokenizer(trained.vocab, trained.merges, SPECIAL, pattern=pattern)
+    pattern: bytemill.Tokenizer(
+        trained.vocab,
+        trained.merges,
+        SPECIAL,
+        pattern=as_pattern(pattern),
+    )
     for pattern in ("gpt2", "cl100k", "o200k", "llama3", None, r"\w+|\s+(?!\S)|\W")
-    for trained in [bytemill.train_from_iterator([TRAINING], vocab_size=290, pattern=pattern)]
+    for trained in [bytemill.train_from_iterator([TRAINING], vocab_size=290, pattern=as_pattern(pattern))]
 }
 
 pieces_of_text = st.lists(

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.patterns import as_pattern
 
 import bytemill
 from bytemill.errors import SpecialTokenError
@@ -73,7 +74,7 @@ def test_patterns_that_are_not_cut_read_a_file_up_to_the_next_special_token(
     pattern: str | None, tmp_path: Path
 ) -> None:
     byte_vocab = {byte: bytes([byte]) for byte in range(256)}
-    ours = bytemill.Tokenizer(byte_vocab, [], [END], pattern=pattern)
+    ours = bytemill.Tokenizer(byte_vocab, [], [END], pattern=as_pattern(pattern))
     texts = ["word 1x " * 90_000 + END + "é" * 300_000 + END, "a b" * 200_000]
     expected = [ours.encode_to_numpy(text, num_threads=1) for text in texts]
     for num_threads in (1, 3):

@@ -11,6 +11,7 @@ import tiktoken
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.patterns import as_pattern
 from tokenizers import decoders, models, pre_tokenizers
 
 import bytemill
@@ -193,7 +194,7 @@ TRAINED_PATTERNS = ["gpt2", "cl100k", "o200k", "llama3", r"\S+|\s+"]
 def trained(pattern: str | None) -> bytemill.Tokenizer:
     text = " ".join(word for word in WORDS if word != END) * 3 + " the fix the fax foxes internal nation" * 3
     return bytemill.train_from_iterator(
-        iter([text]), vocab_size=380, special_tokens=[END, "<|", "<|pad|>"], pattern=pattern
+        iter([text]), vocab_size=380, special_tokens=[END, "<|", "<|pad|>"], pattern=as_pattern(pattern)
     )
 
 

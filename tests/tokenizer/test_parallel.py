@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.patterns import as_pattern
 
 import bytemill
 from bytemill.errors import SpecialTokenError
@@ -32,9 +33,9 @@ SPECIAL = [END, "the end of the end", "end of", "of the end of", "字 12 字", "
 
 def tokenizer(pattern: str | None, special: list[str]) -> bytemill.Tokenizer:
     trained = bytemill.train_from_iterator(
-        iter([(FILLER + OTHER_FILLER) * 3]), vocab_size=315, pattern=pattern
+        iter([(FILLER + OTHER_FILLER) * 3]), vocab_size=315, pattern=as_pattern(pattern)
     )
-    return bytemill.Tokenizer(trained.vocab, trained.merges, special, pattern=pattern)
+    return bytemill.Tokenizer(trained.vocab, trained.merges, special, pattern=as_pattern(pattern))
 
 
 def text_with_borders(filler: str, at_borders: list[tuple[str, int]]) -> str:

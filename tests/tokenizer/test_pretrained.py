@@ -25,6 +25,7 @@ from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.huggingface.folder import FILES_BESIDE
 from bytemill.formats.spec import TokenizerSpec
 from bytemill.tokenizer import pretrained
+from bytemill.tokenizer.open_tokenizer import open_tokenizer
 from bytemill.tokenizer.pretrained import PUBLISHED
 
 TEXT = "It's 12345  naïve 日本語 😀\r\n\r\n  x = [1]  <|endoftext|><|fim_prefix|> \n  "
@@ -328,7 +329,7 @@ def test_paths_come_before_names(caches: Path, spec: TokenizerSpec) -> None:
     (caches / "gpt2" / "tokenizer.json").write_text(huggingface.write(spec), encoding="utf-8")
     assert Tokenizer.from_pretrained("gpt2").n_vocab == 258
     assert Tokenizer.from_pretrained(Path("gpt2/tokenizer.json")).n_vocab == 258
-    assert Tokenizer.open("gpt2").n_vocab == 258
+    assert open_tokenizer("gpt2").n_vocab == 258
 
 
 def test_a_repository_in_the_hubs_cache_is_loaded(caches: Path, spec: TokenizerSpec) -> None:
@@ -405,6 +406,6 @@ def test_two_special_tokens_of_one_id_are_refused() -> None:
 
 def test_open_is_for_paths_and_published_names(caches: Path, rank_files: dict[str, bytes]) -> None:
     put_into_tiktokens_cache(caches, "gpt2", rank_files["r50k_base"])
-    assert Tokenizer.open("gpt2").n_vocab == 50257
+    assert open_tokenizer("gpt2").n_vocab == 50257
     with pytest.raises(TokenizerFileError, match="me/small: no such file"):
-        Tokenizer.open("me/small")
+        open_tokenizer("me/small")

@@ -20,7 +20,7 @@ TRAINING = "abab abcabc aabb ca cab bca aaaa bbbb cccccccc abcabcabcabc \0\0 fff
 
 @lru_cache
 def trained() -> bytemill.Tokenizer:
-    return bytemill.train_from_iterator([TRAINING], vocab_size=285, pattern=PATTERN)
+    return bytemill.train_from_iterator([TRAINING], vocab_size=285, pattern=bytemill.Pattern.regex(PATTERN))
 
 
 @lru_cache
@@ -31,7 +31,7 @@ def in_tiktoken() -> tiktoken.Encoding:
 
 def fresh() -> bytemill.Tokenizer:
     """The same tokenizer, which remembers nothing yet."""
-    return bytemill.Tokenizer(trained().vocab, trained().merges, pattern=PATTERN)
+    return bytemill.Tokenizer(trained().vocab, trained().merges, pattern=bytemill.Pattern.regex(PATTERN))
 
 
 @lru_cache(maxsize=1 << 16)

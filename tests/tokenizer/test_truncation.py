@@ -9,6 +9,7 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.patterns import as_pattern
 from tokenizers import pre_tokenizers
 from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
@@ -65,7 +66,7 @@ def test_it_is_the_tokenizer_that_training_gives(
         "special_tokens": special,
         "special_ids": special_ids,
         "ties": ties,
-        "pattern": pattern,
+        "pattern": as_pattern(pattern),
     }
     few, many = (256 + len(special) + n_merges for n_merges in sizes)
     larger = train(corpus, many, **options)

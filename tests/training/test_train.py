@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.patterns import as_pattern
 
 import bytemill
-from bytemill import TrainingStoppedEarly, reference, train, train_bpe, train_from_iterator
+from bytemill import Pattern, TrainingStoppedEarly, reference, train, train_bpe, train_from_iterator
 
 END = "<|endoftext|>"
 TEXTS = [
@@ -178,9 +179,9 @@ def one_word() -> tuple[str, tuple[list[tuple[bytes, bytes]], list[int]]]:
     return text, reference.learn_merges({text.encode(): 1}, 4)
 
 
-@pytest.mark.parametrize("pattern", [None, "gpt2", "o200k", r"\S+"])
+@pytest.mark.parametrize("pattern", [None, "gpt2", "o200k", Pattern.regex(r"\S+")])
 def test_a_corpus_without_separators_trains_the_same_whatever_the_threads_and_chunks(
-    tmp_path: Path, one_word: tuple[str, Any], pattern: str | None
+    tmp_path: Path, one_word: tuple[str, Any], pattern: str | Pattern | None
 ) -> None:
     text, expected = one_word
     path = tmp_path / "one-word.txt"
@@ -205,7 +206,7 @@ def test_one_long_word_trains_the_same_whatever_the_threads_and_chunks(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TrainingStoppedEarly)
         tokenizer = train_from_iterator(
-            ["x" + text], 300, pattern=pattern, num_threads=num_threads, chunk_bytes=chunk_bytes
+            ["x" + text], 300, pattern=as_pattern(pattern), num_threads=num_threads, chunk_bytes=chunk_bytes
         )
     assert tokenizer.merges == reference_merges(["x" + text], 300, [], pattern)
 
@@ -218,10 +219,10 @@ def test_files_of_several_blocks_count_the_same_whatever_the_threads_and_chunks(
     files = [shared_data / "tinystories_2MiB.txt", *sorted(path.glob("*.txt"))]
     texts = [file.read_text("utf-8") for file in files]
     expected = train_from_iterator(
-        texts, 2000, [END, "<|"], pattern=pattern, num_threads=1, chunk_bytes=1 << 30
+        texts, 2000, [END, "<|"], pattern=as_pattern(pattern), num_threads=1, chunk_bytes=1 << 30
     )
     for num_threads, chunk_bytes in [(1, 1), (2, 70_001), (3, 300_000), (2, None)]:
-        options = {"pattern": pattern, "num_threads": num_threads, "chunk_bytes": chunk_bytes}
+        options = {"pattern": as_pattern(pattern), "num_threads": num_threads, "chunk_bytes": chunk_bytes}
         tokenizer = train(files, 2000, [END, "<|"], **options)
         assert tokenizer.merges == expected.merges
         assert tokenizer.merge_counts == expected.merge_counts

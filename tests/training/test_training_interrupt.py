@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests.patterns import as_pattern
 
 from bytemill._core import PretokenCounts
 
@@ -85,7 +86,8 @@ def sparse(path: Path) -> Path:
 @pytest.mark.parametrize(("pattern", "chunk_bytes"), [("gpt2", None), (r"\x00", 1000), (None, 1 << 20)])
 def test_while_a_file_is_counted(tmp_path: Path, pattern: str | None, chunk_bytes: int | None) -> None:
     path = sparse(tmp_path / "zeros.txt")
-    options = f"pattern={pattern!r}, chunk_bytes={chunk_bytes}, num_threads=2, progress=progress"
+    chosen = None if pattern is None else f"bytemill.{as_pattern(pattern)!r}"
+    options = f"pattern={chosen}, chunk_bytes={chunk_bytes}, num_threads=2, progress=progress"
     with training(f"bytemill.train({str(path)!r}, 300, {options})") as process:
         interrupted(process, after=0.2)
 

@@ -15,6 +15,7 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.patterns import as_pattern
 
 import bytemill
 from bytemill import TrainingStoppedEarly, reference
@@ -93,7 +94,7 @@ def test_merges_and_their_counts_equal_those_of_the_reference(
             documents,
             256 + n_merges + len(special_tokens),
             special_tokens,
-            pattern=pattern,
+            pattern=as_pattern(pattern),
             ties=ties,
             min_frequency=min_frequency,
             num_threads=num_threads,
@@ -363,7 +364,7 @@ def test_merges_of_many_languages_equal_those_of_the_reference_with_every_patter
     shared_data: Path, pattern: str, vocab_size: int
 ) -> None:
     documents = real_documents(shared_data, "languages")
-    options = {"pattern": pattern, "num_threads": 2, "chunk_bytes": 10_000}
+    options = {"pattern": as_pattern(pattern), "num_threads": 2, "chunk_bytes": 10_000}
     tokenizer = bytemill.train_from_iterator(iter(documents), vocab_size, [END], **options)
     expected = reference.learn_merges(real_counts(shared_data, "languages", pattern), vocab_size - 257)
     assert (tokenizer.merges, tokenizer.merge_counts) == expected
@@ -374,9 +375,9 @@ def test_merges_of_many_languages_equal_those_of_the_reference_with_every_patter
 
 def test_the_example_of_the_paper() -> None:
     text = " ".join(["low"] * 5 + ["lower"] * 2 + ["widest"] * 3 + ["newest"] * 6)
-    learnt = bytemill.train_from_iterator([text], 256 + 12, pattern=r"\S+").merges
+    learnt = bytemill.train_from_iterator([text], 256 + 12, pattern=bytemill.Pattern.regex(r"\S+")).merges
     assert [f"{left.decode()} {right.decode()}" for left, right in learnt] == (
         ["s t", "e st", "o w", "l ow", "w est", "n e", "ne west", "w i", "wi d", "wid est", "low e", "lowe r"]
     )
-    six = bytemill.train_from_iterator([text], 256 + 6, pattern=r"\S+")
+    six = bytemill.train_from_iterator([text], 256 + 6, pattern=bytemill.Pattern.regex(r"\S+"))
     assert six.decode_tokens_bytes(six.encode("newest")) == [b"ne", b"west"]

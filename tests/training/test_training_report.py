@@ -18,6 +18,7 @@ import pytest
 import bytemill
 from bytemill import (
     CorpusError,
+    Pattern,
     TrainingProgress,
     TrainingStoppedEarly,
     reference,
@@ -105,7 +106,7 @@ def test_peak_memory_follows_the_corpus(tmp_path: Path) -> None:
     (tmp_path / "different.txt").write_bytes(b" ".join(b"%x" % (i * 2654435761) for i in range(size // 11)))
     program = """
 import sys
-from bytemill import train
+from bytemill import Pattern, train
 for path in sys.argv[1:]:
     report = train(path, 256, num_threads=1, chunk_bytes=1 << 16).training_report
     print(report.phases[1].peak_memory_bytes)
@@ -134,7 +135,14 @@ def test_progress_goes_through_the_phases_and_ends_at_the_total(tmp_path: Path) 
     for file, content in zip(files, (large, "", "low lower"), strict=True):
         file.write_text(content, "utf-8")
     # A pattern of one's own is slow enough for several reports.
-    seen = recorded(files, 3000, special_tokens=[END], pattern=r"\w+|\W+", num_threads=1, chunk_bytes=1)
+    seen = recorded(
+        files,
+        3000,
+        special_tokens=[END],
+        pattern=Pattern.regex(r"\w+|\W+"),
+        num_threads=1,
+        chunk_bytes=1,
+    )
     assert [step.phase for step in seen] == sorted(step.phase for step in seen)
     for phase, total in (("count", sum(file.stat().st_size for file in files)), ("merge", 3000 - 257)):
         steps = [step for step in seen if step.phase == phase]

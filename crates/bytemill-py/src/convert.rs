@@ -1,13 +1,13 @@
 //! Arguments from Python: texts, paths, single ids and options.
 
 use crate::buffers::reserved;
-use crate::signals::{SpecialTokenError, to_python};
+use crate::signals::{SpecialTokenError, UnknownTokenError, to_python};
 use bytemill::Error;
 use bytemill::encode::stream::StreamAllowed;
 use bytemill::encode::{Allowed, Encoder};
 use bytemill::text::utf8::Malformed;
 use numpy::PyArray1;
-use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -190,14 +190,14 @@ pub fn handler(errors: &Bound<'_, PyString>) -> PyResult<CString> {
     Ok(CString::new(errors.to_str()?)?)
 }
 
-/// One id. KeyError for an integer out of range.
+/// One id. Raises `UnknownTokenError` for an integer out of range.
 pub fn one_id(id: &Bound<'_, PyAny>) -> PyResult<u32> {
     if let Ok(id) = id.extract::<u32>() {
         return Ok(id);
     }
-    // An integer of any size or an object with `__index__` is a KeyError; anything else is a TypeError.
+    // An integer of any size or an object with `__index__` is an unknown id; anything else is a TypeError.
     match id.py().import("operator")?.call_method1("index", (id,)) {
-        Ok(index) => Err(PyKeyError::new_err(index.unbind())),
+        Ok(index) => Err(UnknownTokenError::new_err(index.unbind())),
         Err(_) => Err(PyTypeError::new_err(format!("ids must be integers, not {}", id.get_type().name()?))),
     }
 }

@@ -3,11 +3,11 @@
 use crate::buffers::{filled_bytes, reserved};
 use crate::convert::{arrays_ready, one_id};
 use crate::lists::ids_of_list;
-use crate::signals::{CancellationCheck, to_python};
+use crate::signals::{CancellationCheck, UnknownTokenError, to_python};
 use bytemill::decode::{Decoder, SharedId};
 use bytemill::sys::interrupt::no_interrupt;
 use numpy::{PyArrayDescrMethods, PyArrayMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyKeyError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 use std::ffi::CStr;
@@ -129,5 +129,5 @@ where
         }));
     }
     let wrong = ids.iter().find(|&&id| TryInto::<u32>::try_into(id).is_err());
-    Some(Err(PyKeyError::new_err(wrong.map(|&id| Into::<i128>::into(id)))))
+    Some(Err(UnknownTokenError::new_err(wrong.map(|&id| Into::<i128>::into(id)))))
 }

@@ -3,7 +3,7 @@
 use crate::buffers::reserved;
 use crate::convert::with_id_type;
 use crate::lists::IntCache;
-use crate::signals::{CancellationCheck, to_python};
+use crate::signals::{CancellationCheck, UnknownTokenError, to_python};
 use crate::special::{id_of, rules, specials};
 use crate::stream::{PyStreamEncoder, PyTokenIterator};
 use crate::{batch, convert, decoding};
@@ -14,7 +14,6 @@ use bytemill::special::{Rules, Segment};
 use bytemill::vocab::{MergedTokens, TokenList, Vocab};
 use numpy::{PyArray1, PyArray2};
 use once_cell::race::OnceBox;
-use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString};
 use std::sync::Arc;
@@ -211,7 +210,7 @@ impl PyEncoder {
         let id = convert::one_id(token_id)?;
         match self.encoder.vocab().token(id) {
             Some(token) => Ok(PyBytes::new(py, token)),
-            None => Err(PyKeyError::new_err(id)),
+            None => Err(UnknownTokenError::new_err(id)),
         }
     }
 

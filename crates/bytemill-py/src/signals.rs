@@ -1,7 +1,7 @@
 //! Ctrl-C, progress and errors between Rust and Python.
 
 use bytemill::Error;
-use pyo3::exceptions::{PyKeyError, PyKeyboardInterrupt, PyMemoryError, PyOSError, PyUnicodeDecodeError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyUnicodeDecodeError};
 use pyo3::import_exception;
 use pyo3::prelude::*;
 use std::sync::Mutex;
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 import_exception!(bytemill.errors, SpecialTokenError);
 import_exception!(bytemill.errors, TokenizerError);
+import_exception!(bytemill.errors, UnknownTokenError);
 
 /// Shortest time between two cancellation checks, which take the GIL.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -31,7 +32,7 @@ pub fn to_python(error: Error) -> PyErr {
                 Err(failure) => failure,
             }
         }),
-        Error::UnknownId(id) => PyKeyError::new_err(id),
+        Error::UnknownId(id) => UnknownTokenError::new_err(id),
         Error::Memory { .. } => PyMemoryError::new_err(error.to_string()),
         Error::Io(error) => PyErr::from(error),
         Error::Output { path, error } => {

@@ -10,9 +10,9 @@ use pyo3::types::PyMapping;
 pub fn id_of(id: &Bound<'_, PyAny>, token: &Bound<'_, PyAny>) -> PyResult<u32> {
     id.extract::<u32>().map_err(|_| match (id.repr(), token.repr()) {
         (Ok(id), Ok(token)) => {
-            TokenizerError::new_err(format!("the id of {token} is {id}: ids are integers from 0 on"))
+            TokenizerError::new_err(format!("special token {token} has the id {id}; ids must be integers of at least 0"))
         }
-        _ => PyTypeError::new_err("ids are integers from 0 on"),
+        _ => PyTypeError::new_err("special token ids must be integers"),
     })
 }
 

@@ -66,7 +66,7 @@ impl PyStreamEncoder {
             Some(data) => {
                 if let Ok(text) = data.cast::<PyString>() {
                     if inside_character {
-                        return Err(PyValueError::new_err("the bytes before this str end inside a character"));
+                        return Err(PyValueError::new_err("cannot feed a str here: the bytes before it end inside a character"));
                     }
                     let text = convert::text(text)?;
                     self.n_bytes += text.len() as u64;
@@ -79,7 +79,7 @@ impl PyStreamEncoder {
                     self.n_bytes += bytes.len() as u64;
                     push(&bytes)?;
                 } else {
-                    return Err(PyTypeError::new_err("feed takes str or bytes"));
+                    return Err(PyTypeError::new_err("feed expects str or bytes"));
                 }
             }
         }

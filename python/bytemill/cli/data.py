@@ -108,9 +108,9 @@ def encode(
     from bytemill.cli.progress import ProgressDisplay, encoding_progress
     from bytemill.cli.summaries import manifest_notes
     from bytemill.shards import EncodeProgress, encode_corpus
-    from bytemill.tokenizer.tokenizer import Tokenizer
+    from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
-    tokenizer = Tokenizer.open(tokenizer_file)
+    tokenizer = open_tokenizer(tokenizer_file)
     separator = document_separator or (_EOT if append_eot else None)
     if separator is None and corpus.documents in tokenizer.special_tokens:
         separator = corpus.documents

@@ -102,7 +102,7 @@ def convert(
     from bytemill.cli.progress import ProgressDisplay
     from bytemill.cli.summaries import manifest_to_json, write_manifest
     from bytemill.shards.convert import ConvertProgress, convert_shards
-    from bytemill.tokenizer.tokenizer import Tokenizer
+    from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
     with (
         interruptible("run the same command again to start over"),
@@ -119,7 +119,7 @@ def convert(
             shard_tokens=shard_tokens,
             separator=separator_of(separator),
             keep_separators=keep_separators,
-            tokenizer=None if tokenizer is None else Tokenizer.open(tokenizer),
+            tokenizer=None if tokenizer is None else open_tokenizer(tokenizer),
             source_layout=source_layout,
             source_dtype=source_dtype,
             note=lambda note: output.note(note, quiet=quiet),

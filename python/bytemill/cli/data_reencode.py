@@ -89,16 +89,16 @@ def reencode(
     from bytemill.cli.summaries import manifest_to_json, write_manifest
     from bytemill.shards import EncodeProgress
     from bytemill.shards.reencode import reencode_shards, shard_corpus
-    from bytemill.tokenizer.tokenizer import Tokenizer
+    from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
-    target = Tokenizer.open(new)
+    target = open_tokenizer(new)
     with (
         interruptible("run the same command again to start over"),
         ProgressDisplay(quiet=quiet) as display,
     ):
         corpus = shard_corpus(
             shards,
-            Tokenizer.open(old),
+            open_tokenizer(old),
             target,
             separator=separator_of(separator),
             on_error=on_error,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from bytemill.errors import TokenizerError
+from bytemill.errors import TokenizerError, UnknownTokenError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -92,9 +92,9 @@ def decode_ids(tokenizer: Tokenizer, ids: list[int] | NDArray[Any]) -> bytes:
     """The bytes of `ids`. Raises `TokenizerError` for an id that no token has."""
     try:
         return tokenizer.decode_bytes(ids)
-    except KeyError as error:
+    except UnknownTokenError as error:
         raise TokenizerError(
-            f"no token has the id {error.args[0]}",
+            str(error),
             hint=f"the ids of this tokenizer go from 0 to {tokenizer.n_vocab - 1}",
         ) from error
 

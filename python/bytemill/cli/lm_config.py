@@ -14,7 +14,7 @@ from pydantic import SkipValidation, TypeAdapter, ValidationError
 from bytemill.errors import RunConfigError
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.training.config import DEFAULT_PRESET, SECTIONS, Resolved, resolve
-from bytemill.tokenizer.tokenizer import Tokenizer
+from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,7 +81,7 @@ def resolve_options(config: str | Path | None, options: Any, *, is_plan: bool = 
         layers[sourced.layer][key] = sourced.value
         origins[key] = sourced.origin
     tokenizer = next((name for own in reversed(layers.values()) if (name := own.get("data.tokenizer"))), None)
-    n_vocab = None if tokenizer is None or is_plan else Tokenizer.open(tokenizer).n_vocab
+    n_vocab = None if tokenizer is None or is_plan else open_tokenizer(tokenizer).n_vocab
     return resolve(list(layers.items()), n_vocab=n_vocab, origins=origins)
 
 

@@ -52,8 +52,8 @@ PatternOfFile: TypeAlias = Annotated[
     str | None,
     Parameter(
         name="--pattern",
-        help="The pattern of a file that names none (.tiktoken, vocab.json with merges.txt): gpt2, cl100k, o200k, "
-        "llama3, a regular expression, or none.",
+        help="Pattern of a file that stores none (.tiktoken, vocab.json with merges.txt): gpt2, cl100k, o200k, "
+        "llama3, none, or regex:EXPR.",
     ),
 ]
 SpecialTokensOfFile: TypeAlias = Annotated[

@@ -6,11 +6,10 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from bytemill._core import named_pattern
 from bytemill.cli import options, output
 from bytemill.cli.corpus_options import CorpusOptions
 from bytemill.formats.save import WrittenFormat
-from bytemill.tokenizer.tokenizer import Tokenizer
+from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
 _CORPUS = CorpusOptions()
 
@@ -58,9 +57,7 @@ def train(
     ] = ("<|endoftext|>",),
     pattern: Annotated[
         str,
-        Parameter(
-            help="How text is split into pre-tokens: gpt2, cl100k, o200k, llama3, a regular expression, or none."
-        ),
+        Parameter(help="How text splits into pre-tokens: gpt2, cl100k, o200k, llama3, none, or regex:EXPR."),
     ] = "gpt2",
     ties: Annotated[
         Literal["bytes", "huggingface"],
@@ -114,6 +111,7 @@ def train(
     from bytemill.cli.profile import profiled
     from bytemill.cli.progress import ProgressDisplay, training_progress
     from bytemill.cli.summaries import write_training
+    from bytemill.cli.tokenizer_options import parse_pattern
     from bytemill.cli.training_inputs import (
         check_usage,
         checkpoint_folder,
@@ -127,10 +125,12 @@ def train(
 
     check_usage(inputs, counts)
     check_output_file(output_file, overwrite=overwrite)
-    expression = None if pattern == "none" else pattern
-    check_can_be_saved(expression, special_tokens)
-    if expression is not None and named_pattern(expression) is None:
-        output.note("this pattern runs on a regex engine, which is slower than the named ones", quiet=quiet)
+    chosen_pattern = parse_pattern(pattern)
+    check_can_be_saved(chosen_pattern, special_tokens)
+    if chosen_pattern is not None and chosen_pattern.name is None:
+        output.note(
+            "this pattern runs on a regex engine, which is slower than the named patterns", quiet=quiet
+        )
     if corpus.documents not in ("file", "line") and corpus.documents not in special_tokens:
         output.note(
             f"{corpus.documents} ends documents but is not a special token, so it is trained on as text",
@@ -150,7 +150,7 @@ def train(
             source,
             vocab_size,
             special_tokens,
-            pattern=expression,
+            pattern=chosen_pattern,
             ties=ties,
             min_pretoken_count=min_pretoken_count,
             min_frequency=min_frequency,
@@ -195,7 +195,7 @@ def encode(
     from bytemill.cli.id_streams import encode_text, ids_as_text
     from bytemill.cli.texts import text_input
 
-    tokenizer = Tokenizer.open(tokenizer_file)
+    tokenizer = open_tokenizer(tokenizer_file)
     arrays = encode_text(
         tokenizer,
         text_input(text, file),
@@ -226,7 +226,7 @@ def decode(tokenizer_file: options.TokenizerFile, /, *ids: Annotated[str, Parame
     from bytemill.cli.id_streams import decode_stream, read_ids
     from bytemill.cli.texts import id_blocks
 
-    tokenizer = Tokenizer.open(tokenizer_file)
+    tokenizer = open_tokenizer(tokenizer_file)
     blocks, name = id_blocks(ids)
     for data in decode_stream(tokenizer, read_ids(blocks, name)):
         output.write_bytes(data)
@@ -256,9 +256,9 @@ def show(
     """Show a tokenizer's sizes, settings and longest tokens, or single tokens."""
     from bytemill.analysis.summary import describe, token_infos
     from bytemill.cli import views
-    from bytemill.cli.given import load_arguments
+    from bytemill.cli.tokenizer_options import load_arguments
 
-    tokenizer = Tokenizer.open(tokenizer_file, **load_arguments(pattern, special_tokens))
+    tokenizer = open_tokenizer(tokenizer_file, **load_arguments(pattern, special_tokens))
     if token:
         views.write_tokens(tokenizer, token_infos(tokenizer, token), as_json=as_json)
     elif tokens:
@@ -300,7 +300,7 @@ def inspect(
     from bytemill.cli import views
     from bytemill.cli.texts import text_input
 
-    tokenizer = Tokenizer.open(tokenizer_file)
+    tokenizer = open_tokenizer(tokenizer_file)
     content = text_input(text, file).read()
     inspection = inspect(tokenizer, content, allowed_special=allowed_special)
     explanations = tokenizer.explain(content, allowed_special=allowed_special) if explain else None
@@ -344,7 +344,7 @@ def convert(
     out without a change of ids is named.
     """
     from bytemill.cli.conversions import write_conversion
-    from bytemill.cli.given import load_arguments
+    from bytemill.cli.tokenizer_options import load_arguments
     from bytemill.tokenizer.conversion import convert
 
     conversion = convert(

@@ -12,11 +12,11 @@ that start together the longer is taken; tiktoken leaves that to the order of a 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from bytemill._core import NAMED_PATTERNS, Encoder
 from bytemill.compat.tiktoken_models import ENCODING_NAMES, encoding_name_for_model
-from bytemill.errors import SpecialTokenError, TokenizerError
+from bytemill.errors import SpecialTokenError, TokenizerError, UnknownTokenError
 from bytemill.tokenizer.special_options import options, refuse
 from bytemill.tokenizer.token_starts import text_and_starts
 
@@ -248,7 +248,7 @@ class Encoding:
         _refuse_no_sequence(tokens)
         try:
             return self._core.decode_bytes(tokens)
-        except KeyError as error:
+        except UnknownTokenError as error:
             _raise_unknown(error)
 
     def decode(self, tokens: TokenIds, errors: str = "replace") -> str:
@@ -256,14 +256,14 @@ class Encoding:
         _refuse_no_sequence(tokens)
         try:
             return self._core.decode(tokens, errors)
-        except KeyError as error:
+        except UnknownTokenError as error:
             _raise_unknown(error)
 
     def decode_single_token_bytes(self, token: int) -> bytes:
         """The bytes of one token. Raises KeyError for an id that no token has."""
         try:
             return self._core.token_bytes(token)
-        except KeyError as error:
+        except UnknownTokenError as error:
             _raise_unknown(error)
 
     def decode_tokens_bytes(self, tokens: Iterable[int]) -> list[bytes]:
@@ -389,9 +389,8 @@ def _refuse_no_sequence(tokens: Any) -> None:
         raise TypeError(f"ids come in a sequence, not in {type(tokens).__name__}")
 
 
-def _raise_unknown(error: KeyError) -> NoReturn:
-    """The error for an id that no token has, or that cannot be one: tiktoken's ids have 32 bits."""
-    token = cast("int", error.args[0])
-    if not 0 <= token < 2**32:
-        raise OverflowError(f"the id {token} is not between 0 and {2**32 - 1}") from error
-    raise KeyError(f"no token has the id {token}") from error
+def _raise_unknown(error: UnknownTokenError) -> NoReturn:
+    """Raise tiktoken's error: OverflowError for an id outside of 32 bits, else KeyError."""
+    if not 0 <= error.token_id < 2**32:
+        raise OverflowError(f"the id {error.token_id} is not between 0 and {2**32 - 1}") from error
+    raise KeyError(str(error)) from error

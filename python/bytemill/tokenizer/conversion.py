@@ -15,6 +15,7 @@ from bytemill.formats.files import read_bytes
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.save import FORMATS, format_of_name, left_out, publish, rendered
 from bytemill.system.output_file import check_output_file
+from bytemill.tokenizer.open_tokenizer import open_tokenizer
 from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from types import EllipsisType
 
+    from bytemill.formats.patterns import Pattern
     from bytemill.formats.save import WrittenFormat
     from bytemill.formats.spec import TokenizerSpec
 
@@ -73,7 +75,7 @@ def convert(
     target: str | os.PathLike[str],
     written_format: WrittenFormat | None = None,
     *,
-    pattern: str | EllipsisType | None = ...,
+    pattern: str | Pattern | EllipsisType | None = ...,
     special_tokens: Mapping[str, int] | Iterable[str] | None = None,
     overwrite: bool = False,
 ) -> Conversion:
@@ -89,7 +91,7 @@ def convert(
         raise OutputError("a tokenizer is written to files, not to standard output", hint="Give a file name.")
     if written_format is None:
         written_format = format_of_name(target)
-    tokenizer = Tokenizer.open(source, pattern=pattern, special_tokens=special_tokens)
+    tokenizer = open_tokenizer(source, pattern=pattern, special_tokens=special_tokens)
     spec = tokenizer.to_spec()
     is_simple_bpe = written_format == "vocab" and _is_simple_bpe(source)
     with warnings.catch_warnings(record=True) as caught:
@@ -111,7 +113,7 @@ def convert(
     )
 
 
-def check_can_be_saved(pattern: str | None, special_tokens: Sequence[str]) -> None:
+def check_can_be_saved(pattern: str | Pattern | None, special_tokens: Sequence[str]) -> None:
     """Raises `TokenizerError` where no tokenizer.json can say this pattern and these special tokens.
 
     Asked before training: what cannot be saved after it would be lost.

@@ -1,4 +1,4 @@
-"""How a text becomes ids, for people to read."""
+"""Explain how a text becomes ids, merge by merge."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bytemill._core import pretoken_spans
+from bytemill.tokenizer.notebook import Token, tokens_html
 
 if TYPE_CHECKING:
     from bytemill._core import Encoder
@@ -14,17 +15,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TokenInfo:
-    """What is known of one token."""
+    """A token and the merge that makes it."""
 
     id: int
     bytes: bytes
     special: bool
     rank: int | None
-    """Place of its merge in the order of training; None for single bytes, special tokens and what no merge makes."""
+    """Rank of the merge that makes it; None for single bytes, special tokens and tokens that no merge makes."""
     parts: tuple[int, int] | None
-    """Ids of the two tokens it is merged from."""
+    """Ids of the two tokens that it is merged from."""
     count: int | None
-    """How often the pair stood in the training corpus when it was merged, where that is known."""
+    """Count of the pair in the training corpus when it was merged, if known."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +36,18 @@ class MergeStep:
     left: bytes
     right: bytes
     at: int
-    """How many parts stood to the left of the pair at that moment."""
+    """Number of parts to the left of the pair before this merge."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """One pre-token or special token of a text, and how it became ids."""
+    """A pre-token or special token of a text, with its ids and merges."""
 
     text: str
     ids: list[int]
     tokens: list[bytes]
     steps: list[MergeStep]
-    """The merges in the order they happen; none for a special token."""
+    """The merges in order of application; empty for a special token."""
     special: bool
 
     def __str__(self) -> str:
@@ -57,8 +58,19 @@ class Explanation:
         return f"{self.text!r} -> {tokens} ({ids}): {how}"
 
 
+class Explanations(list[Explanation]):
+    """The explanations of a text, in order. Notebooks show the tokens in color with the merges as tooltips."""
+
+    def _repr_html_(self) -> str:
+        return tokens_html(
+            Token(token, token_id, special=part.special, tooltip=str(part))
+            for part in self
+            for token, token_id in zip(part.tokens, part.ids, strict=True)
+        )
+
+
 def show_bytes(token: bytes) -> str:
-    """A token as text where it is UTF-8 and printable, else its bytes as `⟨e2 80⟩`."""
+    """Return a token as text if it is printable UTF-8, else its bytes as `⟨e2 80⟩`."""
     try:
         text = token.decode()
     except UnicodeDecodeError:
@@ -67,15 +79,15 @@ def show_bytes(token: bytes) -> str:
 
 
 def show_token(token: bytes) -> str:
-    """As `show_bytes`, text in quotes."""
+    """Return `show_bytes(token)` with text in quotes."""
     shown = show_bytes(token)
     return shown if shown.startswith("⟨") else f"'{shown}'"
 
 
-def explain(core: Encoder, text: str, allowed_special: AllowedSpecial) -> list[Explanation]:
-    """See `Tokenizer.explain`."""
-    core.encode(text, allowed_special, 1)  # raises where the text holds what is not allowed
-    explanations: list[Explanation] = []
+def explain(core: Encoder, text: str, allowed_special: AllowedSpecial) -> Explanations:
+    """Implement `Tokenizer.explain`."""
+    core.encode(text, allowed_special, 1)  # raises for a disallowed special token
+    explanations = Explanations()
     for segment, special_id in core.segments(text, allowed_special):
         if special_id is not None:
             explanations.append(Explanation(segment, [special_id], [segment.encode()], [], special=True))
@@ -95,7 +107,7 @@ def explain(core: Encoder, text: str, allowed_special: AllowedSpecial) -> list[E
 
 
 def _encode_pretoken(core: Encoder, pretoken: bytes) -> list[int]:
-    """The ids of one pre-token, by replaying its merges: cut out of its text it might split further."""
+    """Replay the merges of a pre-token. Encoding it on its own might split it further."""
     if core.whole_pretoken_lookup and (whole := core.bytes_to_id(pretoken)) is not None:
         return [whole]
     parts = [pretoken[i : i + 1] for i in range(len(pretoken))]

@@ -1,9 +1,11 @@
-"""Where in a text its tokens stand, in bytes and in characters."""
+"""Byte and character offsets of the tokens of a text."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from bytemill.tokenizer.notebook import MAX_TOKENS, Token, tokens_html
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,30 +17,37 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class EncodedText:
-    """The ids of a text and where each of them stands in it.
+    """The ids of a text with their byte and character offsets.
 
-    Offsets are rows of start and end: token number k stands for `utf8[start:end]` with its row of `byte_offsets`, and
-    has a part in every character of `text[start:end]` with that of `char_offsets`.
+    Row k of an offsets array is the (start, end) of token k: in `utf8` for `byte_offsets`, in the encoded `str` for
+    `char_offsets`.
     """
 
     ids: TokenArray
-    """As `encode_to_numpy` gives them: n ids."""
+    """(n,): the ids, as `encode_to_numpy` returns them."""
     byte_offsets: NDArray[np.int64]
-    """(n, 2): start and end in `utf8`. They are exact: each token starts where the one before ends."""
+    """(n, 2): start and end in `utf8`. Each token starts where the previous one ends."""
     char_offsets: NDArray[np.int64]
     """(n, 2): start and end in the `str` that was encoded.
 
-    A token that begins or ends inside a character covers all of it. So tokens that share a character overlap there, and
-    several that lie inside one have the same offsets; any others lie side by side.
+    A token that starts or ends inside a character covers the whole character, so tokens that share a character overlap.
     """
     utf8: bytes
-    """The text as it was encoded: lone surrogates are U+FFFD, surrogate pairs the character that they mean."""
+    """The encoded text: lone surrogates are U+FFFD, surrogate pairs are joined."""
 
     @property
     def tokens(self) -> list[bytes]:
-        """The bytes that each id stands for. Made anew at each call."""
+        """The bytes of each token. A new list on each access."""
         starts, ends = self.byte_offsets.T.tolist()
         return [self.utf8[span] for span in map(slice, starts, ends)]
+
+    def _repr_html_(self) -> str:
+        ids = self.ids[: MAX_TOKENS + 1].tolist()
+        spans = self.byte_offsets[: MAX_TOKENS + 1].tolist()
+        return tokens_html(
+            (Token(self.utf8[start:end], i) for i, (start, end) in zip(ids, spans, strict=True)),
+            len(self.ids),
+        )
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -47,35 +56,34 @@ class EncodedText:
 def encode_with_offsets(
     core: Encoder, text: str, allowed_special: AllowedSpecial, num_threads: int | None
 ) -> EncodedText:
-    """See `Tokenizer.encode_with_offsets`."""
+    """Implement `Tokenizer.encode_with_offsets`."""
     ids, byte_offsets = core.encode_with_spans(text, allowed_special, num_threads)
     try:
         utf8 = text.encode()
     except UnicodeEncodeError:
         utf8 = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
-        char_offsets = _places_of_characters(text)[_char_offsets(utf8, byte_offsets)]
+        char_offsets = _character_positions(text)[_char_offsets(utf8, byte_offsets)]
     else:
         char_offsets = byte_offsets.copy() if len(utf8) == len(text) else _char_offsets(utf8, byte_offsets)
     return EncodedText(ids, byte_offsets, char_offsets, utf8)
 
 
 def _char_offsets(utf8: bytes, byte_offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Offsets in characters of what `utf8` spells."""
+    """Convert byte offsets in `utf8` to character offsets."""
     import numpy as np
 
     is_first = (np.frombuffer(utf8, dtype=np.uint8) & 0xC0) != 0x80
-    # How many characters have begun when a byte has been read: the number of the one it belongs to, plus one.
+    # Characters started up to and including each byte: the index of its character, plus one.
     begun = np.cumsum(is_first, dtype=np.int64)
     offsets = begun[byte_offsets - [0, 1]]
     offsets[:, 0] -= 1
     return offsets
 
 
-def _places_of_characters(text: str) -> NDArray[np.int64]:
-    """Where in `text` each of its characters begins if surrogate pairs are joined, and at last where it ends.
+def _character_positions(text: str) -> NDArray[np.int64]:
+    """Return the position in `text` of each character with surrogate pairs joined, followed by `len(text)`.
 
-    A pair is a high surrogate and a low one directly behind it, so whether a low one ends a pair is seen from the place
-    before it alone.
+    A pair is a high surrogate followed directly by a low one.
     """
     import numpy as np
 

@@ -1,14 +1,14 @@
-"""tiktoken's two options for special tokens: those that are recognised, and those that may not stand in a text.
+"""tiktoken's options for special tokens: `allowed_special` and `disallowed_special`.
 
-tiktoken looks for the refused ones first, in the text as it is given, and does not ask whether they are special tokens:
-any string may be refused. What is neither recognised nor refused is plain text.
+Like tiktoken, search the text for disallowed strings first. Any string can be disallowed, special token or not. Special
+tokens that are neither allowed nor disallowed are plain text.
 """
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING
 
 from bytemill.errors import SpecialTokenError
 
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from bytemill.tokenizer.types import AllowedSpecial, DisallowedSpecial
 
-BY_DEFAULT: Final = cast('Literal["all"]', "".join(("a", "ll")))
-"""An "all" that is no caller's: where `disallowed_special` is given, the default is to recognise none."""
-
 
 @lru_cache(maxsize=128)
 def _finder(refused: frozenset[str]) -> re.Pattern[str]:
@@ -27,21 +24,20 @@ def _finder(refused: frozenset[str]) -> re.Pattern[str]:
 
 
 def refuse(text: str, refused: frozenset[str]) -> None:
-    """Raise SpecialTokenError where one of `refused` stands in `text`: the leftmost, and of those the longest."""
+    """Raise SpecialTokenError for the leftmost, longest member of `refused` in `text`."""
     found = _finder(refused).search(text) if refused else None
     if found is not None:
         token = found[0]
         raise SpecialTokenError(
-            f"the text holds {token!r} at character {found.start()}, a special token that is disallowed; "
-            f"allowed_special={{{token!r}}} recognises it, disallowed_special=() takes all that are not "
-            "allowed as plain text"
+            f"the text contains the disallowed special token {token!r} at character {found.start()}",
+            hint=f"pass allowed_special={{{token!r}}} to recognize it, or disallowed_special=() to treat it as text",
         )
 
 
 def options(
     special_tokens: Collection[str], allowed: Set[str], disallowed: DisallowedSpecial
 ) -> tuple[AllowedSpecial, frozenset[str]]:
-    """What the core is to recognise, and what is to be refused beforehand."""
+    """Return which special tokens the core recognizes, and which strings to refuse first."""
     if isinstance(disallowed, str) and disallowed == "all":
         refused = frozenset(special_tokens) - allowed
     else:
@@ -52,16 +48,22 @@ def options(
     return known or "none", refused
 
 
-def allowed_in(
+def recognized_tokens(
     texts: Iterable[str],
     special_tokens: Collection[str],
-    allowed: AllowedSpecial,
+    allowed: AllowedSpecial | None,
     disallowed: DisallowedSpecial,
 ) -> AllowedSpecial:
-    """What is to be recognised in `texts`, with tiktoken's meaning of both options.
+    """Return which special tokens to recognize in `texts`, with tiktoken's meaning of both options.
 
-    `allowed` is `BY_DEFAULT` where the caller has not said; that recognises nothing, as `"none"` does. `"none_raise"`
-    refuses all special tokens besides. Raises SpecialTokenError where one is refused that stands in a text.
+    Args:
+        texts: The texts to check.
+        special_tokens: All special tokens.
+        allowed: The user's `allowed_special`; None recognizes none.
+        disallowed: The user's `disallowed_special`.
+
+    Raises:
+        SpecialTokenError: A text contains a disallowed string. `allowed="none_raise"` disallows all special tokens.
     """
     chosen: frozenset[str] = frozenset()
     if isinstance(allowed, str):
@@ -70,13 +72,13 @@ def allowed_in(
                 "allowed_special must be 'all', 'none', 'none_raise' or a set of special tokens, "
                 f"not {allowed!r}"
             )
-        if allowed == "all" and allowed is not BY_DEFAULT:
+        if allowed == "all":
             chosen = frozenset(special_tokens)
-    else:
+    elif allowed is not None:
         chosen = frozenset(allowed)
-    recognised, refused = options(special_tokens, chosen, disallowed)
+    recognized, refused = options(special_tokens, chosen, disallowed)
     if allowed == "none_raise":
         refused |= frozenset(special_tokens)
     for text in texts:
         refuse(text, refused)
-    return recognised
+    return recognized

@@ -7,10 +7,12 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from bytemill.errors import TokenizerError
 from bytemill.formats.loaded import Loaded, build
+from bytemill.formats.patterns import Pattern, resolve_pattern
 from bytemill.formats.spec import (
     Companions,
     GivenSpecialTokens,
@@ -19,11 +21,12 @@ from bytemill.formats.spec import (
     TokenizerSpec,
     special_rules,
 )
-from bytemill.tokenizer.codec import Codec
+from bytemill.tokenizer.decoding import DecodingMethods
+from bytemill.tokenizer.encoding import EncodingMethods
+from bytemill.tokenizer.notebook import table_html
+from bytemill.tokenizer.vocabulary import VocabularyMethods
 
 if TYPE_CHECKING:
-    from types import EllipsisType
-
     import tiktoken
 
     from bytemill.formats.save import WrittenFormat
@@ -31,10 +34,10 @@ if TYPE_CHECKING:
     from bytemill.tokenizer.training_report import TrainingReport
 
 
-class Tokenizer(Codec):
+class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
     """A byte-level BPE tokenizer. Immutable; several threads may use one at once.
 
-    `Codec` has the methods that take text and ids.
+    See `EncodingMethods` for the meaning of `allowed_special`, `disallowed_special` and `num_threads`.
 
     >>> vocab = {i: bytes([i]) for i in range(256)} | {256: b"th", 257: b"the"}
     >>> tok = Tokenizer(vocab, [(b"t", b"h"), (b"th", b"e")], ["<|endoftext|>"])
@@ -50,7 +53,7 @@ class Tokenizer(Codec):
         merges: Sequence[tuple[bytes, bytes]],
         special_tokens: Iterable[str] | Mapping[str, int] | None = None,
         *,
-        pattern: str | None = "gpt2",
+        pattern: str | Pattern | None = "gpt2",
     ) -> None:
         """A tokenizer from its parts.
 
@@ -61,7 +64,10 @@ class Tokenizer(Codec):
         Raises `TokenizerError` where the parts contradict each other, naming the first contradiction.
         """
         special = _with_ids(vocab, special_tokens)
-        spec = TokenizerSpec(pattern=pattern, special_tokens=special, vocab=dict(vocab), merges=list(merges))
+        expression = resolve_pattern(pattern)
+        spec = TokenizerSpec(
+            pattern=expression, special_tokens=special, vocab=dict(vocab), merges=list(merges)
+        )
         self._set(build(spec))
 
     def _set(self, loaded: Loaded) -> None:
@@ -131,6 +137,8 @@ class Tokenizer(Codec):
         vocab_filepath: str | os.PathLike[str],
         merges_filepath: str | os.PathLike[str],
         special_tokens: Iterable[str] | None = None,
+        *,
+        pattern: str | Pattern | None = "gpt2",
     ) -> Self:
         """A tokenizer from GPT-2's two files, `vocab.json` and `merges.txt`, with GPT-2's pattern.
 
@@ -138,7 +146,7 @@ class Tokenizer(Codec):
         """
         from bytemill.formats import gpt2
 
-        spec = gpt2.read(vocab_filepath, merges_filepath, special_tokens)
+        spec = gpt2.read(vocab_filepath, merges_filepath, special_tokens, pattern=resolve_pattern(pattern))
         return cls.from_spec(spec)
 
     @classmethod
@@ -146,7 +154,7 @@ class Tokenizer(Codec):
         cls,
         path: str | os.PathLike[str],
         *,
-        pattern: str | EllipsisType | None = ...,
+        pattern: str | Pattern | EllipsisType | None = ...,
         special_tokens: GivenSpecialTokens | None = None,
     ) -> Self:
         """A tokenizer from a file of any format that bytemill reads, recognised by its content.
@@ -159,7 +167,8 @@ class Tokenizer(Codec):
         """
         from bytemill.formats import load as loading
 
-        return cls._from_loaded(loading.load(path, pattern, special_tokens))
+        expression = pattern if isinstance(pattern, EllipsisType) else resolve_pattern(pattern)
+        return cls._from_loaded(loading.load(path, expression, special_tokens))
 
     # Published tokenizers
 
@@ -191,24 +200,6 @@ class Tokenizer(Codec):
         if pretrained.is_published(name):
             tokenizer._name = str(name)
         return tokenizer
-
-    @classmethod
-    def open(
-        cls,
-        place: str | os.PathLike[str],
-        *,
-        pattern: str | EllipsisType | None = ...,
-        special_tokens: GivenSpecialTokens | None = None,
-    ) -> Self:
-        """A tokenizer from a file or folder, or where there is none, the published one of that name.
-
-        As `load`, which is for paths alone, for `from_pretrained`'s seven names; nothing is looked for on the hub.
-        """
-        from bytemill.tokenizer import pretrained
-
-        if pattern is ... and special_tokens is None and pretrained.is_published(place):
-            return cls.from_pretrained(place)
-        return cls.load(place, pattern=pattern, special_tokens=special_tokens)
 
     def save(self, path: str | os.PathLike[str], *, format: WrittenFormat = "huggingface") -> None:  # noqa: A002
         """Writes a `tokenizer.json` that Hugging Face `tokenizers` opens and that gives the same ids there.
@@ -306,8 +297,23 @@ class Tokenizer(Codec):
         return made if self._name is None else (*made, {"_name": self._name})
 
     def __repr__(self) -> str:
-        sizes = f"{self.n_vocab} tokens, {len(self.special_tokens)} of them special"
+        sizes = f"{len(self)} tokens, {len(self.special_tokens)} of them special"
         return f"<Tokenizer: {sizes}, {self.fingerprint[:12]}>"
+
+    def _repr_html_(self) -> str:
+        pattern = None if self.pattern is None else Pattern(self.pattern)
+        special = list(self.special_tokens)
+        more = f" … {len(special) - 8} more" if len(special) > 8 else ""
+        return table_html(
+            "Tokenizer",
+            [
+                ("tokens", f"{len(self):,}"),
+                ("merges", f"{len(self.merges):,}"),
+                ("pattern", "none" if pattern is None else pattern.name or f"{pattern.expression:.80}"),
+                ("special tokens", " ".join(token[:40] for token in special[:8]) + more or "none"),
+                ("fingerprint", self.fingerprint[:12]),
+            ],
+        )
 
     @property
     def fingerprint(self) -> str:

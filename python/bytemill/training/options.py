@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from bytemill._core import check_pattern
 from bytemill.errors import TokenizerError
+from bytemill.formats.patterns import Pattern, resolve_pattern
 from bytemill.training.memory_budget import MemoryBudget, parse_max_memory
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def training_options(
     vocab_size: int,
     special_tokens: Iterable[str],
     *,
-    pattern: str | None,
+    pattern: str | Pattern | None,
     ties: Ties,
     min_pretoken_count: int,
     min_frequency: int,
@@ -74,7 +74,7 @@ def training_options(
     """
     special = _checked_special(special_tokens)
     n_merges = _n_merges(vocab_size, special)
-    check_pattern_type(pattern)
+    expression = resolve_pattern(pattern)
     check_one_of("ties", ties, ("bytes", "huggingface"))
     check_one_of("special_ids", special_ids, ("last", "first"))
     _check_int("min_frequency", min_frequency, 1, _MAX_COUNT)
@@ -91,7 +91,7 @@ def training_options(
     return TrainingOptions(
         special_tokens=special,
         n_merges=n_merges,
-        pattern=pattern,
+        pattern=expression,
         ties=ties,
         min_pretoken_count=min_pretoken_count,
         min_frequency=min_frequency,
@@ -103,13 +103,6 @@ def training_options(
         work_folder=work_path,
         checkpoint_seconds=checkpoint_seconds,
     )
-
-
-def check_pattern_type(pattern: object) -> None:
-    """Raise TypeError or `TokenizerError` unless `pattern` is None or a pattern that compiles."""
-    if pattern is not None and not isinstance(pattern, str):
-        raise TypeError(f"pattern must be a str or None, not {type(pattern).__name__} ({pattern!r:.40})")
-    check_pattern(pattern)
 
 
 def check_one_of(name: str, value: object, choices: tuple[str, str]) -> None:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
     from bytemill.corpus import CorpusInputs
+    from bytemill.formats.patterns import Pattern
 
 __all__ = [
     "TrainingProgress",
@@ -74,7 +75,7 @@ def train(
     vocab_size: int,
     special_tokens: Sequence[str] = (),
     *,
-    pattern: str | None = "gpt2",
+    pattern: str | Pattern | None = "gpt2",
     ties: Ties = "bytes",
     min_pretoken_count: int = 1,
     min_frequency: int = 1,
@@ -102,8 +103,8 @@ def train(
             (see `bytemill.counts`).
         vocab_size: Upper bound on the number of tokens: 256 bytes, the merges and the special tokens.
         special_tokens: Tokens that are never split or merged.
-        pattern: How text is split into pre-tokens: "gpt2", "cl100k", "o200k", "llama3", an expression, or None to
-            make all text between special tokens one pre-token.
+        pattern: How text is split into pre-tokens: "gpt2", "cl100k", "o200k", "llama3", a `bytemill.Pattern`, or None
+            to make all text between special tokens one pre-token.
         ties: Which of equally frequent pairs is merged first: the lexicographically greatest pair of byte strings
             ("bytes"), or the one that Hugging Face's trainer picks ("huggingface").
         min_pretoken_count: Drop pre-tokens that occur less often. The training report says how many were dropped.
@@ -164,7 +165,7 @@ def train_from_iterator(
     vocab_size: int,
     special_tokens: Sequence[str] = (),
     *,
-    pattern: str | None = "gpt2",
+    pattern: str | Pattern | None = "gpt2",
     ties: Ties = "bytes",
     min_pretoken_count: int = 1,
     min_frequency: int = 1,
@@ -210,7 +211,7 @@ def train_bpe(
     vocab_size: int,
     special_tokens: Sequence[str],
     *,
-    pattern: str | None = "gpt2",
+    pattern: str | Pattern | None = "gpt2",
     num_threads: int | None = None,
 ) -> tuple[dict[int, bytes], list[tuple[bytes, bytes]]]:
     """Train on one file with the interface of Stanford's CS336; see `train`.

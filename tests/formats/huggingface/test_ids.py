@@ -10,6 +10,7 @@ import tiktoken as oracle
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.patterns import as_pattern
 from tokenizers import AddedToken, Regex, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from tokenizers.processors import TemplateProcessing
@@ -61,7 +62,9 @@ def excerpts(shared_data: Path) -> list[str]:
 
 @pytest.mark.parametrize("pattern", [*NAMED_PATTERNS, None, r"\p{N}{1,2}+|\s+$|[^\s\p{N}]+|\s"])
 def test_a_trained_tokenizer_gives_the_same_ids_in_hugging_face(tmp_path: Path, pattern: str | None) -> None:
-    ours = bytemill.train_from_iterator([CORPUS] * 3, vocab_size=350, special_tokens=SPECIAL, pattern=pattern)
+    ours = bytemill.train_from_iterator(
+        [CORPUS] * 3, vocab_size=350, special_tokens=SPECIAL, pattern=as_pattern(pattern)
+    )
     theirs = opened_by_hugging_face(ours, tmp_path)
     assert theirs.get_vocab_size() == ours.n_vocab
 

@@ -32,7 +32,7 @@ from bytemill.lm.training.optimization import make_optimizer, rate_share
 from bytemill.lm.training.run_folder import RunFolder, check_resumable
 from bytemill.lm.training.run_state import generators_state, restore_generators
 from bytemill.shards.manifest import shard_hashes
-from bytemill.tokenizer.tokenizer import Tokenizer
+from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from bytemill.lm.training.config import Resolved, TrainConfig
     from bytemill.lm.training.run_checkpoint import ShardHashes
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
 
 def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | None = None) -> RunFolder:
@@ -176,7 +177,7 @@ def _prepare(resolved: Resolved, *, overwrite: bool) -> _Run:
     if not config.data.train:
         raise RunConfigError("data.train is not set", hint="name a folder of shards: --data.train shards")
     folder = RunFolder(config.run.folder)
-    tokenizer = Tokenizer.open(config.data.tokenizer)
+    tokenizer = open_tokenizer(config.data.tokenizer)
     if config.model.vocab_size < tokenizer.n_vocab:
         raise RunConfigError(
             f"model.vocab_size is {config.model.vocab_size:,}, and the tokenizer has {tokenizer.n_vocab:,} ids",

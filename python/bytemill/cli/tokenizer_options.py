@@ -1,19 +1,40 @@
-"""What the command line says of a tokenizer file that names neither pattern nor special tokens."""
+"""Parse `--pattern` and `--special-token`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerError
+from bytemill.formats.patterns import Pattern, resolve_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_REGEX = "regex:"
+
+
+def parse_pattern(text: str) -> Pattern | None:
+    r"""Return the pattern of `--pattern NAME|none|regex:EXPR`.
+
+    Raises:
+        TokenizerError: The name is unknown, or the expression does not compile.
+
+    >>> parse_pattern(r"regex:\w+").expression
+    '\\w+'
+    """
+    if text == "none":
+        return None
+    if text.startswith(_REGEX):
+        return Pattern.regex(text.removeprefix(_REGEX))
+    expression = resolve_pattern(text)
+    return None if expression is None else Pattern(expression)
+
 
 def load_arguments(pattern: str | None, special_tokens: Sequence[str]) -> dict[str, Any]:
-    """The arguments of `Tokenizer.load` for `--pattern` and `--special-token`; none where they are left out.
+    """Return the arguments of `Tokenizer.load` for `--pattern` and `--special-token`, omitting unset ones.
 
-    Raises TokenizerError where some special tokens have an id and others have none.
+    Raises:
+        TokenizerError: The pattern is invalid, or only some of the special tokens have an id.
 
     >>> load_arguments("none", ["<|endoftext|>=50256"])
     {'pattern': None, 'special_tokens': {'<|endoftext|>': 50256}}
@@ -22,13 +43,13 @@ def load_arguments(pattern: str | None, special_tokens: Sequence[str]) -> dict[s
     """
     arguments: dict[str, Any] = {}
     if pattern is not None:
-        arguments["pattern"] = None if pattern == "none" else pattern
+        arguments["pattern"] = parse_pattern(pattern)
     if special_tokens:
         with_ids = dict(parsed for word in special_tokens if (parsed := _with_id(word)) is not None)
         if with_ids and len(with_ids) != len(special_tokens):
             raise TokenizerError(
-                "some special tokens have an id and others have none",
-                hint="Give =ID with all of them, or with none.",
+                "some special tokens have an id and others do not",
+                hint="add =ID to every --special-token, or to none",
             )
         arguments["special_tokens"] = with_ids or list(special_tokens)
     return arguments

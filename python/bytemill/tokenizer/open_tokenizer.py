@@ -1,0 +1,36 @@
+"""Open a tokenizer by path or published name, as the command line and model configurations do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bytemill.tokenizer import pretrained
+from bytemill.tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import os
+    from types import EllipsisType
+
+    from bytemill.formats.patterns import Pattern
+    from bytemill.formats.spec import GivenSpecialTokens
+
+
+def open_tokenizer(
+    path_or_name: str | os.PathLike[str],
+    *,
+    pattern: str | Pattern | EllipsisType | None = ...,
+    special_tokens: GivenSpecialTokens | None = None,
+) -> Tokenizer:
+    """Load a file or folder, or the published tokenizer of that name. Never searches the hub.
+
+    Args:
+        path_or_name: A path, or a published name such as `gpt2`. An existing path takes precedence.
+        pattern: As in `Tokenizer.load`.
+        special_tokens: As in `Tokenizer.load`.
+
+    Raises:
+        TokenizerFileError: As `Tokenizer.load` and `Tokenizer.from_pretrained` do.
+    """
+    if pattern is ... and special_tokens is None and pretrained.is_published(path_or_name):
+        return Tokenizer.from_pretrained(path_or_name)
+    return Tokenizer.load(path_or_name, pattern=pattern, special_tokens=special_tokens)

@@ -1,0 +1,215 @@
+"""Vocabulary methods of a tokenizer: sizes, single tokens, and Hugging Face's spelling of tokens."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from bytemill.errors import UnknownTokenError
+from bytemill.formats.bytes_to_unicode import bytes_to_text, text_to_bytes
+from bytemill.tokenizer.explanation import TokenInfo
+
+if TYPE_CHECKING:
+    from bytemill._core import Encoder
+
+
+class VocabularyMethods:
+    """Methods of `Tokenizer` that look up tokens."""
+
+    core: Encoder
+    """The Rust encoder."""
+    special_tokens: dict[str, int]
+    """Special tokens and their ids."""
+    merge_counts: list[int] | None
+    """The count of each merge's pair in the training corpus when it was merged, if known."""
+
+    def __len__(self) -> int:
+        """Return the number of tokens, special tokens included."""
+        return self._n_tokens
+
+    def __bool__(self) -> bool:
+        return True
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens, special tokens included: the `vocab_size` of `bytemill.train`, and `len(tok)`.
+
+        In transformers, `vocab_size` leaves out tokens added after training; a bytemill tokenizer does not tell these
+        from other special tokens. Where ids have gaps, `n_vocab` is larger: use it to size an embedding.
+        """
+        return self._n_tokens
+
+    @cached_property
+    def _n_tokens(self) -> int:
+        return len(self.core.vocab().keys() | set(self.special_tokens.values()))
+
+    @property
+    def n_vocab(self) -> int:
+        """The highest id + 1, as in tiktoken."""
+        return self.core.n_vocab
+
+    @property
+    def max_token_value(self) -> int:
+        """The highest id."""
+        return self.core.n_vocab - 1
+
+    @property
+    def pattern(self) -> str | None:
+        """The regular expression of the pre-tokenizer, or None for no pre-tokenization."""
+        return self.core.pattern
+
+    @property
+    def normalizer(self) -> Literal["NFC"] | None:
+        """The Unicode normalization applied to text between special tokens, or None.
+
+        Only files from other tools request one. Decoding returns the normalized text.
+        """
+        return "NFC" if self.core.nfc else None
+
+    @property
+    def special_tokens_set(self) -> set[str]:
+        """The special tokens."""
+        return set(self.special_tokens)
+
+    @property
+    def eot_token(self) -> int:
+        """The id of `<|endoftext|>`. Raises KeyError if it is not a special token."""
+        return self.special_tokens["<|endoftext|>"]
+
+    @property
+    def vocab(self) -> dict[int, bytes]:
+        """All tokens by id, special tokens as UTF-8. A new dict on each access."""
+        special = {i: token.encode() for token, i in self.special_tokens.items()}
+        return dict(sorted((self.core.vocab() | special).items()))
+
+    @property
+    def merges(self) -> list[tuple[bytes, bytes]]:
+        """The merges in rank order. A new list on each access.
+
+        Empty for a tokenizer from ranks that no list of merges can express.
+        """
+        return self.core.merges()
+
+    def encode_single_token(self, text_or_bytes: str | bytes) -> int:
+        """Return the id of a token, special or ordinary. An ordinary token takes precedence over a special one.
+
+        Raises:
+            KeyError: There is no such token.
+        """
+        token = text_or_bytes.encode() if isinstance(text_or_bytes, str) else text_or_bytes
+        found = self.core.bytes_to_id(token)
+        if found is None:
+            found = self._id_of(token)
+        if found is None:
+            raise KeyError(text_or_bytes)
+        return found
+
+    def _id_of(self, text_or_bytes: str | bytes) -> int | None:
+        if isinstance(text_or_bytes, str):
+            special = self.special_tokens.get(text_or_bytes)
+            return self.core.bytes_to_id(text_or_bytes.encode()) if special is None else special
+        ordinary = self.core.bytes_to_id(text_or_bytes)
+        if ordinary is not None:
+            return ordinary
+        try:
+            return self.special_tokens.get(text_or_bytes.decode())
+        except UnicodeDecodeError:
+            return None
+
+    def decode_single_token_bytes(self, token: int) -> bytes:
+        """Return the bytes of one token.
+
+        Raises:
+            UnknownTokenError: No token has this id.
+        """
+        return self.core.token_bytes(token)
+
+    def is_special_token(self, token: int) -> bool:
+        """Return whether `token` is the id of a special token."""
+        return token in self.special_tokens.values()
+
+    def token_byte_values(self) -> list[bytes]:
+        """Return the bytes of all ordinary tokens in byte order."""
+        return self.core.sorted_tokens()
+
+    def token(self, token_id: int) -> TokenInfo:
+        """Describe a token: its bytes, rank, the pair it is merged from, and the pair's count in training.
+
+        Raises:
+            UnknownTokenError: No token has this id.
+
+        >>> import bytemill
+        >>> tok = bytemill.train_from_iterator(["low low lower lowest"], vocab_size=258)
+        >>> tok.token(257)
+        TokenInfo(id=257, bytes=b'low', special=False, rank=1, parts=(108, 256), count=4)
+        """
+        merge = self.core.merge_of(token_id)
+        counts = self.merge_counts
+        return TokenInfo(
+            id=token_id,
+            bytes=self.core.token_bytes(token_id),
+            special=self.is_special_token(token_id),
+            rank=merge[0] if merge else None,
+            parts=merge[1:] if merge else None,
+            count=counts[merge[0]] if merge and counts else None,
+        )
+
+    # Hugging Face spells ordinary tokens with one character per byte ("Ġ" is the space).
+
+    def token_to_id(self, token: str | bytes) -> int | None:
+        """Return the id of a token, special or ordinary, or None if there is no such token.
+
+        Args:
+            token: The token's bytes, or a str in Hugging Face's spelling (`"Ġthe"`, `"Ã©"`). A str that contains a
+                character outside that spelling, such as a space, is taken as text.
+
+        >>> from bytemill import Tokenizer
+        >>> tok = Tokenizer({i: bytes([i]) for i in range(256)} | {256: b" t"}, [(b" ", b"t")])
+        >>> tok.token_to_id("Ġt"), tok.token_to_id(" t"), tok.token_to_id(b" t"), tok.token_to_id("Ġx")
+        (256, 256, 256, None)
+        """
+        if isinstance(token, bytes) or token in self.special_tokens:
+            return self._id_of(token)
+        try:
+            return self.core.bytes_to_id(text_to_bytes(token))
+        except ValueError:
+            return self._id_of(token)
+
+    def id_to_token(self, token_id: int) -> str | None:
+        """Return a token in Hugging Face's spelling, or None if no token has this id.
+
+        >>> from bytemill import Tokenizer
+        >>> Tokenizer({i: bytes([i]) for i in range(256)} | {256: b" t"}, [(b" ", b"t")]).id_to_token(256)
+        'Ġt'
+        """
+        special = next((text for text, i in self.special_tokens.items() if i == token_id), None)
+        if special is not None:
+            return special
+        try:
+            return bytes_to_text(self.core.token_bytes(token_id))
+        except UnknownTokenError:
+            return None
+
+    def get_vocab(self, with_added_tokens: bool = True) -> dict[str, int]:
+        """Return all tokens in Hugging Face's spelling with their ids, in id order.
+
+        Args:
+            with_added_tokens: Include the special tokens.
+
+        >>> from bytemill import Tokenizer
+        >>> vocab = Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<x>"]).get_vocab()
+        >>> vocab["Ġ"], vocab["<x>"]
+        (32, 256)
+        """
+        special = {i: token for token, i in self.special_tokens.items()}
+        ordinary = {
+            i: bytes_to_text(token)
+            for i, token in self.core.vocab().items()
+            if special.get(i, "").encode() != token or len(token) == 1
+        }
+        by_id = ordinary | special if with_added_tokens else ordinary
+        return {token: i for i, token in sorted(by_id.items())}
+
+    def get_vocab_size(self, with_added_tokens: bool = True) -> int:
+        """Return the number of tokens, by default including the special tokens."""
+        return len(self.get_vocab(with_added_tokens))

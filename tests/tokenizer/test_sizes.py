@@ -1,0 +1,57 @@
+"""Sizes of a tokenizer, special tokens left out of decoded text, and unknown ids."""
+
+import pickle
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import bytemill
+from bytemill.errors import TokenizerError, UnknownTokenError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BYTES = {byte: bytes([byte]) for byte in range(256)}
+
+
+def test_vocab_size_is_what_training_was_asked_for() -> None:
+    tokenizer = bytemill.train_from_iterator(["low low lower lowest"], vocab_size=260, special_tokens=["<e>"])
+    assert len(tokenizer) == tokenizer.vocab_size == tokenizer.n_vocab == 260
+    assert len(tokenizer) == tokenizer.get_vocab_size()
+
+
+def test_gaps_in_the_ids_count_for_n_vocab_only() -> None:
+    tokenizer = bytemill.Tokenizer(BYTES, [], {"<e>": 300})
+    assert (len(tokenizer), tokenizer.vocab_size, tokenizer.n_vocab) == (257, 257, 301)
+
+
+def test_special_tokens_are_left_out_of_decoded_text_on_request() -> None:
+    tokenizer = bytemill.Tokenizer(BYTES, [], ["<a>", "<b>"])
+    ids = tokenizer.encode("<a>hi<b>é")
+    for kind in (ids, tuple(ids), np.array(ids, dtype=np.uint16)):
+        assert tokenizer.decode(kind) == "<a>hi<b>é"
+        assert tokenizer.decode(kind, skip_special_tokens=True) == "hié"
+        assert tokenizer.decode_batch([kind, []], skip_special_tokens=True) == ["hié", ""]
+
+
+@pytest.mark.parametrize("unknown", [256, -1, 2**32, 2**70])
+def test_an_unknown_id_is_named_in_a_tokenizer_error_that_is_a_key_error(unknown: int) -> None:
+    tokenizer = bytemill.Tokenizer(BYTES, [])
+    calls: list[Callable[[], object]] = [
+        lambda: tokenizer.decode([97, unknown]),
+        lambda: tokenizer.decode_bytes([unknown]),
+        lambda: tokenizer.decode_batch([[unknown]]),
+        lambda: tokenizer.decode_tokens_bytes([unknown]),
+        lambda: tokenizer.decode_single_token_bytes(unknown),
+        lambda: tokenizer.token(unknown),
+    ]
+    for call in calls:
+        with pytest.raises(UnknownTokenError) as caught:
+            call()
+        assert isinstance(caught.value, TokenizerError)
+        assert isinstance(caught.value, KeyError)
+        assert str(caught.value) == f"no token has the id {unknown}"
+        assert caught.value.token_id == unknown
+        again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
+        assert (str(again), again.token_id) == (str(caught.value), unknown)
