@@ -60,7 +60,7 @@ def test_offline_is_one_error_with_a_hint(story: Dataset, run: Run):
     assert outcome.status == 1
     assert outcome.out == ""
     error, hint = outcome.err.splitlines()
-    assert error == "error: story: cannot download http://127.0.0.1:1/story.txt: Connection refused"
+    assert error == "error: story: cannot download here.txt from 127.0.0.1:1: Connection refused"
     assert hint.startswith(
         "hint: download http://127.0.0.1:1/story.txt on another machine, then: bytemill data get story --from-file"
     )

@@ -125,7 +125,7 @@ def test_without_a_connection_the_hint_names_the_url_and_the_command_for_a_local
     point_hub_at("http://127.0.0.1:1", tmp_path, monkeypatch)
     server.shutdown()
     server.server_close()
-    with pytest.raises(DownloadError, match=f"^{name}: cannot download http.*: .*[Rr]efused") as caught:
+    with pytest.raises(DownloadError, match=f"^{name}: cannot download .*: Connection refused$") as caught:
         datasets.get(name)
     assert "\n" not in str(caught.value)
     assert f"download {DATASETS[name].url} on another machine" in str(caught.value.hint)
@@ -145,7 +145,9 @@ def test_the_command_prints_one_error_and_one_hint_without_a_connection(tmp_path
     answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert answer.returncode == 1
     error, hint = answer.stderr.splitlines()
-    assert error.startswith("error: tinystories-valid: cannot download https://huggingface.co/datasets/")
+    assert error.startswith(
+        "error: tinystories-valid: cannot download TinyStoriesV2-GPT4-valid.txt of roneneldan/TinyStories"
+    )
     assert hint.endswith("bytemill data get tinystories-valid --from-file FILE")
 
 

@@ -7,12 +7,14 @@ import hashlib
 import http.client
 import importlib
 import io
+import re
 import urllib.error
 import urllib.request
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 from bytemill._core import __version__
 from bytemill.errors import DownloadError
@@ -68,7 +70,9 @@ def download_url(
                     done += len(chunk)
                     show(DownloadProgress("downloading", done, n_bytes))
         except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
-            raise DownloadError(f"cannot download {url}: {_reason(error)}") from error
+            raise DownloadError(
+                f"cannot download {target.name} from {urlsplit(url).netloc}: {_reason(error)}"
+            ) from error
         if done != n_bytes:
             size = f"{done:,} bytes" if done < n_bytes else f"more than {n_bytes:,} bytes"
             raise DownloadError(f"{url} is not the published file: it has {size}, not {n_bytes:,}")
@@ -129,7 +133,9 @@ def download_from_hub(
     except Exception as error:  # the set of exceptions depends on the version and on its HTTP library
         if isinstance(error, OSError) and error.errno in _WRITE_ERRORS:
             raise output_error(error, hub.constants.HF_HUB_CACHE) from error
-        raise DownloadError(f"cannot download {file.url}: {_reason(error)}") from error
+        raise DownloadError(
+            f"cannot download {file.path} of {file.repository} from the hub: {_reason(error)}"
+        ) from error
     return Path(path)
 
 
@@ -177,4 +183,4 @@ def _reason(error: BaseException) -> str:
     if isinstance(inner, BaseException):
         return _reason(inner)
     text = (error.strerror if isinstance(error, OSError) else None) or str(inner or error)
-    return text.strip().partition("\n")[0] or type(error).__name__
+    return re.sub(r"^\[Errno -?\d+\] ", "", text.strip().partition("\n")[0]) or type(error).__name__
