@@ -57,13 +57,13 @@ def test_bytes_that_are_part_of_characters_stand_together():
     assert visible(b"\xed\xa0\x80") == "⟨ed a0 80⟩"  # a surrogate, which UTF-8 does not have
 
 
-def test_a_combining_mark_at_the_beginning_gets_something_to_stand_on():
+def test_a_combining_mark_at_the_beginning_gets_a_dotted_circle():
     assert visible("\u0301e".encode()) == "◌\u0301e"
     assert visible("e\u0301".encode()) == "e\u0301"
 
 
 @given(st.text(min_size=1, max_size=60).filter(lambda text: text.isprintable() or "\n" in text))
-def test_pieces_tile_the_text(text: str):
+def test_tokens_tile_the_text(text: str):
     tokenizer = bytemill.Tokenizer(BYTES | {256: b"th", 257: b"the"}, [(b"t", b"h"), (b"th", b"e")])
     inspection = inspect(tokenizer, text)
     assert b"".join(token.bytes for token in inspection.tokens) == text.encode()
@@ -116,7 +116,7 @@ def test_merge_history_ends_with_the_tokens(tokenizer: bytemill.Tokenizer):
         assert all(b"".join(parts) == explanation.text.encode() for parts in history)
 
 
-def test_explanations_of_the_same_pretoken_are_given_once(tokenizer: bytemill.Tokenizer):
+def test_equal_pretokens_are_explained_once(tokenizer: bytemill.Tokenizer):
     lines = list(explanation_lines(tokenizer.explain("the cat the cat<|endoftext|><|endoftext|>")))
     assert sum(line.startswith("·cat → ") for line in lines) == 1
     assert next(line for line in lines if line.startswith("·cat → ")).endswith(", 2 times")
@@ -128,7 +128,7 @@ def test_totals_name_each_unit_apart():
     assert totals(inspect(tokenizer, "€1")) == "4 tokens, 4 bytes, 2 characters, 1.00 bytes/token"
 
 
-def test_long_texts_are_shown_piece_by_piece(tokenizer: bytemill.Tokenizer):
+def test_long_texts_are_shown_token_by_token(tokenizer: bytemill.Tokenizer):
     stream = io.StringIO()
     tokens = inspect(tokenizer, "the cat\n" * 2_000).tokens
     stretches = running_text(tokens, colour=False)

@@ -1,4 +1,4 @@
-"""Ratios by hand on small texts, and what must hold for every text."""
+"""Metrics computed by hand on small texts, and properties of any text."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What a profile advises, from numbers that are given."""
+"""Advice from the numbers of a profile."""
 
 import pytest
 

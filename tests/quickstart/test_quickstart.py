@@ -32,7 +32,7 @@ run = functools.partial(run_all, model_steps=0)
 
 
 def documents(n_documents: int) -> list[str]:
-    """Texts of words that are made up of letters, the same each time."""
+    """Deterministic texts of random words."""
     chance = random.Random(7)
     words = ["".join(chance.choices("aeioubdfgklmnprst" + "éø", k=chance.randint(2, 9))) for _ in range(300)]
     return [" ".join(chance.choices(words, k=120)) + f". Number {number}!\n" for number in range(n_documents)]
@@ -47,7 +47,7 @@ def corpus(tmp_path: Path) -> str:
 
 
 class Outline(HTMLParser):
-    """Headings of a page, and whether its elements end where they should."""
+    """Headings, text and tab stops of a page. Checks that every element is closed."""
 
     VOID: ClassVar = {"meta", "input"}
 
@@ -195,7 +195,7 @@ def test_a_second_run_replaces_the_first(corpus: str, tmp_path: Path):
     assert bytemill.Tokenizer.load(tmp_path / "out/tokenizer.json").n_vocab == smaller.n_vocab == 300
 
 
-def test_a_run_that_broke_off_is_replaced(corpus: str, tmp_path: Path):
+def test_an_interrupted_run_is_replaced(corpus: str, tmp_path: Path):
     def stop(step: str) -> None:
         if step.startswith("encoding"):
             raise KeyboardInterrupt
@@ -320,7 +320,7 @@ def test_samples_are_cut_between_words():
     assert len(pick_sample(["x" * 2_000])) == 700
 
 
-def test_the_documentation_of_this_python_is_text_to_begin_with(
+def test_the_documentation_of_this_python_is_the_default_corpus(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     library = tmp_path / "lib"
@@ -403,7 +403,9 @@ def test_baselines_are_what_they_are_called():
     assert unigram.bits_per_byte == pytest.approx(-sum(map(math.log2, chances[:2])) / 3)
 
 
-def test_without_torch_all_else_is_done(corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_without_torch_there_is_a_report_without_a_model(
+    corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("bytemill.quickstart.pipeline.find_spec", lambda _: None)
     result = run_all(tmp_path / "out", corpus=[corpus], vocab_size=400)
     assert result.model is None

@@ -1,4 +1,4 @@
-"""The readable twin against tiktoken, Hugging Face tokenizers, and slower versions of itself."""
+"""The reference implementation against tiktoken, Hugging Face tokenizers, and its own slower versions."""
 
 import base64
 import json
@@ -65,7 +65,7 @@ few_letters = st.text("ab ", max_size=30)
 
 
 def rank_table(tokens: list[bytes]) -> dict[bytes, int]:
-    """The 256 bytes, then the given tokens in order."""
+    """The 256 bytes, then `tokens` in order."""
     singles = [bytes([byte]) for byte in range(256)]
     return {
         token: rank for rank, token in enumerate([*singles, *dict.fromkeys(t for t in tokens if len(t) > 1)])
@@ -294,7 +294,7 @@ def test_training_stops_where_no_pair_is_frequent_enough(trainer: Callable[..., 
     assert trainer("", 1000) == trainer([], 1000) == trainer("x", 1000) == (build_vocab([], []), [])
 
 
-def test_pretokens_that_occur_zero_times_teach_nothing() -> None:
+def test_pretokens_that_occur_zero_times_change_nothing() -> None:
     assert learn_merges({b"ab": 0, b"": 5, b"c": 7}, 10, min_frequency=0) == ([], [])
 
 
@@ -403,7 +403,7 @@ def test_ids_equal_those_of_hugging_face(parts: list[str]) -> None:
 # Encoding
 
 
-def test_merges_are_done_one_at_a_time_lowest_rank_and_then_leftmost() -> None:
+def test_merges_apply_one_at_a_time_lowest_rank_and_then_leftmost() -> None:
     # The first a+b makes (ab, a) possible, which has the lower rank and so goes before the second a+b.
     ranks = {(b"ab", b"a"): 0, (b"a", b"b"): 1}
     assert apply_merges(b"abab", ranks) == [b"aba", b"b"]
@@ -417,7 +417,7 @@ def test_merges_are_done_one_at_a_time_lowest_rank_and_then_leftmost() -> None:
     documents=st.lists(st.text("ab", max_size=12) | any_text, min_size=1, max_size=4),
     text=st.text("ab", max_size=12),
 )
-def test_encoding_does_the_merges_over_in_their_order(documents: list[str], text: str) -> None:
+def test_encoding_applies_the_merges_in_order(documents: list[str], text: str) -> None:
     _, merges = train(documents, 280, pattern=None)
     tokens = single_bytes(text.encode())
     for merge in merges:
@@ -519,7 +519,7 @@ def test_special_tokens_are_recognised_where_allowed_the_longer_first(allowed, i
     assert tokenizer.decode(ids) == "<a><b>x<a><c>"
 
 
-def test_none_raise_names_the_first_special_token_and_its_place() -> None:
+def test_none_raise_names_the_first_special_token_and_its_position() -> None:
     tokenizer = bytes_tokenizer()
     assert tokenizer.encode("<b><a", "none_raise") == [*b"<b><a"]
     with pytest.raises(SpecialTokenError, match="special token '<a><b>' at character 3") as raised:
