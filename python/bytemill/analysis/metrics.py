@@ -111,24 +111,6 @@ def compression_ratio(tokenizer: Encodes, text: str) -> float:
     return measure(tokenizer, text).bytes_per_token
 
 
-def fertility(tokenizer: Encodes, text: str) -> float:
-    """Return tokens per word. Words are separated by white space; the tokens include the white space.
-
-    Args:
-        tokenizer: Anything with an `encode` method.
-        text: A text with at least one word.
-
-    Raises:
-        CorpusError: The text has no words.
-        TokenizerError: `encode` returns no tokens.
-
-    >>> from bytemill.analysis.baselines import ByteTokenizer
-    >>> fertility(ByteTokenizer(), "so it is")
-    2.6666666666666665
-    """
-    return measure(tokenizer, text).tokens_per_word
-
-
 def token_size_histogram(tokens: Iterable[bytes]) -> dict[int, int]:
     """Count tokens by size in bytes.
 

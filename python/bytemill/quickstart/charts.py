@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bytemill.analysis.summary import size_buckets
 from bytemill.report import (
     Bar,
     Figure,
@@ -18,9 +19,6 @@ from bytemill.system.units import format_bytes, format_count, format_ratio, form
 
 if TYPE_CHECKING:
     from bytemill.quickstart.result import Comparison, ModelResult, QuickstartResult
-
-_MAX_TOKEN_BYTES = 16
-"""Tokens of this many bytes and more share one column."""
 
 
 def compression(comparison: list[Comparison]) -> Figure:
@@ -88,17 +86,13 @@ def vocabulary_sizes(result: QuickstartResult) -> Figure:
 
 def token_sizes(result: QuickstartResult) -> Figure:
     """Draw the shares of token sizes, in the vocabulary and in the validation text."""
-    largest = min(_MAX_TOKEN_BYTES, max(*result.vocabulary_token_sizes, *result.text_token_sizes))
-
-    def shares(sizes: dict[int, int]) -> list[float]:
-        n_tokens = sum(sizes.values())
-        exact = [sizes.get(size, 0) / n_tokens for size in range(1, largest)]
-        return [*exact, sum(n for size, n in sizes.items() if size >= largest) / n_tokens]
-
-    names = [str(size) for size in range(1, largest + 1)]
-    if largest == _MAX_TOKEN_BYTES:
-        names[-1] += "+"
-    in_vocabulary, in_text = shares(result.vocabulary_token_sizes), shares(result.text_token_sizes)
+    buckets = [
+        dict(size_buckets(sizes)) for sizes in (result.vocabulary_token_sizes, result.text_token_sizes)
+    ]
+    names = list(max(buckets, key=len))
+    in_vocabulary, in_text = (
+        [counts.get(name, 0) / sum(counts.values()) for name in names] for counts in buckets
+    )
     rows = [
         (name, format_share(a), format_share(b))
         for name, a, b in zip(names, in_vocabulary, in_text, strict=True)
