@@ -78,8 +78,8 @@ def test_errors_are_errors(corpus: str, run: Run):
     Path("mine/tokenizer.json").write_text("precious")
     refused = run("quickstart", "mine", "--model-steps", "0", "--corpus", corpus)
     assert refused.status == 1
-    assert "error: mine holds files, and not those of an earlier quickstart\n" in refused.err
-    assert "hint: give another folder: bytemill quickstart NAME\n" in refused.err
+    assert "error: mine holds files that are not from an earlier quickstart\n" in refused.err
+    assert "hint: choose another folder: bytemill quickstart NAME\n" in refused.err
     assert Path("mine/tokenizer.json").read_text() == "precious"
 
 

@@ -156,6 +156,29 @@ class TestUrls:
         assert str(refusal("memory://*.txt")) == "no file matches memory://*.txt"
         assert "cannot open nonsense://a.txt" in str(refusal("nonsense://a.txt"))
 
+    @pytest.mark.parametrize(
+        "environment",
+        [{"HF_ENDPOINT": "http://127.0.0.1:1", "NO_PROXY": "127.0.0.1"}, {"HF_HUB_OFFLINE": "1"}],
+    )
+    def test_a_hub_out_of_reach_is_one_line_with_a_hint(self, environment: dict[str, str]) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "bytemill",
+            "tokenizer",
+            "train",
+            "hf://datasets/a/b/c.txt",
+            "-n",
+            "300",
+        ]
+        answer = subprocess.run(
+            command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+        )
+        assert answer.returncode == 1
+        error, hint = answer.stderr.splitlines()
+        assert error.startswith("error: cannot read hf://datasets/a/b/c.txt: ")
+        assert hint.startswith("hint: check the connection and HF_HUB_OFFLINE")
+
     def test_a_library_that_is_missing_is_named(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:

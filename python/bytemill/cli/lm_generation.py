@@ -6,7 +6,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from bytemill.analysis.inspection import Piece, visible
+from bytemill.analysis.inspection import TextToken, visible
 from bytemill.cli import output
 from bytemill.cli.inspection_text import running_text
 from bytemill.lm.generation.text_generation import GenerationOptions, chances, generate_text
@@ -120,13 +120,15 @@ def _by_sample(
     yield from gathered
 
 
-def _pieces(trained: TrainedModel, prompt: str, news: Iterator[NewText] | list[NewText]) -> Iterator[Piece]:
+def _pieces(
+    trained: TrainedModel, prompt: str, news: Iterator[NewText] | list[NewText]
+) -> Iterator[TextToken]:
     tokenizer = trained.tokenizer
     special = set(tokenizer.special_tokens.values())
     start = 0
     for token_id in tokenizer.encode(prompt):
-        yield Piece(token_id, tokenizer.decode_single_token_bytes(token_id), token_id in special, start)
+        yield TextToken(token_id, tokenizer.decode_single_token_bytes(token_id), token_id in special, start)
     for new in news:
         if new.token is not None:
             spelled = tokenizer.decode_single_token_bytes(new.token.id)
-            yield Piece(new.token.id, spelled, new.token.id in special, start)
+            yield TextToken(new.token.id, spelled, new.token.id in special, start)
