@@ -28,7 +28,7 @@ def invoke(arguments: Sequence[str]) -> int:
             _run(arguments)
     except BaseException as error:  # also KeyboardInterrupt, and panics of the Rust core
         if not isinstance(error, SystemExit):
-            return failures.report(error)
+            return failures.report(error, _option_names(arguments))
         # rich exits if nobody reads the help.
         if not isinstance(error.__context__, BrokenPipeError):
             raise
@@ -51,6 +51,17 @@ def _run(arguments: Sequence[str]) -> None:
     except CycloptsError as error:
         error.command_chain = app.parse_commands(words)[0]
         raise
+
+
+def _option_names(arguments: Sequence[str]) -> set[str]:
+    """Return the names of the options of the command that the arguments name."""
+    try:
+        from bytemill.cli.app import app
+
+        *_, command = app.parse_commands(arguments)[1]
+        return {name for argument in command.assemble_argument_collection() for name in argument.names}
+    except Exception:  # an error is being reported: its cause may be the reason for this one
+        return set()
 
 
 def _restore_stdin(bound: inspect.BoundArguments) -> None:
