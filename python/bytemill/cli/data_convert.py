@@ -15,7 +15,7 @@ IdType: TypeAlias = Literal["uint16", "uint32", "int32", "int64"]
 SourceLayout: TypeAlias = Annotated[
     LayoutName | None,
     Parameter(
-        name=["--source-layout", "--from"],
+        name="--source-layout",
         show_default=False,
         help="The layout of files without a manifest, where their names and first bytes do not tell it: bin.",
     ),
@@ -56,7 +56,7 @@ Separator: TypeAlias = Annotated[
 EXAMPLES = """Examples:
   bytemill data convert shards for_megatron --layout megatron
   bytemill data convert shards for_llmc --layout llmc --shard-tokens 200000000
-  bytemill data convert train.bin shards --layout npy --from bin --dtype uint16
+  bytemill data convert train.bin shards --layout npy --source-layout bin --dtype uint16
   bytemill data convert 'fineweb_*.bin' shards --layout npy --separator 50256"""
 
 

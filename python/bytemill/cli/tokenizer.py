@@ -329,7 +329,9 @@ def convert(
     *,
     written_format: Annotated[
         WrittenFormat | None,
-        Parameter(name="--to", help="The format to write, where it is not the one that OUT is named for."),
+        Parameter(
+            name="--output-format", help="Format to write. By default the one that the name of OUT implies."
+        ),
     ] = None,
     pattern: options.PatternOfFile = None,
     special_tokens: options.SpecialTokensOfFile = (),

@@ -55,7 +55,7 @@ def format_of_name(path: Path) -> WrittenFormat:
             return written_format
     raise TokenizerError(
         f"{path}: bytemill writes no format with files named *{path.suffix}",
-        hint=f"Name the format with --to: {', '.join(WRITTEN_FORMATS)}.",
+        hint=f"Name the format with --output-format: {', '.join(WRITTEN_FORMATS)}.",
     )
 
 
