@@ -126,7 +126,7 @@ def test_what_a_file_names_itself_cannot_be_given(tokenizer_file: str, run: Run)
     ("arguments", "said"),
     [
         (("tokenizer.json", "tokenizer.json"), "tokenizer.json already exists\nhint: choose another name, or replace"),
-        (("tokenizer.json", "x.bin"), "writes no format with files named *.bin\nhint: Name the format with --output-format: "),
+        (("tokenizer.json", "x.bin"), "files named *.bin\nhint: Name the format with --output-format: "),
         (("tokenizer.json", "-"), "not to standard output"),
         (("nowhere.json", "x.json"), "nowhere.json: no such file"),
         (("tokenizer.json", "no/x.json"), "cannot write no/x.json: the folder no does not exist"),

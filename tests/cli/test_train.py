@@ -156,7 +156,7 @@ def test_an_existing_file_is_kept_unless_told_otherwise(work: Path, run: Run):
     assert outcome.status == 1
     assert outcome.err == (
         "error: tokenizer.json already exists\n"
-        "hint: choose another name, or replace it with --overwrite (overwrite=True)\n"
+        "hint: choose another name, or replace it with --overwrite\n"
     )
     assert Path("tokenizer.json").read_text() == "precious"
     assert run(*arguments, "--overwrite").status == 0

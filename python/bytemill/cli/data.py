@@ -201,7 +201,8 @@ def info(
         for problem in problems:
             output.note(problem)
         raise ShardError(
-            f"the shards in {folder} are damaged", hint="encode the corpus again with --overwrite"
+            f"the shards in {folder} are damaged",
+            hint=f"encode the corpus again: bytemill data encode TOKENIZER INPUTS --output {folder} --overwrite",
         )
     if problems is not None and not as_json:
         output.write_line("\n  verified: every shard is as the manifest says")

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Collection, Generator
+from collections.abc import Generator, Set
 from contextlib import contextmanager
 
 from bytemill.cli import output
@@ -17,6 +17,11 @@ _OUT_OF_MEMORY = re.compile(
     r"failed to map segment|[Cc]annot allocate memory|can't start new thread|failed to spawn thread"
 )
 """Messages of exceptions that are no `MemoryError` but mean the same: of the loader of libraries, and of threads."""
+
+_OPTION = re.compile(r"(?<![\w-])--[a-z][\w.-]*\w")
+
+_PYTHON_ARGUMENTS = re.compile(r'(?:\w+=(?:"[^"]*"|[^\s"]+),? )+\((--[^)]*)\)| \(\w+=[^)]*\)')
+"""Python arguments before an option in parentheses, or in parentheses after one."""
 
 _MEMORY_OPTIONS = ("--threads", "--batch-size", "--samples", "--max-tokens", "--shard-tokens")
 """Options that save memory if they are lowered."""
@@ -32,7 +37,7 @@ def on_interrupt(hint: str) -> Generator[None]:
         raise
 
 
-def report(error: BaseException, options: Collection[str] = ()) -> int:
+def report(error: BaseException, options: Set[str] = frozenset()) -> int:
     """Print an exception on standard error, with a traceback if BYTEMILL_DEBUG=1.
 
     Args:
@@ -54,7 +59,7 @@ def report(error: BaseException, options: Collection[str] = ()) -> int:
             output.error(_usage_message(error), _usage_hint(error))
             return WRONG_USAGE
         case BytemillError():
-            output.error(str(error), error.hint)
+            output.error(str(error), _for_command(error.hint, options))
         case BrokenPipeError():
             # The reader has seen enough (`| head`), which is no failure.
             output.give_up_stdout()
@@ -74,6 +79,26 @@ def report(error: BaseException, options: Collection[str] = ()) -> int:
     return FAILED
 
 
+def _for_command(hint: str | None, options: Set[str]) -> str | None:
+    """Adapt a hint of the library to a command.
+
+    Clauses (separated by semicolons) that name an option which the command lacks are left out, unless they name a
+    command too. Python arguments beside options are left out.
+
+    >>> hint = 'errors="replace" (--errors replace) reads it as U+FFFD; or convert the input to UTF-8'
+    >>> _for_command(hint, {"--errors"})
+    '--errors replace reads it as U+FFFD; or convert the input to UTF-8'
+    >>> _for_command(hint, {"--file"})
+    'convert the input to UTF-8'
+    """
+    if hint is None:
+        return None
+    clauses = hint.split("; ")
+    if options:
+        clauses = [each for each in clauses if "bytemill " in each or options >= set(_OPTION.findall(each))]
+    return _PYTHON_ARGUMENTS.sub(r"\1", "; ".join(clauses).removeprefix("or ")) or None
+
+
 def _is_out_of_memory(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
@@ -84,7 +109,7 @@ def _is_out_of_memory(error: BaseException | None) -> bool:
     return False
 
 
-def _memory_hint(options: Collection[str]) -> str:
+def _memory_hint(options: Set[str]) -> str:
     names = [name for name in _MEMORY_OPTIONS if name in options]
     lower = f"lower {' or '.join(names)}, " if names else ""
     return f"{lower}close other programs, or raise the memory limit of the process"

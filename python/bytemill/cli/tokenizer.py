@@ -288,6 +288,7 @@ def inspect(
         Parameter(name="--explain", show_default=False, help="Show the merges of each pre-token in order."),
     ] = False,
     allowed_special: options.AllowedSpecial = "all",
+    errors: options.Errors = "strict",
     as_json: options.Json = False,
 ) -> None:
     """Show how a text splits into tokens.
@@ -301,7 +302,7 @@ def inspect(
     from bytemill.cli.texts import text_input
 
     tokenizer = open_tokenizer(tokenizer_file)
-    content = text_input(text, file).read()
+    content = text_input(text, file).read(errors)
     inspection = inspect(tokenizer, content, allowed_special=allowed_special)
     explanations = tokenizer.explain(content, allowed_special=allowed_special) if explain else None
     views.write_inspection(inspection, explanations, ids=ids, as_json=as_json)
