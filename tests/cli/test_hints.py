@@ -55,6 +55,7 @@ def test_options_and_commands_in_the_source_exist():
     known = {name for _, command in commands() for name in options(command)}
     n_options = n_commands = 0
     for place, hint in hints():
+        assert "bytemill[" not in hint, f"{place}: use install_hint"
         for text in COMMAND.findall(hint):
             words = text.split()[1:]
             if not words or words[0] not in app:
