@@ -5,8 +5,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Generator, Set
-from contextlib import contextmanager
+from collections.abc import Set
 
 from bytemill.cli import output
 from bytemill.errors import BytemillError
@@ -25,16 +24,6 @@ _PYTHON_ARGUMENTS = re.compile(r'(?:\w+=(?:"[^"]*"|[^\s"]+),? )+\((--[^)]*)\)| \
 
 _MEMORY_OPTIONS = ("--threads", "--batch-size", "--samples", "--max-tokens", "--shard-tokens")
 """Options that save memory if they are lowered."""
-
-
-@contextmanager
-def on_interrupt(hint: str) -> Generator[None]:
-    """Attach a hint to an interruption of the block."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        error.add_note(hint)
-        raise
 
 
 def report(error: BaseException, options: Set[str] = frozenset()) -> int:

@@ -8,7 +8,7 @@ from cyclopts import App, CycloptsError, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import options, output
-from bytemill.cli.failures import on_interrupt
+from bytemill.cli.interruption import on_interrupt
 from bytemill.cli.lm_config import CONFIG_SOURCES, SettingOptions, resolve_options
 from bytemill.errors import RunConfigError
 from bytemill.lm.presets import PRESETS

@@ -8,6 +8,7 @@ from cyclopts.validators import Number
 
 from bytemill.cli import options, output
 from bytemill.cli.corpus_options import CorpusOptions
+from bytemill.cli.interruption import on_interrupt, resume_training
 from bytemill.formats.save import WrittenFormat
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
@@ -112,12 +113,7 @@ def train(
     from bytemill.cli.progress import ProgressDisplay, training_progress
     from bytemill.cli.summaries import write_training
     from bytemill.cli.tokenizer_options import parse_pattern
-    from bytemill.cli.training_inputs import (
-        check_usage,
-        checkpoint_folder,
-        explain_interruption,
-        training_inputs,
-    )
+    from bytemill.cli.training_inputs import check_usage, checkpoint_folder, training_inputs
     from bytemill.system.output_file import check_output_file
     from bytemill.system.output_lock import lock_output
     from bytemill.tokenizer.conversion import check_can_be_saved
@@ -140,7 +136,7 @@ def train(
     folder = checkpoint_folder(output_file, counts_file)
     with (
         profiled(profile, profile_file) as measured,
-        explain_interruption(output_file, folder, counts_file),
+        on_interrupt(lambda: resume_training(output_file, folder, counts_file)),
         ProgressDisplay(quiet=quiet) as display,
         lock_output(output_file),
     ):
