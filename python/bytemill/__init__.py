@@ -1,32 +1,31 @@
 """Byte-level BPE tokenizers: trained, measured and seen; and the small language models built on them.
 
-What reads corpora and trains is imported when it is first asked for: a program that only encodes starts at once.
+Names are imported when they are first used, so that `import bytemill` takes about a millisecond.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from bytemill._core import __version__
-from bytemill.errors import (
-    BytemillError,
-    CorpusError,
-    DownloadError,
-    OutputError,
-    ShardError,
-    SpecialTokenError,
-    TokenizerError,
-    TokenizerFileError,
-    UnknownTokenError,
-)
-from bytemill.formats.patterns import Pattern
-from bytemill.tokenizer.tokenizer import Tokenizer
-
+TYPE_CHECKING = False  # as in typing, whose import takes longer than everything else here
 if TYPE_CHECKING:
+    from typing import Any
+
     from bytemill import datasets
+    from bytemill._core import __version__
     from bytemill.analysis.baselines import ByteTokenizer, CharacterTokenizer, WordTokenizer
     from bytemill.analysis.metrics import compression_ratio
     from bytemill.corpus import Corpus
+    from bytemill.errors import (
+        BytemillError,
+        CorpusError,
+        DownloadError,
+        OutputError,
+        ShardError,
+        SpecialTokenError,
+        TokenizerError,
+        TokenizerFileError,
+        UnknownTokenError,
+    )
+    from bytemill.formats.patterns import Pattern
     from bytemill.shards import encode_corpus
+    from bytemill.tokenizer.tokenizer import Tokenizer
     from bytemill.training import counts
     from bytemill.training.train import (
         TrainingProgress,
@@ -66,11 +65,25 @@ __all__ = [
     "train_from_iterator",
 ]
 
-_LAZY_NAMES = {
+_NAMES = {
+    "bytemill._core": ("__version__",),
     "bytemill.analysis.baselines": ("ByteTokenizer", "CharacterTokenizer", "WordTokenizer"),
     "bytemill.analysis.metrics": ("compression_ratio",),
     "bytemill.corpus": ("Corpus",),
+    "bytemill.errors": (
+        "BytemillError",
+        "CorpusError",
+        "DownloadError",
+        "OutputError",
+        "ShardError",
+        "SpecialTokenError",
+        "TokenizerError",
+        "TokenizerFileError",
+        "UnknownTokenError",
+    ),
+    "bytemill.formats.patterns": ("Pattern",),
     "bytemill.shards": ("encode_corpus",),
+    "bytemill.tokenizer.tokenizer": ("Tokenizer",),
     "bytemill.training": (
         "TrainingProgress",
         "TrainingReport",
@@ -80,13 +93,15 @@ _LAZY_NAMES = {
         "train_from_iterator",
     ),
 }
-_MODULE_OF_NAME = {name: module for module, names in _LAZY_NAMES.items() for name in names}
-_LAZY_MODULES = {"counts": "bytemill.training.counts", "datasets": "bytemill.datasets"}
+_MODULE_OF_NAME = {name: module for module, names in _NAMES.items() for name in names}
+_MODULES = {"counts": "bytemill.training.counts", "datasets": "bytemill.datasets"}
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LAZY_MODULES:
-        value = import_module(_LAZY_MODULES[name])
+def __getattr__(name: str) -> "Any":
+    from importlib import import_module
+
+    if name in _MODULES:
+        value = import_module(_MODULES[name])
     elif name in _MODULE_OF_NAME:
         value = getattr(import_module(_MODULE_OF_NAME[name]), name)
     else:

@@ -1,4 +1,4 @@
-"""`python -m bytemill` is the command line."""
+"""`python -m bytemill` runs the command line."""
 
 import sys
 

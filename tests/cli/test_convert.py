@@ -126,7 +126,7 @@ def test_what_a_file_names_itself_cannot_be_given(tokenizer_file: str, run: Run)
     ("arguments", "said"),
     [
         (("tokenizer.json", "tokenizer.json"), "tokenizer.json already exists\nhint: choose another name, or replace"),
-        (("tokenizer.json", "x.bin"), "writes no format with files named *.bin\nhint: Name the format with --to: gpt2"),
+        (("tokenizer.json", "x.bin"), "files named *.bin\nhint: Name the format with --output-format: "),
         (("tokenizer.json", "-"), "not to standard output"),
         (("nowhere.json", "x.json"), "nowhere.json: no such file"),
         (("tokenizer.json", "no/x.json"), "cannot write no/x.json: the folder no does not exist"),
@@ -144,6 +144,6 @@ def test_what_goes_wrong_is_said_and_nothing_is_written(
 
 
 def test_an_unknown_format_is_wrong_usage(tokenizer_file: str, run: Run):
-    outcome = run("tokenizer", "convert", tokenizer_file, "x", "--to", "sentencepiece")
+    outcome = run("tokenizer", "convert", tokenizer_file, "x", "--output-format", "sentencepiece")
     assert outcome.status == 2
     assert "huggingface" in outcome.err

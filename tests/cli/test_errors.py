@@ -190,7 +190,7 @@ def test_a_bug_is_called_one_and_says_how_to_see_it(work: Path, run: Run, monkey
     assert outcome.status == 1
     assert outcome.err == (
         "error: bytemill has a bug: ZeroDivisionError: division by zero\n"
-        "hint: run it again with BYTEMILL_DEBUG=1 and report what it prints\n"
+        "hint: run the command again with BYTEMILL_DEBUG=1 and report what it prints\n"
     )
 
 

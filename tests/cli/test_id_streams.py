@@ -80,9 +80,9 @@ def test_unknown_ids_are_named_with_the_range_there_is():
 def test_text_from_a_word_of_the_command_line_may_not_be_utf8():
     word = b"caf\xe9".decode("utf-8", "surrogateescape")
     with pytest.raises(CorpusError, match="TEXT: byte offset 3 is not valid UTF-8"):
-        list(encode_text(TOKENIZER, TextInput.from_word(word)))
+        list(encode_text(TOKENIZER, TextInput.from_argument(word)))
     with pytest.raises(CorpusError, match="TEXT: byte offset 3 is not valid UTF-8"):
-        TextInput.from_word(word).read()
+        TextInput.from_argument(word).read()
 
 
 def test_a_name_that_means_several_files_is_no_text(tmp_path: Path):

@@ -160,26 +160,44 @@ def test_generate_writes_text_and_the_same_with_the_same_seed(trained: str, run:
     assert outcome.status == 0, outcome.err
     assert outcome.out.startswith("the cat")
     assert outcome.out.endswith("\n")
-    uncached = run("lm", "generate", trained, "the cat", "-n", "20", "--seed", "1", "--no-cache")
+    uncached = run("lm", "generate", trained, "the cat", "--max-tokens", "20", "--seed", "1", "--no-cache")
     assert uncached.out == outcome.out
     checkpoint = next(Path(trained, "checkpoints").iterdir())
-    assert run("lm", "generate", str(checkpoint), "the cat", "-n", "20", "--seed", "1").out == outcome.out
-    assert run("lm", "generate", trained, "-", "-n", "20", "--seed", "1", stdin="the cat").out == outcome.out
-    three = run("lm", "generate", trained, "the", "--samples", "3", "-n", "5", "--seed", "1").out
+    assert (
+        run("lm", "generate", str(checkpoint), "the cat", "--max-tokens", "20", "--seed", "1").out
+        == outcome.out
+    )
+    assert (
+        run("lm", "generate", trained, "-", "--max-tokens", "20", "--seed", "1", stdin="the cat").out
+        == outcome.out
+    )
+    three = run("lm", "generate", trained, "the", "--samples", "3", "--max-tokens", "5", "--seed", "1").out
     assert three.count("── sample") == 3
 
 
 def test_tokens_and_probabilities_are_shown(trained: str, run: Run):
-    tokens = run("lm", "generate", trained, "the cat", "-n", "6", "--seed", "1", "--show-tokens")
+    tokens = run("lm", "generate", trained, "the cat", "--max-tokens", "6", "--seed", "1", "--show-tokens")
     assert tokens.out.count("│") >= 5
     shown = run(
-        "lm", "generate", trained, "the", "-n", "3", "--seed", "1", "--show-probabilities", "--top-k", "2"
+        "lm",
+        "generate",
+        trained,
+        "the",
+        "--max-tokens",
+        "3",
+        "--seed",
+        "1",
+        "--show-probabilities",
+        "--top-k",
+        "2",
     )
     lines = shown.out.splitlines()
     assert lines[0].split() == ["id", "prob.", "log", "p", "drawn", "from", "token"]
     assert len(lines) == 1 + 3 * 4
     result = json.loads(
-        run("lm", "generate", trained, "the", "-n", "3", "--seed", "1", "--top-k", "2", "--json").out
+        run(
+            "lm", "generate", trained, "the", "--max-tokens", "3", "--seed", "1", "--top-k", "2", "--json"
+        ).out
     )
     (sample,) = result["samples"]
     assert len(sample["ids"]) == 3
@@ -192,7 +210,7 @@ def test_tokens_and_probabilities_are_shown(trained: str, run: Run):
 def test_the_prompt_is_interactive(trained: str, run: Run):
     lines = ["/help", "/params", "/params temperature 0", "/params top_k x", "/what", "/tokens", "the cat"]
     session = "\n".join([*lines, "/tokens", "the cat", "/quit", "not read"])
-    outcome = run("lm", "generate", trained, "-n", "4", stdin=session)
+    outcome = run("lm", "generate", trained, "--max-tokens", "4", stdin=session)
     assert outcome.status == 0
     assert "/params NAME VALUE" in outcome.out
     assert "temperature" in outcome.out

@@ -18,6 +18,7 @@ from bytemill.errors import ModelConfigError
 from bytemill.lm import PRESETS, KVCache, ModelConfig, TransformerLM, preset
 from bytemill.lm.loss import cross_entropy
 from bytemill.lm.model import TransformerBlock
+from bytemill.system.extras import install_hint
 
 SMALL: dict[str, Any] = {
     "vocab_size": 50,
@@ -351,4 +352,4 @@ def test_without_torch_the_error_says_how_to_get_it() -> None:
         "try:\n    import bytemill.lm\nexcept MissingExtraError as error:\n    print(error, '|', error.hint)\n"
     )
     assert "needs torch" in answer.stdout
-    assert "pip install 'bytemill[lm]'" in answer.stdout
+    assert install_hint("lm") in answer.stdout

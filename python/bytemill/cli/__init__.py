@@ -1,4 +1,4 @@
-"""The command line: what is asked for in words and options, said to the library, and its answer printed."""
+"""The command line."""
 
 from bytemill.cli.entry import main
 

@@ -2,8 +2,14 @@
 
 from cyclopts import App, Parameter
 
-from bytemill import __version__
 from bytemill.cli.quickstart import app as quickstart
+
+
+def _version() -> str:
+    from bytemill import __version__
+
+    return __version__
+
 
 app = App(
     name="bytemill",
@@ -16,11 +22,11 @@ app = App(
 BYTEMILL_DEBUG=1 prints tracebacks; NO_COLOR=1 leaves colours out.
 Exit status: 0 ok, 1 failed, 2 wrong usage, 130 interrupted.""",
     help_format="plaintext",
-    version=__version__,
+    version=_version,
     default_parameter=Parameter(negative=()),
 )
 app.command(quickstart)
-# Named and not imported, so that each command loads only what it needs.
+# Imported by name, so that each command loads only what it needs.
 app.command("bytemill.cli.tokenizer:app", name="tokenizer", help="Train tokenizers and use them.", sort_key=2)
 app.command("bytemill.cli.data:app", name="data", help="Turn text into shards of token ids.", sort_key=3)
 app.command(

@@ -11,7 +11,7 @@ from cyclopts.validators import Number
 from bytemill.cli import data_convert, data_reencode, options, output
 from bytemill.cli.corpus_options import CorpusOptions
 from bytemill.cli.data_convert import LAYOUTS
-from bytemill.cli.interruption import interruptible, resume_hint
+from bytemill.cli.interruption import on_interrupt, resume_encoding
 from bytemill.system.units import format_bytes, format_rate, format_seconds
 
 app = App(
@@ -116,7 +116,7 @@ def encode(
     started, last = time.monotonic(), None
     with (
         profiled(profile, profile_file) as measured,
-        interruptible(lambda: resume_hint(output_folder)),
+        on_interrupt(lambda: resume_encoding(output_folder)),
         ProgressDisplay(quiet=quiet) as display,
     ):
         show = encoding_progress(display)
@@ -201,7 +201,8 @@ def info(
         for problem in problems:
             output.note(problem)
         raise ShardError(
-            f"the shards in {folder} are damaged", hint="encode the corpus again with --overwrite"
+            f"the shards in {folder} are damaged",
+            hint=f"encode the corpus again: bytemill data encode TOKENIZER INPUTS --output {folder} --overwrite",
         )
     if problems is not None and not as_json:
         output.write_line("\n  verified: every shard matches the manifest")

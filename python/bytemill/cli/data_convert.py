@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import options, output
-from bytemill.cli.interruption import interruptible
+from bytemill.cli.interruption import on_interrupt
 
 LAYOUTS = "npy, bin, llmc, megatron or datatrove"
 IdType: TypeAlias = Literal["uint16", "uint32", "int32", "int64"]
@@ -15,7 +15,7 @@ IdType: TypeAlias = Literal["uint16", "uint32", "int32", "int64"]
 SourceLayout: TypeAlias = Annotated[
     str | None,
     Parameter(
-        name=["--source-layout", "--from"],
+        name="--source-layout",
         show_default=False,
         help="Layout of files without a manifest, if it cannot be recognized: bin.",
     ),
@@ -56,7 +56,7 @@ Separator: TypeAlias = Annotated[
 EXAMPLES = """Examples:
   bytemill data convert shards for_megatron --layout megatron
   bytemill data convert shards for_llmc --layout llmc --shard-tokens 200000000
-  bytemill data convert train.bin shards --layout npy --from bin --dtype uint16
+  bytemill data convert train.bin shards --layout npy --source-layout bin --dtype uint16
   bytemill data convert 'fineweb_*.bin' shards --layout npy --separator 50256"""
 
 
@@ -105,7 +105,7 @@ def convert(
     from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
     with (
-        interruptible("run the same command again to start over"),
+        on_interrupt("run the same command again to start over"),
         ProgressDisplay(quiet=quiet) as display,
     ):
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Parameter
 
 from bytemill.cli import options, output
-from bytemill.cli.failures import on_interrupt
+from bytemill.cli.interruption import on_interrupt
 
 app = App(
     name="get",

@@ -1,32 +1,40 @@
-"""From an exception to what the user reads, and to the exit status."""
+"""Report exceptions to the user and map them to exit codes."""
 
 import errno
 import os
+import re
 import sys
 import traceback
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Set
 
 from bytemill.cli import output
 from bytemill.errors import BytemillError
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
+_OUT_OF_MEMORY = re.compile(
+    r"failed to map segment|[Cc]annot allocate memory|can't start new thread|failed to spawn thread"
+)
+"""Messages of exceptions that are no `MemoryError` but mean the same: of the loader of libraries, and of threads."""
 
-@contextmanager
-def on_interrupt(how_to_go_on: str) -> Generator[None]:
-    """What to tell where Ctrl-C ends the block."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        error.add_note(how_to_go_on)
-        raise
+_OPTION = re.compile(r"(?<![\w-])--[a-z][\w.-]*\w")
+
+_PYTHON_ARGUMENTS = re.compile(r'(?:\w+=(?:"[^"]*"|[^\s"]+),? )+\((--[^)]*)\)| \(\w+=[^)]*\)')
+"""Python arguments before an option in parentheses, or in parentheses after one."""
+
+_MEMORY_OPTIONS = ("--threads", "--batch-size", "--samples", "--max-tokens", "--shard-tokens")
+"""Options that save memory if they are lowered."""
 
 
-def report(error: BaseException) -> int:
-    """Says on standard error what went wrong, and gives the exit status.
+def report(error: BaseException, options: Set[str] = frozenset()) -> int:
+    """Print an exception on standard error, with a traceback if BYTEMILL_DEBUG=1.
 
-    Only with BYTEMILL_DEBUG=1 there is a traceback.
+    Args:
+        error: The exception.
+        options: Names of the options of the command that failed.
+
+    Returns:
+        The exit code.
     """
     from cyclopts import CycloptsError
 
@@ -40,24 +48,60 @@ def report(error: BaseException) -> int:
             output.error(_usage_message(error), _usage_hint(error))
             return WRONG_USAGE
         case BytemillError():
-            output.error(str(error), error.hint)
+            output.error(str(error), _for_command(error.hint, options))
         case BrokenPipeError():
-            # Whoever reads the output has seen enough (`| head`): nothing has gone wrong.
+            # The reader has seen enough (`| head`), which is no failure.
             output.give_up_stdout()
             return 0
+        case _ if _is_out_of_memory(error):
+            output.error("there is not enough memory", _memory_hint(options))
         case OSError():
             output.error(_os_message(error), "choose another path, or fix the cause and run it again")
             if error.errno in (errno.ENOSPC, errno.EIO):
                 output.give_up_stdout()
-        case MemoryError():
-            output.error("there is not enough memory", "give it less at once, or use fewer threads")
         case _:
             name = type(error).__name__
             output.error(
                 f"bytemill has a bug: {name}: {error}",
-                "run it again with BYTEMILL_DEBUG=1 and report what it prints",
+                "run the command again with BYTEMILL_DEBUG=1 and report what it prints",
             )
     return FAILED
+
+
+def _for_command(hint: str | None, options: Set[str]) -> str | None:
+    """Adapt a hint of the library to a command.
+
+    Clauses (separated by semicolons) that name an option which the command lacks are left out, unless they name a
+    command too. Python arguments beside options are left out.
+
+    >>> hint = 'errors="replace" (--errors replace) reads it as U+FFFD; or convert the input to UTF-8'
+    >>> _for_command(hint, {"--errors"})
+    '--errors replace reads it as U+FFFD; or convert the input to UTF-8'
+    >>> _for_command(hint, {"--file"})
+    'convert the input to UTF-8'
+    """
+    if hint is None:
+        return None
+    clauses = hint.split("; ")
+    if options:
+        clauses = [each for each in clauses if "bytemill " in each or options >= set(_OPTION.findall(each))]
+    return _PYTHON_ARGUMENTS.sub(r"\1", "; ".join(clauses).removeprefix("or ")) or None
+
+
+def _is_out_of_memory(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+            return True
+        if _OUT_OF_MEMORY.search(str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _memory_hint(options: Set[str]) -> str:
+    names = [name for name in _MEMORY_OPTIONS if name in options]
+    lower = f"lower {' or '.join(names)}, " if names else ""
+    return f"{lower}close other programs, or raise the memory limit of the process"
 
 
 def _os_message(error: OSError) -> str:

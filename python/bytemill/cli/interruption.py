@@ -1,38 +1,26 @@
-"""Ctrl-C and SIGTERM during a command: stop cleanly and print how to continue."""
+"""Hints for interrupted commands: how to continue."""
 
-import signal
-import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 
 @contextmanager
-def interruptible(hint: str | Callable[[], str]) -> Generator[None]:
-    """Treat SIGTERM like Ctrl-C inside the block, and attach a hint to the interruption.
+def on_interrupt(hint: str | Callable[[], str]) -> Generator[None]:
+    """Attach a hint to an interruption of the block.
 
     Args:
         hint: What to do next, or a function that returns it, called after the interruption.
-
-    Raises:
-        KeyboardInterrupt: On SIGINT or SIGTERM, with the hint as its note. The exit code is 130 for both.
     """
-    # Only the main thread may install signal handlers.
-    is_main = threading.current_thread() is threading.main_thread()
-    previous = signal.signal(signal.SIGTERM, _interrupt) if is_main else None
     try:
         yield
     except KeyboardInterrupt as error:
         error.add_note(hint if isinstance(hint, str) else hint())
         raise
-    finally:
-        if previous is not None:
-            signal.signal(signal.SIGTERM, previous)
 
 
-def resume_hint(folder: Path) -> str:
-    """Say how to continue an interrupted encoding to `folder`, depending on whether it left a checkpoint."""
+def resume_encoding(folder: Path) -> str:
+    """Return how to continue an interrupted encoding to a folder."""
     from bytemill.shards.journal import JOURNAL_NAME
 
     if (folder / JOURNAL_NAME).exists():
@@ -40,5 +28,20 @@ def resume_hint(folder: Path) -> str:
     return "run the same command again to start over (there is no checkpoint yet)"
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def resume_training(output_file: Path, work_folder: Path, counts: str | None) -> str:
+    """Return how to continue an interrupted training of a tokenizer.
+
+    Args:
+        output_file: The tokenizer file, which was not written.
+        work_folder: Folder of the checkpoints of counting.
+        counts: File of counts, or None.
+    """
+    from bytemill.training.work_folder import has_checkpoint
+
+    if has_checkpoint(work_folder):
+        how = "resume from the last checkpoint"
+    elif counts is not None and Path(counts).exists():
+        how = f"train on the counts in {counts}"
+    else:
+        how = "start over"
+    return f"{output_file} was not written: run the same command again to {how}"

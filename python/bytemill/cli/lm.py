@@ -8,7 +8,7 @@ from cyclopts import App, CycloptsError, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import options, output
-from bytemill.cli.failures import on_interrupt
+from bytemill.cli.interruption import on_interrupt
 from bytemill.cli.lm_config import CONFIG_SOURCES, SettingOptions, resolve_options
 from bytemill.errors import RunConfigError
 from bytemill.lm.presets import PRESETS
@@ -120,7 +120,7 @@ def generate(
     *,
     max_tokens: Annotated[
         int,
-        Parameter(name=["--max-tokens", "-n"], validator=Number(gte=1), help="The most tokens of a sample."),
+        Parameter(name="--max-tokens", validator=Number(gte=1), help="The most tokens of a sample."),
     ] = 256,
     temperature: Annotated[
         float, Parameter(help="Below 1 the likely becomes likelier; 0 takes it always.")
@@ -361,7 +361,7 @@ def plan(
         Parameter(help="For the days it takes: a100, h100, h200, l4, rtx4090, or FLOPs a second (312e12)."),
     ] = None,
     utilization: Annotated[float, Parameter(help="The share of them that is used.")] = 0.4,
-    tokens: Annotated[
+    training_tokens: Annotated[
         int | None, Parameter(validator=Number(gte=1), help="To train on; by default 20 for each parameter.")
     ] = None,
     as_json: options.Json = False,
@@ -384,6 +384,6 @@ def plan(
         precision=precision,
         device=device,
         utilization=utilization,
-        training_tokens=tokens,
+        training_tokens=training_tokens,
     )
     write_plan(planned, config, as_json=as_json)

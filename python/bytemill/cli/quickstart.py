@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import options, output
-from bytemill.cli.failures import on_interrupt
+from bytemill.cli.interruption import on_interrupt
 
 app = App(
     name="quickstart",

@@ -1,4 +1,4 @@
-"""Which text, and which ids, a command is to work on."""
+"""The text or the ids that a command works on."""
 
 import sys
 from collections.abc import Iterable
@@ -11,11 +11,11 @@ from bytemill.corpus import read_blocks, resolve_inputs
 
 
 def text_input(text: str | None, file: str | None) -> TextInput:
-    """The text given as a word, that of a file, or that of standard input where neither is given."""
+    """Return the text of an argument, of a file, or of standard input if both are None."""
     if text is not None and file is not None:
         raise CycloptsError("give TEXT or --file, not both")
     if text is not None and text != "-":
-        return TextInput.from_word(text)
+        return TextInput.from_argument(text)
     if file is None or file == "-":
         typed = _typed()
         return TextInput.from_file("-") if typed is None else TextInput("<stdin>", None, typed)
@@ -23,7 +23,7 @@ def text_input(text: str | None, file: str | None) -> TextInput:
 
 
 def id_blocks(ids: tuple[str, ...]) -> tuple[Iterable[bytes], str]:
-    """The ids given as words, or those on standard input, as text; and what to call it in errors."""
+    """Return ids as text, from arguments or standard input, and the name of their origin for errors."""
     if ids and ids != ("-",):
         return [" ".join(ids).encode("utf-8", "replace")], "IDS"
     source = resolve_inputs("-")[0]
@@ -32,9 +32,9 @@ def id_blocks(ids: tuple[str, ...]) -> tuple[Iterable[bytes], str]:
 
 
 def _typed() -> bytes | None:
-    """What is typed where standard input is a terminal, None where it is not.
+    """Return what the user types if standard input is a terminal, else None.
 
-    Read in one go: one Ctrl-D ends it, where reading block by block would ask for a second one.
+    It is read at once, so that one Ctrl-D ends it; reading in blocks would require a second one.
     """
     if sys.stdin is None or not sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]
         return None

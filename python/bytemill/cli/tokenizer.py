@@ -8,6 +8,7 @@ from cyclopts.validators import Number
 
 from bytemill.cli import options, output
 from bytemill.cli.corpus_options import CorpusOptions
+from bytemill.cli.interruption import on_interrupt, resume_training
 from bytemill.formats.save import WrittenFormat
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
@@ -112,12 +113,7 @@ def train(
     from bytemill.cli.progress import ProgressDisplay, training_progress
     from bytemill.cli.summaries import write_training
     from bytemill.cli.tokenizer_options import parse_pattern
-    from bytemill.cli.training_inputs import (
-        check_usage,
-        checkpoint_folder,
-        explain_interruption,
-        training_inputs,
-    )
+    from bytemill.cli.training_inputs import check_usage, checkpoint_folder, training_inputs
     from bytemill.system.output_file import check_output_file
     from bytemill.system.output_lock import lock_output
     from bytemill.tokenizer.conversion import check_can_be_saved
@@ -140,7 +136,7 @@ def train(
     folder = checkpoint_folder(output_file, counts_file)
     with (
         profiled(profile, profile_file) as measured,
-        explain_interruption(output_file, folder, counts_file),
+        on_interrupt(lambda: resume_training(output_file, folder, counts_file)),
         ProgressDisplay(quiet=quiet) as display,
         lock_output(output_file),
     ):
@@ -288,6 +284,7 @@ def inspect(
         Parameter(name="--explain", show_default=False, help="Show the merges of each pre-token in order."),
     ] = False,
     allowed_special: options.AllowedSpecial = "all",
+    errors: options.Errors = "strict",
     as_json: options.Json = False,
 ) -> None:
     """Show how a text splits into tokens.
@@ -301,7 +298,7 @@ def inspect(
     from bytemill.cli.texts import text_input
 
     tokenizer = open_tokenizer(tokenizer_file)
-    content = text_input(text, file).read()
+    content = text_input(text, file).read(errors)
     inspection = inspect(tokenizer, content, allowed_special=allowed_special)
     explanations = tokenizer.explain(content, allowed_special=allowed_special) if explain else None
     views.write_inspection(inspection, explanations, ids=ids, as_json=as_json)
@@ -329,7 +326,9 @@ def convert(
     *,
     written_format: Annotated[
         WrittenFormat | None,
-        Parameter(name="--to", help="The format to write, where it is not the one that OUT is named for."),
+        Parameter(
+            name="--output-format", help="Format to write. By default the one that the name of OUT implies."
+        ),
     ] = None,
     pattern: options.PatternOfFile = None,
     special_tokens: options.SpecialTokensOfFile = (),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cyclopts import CycloptsError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Sequence
 
     from bytemill.cli.corpus_options import CorpusOptions
     from bytemill.corpus import Corpus
@@ -39,24 +38,6 @@ def checkpoint_folder(output_file: Path, counts: str | None) -> Path:
     """Return the folder of the checkpoints of counting."""
     path = output_file if counts is None else Path(counts)
     return path.with_name(f".{path.name}.counting")
-
-
-@contextlib.contextmanager
-def explain_interruption(output_file: Path, folder: Path, counts: str | None) -> Generator[None]:
-    """Add to a KeyboardInterrupt what happened to the output and how to continue."""
-    from bytemill.training.work_folder import has_checkpoint
-
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        if has_checkpoint(folder):
-            how = "run the same command again to resume from the last checkpoint"
-        elif counts is not None and Path(counts).exists():
-            how = f"run the same command again to train on the counts in {counts}"
-        else:
-            how = "run the same command again to start over"
-        error.add_note(f"{output_file} was not written: {how}")
-        raise
 
 
 def _usage(message: str) -> CycloptsError:

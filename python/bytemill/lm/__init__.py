@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bytemill.errors import MissingExtraError
 from bytemill.lm.model_config import ModelConfig
 from bytemill.lm.presets import PRESETS, preset
+from bytemill.system.extras import install_hint
 
 if TYPE_CHECKING:
     from bytemill.lm.kv_cache import KVCache
@@ -19,7 +20,7 @@ __all__ = ["PRESETS", "KVCache", "ModelConfig", "TransformerLM", "preset"]
 
 if find_spec("torch") is None:
     raise MissingExtraError(
-        "bytemill.lm needs torch, which is not installed", hint="install it with: pip install 'bytemill[lm]'"
+        "bytemill.lm needs torch, which is not installed", hint=f"install it with: {install_hint('lm')}"
     )
 
 _LATER = {"KVCache": "bytemill.lm.kv_cache", "TransformerLM": "bytemill.lm.model"}

@@ -161,7 +161,7 @@ class QuickstartResult:
                 for generate in model
             ),
             *(
-                ("show token probabilities", f'{generate} "The" -n 8 --show-probabilities')
+                ("show token probabilities", f'{generate} "The" --max-tokens 8 --show-probabilities')
                 for generate in model
             ),
             ("show how a text splits", f"bytemill tokenizer inspect {tokenizer} \"It's naïve, isn't it?\""),

@@ -1,0 +1,107 @@
+"""Start of the command line: what is imported, and how it can be interrupted."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import COMMAND
+
+INTERRUPT_AT_IMPORT = """
+import os, signal, sys
+
+class Interrupt:
+    left = int(sys.argv.pop(1))
+    started = False
+
+    def find_spec(self, name, path=None, target=None):
+        self.started |= name == "bytemill.cli.invocation"
+        self.left -= self.started
+        if self.left == 0:
+            os.kill(os.getpid(), signal.{signal})
+
+sys.meta_path.insert(0, Interrupt())
+from bytemill.cli import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("n_imports", [1, 2, 10, 50, 100, 200])
+def test_an_interrupt_while_modules_are_imported_is_one_line(name: str, n_imports: int):
+    """The handlers are installed by the light modules before `invocation`."""
+    code = INTERRUPT_AT_IMPORT.replace("{signal}", name)
+    outcome = subprocess.run(
+        [sys.executable, "-c", code, str(n_imports), "tokenizer", "--help"],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (outcome.returncode, outcome.stdout, outcome.stderr) == (130, b"", b"interrupted\n")
+
+
+SCRIPT = [str(Path(sys.executable).with_name("bytemill"))]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        COMMAND,
+        pytest.param(SCRIPT, marks=pytest.mark.skipif(not Path(SCRIPT[0]).exists(), reason="no script")),
+    ],
+    ids=["module", "script"],
+)
+def test_ctrl_c_at_any_time_prints_no_traceback_of_bytemill(command: list[str]):
+    for milliseconds in range(0, 320, 32):
+        process = subprocess.Popen(
+            [*command, "tokenizer", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        time.sleep(milliseconds / 1000)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+        if process.returncode in (0, 130):
+            assert said in (b"", b"interrupted\n")
+        else:  # Python had not yet reached the command line
+            assert b"invocation.py" not in said
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_ignored_signals_stay_ignored(name: str):
+    """As `nohup` and `&` in a script start a process."""
+    code = INTERRUPT_AT_IMPORT.replace("{signal}", name)
+    code = code.replace("class Interrupt", f"signal.signal(signal.{name}, signal.SIG_IGN)\n\nclass Interrupt")
+    outcome = subprocess.run(
+        [sys.executable, "-c", code, "20", "--version"], capture_output=True, timeout=60, check=False
+    )
+    assert (outcome.returncode, outcome.stderr) == (0, b"")
+
+
+def imported_by(code: str) -> set[str]:
+    """The modules that are loaded after `code` in a new process."""
+    code += "\nimport json, sys; print(json.dumps(list(sys.modules)), file=sys.stderr)"
+    outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
+    return set(json.loads(outcome.stderr))
+
+
+def test_importing_the_package_imports_nothing_else_of_it():
+    modules = imported_by("import bytemill")
+    assert {name for name in modules if name.startswith("bytemill")} == {"bytemill"}
+    assert not modules & {"numpy", "dataclasses", "inspect"}
+
+
+def test_the_tokenizer_needs_neither_corpora_nor_training():
+    modules = imported_by("from bytemill import Tokenizer")
+    assert not {f"bytemill.{name}" for name in ("corpus", "training", "shards", "lm")} & modules
+    assert not modules & {"numpy", "pydantic", "rich", "cyclopts", "torch", "pyarrow"}
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["tokenizer", "train", "--help"]], ids=" ".join
+)
+def test_help_imports_no_large_libraries(arguments: list[str]):
+    modules = imported_by(f"from bytemill.cli import main; main({arguments})")
+    assert not modules & {"numpy", "pydantic", "torch", "pyarrow", "huggingface_hub", "jinja2"}
+    assert not {f"bytemill.{name}" for name in ("corpus", "training", "shards", "lm", "analysis")} & modules
