@@ -4,10 +4,11 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-Process = Callable[..., subprocess.CompletedProcess[bytes]]
+Run = Callable[..., Any]
 
 SCRIPTS = {
     "bash": ".local/share/bash-completion/completions/bytemill",
@@ -16,20 +17,29 @@ SCRIPTS = {
 }
 
 
-def install(process: Process, home: Path, shell: str) -> Path:
-    """Install the completion for `shell` below `home` and return the script."""
-    done = process("--install-completion", "--shell", shell, HOME=str(home), ZSH="", ZSH_CUSTOM="")
-    assert done.returncode == 0, done.stderr.decode()
-    script = home / SCRIPTS[shell]
-    assert str(script) in done.stdout.decode()
-    return script
+Install = Callable[[str], Path]
+
+
+@pytest.fixture
+def install(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Installs the completion for a shell in a home folder of its own and returns the script."""
+    for name in ("ZSH", "ZSH_CUSTOM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def call(shell: str) -> Path:
+        outcome = run("--install-completion", "--shell", shell)
+        assert outcome.status == 0, outcome.err
+        script = tmp_path / SCRIPTS[shell]
+        assert str(script) in outcome.out
+        return script
+
+    return call
 
 
 @pytest.mark.parametrize("shell", SCRIPTS)
-def test_the_script_is_valid_and_names_commands_and_options(
-    shell: str, process: Process, tmp_path: Path
-) -> None:
-    script = install(process, tmp_path, shell)
+def test_the_script_is_valid_and_names_commands_and_options(shell: str, install: Install) -> None:
+    script = install(shell)
     text = script.read_text(encoding="utf-8")
     for word in ("tokenizer", "reencode", "vocab-size", "validation-fraction", "show-probabilities"):
         assert word in text
@@ -40,12 +50,12 @@ def test_the_script_is_valid_and_names_commands_and_options(
 
 @pytest.mark.parametrize(("shell", "startup_file"), [("bash", ".bashrc"), ("zsh", ".zshrc")])
 def test_the_startup_file_keeps_its_content_and_gets_one_entry(
-    shell: str, startup_file: str, process: Process, tmp_path: Path
+    shell: str, startup_file: str, install: Install, tmp_path: Path
 ) -> None:
     (tmp_path / startup_file).write_text("alias ll='ls -l'\n", encoding="utf-8")
-    install(process, tmp_path, shell)
+    install(shell)
     once = (tmp_path / startup_file).read_text(encoding="utf-8")
-    install(process, tmp_path, shell)
+    install(shell)
     assert (tmp_path / startup_file).read_text(encoding="utf-8") == once
     assert "alias ll='ls -l'\n" in once
     assert str((tmp_path / SCRIPTS[shell]).parent) in once
@@ -63,10 +73,13 @@ def test_the_startup_file_keeps_its_content_and_gets_one_entry(
     ],
 )
 def test_bash_completes_commands_options_and_values(
-    words: list[str], expected: list[str], process: Process, tmp_path: Path
+    words: list[str], expected: list[str], install: Install
 ) -> None:
-    script = install(process, tmp_path, "bash")
-    program = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _bytemill; printf "%s\\n" "${COMPREPLY[@]}"'
+    script = install("bash")
+    program = (
+        'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+        '_bytemill; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-c", program, "bash", script, *words],
         capture_output=True,
