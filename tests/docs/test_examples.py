@@ -28,9 +28,9 @@ import bytemill
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
-INPUTS = Path(__file__).with_name("inputs.sh")
+INPUTS = Path(__file__).with_name("inputs.py")
 SELF_CONTAINED = {"README.md", "docs/index.md", "docs/tutorial.md"}
-"""Pages that make their files themselves; the examples of all others find those of `inputs.sh`."""
+"""Pages that make their files themselves; the examples of all others find those of `inputs.py`."""
 
 RUN = {"python", "console", "sh"}
 NOT_CODE = {"text", "json", "toml", "rust"}
@@ -120,7 +120,7 @@ def matches(shown: str, printed: str) -> bool:
 class Session:
     """A folder, a namespace and a shell environment in which the blocks of one page run."""
 
-    def __init__(self, folder: Path, *, with_inputs: bool) -> None:
+    def __init__(self, folder: Path) -> None:
         self.names: dict[str, object] = {"__name__": "__main__"}
         dropped = {"NO_COLOR", "FORCE_COLOR", "COLUMNS"}
         self.environment = {name: value for name, value in os.environ.items() if name not in dropped} | {
@@ -132,8 +132,6 @@ class Session:
             "BYTEMILL_TRAINING_BATCH_SIZE": "2",
             "OMP_NUM_THREADS": "1",
         }
-        if with_inputs:
-            self.shell(INPUTS.read_text(encoding="utf-8"), "the inputs")
 
     def shell(self, script: str, where: str) -> str:
         """Run commands and return what they print, errors included."""
@@ -191,6 +189,14 @@ class Session:
         assert matches(shown, printed), f"{block.where} shows\n{shown}\nbut this was printed:\n{printed}"
 
 
+@pytest.fixture(scope="session")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that the examples start from."""
+    folder = tmp_path_factory.mktemp("inputs")
+    subprocess.run([sys.executable, INPUTS], cwd=folder, check=True)
+    return folder
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(REPOSITORY).as_posix())
 def test_every_block_names_its_language(page: Path) -> None:
     unknown = [
@@ -206,10 +212,12 @@ def test_every_block_names_its_language(page: Path) -> None:
     ids=lambda page: page.relative_to(REPOSITORY).as_posix(),
 )
 def test_the_examples_run_from_top_to_bottom(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    session = Session(tmp_path, with_inputs=page.relative_to(REPOSITORY).as_posix() not in SELF_CONTAINED)
+    if page.relative_to(REPOSITORY).as_posix() not in SELF_CONTAINED:
+        shutil.copytree(inputs, tmp_path, dirs_exist_ok=True)
+    session = Session(tmp_path)
     for block in blocks(page):
         if block.is_run:
             session.run(block)

@@ -1,6 +1,5 @@
-# The files that the examples of the documentation start from: small ones of every kind.
-mkdir -p data web wiki .cache/tokenizers
-python - <<'PROGRAM'
+"""Make the files that the examples of the documentation start from: small ones of every kind."""
+
 import json
 from pathlib import Path
 
@@ -16,7 +15,11 @@ SENTENCES = [
     "Simple things were common there, and common things were short.",
 ]
 END = "<|endoftext|>"
-stories = ["\n".join(SENTENCES[i % 5 :] + SENTENCES[: i % 3]) + f"\nThat was story number {i}.\n" for i in range(60)]
+for folder in ("data", "web", "wiki"):
+    Path(folder).mkdir()
+stories = [
+    "\n".join(SENTENCES[i % 5 :] + SENTENCES[: i % 3]) + f"\nThat was story number {i}.\n" for i in range(60)
+]
 text = END.join(stories)
 for name in ("corpus.txt", "stories.txt", "data/one.txt", "data/two.txt", "wiki/one.txt"):
     Path(name).write_text(text, encoding="utf-8")
@@ -27,6 +30,4 @@ Path("web.jsonl").write_text(lines, encoding="utf-8")
 for name in ("web/one.jsonl.zst", "web/two.jsonl.zst"):
     Path(name).write_bytes(zstandard.compress(lines.encode()))
 bm.train_from_iterator(stories, 400, [END], pattern="cl100k").save("tokenizer.json")
-# A stand-in for published tokenizers, which are not on every machine.
 bm.train_from_iterator(stories[:20], 350, [END], pattern="cl100k").save("published.json")
-PROGRAM
