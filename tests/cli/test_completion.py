@@ -61,7 +61,7 @@ def test_the_startup_file_keeps_its_content_and_gets_one_entry(
     assert str((tmp_path / SCRIPTS[shell]).parent) in once
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.skipif(shutil.which("bash") is None, reason="platform: bash is not installed")
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -205,7 +205,7 @@ def test_every_block_names_its_language(page: Path) -> None:
     assert unknown == []
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.skipif(shutil.which("bash") is None, reason="platform: bash is not installed")
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if any(block.is_run for block in blocks(page))],
