@@ -61,6 +61,10 @@ format: _python _cargo ## Rewrite Python and Rust in the project's style
 	$(RUN) ruff format
 	$(CARGO) fmt --all
 
+.PHONY: docs
+docs: _python ## Build the documentation site into ./site and check its links
+	NO_MKDOCS_2_WARNING=1 $(RUN) --group docs python -m mkdocs build --strict --quiet
+
 .PHONY: bench
 bench: _python ## Time training and encoding side by side with the peers (about an hour; BENCH="--megabytes 5" is quick)
 	$(RUN) python benchmarks/corpus.py
@@ -88,7 +92,7 @@ sanitize: _cargo ## Run the core's tests under AddressSanitizer, ThreadSanitizer
 
 .PHONY: clean
 clean: ## Remove what the other targets made, except benchmark results
-	rm -rf .venv .tools .cache target dist quickstart uv.lock fuzz/target .hypothesis .pytest_cache .ruff_cache
+	rm -rf .venv .tools .cache target dist quickstart site uv.lock fuzz/target .hypothesis .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find python -name '_core*.so' -delete
 

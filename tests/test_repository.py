@@ -111,7 +111,7 @@ def makefile_targets() -> dict[str, str]:
 
 def test_every_target_of_the_makefile_has_its_line() -> None:
     targets = makefile_targets()
-    assert {"demo", "test", "lint", "format", "bench", "clean"} <= set(targets)
+    assert {"demo", "test", "lint", "format", "docs", "bench", "clean"} <= set(targets)
     assert [name for name, line in targets.items() if not line] == []
 
 
@@ -139,4 +139,4 @@ def test_ci_runs_the_makefile() -> None:
     script = REPOSITORY / ".ci" / "run"
     assert os.access(script, os.X_OK)
     called = re.findall(r"^make (\w+)$", script.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    assert called == ["lint", "test"]
+    assert called == ["lint", "docs", "test"]

@@ -147,3 +147,17 @@ def test_inspect_reads_files(tokenizer: bytemill.Tokenizer, run: Run):
     with open("corpus.txt", encoding="utf-8") as file:  # noqa: PTH123
         ids = tokenizer.encode(file.read())
     assert [token["id"] for token in json.loads(outcome.out)["tokens"]] == ids
+
+
+def test_inspect_svg_prints_an_image_with_the_ids(tokenizer: bytemill.Tokenizer, run: Run):
+    outcome = run("tokenizer", "inspect", "tokenizer.json", "the cat", "--svg")
+    assert outcome.status == 0, outcome.err
+    assert outcome.out.startswith("<svg ")
+    for token_id in tokenizer.encode("the cat"):
+        assert f">{token_id}</text>" in outcome.out
+
+
+def test_inspect_svg_takes_no_other_form_of_output(tokenizer_file: str, run: Run):
+    outcome = run("tokenizer", "inspect", tokenizer_file, "the cat", "--svg", "--json")
+    assert outcome.status == 2
+    assert "--svg" in outcome.err

@@ -32,3 +32,8 @@ app.command("bytemill.cli.data:app", name="data", help="Turn text into shards of
 app.command(
     "bytemill.cli.lm:app", name="lm", help="Train language models, generate text, evaluate them.", sort_key=4
 )
+app.register_install_completion_command(
+    help="Install completion of commands and options for bash, zsh or fish.",
+    help_flags=(),
+    version_flags=(),
+)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import options, output
@@ -268,7 +268,8 @@ def show(
     help_epilogue="""Examples:
   bytemill tokenizer inspect tokenizer.json "It's naïve, isn't it?"
   bytemill tokenizer inspect tokenizer.json --file chapter.txt --ids
-  bytemill tokenizer inspect tokenizer.json "unbelievable" --explain""",
+  bytemill tokenizer inspect tokenizer.json "unbelievable" --explain
+  bytemill tokenizer inspect tokenizer.json "Two tokens" --svg > tokens.svg""",
 )
 def inspect(
     tokenizer_file: options.TokenizerFile,
@@ -283,6 +284,9 @@ def inspect(
         bool,
         Parameter(name="--explain", show_default=False, help="Show the merges of each pre-token in order."),
     ] = False,
+    svg: Annotated[
+        bool, Parameter(name="--svg", show_default=False, help="Print an SVG image of the tokens and ids.")
+    ] = False,
     allowed_special: options.AllowedSpecial = "all",
     errors: options.Errors = "strict",
     as_json: options.Json = False,
@@ -296,10 +300,16 @@ def inspect(
     from bytemill.analysis.inspection import inspect
     from bytemill.cli import views
     from bytemill.cli.texts import text_input
+    from bytemill.report.token_picture import tokens_svg
 
+    if svg and (ids or explain or as_json):
+        raise CycloptsError("give --svg without --ids, --explain and --json: the image has the ids")
     tokenizer = open_tokenizer(tokenizer_file)
     content = text_input(text, file).read(errors)
     inspection = inspect(tokenizer, content, allowed_special=allowed_special)
+    if svg:
+        output.write(tokens_svg(inspection.tokens))
+        return
     explanations = tokenizer.explain(content, allowed_special=allowed_special) if explain else None
     views.write_inspection(inspection, explanations, ids=ids, as_json=as_json)
 
