@@ -88,7 +88,7 @@ def test_show_tokens_lists_all_of_them(tokenizer: bytemill.Tokenizer, run: Run):
 def test_show_of_an_unknown_token_is_an_error(tokenizer_file: str, run: Run):
     outcome = run("tokenizer", "show", tokenizer_file, "--token", "300")
     assert (outcome.status, outcome.out) == (1, "")
-    assert outcome.err == "error: no token has the id 300\nhint: the ids of this tokenizer go from 0 to 299\n"
+    assert outcome.err == "error: no token has the id 300\nhint: the ids of this tokenizer are 0 to 299\n"
 
 
 def test_inspect_sets_tokens_apart_off_a_terminal(tokenizer: bytemill.Tokenizer, run: Run):

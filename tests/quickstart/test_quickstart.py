@@ -150,7 +150,7 @@ def test_the_report_marks_tokenizers_that_lose_text_and_explains_why_they_are_no
     assert not result.comparison[-1].is_lossy
     document = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     chart = document[document.index('id="compression-chart-wide-title"') :].partition("</svg>")[0]
-    outlined = re.findall(r'class="lossy"><title>(\w+):', chart)
+    outlined = re.findall(r'class="lossy"><title>(\w+),', chart)
     assert outlined == [one.name for one in result.comparison if one.is_lossy]
     labels = re.findall(r'text-anchor="end">([^<]+)<', chart)
     assert set(labels[-len(outlined) :]) == set(outlined), "lossy tokenizers come last"

@@ -101,7 +101,7 @@ def bar_chart(id_: str, title: str, bars: Sequence[Bar], axis: str) -> Chart:
         for row, bar in enumerate(bars):
             top = row * row_height + (24 if narrow else (row_height - _BAR_HEIGHT) / 2)
             middle, end = top + _BAR_HEIGHT / 2 + 4.5, scale(bar.value)
-            tooltip = f"{bar.label}: {bar.shown} {axis}"
+            tooltip = f"{bar.label}, {axis}: {bar.shown}"
             shapes += [
                 _box(left, top, end - left, _BAR_HEIGHT, bar.css_class, tooltip),
                 _label(end + 7, middle, bar.shown, "strong"),
