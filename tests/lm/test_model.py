@@ -213,14 +213,14 @@ def test_presets() -> None:
     ]
     with pytest.raises(ModelConfigError, match="unknown preset 'gpt5'"):
         preset("gpt5")
-    with pytest.raises(ModelConfigError, match="no setting of a model: n_layer"):
+    with pytest.raises(ModelConfigError, match="unknown setting n_layer"):
         preset("tiny", n_layer=3)
 
 
 def test_a_configuration_survives_a_dictionary() -> None:
     config = preset("gpt2-xl", num_kv_heads=5)
     assert ModelConfig(**config.to_dict()) == config
-    with pytest.raises(ModelConfigError, match="missing: vocab_size"):
+    with pytest.raises(ModelConfigError, match="vocab_size must be set"):
         ModelConfig(**{name: SMALL[name] for name in SMALL if name != "vocab_size"})
 
 
