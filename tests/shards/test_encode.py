@@ -20,8 +20,8 @@ from bytemill.shards import (
     EncodeProgress,
     ShardSettings,
     SourceInfo,
+    TokenShards,
     encode_corpus,
-    open_shards,
     read_manifest,
     verify,
 )
@@ -44,7 +44,7 @@ def ids_of(text: str) -> list[int]:
 
 
 def tokens_in(folder: Path) -> list[int]:
-    return np.concatenate([np.asarray(shard) for shard in open_shards(folder)]).tolist()
+    return np.concatenate([np.asarray(shard) for shard in TokenShards(folder).arrays]).tolist()
 
 
 def names(folder: Path) -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 
 from bytemill import Corpus
 from bytemill.errors import OutputError, ShardError
-from bytemill.shards import EncodeProgress, encode_corpus, open_shards, read_manifest, verify
+from bytemill.shards import EncodeProgress, TokenShards, encode_corpus, read_manifest, verify
 
 END = "<|endoftext|>"
 
@@ -266,7 +266,7 @@ def test_shards_of_unknown_origin_are_not_removed(tmp_path: Path, corpus: Path, 
     assert names(out) == ["shard_00000.npy"]
     assert (out / "shard_00000.npy").read_bytes() == b"precious"
     encode_corpus(byte_tokenizer, corpus / "a.txt", out, overwrite=True)
-    assert len(open_shards(out)) == 1
+    assert len(TokenShards(out).arrays) == 1
 
 
 def test_other_files_in_the_folder_stay(tmp_path: Path, corpus: Path, byte_tokenizer: Any) -> None:

@@ -105,14 +105,10 @@ def convert_shards(
     if verify and tokens.manifest:
         require_intact(tokens.files[0].parent, tokens.manifest)
     find_separator(tokens, separator, tokenizer.special_tokens if tokenizer else {})
-    if target.whole_documents and not tokens.knows_documents:
+    if (target.whole_documents or document_index) and not tokens.knows_documents:
+        needs = f"layout {layout}" if target.whole_documents else "a document index"
         raise ShardError(
-            f"layout {layout} stores documents, but the ends of documents in {source} are unknown",
-            hint="name the separator, for GPT-2: --separator 50256 (separator=50256)",
-        )
-    if document_index and not tokens.knows_documents:
-        raise ShardError(
-            f"the ends of documents in {source} are unknown",
+            f"{needs} needs the ends of documents, which are unknown in {source}",
             hint="name the separator, for GPT-2: --separator 50256 (separator=50256)",
         )
     known = tokens.manifest

@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 from bytemill.errors import ShardError
 from bytemill.shards.layouts import layout_named
 from bytemill.shards.manifest import Manifest, read_manifest
-from bytemill.shards.verify import documents_problem, layout_problem, size_problems
+from bytemill.shards.verify import documents_problem, open_shard, size_problems
 
 TokenArray: TypeAlias = NDArray[np.uint16] | NDArray[np.uint32]
 
 
-def open_shards(folder: str | os.PathLike[str]) -> list[TokenArray]:
-    """Map the shards of a folder as read-only arrays, in order. `verify` checks their content.
+class TokenShards:
+    """The ids of a shard folder as one array that stays on the disk.
+
+    `len(tokens)`, `tokens[i]` and `tokens[start:stop]` work as for a NumPy array; a slice is a copy. `verify` checks
+    the content of the shards.
 
     Args:
         folder: Folder that contains `manifest.json`.
@@ -27,29 +30,15 @@ def open_shards(folder: str | os.PathLike[str]) -> list[TokenArray]:
     Raises:
         ShardError: If a shard is missing or contradicts the manifest in size, dtype or number of tokens.
     """
-    root = Path(folder)
-    return _open_checked(root, read_manifest(root))
-
-
-class TokenShards:
-    """The ids of a shard folder as one array that stays on the disk.
-
-    `len(tokens)`, `tokens[i]` and `tokens[start:stop]` work as for a NumPy array; a slice is a copy.
-
-    Args:
-        folder: Folder that contains `manifest.json`.
-
-    Raises:
-        ShardError: As `open_shards`.
-    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self.manifest = read_manifest(folder)
         self.dtype = np.dtype(self.manifest.dtype)
         self.n_tokens = self.manifest.n_tokens
-        self._shards = _open_checked(self.folder, self.manifest)
-        self._starts = [0, *accumulate(len(shard) for shard in self._shards)]
+        self.arrays = _open_arrays(self.folder, self.manifest)
+        """Ids of each shard, read-only."""
+        self._starts = [0, *accumulate(map(len, self.arrays))]
 
     def __len__(self) -> int:
         return self.n_tokens
@@ -84,7 +73,7 @@ class TokenShards:
         index = bisect_right(self._starts, start) - 1
         while n_read < len(tokens):
             offset = start + n_read - self._starts[index]
-            chunk = self._shards[index][offset : offset + len(tokens) - n_read]
+            chunk = self.arrays[index][offset : offset + len(tokens) - n_read]
             tokens[n_read : n_read + len(chunk)] = chunk
             n_read += len(chunk)
             index += 1
@@ -116,16 +105,13 @@ class TokenShards:
         return f"TokenShards({str(self.folder)!r}, n_tokens={self.n_tokens}, dtype={self.dtype.name})"
 
 
-def _open_checked(folder: Path, manifest: Manifest) -> list[TokenArray]:
-    problems = size_problems(folder, manifest)
-    for shard in manifest.shards:
-        if not problems and (problem := layout_problem(folder / shard.file, shard, manifest)):
-            problems = [problem]
-    if problems:
+def _open_arrays(folder: Path, manifest: Manifest) -> list[TokenArray]:
+    if problems := size_problems(folder, manifest):
         raise _damaged(folder, problems[0])
-    layout = layout_named(manifest.layout)
-    arrays = [layout.open(folder / shard.file, manifest.dtype, shard.n_tokens) for shard in manifest.shards]
-    return cast("list[TokenArray]", arrays)
+    try:
+        return [open_shard(folder, shard, manifest) for shard in manifest.shards]
+    except ShardError as error:
+        raise _damaged(folder, str(error)) from error
 
 
 def _damaged(folder: Path, problem: str) -> ShardError:

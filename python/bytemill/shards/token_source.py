@@ -16,11 +16,11 @@ from bytemill.shards.layouts import LAYOUTS, Layout, layout_named
 from bytemill.shards.layouts.files import cannot_read
 from bytemill.shards.layouts.llmc import has_header
 from bytemill.shards.manifest import DOCUMENTS_NAME, MANIFEST_NAME, UNFINISHED_NAME, Manifest
-from bytemill.shards.reader import TokenShards, open_shards
+from bytemill.shards.reader import TokenShards
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -70,13 +70,19 @@ class TokenSource:
         arrays: Their ids, as opened by the layout.
         layout: Layout of the files.
         manifest: Manifest of their folder; None for files of other programs.
+        document_ends: Document index of the folder.
 
     Raises:
         ShardError: If a file is damaged. Also raised by the methods.
     """
 
     def __init__(
-        self, files: list[Path], arrays: list[NDArray[Any]], layout: Layout, manifest: Manifest | None = None
+        self,
+        files: list[Path],
+        arrays: Sequence[NDArray[Any]],
+        layout: Layout,
+        manifest: Manifest | None = None,
+        document_ends: NDArray[np.uint64] | None = None,
     ) -> None:
         self.name = str(files[0] if len(files) == 1 and manifest is None else files[0].parent)
         self.files = files
@@ -96,7 +102,7 @@ class TokenSource:
         self._starts = [0, *accumulate(len(array) for array in arrays)]
         self._index: tuple[int, NDArray[np.uint64]] | None = None
         """Number of the file read last, with the ends of its documents."""
-        self._document_ends = None if manifest is None else TokenShards(files[0].parent).document_ends()
+        self._document_ends = document_ends
         self._has_indices = self._document_ends is None and self._find_indices()
 
     @property
@@ -240,7 +246,8 @@ def open_tokens(
         if not manifest.shards:
             raise ShardError(f"the shards in {root} contain no tokens")
         files = [root / shard.file for shard in manifest.shards]
-        return TokenSource(files, list(open_shards(root)), layout_named(manifest.layout), manifest)
+        layout_of_shards = layout_named(manifest.layout)
+        return TokenSource(files, shards.arrays, layout_of_shards, manifest, shards.document_ends())
     files = _files_at(root, None if layout is None else layout_named(layout))
     found = layout_named(layout) if layout is not None else _layout_of(files)
     arrays: list[NDArray[Any]] = []

@@ -3,8 +3,10 @@
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bytemill.errors import ShardError
 from bytemill.shards.layouts import layout_named
@@ -33,10 +35,8 @@ def verify(folder: str | os.PathLike[str]) -> list[str]:
         path = root / shard.file
         if not path.exists():
             continue  # reported by size_problems
-        if problem := layout_problem(path, shard, manifest):
-            problems.append(problem)
-            continue
         try:
+            open_shard(root, shard, manifest)
             layout.document_ends(path, manifest.dtype, shard.n_tokens)
         except ShardError as error:
             problems.append(str(error))
@@ -84,13 +84,14 @@ def size_problems(folder: Path, manifest: Manifest) -> list[str]:
     return problems
 
 
-def layout_problem(path: Path, shard: ShardInfo, manifest: Manifest) -> str | None:
-    """Return how a file contradicts the manifest's entry of a shard, or None."""
+def open_shard(folder: Path, shard: ShardInfo, manifest: Manifest) -> NDArray[Any]:
+    """Map the ids of a shard. Raises `ShardError` if the file contradicts the manifest."""
     try:
-        layout_named(manifest.layout).open(path, manifest.dtype, shard.n_tokens)
+        return layout_named(manifest.layout).open(folder / shard.file, manifest.dtype, shard.n_tokens)
     except ShardError as error:
-        return f"{error} (the manifest says {shard.n_tokens:,} tokens of {manifest.dtype})"
-    return None
+        raise ShardError(
+            f"{error} (the manifest says {shard.n_tokens:,} tokens of {manifest.dtype})"
+        ) from error
 
 
 def documents_problem(folder: Path, manifest: Manifest) -> str | None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bytemill.errors import ShardError
-from bytemill.shards import TokenShards, open_shards, read_manifest, verify
+from bytemill.shards import TokenShards, read_manifest, verify
 from bytemill.shards.convert import convert_shards
 from bytemill.shards.layouts import LAYOUTS
 
@@ -29,7 +29,7 @@ def test_tokens_are_one_array_whatever_the_layout(tmp_path: Path, layout: str) -
     tokens = TokenShards(out)
     assert tokens[:].tolist() == TOKENS
     assert tokens.dtype == np.uint16
-    assert np.concatenate(open_shards(out)).tolist() == TOKENS
+    assert np.concatenate(TokenShards(out).arrays).tolist() == TOKENS
     assert np.concatenate(list(tokens.blocks(7))).tolist() == TOKENS
     assert verify(out) == []
 
