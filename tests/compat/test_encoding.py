@@ -213,7 +213,7 @@ def test_every_public_name_is_there_with_the_same_arguments() -> None:
         assert described(getattr(ours.Encoding, name)) == described(getattr(tiktoken.Encoding, name)), name
 
 
-def test_a_refused_token_is_named_with_what_to_do() -> None:
+def test_a_refused_token_is_named_with_a_hint() -> None:
     with pytest.raises(ValueError, match="'<x>' at character 1") as caught:
         TOY.ours.encode("a<x>b")
     assert "allowed_special={'<x>'}" in str(caught.value)
@@ -257,7 +257,7 @@ def test_arguments_but_the_name_are_given_by_name() -> None:
     [{b"a": 0, b"b": 1}, RANKS | {b"": 500}, RANKS | {b"zz": 97}],
     ids=["no bytes", "an empty token", "one rank twice"],
 )
-def test_where_tiktoken_panics_or_may_is_an_error(ranks: dict[bytes, int]) -> None:
+def test_inputs_on_which_tiktoken_may_panic_are_errors(ranks: dict[bytes, int]) -> None:
     with pytest.raises(TokenizerError):
         ours.Encoding("t", pat_str=".+", mergeable_ranks=ranks, special_tokens={})
 

@@ -40,5 +40,5 @@ def test_patterns_of_the_field_match_everything(pattern: str) -> None:
         (r"(?P<x>.)|\s", "(?P<"),
     ],
 )
-def test_what_is_not_seen_is_said(pattern: str, reason: str) -> None:
+def test_undecided_patterns_are_reported(pattern: str, reason: str) -> None:
     assert reason in str(why_not_covering(pattern))

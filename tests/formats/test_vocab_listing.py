@@ -87,7 +87,7 @@ def test_ranks_are_listed_as_their_merges(make_spec: MakeSpec) -> None:
     assert vocab_listing.write(ranks) == vocab_listing.write(spec)
 
 
-def test_a_token_that_no_merge_makes_stands_alone(make_spec: MakeSpec) -> None:
+def test_a_token_that_no_merge_makes_is_listed_without_halves(make_spec: MakeSpec) -> None:
     spec = make_spec(merges=[], whole_pretoken_lookup=True)
     assert vocab_listing.write(spec).splitlines()[256] == "[ab] 256"
 
@@ -113,5 +113,5 @@ def test_every_character_of_category_c_and_no_other_is_escaped(text: str) -> Non
         (b"", False),
     ],
 )
-def test_a_listing_is_told_by_its_first_line(data: bytes, expected: bool) -> None:
+def test_a_listing_is_recognised_by_its_first_line(data: bytes, expected: bool) -> None:
     assert vocab_listing.looks_like_listing(data) is expected

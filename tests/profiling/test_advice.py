@@ -89,6 +89,6 @@ def test_advice_says_where_memory_was_at_its_highest():
     assert advice(result)[1] == "memory was at its highest in `count`: 9.00 kB"
 
 
-def test_where_a_peak_is_never_reset_the_first_phase_that_has_it_is_named():
+def test_without_a_reset_of_the_peak_the_first_phase_that_reaches_it_is_named():
     result = found(*(use(name, 2.0, peak_memory_bytes=9000) for name in ("count", "learn", "build")))
     assert advice(result)[1] == "memory was at its highest in `count`: 9.00 kB"

@@ -148,7 +148,7 @@ def test_a_phase_of_several_threads_counts_the_time_once(profile: Profile, syste
     assert profile.result.outside_seconds == 0
 
 
-def test_phases_of_different_threads_go_on_at_the_same_time(profile: Profile, system: FakeSystem):
+def test_phases_of_different_threads_overlap(profile: Profile, system: FakeSystem):
     reading, stop = threading.Event(), threading.Event()
 
     def read() -> None:
@@ -171,7 +171,7 @@ def test_phases_of_different_threads_go_on_at_the_same_time(profile: Profile, sy
     assert profile.result.outside_seconds == 1.0
 
 
-def test_what_threads_do_belongs_to_the_phase_that_goes_on(profile: Profile, system: FakeSystem):
+def test_thread_times_count_for_the_phase_in_progress(profile: Profile, system: FakeSystem):
     assert system.running is not None
     with profile:
         with phase("count"):
@@ -207,7 +207,7 @@ def test_threads_of_one_kind_stand_together(profile: Profile, system: FakeSystem
     assert profile.result.unseen_cpu_seconds == 0
 
 
-def test_a_number_that_is_given_again_is_another_thread(profile: Profile, system: FakeSystem):
+def test_a_reused_thread_id_is_another_thread(profile: Profile, system: FakeSystem):
     assert system.running is not None
     with profile:
         system.running[7, 1] = FakeThread("worker", cpu=5.0)
@@ -300,7 +300,7 @@ def test_there_is_one_profile_at_a_time_and_it_ends(profile: Profile, system: Fa
         pass
 
 
-def test_a_system_that_says_nothing_of_threads_is_believed(system: FakeSystem):
+def test_a_system_without_thread_statistics_gives_no_threads(system: FakeSystem):
     system.running = None
     profile = Profile(interval=None, system=system)
     with profile, phase("count"):
@@ -413,7 +413,7 @@ def test_a_file_that_cannot_be_written_is_known_before_the_work(tmp_path: Path):
         raise AssertionError("the work has begun")
 
 
-def test_profiled_says_nothing_where_nobody_asked(capsys: pytest.CaptureFixture[str]):
+def test_profiled_prints_nothing_without_the_option(capsys: pytest.CaptureFixture[str]):
     with profiled(False) as measured, phase("count"):
         pass
     assert capsys.readouterr() == ("", "")

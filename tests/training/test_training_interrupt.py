@@ -134,7 +134,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("documents", ["file", "line"])
 @pytest.mark.parametrize("source", ["standard input", "pipe", "pipe without a writer"])
-def test_a_signal_that_wakes_nobody_is_heard(tmp_path: Path, source: str, documents: str) -> None:
+def test_a_signal_that_wakes_no_thread_is_noticed(tmp_path: Path, source: str, documents: str) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writing_end = os.open(pipe, os.O_RDWR) if source == "pipe" else None
