@@ -90,7 +90,7 @@ def test_a_listing_is_written_and_not_read(work: Path, run: Run):
     assert outcome.err.startswith("error: t.vocab: a listing for people")
 
 
-def test_what_a_rank_file_lacks_is_asked_for_and_given(tokenizer_file: str, run: Run):
+def test_settings_that_a_rank_file_lacks_are_requested_and_accepted(tokenizer_file: str, run: Run):
     run("tokenizer", "convert", tokenizer_file, "t.tiktoken")
     Path("t.tiktoken.json").unlink()
     outcome = run("tokenizer", "convert", "t.tiktoken", "t.json")
@@ -116,7 +116,7 @@ def test_what_a_rank_file_lacks_is_asked_for_and_given(tokenizer_file: str, run:
     )
 
 
-def test_what_a_file_names_itself_cannot_be_given(tokenizer_file: str, run: Run):
+def test_settings_stored_in_a_file_cannot_be_overridden(tokenizer_file: str, run: Run):
     outcome = run("tokenizer", "show", tokenizer_file, "--pattern", "gpt2")
     assert outcome.status == 1
     assert "names its pattern and special tokens" in outcome.err
@@ -133,7 +133,7 @@ def test_what_a_file_names_itself_cannot_be_given(tokenizer_file: str, run: Run)
         (("corpus.txt", "x.json"), "corpus.txt: of no known format"),
     ],
 )  # fmt: skip
-def test_what_goes_wrong_is_said_and_nothing_is_written(
+def test_errors_are_reported_and_nothing_is_written(
     tokenizer_file: str, run: Run, arguments: tuple[str, ...], said: str
 ):
     before = sorted(Path().rglob("*"))

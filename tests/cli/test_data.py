@@ -184,7 +184,7 @@ def test_begins_documents_with_the_token_named(tokenizer_file: str, run: Run):
     assert run(*arguments, "--prepend-bos").status == 0
 
 
-def test_what_was_interrupted_goes_on_and_says_so(tokenizer_file: str, run: Run):
+def test_an_interrupted_encoding_resumes_and_reports_it(tokenizer_file: str, run: Run):
     from bytemill.shards import encode_corpus
 
     def stop(_: Any) -> None:

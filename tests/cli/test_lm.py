@@ -50,7 +50,7 @@ def trained(data: str, run: Run) -> str:
     return "mine"
 
 
-def test_train_says_how_it_goes_and_goes_on_where_it_stopped(data: str, run: Run):
+def test_train_reports_progress_and_resumes(data: str, run: Run):
     command = (
         "lm",
         "train",
@@ -110,7 +110,7 @@ def test_the_resolved_settings_are_printed_with_their_origin(data: str, run: Run
         (("--training.device", "cuda:77"), 1, "error: device cuda:77 is not there"),
     ],
 )
-def test_mistakes_are_said_in_a_line(
+def test_mistakes_are_reported_in_one_line(
     data: str, run: Run, arguments: tuple[str, ...], status: int, message: str
 ):
     names = {word for word in arguments if word.startswith("--")}

@@ -24,7 +24,7 @@ def corpus(work: Path) -> str:
     return "many.txt"
 
 
-def test_it_says_what_it_did_and_how_to_go_on(corpus: str, run: Run):
+def test_the_summary_names_results_and_next_steps(corpus: str, run: Run):
     outcome = run(
         "quickstart", "out", "--model-steps", "0", "--corpus", corpus, "--vocab-size", "400", "--no-open"
     )

@@ -152,7 +152,7 @@ def test_a_reader_that_stops_early_ends_the_command_quietly(
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_output_is_whole_where_the_process_is_stopped_and_goes_on(
+def test_output_is_complete_if_the_process_is_stopped_and_continued(
     tokenizer_file: str, start: Start, monkeypatch: pytest.MonkeyPatch, unbuffered: str
 ):
     """As Ctrl-Z and `fg` do. A pipe then takes a part of what is written; Python's streams may forget the rest."""
@@ -174,7 +174,7 @@ def test_output_is_whole_where_the_process_is_stopped_and_goes_on(
     assert list(map(int, written.split())) == expected
 
 
-def test_help_that_nobody_reads_ends_quietly(start: Start):
+def test_help_to_a_closed_pipe_ends_quietly(start: Start):
     process = start("tokenizer", "train", "--help", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stderr is not None
@@ -290,7 +290,7 @@ def test_progress_is_a_bar_on_a_terminal_that_is_gone_at_the_end(work: Path):
     assert quiet == b""
 
 
-def test_what_is_typed_ends_with_one_ctrl_d(tokenizer_file: str):
+def test_typed_input_ends_with_one_ctrl_d(tokenizer_file: str):
     written = on_terminal(
         "tokenizer", "encode", tokenizer_file, "--count", typed=b"the cat\n\x04", NO_COLOR="1"
     )

@@ -125,7 +125,7 @@ def test_options_reach_the_trainer(work: Path, run: Run):
     assert trained.ties == "huggingface"
 
 
-def test_a_pattern_of_ones_own_is_said_to_be_slower(work: Path, run: Run):
+def test_a_custom_pattern_is_reported_as_slower(work: Path, run: Run):
     arguments = ["tokenizer", "train", "corpus.txt", "-n", "300", "--overwrite"]
     outcome = run(*arguments, "--pattern", r"regex:\p{L}+|[^\p{L}]+")
     assert outcome.status == 0
@@ -150,7 +150,7 @@ def test_a_corpus_that_runs_out_of_pairs_is_a_note(work: Path, run: Run):
     assert "Warning" not in outcome.err
 
 
-def test_an_existing_file_is_kept_unless_told_otherwise(work: Path, run: Run):
+def test_an_existing_file_is_kept_without_overwrite(work: Path, run: Run):
     Path("tokenizer.json").write_text("precious")
     arguments = ["tokenizer", "train", "corpus.txt", "-n", "300", "--quiet"]
     outcome = run(*arguments)
@@ -191,7 +191,7 @@ def test_counts_are_kept_and_added_up_with_weights(work: Path, run: Run):
     assert run(*arguments, "--counts", "none.bin").status == 1
 
 
-def test_what_a_bound_costs_and_what_is_left_out_is_said(work: Path, run: Run, small_process: None):
+def test_the_cost_of_a_memory_bound_and_omissions_are_reported(work: Path, run: Run, small_process: None):
     arguments = [
         "tokenizer",
         "train",
@@ -214,7 +214,7 @@ def test_what_a_bound_costs_and_what_is_left_out_is_said(work: Path, run: Run, s
     assert run(*arguments[:-3], "1MB", "--overwrite").status == 1
 
 
-def test_json_lines_are_trained_of_as_the_text_that_they_hold(work: Path, run: Run):
+def test_json_lines_train_like_the_text_in_them(work: Path, run: Run):
     Path("rows.jsonl").write_text('{"text": "low low lower"}\n{"no": 1}\n{"text": "low newest"}\n')
     arguments = ["tokenizer", "train", "rows.jsonl", "-n", "262"]
     assert run(*arguments, "-q").status == 1

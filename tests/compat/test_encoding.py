@@ -260,7 +260,7 @@ def test_arguments_but_the_name_are_given_by_name() -> None:
     [{b"a": 0, b"b": 1}, RANKS | {b"": 500}, RANKS | {b"zz": 97}],
     ids=["no bytes", "an empty token", "one rank twice"],
 )
-def test_where_tiktoken_panics_or_may_is_an_error(ranks: dict[bytes, int]) -> None:
+def test_inputs_on_which_tiktoken_may_panic_are_errors(ranks: dict[bytes, int]) -> None:
     with pytest.raises(TokenizerError):
         ours.Encoding("t", pat_str=".+", mergeable_ranks=ranks, special_tokens={})
 

@@ -121,7 +121,7 @@ def here_and_there(pattern: str | None) -> tuple[Tokenizer, Any]:
 
 @settings(deadline=None)
 @given(pattern=st.sampled_from(OURS), text=TEXTS)
-def test_tokenizers_with_any_pattern_go_and_come_back(pattern: str | None, text: str) -> None:
+def test_tokenizers_with_any_pattern_round_trip(pattern: str | None, text: str) -> None:
     ours, theirs = here_and_there(pattern)
     ids = ours.encode(text)
     assert theirs.encode(text, allowed_special="all") == ids
@@ -192,7 +192,7 @@ def test_of_two_special_tokens_the_longer_must_win_there_too() -> None:
         ([], [], r"(?<x>a)b", "cannot be completed"),
     ],
 )
-def test_what_no_encoding_says_is_refused(
+def test_tokenizers_that_no_encoding_can_represent_are_refused(
     tokens: list[bytes], merges: list[tuple[bytes, bytes]], pattern: str | None, reason: str
 ) -> None:
     vocab = dict(enumerate([*BYTES, *tokens]))
@@ -208,7 +208,7 @@ def test_ranks_that_no_merges_stand_for_go_and_come() -> None:
         assert ours.encode(text) == theirs.encode(text) == ours.to_tiktoken().encode(text)
 
 
-def test_what_is_no_encoding_is_a_type_error() -> None:
+def test_objects_that_are_not_encodings_are_type_errors() -> None:
     with pytest.raises(TypeError, match="a tiktoken Encoding is wanted, not str"):
         Tokenizer.from_tiktoken("gpt2")  # type: ignore[arg-type]
 
@@ -256,7 +256,7 @@ def test_a_view_has_the_parts_of_an_encoding() -> None:
         assert (again.name, again.tokenizer.fingerprint) == (view.name, ours.fingerprint)
 
 
-def test_a_view_made_from_parts_is_a_tokenizer_where_there_is_one() -> None:
+def test_a_view_made_from_parts_is_a_tokenizer_if_one_exists() -> None:
     pair = toy("(?s:.+)")
     assert pair.ours.tokenizer.encode("ab<x>") == [256, 300]
     assert pair.ours.tokenizer.name == "toy"

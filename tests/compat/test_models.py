@@ -71,6 +71,6 @@ def test_a_pickle_of_one_is_its_name(asked: list[str]) -> None:
     assert asked == ["gpt2"]
 
 
-def test_an_encoding_that_bytemill_cannot_be_says_why() -> None:
+def test_an_encoding_that_bytemill_cannot_represent_is_refused_with_the_reason() -> None:
     with pytest.raises(bytemill.TokenizerError, match="200018"):
         ours.get_encoding("o200k_harmony")

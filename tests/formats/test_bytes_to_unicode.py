@@ -32,7 +32,7 @@ def test_a_text_is_spelled_as_hugging_face_spells_it(text: str) -> None:
 
 
 @given(st.binary())
-def test_bytes_come_back(data: bytes) -> None:
+def test_bytes_round_trip(data: bytes) -> None:
     spelled = bytes_to_text(data)
     assert len(spelled) == len(data)
     assert spelled == "".join(BYTE_TO_CHARACTER[byte] for byte in data)

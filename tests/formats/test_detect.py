@@ -116,7 +116,7 @@ def test_other_files_are_refused_with_their_name(tmp_path: Path, content: bytes,
     assert str(caught.value).startswith(str(path))
 
 
-def test_the_refusal_says_what_is_understood(tmp_path: Path) -> None:
+def test_the_error_lists_the_supported_formats(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text("hello")
     for place in (path, tmp_path):

@@ -196,7 +196,7 @@ def test_a_tokenizer_comes_back_and_hugging_face_reads_it(make_spec: MakeSpec, t
         ({"merges": [(b"a", b"q")]}, "b'aq' is not in the vocabulary"),
     ],
 )
-def test_what_the_two_files_cannot_say_is_not_written(
+def test_tokenizers_that_the_two_files_cannot_store_are_refused(
     make_spec: MakeSpec, fields: dict[str, object], said: str
 ) -> None:
     with pytest.raises(TokenizerError, match=said):

@@ -145,14 +145,14 @@ RANKS = "".join(f"{base64.b64encode(bytes([i])).decode()} {i}\n" for i in range(
         ('"vocab": {', '"vocab": {}, "vocab": {', False),
     ],
 )
-def test_what_is_unusual_is_left_to_the_slow_reader(before: str, after: str, quick: bool) -> None:
+def test_unusual_files_are_read_by_the_slow_reader(before: str, after: str, quick: bool) -> None:
     assert before in REGULAR
     assert_as_slowly(REGULAR.replace(before, after, 1).encode(), quick=quick)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_damage_is_read_alike_or_refused(data: st.DataObject) -> None:
+def test_damaged_files_are_read_alike_or_refused(data: st.DataObject) -> None:
     is_json = data.draw(st.booleans())
     content = bytearray((REGULAR if is_json else RANKS).encode())
     for _ in range(data.draw(st.integers(1, 3))):

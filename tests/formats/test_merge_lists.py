@@ -90,7 +90,7 @@ MERGES = [(b"a", b"b"), (b"b", b"c"), (b"a", b"bc"), (b"ab", b"c")]
 VOCAB = BYTES | {256: b"ab", 257: b"bc", 258: b"abc"}
 
 
-def test_merges_before_those_of_their_parts_go_where_they_are_never_done() -> None:
+def test_merges_before_those_of_their_parts_are_never_applied() -> None:
     ours = bytemill.Tokenizer(VOCAB, [(b"a", b"bc"), (b"a", b"b"), (b"b", b"c")])
     assert ours.merges == [(b"a", b"b"), (b"b", b"c")]
     assert ours.encode("abc bc") == [256, 99, 32, 257]

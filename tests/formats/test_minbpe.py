@@ -129,7 +129,7 @@ def test_ids_of_bytes_that_are_no_text_stand_for_them(data: bytes) -> None:
     assert tokenizer.decode_bytes(tokenizer.core.encode_bytes(data)) == data
 
 
-def test_a_model_is_what_its_lines_say() -> None:
+def test_a_model_has_the_pattern_special_tokens_and_merges_of_its_lines() -> None:
     spec = minbpe.from_text(model_of([(97, 98), (32, 256)], {"<|x|>": 300}, GPT4), "t.model")
     assert spec.pattern == GPT4
     assert spec.special_tokens == {"<|x|>": 300}
@@ -158,7 +158,7 @@ def test_a_pattern_keeps_its_blanks() -> None:
     assert minbpe.from_text(model_of([], pattern=r" ?\p{L}+|\s "), "t").pattern == r" ?\p{L}+|\s "
 
 
-def test_special_tokens_may_hold_blanks(tmp_path: Path) -> None:
+def test_special_tokens_may_contain_spaces(tmp_path: Path) -> None:
     special = {"two words": 300, " first": 301, "last ": 302, "a 1": 303, "日 本": 304, "\t": 305}
     model = model_of([(97, 98)], special, GPT4)
     path = tmp_path / "t.model"
@@ -231,7 +231,7 @@ def test_a_special_token_that_minbpe_never_finds_is_refused() -> None:
 
 
 @given(st.lists(st.text(alphabet="ab", min_size=1, max_size=4), unique=True, max_size=8))
-def test_a_hidden_special_token_is_found_where_there_is_one(texts: list[str]) -> None:
+def test_a_hidden_special_token_is_found_if_there_is_one(texts: list[str]) -> None:
     hidden = [
         (one, other) for i, one in enumerate(texts) for other in texts[i + 1 :] if other.startswith(one)
     ]
@@ -240,7 +240,7 @@ def test_a_hidden_special_token_is_found_where_there_is_one(texts: list[str]) ->
 
 
 @pytest.mark.parametrize("dialect", ["minbpe", "simple-bpe"])
-def test_what_is_written_is_read_and_written_again(make_spec: MakeSpec, dialect: minbpe.Dialect) -> None:
+def test_written_models_round_trip(make_spec: MakeSpec, dialect: minbpe.Dialect) -> None:
     spec = make_spec(special_tokens={"<|b|>": 300, "<|a|>": 261})
     written = minbpe.write(spec, dialect)
     assert written.startswith(f"{dialect} v1\n")
@@ -285,7 +285,7 @@ BYTES = {i: bytes([i]) for i in range(256)}
         ),
     ],
 )  # fmt: skip
-def test_what_minbpe_could_not_read_is_not_written(
+def test_tokenizers_that_minbpe_cannot_read_are_refused(
     make_spec: MakeSpec, fields: dict[str, object], said: str
 ) -> None:
     with pytest.raises(TokenizerError, match=said):

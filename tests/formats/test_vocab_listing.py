@@ -113,5 +113,5 @@ def test_every_character_of_category_c_and_no_other_is_escaped(text: str) -> Non
         (b"", False),
     ],
 )
-def test_a_listing_is_told_by_its_first_line(data: bytes, expected: bool) -> None:
+def test_a_listing_is_recognised_by_its_first_line(data: bytes, expected: bool) -> None:
     assert vocab_listing.looks_like_listing(data) is expected

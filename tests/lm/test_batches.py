@@ -81,7 +81,7 @@ def test_large_uint16_ids_survive_on_the_accelerator():
     assert set(inputs.unique().tolist()) == {32_767, 32_768, 40_000, 65_535}
 
 
-def test_what_is_no_sequence_of_ids_is_refused():
+def test_data_that_are_not_a_sequence_of_ids_are_refused():
     with pytest.raises(ValueError, match="one-dimensional"):
         get_batch(np.zeros((3, 3), dtype=int), 1, 1, "cpu")
     with pytest.raises(ValueError, match="ids are integers"):
@@ -112,7 +112,7 @@ def test_permutations_of_large_numbers_spread_and_differ():
 
 @settings(deadline=None, max_examples=30)
 @given(data=st.data())
-def test_an_epoch_has_each_window_once_and_goes_on_from_anywhere(
+def test_an_epoch_has_each_window_once_and_resumes_at_any_position(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ):
     n_tokens, length = data.draw(st.integers(20, 300)), data.draw(st.integers(1, 18))

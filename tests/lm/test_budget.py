@@ -107,7 +107,7 @@ def test_flops_are_those_that_torch_counts(
     assert flops_per_token(config, n_tokens) == sum(step_flops(config, 1, n_tokens).values()) / n_tokens
 
 
-def test_flops_of_fused_attention_are_counted_alike() -> None:
+def test_flops_of_fused_attention_are_counted_like_those_of_plain_attention() -> None:
     config = ModelConfig(**SMALL, attention="fused")
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         TransformerLM(config)(ids(config, 2))

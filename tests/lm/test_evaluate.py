@@ -188,7 +188,7 @@ def test_scores_are_those_of_one_ending_at_a_time(model: TransformerLM, corpus: 
     assert len(set(score.accuracy.values())) > 1  # else the normalisations would not be told apart
 
 
-def test_an_interrupted_evaluation_goes_on(
+def test_an_interrupted_evaluation_resumes(
     model: TransformerLM, corpus: Corpus, items: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     read, results = read_items(items), tmp_path / "results.jsonl"

@@ -76,7 +76,7 @@ def test_tiny_temperatures_and_minus_infinity_are_no_trouble():
     assert draw(result) == 0
 
 
-def test_what_was_there_is_made_unlikelier_or_forbidden():
+def test_repeated_tokens_are_penalised_or_forbidden():
     logits = torch.tensor([2.0, 1.0, -1.0, 0.5])
     penalised = next_log_probabilities(logits, SamplingParameters(repetition_penalty=2.0), [0, 2])
     expected = torch.tensor([1.0, 1.0, -2.0, 0.5]).log_softmax(0)
@@ -174,7 +174,7 @@ def test_seeds_decide_and_samples_do_not_depend_on_each_other(model: Transformer
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_sample_ends_with_a_stop_and_the_others_go_on(model: TransformerLM):
+def test_a_sample_ends_at_a_stop_token_and_the_others_continue(model: TransformerLM):
     free = generate(model, [1], 30, seed=2, n_samples=4)
     stop = free[0][3]
     stopped = generate(model, [1], 30, seed=2, n_samples=4, stop_ids={stop})

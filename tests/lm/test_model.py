@@ -328,7 +328,7 @@ def test_nothing_of_torchs_layers_losses_or_optimizers_is_used() -> None:
         "from torch.optim import AdamW",
     ],
 )
-def test_what_is_borrowed_would_be_seen(source: str) -> None:
+def test_borrowed_layers_would_be_noticed(source: str) -> None:
     assert borrowed(source, "layers.py")
 
 

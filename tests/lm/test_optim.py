@@ -113,7 +113,7 @@ def test_moments_of_bfloat16_weights_are_float32() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("make", [AdamW, Muon, SGD])
-def test_an_optimizer_goes_on_from_its_saved_state_bit_for_bit(
+def test_an_optimizer_resumes_from_its_saved_state_bit_for_bit(
     make: Callable[..., torch.optim.Optimizer], dtype: torch.dtype
 ) -> None:
     whole = parameters([[4, 3], [3]], 1, dtype)

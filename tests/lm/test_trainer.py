@@ -72,7 +72,7 @@ def same_run(one: RunFolder, other: RunFolder) -> bool:
     return a["batches"] == b["batches"] and torch.equal(a["generators"]["torch"], b["generators"]["torch"])
 
 
-def test_it_learns_and_says_so(settings: Settings, corpus: Corpus):
+def test_training_lowers_the_loss_and_records_it(settings: Settings, corpus: Corpus):
     records: list[dict[str, Any]] = []
     resolved = settings(
         training__steps=60,
@@ -267,7 +267,7 @@ def test_another_configuration_or_tokenizer_is_refused_with_the_reason(settings:
     assert state_of(train(changed, overwrite=True))["fingerprint"] == other.fingerprint
 
 
-def test_more_steps_go_on_and_no_more_do_nothing(settings: Settings):
+def test_more_steps_resume_and_no_more_steps_do_nothing(settings: Settings):
     folder = train(settings(training__steps=4, schedule__name="constant"))
     before = folder.checkpoint_files()[0].stat().st_mtime_ns
     records: list[dict[str, Any]] = []
@@ -346,7 +346,7 @@ sys.stdin.read()
 """  # as `RunFolder.claimed` does, without waiting for torch's import
 
 
-def test_what_is_missing_is_named(settings: Settings, corpus: Corpus):
+def test_missing_and_invalid_settings_are_named(settings: Settings, corpus: Corpus):
     with pytest.raises(RunConfigError, match=r"data\.tokenizer is not set"):
         train(settings(data__tokenizer=""))
     with pytest.raises(RunConfigError, match=r"data\.train is not set"):

@@ -282,7 +282,7 @@ def test_a_longer_token_is_greater_than_its_beginning() -> None:
 
 
 @TRAINERS
-def test_training_stops_where_no_pair_is_frequent_enough(trainer: Callable[..., object]) -> None:
+def test_training_stops_if_no_pair_is_frequent_enough(trainer: Callable[..., object]) -> None:
     text = "abc abc ab"
     vocab = {**build_vocab([], []), 256: b"ab", 257: b"abc"}
     assert trainer(text, 1000, pattern="[a-z]+", min_frequency=2) == (vocab, [(b"a", b"b"), (b"ab", b"c")])

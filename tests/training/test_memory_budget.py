@@ -121,7 +121,7 @@ def test_a_budget_that_is_too_small_names_one_that_would_do(corpus: Path) -> Non
 
 
 @pytest.mark.parametrize("value", ["much", "", "0", 0, -5, "3XB"])
-def test_what_is_no_budget_is_refused(corpus: Path, value: object) -> None:
+def test_invalid_budgets_are_refused(corpus: Path, value: object) -> None:
     with pytest.raises(TokenizerError, match="max_memory is"):
         bytemill.train(corpus, 300, max_memory=value)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="max_memory must be"):
@@ -204,7 +204,9 @@ except KeyboardInterrupt:
     assert not list(temporary_folder.iterdir())
 
 
-def test_what_a_killed_run_left_is_removed_by_the_next_and_what_lives_is_not(temporary_folder: Path) -> None:
+def test_folders_of_killed_runs_are_removed_and_those_of_running_ones_are_kept(
+    temporary_folder: Path,
+) -> None:
     dead = temporary_folder / "bytemill-counting-dead"
     dead.mkdir()
     (dead / "lock").touch()

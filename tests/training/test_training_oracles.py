@@ -254,7 +254,7 @@ def test_pairs_that_were_too_rare_to_be_tracked_are_found_when_their_turn_comes(
 
 
 @pytest.mark.parametrize("min_frequency", [2, 3, 7, 8, 301, 2**21])
-def test_the_least_frequency_is_met_exactly_where_thresholds_fall(min_frequency: int) -> None:
+def test_min_frequency_is_exact_at_the_thresholds(min_frequency: int) -> None:
     words = random_words(1, b"abcd", 10, 40_000)
     learnt = PretokenCounts.from_items(words.items()).learn_merges(
         1 << 20, "bytes", min_frequency, None, None

@@ -87,7 +87,7 @@ def test_the_report_tells_what_was_read_and_learnt(tmp_path: Path) -> None:
     assert all(1 << 20 < peak < psutil.virtual_memory().total for peak in peaks)
 
 
-def test_the_longest_tokens_are_told(shared_data: Path) -> None:
+def test_the_report_lists_the_longest_tokens(shared_data: Path) -> None:
     tokenizer = train(shared_data / "tinystories.txt", 3000, [END])
     report = tokenizer.training_report
     assert report is not None

@@ -111,7 +111,7 @@ def count_until(
         return count_corpus(corpus, settings, work, report)
 
 
-def test_it_goes_on_where_it_was_and_reads_nothing_twice(tmp_path: Path) -> None:
+def test_counting_resumes_at_its_position_and_reads_nothing_twice(tmp_path: Path) -> None:
     files = texts(tmp_path, 4, 5_000)
     expected = count_until(files, tmp_path / "none", None)
     with pytest.raises(StoppedError):
@@ -142,7 +142,7 @@ def test_a_journal_of_other_settings_is_dropped_with_a_note(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("damage", ["run", "journal", "missing", "state"])
-def test_what_is_damaged_is_counted_afresh(tmp_path: Path, damage: str) -> None:
+def test_damaged_checkpoints_are_counted_again(tmp_path: Path, damage: str) -> None:
     files = texts(tmp_path, 4, 2_000)
     expected = count_until(files, tmp_path / "none", None)
     with pytest.raises(StoppedError):

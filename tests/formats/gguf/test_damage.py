@@ -75,7 +75,7 @@ def test_the_whole_file_is_read() -> None:
     assert spec.special_tokens == {"<|endoftext|>": 257}
 
 
-def test_a_file_that_ends_anywhere_is_refused() -> None:
+def test_a_truncated_file_is_refused() -> None:
     data = gguf_file()
     ends = {*range(4, 400), *range(len(data) - 400, len(data)), *range(400, len(data), 37)}
     for end in sorted(ends):

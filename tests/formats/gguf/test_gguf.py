@@ -154,7 +154,7 @@ def test_published_vocabularies_keep_their_ids(
 )
 @pytest.mark.parametrize("ties", ["bytes", "huggingface"])
 @pytest.mark.parametrize("special_ids", ["first", "last"])
-def test_a_trained_tokenizer_comes_back_whole(
+def test_a_trained_tokenizer_round_trips(
     tmp_path: Path, pattern: str, pre: str | None, ties: Any, special_ids: Any
 ) -> None:
     text = "the cat sat on the mat, the rat on 12345 hats; it's naïve 日本の猫" * 3
@@ -313,7 +313,7 @@ def test_beginning_and_end_are_those_that_are_named(make_spec: MakeSpec, tmp_pat
         gguf.write(spec, tmp_path / "t", eos_token="<c>")
 
 
-def test_nothing_is_left_behind_where_writing_fails(make_spec: MakeSpec, tmp_path: Path) -> None:
+def test_a_failed_write_leaves_no_file(make_spec: MakeSpec, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="does not exist"):
         gguf.write(make_spec(), tmp_path / "nowhere" / "t")
     with pytest.raises(TokenizerError, match="a tokenizer without merges"):
@@ -394,7 +394,7 @@ def test_single_digits_and_gpt2s_pattern_in_one_expression_split_as_the_two_step
 
 
 @pytest.mark.parametrize("pattern", sorted({known.pattern for known in PRE_TOKENIZERS.values()}))
-def test_every_name_stands_for_a_pattern_that_leaves_nothing_out(pattern: str) -> None:
+def test_the_pattern_of_every_name_covers_all_text(pattern: str) -> None:
     @settings(max_examples=40, deadline=None)
     @given(TEXTS)
     def check(text: str) -> None:
@@ -430,7 +430,7 @@ def specs(draw: st.DrawFn) -> TokenizerSpec:
     )
 
 
-def test_whatever_is_written_comes_back(tmp_path: Path) -> None:
+def test_written_tokenizers_round_trip(tmp_path: Path) -> None:
     @settings(max_examples=40, deadline=None)
     @given(specs())
     def check(spec: TokenizerSpec) -> None:

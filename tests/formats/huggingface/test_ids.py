@@ -169,7 +169,7 @@ def test_gpt2s_two_files_give_the_ids_of_its_rank_file(shared_data: Path) -> Non
         assert ours.encode(text) == ranks.encode(text)
 
 
-def test_special_tokens_given_with_the_two_files_are_recognised(
+def test_explicit_special_tokens_of_the_two_files_are_recognised(
     make_spec: Callable[..., TokenizerSpec], tmp_path: Path
 ) -> None:
     vocab_json, merges_txt = gpt2.write(make_spec())

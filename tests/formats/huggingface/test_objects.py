@@ -53,7 +53,7 @@ def test_a_tokenizer_becomes_hugging_faces_and_comes_back(ours: Tokenizer) -> No
     assert Tokenizer.from_huggingface(theirs).fingerprint == ours.fingerprint
 
 
-def test_what_is_set_in_the_object_is_refused_or_kept(ours: Tokenizer) -> None:
+def test_settings_of_the_object_are_kept_or_refused(ours: Tokenizer) -> None:
     theirs = ours.to_huggingface()
     theirs.enable_truncation(5)
     with pytest.raises(TokenizerFileError, match="Tokenizer: truncation is set"):
@@ -132,7 +132,7 @@ def test_a_folder_is_written_whole_and_again_the_same(
     assert Tokenizer.load(tmp_path / "alone.json").metadata is None
 
 
-def test_a_copy_has_what_came_with_the_tokenizer(with_config: Callable[..., Tokenizer]) -> None:
+def test_a_copy_has_the_settings_of_the_tokenizer(with_config: Callable[..., Tokenizer]) -> None:
     import pickle
 
     kept = with_config(config={"pad_token": "<pad>"})
@@ -207,7 +207,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def test_transformers_does_what_it_does_with_its_own(
+def test_transformers_treats_the_tokenizer_like_its_own(
     ours: Tokenizer, transformers: Any, tmp_path: Path, quiet: None
 ) -> None:
     fast = ours.to_transformers(
@@ -250,7 +250,7 @@ def test_transformers_does_what_it_does_with_its_own(
     assert plain("the cat<mask>")["input_ids"] == ours.encode("the cat<mask>")
 
 
-def test_what_a_call_has_set_does_not_stay(ours: Tokenizer, transformers: Any, quiet: None) -> None:
+def test_settings_of_one_call_do_not_last(ours: Tokenizer, transformers: Any, quiet: None) -> None:
     fast = ours.to_transformers(pad_token="<pad>")
     fast(["the cat", "the"], truncation=True, max_length=1, padding=True)
     assert fast.backend_tokenizer.truncation is not None

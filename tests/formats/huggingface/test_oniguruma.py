@@ -177,13 +177,13 @@ def test_both_engines_know_the_same_letters_digits_marks_and_blanks() -> None:
         ("(" * 1000 + "a" + ")" * 1000, "nested more than"),
     ],
 )
-def test_what_the_engines_read_differently_is_refused_by_name(expression: str, named: str) -> None:
+def test_syntax_that_the_engines_read_differently_is_refused_by_name(expression: str, named: str) -> None:
     for translate in (to_oniguruma, from_oniguruma):
         with pytest.raises(ExpressionError, match=named):
             translate(expression)
 
 
-def test_what_only_one_syntax_has_is_refused_there() -> None:
+def test_constructs_of_one_syntax_are_refused_in_the_other() -> None:
     with pytest.raises(ExpressionError, match=r"\{,3\}"):
         to_oniguruma("a{,3}b")
     with pytest.raises(ExpressionError, match=r"'\^'"):

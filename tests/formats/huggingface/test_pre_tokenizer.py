@@ -95,12 +95,12 @@ def test_a_pattern_splits_the_same_in_hugging_face(pattern: str | None) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_named_pattern_comes_back(name: str) -> None:
+def test_a_named_pattern_round_trips(name: str) -> None:
     assert from_pre_tokenizer(to_pre_tokenizer(name), "f") == _core.NAMED_PATTERNS[name]
     assert to_pre_tokenizer(_core.NAMED_PATTERNS[name]) == to_pre_tokenizer(name)
 
 
-def test_no_pattern_comes_back() -> None:
+def test_a_missing_pattern_round_trips() -> None:
     assert from_pre_tokenizer(to_pre_tokenizer(None), "f") is None
 
 
@@ -202,7 +202,7 @@ def test_tiktokens_own_expression_is_read_as_oniguruma_reads_it() -> None:
         ),
     ],
 )
-def test_what_splits_otherwise_is_refused_by_name(pre_tokenizer: Any, said: str) -> None:
+def test_pre_tokenizers_that_split_differently_are_refused_by_name(pre_tokenizer: Any, said: str) -> None:
     with pytest.raises(TokenizerFileError, match=said):
         from_pre_tokenizer(pre_tokenizer, "f")
 

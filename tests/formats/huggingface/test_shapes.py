@@ -319,14 +319,14 @@ def test_steps_are_the_steps_of_the_file(trained: dict[str, Any]) -> None:
     assert (opened(in_shape(trained, "deepseek-v3"))[0].pattern or "").count(STEP_SEPARATOR) == 2
 
 
-def test_every_character_is_a_digit_here_and_there_alike(trained: dict[str, Any]) -> None:
+def test_digits_are_the_same_characters_as_in_hugging_face(trained: dict[str, Any]) -> None:
     ours, theirs = opened(in_shape(trained, "starcoder-smollm"))
     characters = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
     texts = ["a".join(characters[i : i + 4096]) for i in range(0, 0x20000, 4096)]
     assert_same_ids(ours, theirs, texts)
 
 
-def test_every_character_is_normalized_as_there(trained: dict[str, Any]) -> None:
+def test_every_character_is_normalized_as_in_hugging_face(trained: dict[str, Any]) -> None:
     ours, theirs = opened(in_shape(trained, "qwen"))
     characters = [chr(c) for c in range(0x30000) if not 0xD800 <= c < 0xE000]
     texts = ["".join(f"{c}\u0301\u0323" for c in characters[i : i + 4096]) for i in range(0, 0x30000, 4096)]
@@ -335,7 +335,7 @@ def test_every_character_is_normalized_as_there(trained: dict[str, Any]) -> None
     assert ours.decode(ours.encode("e\u0301")) == "\u00e9"
 
 
-def test_normalized_texts_are_cut_for_threads_and_streams_where_nothing_changes(
+def test_normalized_texts_are_cut_only_where_ids_do_not_change(
     trained: dict[str, Any],
 ) -> None:
     ours, theirs = opened(in_shape(trained, "gpt-neox-olmo"))
@@ -368,7 +368,7 @@ def test_added_tokens_are_recognised_refused_or_text(trained: dict[str, Any]) ->
         ("starcoder-smollm", "several steps"),
     ],
 )
-def test_other_formats_do_not_take_what_they_cannot_say(
+def test_other_formats_refuse_what_they_cannot_store(
     trained: dict[str, Any], name: str, said: str, tmp_path: Path
 ) -> None:
     spec = opened(in_shape(trained, name))[0].to_spec()
@@ -385,7 +385,7 @@ def test_other_formats_do_not_take_what_they_cannot_say(
         gpt2.write(replace(spec, pattern="gpt2"))
 
 
-def test_flags_decide_the_fingerprint_where_they_decide_ids(trained: dict[str, Any]) -> None:
+def test_flags_of_added_tokens_change_the_fingerprint_if_they_change_ids(trained: dict[str, Any]) -> None:
     document = json.loads(in_shape(trained, "gpt2"))
     of = {}
     for flag in ("", "special", "normalized", "lstrip", "rstrip", "single_word"):

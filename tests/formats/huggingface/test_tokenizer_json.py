@@ -34,7 +34,7 @@ def read(document: Any) -> TokenizerSpec:
 # What is written
 
 
-def test_a_tokenizer_comes_back_whole(make_spec: MakeSpec) -> None:
+def test_a_tokenizer_round_trips(make_spec: MakeSpec) -> None:
     spec = make_spec(ties="huggingface", merge_counts=[50, 40, 30, 20, 10])
     assert huggingface.read(huggingface.write(spec)) == spec
 
@@ -56,7 +56,9 @@ def test_patterns_and_look_up_come_back(
     assert tokenizers.Tokenizer.from_str(text).get_vocab_size() == 262
 
 
-def test_a_file_without_bytemills_record_says_the_same(make_spec: MakeSpec, document: dict[str, Any]) -> None:
+def test_a_file_without_bytemills_record_gives_the_same_tokenizer(
+    make_spec: MakeSpec, document: dict[str, Any]
+) -> None:
     del document["model"]["bytemill"]
     assert read(document) == make_spec()
 
@@ -182,7 +184,7 @@ def specs(draw: st.DrawFn) -> TokenizerSpec:
 
 @settings(max_examples=60, deadline=None)
 @given(specs())
-def test_any_tokenizer_comes_back_through_the_file_and_through_hugging_face(spec: TokenizerSpec) -> None:
+def test_any_tokenizer_round_trips_through_the_file_and_hugging_face(spec: TokenizerSpec) -> None:
     text = huggingface.write(spec)
     assert huggingface.read(text) == spec
     theirs = tokenizers.Tokenizer.from_str(text)
@@ -216,7 +218,7 @@ def test_any_tokenizer_comes_back_through_the_file_and_through_hugging_face(spec
         ({"pattern": r"\w+"}, "cannot be written"),
     ],
 )
-def test_what_contradicts_itself_or_hugging_face_is_not_written(
+def test_contradictory_tokenizers_are_not_written(
     make_spec: MakeSpec, fields: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(TokenizerError, match=said):
@@ -262,7 +264,7 @@ def test_a_record_of_an_unknown_pattern_is_passed_over(document: dict[str, Any])
         {"normalizer": {"type": "Sequence", "normalizers": []}},
     ],
 )
-def test_what_does_not_change_ids_is_passed_over(
+def test_settings_that_do_not_change_ids_are_ignored(
     make_spec: MakeSpec, document: dict[str, Any], change: dict[str, Any]
 ) -> None:
     changed = document | change
@@ -272,7 +274,7 @@ def test_what_does_not_change_ids_is_passed_over(
 
 
 @pytest.mark.parametrize("field", ["unk_token", "fuse_unk", "byte_fallback"])
-def test_a_token_for_the_unknown_means_nothing_where_every_byte_is_known(
+def test_an_unknown_token_is_ignored_if_every_byte_is_in_the_vocabulary(
     make_spec: MakeSpec, document: dict[str, Any], field: str
 ) -> None:
     document["model"][field] = "<|endoftext|>" if field == "unk_token" else True
@@ -369,7 +371,7 @@ def nested(depth: int) -> Any:
         ({"decoder": {"type": "Sequence", "decoders": nested(40)}}, "decoder is nested more than 30 deep"),
     ],
 )
-def test_what_bytemill_cannot_do_exactly_is_refused_with_its_place(
+def test_settings_that_bytemill_cannot_follow_exactly_are_refused_with_their_path(
     document: dict[str, Any], change: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(TokenizerFileError, match=said.replace("|", r"\|").replace(r"\\|", r"\|")) as caught:

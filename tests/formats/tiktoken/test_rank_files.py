@@ -53,7 +53,7 @@ def test_the_pattern_is_an_expression_a_name_or_none() -> None:
         tiktoken.from_bytes(data, "t", pattern="(")
 
 
-def test_an_unknown_file_must_be_given_its_pattern() -> None:
+def test_an_unknown_file_needs_an_explicit_pattern() -> None:
     with pytest.raises(
         TokenizerFileError, match="t: a rank file of 256 tokens that is none of the published"
     ) as caught:
@@ -187,7 +187,7 @@ ALL_BYTES = {i: bytes([i]) for i in range(256)}
         ([b"ab"], [(b"a", b"q")], False, "b'aq' is not in the vocabulary"),
     ],
 )
-def test_what_ranks_cannot_say_is_not_written(
+def test_tokenizers_that_ranks_cannot_store_are_refused(
     tokens: list[bytes], merges: list[tuple[bytes, bytes]], whole: bool, said: str
 ) -> None:
     vocab = ALL_BYTES | {256 + i: token for i, token in enumerate(tokens)}
@@ -216,7 +216,7 @@ def test_a_token_that_is_only_looked_up_is_written() -> None:
         (b"\xff\xfe\x00", False),
     ],
 )
-def test_rank_files_are_told_by_their_first_line(data: bytes, expected: bool) -> None:
+def test_rank_files_are_recognised_by_their_first_line(data: bytes, expected: bool) -> None:
     assert tiktoken.looks_like_ranks(data) is expected
 
 

@@ -55,7 +55,7 @@ def test_ranks_and_settings_are_the_tokenizer_in_tiktoken_too(
     assert rank_settings.write(ours.to_spec(), "t") == rank_settings.write(spec, "t")
 
 
-def test_what_the_caller_says_comes_first(make_spec: MakeSpec, rank_file: Path) -> None:
+def test_explicit_arguments_override_the_settings_file(make_spec: MakeSpec, rank_file: Path) -> None:
     say(rank_file, rank_settings.write(make_spec(), "t"))
     assert Tokenizer.load(rank_file, pattern="cl100k").pattern == NAMED_PATTERNS["cl100k"]
     assert Tokenizer.load(rank_file, pattern="cl100k").special_tokens == {"<|endoftext|>": 261}
