@@ -75,7 +75,7 @@ def test_special_tokens_with_blanks_are_shown_and_converted(work: Path, run: Run
     outcome = run("tokenizer", "convert", "t.json", "again.model")
     assert outcome.status == 1
     assert outcome.err == (
-        "error: special token '<|end of text|>' holds white space, and minbpe does not read such a file\n"
+        "error: special token '<|end of text|>' contains white space, and minbpe does not read such a file\n"
         "hint: Write a tokenizer.json.\n"
     )
 
@@ -119,7 +119,7 @@ def test_what_a_rank_file_lacks_is_asked_for_and_given(tokenizer_file: str, run:
 def test_what_a_file_names_itself_cannot_be_given(tokenizer_file: str, run: Run):
     outcome = run("tokenizer", "show", tokenizer_file, "--pattern", "gpt2")
     assert outcome.status == 1
-    assert "names its pattern and special tokens" in outcome.err
+    assert "stores its pattern and special tokens" in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_what_a_file_names_itself_cannot_be_given(tokenizer_file: str, run: Run)
         (("tokenizer.json", "-"), "not to standard output"),
         (("nowhere.json", "x.json"), "nowhere.json: no such file"),
         (("tokenizer.json", "no/x.json"), "cannot write no/x.json: the folder no does not exist"),
-        (("corpus.txt", "x.json"), "corpus.txt: of no known format"),
+        (("corpus.txt", "x.json"), "corpus.txt: unknown format"),
     ],
 )  # fmt: skip
 def test_what_goes_wrong_is_said_and_nothing_is_written(

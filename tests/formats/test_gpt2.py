@@ -85,7 +85,7 @@ def test_a_named_special_token_may_be_one_that_merges_make(files: Write) -> None
 def test_another_token_that_no_merge_makes_is_refused_until_named(files: Write, text: str) -> None:
     paths = files({"ab": 300, text: 301}, "a b\n")
     with pytest.raises(
-        TokenizerFileError, match=f"token '{text}' .*neither a single byte nor made by a merge"
+        TokenizerFileError, match=f"token '{text}' .*neither a single byte nor the product of a merge"
     ) as caught:
         gpt2.read(*paths)
     assert "special tokens" in (caught.value.hint or "")
@@ -101,7 +101,7 @@ def test_another_token_that_no_merge_makes_is_refused_until_named(files: Write, 
         ({"ab": 300}, "a b\n b\n", r"merges.txt:2: ' b'"),
         ({"ab": 300}, "a b\n#version: 0.3\n", r"merges.txt:2: '#version:' is not an ordinary token"),
         ({"ab": 300}, "a b\n\na c\n", r"merges.txt:3: 'ac' is not an ordinary token"),
-        ({"ab": 300}, "a b\na b\n", r"merges.txt:2: \('a', 'b'\) is there already: .*merges.txt:1"),
+        ({"ab": 300}, "a b\na b\n", r"merges.txt:2: \('a', 'b'\) repeats .*merges.txt:1"),
         (
             {"ab": 300, "<x>": 301, "<x>a": 302},
             "a b\n<x> a\n",
@@ -177,21 +177,21 @@ def test_a_tokenizer_comes_back_and_hugging_face_reads_it(make_spec: MakeSpec, t
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"pattern": None}, "mean GPT-2's pattern, and this tokenizer's is null"),
-        ({"pattern": "cl100k"}, "mean GPT-2's pattern"),
-        ({"merges": [(b"a", b"b")]}, "no sequence of merges makes token b'abab'"),
+        ({"pattern": None}, "imply GPT-2's pattern; this tokenizer's pattern is null"),
+        ({"pattern": "cl100k"}, "imply GPT-2's pattern"),
+        ({"merges": [(b"a", b"b")]}, "no sequence of merges produces token b'abab'"),
         (
             {
                 "merges": [(b"b", b"c"), (b"a", b"b"), (b"ab", b"c")],
                 "vocab": {i: bytes([i]) for i in range(256)} | {256: b"bc", 257: b"ab", 258: b"abc"},
                 "ignore_merges": True,
             },
-            "no sequence of merges makes token b'abc'",
+            "no sequence of merges produces token b'abc'",
         ),
-        ({"special_tokens": {"a": 500}}, "spelled like the ordinary token"),
+        ({"special_tokens": {"a": 500}}, "written like the ordinary token"),
         (
             {"special_tokens": {" ": 32}},
-            "special token ' ' is the ordinary token with id 32 as well, .* spells 'Ġ'",
+            "special token ' ' is also the ordinary token with id 32, .* writes as 'Ġ'",
         ),
         ({"merges": [(b"a", b"q")]}, "b'aq' is not in the vocabulary"),
     ],

@@ -184,7 +184,7 @@ def test_refusals_come_from_the_slow_reader(tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_text(content, encoding="utf-8")
         with pytest.raises(BytemillError) as slow:
-            build_file(detect.load(path, pattern=pattern), str(path))
+            build_file(detect.read(path, pattern=pattern), str(path))
         with pytest.raises(BytemillError) as quick:
             load(path, pattern)
         assert (str(quick.value), quick.value.hint) == (str(slow.value), slow.value.hint)

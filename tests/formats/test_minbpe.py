@@ -147,7 +147,7 @@ def test_line_ends_and_byte_order_marks_do_not_matter(
     model = model_of([(97, 98)], {"<|x|>": 300}, GPT4)
     path = tmp_path / "any name"
     path.write_bytes(change(model.replace("minbpe v1", header, 1)).encode())
-    assert minbpe.read(path) == detect.load(path) == minbpe.from_text(model, "t")
+    assert minbpe.read(path) == detect.read(path) == minbpe.from_text(model, "t")
 
 
 def test_an_empty_pattern_is_no_splitting() -> None:
@@ -182,12 +182,12 @@ def test_special_tokens_far_above_the_merges_are_taken() -> None:
         ("minbpe v1\n\n", "t.model:3: '' is not a number of special tokens"),
         ("minbpe v1\n", "t.model:2: the file ends before the number"),
         ("minbpe v1", "t.model:1: the file ends before the number"),
-        ("minbpe v1\n\n0", "t.model:3: '0' is a line without an end"),
+        ("minbpe v1\n\n0", "t.model:3: the last line '0' has no line break"),
         ("minbpe v1\n(\n0\n", r"t.model:2: pattern '\('"),
         ("minbpe v1\n\nx\n", "t.model:3: 'x' is not a number of special tokens"),
         ("minbpe v1\n\n-1\n", "t.model:3: '-1' is not a number"),
         ("minbpe v1\n\n\u0661\n", "t.model:3: .* is not a number"),
-        ("minbpe v1\n\n4294967295\n", "t.model:3: 4294967295 special tokens are announced, and 1 lines follow"),
+        ("minbpe v1\n\n4294967295\n", "t.model:3: announces 4294967295 special tokens, but only 1 lines follow"),
         ("minbpe v1\n\n" + "9" * 5000 + "\n", "t.model:3: '999.*… is not a number"),
         ("minbpe v1\n\n2\n<x> 300\n", "t.model:5: '' is not a special token and its id"),
         ("minbpe v1\n\n1\n<x>\n", "t.model:4: '<x>' is not a special token and its id"),
@@ -196,21 +196,21 @@ def test_special_tokens_far_above_the_merges_are_taken() -> None:
         ("minbpe v1\n\n2\n<x> 300\n<x> 301\n", "t.model:5: special token '<x>' appears twice"),
         ("minbpe v1\n\n2\n<x> 300\n<y> 300\n", "t.model:5: special tokens '<x>' and '<y>' have the same id 300"),
         ("minbpe v1\n\n1\n<x> 97\n", "t.model:4: special token '<x>' has id 97, which is a byte: b'a'"),
-        ("minbpe v1\n\n1\n<x> 256\n97 98\n", "t.model:4: .* has id 256, which a merge makes: b'ab'"),
+        ("minbpe v1\n\n1\n<x> 256\n97 98\n", "t.model:4: .* has id 256, which is the product of a merge: b'ab'"),
         (HEAD + "97 98\n97\n", "t.model:5: '97' is not two ids"),
         (HEAD + "97 98 99\n", "t.model:4: '97 98 99' is not two ids"),
         (HEAD + "97 x\n", "t.model:4: '97 x' is not two ids"),
         (HEAD + "97 -1\n", "t.model:4: '97 -1' is not two ids"),
         (HEAD + "97 1e2\n", "t.model:4: '97 1e2' is not two ids"),
         (HEAD + "97 " + "1" * 9999 + "\n", "t.model:4: '97 111.*… is not two ids"),
-        (HEAD + "97 98", "t.model:4: '97 98' is a line without an end"),
-        (HEAD + "97 256\n", "t.model:4: merges token 256, but this line makes token 256"),
-        (HEAD + "97 98\n258 97\n97 97\n", "t.model:5: merges token 258, but this line makes token 257"),
-        (HEAD + "97 98\n97 98\n", "t.model:5: makes b'ab', which is token 256 already"),
-        (HEAD + "97 98\n98 99\n256 99\n97 257\n", "t.model:7: makes b'abc', which is token 258 already"),
-        (HEAD + "97 97\n" + "".join(f"{i} {i}\n" for i in range(256, 320)), r"t.model:\d+: up to this line the tok"),
+        (HEAD + "97 98", "t.model:4: the last line '97 98' has no line break"),
+        (HEAD + "97 256\n", "t.model:4: merges token 256, which is not defined yet: this line defines token 256"),
+        (HEAD + "97 98\n258 97\n97 97\n", "t.model:5: merges token 258, which is not defined yet: this line defines token 257"),
+        (HEAD + "97 98\n97 98\n", "t.model:5: produces b'ab', which is already token 256"),
+        (HEAD + "97 98\n98 99\n256 99\n97 257\n", "t.model:7: produces b'abc', which is already token 258"),
+        (HEAD + "97 97\n" + "".join(f"{i} {i}\n" for i in range(256, 320)), r"t.model:\d+: the tokens up to this line have"),
         (HEAD + "97 97\n" * (2**21), "t.model has 2097155 lines"),
-        ("minbpe v2\n\n0\n", "t.model:1 is 'minbpe v2', not 'minbpe v1' or 'simple-bpe v1'"),
+        ("minbpe v2\n\n0\n", "t.model:1: header is 'minbpe v2', not 'minbpe v1' or 'simple-bpe v1'"),
     ],
 )  # fmt: skip
 def test_damaged_models_are_refused_by_line(model: str, said: str) -> None:
@@ -220,7 +220,7 @@ def test_damaged_models_are_refused_by_line(model: str, said: str) -> None:
 
 def test_a_special_token_that_minbpe_never_finds_is_refused() -> None:
     with pytest.raises(
-        TokenizerFileError, match="'<x>' stands before '<x>y', which begins with it"
+        TokenizerFileError, match="'<x>' precedes '<x>y', which begins with it"
     ) as caught:
         minbpe.from_text(model_of([], {"<z>": 302, "<x>": 300, "<x>y": 301}), "t")
     assert "longer token first" in (caught.value.hint or "")
@@ -267,21 +267,21 @@ BYTES = {i: bytes([i]) for i in range(256)}
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"special_tokens": {"a b": 300}}, "special token 'a b' holds white space"),
-        ({"special_tokens": {"<x>\n": 300}}, "holds white space"),
+        ({"special_tokens": {"a b": 300}}, "special token 'a b' contains white space"),
+        ({"special_tokens": {"<x>\n": 300}}, "contains white space"),
         ({"special_tokens": {"<x>": 300, "<y>": 300}}, "have the same id 300"),
         ({"pattern": r" ?\w+|\W"}, "begins or ends with white space"),
         ({"pattern": "\\w+|\\W\n|."}, "several lines"),
-        ({"vocab": BYTES | {300: b"ab"}, "merges": [(b"a", b"b")]}, "b'ab' is 256; here 256 is no ordinary token"),
-        ({"vocab": {(i + 1) % 256: b for i, b in BYTES.items()}, "merges": []}, "here 0 is b'\\\\xff'"),
-        ({"vocab": BYTES | {256: b"ab"}, "merges": []}, "no merge makes token b'ab'"),
+        ({"vocab": BYTES | {300: b"ab"}, "merges": [(b"a", b"b")]}, "b'ab' must have id 256, but id 256 is not an ordinary token"),
+        ({"vocab": {(i + 1) % 256: b for i, b in BYTES.items()}, "merges": []}, "but id 0 is b'\\\\xff'"),
+        ({"vocab": BYTES | {256: b"ab"}, "merges": []}, "no merge produces token b'ab'"),
         (
             {
                 "merges": [(b"b", b"c"), (b"a", b"b"), (b"ab", b"c")],
                 "vocab": BYTES | {256: b"bc", 257: b"ab", 258: b"abc"},
                 "ignore_merges": True,
             },
-            "no sequence of merges makes token b'abc'",
+            "no sequence of merges produces token b'abc'",
         ),
     ],
 )  # fmt: skip

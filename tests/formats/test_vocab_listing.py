@@ -19,7 +19,7 @@ MakeSpec = Callable[..., TokenizerSpec]
 def test_the_earlier_projects_listing_comes_out_byte_for_byte(shared_data: Path) -> None:
     model = shared_data / "tinystoriesv2-gpt4-train-2048.model"
     expected = model.with_suffix(".vocab").read_bytes()
-    for tokenizer in (Tokenizer.load(model), Tokenizer.from_spec(detect.load(model))):
+    for tokenizer in (Tokenizer.load(model), Tokenizer.from_spec(detect.read(model))):
         assert vocab_listing.write(tokenizer.to_spec()).encode() == expected
     assert vocab_listing.looks_like_listing(expected)
     with pytest.raises(TokenizerFileError, match="a listing for people") as caught:
@@ -70,7 +70,7 @@ def test_every_character_of_category_c_and_no_other_is_escaped(text: str) -> Non
         f"\\u{ord(character):04x}" if unicodedata.category(character)[0] == "C" else character
         for character in text
     )
-    assert vocab_listing._rendered(text) == expected
+    assert vocab_listing._render(text) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tokenizers by name: from what is on the machine, or fetched by somebody else; never anything but the published."""
+"""Tokenizers by name: from local files or a download, always with the published checksum."""
 
 import base64
 import hashlib
@@ -24,13 +24,13 @@ from bytemill.errors import TokenizerFileError
 from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.huggingface.folder import SIDECAR_FILES
 from bytemill.formats.spec import TokenizerSpec
-from bytemill.tokenizer import pretrained
+from bytemill.formats.tiktoken import tiktoken as ranks
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 from bytemill.tokenizer.pretrained import PUBLISHED
 
 TEXT = "It's 12345  naïve 日本語 😀\r\n\r\n  x = [1]  <|endoftext|><|fim_prefix|> \n  "
 RANK_FILES = ("r50k_base", "cl100k_base", "o200k_base")
-BY_TIKTOKEN = [name for name, published in PUBLISHED.items() if published.in_tiktokens_cache]
+BY_TIKTOKEN = [name for name, published in PUBLISHED.items() if published.tiktoken_cache_name]
 
 
 class NetworkUsed(BaseException):
@@ -67,7 +67,7 @@ def rank_files(shared_data: Path) -> dict[str, bytes]:
 
 
 def put_into_tiktokens_cache(folder: Path, name: str, data: bytes) -> Path:
-    path = folder / "tiktoken" / str(PUBLISHED[name].in_tiktokens_cache)
+    path = folder / "tiktoken" / str(PUBLISHED[name].tiktoken_cache_name)
     path.write_bytes(data)
     return path
 
@@ -108,7 +108,7 @@ def test_tiktokens_own_source_says_the_same(name: str) -> None:
     published = PUBLISHED[name]
     source = inspect.getsource(getattr(tiktoken_ext.openai_public, published.file.name))
     (address,) = re.findall(r'"(\w+://[^"]+)"', source)
-    assert hashlib.sha1(address.encode()).hexdigest() == published.in_tiktokens_cache  # noqa: S324
+    assert hashlib.sha1(address.encode()).hexdigest() == published.tiktoken_cache_name  # noqa: S324
     assert published.file.sha256 in source
     assert published.file_name == address.rsplit("/", 1)[1]
 
@@ -209,9 +209,9 @@ def test_a_wrong_file_is_refused_wherever_it_comes_from(
     monkeypatch.setitem(
         constructors, "cl100k_base", lambda: {"mergeable_ranks": {bytes([i]): i for i in range(256)}}
     )
-    with pytest.raises(TokenizerFileError, match="cl100k_base: not on this machine") as caught:
+    with pytest.raises(TokenizerFileError, match="cl100k_base: not found") as caught:
         Tokenizer.from_pretrained("cl100k_base")
-    for place in (own, theirs, "what tiktoken has fetched"):
+    for place in (own, theirs, "tiktoken's download"):
         assert f"{place} is damaged" in str(caught.value)
     assert own.read_bytes() == wrong
 
@@ -223,7 +223,7 @@ def test_without_network_the_message_says_what_to_do(caches: Path, monkeypatch: 
     monkeypatch.setattr("tiktoken.load.read_file", offline)
     with pytest.raises(TokenizerFileError) as caught:
         Tokenizer.from_pretrained("o200k_base")
-    assert "tiktoken could not fetch it: ConnectionError: Name or service not known)" in str(caught.value)
+    assert "tiktoken could not download it: ConnectionError: Name or service not known)" in str(caught.value)
     path = caches / "own" / "tokenizers" / "o200k_base.tiktoken"
     assert caught.value.hint == f"Put the published rank file there as {path}."
 
@@ -236,14 +236,14 @@ def test_without_libraries_the_message_names_them(
     name: str, packages: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without(monkeypatch, "tiktoken_ext.openai_public", "huggingface_hub")
-    with pytest.raises(TokenizerFileError, match=f"{name}: not on this machine") as caught:
+    with pytest.raises(TokenizerFileError, match=f"{name}: not found") as caught:
         Tokenizer.from_pretrained(name)
     assert str(caught.value.hint).endswith(f"{PUBLISHED[name].file_name}, or pip install {packages}.")
 
 
 def test_nothing_is_fetched_where_that_is_forbidden() -> None:
     for name in ("gpt2", "llama3"):
-        with pytest.raises(TokenizerFileError, match="nothing is to be fetched"):
+        with pytest.raises(TokenizerFileError, match="downloads are disabled"):
             Tokenizer.from_pretrained(name, local_files_only=True)
 
 
@@ -257,12 +257,12 @@ def test_gpt2_in_the_hubs_cache_is_gpt2(caches: Path, shared_data: Path) -> None
 
 @pytest.fixture
 def small_llama3(monkeypatch: pytest.MonkeyPatch) -> bytes:
-    """A rank file that is taken for Llama 3's, which is not to be had here."""
+    """A small rank file that replaces Llama 3's, which is gated."""
     tokens = [bytes([i]) for i in range(256)] + [b" " * n for n in range(2, 300)]
     data = "".join(f"{base64.b64encode(token).decode()} {i}\n" for i, token in enumerate(tokens)).encode()
     digest = hashlib.sha256(data).hexdigest()
-    file = replace(pretrained._LLAMA3, sha256=digest, n_ranks=len(tokens))
-    monkeypatch.setattr(pretrained, "_LLAMA3", file)
+    file = replace(PUBLISHED["llama3"].file, sha256=digest, n_ranks=len(tokens))
+    monkeypatch.setattr(ranks, "KNOWN_FILES", (file,))
     monkeypatch.setitem(PUBLISHED, "llama3", replace(PUBLISHED["llama3"], file=file))
     return data
 
@@ -285,10 +285,10 @@ def test_llama3_comes_from_its_own_file_under_any_name(caches: Path, small_llama
     path = caches / "Meta-Llama-3-8B" / "tokenizer.model"
     path.parent.mkdir()
     path.write_bytes(small_llama3)
-    tokenizer = Tokenizer.from_pretrained(path)
+    tokenizer = Tokenizer.load(path)
     assert tokenizer.pattern == NAMED_PATTERNS["llama3"]
     assert tokenizer.encode("<|eot_id|>   ") == [128_009, 257]
-    assert Tokenizer.from_pretrained(path.parent).fingerprint == tokenizer.fingerprint
+    assert Tokenizer.load(path.parent).fingerprint == tokenizer.fingerprint
     (caches / "own" / "tokenizers" / "llama3.tiktoken").write_bytes(small_llama3)
     assert Tokenizer.from_pretrained("llama3").fingerprint == tokenizer.fingerprint
 
@@ -301,7 +301,7 @@ def test_llama3_comes_from_the_hub(
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
     with pytest.raises(
-        TokenizerFileError, match="Meta-Llama-3-8B could not be fetched: PermissionError"
+        TokenizerFileError, match="Meta-Llama-3-8B could not be downloaded: PermissionError"
     ) as caught:
         Tokenizer.from_pretrained("llama3")
     assert "llama3.tiktoken" in str(caught.value.hint)
@@ -374,7 +374,7 @@ def test_a_repository_is_fetched(caches: Path, spec: TokenizerSpec, monkeypatch:
     with pytest.raises(TokenizerFileError, match="is empty"):
         Tokenizer.from_pretrained("me/small")
     files.clear()
-    with pytest.raises(TokenizerFileError, match="could not be fetched from the hub") as caught:
+    with pytest.raises(TokenizerFileError, match="could not be downloaded from the hub") as caught:
         Tokenizer.from_pretrained("me/nothing")
     assert "cl100k_base" in str(caught.value.hint)
 
@@ -382,7 +382,7 @@ def test_a_repository_is_fetched(caches: Path, spec: TokenizerSpec, monkeypatch:
 def test_a_repository_needs_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "huggingface_hub")
     with pytest.raises(
-        TokenizerFileError, match="me/small: no such file or folder, no published name"
+        TokenizerFileError, match="me/small: no such file or folder, not a published name"
     ) as caught:
         Tokenizer.from_pretrained("me/small")
     assert str(caught.value.hint).startswith("pip install huggingface_hub")
@@ -393,14 +393,14 @@ def test_a_repository_needs_the_library(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_what_can_be_no_name_is_not_looked_for(name: str | Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", types.ModuleType("huggingface_hub"))
-    with pytest.raises(TokenizerFileError, match="no such file or folder, and no name"):
+    with pytest.raises(TokenizerFileError, match="no such file or folder, and not the name"):
         Tokenizer.from_pretrained(name)
 
 
 def test_two_special_tokens_of_one_id_are_refused() -> None:
     special = tiktoken_ext.openai_public.ENCODING_CONSTRUCTORS.keys() - set(BY_TIKTOKEN)
     assert special == {"o200k_harmony"}
-    with pytest.raises(TokenizerFileError, match="two special tokens for the id 200018"):
+    with pytest.raises(TokenizerFileError, match="the id 200018 to two special tokens"):
         Tokenizer.from_pretrained("o200k_harmony")
 
 

@@ -48,9 +48,9 @@ class Conversion:
     tokenizer: Tokenizer
     """The source tokenizer."""
     proof: Proof
-    """How the new files were verified. `fingerprint`: loading them gives the same fingerprint. `ids`: loading them gives
-    the same pre-tokens and ids for a sample text, all tokens and all special tokens. `none`: a listing, which cannot be
-    loaded."""
+    """How the new files were verified. `fingerprint`: loading them gives the same fingerprint. `ids`: loading them
+    gives the same pre-tokens and ids for a sample text, all tokens and all special tokens. `none`: a listing, which
+    cannot be loaded."""
     left_out: list[str]
     """What the new files do not store, one phrase per item."""
     warnings: list[str]

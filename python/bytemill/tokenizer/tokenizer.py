@@ -360,8 +360,8 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
             vocab_size: Number of tokens, including the 256 bytes and the special tokens.
 
         Raises:
-            TokenizerError: `vocab_size` is too large or too small, the ids do not follow the order of the merges, or the
-                ranks have no equivalent list of merges.
+            TokenizerError: `vocab_size` is too large or too small, ids do not follow the order of the merges, or ranks
+                have no equivalent list of merges.
 
         >>> import bytemill
         >>> tok = bytemill.train_from_iterator(["low low low low low lower lower"], 259, ["<e>"])

@@ -123,7 +123,7 @@ def test_a_folder_is_written_whole_and_again_the_same(
     assert first["chat_template.jinja"].decode() == "{{ é }}\n"
     for place in (tmp_path / "new", tmp_path / "new" / "tokenizer.json"):
         again = Tokenizer.load(place)
-        assert again.to_spec() == kept.to_spec() == Tokenizer.from_spec(detect.load(place)).to_spec()
+        assert again.to_spec() == kept.to_spec() == Tokenizer.from_spec(detect.read(place)).to_spec()
         assert again.metadata == kept.metadata
         again.save(tmp_path)
         assert {name: (tmp_path / name).read_bytes() for name in first} == first
@@ -157,7 +157,7 @@ def test_a_damaged_file_beside_is_refused_by_name(
 ) -> None:
     ours.save(tmp_path)
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    for load in (Tokenizer.load, detect.load):
+    for load in (Tokenizer.load, detect.read):
         with pytest.raises(TokenizerFileError, match=said) as caught:
             load(tmp_path)
         assert name in str(caught.value)

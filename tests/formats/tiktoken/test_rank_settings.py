@@ -72,13 +72,13 @@ def test_what_the_caller_says_comes_first(make_spec: MakeSpec, rank_file: Path) 
         ("{", "t.tiktoken.json: not valid JSON at line 1 column 2"),
         ("[" * 100_000, "t.tiktoken.json: not a tokenizer: its JSON is nested too deeply"),
         ("[]", "t.tiktoken.json is an array, not an object"),
-        ({"pat_str": None}, "pat_str is null, not an expression"),
+        ({"pat_str": None}, "pat_str is null, not a regular expression"),
         ({"pat_str": "("}, r"pat_str: pattern '\('"),
         ({"special_tokens": ["<x>"]}, "special_tokens is an array"),
         ({"special_tokens": {"<x>": "300"}}, r"special_tokens\['<x>'\] is '300', not an id"),
         ({"special_tokens": {"<x>": 2**32}}, r"special_tokens\['<x>'\] is 4294967296"),
         ({"explicit_n_vocab": -1}, "explicit_n_vocab is -1"),
-        ({"explicit_n_vocab": 300}, "t.tiktoken has with its special tokens 262 tokens, and .* says 300"),
+        ({"explicit_n_vocab": 300}, "t.tiktoken has 262 tokens including special tokens; .* says 300"),
     ],
 )
 def test_damaged_settings_are_refused(
@@ -94,7 +94,7 @@ def test_damaged_settings_are_refused(
 def test_a_rank_file_that_is_cut_at_a_line_is_found_out(make_spec: MakeSpec, rank_file: Path) -> None:
     say(rank_file, rank_settings.write(make_spec(), "t"))
     rank_file.write_text("".join(rank_file.read_text().splitlines(keepends=True)[:-1]))
-    with pytest.raises(TokenizerFileError, match=r"has with its special tokens 261 tokens, and .* says 262"):
+    with pytest.raises(TokenizerFileError, match=r"has 261 tokens including special tokens; .* says 262"):
         Tokenizer.load(rank_file)
 
 
