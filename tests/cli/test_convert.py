@@ -25,7 +25,7 @@ def test_convert_says_what_it_wrote_and_how_to_open_it(tokenizer_file: str, run:
         "  beside it       cat.tiktoken.json\n"
         "  same tokenizer  yes: what was written has the same fingerprint\n"
         f"  fingerprint     {fingerprint}\n"
-        "  left out        how training broke ties; how often each merge's pair stood in the corpus\n"
+        "  left out        the tie-breaking rule of training; the count of each merge's pair in the training corpus\n"
         "\n"
         "Open it:\n"
         "  bytemill tokenizer show cat.tiktoken\n"
@@ -127,7 +127,7 @@ def test_what_a_file_names_itself_cannot_be_given(tokenizer_file: str, run: Run)
     [
         (("tokenizer.json", "tokenizer.json"), "tokenizer.json already exists\nhint: choose another name, or replace"),
         (("tokenizer.json", "x.bin"), "writes no format with files named *.bin\nhint: Name the format with --to: hug"),
-        (("tokenizer.json", "-"), "not to standard output"),
+        (("tokenizer.json", "-"), "to standard output"),
         (("nowhere.json", "x.json"), "nowhere.json: no such file"),
         (("tokenizer.json", "no/x.json"), "cannot write no/x.json: the folder no does not exist"),
         (("corpus.txt", "x.json"), "corpus.txt: unknown format"),

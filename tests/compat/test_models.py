@@ -22,7 +22,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<|endoftext|>"])
 
     monkeypatch.setattr(bytemill.Tokenizer, "from_pretrained", from_pretrained, raising=False)
-    monkeypatch.setattr(ours, "_MADE", {})
+    monkeypatch.setattr(ours, "_ENCODINGS", {})
     return names
 
 

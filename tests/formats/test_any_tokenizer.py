@@ -11,7 +11,7 @@ from bytemill import Tokenizer, TokenizerError, train_from_iterator
 from bytemill._core import NAMED_PATTERNS
 from bytemill.formats.save import render
 from bytemill.formats.spec import TokenizerSpec
-from bytemill.tokenizer.conversion import _load_again, _prove
+from bytemill.tokenizer.conversion import _prove, _reload
 
 PATTERNS = [*NAMED_PATTERNS.values(), None, r" ?\p{L}+|\P{L}", " ?\\S+|\\s ", r"[\s\S]+", "a\\\\|\n|[^a]"]
 SPECIAL = [
@@ -79,7 +79,7 @@ def comes_back(spec: TokenizerSpec, written_format: Any, folder: Path) -> bool:
     for file, data in files.items():
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(data)
-    again = _load_again(place, tokenizer.to_spec(), written_format)
+    again = _reload(place, tokenizer.to_spec(), written_format)
     assert render(again.to_spec(), folder / "t", written_format) == files
     for file in files:
         file.unlink()

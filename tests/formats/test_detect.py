@@ -55,12 +55,12 @@ def test_a_folder_with_gpt2s_files_is_a_tokenizer(
 ) -> None:
     texts = gpt2.write(spec)
     (tmp_path / vocab).write_text(texts[0], encoding="utf-8")
-    with pytest.raises(TokenizerFileError, match=f"holds {vocab} but not {merges}"):
+    with pytest.raises(TokenizerFileError, match=f"contains {vocab} but not {merges}"):
         load(tmp_path)
     (tmp_path / merges).write_text(texts[1], encoding="utf-8")
     assert load(tmp_path) == spec
     (tmp_path / vocab).unlink()
-    with pytest.raises(TokenizerFileError, match=f"holds {merges} but not {vocab}"):
+    with pytest.raises(TokenizerFileError, match=f"contains {merges} but not {vocab}"):
         load(tmp_path)
 
 

@@ -88,7 +88,7 @@ def test_another_token_that_no_merge_makes_is_refused_until_named(files: Write, 
         TokenizerFileError, match=f"token '{text}' .*neither a single byte nor the product of a merge"
     ) as caught:
         gpt2.read(*paths)
-    assert "special tokens" in (caught.value.hint or "")
+    assert "special_tokens" in (caught.value.hint or "")
     assert gpt2.read(*paths, special_tokens=[text]).special_tokens == {text: 301}
 
 

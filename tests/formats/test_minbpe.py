@@ -219,9 +219,7 @@ def test_damaged_models_are_refused_by_line(model: str, said: str) -> None:
 
 
 def test_a_special_token_that_minbpe_never_finds_is_refused() -> None:
-    with pytest.raises(
-        TokenizerFileError, match="'<x>' precedes '<x>y', which begins with it"
-    ) as caught:
+    with pytest.raises(TokenizerFileError, match="'<x>' precedes '<x>y', which begins with it") as caught:
         minbpe.from_text(model_of([], {"<z>": 302, "<x>": 300, "<x>y": 301}), "t")
     assert "longer token first" in (caught.value.hint or "")
     model = model_of([], {"<x>y": 301, "<x>": 300, "<": 302})

@@ -26,7 +26,7 @@ from bytemill.formats.huggingface.folder import SIDECAR_FILES
 from bytemill.formats.spec import TokenizerSpec
 from bytemill.formats.tiktoken import tiktoken as ranks
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
-from bytemill.tokenizer.pretrained import PUBLISHED
+from bytemill.tokenizer.pretrained import PUBLISHED, cache_folder
 
 TEXT = "It's 12345  naïve 日本語 😀\r\n\r\n  x = [1]  <|endoftext|><|fim_prefix|> \n  "
 RANK_FILES = ("r50k_base", "cl100k_base", "o200k_base")
@@ -136,12 +136,12 @@ def test_another_folder_can_be_given(shared_data: Path) -> None:
 
 def test_the_own_cache_is_where_it_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BYTEMILL_CACHE", "~/x")
-    assert pretrained.cache_folder() == Path("~/x/tokenizers").expanduser()
+    assert cache_folder() == Path("~/x/tokenizers").expanduser()
     monkeypatch.delenv("BYTEMILL_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert pretrained.cache_folder() == Path("/somewhere/bytemill/tokenizers")
+    assert cache_folder() == Path("/somewhere/bytemill/tokenizers")
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert pretrained.cache_folder() == Path("~/.cache/bytemill/tokenizers").expanduser()
+    assert cache_folder() == Path("~/.cache/bytemill/tokenizers").expanduser()
 
 
 def test_tiktokens_older_variable_and_its_default_count_too(
@@ -225,7 +225,7 @@ def test_without_network_the_message_says_what_to_do(caches: Path, monkeypatch: 
         Tokenizer.from_pretrained("o200k_base")
     assert "tiktoken could not download it: ConnectionError: Name or service not known)" in str(caught.value)
     path = caches / "own" / "tokenizers" / "o200k_base.tiktoken"
-    assert caught.value.hint == f"Put the published rank file there as {path}."
+    assert caught.value.hint == f"Save the published rank file as {path}."
 
 
 @pytest.mark.parametrize(

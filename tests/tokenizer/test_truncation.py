@@ -163,7 +163,7 @@ def test_ranks_that_merges_make_are_truncated_too() -> None:
         (
             bytemill.Tokenizer(BYTES | {257: b"ab", 256: b"cd"}, [(b"a", b"b"), (b"c", b"d")]),
             257,
-            r"b'ab' \(id 257\) comes before b'cd' \(id 256\)",
+            r"b'ab' \(id 257\) precedes b'cd' \(id 256\)",
         ),
         (
             bytemill.Tokenizer(
@@ -171,10 +171,10 @@ def test_ranks_that_merges_make_are_truncated_too() -> None:
                 [(b"a", b"b")],
             ),
             256,
-            "do not follow the merges",
+            "do not follow the order of the merges",
         ),
-        (bytemill.Tokenizer(BYTES | {256: b"ab"}, []), 256, r"b'ab' \(id 256\) is made by no merge"),
-        (by_ranks(b"abcd", b"ab", b"cd"), 257, "no list of merges"),
+        (bytemill.Tokenizer(BYTES | {256: b"ab"}, []), 256, r"no merge produces token b'ab' \(id 256\)"),
+        (by_ranks(b"abcd", b"ab", b"cd"), 257, "without an equivalent list of merges"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_reason(

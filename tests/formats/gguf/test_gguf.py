@@ -218,7 +218,9 @@ def test_an_expression_that_splits_like_a_named_one_stays_as_it_is(
 def test_a_name_that_was_changed_since_counts_more_than_the_record(
     make_spec: MakeSpec, tmp_path: Path
 ) -> None:
-    with pytest.warns(PreTokenizerWarning, match="'qwen2' is not known to split as the pattern 'gpt2' does"):
+    with pytest.warns(
+        PreTokenizerWarning, match="'qwen2' is not known to be the pre-tokenizer for the pattern 'gpt2'"
+    ):
         gguf.write(make_spec(), tmp_path / "t", pre="qwen2")
     data = (tmp_path / "t").read_bytes()
     assert data.count(b"qwen2") == 2  # the name and the record
@@ -269,7 +271,7 @@ def test_other_models_are_refused_by_name(make_file: MakeFile, model: str) -> No
 
 
 def test_a_file_without_a_tokenizer_is_refused(make_file: MakeFile) -> None:
-    with pytest.raises(TokenizerFileError, match=r"holds no tokenizer: tokenizer\.ggml\.model is missing"):
+    with pytest.raises(TokenizerFileError, match=r"contains no tokenizer: tokenizer\.ggml\.model is missing"):
         Tokenizer.load(make_file(model=None))
 
 
@@ -279,7 +281,9 @@ def test_tokens_named_by_their_ids_are_special(make_file: MakeFile) -> None:
     # One that is a byte stays one, and one that no token has is nobody's.
     assert spec.special_tokens == {"<|endoftext|>": 259, "two words": 260}
     path = make_file(token_type=[*TYPES[:260], NORMAL, TokenType.UNUSED])
-    with pytest.raises(TokenizerFileError, match=r"tokens\['two words'\]: ' ' is not one of the 256 characters"):
+    with pytest.raises(
+        TokenizerFileError, match=r"tokens\['two words'\]: ' ' is not one of the 256 characters"
+    ):
         detect.read(path)
 
 
@@ -296,7 +300,7 @@ def test_gaps_are_filled_with_unused_tokens_and_left_out_again(make_spec: MakeSp
     ]
     assert fields["tokenizer.ggml.token_type"][265] == TokenType.UNUSED
     assert detect.read(tmp_path / "t") == spec
-    with pytest.raises(TokenizerError, match="ids go up to 4000000000"):
+    with pytest.raises(TokenizerError, match="the highest id is 4000000000"):
         gguf.write(make_spec(special_tokens={"<|endoftext|>": 4_000_000_000}), tmp_path / "u")
     assert not (tmp_path / "u").exists()
 
@@ -309,7 +313,7 @@ def test_beginning_and_end_are_those_that_are_named(make_spec: MakeSpec, tmp_pat
     assert fields["tokenizer.ggml.bos_token_id"] == 262
     assert fields["tokenizer.ggml.eos_token_id"] == 261
     assert fields["general.architecture"] == "llama"
-    with pytest.raises(TokenizerError, match="'<c>' is none of the special tokens"):
+    with pytest.raises(TokenizerError, match="'<c>' is not a special token"):
         gguf.write(spec, tmp_path / "t", eos_token="<c>")
 
 
@@ -440,7 +444,7 @@ def test_whatever_is_written_comes_back(tmp_path: Path) -> None:
                 gguf.write(spec, tmp_path / "t")
             except TokenizerError as error:
                 # A special token in GPT-2's spelling of another one, or of bytes that could be a pre-token.
-                assert "spell" in str(error) or not spec.merges  # noqa: PT017
+                assert "written" in str(error) or not spec.merges  # noqa: PT017
                 return
         read = detect.read(tmp_path / "t")
         assert replace(read, special_tokens=dict(sorted(read.special_tokens.items()))) == replace(

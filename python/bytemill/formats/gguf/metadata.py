@@ -80,7 +80,7 @@ def read_head(file: BinaryIO, size: int, location: str, wanted: Container[str]) 
     source.number("Q", "the number of tensors")
     n_keys = source.number("Q", "the number of keys")
     # The shortest key and value have 8 + 1 + 4 + 1 bytes.
-    source.check(14 * n_keys, f"its {n_keys} keys")
+    source.check(14 * n_keys, f"the list of {n_keys} keys")
     if n_keys > _MAX_KEYS:
         raise TokenizerFileError(f"{location} has {n_keys} keys; at most {_MAX_KEYS} are supported")
     values: dict[str, Value] = {}
