@@ -75,8 +75,8 @@ def test_special_tokens_with_blanks_are_shown_and_converted(work: Path, run: Run
     outcome = run("tokenizer", "convert", "t.json", "again.model")
     assert outcome.status == 1
     assert outcome.err == (
-        "error: special token '<|end of text|>' contains white space, and minbpe does not read such a file\n"
-        "hint: Write a tokenizer.json.\n"
+        "error: special token '<|end of text|>' contains white space, which minbpe cannot read\n"
+        "hint: write a tokenizer.json\n"
     )
 
 
@@ -95,7 +95,7 @@ def test_what_a_rank_file_lacks_is_asked_for_and_given(tokenizer_file: str, run:
     Path("t.tiktoken.json").unlink()
     outcome = run("tokenizer", "convert", "t.tiktoken", "t.json")
     assert outcome.status == 1
-    assert "a rank file does not name its pattern" in outcome.err
+    assert "rank files store no pattern" in outcome.err
     assert "cl100k" in outcome.err
     given = ("--pattern", "gpt2", "--special-token", "<|endoftext|>")
     same = json.loads(run("tokenizer", "show", tokenizer_file, "--json").out)["fingerprint"]
@@ -126,7 +126,7 @@ def test_what_a_file_names_itself_cannot_be_given(tokenizer_file: str, run: Run)
     ("arguments", "said"),
     [
         (("tokenizer.json", "tokenizer.json"), "tokenizer.json already exists\nhint: choose another name, or replace"),
-        (("tokenizer.json", "x.bin"), "writes no format with files named *.bin\nhint: Name the format with --to: hug"),
+        (("tokenizer.json", "x.bin"), "no output format has files named *.bin\nhint: name the format with --to: hug"),
         (("tokenizer.json", "-"), "to standard output"),
         (("nowhere.json", "x.json"), "nowhere.json: no such file"),
         (("tokenizer.json", "no/x.json"), "cannot write no/x.json: the folder no does not exist"),

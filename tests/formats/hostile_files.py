@@ -47,13 +47,13 @@ MANY = range(300_000)
 
 HOSTILE: dict[str, tuple[Callable[[], dict[str, bytes]], str]] = {
     # Rank files
-    "rank file: a line of 20 MB": (lambda: ranks("A" * 20_000_000 + "\n"), r":257: b'AAAA.*… is not a token"),
+    "rank file: a line of 20 MB": (lambda: ranks("A" * 20_000_000 + "\n"), r":257: b'AAAA.*… is not a base64 token"),
     "rank file: 20 MB of line breaks, then damage": (lambda: ranks("\n" * 20_000_000 + "x\n"), ":20000257: b'x'"),
     "rank file: a rank of a million digits": (lambda: ranks(b64(b"ab") + " " + "9" * 10**6 + "\n"), ":257: b'YWI="),
     "rank file: the rank 2^32 - 1": (lambda: ranks(f"{b64(b'ab')} {2**32 - 1}\n"), "out of all proportion"),
     "rank file: wrong base64 in the last of 300,000 lines": (
         lambda: ranks("".join(f"{b64(i.to_bytes(3))} {i + 256}\n" for i in MANY) + "Y$== 9999999\n"),
-        r":300257: b'Y\$== 9999999' is not a token",
+        r":300257: b'Y\$== 9999999' is not a base64 token",
     ),
     "rank file: a token twice, 300,000 lines apart": (
         lambda: ranks("".join(f"{b64(i.to_bytes(3))} {i + 256}\n" for i in MANY) + "AAAA 9999999\n"),

@@ -236,7 +236,7 @@ def test_gpt2s_files_take_a_pattern_and_ids_of_special_tokens(make_spec: MakeSpe
         NAMED_PATTERNS["cl100k"],
         {"<x>": 400, "ab": 256},
     )
-    with pytest.raises(TokenizerError, match="special token 'ab' has id 256 in .*, not 300"):
+    with pytest.raises(TokenizerError, match=r"special token 'ab' has id 256 in .*, not 300"):
         Tokenizer.load(tmp_path / "g", special_tokens={"ab": 300})
 
 
@@ -245,7 +245,7 @@ def test_a_format_that_came_back_different_would_be_refused(
 ) -> None:
     other = Tokenizer.from_spec(make_spec())
     monkeypatch.setattr(conversion, "_reload", lambda *_: other)
-    with pytest.raises(TokenizerError, match="read again, the rank file is another tokenizer"):
+    with pytest.raises(TokenizerError, match="the rank file would be another tokenizer"):
         convert(source, tmp_path / "t.tiktoken")
     assert not (tmp_path / "t.tiktoken").exists()
 
@@ -259,10 +259,10 @@ def test_where_only_the_fingerprint_differs_ids_are_the_proof(
     monkeypatch.setattr(Tokenizer, "fingerprint", property(id))
     differences: list[tuple[dict[str, Any], str | None]] = [
         ({"pattern": same_splits}, None),
-        ({"pattern": NAMED_PATTERNS["cl100k"]}, "it cuts a text that begins with"),
-        ({"special_tokens": {"<|endoftext|>": 262}}, "its special tokens are not the same"),
-        ({"vocab": {i: bytes([i]) for i in range(256)}, "merges": []}, "its tokens are not the same"),
-        ({"merges": [(b"a", b"b")]}, "its ids for .* are not the same"),
+        ({"pattern": NAMED_PATTERNS["cl100k"]}, "different pre-tokens for a text that begins with"),
+        ({"special_tokens": {"<|endoftext|>": 262}}, "different special tokens"),
+        ({"vocab": {i: bytes([i]) for i in range(256)}, "merges": []}, "different tokens"),
+        ({"merges": [(b"a", b"b")]}, "different ids for"),
     ]
     for fields, difference in differences:
         other = Tokenizer.from_spec(make_spec(**fields))

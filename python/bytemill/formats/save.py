@@ -56,7 +56,7 @@ def format_of_name(path: Path) -> WrittenFormat:
             return written_format
     raise TokenizerError(
         f"{path}: no output format has files named *{path.suffix}",
-        hint=f"Name the format with --to: {', '.join(WRITTEN_FORMATS)}.",
+        hint=f"name the format with --to: {', '.join(WRITTEN_FORMATS)}",
     )
 
 

@@ -70,7 +70,7 @@ DEEP = "[" * MILLION + "]" * MILLION
             with_fields(post_processor={"type": "Sequence", "processors": [3] * 100_000}),
             r"processors\[\d+\] is 3",
         ),
-        (with_model(merges=[["a", "b"]] * 100_000), r"model.merges\[1\]: \('a', 'b'\) is there already"),
+        (with_model(merges=[["a", "b"]] * 100_000), r"model.merges\[1\]: \('a', 'b'\) repeats"),
         (with_model(merges=[["a", "b"], ["ab", "q"]]), r"model.merges\[1\]: 'abq' is not an ordinary token"),
         (
             with_model(merges=[["ab", "c"], ["a", "b"]]),

@@ -76,17 +76,17 @@ def test_what_is_set_in_the_object_is_refused_or_kept(ours: Tokenizer) -> None:
 
 @pytest.mark.parametrize("thing", [None, "tokenizer.json", 5])
 def test_other_objects_are_a_type_error(thing: object) -> None:
-    with pytest.raises(TypeError, match=r"takes a tokenizers.Tokenizer or a PreTrainedTokenizerFast, not"):
+    with pytest.raises(TypeError, match=r"expects a tokenizers.Tokenizer or a PreTrainedTokenizerFast, not"):
         Tokenizer.from_huggingface(thing)
 
 
 def test_a_library_that_is_missing_is_named(ours: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("tokenizers", "transformers"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(BytemillError, match="needs the package 'tokenizers'") as caught:
+    with pytest.raises(BytemillError, match="the package 'tokenizers' is required") as caught:
         ours.to_huggingface()
     assert caught.value.hint == "pip install tokenizers"
-    with pytest.raises(BytemillError, match="needs the package 'transformers'"):
+    with pytest.raises(BytemillError, match="the package 'transformers' is required"):
         ours.to_transformers()
 
 
@@ -184,7 +184,7 @@ def test_ids_that_have_changed_are_written_anew(ours: Tokenizer) -> None:
         "289": "<mask>",
     }
     gone = {text: i for text, i in spec.special_tokens.items() if text != "<pad>"}
-    with pytest.raises(TokenizerError, match="puts '<pad>' around texts, which is no token any more"):
+    with pytest.raises(TokenizerError, match="adds '<pad>', which is not a token any more"):
         huggingface.write(replace(spec, special_tokens=gone))
 
 
