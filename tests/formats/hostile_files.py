@@ -94,16 +94,16 @@ HOSTILE: dict[str, tuple[Callable[[], dict[str, bytes]], str]] = {
     # minbpe's models
     "model: tokens that double, 2^60 bytes": (
         lambda: model(MODEL + "97 97\n" + "".join(f"{i} {i}\n" for i in range(256, 316))),
-        r":\d+: the tokens up to this line haveens have \d+ bytes together",
+        r":\d+: the tokens up to this line have \d+ bytes in total",
     ),
     "model: a merge of itself": (lambda: model(MODEL + "97 98\n257 97\n"), ":5: merges token 257"),
     "model: two merges of each other": (lambda: model(MODEL + "257 97\n256 97\n"), ":4: merges token 257"),
     "model: a merge twice": (lambda: model(MODEL + "97 98\n97 98\n"), ":5: produces b'ab', which is already token 256"),
     "model: four million merges": (lambda: model(MODEL + "97 98\n" * 4 * 10**6), "has 4000003 lines"),
-    "model: 4,294,967,295 special tokens": (lambda: model(f"minbpe v1\n\n{2**32 - 1}\n"), ":3: 4294967295 special"),
+    "model: 4,294,967,295 special tokens": (lambda: model(f"minbpe v1\n\n{2**32 - 1}\n"), ":3: announces 4294967295 special"),
     "model: 2,000 special tokens, each the start of the next": (
         lambda: model("minbpe v1\n\n2000\n" + "".join(f"{'x' * (i + 1)} {i + 256}\n" for i in range(2000))),
-        "'x' stands before 'xx', which begins with it",
+        "'x' precedes 'xx', which begins with it",
     ),
     "model: a special token with id 2^32 - 1": (
         lambda: model(f"minbpe v1\n\n1\n<x> {2**32 - 1}\n"), "out of all proportion"

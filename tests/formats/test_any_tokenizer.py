@@ -87,7 +87,9 @@ def comes_back(spec: TokenizerSpec, written_format: Any, folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("written_format", ["huggingface", "tiktoken", "gpt2", "minbpe"])
-def test_any_tokenizer_that_is_written_comes_back(tmp_path: Path, written_format: str) -> None:
+def test_any_tokenizer_survives_a_round_trip_through_every_format(
+    tmp_path: Path, written_format: str
+) -> None:
     @settings(max_examples=60, deadline=None)
     @given(specs())
     def check(spec: TokenizerSpec) -> None:
@@ -98,7 +100,9 @@ def test_any_tokenizer_that_is_written_comes_back(tmp_path: Path, written_format
 
 @pytest.mark.parametrize("written_format", ["huggingface", "tiktoken", "gpt2", "minbpe"])
 @pytest.mark.filterwarnings("ignore::bytemill.TrainingStoppedEarly")
-def test_what_is_trained_with_gpt2s_pattern_is_never_refused(tmp_path: Path, written_format: str) -> None:
+def test_tokenizers_trained_with_gpt2s_pattern_can_be_written_in_every_format(
+    tmp_path: Path, written_format: str
+) -> None:
     @settings(max_examples=30, deadline=None)
     @given(
         st.text("aab \né日", min_size=1, max_size=80), st.sampled_from([[], ["<x>"], ["<x>", "<x>y", "[1]"]])

@@ -72,7 +72,7 @@ def test_in_a_folder_tokenizer_json_comes_first(
     assert load(tmp_path) == spec
 
 
-def test_half_of_gpt2s_files_is_not_enough(spec: TokenizerSpec, tmp_path: Path) -> None:
+def test_one_of_gpt2s_files_alone_is_refused(spec: TokenizerSpec, tmp_path: Path) -> None:
     vocab, merges = tmp_path / "a", tmp_path / "b"
     texts = gpt2.write(spec)
     vocab.write_text(texts[0], encoding="utf-8")
@@ -116,7 +116,7 @@ def test_other_files_are_refused_with_their_name(tmp_path: Path, content: bytes,
     assert str(caught.value).startswith(str(path))
 
 
-def test_the_refusal_says_what_is_understood(tmp_path: Path) -> None:
+def test_the_hint_lists_the_supported_files(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text("hello")
     for place in (path, tmp_path):
@@ -141,12 +141,14 @@ def test_a_file_without_permission_is_named(tmp_path: Path, monkeypatch: pytest.
         load(tmp_path / "x")
 
 
-def test_a_path_that_can_be_none_is_refused() -> None:
+def test_an_invalid_path_is_refused() -> None:
     with pytest.raises(TokenizerFileError, match="cannot be read"):
         load("a\0b")
 
 
-def test_pattern_and_special_tokens_are_for_rank_files(spec: TokenizerSpec, tmp_path: Path) -> None:
+def test_pattern_and_special_tokens_are_refused_for_files_that_store_them(
+    spec: TokenizerSpec, tmp_path: Path
+) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text(huggingface.write(spec), encoding="utf-8")
     with pytest.raises(TokenizerFileError, match="stores its pattern and special tokens"):
@@ -155,7 +157,7 @@ def test_pattern_and_special_tokens_are_for_rank_files(spec: TokenizerSpec, tmp_
         load(tmp_path, special_tokens={})
 
 
-def test_json_of_a_tokenizers_other_files_is_not_taken_for_one(tmp_path: Path) -> None:
+def test_other_json_files_of_a_tokenizer_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer_config.json"
     path.write_text(json.dumps({"tokenizer_class": "GPT2Tokenizer", "model_max_length": 1024}))
     with pytest.raises(TokenizerFileError, match="unknown format"):

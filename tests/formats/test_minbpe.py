@@ -122,14 +122,14 @@ def test_ids_are_those_of_minbpes_algorithm(corpus: str, text: str, pattern: str
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"\xe6\x97", b"ab\xffab", b"\x80\x80 ab", bytes(range(256))])
-def test_ids_of_bytes_that_are_no_text_stand_for_them(data: bytes) -> None:
+def test_invalid_utf8_tokens_decode_to_their_bytes(data: bytes) -> None:
     model = model_of([(97, 98), (0x80, 0x80), (0xE6, 0x97)])
     tokenizer = Tokenizer.from_spec(minbpe.from_text(model, "t.model"))
     assert tokenizer.decode_bytes(Minbpe(model).encode_chunk(data)) == data
     assert tokenizer.decode_bytes(tokenizer.core.encode_bytes(data)) == data
 
 
-def test_a_model_is_what_its_lines_say() -> None:
+def test_a_model_is_read_line_by_line() -> None:
     spec = minbpe.from_text(model_of([(97, 98), (32, 256)], {"<|x|>": 300}, GPT4), "t.model")
     assert spec.pattern == GPT4
     assert spec.special_tokens == {"<|x|>": 300}
@@ -141,7 +141,7 @@ def test_a_model_is_what_its_lines_say() -> None:
 @pytest.mark.parametrize(
     "change", [str, lambda text: text.replace("\n", "\r\n"), lambda text: "\ufeff" + text]
 )
-def test_line_ends_and_byte_order_marks_do_not_matter(
+def test_crlf_and_byte_order_marks_are_accepted(
     tmp_path: Path, header: str, change: Callable[[str], str]
 ) -> None:
     model = model_of([(97, 98)], {"<|x|>": 300}, GPT4)
@@ -150,15 +150,15 @@ def test_line_ends_and_byte_order_marks_do_not_matter(
     assert minbpe.read(path) == detect.read(path) == minbpe.from_text(model, "t")
 
 
-def test_an_empty_pattern_is_no_splitting() -> None:
+def test_an_empty_pattern_line_means_no_pattern() -> None:
     assert minbpe.from_text(HEAD, "t").pattern is None
 
 
-def test_a_pattern_keeps_its_blanks() -> None:
+def test_white_space_in_a_pattern_is_kept() -> None:
     assert minbpe.from_text(model_of([], pattern=r" ?\p{L}+|\s "), "t").pattern == r" ?\p{L}+|\s "
 
 
-def test_special_tokens_may_hold_blanks(tmp_path: Path) -> None:
+def test_special_tokens_may_contain_blanks(tmp_path: Path) -> None:
     special = {"two words": 300, " first": 301, "last ": 302, "a 1": 303, "日 本": 304, "\t": 305}
     model = model_of([(97, 98)], special, GPT4)
     path = tmp_path / "t.model"
@@ -170,7 +170,7 @@ def test_special_tokens_may_hold_blanks(tmp_path: Path) -> None:
     assert {300, 301, 302, 303, 304, 305} <= set(tokenizer.encode(text))
 
 
-def test_special_tokens_far_above_the_merges_are_taken() -> None:
+def test_special_token_ids_may_exceed_the_merges() -> None:
     """minbpe's own example gives 512 tokens the ids of GPT-4's special tokens."""
     spec = minbpe.from_text(model_of([(97, 98)], {"<|endoftext|>": 100257, "<|fim_prefix|>": 100258}), "t")
     assert Tokenizer.from_spec(spec).encode("ab<|fim_prefix|>") == [256, 100258]
@@ -238,7 +238,7 @@ def test_a_hidden_special_token_is_found_where_there_is_one(texts: list[str]) ->
 
 
 @pytest.mark.parametrize("dialect", ["minbpe", "simple-bpe"])
-def test_what_is_written_is_read_and_written_again(make_spec: MakeSpec, dialect: minbpe.Dialect) -> None:
+def test_a_model_survives_a_round_trip(make_spec: MakeSpec, dialect: minbpe.Dialect) -> None:
     spec = make_spec(special_tokens={"<|b|>": 300, "<|a|>": 261})
     written = minbpe.write(spec, dialect)
     assert written.startswith(f"{dialect} v1\n")
@@ -283,7 +283,7 @@ BYTES = {i: bytes([i]) for i in range(256)}
         ),
     ],
 )  # fmt: skip
-def test_what_minbpe_could_not_read_is_not_written(
+def test_tokenizers_that_minbpe_could_not_read_are_refused(
     make_spec: MakeSpec, fields: dict[str, object], said: str
 ) -> None:
     with pytest.raises(TokenizerError, match=said):
@@ -301,7 +301,7 @@ def earlier_model(shared_data: Path) -> Path:
     return shared_data / "tinystoriesv2-gpt4-train-2048.model"
 
 
-def test_the_earlier_projects_model_has_its_tokens(earlier_model: Path) -> None:
+def test_a_simple_bpe_model_has_the_expected_tokens(earlier_model: Path) -> None:
     tokenizer = Tokenizer.load(earlier_model)
     assert (tokenizer.n_vocab, len(tokenizer.merges)) == (2049, 2048 - 256)
     assert tokenizer.special_tokens == {"<|endoftext|>": 2048}
@@ -310,7 +310,7 @@ def test_the_earlier_projects_model_has_its_tokens(earlier_model: Path) -> None:
 
 
 @pytest.mark.parametrize("n_characters", [60_000, pytest.param(None, marks=pytest.mark.slow)])
-def test_the_earlier_projects_model_gives_its_ids(
+def test_a_simple_bpe_model_gives_the_expected_ids(
     earlier_model: Path, shared_data: Path, n_characters: int | None
 ) -> None:
     oracle = Minbpe(earlier_model.read_text(encoding="utf-8"))

@@ -16,7 +16,7 @@ from bytemill.formats.spec import TokenizerSpec
 MakeSpec = Callable[..., TokenizerSpec]
 
 
-def test_the_earlier_projects_listing_comes_out_byte_for_byte(shared_data: Path) -> None:
+def test_simple_bpe_listing_is_reproduced_byte_for_byte(shared_data: Path) -> None:
     model = shared_data / "tinystoriesv2-gpt4-train-2048.model"
     expected = model.with_suffix(".vocab").read_bytes()
     for tokenizer in (Tokenizer.load(model), Tokenizer.from_spec(detect.read(model))):
@@ -45,7 +45,7 @@ def test_a_listing_shows_bytes_merges_and_special_tokens(make_spec: MakeSpec) ->
     ]
 
 
-def test_controls_in_special_tokens_are_escaped_or_left(make_spec: MakeSpec) -> None:
+def test_control_characters_in_special_tokens_are_escaped_unless_raw(make_spec: MakeSpec) -> None:
     spec = make_spec(special_tokens={"a\u200bb": 300})
     assert vocab_listing.write(spec).splitlines()[-1] == "[a\\u200bb] 300"
     assert vocab_listing.write(spec, raw_special_tokens=True).splitlines()[-1] == "[a\u200bb] 300"
@@ -59,7 +59,7 @@ def test_ranks_are_listed_as_their_merges(make_spec: MakeSpec) -> None:
     assert vocab_listing.write(ranks) == vocab_listing.write(spec)
 
 
-def test_a_token_that_no_merge_makes_stands_alone(make_spec: MakeSpec) -> None:
+def test_a_token_without_a_merge_is_listed_without_parts(make_spec: MakeSpec) -> None:
     spec = make_spec(merges=[], ignore_merges=True)
     assert vocab_listing.write(spec).splitlines()[256] == "[ab] 256"
 
@@ -85,5 +85,5 @@ def test_every_character_of_category_c_and_no_other_is_escaped(text: str) -> Non
         (b"", False),
     ],
 )
-def test_a_listing_is_told_by_its_first_line(data: bytes, expected: bool) -> None:
+def test_a_listing_is_recognized_by_its_first_line(data: bytes, expected: bool) -> None:
     assert vocab_listing.looks_like_listing(data) is expected

@@ -68,7 +68,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("first", NAMES)
 @pytest.mark.parametrize("second", NAMES)
-def test_from_every_format_to_every_other(source: Path, tmp_path: Path, first: Any, second: Any) -> None:
+def test_every_format_converts_to_every_other(source: Path, tmp_path: Path, first: Any, second: Any) -> None:
     original = Tokenizer.load(source)
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -86,7 +86,7 @@ def test_from_every_format_to_every_other(source: Path, tmp_path: Path, first: A
     assert set(tmp_path.rglob("*.tmp")) == set()
 
 
-def test_the_original_tools_open_what_is_written_with_the_same_ids(
+def test_converted_files_give_the_same_ids_in_the_original_tools(
     trained: Tokenizer, source: Path, tmp_path: Path, shared_data: Path
 ) -> None:
     texts = texts_of(shared_data)
@@ -108,7 +108,7 @@ def test_the_original_tools_open_what_is_written_with_the_same_ids(
     assert [encoded.ids for encoded in theirs.encode_batch(texts)] == expected
 
 
-def test_the_earlier_model_goes_through_every_format(shared_data: Path, tmp_path: Path) -> None:
+def test_a_simple_bpe_model_converts_to_every_format(shared_data: Path, tmp_path: Path) -> None:
     model = shared_data / "tinystoriesv2-gpt4-train-2048.model"
     listing = convert(model, tmp_path / "t.vocab")
     assert listing.proof == "none"
@@ -120,7 +120,7 @@ def test_the_earlier_model_goes_through_every_format(shared_data: Path, tmp_path
     assert path.read_text().split("\n")[1:] == model.read_text().split("\n")[1:]
 
 
-def test_simple_bpes_listings_show_special_tokens_as_they_are(tmp_path: Path) -> None:
+def test_simple_bpe_listings_do_not_escape_special_tokens(tmp_path: Path) -> None:
     for header, shown in (("minbpe", "\\u200b"), ("simple-bpe", "\u200b")):
         model = tmp_path / f"{header}.model"
         model.write_text(f"{header} v1\n\n1\n\u200b 256\n", encoding="utf-8")
@@ -128,7 +128,7 @@ def test_simple_bpes_listings_show_special_tokens_as_they_are(tmp_path: Path) ->
         assert listing.read_text(encoding="utf-8").splitlines()[-1] == f"[{shown}] 256"
 
 
-def test_published_ranks_are_gpt2s_files_and_back(shared_data: Path, tmp_path: Path) -> None:
+def test_published_ranks_convert_to_gpt2s_files_and_back(shared_data: Path, tmp_path: Path) -> None:
     result = convert(shared_data / "gpt2_vocab.json", tmp_path / "t.tiktoken")
     assert result.files == [tmp_path / "t.tiktoken"]
     assert result.files[0].read_bytes() == (shared_data / "r50k_base.tiktoken").read_bytes()
@@ -147,11 +147,11 @@ def test_published_ranks_are_gpt2s_files_and_back(shared_data: Path, tmp_path: P
         *(("x.model", "minbpe"), ("x.vocab", "vocab"), ("x.gguf", "gguf")),
     ],
 )
-def test_the_name_says_the_format(name: str, expected: str) -> None:
+def test_the_file_name_selects_the_format(name: str, expected: str) -> None:
     assert writing.format_of_name(Path(name)) == expected
 
 
-def test_other_names_need_the_format(source: Path, tmp_path: Path) -> None:
+def test_other_file_names_need_an_explicit_format(source: Path, tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match=r"no output format has files named \*.bin") as caught:
         convert(source, tmp_path / "x.bin")
     assert all(name in (caught.value.hint or "") for name in get_args(writing.WrittenFormat))
@@ -161,7 +161,7 @@ def test_other_names_need_the_format(source: Path, tmp_path: Path) -> None:
     assert file == tmp_path / "folder" / "tokenizer.json"
 
 
-def test_what_is_there_stays_unless_it_may_be_replaced(source: Path, tmp_path: Path) -> None:
+def test_existing_files_are_kept_unless_overwrite_is_set(source: Path, tmp_path: Path) -> None:
     (tmp_path / "gpt2").mkdir()
     merges = tmp_path / "gpt2" / "merges.txt"
     merges.write_text("mine")
@@ -177,7 +177,7 @@ def test_what_is_there_stays_unless_it_may_be_replaced(source: Path, tmp_path: P
         convert(source, "-")
 
 
-def test_what_is_left_out_is_said(make_spec: MakeSpec, tmp_path: Path) -> None:
+def test_information_that_the_format_lacks_is_reported(make_spec: MakeSpec, tmp_path: Path) -> None:
     source = tmp_path / "s.json"
     spec = make_spec(special_tokens={"END": 261, "<x>": 262}, ties="bytes", merge_counts=[5, 4, 3, 2, 1])
     source.write_text(huggingface.write(spec), encoding="utf-8")
@@ -205,9 +205,7 @@ def test_what_is_left_out_is_said(make_spec: MakeSpec, tmp_path: Path) -> None:
     }
 
 
-def test_special_tokens_that_begin_with_others_are_named_for_tiktoken(
-    make_spec: MakeSpec, tmp_path: Path
-) -> None:
+def test_overlapping_special_tokens_are_reported_for_tiktoken(make_spec: MakeSpec, tmp_path: Path) -> None:
     tokenizer = Tokenizer.from_spec(make_spec(special_tokens={"<x>y": 300, "<x>": 301}))
     tokenizer.save(tmp_path / "s.json")
     assert convert(tmp_path / "s.json", tmp_path / "t.tiktoken").left_out == [
@@ -215,7 +213,7 @@ def test_special_tokens_that_begin_with_others_are_named_for_tiktoken(
     ]
 
 
-def test_what_the_source_does_not_say_can_be_given(make_spec: MakeSpec, tmp_path: Path) -> None:
+def test_pattern_and_special_tokens_can_be_explicit(make_spec: MakeSpec, tmp_path: Path) -> None:
     (tmp_path / "t.tiktoken").write_text(tiktoken.write(make_spec()))
     with pytest.raises(TokenizerFileError, match="not a published one"):
         convert(tmp_path / "t.tiktoken", tmp_path / "t.json")
@@ -240,7 +238,7 @@ def test_gpt2s_files_take_a_pattern_and_ids_of_special_tokens(make_spec: MakeSpe
         Tokenizer.load(tmp_path / "g", special_tokens={"ab": 300})
 
 
-def test_a_format_that_came_back_different_would_be_refused(
+def test_output_that_fails_verification_is_not_written(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_spec: MakeSpec
 ) -> None:
     other = Tokenizer.from_spec(make_spec())
@@ -250,7 +248,7 @@ def test_a_format_that_came_back_different_would_be_refused(
     assert not (tmp_path / "t.tiktoken").exists()
 
 
-def test_where_only_the_fingerprint_differs_ids_are_the_proof(
+def test_ids_are_compared_if_only_the_fingerprint_differs(
     make_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     same_splits = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"

@@ -81,7 +81,7 @@ CASES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-def test_an_interruption_ends_the_work_within_a_second(case: str) -> None:
+def test_encoding_can_be_interrupted(case: str) -> None:
     prepare, work = CASES[case]
     script = PREPARE + textwrap.dedent(f"""
         {prepare}
@@ -115,19 +115,19 @@ def test_an_interruption_ends_the_work_within_a_second(case: str) -> None:
         assert seconds < 1.0
 
 
-def test_an_interruption_ends_a_text_of_short_documents() -> None:
+def test_encoding_short_documents_can_be_interrupted() -> None:
     test_an_interruption_ends_the_work_within_a_second("short documents")
 
 
 @pytest.mark.parametrize("case", ["one text on threads", "a batch on threads", "files on threads"])
-def test_an_interruption_ends_work_on_threads(case: str) -> None:
+def test_encoding_on_threads_can_be_interrupted(case: str) -> None:
     test_an_interruption_ends_the_work_within_a_second(case)
 
 
 @pytest.mark.parametrize(
     "call", ["tok.core.encode_to_numpy, 'text', 'all', 1", "stream.feed, 'text'", "stream.finish"]
 )
-def test_an_interruption_before_the_first_array_is_no_panic(call: str) -> None:
+def test_an_early_interruption_does_not_panic(call: str) -> None:
     # Chained without a step of Python's own between them, so that the interruption is still to come in the call.
     script = f"""
 import collections, ctypes, functools, operator, sys

@@ -89,7 +89,7 @@ def without(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
 
 
 @pytest.mark.parametrize("name", BY_TIKTOKEN)
-def test_tiktokens_tokenizers_are_those_of_tiktoken(
+def test_published_tokenizers_are_those_of_tiktoken(
     caches: Path, rank_files: dict[str, bytes], name: str
 ) -> None:
     put_into_tiktokens_cache(caches, name, rank_files[PUBLISHED[name].file.name])
@@ -104,7 +104,7 @@ def test_tiktokens_tokenizers_are_those_of_tiktoken(
 
 
 @pytest.mark.parametrize("name", BY_TIKTOKEN)
-def test_tiktokens_own_source_says_the_same(name: str) -> None:
+def test_checksums_and_cache_names_are_those_of_tiktoken(name: str) -> None:
     published = PUBLISHED[name]
     source = inspect.getsource(getattr(tiktoken_ext.openai_public, published.file.name))
     (address,) = re.findall(r'"(\w+://[^"]+)"', source)
@@ -114,7 +114,7 @@ def test_tiktokens_own_source_says_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt2", "r50k_base", "p50k_edit", "cl100k_base"])
-def test_a_file_in_the_own_cache_needs_no_library_and_no_network(
+def test_a_cached_file_needs_no_library_and_no_network(
     caches: Path, rank_files: dict[str, bytes], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without(monkeypatch, "tiktoken", "tiktoken_ext.openai_public", "huggingface_hub")
@@ -128,13 +128,13 @@ def test_a_file_in_the_own_cache_needs_no_library_and_no_network(
     assert tokenizer.decode(tokenizer.encode(TEXT)) == TEXT
 
 
-def test_another_folder_can_be_given(shared_data: Path) -> None:
+def test_cache_dir_selects_the_cache(shared_data: Path) -> None:
     for name in RANK_FILES:
         tokenizer = Tokenizer.from_pretrained(name, cache_dir=shared_data)
         assert tokenizer.fingerprint == Tokenizer.load(shared_data / f"{name}.tiktoken").fingerprint
 
 
-def test_the_own_cache_is_where_it_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BYTEMILL_CACHE", "~/x")
     assert cache_folder() == Path("~/x/tokenizers").expanduser()
     monkeypatch.delenv("BYTEMILL_CACHE")
@@ -144,7 +144,7 @@ def test_the_own_cache_is_where_it_should_be(monkeypatch: pytest.MonkeyPatch) ->
     assert cache_folder() == Path("~/.cache/bytemill/tokenizers").expanduser()
 
 
-def test_tiktokens_older_variable_and_its_default_count_too(
+def test_tiktokens_older_cache_locations_are_searched(
     caches: Path, rank_files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_into_tiktokens_cache(caches, "gpt2", rank_files["r50k_base"])
@@ -165,7 +165,7 @@ def test_tiktokens_older_variable_and_its_default_count_too(
     assert Tokenizer.from_pretrained("gpt2", local_files_only=True).n_vocab == 50257
 
 
-def test_what_tiktoken_fetches_is_checked_and_kept(
+def test_tiktokens_download_is_verified_and_cached(
     caches: Path, rank_files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
@@ -190,7 +190,7 @@ def test_what_tiktoken_fetches_is_checked_and_kept(
     assert kept.read_bytes() == rank_files["p50k_base"]
 
 
-def test_what_is_fetched_is_used_even_where_it_cannot_be_kept(
+def test_a_download_is_used_even_if_it_cannot_be_cached(
     caches: Path, rank_files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tiktoken.load.read_file", lambda _: rank_files["r50k_base"])
@@ -198,7 +198,7 @@ def test_what_is_fetched_is_used_even_where_it_cannot_be_kept(
     assert Tokenizer.from_pretrained("gpt2", cache_dir=caches / "file" / "x").n_vocab == 50257
 
 
-def test_a_wrong_file_is_refused_wherever_it_comes_from(
+def test_files_with_wrong_checksums_are_refused(
     caches: Path, rank_files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = rank_files["r50k_base"]
@@ -216,7 +216,7 @@ def test_a_wrong_file_is_refused_wherever_it_comes_from(
     assert own.read_bytes() == wrong
 
 
-def test_without_network_the_message_says_what_to_do(caches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_network_the_hint_says_what_to_do(caches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def offline(address: str) -> bytes:
         raise ConnectionError("Name or service not known\nand more")
 
@@ -232,7 +232,7 @@ def test_without_network_the_message_says_what_to_do(caches: Path, monkeypatch: 
     ("name", "packages"),
     [("cl100k_base", "tiktoken"), ("llama3", "huggingface_hub"), ("gpt2", "tiktoken or huggingface_hub")],
 )
-def test_without_libraries_the_message_names_them(
+def test_without_libraries_the_hint_names_them(
     name: str, packages: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without(monkeypatch, "tiktoken_ext.openai_public", "huggingface_hub")
@@ -241,13 +241,13 @@ def test_without_libraries_the_message_names_them(
     assert str(caught.value.hint).endswith(f"{PUBLISHED[name].file_name}, or pip install {packages}")
 
 
-def test_nothing_is_fetched_where_that_is_forbidden() -> None:
+def test_local_files_only_disables_downloads() -> None:
     for name in ("gpt2", "llama3"):
         with pytest.raises(TokenizerFileError, match="downloads are disabled"):
             Tokenizer.from_pretrained(name, local_files_only=True)
 
 
-def test_gpt2_in_the_hubs_cache_is_gpt2(caches: Path, shared_data: Path) -> None:
+def test_gpt2_is_found_in_the_hub_cache(caches: Path, shared_data: Path) -> None:
     original = Tokenizer.load(shared_data / "r50k_base.tiktoken")
     put_into_hubs_cache(
         caches, "openai-community/gpt2", "tokenizer.json", huggingface.write(original.to_spec()).encode()
@@ -267,7 +267,7 @@ def small_llama3(monkeypatch: pytest.MonkeyPatch) -> bytes:
     return data
 
 
-def test_llama3s_special_tokens_are_the_256_behind_its_ranks() -> None:
+def test_llama3s_special_tokens_follow_its_ranks() -> None:
     special = PUBLISHED["llama3"].file.special_tokens
     assert sorted(special.values()) == list(range(128_000, 128_256))
     # As they stand in the models' own configuration.
@@ -281,7 +281,7 @@ def test_llama3s_special_tokens_are_the_256_behind_its_ranks() -> None:
     assert special["<|reserved_special_token_250|>"] == 128_255
 
 
-def test_llama3_comes_from_its_own_file_under_any_name(caches: Path, small_llama3: bytes) -> None:
+def test_llama3s_rank_file_is_recognized_by_content(caches: Path, small_llama3: bytes) -> None:
     path = caches / "Meta-Llama-3-8B" / "tokenizer.model"
     path.parent.mkdir()
     path.write_bytes(small_llama3)
@@ -293,7 +293,7 @@ def test_llama3_comes_from_its_own_file_under_any_name(caches: Path, small_llama
     assert Tokenizer.from_pretrained("llama3").fingerprint == tokenizer.fingerprint
 
 
-def test_llama3_comes_from_the_hub(
+def test_llama3_is_downloaded_from_the_hub(
     caches: Path, small_llama3: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(repository: str, file: str) -> str:
@@ -324,7 +324,7 @@ def spec() -> TokenizerSpec:
     )
 
 
-def test_paths_come_before_names(caches: Path, spec: TokenizerSpec) -> None:
+def test_existing_paths_take_precedence_over_names(caches: Path, spec: TokenizerSpec) -> None:
     (caches / "gpt2").mkdir()
     (caches / "gpt2" / "tokenizer.json").write_text(huggingface.write(spec), encoding="utf-8")
     assert Tokenizer.from_pretrained("gpt2").n_vocab == 258
@@ -345,7 +345,9 @@ def test_a_repository_in_the_hubs_cache_is_loaded(caches: Path, spec: TokenizerS
         Tokenizer.from_pretrained("me/old", revision="v2", local_files_only=True)
 
 
-def test_a_repository_is_fetched(caches: Path, spec: TokenizerSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repository_is_downloaded(
+    caches: Path, spec: TokenizerSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from bytemill.formats import gpt2
 
     vocab, merges = gpt2.write(spec)
@@ -379,7 +381,7 @@ def test_a_repository_is_fetched(caches: Path, spec: TokenizerSpec, monkeypatch:
     assert "cl100k_base" in str(caught.value.hint)
 
 
-def test_a_repository_needs_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repository_needs_huggingface_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "huggingface_hub")
     with pytest.raises(
         TokenizerFileError, match="me/small: no such file or folder, not a published name"
@@ -391,20 +393,20 @@ def test_a_repository_needs_the_library(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     "name", ["a/b/c", "../x", "", "a b", "x\0y", "/nowhere/tokenizer.json", Path("me/small")]
 )
-def test_what_can_be_no_name_is_not_looked_for(name: str | Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_names_are_not_searched_on_the_hub(name: str | Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", types.ModuleType("huggingface_hub"))
     with pytest.raises(TokenizerFileError, match="no such file or folder, and not the name"):
         Tokenizer.from_pretrained(name)
 
 
-def test_two_special_tokens_of_one_id_are_refused() -> None:
+def test_o200k_harmony_is_refused() -> None:
     special = tiktoken_ext.openai_public.ENCODING_CONSTRUCTORS.keys() - set(BY_TIKTOKEN)
     assert special == {"o200k_harmony"}
     with pytest.raises(TokenizerFileError, match="the id 200018 to two special tokens"):
         Tokenizer.from_pretrained("o200k_harmony")
 
 
-def test_open_is_for_paths_and_published_names(caches: Path, rank_files: dict[str, bytes]) -> None:
+def test_open_tokenizer_accepts_paths_and_published_names(caches: Path, rank_files: dict[str, bytes]) -> None:
     put_into_tiktokens_cache(caches, "gpt2", rank_files["r50k_base"])
     assert open_tokenizer("gpt2").n_vocab == 50257
     with pytest.raises(TokenizerFileError, match="me/small: no such file"):

@@ -75,7 +75,7 @@ def test_the_whole_file_is_read() -> None:
     assert spec.special_tokens == {"<|endoftext|>": 257}
 
 
-def test_a_file_that_ends_anywhere_is_refused() -> None:
+def test_a_file_truncated_at_any_byte_is_refused() -> None:
     data = gguf_file()
     ends = {*range(4, 400), *range(len(data) - 400, len(data)), *range(400, len(data), 37)}
     for end in sorted(ends):
@@ -100,7 +100,7 @@ def test_a_file_that_ends_anywhere_is_refused() -> None:
         (gguf_file(b=(ARRAY, struct.pack("<I", 99) + bytes(20))), "b: unknown type 99"),
     ],
 )
-def test_a_head_that_cannot_be_is_refused(data: bytes, said: str) -> None:
+def test_an_impossible_head_is_refused(data: bytes, said: str) -> None:
     with pytest.raises(TokenizerFileError, match=f"^f: {said}"):
         detect.from_bytes(data, "f")
 
@@ -123,9 +123,7 @@ def test_a_head_that_cannot_be_is_refused(data: bytes, said: str) -> None:
         ((ARRAY, array(STRING, [bytes(8)] * (2**21 + 1))), "at most 2097152"),
     ],
 )
-def test_lengths_that_cannot_be_are_refused_before_anything_is_read(
-    key: str, value: tuple[int, bytes], said: str
-) -> None:
+def test_impossible_lengths_are_refused_before_reading(key: str, value: tuple[int, bytes], said: str) -> None:
     data = gguf_file(**{key.replace(".", "_"): value})
     tracemalloc.start()
     try:
@@ -188,7 +186,7 @@ def test_values_that_contradict_each_other_are_refused(
         detect.from_bytes(gguf_file(**changes), "f")
 
 
-def test_no_merges_at_all_are_no_merges() -> None:
+def test_an_empty_merge_array_of_any_type_is_accepted() -> None:
     assert detect.from_bytes(gguf_file(tokenizer_ggml_merges=strings([])), "f").merges == []
 
 

@@ -86,7 +86,7 @@ def written(spec: TokenizerSpec, path: Path, **options: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("endianess", list(GGUFEndian))
-def test_what_the_library_writes_is_read(make_file: MakeFile, endianess: GGUFEndian) -> None:
+def test_files_written_by_the_gguf_package_are_read(make_file: MakeFile, endianess: GGUFEndian) -> None:
     spec = detect.read(make_file(endianess))
     assert spec.pattern == NAMED_PATTERNS["gpt2"]
     assert spec.special_tokens == {"<|endoftext|>": 259, "two words": 260}
@@ -95,7 +95,7 @@ def test_what_the_library_writes_is_read(make_file: MakeFile, endianess: GGUFEnd
     assert not spec.ignore_merges
 
 
-def test_version_2_is_read_and_1_and_4_are_not(make_file: MakeFile) -> None:
+def test_only_gguf_versions_2_and_3_are_read(make_file: MakeFile) -> None:
     path = make_file()
     data = bytearray(path.read_bytes())
     expected = detect.read(path)
@@ -108,7 +108,7 @@ def test_version_2_is_read_and_1_and_4_are_not(make_file: MakeFile) -> None:
                 detect.from_bytes(bytes(data), "f")
 
 
-def test_gpt2s_own_files_in_gguf_are_gpt2(shared_data: Path, make_file: MakeFile) -> None:
+def test_gpt2_in_gguf_equals_gpt2s_own_files(shared_data: Path, make_file: MakeFile) -> None:
     vocab = json.loads((shared_data / "gpt2_vocab.json").read_text(encoding="utf-8"))
     merges = (shared_data / "gpt2_merges.txt").read_text(encoding="utf-8").splitlines()[1:]
     tokens = sorted(vocab, key=vocab.__getitem__)
@@ -154,7 +154,7 @@ def test_published_vocabularies_keep_their_ids(
 )
 @pytest.mark.parametrize("ties", ["bytes", "huggingface"])
 @pytest.mark.parametrize("special_ids", ["first", "last"])
-def test_a_trained_tokenizer_comes_back_whole(
+def test_a_trained_tokenizer_survives_a_gguf_round_trip(
     tmp_path: Path, pattern: str, pre: str | None, ties: Any, special_ids: Any
 ) -> None:
     text = "the cat sat on the mat, the rat on 12345 hats; it's naïve 日本の猫" * 3
@@ -206,18 +206,14 @@ def test_a_pattern_without_a_name_is_recorded(
     assert detect.read(tmp_path / "t") == spec
 
 
-def test_an_expression_that_splits_like_a_named_one_stays_as_it_is(
-    make_spec: MakeSpec, tmp_path: Path
-) -> None:
+def test_an_expression_equivalent_to_a_known_pattern_is_kept(make_spec: MakeSpec, tmp_path: Path) -> None:
     synonym = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
     spec = make_spec(pattern=synonym)
     assert written(spec, tmp_path / "t")["tokenizer.ggml.pre"] == "gpt-2"
     assert detect.read(tmp_path / "t") == spec
 
 
-def test_a_name_that_was_changed_since_counts_more_than_the_record(
-    make_spec: MakeSpec, tmp_path: Path
-) -> None:
+def test_a_changed_pre_tokenizer_name_overrides_the_record(make_spec: MakeSpec, tmp_path: Path) -> None:
     with pytest.warns(
         PreTokenizerWarning, match="'qwen2' is not known to be the pre-tokenizer for the pattern 'gpt2'"
     ):
@@ -229,7 +225,7 @@ def test_a_name_that_was_changed_since_counts_more_than_the_record(
     assert detect.from_bytes(data, "t").pattern == PRE_TOKENIZERS["qwen2"].pattern
 
 
-def test_llama_cpps_looking_up_of_whole_pretokens_is_part_of_the_name(
+def test_the_pre_tokenizer_name_decides_ignore_merges(
     make_file: MakeFile, make_spec: MakeSpec, tmp_path: Path
 ) -> None:
     for name, whole in (("llama-bpe", True), ("tekken", True), ("gpt-2", False), ("gpt-4o", False)):
@@ -275,7 +271,7 @@ def test_a_file_without_a_tokenizer_is_refused(make_file: MakeFile) -> None:
         Tokenizer.load(make_file(model=None))
 
 
-def test_tokens_named_by_their_ids_are_special(make_file: MakeFile) -> None:
+def test_tokens_named_in_id_keys_are_special(make_file: MakeFile) -> None:
     types = [*TYPES[:259], NORMAL, USER, TokenType.UNUSED]
     spec = detect.read(make_file(token_type=types, eos_token_id=259, bos_token_id=97, padding_token_id=9999))
     # One that is a byte stays one, and one that no token has is nobody's.
@@ -287,12 +283,14 @@ def test_tokens_named_by_their_ids_are_special(make_file: MakeFile) -> None:
         detect.read(path)
 
 
-def test_without_types_special_tokens_are_those_that_look_it(make_file: MakeFile) -> None:
+def test_without_types_special_tokens_are_guessed_from_their_text(make_file: MakeFile) -> None:
     spec = detect.read(make_file(token_type=None))
     assert spec.special_tokens == {"<|endoftext|>": 259, "two words": 260, "[PAD261]": 261}
 
 
-def test_gaps_are_filled_with_unused_tokens_and_left_out_again(make_spec: MakeSpec, tmp_path: Path) -> None:
+def test_id_gaps_are_written_as_unused_tokens_and_dropped_on_reading(
+    make_spec: MakeSpec, tmp_path: Path
+) -> None:
     spec = make_spec(special_tokens={"<|endoftext|>": 270, "[PAD265]": 261})
     fields = written(spec, tmp_path / "t")
     assert fields["tokenizer.ggml.tokens"][264:271] == [
@@ -305,7 +303,7 @@ def test_gaps_are_filled_with_unused_tokens_and_left_out_again(make_spec: MakeSp
     assert not (tmp_path / "u").exists()
 
 
-def test_beginning_and_end_are_those_that_are_named(make_spec: MakeSpec, tmp_path: Path) -> None:
+def test_bos_and_eos_tokens_can_be_chosen(make_spec: MakeSpec, tmp_path: Path) -> None:
     spec = make_spec(special_tokens={"<a>": 261, "<b>": 262})
     fields = written(spec, tmp_path / "t")
     assert "tokenizer.ggml.eos_token_id" not in fields
@@ -317,7 +315,7 @@ def test_beginning_and_end_are_those_that_are_named(make_spec: MakeSpec, tmp_pat
         gguf.write(spec, tmp_path / "t", eos_token="<c>")
 
 
-def test_nothing_is_left_behind_where_writing_fails(make_spec: MakeSpec, tmp_path: Path) -> None:
+def test_a_failed_write_leaves_no_file(make_spec: MakeSpec, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="does not exist"):
         gguf.write(make_spec(), tmp_path / "nowhere" / "t")
     with pytest.raises(TokenizerError, match="a tokenizer without merges"):
@@ -378,7 +376,7 @@ TEXTS = st.lists(
 ).map("".join)
 
 
-def test_single_digits_and_gpt2s_pattern_in_one_expression_split_as_the_two_steps() -> None:
+def test_starcoders_expression_equals_digits_followed_by_gpt2() -> None:
     theirs = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Digits(individual_digits=True),
@@ -398,7 +396,7 @@ def test_single_digits_and_gpt2s_pattern_in_one_expression_split_as_the_two_step
 
 
 @pytest.mark.parametrize("pattern", sorted({known.pattern for known in PRE_TOKENIZERS.values()}))
-def test_every_name_stands_for_a_pattern_that_leaves_nothing_out(pattern: str) -> None:
+def test_every_pre_tokenizer_pattern_matches_all_text(pattern: str) -> None:
     @settings(max_examples=40, deadline=None)
     @given(TEXTS)
     def check(text: str) -> None:
@@ -434,7 +432,7 @@ def specs(draw: st.DrawFn) -> TokenizerSpec:
     )
 
 
-def test_whatever_is_written_comes_back(tmp_path: Path) -> None:
+def test_any_spec_survives_a_gguf_round_trip(tmp_path: Path) -> None:
     @settings(max_examples=40, deadline=None)
     @given(specs())
     def check(spec: TokenizerSpec) -> None:

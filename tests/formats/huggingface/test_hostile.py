@@ -88,7 +88,7 @@ DEEP = "[" * MILLION + "]" * MILLION
         ),
     ],
 )
-def test_hostile_files_are_refused_with_their_place(make: Callable[[], str], said: str) -> None:
+def test_hostile_files_are_refused_with_the_path_of_the_problem(make: Callable[[], str], said: str) -> None:
     data = make().encode()
     assert load_fast(data, "t.json") is None
     with pytest.raises(BytemillError, match=said) as caught:

@@ -44,7 +44,7 @@ def with_config(ours: Tokenizer) -> Callable[..., Tokenizer]:
 # tokenizers
 
 
-def test_a_tokenizer_becomes_hugging_faces_and_comes_back(ours: Tokenizer) -> None:
+def test_conversion_to_hugging_face_and_back_keeps_the_fingerprint(ours: Tokenizer) -> None:
     theirs = ours.to_huggingface()
     assert isinstance(theirs, tokenizers.Tokenizer)
     for text in TEXTS:
@@ -53,7 +53,7 @@ def test_a_tokenizer_becomes_hugging_faces_and_comes_back(ours: Tokenizer) -> No
     assert Tokenizer.from_huggingface(theirs).fingerprint == ours.fingerprint
 
 
-def test_what_is_set_in_the_object_is_refused_or_kept(ours: Tokenizer) -> None:
+def test_settings_of_the_object_are_refused_or_kept(ours: Tokenizer) -> None:
     theirs = ours.to_huggingface()
     theirs.enable_truncation(5)
     with pytest.raises(TokenizerFileError, match="Tokenizer: truncation is set"):
@@ -75,7 +75,7 @@ def test_what_is_set_in_the_object_is_refused_or_kept(ours: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize("thing", [None, "tokenizer.json", 5])
-def test_other_objects_are_a_type_error(thing: object) -> None:
+def test_other_objects_raise_a_type_error(thing: object) -> None:
     with pytest.raises(TypeError, match=r"expects a tokenizers.Tokenizer or a PreTrainedTokenizerFast, not"):
         Tokenizer.from_huggingface(thing)
 
@@ -109,7 +109,7 @@ def test_tokens_have_hugging_faces_names(ours: Tokenizer) -> None:
 # Folders
 
 
-def test_a_folder_is_written_whole_and_again_the_same(
+def test_a_folder_survives_a_round_trip_unchanged(
     with_config: Callable[..., Tokenizer], tmp_path: Path
 ) -> None:
     config = {"chat_template": TEMPLATE, "model_max_length": 64, "pad_token": "<pad>", "x": [1, {"é": None}]}
@@ -132,7 +132,7 @@ def test_a_folder_is_written_whole_and_again_the_same(
     assert Tokenizer.load(tmp_path / "alone.json").metadata is None
 
 
-def test_a_copy_has_what_came_with_the_tokenizer(with_config: Callable[..., Tokenizer]) -> None:
+def test_copies_keep_the_metadata(with_config: Callable[..., Tokenizer]) -> None:
     import pickle
 
     kept = with_config(config={"pad_token": "<pad>"})
@@ -152,7 +152,7 @@ def test_a_copy_has_what_came_with_the_tokenizer(with_config: Callable[..., Toke
         ("chat_template.jinja", b"\xff\xfe{{", "not UTF-8: byte 0xff at offset 0"),
     ],
 )
-def test_a_damaged_file_beside_is_refused_by_name(
+def test_a_damaged_sidecar_file_is_refused_by_name(
     ours: Tokenizer, tmp_path: Path, name: str, content: str | bytes, said: str
 ) -> None:
     ours.save(tmp_path)
@@ -163,7 +163,7 @@ def test_a_damaged_file_beside_is_refused_by_name(
         assert name in str(caught.value)
 
 
-def test_ids_that_have_changed_are_written_anew(ours: Tokenizer) -> None:
+def test_changed_ids_are_updated_in_the_metadata(ours: Tokenizer) -> None:
     spec = ours.to_spec()
     around = {"id": "<pad>", "ids": [5], "tokens": ["<pad>"]}
     template = {"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {"<pad>": around}}
@@ -188,7 +188,7 @@ def test_ids_that_have_changed_are_written_anew(ours: Tokenizer) -> None:
         huggingface.write(replace(spec, special_tokens=gone))
 
 
-def test_a_folder_that_cannot_be_made_is_an_output_error(ours: Tokenizer, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_output_error(ours: Tokenizer, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="file"):
         ours.save(f"{tmp_path}/file/inside/")
@@ -207,7 +207,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def test_transformers_does_what_it_does_with_its_own(
+def test_transformers_behaves_as_with_the_original_tokenizer(
     ours: Tokenizer, transformers: Any, tmp_path: Path, quiet: None
 ) -> None:
     fast = ours.to_transformers(
@@ -250,7 +250,9 @@ def test_transformers_does_what_it_does_with_its_own(
     assert plain("the cat<mask>")["input_ids"] == ours.encode("the cat<mask>")
 
 
-def test_what_a_call_has_set_does_not_stay(ours: Tokenizer, transformers: Any, quiet: None) -> None:
+def test_truncation_and_padding_of_a_call_are_not_kept(
+    ours: Tokenizer, transformers: Any, quiet: None
+) -> None:
     fast = ours.to_transformers(pad_token="<pad>")
     fast(["the cat", "the"], truncation=True, max_length=1, padding=True)
     assert fast.backend_tokenizer.truncation is not None
@@ -258,7 +260,7 @@ def test_what_a_call_has_set_does_not_stay(ours: Tokenizer, transformers: Any, q
     assert fast.backend_tokenizer.truncation is not None
 
 
-def test_a_configuration_decides_and_arguments_go_before_it(
+def test_arguments_override_the_configuration(
     with_config: Callable[..., Tokenizer], transformers: Any, quiet: None
 ) -> None:
     config = {

@@ -47,7 +47,7 @@ def found_by_bytemill(expression: str) -> Callable[[str], list[str]]:
         r"\x{2e}|\x5d+|a\z|\Aa|\S+?",
     ],
 )
-def test_an_expression_of_ours_splits_the_same_in_oniguruma(expression: str) -> None:
+def test_rust_expressions_split_the_same_in_oniguruma(expression: str) -> None:
     theirs, ours = found_by_oniguruma(to_oniguruma(expression)), found_by_bytemill(expression)
 
     @settings(max_examples=150, deadline=None)
@@ -70,7 +70,7 @@ def test_an_expression_of_ours_splits_the_same_in_oniguruma(expression: str) -> 
         r"a{1,2}?b|\p{^L}|\p{L}",
     ],
 )
-def test_an_expression_of_theirs_splits_the_same_in_bytemill(expression: str) -> None:
+def test_oniguruma_expressions_split_the_same_in_rust(expression: str) -> None:
     theirs, ours = found_by_oniguruma(expression), found_by_bytemill(from_oniguruma(expression))
 
     @settings(max_examples=150, deadline=None)
@@ -177,13 +177,13 @@ def test_both_engines_know_the_same_letters_digits_marks_and_blanks() -> None:
         ("(" * 1000 + "a" + ")" * 1000, "nested more than"),
     ],
 )
-def test_what_the_engines_read_differently_is_refused_by_name(expression: str, named: str) -> None:
+def test_parts_with_different_meanings_are_refused_by_name(expression: str, named: str) -> None:
     for translate in (to_oniguruma, from_oniguruma):
         with pytest.raises(ExpressionError, match=named):
             translate(expression)
 
 
-def test_what_only_one_syntax_has_is_refused_there() -> None:
+def test_parts_that_one_syntax_lacks_are_refused() -> None:
     with pytest.raises(ExpressionError, match=r"\{,3\}"):
         to_oniguruma("a{,3}b")
     with pytest.raises(ExpressionError, match=r"'\^'"):

@@ -95,16 +95,16 @@ def test_a_pattern_splits_the_same_in_hugging_face(pattern: str | None) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_named_pattern_comes_back(name: str) -> None:
+def test_a_known_pattern_survives_a_round_trip(name: str) -> None:
     assert from_pre_tokenizer(to_pre_tokenizer(name), "f") == _core.NAMED_PATTERNS[name]
     assert to_pre_tokenizer(_core.NAMED_PATTERNS[name]) == to_pre_tokenizer(name)
 
 
-def test_no_pattern_comes_back() -> None:
+def test_no_pattern_survives_a_round_trip() -> None:
     assert from_pre_tokenizer(to_pre_tokenizer(None), "f") is None
 
 
-def test_white_space_at_the_end_tells_gpt4_from_llama3() -> None:
+def test_trailing_white_space_distinguishes_cl100k_from_llama3() -> None:
     text = "a\n  "
     assert split_by_hugging_face(to_pre_tokenizer("cl100k"))(text) == ["a", "\n  "]
     assert split_by_hugging_face(to_pre_tokenizer("llama3"))(text) == ["a", "\n", "  "]
@@ -118,7 +118,7 @@ def test_white_space_at_the_end_tells_gpt4_from_llama3() -> None:
         {"type": "Sequence", "pretokenizers": [BYTE_LEVEL | {"use_regex": True}]},
     ],
 )
-def test_the_forms_of_gpt2_are_recognised(pre_tokenizer: dict[str, Any]) -> None:
+def test_equivalent_forms_of_gpt2s_pattern_are_recognized(pre_tokenizer: dict[str, Any]) -> None:
     assert from_pre_tokenizer(pre_tokenizer, "f") == _core.NAMED_PATTERNS["gpt2"]
 
 
@@ -134,7 +134,7 @@ def test_the_forms_of_gpt2_are_recognised(pre_tokenizer: dict[str, Any]) -> None
         ({"type": "Sequence", "pretokenizers": [split_first(GPT4_OF_OLD)]}, "llama3"),
     ],
 )
-def test_the_forms_of_published_files_are_recognised(pre_tokenizer: dict[str, Any], name: str) -> None:
+def test_pre_tokenizers_of_published_files_are_recognized(pre_tokenizer: dict[str, Any], name: str) -> None:
     assert from_pre_tokenizer(pre_tokenizer, "f") == _core.NAMED_PATTERNS[name]
     theirs, ours = split_by_hugging_face(pre_tokenizer), split_here(name)
 
@@ -202,12 +202,12 @@ def test_tiktokens_own_expression_is_read_as_oniguruma_reads_it() -> None:
         ),
     ],
 )
-def test_what_splits_otherwise_is_refused_by_name(pre_tokenizer: Any, said: str) -> None:
+def test_unsupported_pre_tokenizers_are_refused_by_name(pre_tokenizer: Any, said: str) -> None:
     with pytest.raises(TokenizerFileError, match=said):
         from_pre_tokenizer(pre_tokenizer, "f")
 
 
-def test_a_pattern_without_exact_counterpart_is_not_written() -> None:
+def test_a_pattern_without_exact_equivalent_is_refused() -> None:
     with pytest.raises(TokenizerError, match=r"has no exact equivalent .*: '\\\\w'") as caught:
         to_pre_tokenizer(r"\w+|\W")
     assert caught.value.hint is not None

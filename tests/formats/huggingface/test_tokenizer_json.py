@@ -34,7 +34,7 @@ def read(document: Any) -> TokenizerSpec:
 # What is written
 
 
-def test_a_tokenizer_comes_back_whole(make_spec: MakeSpec) -> None:
+def test_a_spec_survives_a_round_trip(make_spec: MakeSpec) -> None:
     spec = make_spec(ties="huggingface", merge_counts=[50, 40, 30, 20, 10])
     assert huggingface.read(huggingface.write(spec)) == spec
 
@@ -47,7 +47,7 @@ GPT2_IN_TIKTOKEN = tiktoken_ext.openai_public.r50k_pat_str
     "pattern", [*NAMED_PATTERNS.values(), None, GPT2_IN_TIKTOKEN, r"\p{N}{1,2}+|\s+$|\S+|\s"]
 )
 @pytest.mark.parametrize("ignore_merges", [True, False])
-def test_patterns_and_look_up_come_back(
+def test_patterns_and_ignore_merges_survive_a_round_trip(
     make_spec: MakeSpec, pattern: str | None, ignore_merges: bool
 ) -> None:
     spec = make_spec(pattern=pattern, ignore_merges=ignore_merges)
@@ -56,7 +56,9 @@ def test_patterns_and_look_up_come_back(
     assert tokenizers.Tokenizer.from_str(text).get_vocab_size() == 262
 
 
-def test_a_file_without_bytemills_record_says_the_same(make_spec: MakeSpec, document: dict[str, Any]) -> None:
+def test_a_file_without_bytemills_record_gives_the_same_tokenizer(
+    make_spec: MakeSpec, document: dict[str, Any]
+) -> None:
     del document["model"]["bytemill"]
     assert read(document) == make_spec()
 
@@ -79,7 +81,7 @@ def test_hugging_face_loads_the_file_and_keeps_all_but_the_record(
     assert huggingface.read(theirs.to_str(pretty=True)) == huggingface.read(theirs.to_str()) == make_spec()
 
 
-def test_the_same_tokenizer_is_always_the_same_text(make_spec: MakeSpec) -> None:
+def test_equal_specs_have_equal_texts(make_spec: MakeSpec) -> None:
     spec = make_spec(special_tokens={"<a>": 300, "<b>": 290})
     other_order = replace(
         spec,
@@ -89,7 +91,7 @@ def test_the_same_tokenizer_is_always_the_same_text(make_spec: MakeSpec) -> None
     assert huggingface.write(spec) == huggingface.write(other_order)
 
 
-def test_the_text_is_laid_out_for_diffs(make_spec: MakeSpec) -> None:
+def test_the_text_has_a_line_per_token_and_merge(make_spec: MakeSpec) -> None:
     lines = huggingface.write(make_spec(merge_counts=[5, 4, 3, 2, 1])).splitlines()
     assert '      "Ġ": 32,' in lines
     assert '      ["Ġ", "ab"],' in lines
@@ -182,7 +184,7 @@ def specs(draw: st.DrawFn) -> TokenizerSpec:
 
 @settings(max_examples=60, deadline=None)
 @given(specs())
-def test_any_tokenizer_comes_back_through_the_file_and_through_hugging_face(spec: TokenizerSpec) -> None:
+def test_any_spec_survives_a_round_trip_also_through_hugging_face(spec: TokenizerSpec) -> None:
     text = huggingface.write(spec)
     assert huggingface.read(text) == spec
     theirs = tokenizers.Tokenizer.from_str(text)
@@ -216,9 +218,7 @@ def test_any_tokenizer_comes_back_through_the_file_and_through_hugging_face(spec
         ({"pattern": r"\w+"}, "has no exact equivalent"),
     ],
 )
-def test_what_contradicts_itself_or_hugging_face_is_not_written(
-    make_spec: MakeSpec, fields: dict[str, Any], said: str
-) -> None:
+def test_contradictory_specs_are_refused(make_spec: MakeSpec, fields: dict[str, Any], said: str) -> None:
     with pytest.raises(TokenizerError, match=said):
         huggingface.write(make_spec(**fields))
 
@@ -231,12 +231,12 @@ def test_merges_as_strings_are_read(make_spec: MakeSpec, document: dict[str, Any
     assert read(document).merges == make_spec().merges
 
 
-def test_a_changed_pre_tokenizer_counts_more_than_the_record(document: dict[str, Any]) -> None:
+def test_a_changed_pre_tokenizer_overrides_the_record(document: dict[str, Any]) -> None:
     document["pre_tokenizer"]["use_regex"] = False
     assert read(document).pattern is None
 
 
-def test_a_record_of_an_unknown_pattern_is_passed_over(document: dict[str, Any]) -> None:
+def test_an_unknown_pattern_in_the_record_is_ignored(document: dict[str, Any]) -> None:
     document["model"]["bytemill"]["pattern"] = "(((("
     assert read(document).pattern == NAMED_PATTERNS["gpt2"]
 
@@ -262,7 +262,7 @@ def test_a_record_of_an_unknown_pattern_is_passed_over(document: dict[str, Any])
         {"normalizer": {"type": "Sequence", "normalizers": []}},
     ],
 )
-def test_what_does_not_change_ids_is_passed_over(
+def test_settings_that_do_not_affect_ids_are_accepted(
     make_spec: MakeSpec, document: dict[str, Any], change: dict[str, Any]
 ) -> None:
     changed = document | change
@@ -272,7 +272,7 @@ def test_what_does_not_change_ids_is_passed_over(
 
 
 @pytest.mark.parametrize("field", ["unk_token", "fuse_unk", "byte_fallback"])
-def test_a_token_for_the_unknown_means_nothing_where_every_byte_is_known(
+def test_unk_token_has_no_effect_if_every_byte_has_a_token(
     make_spec: MakeSpec, document: dict[str, Any], field: str
 ) -> None:
     document["model"][field] = "<|endoftext|>" if field == "unk_token" else True
@@ -369,7 +369,7 @@ def nested(depth: int) -> Any:
         ({"decoder": {"type": "Sequence", "decoders": nested(40)}}, "decoder is nested more than 30 deep"),
     ],
 )
-def test_what_bytemill_cannot_do_exactly_is_refused_with_its_place(
+def test_unsupported_settings_are_refused_with_their_path(
     document: dict[str, Any], change: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(TokenizerFileError, match=said.replace("|", r"\|").replace(r"\\|", r"\|")) as caught:
@@ -413,7 +413,7 @@ def test_what_bytemill_cannot_do_exactly_is_refused_with_its_place(
         ({"bytemill": {"format": 1, "merge_counts": [1, 2, 3, 4, "5"]}}, "not an array of integers"),
     ],
 )
-def test_a_model_that_is_damaged_or_of_another_kind_is_refused_with_its_place(
+def test_a_damaged_or_unsupported_model_is_refused_with_its_path(
     document: dict[str, Any], change: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(TokenizerFileError, match=said) as caught:
@@ -450,7 +450,7 @@ def test_a_vocabulary_without_all_bytes_is_refused(document: dict[str, Any]) -> 
         read(document)
 
 
-def test_an_added_token_spelled_like_other_bytes_is_refused(document: dict[str, Any]) -> None:
+def test_an_added_token_that_is_byte_level_text_of_other_bytes_is_refused(document: dict[str, Any]) -> None:
     document["added_tokens"].append(added("é", 233))
     with pytest.raises(TokenizerFileError, match=r"id 233 is both the bytes b'\\xe9' and a special token"):
         read(document)
@@ -475,7 +475,7 @@ def test_damaged_text_is_refused(text: str, said: str) -> None:
         huggingface.read(text)
 
 
-def test_a_file_cut_anywhere_is_refused(make_spec: MakeSpec) -> None:
+def test_a_truncated_file_is_refused(make_spec: MakeSpec) -> None:
     text = huggingface.write(make_spec()).rstrip()
     for n_characters in range(1, len(text), 97):
         with pytest.raises(TokenizerFileError, match="not valid JSON"):
@@ -484,7 +484,7 @@ def test_a_file_cut_anywhere_is_refused(make_spec: MakeSpec) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_a_file_with_any_part_replaced_is_read_or_refused(data: st.DataObject) -> None:
+def test_a_file_with_any_value_replaced_is_read_or_refused(data: st.DataObject) -> None:
     spec = TokenizerSpec(
         pattern=None, special_tokens={"<x>": 256}, vocab={i: bytes([i]) for i in range(256)}, merges=[]
     )

@@ -32,7 +32,7 @@ def read(text: str | bytes) -> TokenizerSpec:
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
-def test_ranks_are_read_and_tiktoken_reads_them_alike(tmp_path: Path, ending: str) -> None:
+def test_ranks_are_read_as_by_tiktoken(tmp_path: Path, ending: str) -> None:
     text = (BYTES + f"\n{AB} 300\n").replace("\n", ending)
     path = tmp_path / "t.tiktoken"
     path.write_text(text, newline="")
@@ -45,7 +45,7 @@ def test_ranks_are_read_and_tiktoken_reads_them_alike(tmp_path: Path, ending: st
     assert spec.ignore_merges
 
 
-def test_the_pattern_is_an_expression_a_name_or_none() -> None:
+def test_the_pattern_is_a_name_an_expression_or_none() -> None:
     data = BYTES.encode()
     assert tiktoken.from_bytes(data, "t", pattern=r"\S+|\s").pattern == r"\S+|\s"
     assert tiktoken.from_bytes(data, "t", pattern=None).pattern is None
@@ -53,7 +53,7 @@ def test_the_pattern_is_an_expression_a_name_or_none() -> None:
         tiktoken.from_bytes(data, "t", pattern="(")
 
 
-def test_an_unknown_file_must_be_given_its_pattern() -> None:
+def test_an_unpublished_file_needs_a_pattern() -> None:
     with pytest.raises(
         TokenizerFileError, match="t: a rank file of 256 tokens that is not a published one"
     ) as caught:
@@ -134,7 +134,7 @@ def test_gpt2s_merges_are_written_as_its_rank_file(shared_data: Path) -> None:
     assert tiktoken.write(spec).encode() == (shared_data / "r50k_base.tiktoken").read_bytes()
 
 
-def test_a_tokenizer_of_merges_comes_back_as_the_same_ranks(make_spec: MakeSpec) -> None:
+def test_a_tokenizer_of_merges_is_written_as_equivalent_ranks(make_spec: MakeSpec) -> None:
     spec = make_spec()
     back = read(tiktoken.write(spec))
     assert back.ranks == {token: token_id for token_id, token in spec.vocab.items()}
@@ -187,7 +187,7 @@ ALL_BYTES = {i: bytes([i]) for i in range(256)}
         ([b"ab"], [(b"a", b"q")], False, "b'aq' is not in the vocabulary"),
     ],
 )
-def test_what_ranks_cannot_say_is_not_written(
+def test_tokenizers_that_ranks_cannot_represent_are_refused(
     tokens: list[bytes], merges: list[tuple[bytes, bytes]], whole: bool, said: str
 ) -> None:
     vocab = ALL_BYTES | {256 + i: token for i, token in enumerate(tokens)}
@@ -196,7 +196,7 @@ def test_what_ranks_cannot_say_is_not_written(
         tiktoken.write(spec)
 
 
-def test_a_token_that_is_only_looked_up_is_written() -> None:
+def test_a_token_that_is_only_looked_up_can_be_written() -> None:
     vocab = ALL_BYTES | {256: b"bc", 257: b"abcc"}
     spec = TokenizerSpec(
         pattern=None, special_tokens={}, vocab=vocab, merges=[(b"b", b"c")], ignore_merges=True
@@ -216,11 +216,11 @@ def test_a_token_that_is_only_looked_up_is_written() -> None:
         (b"\xff\xfe\x00", False),
     ],
 )
-def test_rank_files_are_told_by_their_first_line(data: bytes, expected: bool) -> None:
+def test_rank_files_are_recognized_by_their_first_line(data: bytes, expected: bool) -> None:
     assert tiktoken.looks_like_ranks(data) is expected
 
 
 @given(st.lists(st.sampled_from([b"a", b"\n", b"\r", b"\r\n"]), max_size=12))
-def test_lines_are_counted_as_they_are_split(parts: list[bytes]) -> None:
+def test_line_numbers_count_all_line_breaks(parts: list[bytes]) -> None:
     data = b"".join(parts) + b"x"
     assert tiktoken._line_number(data, len(data) - 1) == len(data.splitlines())

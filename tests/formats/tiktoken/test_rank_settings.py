@@ -39,7 +39,7 @@ def say(rank_file: Path, text: str) -> None:
         {"pattern": r"\w+|\W", "special_tokens": {"<|日|>": 400}},
     ],
 )
-def test_ranks_and_settings_are_the_tokenizer_in_tiktoken_too(
+def test_ranks_and_settings_give_the_same_ids_in_tiktoken(
     make_spec: MakeSpec, rank_file: Path, fields: dict[str, Any]
 ) -> None:
     spec = make_spec(**fields)
@@ -55,7 +55,7 @@ def test_ranks_and_settings_are_the_tokenizer_in_tiktoken_too(
     assert rank_settings.write(ours.to_spec(), "t") == rank_settings.write(spec, "t")
 
 
-def test_what_the_caller_says_comes_first(make_spec: MakeSpec, rank_file: Path) -> None:
+def test_explicit_arguments_override_the_settings_file(make_spec: MakeSpec, rank_file: Path) -> None:
     say(rank_file, rank_settings.write(make_spec(), "t"))
     assert Tokenizer.load(rank_file, pattern="cl100k").pattern == NAMED_PATTERNS["cl100k"]
     assert Tokenizer.load(rank_file, pattern="cl100k").special_tokens == {"<|endoftext|>": 261}
@@ -91,7 +91,7 @@ def test_damaged_settings_are_refused(
         Tokenizer.load(rank_file)
 
 
-def test_a_rank_file_that_is_cut_at_a_line_is_found_out(make_spec: MakeSpec, rank_file: Path) -> None:
+def test_a_rank_file_truncated_at_a_line_is_detected(make_spec: MakeSpec, rank_file: Path) -> None:
     say(rank_file, rank_settings.write(make_spec(), "t"))
     rank_file.write_text("".join(rank_file.read_text().splitlines(keepends=True)[:-1]))
     with pytest.raises(TokenizerFileError, match=r"has 261 tokens including special tokens; .* says 262"):
