@@ -116,12 +116,12 @@ def test_encoding_can_be_interrupted(case: str) -> None:
 
 
 def test_encoding_short_documents_can_be_interrupted() -> None:
-    test_an_interruption_ends_the_work_within_a_second("short documents")
+    test_encoding_can_be_interrupted("short documents")
 
 
 @pytest.mark.parametrize("case", ["one text on threads", "a batch on threads", "files on threads"])
 def test_encoding_on_threads_can_be_interrupted(case: str) -> None:
-    test_an_interruption_ends_the_work_within_a_second(case)
+    test_encoding_can_be_interrupted(case)
 
 
 @pytest.mark.parametrize(

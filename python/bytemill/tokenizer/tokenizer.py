@@ -381,7 +381,7 @@ def _with_ids(
         return {}
     if isinstance(special_tokens, str):
         raise TokenizerError(
-            "special_tokens must be a list or a dict, not a str", hint=f"special_tokens=[{special_tokens!r}]"
+            "special_tokens is a str, not a list", hint=f"special_tokens=[{special_tokens!r}]"
         )
     texts: list[str] = list(special_tokens)
     for token in texts:
