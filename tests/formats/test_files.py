@@ -20,8 +20,8 @@ def test_a_file_that_is_far_too_large_is_not_read(tmp_path: Path, monkeypatch: p
     assert "not the weights" in (caught.value.hint or "")
 
 
-@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="platform: no such device here")
-def test_a_device_without_end_is_read_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no such device here")
+def test_an_endless_device_is_read_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MAX_FILE_BYTES", 3 << 20)
     with pytest.raises(TokenizerFileError, match="/dev/zero has more than 3 MiB"):
         Tokenizer.load("/dev/zero")
@@ -37,7 +37,7 @@ def test_a_pipe_is_read(tmp_path: Path) -> None:
     writer.join()
 
 
-def test_long_values_are_cut_before_they_are_shown() -> None:
+def test_long_values_are_truncated_in_messages() -> None:
     assert files.shown("x" * 10**6, 10) == files.shown("x" * 100, 10) == "'xxxxxxxx…"
     assert files.shown(b"x" * 10**6, 10) == "b'xxxxxxx…"
     assert files.shown("x" * 8, 10) == "'xxxxxxxx'"

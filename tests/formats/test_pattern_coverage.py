@@ -19,7 +19,7 @@ from bytemill.formats.pattern_coverage import coverage_gap
         r"(a|b)+|[\s\S]",
     ],
 )
-def test_patterns_of_the_field_match_everything(pattern: str) -> None:
+def test_published_patterns_match_all_text(pattern: str) -> None:
     assert coverage_gap(pattern) is None
 
 
@@ -40,5 +40,5 @@ def test_patterns_of_the_field_match_everything(pattern: str) -> None:
         (r"(?P<x>.)|\s", "(?P<"),
     ],
 )
-def test_what_is_not_seen_is_said(pattern: str, reason: str) -> None:
+def test_the_reason_for_missing_coverage_is_given(pattern: str, reason: str) -> None:
     assert reason in str(coverage_gap(pattern))

@@ -45,14 +45,14 @@ def few_characters() -> Iterator[None]:
 
 @settings(deadline=None, max_examples=120)
 @given(pattern=PATTERNS, text=st.text(alphabet="ab! \né", max_size=12))
-def test_nothing_is_dropped_of_any_text(pattern: str, text: str) -> None:
+def test_tiktoken_drops_nothing_if_the_pattern_covers_all_text(pattern: str, text: str) -> None:
     assume(coverage_gap(pattern) is None)
     assert dropped(pattern, text) == text
 
 
 @settings(deadline=None)
 @given(pattern=PLAIN)
-def test_a_character_that_is_named_is_missing(pattern: str) -> None:
+def test_the_reported_character_is_not_matched(pattern: str) -> None:
     assume("{0}" not in pattern)  # an alternative that holds such a part is not looked into: that is no proof
     reason = str(coverage_gap(pattern))
     if "U+" in reason:

@@ -94,7 +94,7 @@ def test_copies_are_the_same_tokenizer(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_the_specification_makes_the_same_tokenizer(name: str) -> None:
+def test_to_spec_and_from_spec_give_the_same_tokenizer(name: str) -> None:
     ours = TOKENIZERS[name]()
     spec = ours.to_spec()
     assert (spec.merges is None) != (spec.ranks is None)
@@ -113,7 +113,7 @@ class Subclass(bytemill.Tokenizer):
     pass
 
 
-def test_a_pickle_is_loaded_by_another_process() -> None:
+def test_a_tokenizer_can_be_sent_to_another_process() -> None:
     ours = TOKENIZERS["trained"]()
     script = "import pickle, sys; print(pickle.load(sys.stdin.buffer).encode(sys.argv[1]))"
     done = subprocess.run(

@@ -149,7 +149,7 @@ TEXTS = ["abcabc", "abc cab bca", " ab a<s>b", "aaaa", "xyz 今日", "cba ca", "
 
 @settings(deadline=None, max_examples=60)
 @given(tokenizers_of_all_kinds())
-def test_the_fingerprint_equals_that_of_the_reference(ours: bytemill.Tokenizer) -> None:
+def test_the_fingerprint_is_that_of_the_reference(ours: bytemill.Tokenizer) -> None:
     assert ours.fingerprint == plain_fingerprint(ours)
     assert bytemill.Tokenizer.from_spec(ours.to_spec()).fingerprint == ours.fingerprint
 
@@ -169,7 +169,7 @@ def test_tokenizers_that_give_different_ids_differ(
 
 @settings(deadline=None, max_examples=100)
 @given(merge_lists(), st.integers(0, 13), st.integers(0, 13), st.text("abc", max_size=20))
-def test_moving_a_merge_changes_the_fingerprint_if_it_changes_ids(
+def test_swapped_merges_change_the_fingerprint_only_if_ids_change(
     merges: list[tuple[bytes, bytes]], at: int, to: int, text: str
 ) -> None:
     changed = list(merges)
@@ -188,7 +188,7 @@ def test_moving_a_merge_changes_the_fingerprint_if_it_changes_ids(
 # What decides and what does not
 
 
-def test_whatever_changes_ids_changes_the_fingerprint() -> None:
+def test_everything_that_affects_ids_affects_the_fingerprint() -> None:
     vocab, merges = BYTES | {256: b"ab", 257: b"bc"}, [(b"a", b"b"), (b"b", b"c")]
     orphans = (b"ab", b"abc", b"abcd")
     different = [
@@ -225,7 +225,7 @@ def test_whatever_changes_ids_changes_the_fingerprint() -> None:
     assert len({tokenizer.fingerprint for tokenizer in different}) == len(different)
 
 
-def test_whatever_changes_no_ids_leaves_the_fingerprint_unchanged() -> None:
+def test_the_fingerprint_ignores_what_does_not_affect_ids() -> None:
     vocab, merges = BYTES | {256: b"ab"}, [(b"a", b"b")]
     same = [
         bytemill.Tokenizer(vocab, merges, [END]),
@@ -265,7 +265,7 @@ def test_whatever_changes_no_ids_leaves_the_fingerprint_unchanged() -> None:
     assert len(same[0].fingerprint) == 64
 
 
-def test_merges_that_no_text_uses_do_not_change_the_fingerprint() -> None:
+def test_unused_merges_do_not_affect_the_fingerprint() -> None:
     merges = [(b"a", b"b"), (b"b", b"b")]
     needed = by_merges(b"ab", b"bb", merges=merges)
     more = by_merges(b"ab", b"bb", b"abb", merges=[*merges, (b"a", b"bb")])
@@ -276,7 +276,7 @@ def test_merges_that_no_text_uses_do_not_change_the_fingerprint() -> None:
     assert looked_up.encode("abb") == [258]
 
 
-def test_ranks_whose_parts_come_later_are_merges_all_the_same() -> None:
+def test_ranks_with_later_parts_have_the_fingerprint_of_their_merges() -> None:
     ours = by_ranks(b"abcd", b"ab", b"cd", b"xyz")
     assert ours.core.ranked
     assert ours.fingerprint == plain_fingerprint(ours)
@@ -284,7 +284,7 @@ def test_ranks_whose_parts_come_later_are_merges_all_the_same() -> None:
     assert bytes(ours.core.canonical_form()).endswith(struct.pack("<III", 1, 259, 3) + b"xyz")
 
 
-def test_the_fingerprint_is_computed_on_first_use_and_cached() -> None:
+def test_the_fingerprint_is_computed_lazily_and_cached() -> None:
     ours = bytemill.Tokenizer(BYTES, [])
     assert "_fingerprint" not in vars(ours)
     assert ours.fingerprint is ours.fingerprint
@@ -316,7 +316,7 @@ def hugging_face_file(
     return path
 
 
-def test_gpt2_has_one_fingerprint_whatever_it_is_loaded_from(shared_data: Path, tmp_path: Path) -> None:
+def test_gpt2_has_one_fingerprint_in_every_format(shared_data: Path, tmp_path: Path) -> None:
     load = bytemill.Tokenizer.load
     ours = load(shared_data / "r50k_base.tiktoken")
     ours.save(tmp_path / "tokenizer.json")
@@ -335,7 +335,7 @@ def test_gpt2_has_one_fingerprint_whatever_it_is_loaded_from(shared_data: Path, 
     assert len({tuple(tokenizer.encode(text)) for tokenizer in all_of_them}) == 1
 
 
-def test_cl100k_has_one_fingerprint_whatever_it_is_loaded_from(shared_data: Path, tmp_path: Path) -> None:
+def test_cl100k_has_one_fingerprint_in_every_format(shared_data: Path, tmp_path: Path) -> None:
     ours = bytemill.Tokenizer.load(shared_data / "cl100k_base.tiktoken")
     ours.save(tmp_path / "tokenizer.json")
     with pytest.warns(
@@ -366,8 +366,6 @@ def by_ranks_of(ours: bytemill.Tokenizer) -> bytemill.Tokenizer:
     return spec(ranks=ranks, pattern="cl100k", special_tokens=ours.special_tokens)
 
 
-def test_fingerprints_of_published_vocabularies_equal_those_of_the_reference(
-    peer_of: Callable[[str], Any],
-) -> None:
+def test_published_fingerprints_are_those_of_the_reference(peer_of: Callable[[str], Any]) -> None:
     small = peer_of("gpt2").ours.truncate(3000)
     assert small.fingerprint == plain_fingerprint(small)

@@ -78,9 +78,7 @@ def test_batches_may_be_any_iterable(small: bytemill.Tokenizer, kind: str, given
     assert list(small.encode_iterable(make(clean))) == joined
 
 
-def test_a_batch_may_be_an_array_of_strings_the_keys_of_a_dictionary_or_a_file(
-    small: bytemill.Tokenizer,
-) -> None:
+def test_numpy_arrays_dict_keys_and_files_are_accepted(small: bytemill.Tokenizer) -> None:
     words = ["fox", "", "quick brown", "今日"]
     expected = [small.encode(word) for word in words]
     assert small.encode_batch(np.array(words)) == expected
@@ -126,7 +124,7 @@ def ways(ours: bytemill.Tokenizer) -> list[Callable[[Iterable[Any]], Any]]:
         (array.array("i", [1]), 0, "int"),
     ],
 )
-def test_an_item_that_is_no_text_is_named(
+def test_an_item_that_is_not_a_str_is_named(
     small: bytemill.Tokenizer, items: Any, index: int, kind: str
 ) -> None:
     items = list(items) if isinstance(items, Iterator) else items
@@ -136,20 +134,20 @@ def test_an_item_that_is_no_text_is_named(
 
 
 @pytest.mark.parametrize("wrong", ["text", "", Word("text")])
-def test_one_text_is_no_batch(small: bytemill.Tokenizer, wrong: Any) -> None:
+def test_a_single_text_is_not_a_batch(small: bytemill.Tokenizer, wrong: Any) -> None:
     for encode in ways(small):
         with pytest.raises(TypeError, match="for one str use encode"):
             encode(wrong)
 
 
 @pytest.mark.parametrize("wrong", [None, 5, object()])
-def test_an_object_that_is_not_iterable_is_an_error(small: bytemill.Tokenizer, wrong: Any) -> None:
+def test_non_iterables_are_an_error(small: bytemill.Tokenizer, wrong: Any) -> None:
     for encode in ways(small):
         with pytest.raises(TypeError, match="iter"):
             encode(wrong)
 
 
-def test_an_error_of_the_iterable_comes_through(small: bytemill.Tokenizer) -> None:
+def test_errors_of_the_iterable_propagate(small: bytemill.Tokenizer) -> None:
     def broken() -> Iterator[str]:
         yield "fox"
         raise OSError("the disk is gone")

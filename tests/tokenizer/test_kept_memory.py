@@ -56,7 +56,7 @@ print(len(held), resident() - before)
         ("a list and decoding", 500_000, 1),
     ],
 )
-def test_a_hundred_tokenizers_used_once_keep_less_than_600_megabytes(
+def test_a_hundred_idle_tokenizers_keep_less_than_600_megabytes(
     use: str, text_bytes: int, num_threads: int
 ) -> None:
     options = map(str, (N_TOKENIZERS, MAX_KEPT_BYTES, text_bytes, num_threads))

@@ -86,7 +86,7 @@ def test_lines_of_many_scripts_are_encoded_within_a_megabyte(tmp_path: Path) -> 
     assert encoded_within(1_000_000, HOME_MADE, "", path) > 600 * 3000 / 10
 
 
-def test_many_new_words_are_encoded_without_memory_for_a_larger_cache(tmp_path: Path) -> None:
+def test_new_pretokens_do_not_grow_the_cache(tmp_path: Path) -> None:
     """More words than the first large page of the table of known ones holds."""
     path = tmp_path / "words.txt"
     letters = "abcdefghijklmnopqrst"

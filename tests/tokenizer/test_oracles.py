@@ -260,7 +260,7 @@ def test_any_table_of_ranks_has_the_ids_of_tiktoken(ranks: dict[bytes, int], wor
         assert ours.encode(word) == reference.encode_by_ranks(word.encode(), ranks) or not word
 
 
-def test_both_kinds_of_rank_table_are_tried() -> None:
+def test_ranks_with_and_without_equivalent_merges_are_tried() -> None:
     def looked_up(*tokens: bytes) -> bool:
         ranks = {token: i for i, token in enumerate([*BYTES.values(), *tokens])}
         spec = TokenizerSpec(pattern="gpt2", special_tokens={}, ranks=ranks)
@@ -270,7 +270,7 @@ def test_both_kinds_of_rank_table_are_tried() -> None:
     assert looked_up(b"abc", b"ab"), "none leads to abc, which comes before its parts"
 
 
-def test_tables_of_ranks_that_no_merges_make() -> None:
+def test_ranks_without_equivalent_merges_have_the_ids_of_tiktoken() -> None:
     tokens = [b"abcd", b"bc", b"ab", b"cd", b"aaaa", b"aa"]
     ranks = {token: i for i, token in enumerate([*BYTES.values(), *tokens])}
     spec = TokenizerSpec(pattern=r"\S+|\s+", special_tokens={END: 500}, ranks=ranks)

@@ -79,7 +79,7 @@ def test_other_threads_run_while_one_decodes(small: bytemill.Tokenizer, ticks: l
     assert during >= 2
 
 
-def test_no_ticks_are_counted_while_the_gil_is_held(ticks: list[int]) -> None:
+def test_the_other_thread_is_blocked_if_the_gil_is_held(ticks: list[int]) -> None:
     before = ticks[0]
     sum(number * number for number in range(300_000))
     assert ticks[0] == before
@@ -114,7 +114,7 @@ def everything(ours: bytemill.Tokenizer, text: str) -> list[Any]:
     ]
 
 
-def test_eight_threads_get_from_one_tokenizer_what_one_thread_gets() -> None:
+def test_eight_threads_get_the_same_ids_as_one() -> None:
     chance = random.Random(11)
     words = [*PARAGRAPH.split(" "), END, "x" * 300, "一" * 100, "é" * 70, "\n"]
     texts = [" ".join(chance.choices(words, k=chance.randint(1, 600))) for _ in range(16)]
@@ -139,7 +139,7 @@ def test_eight_threads_get_from_one_tokenizer_what_one_thread_gets() -> None:
         sys.setswitchinterval(before)
 
 
-def test_a_fingerprint_that_several_ask_for_at_once_is_one() -> None:
+def test_concurrent_fingerprints_are_equal() -> None:
     ours = bytemill.train_from_iterator([PARAGRAPH], vocab_size=300)
     start = threading.Barrier(8)
 

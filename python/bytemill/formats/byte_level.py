@@ -86,8 +86,8 @@ def tokens_and_merges(
     if missing is not None:
         raise TokenizerFileError(
             f"{vocab_location} lacks {missing}",
-            hint="Byte-level BPE needs a token for each byte; pass initial_alphabet=ByteLevel.alphabet() to "
-            "Hugging Face's trainer.",
+            hint="byte-level BPE needs a token for each byte; pass initial_alphabet=ByteLevel.alphabet() to "
+            "Hugging Face's trainer",
         )
     return tokens, _merges_as_bytes(pairs, products, bytes_of, merge_location)
 
@@ -143,7 +143,7 @@ def _bytes_by_text(
         )
         raise TokenizerFileError(
             f"{location}[{shown(text)}]: {character!r} is not one of the 256 characters that stand for bytes",
-            hint="bytemill reads byte-level BPE; special tokens must be declared.",
+            hint="bytemill reads byte-level BPE; special tokens must be declared",
         ) from None
     if "" in bytes_of:
         raise TokenizerFileError(f"{location}['']: a token is empty")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from bytemill.formats.spec import SpecialTokens, TokenizerSpec
 
-_BOTH_FILES = "Give the folder that contains both vocab.json and merges.txt, or use from_files."
+_BOTH_FILES = "give the folder that contains both vocab.json and merges.txt, or use from_files"
 
 
 class IncompletePairError(TokenizerFileError):
@@ -99,7 +99,7 @@ def from_bytes(
     if looks_like_listing(data):
         raise TokenizerFileError(
             f"{location}: a listing for people; it does not identify every token",
-            hint="Give the .model file beside it.",
+            hint="give the .model file beside it",
         )
     text = decode_utf8(data, location)
     if minbpe.dialect_of(data) is not None:

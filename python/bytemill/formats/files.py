@@ -28,7 +28,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     except TokenizerFileError:
         raise
     except FileNotFoundError as error:
-        raise TokenizerFileError(f"{file}: no such file", hint="Check the path.") from error
+        raise TokenizerFileError(f"{file}: no such file", hint="check the path") from error
     except IsADirectoryError as error:
         raise TokenizerFileError(f"{file} is a folder, not a file") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
@@ -60,7 +60,7 @@ def _read_stream(file: Path) -> bytes:
 def _too_large(file: Path) -> TokenizerFileError:
     return TokenizerFileError(
         f"{file} has more than {MAX_FILE_BYTES >> 20} MiB, which no tokenizer file has",
-        hint="Give the tokenizer's file, not the weights of its model or a corpus.",
+        hint="give the tokenizer's file, not the weights of its model or a corpus",
     )
 
 
@@ -92,7 +92,7 @@ def parse_json(text: str, location: str) -> Any:
     except json.JSONDecodeError as error:
         raise TokenizerFileError(
             f"{location}: not valid JSON at line {error.lineno} column {error.colno}: {error.msg}",
-            hint="The file may be truncated: download or write it again.",
+            hint="the file may be truncated: download or write it again",
         ) from error
     except RecursionError as error:
         raise TokenizerFileError(f"{location}: not a tokenizer: its JSON is nested too deeply") from error

@@ -80,7 +80,7 @@ def write(spec: TokenizerSpec) -> tuple[str, str]:
     if spec.pattern is None or named_pattern(spec.pattern) != "gpt2":
         raise TokenizerError(
             f"vocab.json and merges.txt imply GPT-2's pattern; this tokenizer's pattern is {shown(spec.pattern)}",
-            hint="Write a tokenizer.json: it stores the pattern.",
+            hint="write a tokenizer.json: it stores the pattern",
         )
     check_expressible(spec, "vocab.json and merges.txt")
     tokens, merges = checked_parts(spec)
@@ -91,7 +91,7 @@ def write(spec: TokenizerSpec) -> tuple[str, str]:
     if orphan is not None:
         raise TokenizerError(
             f"no sequence of merges produces token {orphan!r}, so these two files cannot represent it",
-            hint="Write a tokenizer.json.",
+            hint="write a tokenizer.json",
         )
     vocab = byte_level_vocab(spec, tokens, ignore_merges=False)
     text = {part: bytes_to_text(part) for merge in merges for part in merge}
@@ -153,8 +153,8 @@ def _special_tokens(
         if not _looks_special(text):
             raise TokenizerFileError(
                 f"{location}: token {shown(text)} (id {token_id}) is neither a single byte nor the product of a merge",
-                hint="If it is a special token, name it in special_tokens. Otherwise the merges are truncated or "
-                "belong to another vocabulary.",
+                hint="name it in special_tokens if it is a special token; otherwise the merges are truncated or "
+                "belong to another vocabulary",
             )
         special[text] = token_id
     return special

@@ -36,8 +36,8 @@ _MAX_TOKEN_BYTES = 1 << 26
 """Limit for all tokens together. Sixty lines, each merging the previous token with itself, define a token of 2^60
 bytes; the largest published vocabulary has 1.4 MB."""
 
-_TRUNCATED = "The file is truncated: download or write it again."
-_WRITE_JSON = "Write a tokenizer.json."
+_TRUNCATED = "the file is truncated: download or write it again"
+_WRITE_JSON = "write a tokenizer.json"
 
 
 def read(path: str | os.PathLike[str]) -> TokenizerSpec:
@@ -75,7 +75,7 @@ def from_text(text: str, location: str) -> TokenizerSpec:
     if lines[-1]:
         raise TokenizerFileError(
             f"{location}:{len(lines)}: the last line {shown(lines[-1])} has no line break and may be truncated",
-            hint="Download or write the file again, or end it with a line break if it is complete.",
+            hint="download or write the file again, or end it with a line break if it is complete",
         )
     special_tokens, first_merge = _read_special_tokens(lines, location)
     vocab, merges = _read_merges(lines, first_merge, location)
@@ -170,7 +170,7 @@ def _read_special_tokens(lines: list[str], location: str) -> tuple[dict[str, int
         raise TokenizerFileError(
             f"{location}: special token {shown(shorter)} precedes {shown(longer)}, which begins with it, so minbpe "
             "never finds the longer one; bytemill would",
-            hint="Put the longer token first, or remove it.",
+            hint="put the longer token first, or remove it",
         )
     return special_tokens, 3 + n_special
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 SUPPORTED_FILES = (
     "bytemill reads a tokenizer.json, a .tiktoken rank file, a GGUF file, minbpe's .model, and a folder with a "
-    "tokenizer.json or with vocab.json and merges.txt."
+    "tokenizer.json or with vocab.json and merges.txt"
 )
 _PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 
@@ -36,7 +36,7 @@ def find(path: str | os.PathLike[str]) -> Path | tuple[Path, Path]:
         if vocab.is_file() or merges.is_file():
             present, missing = (vocab_name, merges_name) if vocab.is_file() else (merges_name, vocab_name)
             raise TokenizerFileError(
-                f"{path} contains {present} but not {missing}", hint="Put both into the folder."
+                f"{path} contains {present} but not {missing}", hint="put both into the folder"
             )
     if (path / "tokenizer.model").is_file():  # the rank file of Llama 3
         return path / "tokenizer.model"

@@ -40,7 +40,7 @@ def checked_record(record: Any, n_merges: int, location: str) -> dict[str, Any]:
     if version > RECORD_FORMAT:
         raise TokenizerFileError(
             f"{location}.format is {version}; this version of bytemill reads up to {RECORD_FORMAT}",
-            hint="Upgrade bytemill: a newer version wrote the file.",
+            hint="upgrade bytemill: a newer version wrote the file",
         )
     if ties not in (None, "bytes", "huggingface"):
         raise TokenizerFileError(f"{location}.ties is {shown(ties)}, neither 'bytes' nor 'huggingface'")

@@ -34,7 +34,7 @@ def format_of_name(path: Path) -> str:
             return each.name
     raise TokenizerError(
         f"{path}: no output format has files named *{path.suffix}",
-        hint=f"Name the format with --output-format: {', '.join(FORMATS)}.",
+        hint=f"name the format with --output-format: {', '.join(FORMATS)}",
     )
 
 

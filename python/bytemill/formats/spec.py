@@ -122,5 +122,5 @@ def check_expressible(spec: TokenizerSpec, files: str) -> None:
     else:
         return
     raise TokenizerError(
-        f"{files} cannot represent this tokenizer: no room for {reason}", hint="Write a tokenizer.json."
+        f"{files} cannot represent this tokenizer: no room for {reason}", hint="write a tokenizer.json"
     )

@@ -54,7 +54,7 @@ def ordinary_tokens(spec: TokenizerSpec) -> dict[int, bytes]:
     tokens = _with_ordinary_special_tokens(spec, tokens)
     missing = missing_bytes(tokens.values())
     if missing is not None:
-        raise TokenizerError(f"the vocabulary lacks {missing}", hint="Byte-level BPE needs all 256 bytes.")
+        raise TokenizerError(f"the vocabulary lacks {missing}", hint="byte-level BPE needs all 256 bytes")
     _check_ids(tokens)
     return tokens
 

@@ -48,9 +48,9 @@ class Conversion:
     tokenizer: Tokenizer
     """The source tokenizer."""
     proof: Proof
-    """How the new files were verified. `fingerprint`: loading them gives the same fingerprint. `ids`: it gives
-    the same pre-tokens and ids for a sample text, all tokens and all special tokens. `none`: a listing, which cannot be
-    loaded."""
+    """How the new files were verified. `fingerprint`: loading them gives the same fingerprint. `ids`: loading them
+    gives the same pre-tokens and ids for a sample text, all tokens and all special tokens. `none`: a listing, which
+    cannot be loaded."""
     left_out: list[str]
     """What the new files do not store, one phrase per item."""
     warnings: list[str]
@@ -96,7 +96,7 @@ def convert(
     """
     source, target = Path(source), Path(target)
     if str(target) == "-":
-        raise OutputError("a tokenizer cannot be written to standard output", hint="Give a file name.")
+        raise OutputError("a tokenizer cannot be written to standard output", hint="give a file name")
     if written_format is None:
         written_format = format_of_name(target)
     tokenizer = open_tokenizer(source, pattern=pattern, special_tokens=special_tokens)
@@ -151,7 +151,7 @@ def _prove(
     if difference is not None:
         raise TokenizerError(
             f"verification failed, the {FORMATS[written_format].title} would be another tokenizer: {difference}",
-            hint="Nothing was written. This is a bug in bytemill: please report it with the file.",
+            hint="nothing was written; this is a bug in bytemill: please report it with the file",
         )
     return "ids"
 

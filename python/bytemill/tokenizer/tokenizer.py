@@ -359,7 +359,7 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
             vocab_size: Number of tokens, including the 256 bytes and the special tokens.
 
         Raises:
-            TokenizerError: `vocab_size` is too large or too small, the ids do not follow the merges, or the ranks
+            TokenizerError: `vocab_size` is too large or too small, ids do not follow the order of merges, or ranks
                 have no equivalent list of merges.
 
         >>> import bytemill
@@ -380,7 +380,7 @@ def _with_ids(
         return {}
     if isinstance(special_tokens, str):
         raise TokenizerError(
-            "special_tokens must be a list or a dict, not a str", hint=f"special_tokens=[{special_tokens!r}]"
+            "special_tokens is a str, not a list", hint=f"special_tokens=[{special_tokens!r}]"
         )
     texts: list[str] = list(special_tokens)
     for token in texts:

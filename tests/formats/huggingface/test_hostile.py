@@ -70,7 +70,7 @@ DEEP = "[" * MILLION + "]" * MILLION
             with_fields(post_processor={"type": "Sequence", "processors": [3] * 100_000}),
             r"processors\[\d+\] is 3",
         ),
-        (with_model(merges=[["a", "b"]] * 100_000), r"model.merges\[1\]: \('a', 'b'\) is there already"),
+        (with_model(merges=[["a", "b"]] * 100_000), r"model.merges\[1\]: \('a', 'b'\) repeats"),
         (with_model(merges=[["a", "b"], ["ab", "q"]]), r"model.merges\[1\]: 'abq' is not an ordinary token"),
         (
             with_model(merges=[["ab", "c"], ["a", "b"]]),
@@ -88,7 +88,7 @@ DEEP = "[" * MILLION + "]" * MILLION
         ),
     ],
 )
-def test_hostile_files_are_refused_with_the_offending_path(make: Callable[[], str], said: str) -> None:
+def test_hostile_files_are_refused_with_the_path_of_the_problem(make: Callable[[], str], said: str) -> None:
     data = make().encode()
     assert load_fast(data, "t.json") is None
     with pytest.raises(BytemillError, match=said) as caught:

@@ -169,7 +169,7 @@ def test_gpt2s_two_files_give_the_ids_of_its_rank_file(shared_data: Path) -> Non
         assert ours.encode(text) == ranks.encode(text)
 
 
-def test_explicit_special_tokens_of_the_two_files_are_recognised(
+def test_special_tokens_requested_with_the_two_files_are_recognized(
     make_spec: Callable[..., TokenizerSpec], tmp_path: Path
 ) -> None:
     vocab_json, merges_txt = gpt2.write(make_spec())
@@ -289,7 +289,7 @@ def test_a_vocabulary_converted_with_every_split_gives_the_same_ids(shared_data:
     assert_same_ids(ours, tokenizers.Tokenizer.from_str(text), [*excerpts(shared_data), CORPUS])
 
 
-def test_a_token_that_is_made_of_a_later_one_is_read_as_ranks_or_refused() -> None:
+def test_a_merge_before_those_of_its_parts_is_read_as_ranks_or_refused() -> None:
     ranks = {bytes([i]): i for i in range(256)} | {b"abc": 256, b"ab": 257}
     merges = with_every_split(ranks)
     assert merges == [(b"ab", b"c"), (b"a", b"b")]

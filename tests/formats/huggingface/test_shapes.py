@@ -292,7 +292,7 @@ def excerpts(shared_data: Path, n_characters: int) -> list[str]:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_the_ids_of_real_texts_are_the_originals(
+def test_real_texts_have_the_ids_of_hugging_face(
     shared_data: Path, trained: dict[str, Any], name: str
 ) -> None:
     ours, theirs = opened(in_shape(trained, name))
@@ -301,7 +301,7 @@ def test_the_ids_of_real_texts_are_the_originals(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
-def test_the_ids_of_whole_files_are_the_originals(
+def test_whole_files_have_the_ids_of_hugging_face(
     shared_data: Path, trained: dict[str, Any], name: str
 ) -> None:
     ours, theirs = opened(in_shape(trained, name))
@@ -312,14 +312,14 @@ def test_the_ids_of_whole_files_are_the_originals(
         assert ours.encode(text, num_threads=3) == ours.encode(text, num_threads=1)
 
 
-def test_steps_are_the_steps_of_the_file(trained: dict[str, Any]) -> None:
+def test_each_pre_tokenizer_step_becomes_a_step_of_the_pattern(trained: dict[str, Any]) -> None:
     ours, _ = opened(in_shape(trained, "starcoder-smollm"))
     assert ours.pattern == r"\p{N}" + STEP_SEPARATOR + NAMED_PATTERNS["gpt2"]
     assert [part.text for part in ours.explain("a  12 b")] == ["a", "  ", "1", "2", " b"]
     assert (opened(in_shape(trained, "deepseek-v3"))[0].pattern or "").count(STEP_SEPARATOR) == 2
 
 
-def test_digits_are_the_same_characters_as_in_hugging_face(trained: dict[str, Any]) -> None:
+def test_digits_are_the_digits_of_hugging_face(trained: dict[str, Any]) -> None:
     ours, theirs = opened(in_shape(trained, "starcoder-smollm"))
     characters = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
     texts = ["a".join(characters[i : i + 4096]) for i in range(0, 0x20000, 4096)]
@@ -335,7 +335,7 @@ def test_every_character_is_normalized_as_in_hugging_face(trained: dict[str, Any
     assert ours.decode(ours.encode("e\u0301")) == "\u00e9"
 
 
-def test_normalized_texts_are_cut_only_where_ids_do_not_change(
+def test_normalized_texts_have_the_same_ids_on_threads_and_in_streams(
     trained: dict[str, Any],
 ) -> None:
     ours, theirs = opened(in_shape(trained, "gpt-neox-olmo"))
@@ -350,7 +350,7 @@ def test_normalized_texts_are_cut_only_where_ids_do_not_change(
 # What `allowed_special` makes of added tokens
 
 
-def test_added_tokens_are_recognised_refused_or_text(trained: dict[str, Any]) -> None:
+def test_added_tokens_follow_allowed_special(trained: dict[str, Any]) -> None:
     ours, _ = opened(in_shape(trained, "modernbert"))
     mask = ours.special_tokens["[MASK]"]
     assert ours.encode("a  [MASK]")[-1] == mask
@@ -363,29 +363,29 @@ def test_added_tokens_are_recognised_refused_or_text(trained: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("qwen", "texts into NFC"),
-        ("phi-4", "found by more than its text"),
-        ("starcoder-smollm", "several steps"),
+        ("qwen", "its NFC normalizer"),
+        ("phi-4", "the matching rules of special token"),
+        ("starcoder-smollm", "its pattern of several steps"),
     ],
 )
-def test_other_formats_refuse_what_they_cannot_store(
+def test_other_formats_refuse_what_they_cannot_represent(
     trained: dict[str, Any], name: str, said: str, tmp_path: Path
 ) -> None:
     spec = opened(in_shape(trained, name))[0].to_spec()
-    with pytest.raises(TokenizerError, match=f"ranks cannot say all of this tokenizer: .*{said}"):
+    with pytest.raises(TokenizerError, match=f"ranks cannot represent this tokenizer: .*{said}"):
         tiktoken.write(spec)
-    with pytest.raises(TokenizerError, match=f"a .model cannot say all of this tokenizer: .*{said}"):
+    with pytest.raises(TokenizerError, match=f"a .model cannot represent this tokenizer: .*{said}"):
         minbpe.write(spec)
-    with pytest.raises(TokenizerError, match=f"a GGUF file cannot say all of this tokenizer: .*{said}"):
+    with pytest.raises(TokenizerError, match=f"a GGUF file cannot represent this tokenizer: .*{said}"):
         gguf.write(spec, tmp_path / "tokenizer.gguf")
     assert not list(tmp_path.iterdir())
     if name != "qwen":
         return
-    with pytest.raises(TokenizerError, match=f"merges.txt cannot say all of this tokenizer: .*{said}"):
+    with pytest.raises(TokenizerError, match=f"merges.txt cannot represent this tokenizer: .*{said}"):
         gpt2.write(replace(spec, pattern="gpt2"))
 
 
-def test_flags_of_added_tokens_change_the_fingerprint_if_they_change_ids(trained: dict[str, Any]) -> None:
+def test_flags_affect_the_fingerprint_only_if_they_affect_ids(trained: dict[str, Any]) -> None:
     document = json.loads(in_shape(trained, "gpt2"))
     of = {}
     for flag in ("", "special", "normalized", "lstrip", "rstrip", "single_word"):
@@ -407,7 +407,7 @@ def test_flags_of_added_tokens_change_the_fingerprint_if_they_change_ids(trained
         ({"normalizer": {"type": "Sequence"}}, "normalizers is null, not an array"),
         (
             {"normalizer": NFC, "added_tokens": [{"id": 330, **added("é!", normalized=True)[0]}]},
-            "'é!' is 'normalized', which bytemill does with ASCII alone",
+            "'é!' is 'normalized', which is supported for ASCII only",
         ),
     ],
 )
@@ -420,7 +420,7 @@ def test_other_normalizers_are_refused_by_name(
         huggingface.read(text)
 
 
-def test_several_times_nfc_is_nfc(trained: dict[str, Any]) -> None:
+def test_repeated_nfc_is_nfc(trained: dict[str, Any]) -> None:
     document = json.loads(in_shape(trained, "gpt2")) | {
         "normalizer": {"type": "Sequence", "normalizers": [NFC, NFC]}
     }

@@ -141,9 +141,7 @@ def _text(values: Mapping[str, Value], key: str, location: str) -> str | None:
 def _strings(values: Mapping[str, Value], key: str, location: str) -> list[str]:
     value = values.get(key)
     if value is None:
-        raise TokenizerFileError(
-            f"{location}: {key} is missing", hint="Byte-level BPE has tokens and merges."
-        )
+        raise TokenizerFileError(f"{location}: {key} is missing", hint="byte-level BPE has tokens and merges")
     # An empty array may have any element type.
     if isinstance(value, array) and not value:
         return []
@@ -240,7 +238,7 @@ def _pattern(
             return record["pattern"]
         raise TokenizerFileError(
             f"{location}: {_PRE} is missing, so the pattern is unknown",
-            hint="Give the pattern: an expression or one of " + ", ".join(sorted(NAMED_PATTERNS)) + ".",
+            hint=f"give the pattern: one of {', '.join(sorted(NAMED_PATTERNS))}, or a regular expression",
         )
     known = pre_tokenizer(name, location)
     # An expression that is equivalent to a known pattern stays unchanged.

@@ -80,9 +80,9 @@ def read_head(file: BinaryIO, size: int, location: str, wanted: Container[str]) 
     source.number("Q", "the number of tensors")
     n_keys = source.number("Q", "the number of keys")
     # The shortest key and value have 8 + 1 + 4 + 1 bytes.
-    source.check(14 * n_keys, f"its {n_keys} keys")
+    source.check(14 * n_keys, f"the list of {n_keys} keys")
     if n_keys > _MAX_KEYS:
-        raise TokenizerFileError(f"{location} has {n_keys} keys; at most {_MAX_KEYS} are supported")
+        raise TokenizerFileError(f"{location}: {n_keys} keys, but at most {_MAX_KEYS} are supported")
     values: dict[str, Value] = {}
     seen: set[bytes] = set()
     for index in range(n_keys):
@@ -110,7 +110,7 @@ def _version(source: _Source, location: str) -> tuple[int, bool]:
     if version not in (2, 3):
         raise TokenizerFileError(
             f"{location} has GGUF version {version}; versions 2 and 3 are supported",
-            hint="Convert the file again with current tools.",
+            hint="convert the file again with current tools",
         )
     return version, big_endian
 
@@ -134,7 +134,7 @@ class _Source:
             raise TokenizerFileError(
                 f"{self.location}: {what} at offset {self.offset} needs {n_bytes} bytes, "
                 f"but only {max(left, 0)} are left",
-                hint="The file may be truncated: download or write it again.",
+                hint="the file may be truncated: download or write it again",
             )
 
     def take(self, n_bytes: int, what: str) -> bytes:

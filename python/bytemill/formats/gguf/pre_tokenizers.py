@@ -105,7 +105,7 @@ def pre_tokenizer(name: str, location: str) -> PreTokenizer:
     if known is None:
         raise TokenizerFileError(
             f"{location}: tokenizer.ggml.pre is {shown(name)}, a pre-tokenizer without a known exact pattern",
-            hint="Load the tokenizer.json of the model instead, or give the pattern if you know it.",
+            hint="load the tokenizer.json of the model instead, or give the pattern if you know it",
         )
     return known
 

@@ -61,7 +61,7 @@ def refuse_other_models(model: dict[str, Any], location: str) -> None:
     if dropout is not None and (isinstance(dropout, bool) or dropout != 0):
         raise TokenizerFileError(
             f"{location}.dropout is {shown(dropout)}, which is not supported",
-            hint="Set 'dropout' to null for deterministic encoding.",
+            hint="set 'dropout' to null for deterministic encoding",
         )
     # `unk_token`, `fuse_unk` and `byte_fallback` have no effect: they concern characters without a token, and the model
     # sees only the 256 byte-level characters, all of which have tokens.
@@ -106,7 +106,7 @@ def special_tokens_of(
         if actual != token_id:
             raise TokenizerFileError(
                 f"{path}.id is {token_id} for {shown(text)}, but Hugging Face's library gives it {actual}",
-                hint="Put the token into model.vocab with the intended id.",
+                hint="put the token into model.vocab with the intended id",
             )
         next_id = max(next_id, token_id + 1)
         added[text] = token_id

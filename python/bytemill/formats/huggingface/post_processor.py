@@ -61,7 +61,7 @@ def _with_ids(processor: dict[str, Any], ids: Mapping[str, int]) -> dict[str, An
         if token not in ids:
             raise TokenizerError(
                 f"the post-processor adds {token!r}, which is not a token any more",
-                hint="Remove 'metadata' from the spec to write the tokenizer without the post-processor.",
+                hint="remove 'metadata' from the spec to write the tokenizer without the post-processor",
             )
         return ids[token]
 

@@ -60,7 +60,7 @@ def _split(pattern: str) -> dict[str, Any]:
         except ExpressionError as error:
             raise TokenizerError(
                 f"pattern {shown(pattern)} has no exact equivalent in Hugging Face tokenizers: {error}",
-                hint="Use \\p{...}, \\s, \\d and plain classes, which have the same meaning in both engines.",
+                hint="use \\p{...}, \\s, \\d and plain classes, which have the same meaning in both engines",
             ) from error
     return {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
 
@@ -75,13 +75,13 @@ def from_pre_tokenizer(value: Any, location: str) -> str | None:
     if not steps or steps[-1][0].get("type") != "ByteLevel":
         raise TokenizerFileError(
             f"{location} is {_kinds(steps)}, which does not end with ByteLevel",
-            hint="bytemill reads byte-level BPE tokenizers only.",
+            hint="bytemill reads byte-level BPE tokenizers only",
         )
     byte_level, path = steps[-1]
     if _flag(byte_level, "add_prefix_space", path, default=True):
         raise TokenizerFileError(
             f"{path}.add_prefix_space is true, which is not supported",
-            hint="Set it to false and add the space to the text yourself.",
+            hint="set it to false and add the space to the text yourself",
         )
     if len(steps) > _MAX_STEPS:
         raise TokenizerFileError(f"{location} has {len(steps)} steps; at most {_MAX_STEPS} are supported")
@@ -126,7 +126,7 @@ def _step_pattern(step: dict[str, Any], path: str) -> str:
     if kind != "Split":
         raise TokenizerFileError(
             f"{path}: the pre-tokenizer {shown(kind)} is not supported",
-            hint="A step after ByteLevel would split characters." if kind == "ByteLevel" else None,
+            hint="a step after ByteLevel would split characters" if kind == "ByteLevel" else None,
         )
     pattern = step.get("pattern")
     match pattern:

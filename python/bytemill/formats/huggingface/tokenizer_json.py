@@ -184,7 +184,7 @@ def refuse_unsupported(document: dict[str, Any], location: str) -> None:
         if document.get(field) is not None:
             raise TokenizerFileError(
                 f"{location}: {field} is set, which is not supported",
-                hint=f"Set {field!r} to null and apply it where the ids are used.",
+                hint=f"set {field!r} to null and apply it where the ids are used",
             )
 
 
@@ -212,7 +212,7 @@ def normalizer_of(document: dict[str, Any], flags: dict[str, TokenFlags], locati
             kind = shown(step.get("type")) if is_object(step) else shown(step)
             raise TokenizerFileError(
                 f"{path} is {kind}; only NFC is supported",
-                hint="Normalize texts before encoding them, and set 'normalizer' to null.",
+                hint="normalize texts before encoding them, and set 'normalizer' to null",
             )
     if not steps:
         return None

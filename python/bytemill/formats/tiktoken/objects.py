@@ -42,7 +42,7 @@ def spec_of(encoding: Any) -> TokenizerSpec:
         raise TokenizerError(
             f"tiktoken drops text that the pattern {shown(pattern)} does not match, and the pattern is not known to "
             f"match all text: {reason}",
-            hint=r"Add alternatives for the rest, such as |\s|\S. bytemill.compat.tiktoken accepts any pattern.",
+            hint=r"add alternatives for the rest, such as |\s|\S; bytemill.compat.tiktoken accepts any pattern",
         )
     check_longer_wins(encoding, special_tokens)
     return TokenizerSpec(

@@ -38,7 +38,7 @@ def pattern_to(pattern: str | None) -> str:
         raise TokenizerError(
             "tiktoken drops text that its pattern does not match, and "
             f"{shown(pattern)} cannot be extended to match all text: {error}",
-            hint="Write a tokenizer.json.",
+            hint="write a tokenizer.json",
         ) from error
     return _with_gaps(pattern)
 

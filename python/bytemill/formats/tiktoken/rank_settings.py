@@ -92,7 +92,7 @@ def with_settings(
         if n_tokens != n_vocab:
             raise TokenizerFileError(
                 f"{rank_file} has {n_tokens} tokens including special tokens; {path.name} says {n_vocab}",
-                hint="One of the two is truncated or belongs to another tokenizer: download or write both again.",
+                hint="one of the two is truncated or belongs to another tokenizer: download or write both again",
             )
     return (
         default_pattern if pattern is ... else pattern,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from bytemill.formats.spec import SpecialTokens
 
-_WRITE_JSON = "Write a tokenizer.json."
+_WRITE_JSON = "write a tokenizer.json"
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def complete(
         if known is None:
             raise TokenizerFileError(
                 f"{location}: a rank file of {n_ranks} tokens that is not a published one; rank files store no pattern",
-                hint=f"Give the pattern: an expression or one of {', '.join(sorted(NAMED_PATTERNS))}.",
+                hint=f"give the pattern: one of {', '.join(sorted(NAMED_PATTERNS))}, or a regular expression",
             )
         pattern = known.pattern
     pattern = checked_pattern(pattern)
@@ -316,5 +316,5 @@ def _parse(data: bytes, location: str) -> dict[bytes, int]:
             seen[rank] = token
     missing = missing_bytes(ranks)
     if missing is not None:
-        raise TokenizerFileError(f"{location} lacks {missing}", hint="The file may be truncated.")
+        raise TokenizerFileError(f"{location} lacks {missing}", hint="the file may be truncated")
     return ranks
