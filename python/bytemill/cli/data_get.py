@@ -122,6 +122,6 @@ def _list(*, as_json: bool) -> None:
         here = "here" if path.exists() else "begun" if partial_path(path).exists() else ""
         size = format_bytes(dataset.n_bytes)
         output.write_line(f"{output.styled(f'{dataset.name:<18}', '1')} {size:>8}  {here}".rstrip())
-        output.write_facts(
+        output.write_fields(
             [("what", dataset.description), ("licence", dataset.licence), ("from", dataset.homepage)]
         )
