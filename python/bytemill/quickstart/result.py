@@ -157,7 +157,10 @@ class QuickstartResult:
                 "let the model write",
                 f'bytemill lm generate {folder} "The function returns" --temperature 0.8',
             ),
-            ("and see how sure it was", f'bytemill lm generate {folder} "The" --max-tokens 8 --show-probabilities'),
+            (
+                "and see how sure it was",
+                f'bytemill lm generate {folder} "The" --max-tokens 8 --show-probabilities',
+            ),
         ]
 
     def to_dict(self) -> dict[str, Any]:
