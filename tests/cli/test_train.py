@@ -14,7 +14,7 @@ import pytest
 import tokenizers
 
 import bytemill
-from bytemill.cli.interruption import resume_training
+from bytemill.cli.interruption import training_resume_hint
 from bytemill.cli.training_inputs import checkpoint_folder
 
 Run = Callable[..., Any]
@@ -292,7 +292,7 @@ def test_an_interruption_without_a_checkpoint_does_not_promise_one(work: Path):
 
 def test_an_interruption_promises_to_resume_from_a_checkpoint_or_counts(work: Path):
     def note(folder: Path, counts: str | None) -> str:
-        return resume_training(Path("a.json"), folder, counts)
+        return training_resume_hint(Path("a.json"), folder, counts)
 
     folder = checkpoint_folder(Path("a.json"), None)
     assert folder == Path(".a.json.counting")

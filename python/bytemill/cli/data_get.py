@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Parameter
 
 from bytemill.cli import options, output
-from bytemill.cli.interruption import on_interrupt
+from bytemill.cli.interruption import interruptible
 
 app = App(
     name="get",
@@ -72,7 +72,7 @@ def get(
 
     was_there = path_of(name, output_path).exists()
     with (
-        on_interrupt("what has come is kept: the same command goes on from there"),
+        interruptible("what has come is kept: the same command goes on from there"),
         ProgressDisplay(quiet=quiet) as display,
     ):
 
@@ -122,6 +122,6 @@ def _list(*, as_json: bool) -> None:
         here = "here" if path.exists() else "begun" if partial_path(path).exists() else ""
         size = format_bytes(dataset.n_bytes)
         output.write_line(f"{output.styled(f'{dataset.name:<18}', '1')} {size:>8}  {here}".rstrip())
-        output.write_fields(
+        output.write_facts(
             [("what", dataset.description), ("licence", dataset.licence), ("from", dataset.homepage)]
         )

@@ -94,7 +94,7 @@ def write_plan(plan: Plan, name: str, *, as_json: bool) -> None:
             )
         )
     output.write_line(output.styled(f"  memory in {plan.precision}", "2"))
-    output.write_fields(rows, indent="    ")
+    output.write_facts(rows, indent="    ")
     output.write_line()
     _write_parts(f"FLOPs forward, batch of {batch}", plan.forward_flops, _flops)
     output.write_line(f"    and {_flops(sum(plan.step_flops.values()))} for a step with its backward pass")
@@ -110,7 +110,7 @@ def write_plan(plan: Plan, name: str, *, as_json: bool) -> None:
                 f"{_flops(plan.flops_per_second or 0)}/s and {plan.utilization:.0%} of it used",
             )
         )
-    output.write_fields(facts)
+    output.write_facts(facts)
 
 
 def _write_parts(title: str, parts: dict[str, int], shown: Any) -> None:

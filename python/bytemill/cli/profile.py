@@ -1,4 +1,4 @@
-"""`--profile`: print where a command spends time and memory."""
+"""`--profile`: what a command's time and memory went into, on standard error and in its JSON."""
 
 import contextlib
 import sys
@@ -13,32 +13,29 @@ from bytemill.system.units import format_bytes, format_rate, format_seconds
 
 
 class Profiled:
-    """The profile of a command, available after it has finished."""
+    """What a command knows of its profile."""
 
     def __init__(self) -> None:
         self.result: ProfileResult | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry `profile` of the command's JSON; empty without a profile."""
+        """What belongs into the command's JSON: the key `profile`, or nothing where nobody asked for one."""
         return {} if self.result is None else {"profile": self.result.to_dict()}
 
 
 @contextlib.contextmanager
 def profiled(enabled: bool, file: Path | None = None) -> Generator[Profiled]:
-    """Profile the block, and print the profile on standard error at its end, also after an error or Ctrl-C.
+    """Profiles the block where somebody asked for it, and shows the result on standard error at its end.
 
-    The block should enclose the progress display, whose bar must have been removed by then.
-
-    Args:
-        enabled: Profile the block. Without it and `file`, nothing happens.
-        file: Write the profile to this file as JSON.
+    At its end means also after Ctrl-C and after an error. `file` takes the profile as JSON. The block should enclose
+    the display of progress, whose bar is to be gone by then; `Profiled` has its result only after the block.
     """
     measured = Profiled()
     if not enabled and file is None:
         yield measured
         return
     if file is not None:
-        AtomicFile(file).discard()  # raises early if the file cannot be written
+        AtomicFile(file).discard()  # what cannot be written should be known before the work
     profile = Profile()
     try:
         with profile:
@@ -51,7 +48,7 @@ def profiled(enabled: bool, file: Path | None = None) -> Generator[Profiled]:
 
 
 def write_profile(profile: ProfileResult) -> None:
-    """Print a profile on standard error."""
+    """The profile for people, on standard error."""
     sys.stderr.write(output.printable("\n".join([*_lines(profile), ""])))
 
 
@@ -82,7 +79,7 @@ def _lines(profile: ProfileResult) -> Iterator[str]:
         )
         yield from _indented(output.table_lines(header, _thread_rows(profile), right=range(1, 7)))
     else:
-        yield "  this system does not report the use of single threads"
+        yield "  what single threads do is not known on this system, only what the whole process does"
     yield ""
     for sentence in profile.advice:
         yield f"  - {sentence}"
@@ -130,7 +127,7 @@ def _thread_row(thread: ThreadUse, seconds: float) -> tuple[str, ...]:
 
 
 def _nested(phases: list[PhaseUse]) -> Iterator[PhaseUse]:
-    """Yield phases, each followed by the phases within it."""
+    """Phases with those that were entered within them below."""
     known = {phase.name for phase in phases}
     for phase in phases:
         if phase.parent not in known:

@@ -20,7 +20,7 @@ def write_quickstart(result: QuickstartResult) -> None:
         output.styled(f"{result.folder}: text to tokens in {format_seconds(result.seconds)}", "1")
     )
     output.write_line()
-    output.write_fields(
+    output.write_facts(
         [
             ("text", f"{result.corpus}"),
             *(

@@ -51,7 +51,7 @@ def write_training(
     if not as_json and not quiet:
         output.write_line(f"{output.styled(str(file), '1')}: {_vocabulary(tokenizer)}")
         output.write_line()
-        output.write_fields(_corpus_facts(report))
+        output.write_facts(_corpus_facts(report))
         output.write_line()
         output.write_table(
             ("phase", "time", "peak memory"),
@@ -71,7 +71,7 @@ def write_manifest(manifest: Manifest, folder: Path) -> None:
     """What a folder of shards holds."""
     output.write_line(f"{output.styled(str(folder), '1')}: {plural(manifest.n_tokens, 'token')}")
     output.write_line()
-    output.write_fields(_shard_facts(manifest))
+    output.write_facts(_shard_facts(manifest))
     output.write_line()
     output.write_table(
         ("shard", "tokens", "size"),

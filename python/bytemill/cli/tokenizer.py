@@ -8,7 +8,7 @@ from cyclopts.validators import Number
 
 from bytemill.cli import options, output
 from bytemill.cli.corpus_options import CorpusOptions
-from bytemill.cli.interruption import on_interrupt, resume_training
+from bytemill.cli.interruption import interruptible, training_resume_hint
 from bytemill.formats.save import WrittenFormat
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
@@ -132,7 +132,7 @@ def train(
     folder = checkpoint_folder(output_file, counts_file)
     with (
         profiled(profile, profile_file) as measured,
-        on_interrupt(lambda: resume_training(output_file, folder, counts_file)),
+        interruptible(lambda: training_resume_hint(output_file, folder, counts_file)),
         ProgressDisplay(quiet=quiet) as display,
         lock_output(output_file),
     ):

@@ -24,7 +24,7 @@ def write_tokenizer(facts: TokenizerFacts, file: Path, *, as_json: bool) -> None
         return
     output.write_line(f"{output.styled(str(file), '1')}: {plural(facts.n_tokens, 'token')}")
     output.write_line()
-    output.write_fields(_facts(facts))
+    output.write_facts(_facts(facts))
     output.write_line()
     _write_sizes(facts)
     output.write_line()
@@ -69,7 +69,7 @@ def write_tokens(tokenizer: Tokenizer, infos: Iterable[TokenInfo], *, as_json: b
         if place:
             output.write_line()
         output.write_line(output.styled(f"{info.id}  '{visible(info.bytes)}'", "1"))
-        output.write_fields(_token_facts(info))
+        output.write_facts(_token_facts(info))
         if info.parts:
             output.write_line("  merged from")
             _write_parts(tokenizer, info, depth=2)
