@@ -1,4 +1,4 @@
-"""Tokenizers, tokens and inspected texts, as people and scripts read them."""
+"""Print tokenizers, tokens and inspected texts."""
 
 import sys
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ _TIES = {"bytes": "greatest pair of byte strings", "huggingface": "as Hugging Fa
 
 
 def write_tokenizer(facts: TokenizerFacts, file: Path, *, as_json: bool) -> None:
-    """A tokenizer at a glance."""
+    """Print a summary of a tokenizer."""
     if as_json:
         output.write_json({"file": str(file), **facts.to_dict()})
         return
@@ -36,9 +36,7 @@ def write_tokenizer(facts: TokenizerFacts, file: Path, *, as_json: bool) -> None
 
 
 def quoted(token: bytes) -> str:
-    """A token between quotes, the beginning of one that is too long to look at.
-
-    Corpora have rulers of hundreds of dashes, and the longest tokens are made of those.
+    """Return a token in quotes, truncated if it is long, such as a line of hundreds of dashes.
 
     >>> quoted(b"-" * 512)
     "'------------------------------------------------------------…'"
@@ -48,7 +46,7 @@ def quoted(token: bytes) -> str:
 
 
 def write_token_list(infos: Iterable[TokenInfo], *, as_json: bool) -> None:
-    """One token a line."""
+    """Print tokens, one per line."""
     if not as_json:
         output.write_line(f"{'id':>7}  {'rank':>7}  {'count':>12}  token")
     for info in infos:
@@ -61,7 +59,7 @@ def write_token_list(infos: Iterable[TokenInfo], *, as_json: bool) -> None:
 
 
 def write_tokens(tokenizer: Tokenizer, infos: Iterable[TokenInfo], *, as_json: bool) -> None:
-    """Single tokens, and what each is merged from."""
+    """Print single tokens and the tokens that they are merged from."""
     for place, info in enumerate(infos):
         if as_json:
             output.write_json(token_info_to_dict(info), indent=None)
@@ -78,7 +76,7 @@ def write_tokens(tokenizer: Tokenizer, infos: Iterable[TokenInfo], *, as_json: b
 def write_inspection(
     inspection: Inspection, explanations: list[Explanation] | None, *, ids: bool, as_json: bool
 ) -> None:
-    """A text with its tokens set apart, and the sums below it."""
+    """Print a text split into tokens, followed by totals."""
     if as_json:
         explained = (
             {} if explanations is None else {"explanations": [explanation_to_dict(e) for e in explanations]}
@@ -134,7 +132,7 @@ def _token_facts(info: TokenInfo) -> list[tuple[str, str]]:
     if info.special:
         facts.append(("kind", "special token"))
     elif info.rank is None:
-        facts.append(("kind", "no merge makes it" if len(info.bytes) > 1 else "single byte"))
+        facts.append(("kind", "not the result of a merge" if len(info.bytes) > 1 else "single byte"))
     else:
         facts.append(("rank", f"{info.rank:,} (merges before it)"))
     if info.count is not None:
@@ -144,6 +142,6 @@ def _token_facts(info: TokenInfo) -> list[tuple[str, str]]:
 
 def _write_parts(tokenizer: Tokenizer, info: TokenInfo, depth: int) -> None:
     for part in info.parts or ():
-        made_of = tokenizer.token(part)
-        output.write_line(f"{'  ' * depth}{part}  '{visible(made_of.bytes)}'")
-        _write_parts(tokenizer, made_of, depth + 1)
+        token = tokenizer.token(part)
+        output.write_line(f"{'  ' * depth}{part}  '{visible(token.bytes)}'")
+        _write_parts(tokenizer, token, depth + 1)
