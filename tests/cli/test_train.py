@@ -178,7 +178,7 @@ def test_counts_are_kept_and_added_up_with_weights(work: Path, run: Run):
     for name in ("corpus", "more"):
         outcome = run(*arguments, f"{name}.txt", "--counts", f"{name}.bin")
         assert outcome.status == 0, outcome.err
-        assert f"kept in {name}.bin" in outcome.out
+        assert f"saved to {name}.bin" in outcome.out
     outcome = run(*arguments, "corpus.txt", "--counts", "corpus.bin")
     assert "read from corpus.bin" in outcome.out
     outcome = run(*arguments, "--counts", "corpus.bin", "--counts", "more.bin=2", "--json", "-q")
@@ -208,7 +208,7 @@ def test_what_a_bound_costs_and_what_is_left_out_is_said(work: Path, run: Run, s
     assert (report["max_memory"], report["spilled_bytes"], report["min_pretoken_count"]) == (10**9, 0, 2)
     outcome = run(*arguments, "--overwrite", "--profile")
     assert outcome.status == 0
-    assert "nothing: all fitted within" in outcome.out
+    assert "nothing: everything fitted within" in outcome.out
     assert "below 2" in outcome.out
     assert "profile:" in outcome.err
     assert run(*arguments[:-3], "1MB", "--overwrite").status == 1

@@ -18,7 +18,7 @@ _TIES = {"bytes": "greatest pair of byte strings", "huggingface": "as Hugging Fa
 
 
 def write_tokenizer(facts: TokenizerFacts, file: Path, *, as_json: bool) -> None:
-    """Print a summary of a tokenizer."""
+    """A tokenizer at a glance."""
     if as_json:
         output.write_json({"file": str(file), **facts.to_dict()})
         return
