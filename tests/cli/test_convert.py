@@ -22,8 +22,8 @@ def test_convert_says_what_it_wrote_and_how_to_open_it(tokenizer_file: str, run:
         "cat.tiktoken: rank file, 300 tokens\n"
         "\n"
         "  from            tokenizer.json\n"
-        "  beside it       cat.tiktoken.json\n"
-        "  same tokenizer  yes: what was written has the same fingerprint\n"
+        "  second file     cat.tiktoken.json\n"
+        "  same tokenizer  yes: the new file has the same fingerprint\n"
         f"  fingerprint     {fingerprint}\n"
         "  left out        the tie-breaking rule of training; the count of each merge's pair in the training corpus\n"
         "\n"
@@ -83,7 +83,7 @@ def test_special_tokens_with_blanks_are_shown_and_converted(work: Path, run: Run
 def test_a_listing_is_written_and_not_read(work: Path, run: Run):
     (work / "t.model").write_text(MODEL)
     outcome = run("tokenizer", "convert", "t.model", "t.vocab")
-    assert "  same tokenizer  no: a listing is for people, and no tool reads it\n" in outcome.out
+    assert "  same tokenizer  no: a listing cannot be read back\n" in outcome.out
     assert (work / "t.vocab").read_text().splitlines()[-2:] == ["[a][b] -> [ab] 256", "[<|end of text|>] 257"]
     outcome = run("tokenizer", "show", "t.vocab")
     assert (outcome.status, outcome.out) == (1, "")

@@ -267,8 +267,8 @@ def test_an_interrupted_encoding_without_a_checkpoint_says_so(
 
 
 def test_the_hint_says_resume_only_with_a_checkpoint(tmp_path: Path) -> None:
-    from bytemill.cli.interruption import resume_encoding
+    from bytemill.cli.interruption import resume_hint
 
-    assert "start over" in resume_encoding(tmp_path)
+    assert "start over" in resume_hint(tmp_path)
     (tmp_path / "progress.json").write_text("{}")
-    assert resume_encoding(tmp_path) == "run the same command again to resume from the last checkpoint"
+    assert resume_hint(tmp_path) == "run the same command again to resume from the last checkpoint"

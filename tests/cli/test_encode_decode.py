@@ -96,8 +96,8 @@ def test_decode_of_nothing_is_nothing(tokenizer_file: str, run: Run):
         (["5", "300"], "no token has the id 300"),
         (["-5"], "no token has the id -5"),
         (["99999999999999999999999"], "no token has the id 99999999999999999999999"),
-        (["12", "cat"], "IDS: entry 2 is 'cat', no id"),
-        (["1.5"], "IDS: entry 1 is '1.5', no id"),
+        (["12", "cat"], "IDS: entry 2 is 'cat', not an id"),
+        (["1.5"], "IDS: entry 1 is '1.5', not an id"),
     ],
 )
 def test_decode_names_the_id_that_is_wrong(tokenizer_file: str, run: Run, ids: list[str], message: str):

@@ -48,11 +48,11 @@ def test_ids_as_text_are_read_again(text: str):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"1 2 x 3", "ids: entry 3 is 'x', no id"),
-        (b"0x10", "ids: entry 1 is '0x10', no id"),
+        (b"1 2 x 3", "ids: entry 3 is 'x', not an id"),
+        (b"0x10", "ids: entry 1 is '0x10', not an id"),
         (b"1 2." + b"5" * 100, "entry 2 is '2.5555"),
         (b"a" * 10_000, "entry 1 is 'aaaa"),
-        (b"7 \xff\xfe", "entry 2 is '\ufffd\ufffd', no id"),
+        (b"7 \xff\xfe", "entry 2 is '\ufffd\ufffd', not an id"),
     ],
 )
 def test_an_invalid_id_is_named_with_its_position(text: bytes, message: str):

@@ -85,7 +85,7 @@ def test_every_command_has_help_with_examples(run: Callable[..., Any], command: 
 
 def test_help_of_the_groups_lists_their_commands(run: Callable[..., Any]):
     top = run("--help").out
-    assert all(name in top for name in ("quickstart", "tokenizer", "data", "BYTEMILL_DEBUG", "Exit status"))
+    assert all(name in top for name in ("quickstart", "tokenizer", "data", "BYTEMILL_DEBUG", "Exit code"))
     assert run().out == top
     tokenizer = run("tokenizer", "--help").out
     assert all(name in tokenizer for name in ("train", "encode", "decode", "show", "inspect"))

@@ -14,7 +14,7 @@ import pytest
 import tokenizers
 
 import bytemill
-from bytemill.cli.interruption import resume_training
+from bytemill.cli.interruption import training_resume_hint
 from bytemill.cli.training_inputs import checkpoint_folder
 
 Run = Callable[..., Any]
@@ -178,7 +178,7 @@ def test_counts_are_kept_and_added_up_with_weights(work: Path, run: Run):
     for name in ("corpus", "more"):
         outcome = run(*arguments, f"{name}.txt", "--counts", f"{name}.bin")
         assert outcome.status == 0, outcome.err
-        assert f"kept in {name}.bin" in outcome.out
+        assert f"saved to {name}.bin" in outcome.out
     outcome = run(*arguments, "corpus.txt", "--counts", "corpus.bin")
     assert "read from corpus.bin" in outcome.out
     outcome = run(*arguments, "--counts", "corpus.bin", "--counts", "more.bin=2", "--json", "-q")
@@ -208,7 +208,7 @@ def test_the_cost_of_a_memory_bound_and_omissions_are_reported(work: Path, run: 
     assert (report["max_memory"], report["spilled_bytes"], report["min_pretoken_count"]) == (10**9, 0, 2)
     outcome = run(*arguments, "--overwrite", "--profile")
     assert outcome.status == 0
-    assert "nothing: all fitted within" in outcome.out
+    assert "nothing: everything fitted within" in outcome.out
     assert "below 2" in outcome.out
     assert "profile:" in outcome.err
     assert run(*arguments[:-3], "1MB", "--overwrite").status == 1
@@ -294,7 +294,7 @@ def test_an_interruption_without_a_checkpoint_does_not_promise_one(work: Path):
 
 def test_an_interruption_promises_to_resume_from_a_checkpoint_or_counts(work: Path):
     def note(folder: Path, counts: str | None) -> str:
-        return resume_training(Path("a.json"), folder, counts)
+        return training_resume_hint(Path("a.json"), folder, counts)
 
     folder = checkpoint_folder(Path("a.json"), None)
     assert folder == Path(".a.json.counting")

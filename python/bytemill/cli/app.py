@@ -1,7 +1,8 @@
-"""The commands and their groups."""
+"""Commands and groups of commands."""
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
+from bytemill.cli.options import DEFAULTS
 from bytemill.cli.quickstart import app as quickstart
 
 
@@ -13,27 +14,30 @@ def _version() -> str:
 
 app = App(
     name="bytemill",
-    help="Train byte-level BPE tokenizers, encode text with them, and see what they do.",
+    help="Train, use and compare byte-level BPE tokenizers and small language models.",
     help_epilogue="""Start here:
   bytemill quickstart
   bytemill tokenizer train corpus.txt --vocab-size 8192
   bytemill tokenizer inspect tokenizer.json "Some text"
 
-BYTEMILL_DEBUG=1 prints tracebacks; NO_COLOR=1 leaves colours out.
-Exit status: 0 ok, 1 failed, 2 wrong usage, 130 interrupted.""",
+BYTEMILL_DEBUG=1 prints tracebacks; NO_COLOR=1 turns colours off.
+Exit code: 0 ok, 1 failed, 2 wrong usage, 130 interrupted.""",
     help_format="plaintext",
     version=_version,
-    default_parameter=Parameter(negative=()),
+    default_parameter=DEFAULTS,
 )
 app.command(quickstart)
 # Imported by name, so that each command loads only what it needs.
-app.command("bytemill.cli.tokenizer:app", name="tokenizer", help="Train tokenizers and use them.", sort_key=2)
-app.command("bytemill.cli.data:app", name="data", help="Turn text into shards of token ids.", sort_key=3)
 app.command(
-    "bytemill.cli.lm:app", name="lm", help="Train language models, generate text, evaluate them.", sort_key=4
+    "bytemill.cli.tokenizer:app",
+    name="tokenizer",
+    help="Train, use, inspect and convert tokenizers.",
+    sort_key=2,
 )
-app.register_install_completion_command(
+app.register_install_completion_command(  # pyright: ignore[reportUnknownMemberType]
     help="Install completion of commands and options for bash, zsh or fish.",
     help_flags=(),
     version_flags=(),
 )
+app.command("bytemill.cli.data:app", name="data", help="Encode text to shards of token ids.", sort_key=3)
+app.command("bytemill.cli.lm:app", name="lm", help="Train, run and evaluate language models.", sort_key=4)

@@ -1,4 +1,4 @@
-"""What `bytemill tokenizer convert` has done, as people and scripts read it."""
+"""Print the result of `bytemill tokenizer convert`."""
 
 import shlex
 
@@ -8,14 +8,14 @@ from bytemill.system.units import plural
 from bytemill.tokenizer.conversion import Conversion
 
 _PROOFS = {
-    "fingerprint": "yes: what was written has the same fingerprint",
-    "ids": "yes: what was written gives the same ids for a sample text, every token and every special token",
-    "none": "no: a listing is for people, and no tool reads it",
+    "fingerprint": "yes: the new file has the same fingerprint",
+    "ids": "yes: the new file gives the same ids for a sample text, every token and every special token",
+    "none": "no: a listing cannot be read back",
 }
 
 
 def write_conversion(conversion: Conversion, *, as_json: bool, quiet: bool) -> None:
-    """What was written, what it leaves out, and how to open it."""
+    """Print the files, what the format omits, and how to open them."""
     if as_json:
         output.write_json(conversion.to_dict())
         return
@@ -28,11 +28,11 @@ def write_conversion(conversion: Conversion, *, as_json: bool, quiet: bool) -> N
     n_tokens = len(conversion.tokenizer.vocab)
     output.write_line(f"{output.styled(str(first), '1')}: {title}, {plural(n_tokens, 'token')}")
     output.write_line()
-    beside = [("beside it", str(file)) for file in others]
+    more_files = [("second file", str(file)) for file in others]
     output.write_facts(
         [
             ("from", str(conversion.source)),
-            *beside,
+            *more_files,
             ("same tokenizer", _PROOFS[conversion.proof]),
             ("fingerprint", conversion.tokenizer.fingerprint),
             ("left out", "; ".join(conversion.left_out) or "nothing"),
@@ -45,7 +45,7 @@ def write_conversion(conversion: Conversion, *, as_json: bool, quiet: bool) -> N
 
 
 def _how_to_open(conversion: Conversion) -> list[str]:
-    """A command of ours, and what opens the files in Python with the library that they are made for."""
+    """Return a bytemill command, and the Python code that opens the files with the library of their format."""
     command = f"bytemill tokenizer show {shlex.quote(str(conversion.files[0]))}"
     names = [repr(str(file)) for file in conversion.files]
     match conversion.written_format:
@@ -56,7 +56,7 @@ def _how_to_open(conversion: Conversion) -> list[str]:
         case "gpt2":
             return [command, f"import transformers; tok = transformers.GPT2TokenizerFast({', '.join(names)})"]
         case "minbpe":
-            # minbpe's reader does not compile the pattern that it reads.
+            # minbpe does not compile the pattern that it reads.
             has_pattern = conversion.tokenizer.pattern is not None
             pattern = f"open({names[0]}).readlines()[1].strip()"
             kind = f"RegexTokenizer({pattern})" if has_pattern else "BasicTokenizer()"

@@ -43,19 +43,17 @@ class CorpusOptions:
     limit_bytes: Annotated[
         str | None,
         Parameter(
-            show_default=False,
             help="Stop after the document that reaches this much text, such as 500MB or 2GB.",
         ),
     ] = None
     sample: Annotated[
         float | None,
-        Parameter(show_default=False, help="Use this fraction of the documents, chosen at random by --seed."),
+        Parameter(help="Use this fraction of the documents, chosen at random by --seed."),
     ] = None
     seed: Annotated[int, Parameter(help="Random seed of --sample.")] = 0
     weight: Annotated[
         tuple[str, ...],
         Parameter(
-            show_default=False,
             help="INPUT=NUMBER: count the documents of this input NUMBER times. Repeat for several inputs.",
         ),
     ] = ()

@@ -11,7 +11,7 @@ from cyclopts.validators import Number
 from bytemill.cli import data_convert, data_reencode, options, output
 from bytemill.cli.corpus_options import CorpusOptions
 from bytemill.cli.data_convert import LAYOUTS
-from bytemill.cli.interruption import on_interrupt, resume_encoding
+from bytemill.cli.interruption import interruptible, resume_hint
 from bytemill.system.units import format_bytes, format_rate, format_seconds
 
 app = App(
@@ -116,7 +116,7 @@ def encode(
     started, last = time.monotonic(), None
     with (
         profiled(profile, profile_file) as measured,
-        on_interrupt(lambda: resume_encoding(output_folder)),
+        interruptible(lambda: resume_hint(output_folder)),
         ProgressDisplay(quiet=quiet) as display,
     ):
         show = encoding_progress(display)

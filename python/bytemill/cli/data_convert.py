@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import options, output
-from bytemill.cli.interruption import on_interrupt
+from bytemill.cli.interruption import interruptible
 
 LAYOUTS = "npy, bin, llmc, megatron or datatrove"
 IdType: TypeAlias = Literal["uint16", "uint32", "int32", "int64"]
@@ -105,7 +105,7 @@ def convert(
     from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
     with (
-        on_interrupt("run the same command again to start over"),
+        interruptible("run the same command again to start over"),
         ProgressDisplay(quiet=quiet) as display,
     ):
 

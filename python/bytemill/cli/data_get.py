@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Parameter
 
 from bytemill.cli import options, output
-from bytemill.cli.interruption import on_interrupt
+from bytemill.cli.interruption import interruptible
 
 app = App(
     name="get",
@@ -68,7 +68,7 @@ def get(
 
     existed = find(name, output_path) is not None
     with (
-        on_interrupt("run the same command again; downloads from the Hugging Face hub resume"),
+        interruptible("run the same command again; downloads from the Hugging Face hub resume"),
         ProgressDisplay(quiet=quiet) as display,
     ):
 

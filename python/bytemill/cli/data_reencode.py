@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from bytemill.cli import options, output
 from bytemill.cli.data_convert import LAYOUTS, IdType, NoVerify, Separator, ShardTokens, separator_of
-from bytemill.cli.interruption import on_interrupt, resume_encoding
+from bytemill.cli.interruption import interruptible, resume_hint
 from bytemill.system.units import plural
 
 EXAMPLES = """Examples:
@@ -93,7 +93,7 @@ def reencode(
 
     target = open_tokenizer(new)
     with (
-        on_interrupt("run the same command again to start over"),
+        interruptible("run the same command again to start over"),
         ProgressDisplay(quiet=quiet) as display,
     ):
         corpus = shard_corpus(
@@ -111,7 +111,7 @@ def reencode(
         note = f"{new} has no special token {token!r}: {plural(n, 'occurrence')} inside documents"
         output.note(f"{note} will become plain text", quiet=quiet)
     with (
-        on_interrupt(lambda: resume_encoding(output_folder)),
+        interruptible(lambda: resume_hint(output_folder)),
         ProgressDisplay(quiet=quiet) as display,
     ):
         show = encoding_progress(display)

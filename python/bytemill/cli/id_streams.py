@@ -1,4 +1,4 @@
-"""Ids as text, to and from, in memory that does not grow with them."""
+"""Streams of ids as text, in constant memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bytemill.tokenizer.types import AllowedSpecial
 
 _BETWEEN_IDS = bytes.maketrans(b",;[]", b"    ")
-"""Lists of Python and JSON and comma-separated values are ids with more than blanks between them."""
+"""Accepts lists of Python and JSON, and comma-separated values."""
 
 _DIGITS_SHOWN = 40
 
@@ -30,9 +30,10 @@ def encode_text(
     errors: Literal["strict", "replace"] = "strict",
     num_threads: int | None = None,
 ) -> Iterator[NDArray[np.uint16] | NDArray[np.uint32]]:
-    """The ids of a text, array by array as they become certain.
+    """Encode a text and yield its ids as arrays.
 
-    Raises `CorpusError` for what is not UTF-8 (with `errors="strict"`) or cannot be read.
+    Raises:
+        CorpusError: The text cannot be read, or is not UTF-8 and `errors` is "strict".
     """
     stream = tokenizer.core.stream(allowed_special, errors, num_threads)
     try:
@@ -44,7 +45,7 @@ def encode_text(
 
 
 def ids_as_text(arrays: Iterable[NDArray[Any]], *, as_json: bool = False) -> Iterator[str]:
-    """One line with all ids and blanks between them, or a JSON list of them, piece by piece.
+    """Yield the ids as one line separated by blanks, or as a JSON list, in parts.
 
     >>> import numpy as np
     >>> arrays = [np.array([262, 257]), np.array([]), np.array([3])]
@@ -62,9 +63,14 @@ def ids_as_text(arrays: Iterable[NDArray[Any]], *, as_json: bool = False) -> Ite
 
 
 def read_ids(blocks: Iterable[bytes], name: str) -> Iterator[list[int]]:
-    """The ids that text spells, list by list; blanks, commas, semicolons and brackets stand between them.
+    """Parse ids separated by blanks, commas, semicolons or brackets, and yield them in lists.
 
-    Blocks may be cut inside a number. Raises `TokenizerError` for what is no number, with its place.
+    Args:
+        blocks: The text; a block may end inside a number.
+        name: Name of the text for errors.
+
+    Raises:
+        TokenizerError: An entry is not a number.
 
     >>> list(read_ids([b"[262, 2", b"57]\\n"], "ids.json"))
     [[262], [257]]
@@ -72,7 +78,7 @@ def read_ids(blocks: Iterable[bytes], name: str) -> Iterator[list[int]]:
     rest, n_ids = b"", 0
     for block in blocks:
         head, last = _split_before_last(rest + block.translate(_BETWEEN_IDS))
-        if len(last) > 4096:  # no number is as long: do not collect a file of another kind
+        if len(last) > 4096:  # not a number: do not collect a file of another kind
             raise _no_id(last, n_ids, name)
         rest = last
         if ids := _ids(head, n_ids, name):
@@ -83,13 +89,13 @@ def read_ids(blocks: Iterable[bytes], name: str) -> Iterator[list[int]]:
 
 
 def decode_stream(tokenizer: Tokenizer, ids: Iterable[list[int]]) -> Iterator[bytes]:
-    """The bytes of ids, piece by piece. Raises `TokenizerError` for an id that no token has."""
-    for some in ids:
-        yield decode_ids(tokenizer, some)
+    """Decode lists of ids and yield their bytes. Raises `TokenizerError` for an unknown id."""
+    for each in ids:
+        yield decode_ids(tokenizer, each)
 
 
 def decode_ids(tokenizer: Tokenizer, ids: list[int] | NDArray[Any]) -> bytes:
-    """The bytes of `ids`. Raises `TokenizerError` for an id that no token has."""
+    """Decode ids. Raises `TokenizerError` for an unknown id."""
     try:
         return tokenizer.decode_bytes(ids)
     except UnknownTokenError as error:
@@ -100,13 +106,11 @@ def decode_ids(tokenizer: Tokenizer, ids: list[int] | NDArray[Any]) -> bytes:
 
 
 def _split_before_last(text: bytes) -> tuple[bytes, bytes]:
-    """The text up to its last blank, and what follows it: a number that may go on in the next block."""
-    end = len(text)
-    trimmed = text.rstrip()
-    if len(trimmed) < end:
+    """Split a text after its last blank; a number there may continue in the next block."""
+    if text[-1:].isspace():
         return text, b""
-    parts = text.rsplit(maxsplit=1)
-    return (parts[0], parts[1]) if len(parts) == 2 else (b"", text)
+    last = text.rsplit(maxsplit=1)[-1] if text else b""
+    return text[: len(text) - len(last)], last
 
 
 def _ids(text: bytes, n_before: int, name: str) -> list[int]:
@@ -115,14 +119,14 @@ def _ids(text: bytes, n_before: int, name: str) -> list[int]:
     try:
         ids.extend(map(int, words))
     except ValueError as error:
-        # `extend` has taken the numbers before the word that is none.
+        # `extend` has added the numbers before the invalid word.
         raise _no_id(words[len(ids)], n_before + len(ids), name) from error
     return ids
 
 
-def _no_id(word: bytes, place: int, name: str) -> TokenizerError:
+def _no_id(word: bytes, n_before: int, name: str) -> TokenizerError:
     shown = repr(word[:_DIGITS_SHOWN].decode("utf-8", "replace")) + ("…" if len(word) > _DIGITS_SHOWN else "")
     return TokenizerError(
-        f"{name}: entry {place + 1} is {shown}, no id",
-        hint="ids are whole numbers with blanks or commas between them, as `tokenizer encode` prints them",
+        f"{name}: entry {n_before + 1} is {shown}, not an id",
+        hint="ids are whole numbers separated by blanks or commas, as `bytemill tokenizer encode` prints them",
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 @contextmanager
-def on_interrupt(hint: str | Callable[[], str]) -> Generator[None]:
+def interruptible(hint: str | Callable[[], str]) -> Generator[None]:
     """Attach a hint to an interruption of the block.
 
     Args:
@@ -19,7 +19,7 @@ def on_interrupt(hint: str | Callable[[], str]) -> Generator[None]:
         raise
 
 
-def resume_encoding(folder: Path) -> str:
+def resume_hint(folder: Path) -> str:
     """Return how to continue an interrupted encoding to a folder."""
     from bytemill.shards.journal import JOURNAL_NAME
 
@@ -28,7 +28,7 @@ def resume_encoding(folder: Path) -> str:
     return "run the same command again to start over (there is no checkpoint yet)"
 
 
-def resume_training(output_file: Path, work_folder: Path, counts: str | None) -> str:
+def training_resume_hint(output_file: Path, work_folder: Path, counts: str | None) -> str:
     """Return how to continue an interrupted training of a tokenizer.
 
     Args:

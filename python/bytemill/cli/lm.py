@@ -8,7 +8,7 @@ from cyclopts import App, CycloptsError, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import options, output
-from bytemill.cli.interruption import on_interrupt
+from bytemill.cli.interruption import interruptible
 from bytemill.cli.lm_config import CONFIG_SOURCES, SettingOptions, resolve_options
 from bytemill.errors import RunConfigError
 from bytemill.lm.presets import PRESETS
@@ -88,7 +88,7 @@ def train(
 
     folder = resolved.config.run.folder
     with (
-        on_interrupt(f"progress is saved in {folder}: run the same command again to resume"),
+        interruptible(f"progress is saved in {folder}: run the same command again to resume"),
         TrainingView(quiet=quiet) as view,
     ):
         run = train(resolved, overwrite=overwrite, on_record=view)
@@ -206,7 +206,7 @@ def generate(
     if prompt == "-":
         prompt = text_input("-", None).read()
     with (
-        on_interrupt("the text above is incomplete"),
+        interruptible("the text above is incomplete"),
         memory_errors("lower --samples or --max-tokens"),
     ):
         if prompt is None and not as_json:
@@ -291,7 +291,7 @@ def evaluate(
     if stride is not None and stride > context:
         raise CycloptsError(f"--stride {stride} is more than the model's context of {context} tokens")
     again = "run it again" if results is None else f"run it again with --results {results} to go on"
-    with on_interrupt(again), memory_errors("lower --batch-size"), ProgressDisplay(quiet=quiet) as display:
+    with interruptible(again), memory_errors("lower --batch-size"), ProgressDisplay(quiet=quiet) as display:
 
         def shown(name: str, unit: str) -> Callable[[int, int], None]:
             def show(done: int, total: int) -> None:

@@ -1,51 +1,46 @@
 """Options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
 OUTPUT = Group("Output", sort_key=1)
 
+
+def _shown_default(value: Any) -> str | None:
+    """Return how the help shows a default value; None leaves it out."""
+    if value is None or value is False or value in ((), ""):
+        return None
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+DEFAULTS = Parameter(negative=(), show_default=_shown_default)
+"""Defaults of all options."""
+
 Quiet: TypeAlias = Annotated[
     bool,
     Parameter(
-        name=["--quiet", "-q"],
-        group=OUTPUT,
-        show_default=False,
-        help="Say nothing but errors: no progress, no notes, no summary.",
+        name=["--quiet", "-q"], group=OUTPUT, help="Print errors only: no progress, no notes, no summary."
     ),
 ]
-Json: TypeAlias = Annotated[
-    bool,
-    Parameter(name="--json", group=OUTPUT, show_default=False, help="Print the result as JSON, for scripts."),
-]
+Json: TypeAlias = Annotated[bool, Parameter(name="--json", group=OUTPUT, help="Print the result as JSON.")]
 Profile: TypeAlias = Annotated[
     bool,
-    Parameter(
-        name="--profile",
-        group=OUTPUT,
-        show_default=False,
-        help="Show on standard error what time and memory went into, and where to look next.",
-    ),
+    Parameter(group=OUTPUT, help="Print where time and memory were spent, on standard error."),
 ]
 ProfileFile: TypeAlias = Annotated[
-    Path | None,
-    Parameter(
-        name="--profile-file", group=OUTPUT, help="Profile, and write the profile to this file as JSON."
-    ),
+    Path | None, Parameter(group=OUTPUT, help="Write the profile to this file as JSON.")
 ]
-Overwrite: TypeAlias = Annotated[
-    bool, Parameter(name="--overwrite", show_default=False, help="Replace what is there already.")
-]
+Overwrite: TypeAlias = Annotated[bool, Parameter(help="Replace existing output.")]
 
 TokenizerFile: TypeAlias = Annotated[
     Path,
     Parameter(
         name="TOKENIZER",
-        help="A tokenizer.json, a .tiktoken or GGUF file, minbpe's .model, a folder with a tokenizer.json or GPT-2's "
-        "two files, or a published name: gpt2, p50k_base, cl100k_base, o200k_base, llama3.",
+        help="A tokenizer.json, a .tiktoken or GGUF file, a .model file of minbpe, a folder with tokenizer.json or "
+        "with vocab.json and merges.txt, or a published name: gpt2, p50k_base, cl100k_base, o200k_base, llama3.",
     ),
 ]
 PatternOfFile: TypeAlias = Annotated[
@@ -60,9 +55,7 @@ SpecialTokensOfFile: TypeAlias = Annotated[
     tuple[str, ...],
     Parameter(
         name="--special-token",
-        show_default=False,
-        help="A special token of a file that names none, with =ID where the next free one is not meant; give it "
-        "once for each.",
+        help="Special token of a file that stores none, as TOKEN or TOKEN=ID. Repeat for several.",
     ),
 ]
 Inputs: TypeAlias = Annotated[
@@ -76,24 +69,20 @@ Inputs: TypeAlias = Annotated[
 ]
 Text: TypeAlias = Annotated[
     str | None,
-    Parameter(name="TEXT", help="The text. Put -- before one that begins with a hyphen."),
+    Parameter(name="TEXT", help="The text. Put -- before a text that begins with a hyphen."),
 ]
 TextFile: TypeAlias = Annotated[
-    str | None, Parameter(name=["--file", "-f"], help="Take the text from this file; - is standard input.")
+    str | None, Parameter(name=["--file", "-f"], help="Read the text from this file; - is standard input.")
 ]
 Threads: TypeAlias = Annotated[
     int | None,
-    Parameter(
-        validator=Number(gte=1), help="Threads to use. By default as many as the machine runs at once."
-    ),
+    Parameter(validator=Number(gte=1), help="Number of threads. By default, the number of cores."),
 ]
 Errors: TypeAlias = Annotated[
     Literal["strict", "replace"],
-    Parameter(help="What to do about bytes that are not UTF-8: fail, or read them as U+FFFD."),
+    Parameter(help="Malformed UTF-8: fail, or replace it with U+FFFD."),
 ]
 AllowedSpecial: TypeAlias = Annotated[
     Literal["all", "none", "none_raise"],
-    Parameter(
-        help="Special tokens in the text: recognise all of them, take them as plain text, or fail.",
-    ),
+    Parameter(help="Special tokens in the text: recognise them, treat them as text, or fail."),
 ]

@@ -1,4 +1,4 @@
-"""Writing: results to standard output, everything else to standard error."""
+"""Output: results to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
-_QUIET_WIDTH = 100
-"""Cells of a line where there is no terminal whose width could be asked."""
+_DEFAULT_WIDTH = 100
+"""Width of a line if standard output is no terminal."""
 
 
 def prepare() -> None:
-    """Makes the standard streams take all of every text, whatever their encoding, and also where they are closed."""
+    """Make the standard streams write any text completely, whatever their encoding; closed streams discard it."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (open as long as the process)
-            setattr(sys, name, nowhere)
+            null = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (open as long as the process)
+            setattr(sys, name, null)
         elif isinstance(stream := getattr(sys, name), io.TextIOWrapper):
             if isinstance(cast("Any", stream).buffer, io.FileIO):  # python -u, PYTHONUNBUFFERED
-                whole = WholeWrites(stream.fileno(), "wb", closefd=False)
-                stream = io.TextIOWrapper(whole, encoding=stream.encoding, write_through=True)
+                complete = CompleteWrites(stream.fileno(), "wb", closefd=False)
+                stream = io.TextIOWrapper(complete, encoding=stream.encoding, write_through=True)
                 setattr(sys, name, stream)
             stream.reconfigure(errors="backslashreplace")
 
 
-class WholeWrites(io.FileIO):
-    """A file without a buffer, all of which is written that is to be written.
+class CompleteWrites(io.FileIO):
+    """An unbuffered file that repeats partial writes until all data is written.
 
-    A pipe may take but a part where a signal comes in between: the process is stopped and goes on, the terminal
-    changes its size. The standard streams of a Python that has been told not to buffer drop the rest, and say nothing.
+    A signal can interrupt a write to a pipe, for example when the process is suspended and continued. The standard
+    streams of an unbuffered Python drop the rest silently.
     """
 
     def write(self, data: ReadableBuffer, /) -> int:
@@ -53,9 +53,9 @@ class WholeWrites(io.FileIO):
 
 
 def colour_allowed(stream: TextIO) -> bool:
-    """Whether control codes for colours may be written: to a terminal, unless NO_COLOR asks for none.
+    """Check whether to write colours: to a terminal, unless NO_COLOR is set.
 
-    FORCE_COLOR asks for them off a terminal too, for example for `less -R`.
+    FORCE_COLOR enables them elsewhere, for example for `less -R`.
     """
     if os.environ.get("NO_COLOR"):
         return False
@@ -65,39 +65,39 @@ def colour_allowed(stream: TextIO) -> bool:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether `stream` is a terminal that knows control codes."""
+    """Check whether a stream is a terminal that supports control codes."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def width() -> int:
-    """Cells of a line of standard output."""
-    return shutil.get_terminal_size((_QUIET_WIDTH, 24)).columns
+    """Return the width of a line of standard output, in cells."""
+    return shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns
 
 
 def write(text: str) -> None:
-    """Writes `text` to standard output as it is."""
+    """Write text to standard output unchanged."""
     sys.stdout.write(text)
 
 
 def write_line(line: str = "") -> None:
-    """Writes a line to standard output."""
+    """Write a line to standard output."""
     sys.stdout.write(line + "\n")
 
 
 def write_bytes(data: bytes) -> None:
-    """Writes `data` to standard output as it is."""
+    """Write bytes to standard output unchanged."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
 
 
 def write_json(document: Any, *, indent: int | None = 2) -> None:
-    """Writes one JSON value; `indent=None` puts it on one line."""
+    """Write a JSON value; with `indent=None` on one line."""
     write_line(json.dumps(document, indent=indent, ensure_ascii=False))
 
 
-def write_facts(facts: Iterable[tuple[str, str]], indent: str = "  ") -> None:
-    """Writes names and values in two columns."""
-    rows = list(facts)
+def write_facts(fields: Iterable[tuple[str, str]], indent: str = "  ") -> None:
+    """Write names and values in two columns."""
+    rows = list(fields)
     name_width = max(len(name) for name, _ in rows)
     for name, value in rows:
         write_line(f"{indent}{styled(f'{name:<{name_width}}', '2')}  {value}")
@@ -106,13 +106,15 @@ def write_facts(facts: Iterable[tuple[str, str]], indent: str = "  ") -> None:
 def write_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = (), indent: str = "  "
 ) -> None:
-    """Writes a table; the columns in `right` (from 0) stand at the right."""
-    for place, line in enumerate(table_lines(header, rows, right)):
-        write_line(indent + (styled(line, "2") if place == 0 else line))
+    """Write a table; see `table_lines`."""
+    head, *lines = table_lines(header, rows, right)
+    write_line(indent + styled(head, "2"))
+    for line in lines:
+        write_line(indent + line)
 
 
 def table_lines(header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
-    """The lines of a table, the header first; the columns in `right` (from 0) stand at the right."""
+    """Return the lines of a table, the header first. Columns with numbers (from 0) in `right` are right-aligned."""
     from rich.cells import cell_len
 
     lines = [list(header), *(list(row) for row in rows)]
@@ -129,37 +131,37 @@ def table_lines(header: Sequence[str], rows: Iterable[Sequence[str]], right: Ite
 
 
 def styled(text: str, codes: str) -> str:
-    """`text` with the codes of ECMA-48's SGR (1 bold, 2 dim, 36 cyan) where standard output takes colours."""
+    """Add SGR codes of ECMA-48 (1 bold, 2 dim, 36 cyan) if standard output supports colours."""
     return f"\x1b[{codes}m{text}\x1b[0m" if colour_allowed(sys.stdout) else text
 
 
 def note(message: str, *, quiet: bool = False) -> None:
-    """Says something on standard error that is worth knowing and no error."""
+    """Print a note on standard error."""
     if not quiet:
-        _say("note", "36", message)
+        _print("note", "36", message)
 
 
 def error(message: str, hint: str | None = None) -> None:
-    """Says on standard error what is wrong, and below it what to do."""
-    _say("error", "1;31", message)
+    """Print an error on standard error, followed by a hint."""
+    _print("error", "1;31", message)
     if hint:
-        _say("hint", "36", hint)
+        _print("hint", "36", hint)
 
 
 def interrupted(hint: str) -> None:
-    """Says on standard error that Ctrl-C has ended the work, and how to go on."""
+    """Print on standard error that the command was interrupted, followed by a hint."""
     sys.stderr.write("interrupted\n")
     if hint:
-        _say("hint", "36", hint)
+        _print("hint", "36", hint)
 
 
 def flush() -> None:
-    """Hands everything written so far to the system, so that what goes wrong there is known now."""
+    """Flush standard output, so that errors of writing are raised now."""
     sys.stdout.flush()
 
 
 def give_up_stdout() -> None:
-    """Points standard output to nowhere: the interpreter would fail to flush it a second time at its end."""
+    """Discard further output. Otherwise the interpreter fails to flush standard output again when it exits."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):  # standard output is no file, as in tests
@@ -167,13 +169,13 @@ def give_up_stdout() -> None:
 
 
 def printable(message: str) -> str:
-    """`message` without control codes, which names of files and texts may hold."""
+    """Escape control codes, which file names and texts may contain."""
     return "".join(
         character if character.isprintable() or character == "\n" else repr(character)[1:-1]
         for character in message
     )
 
 
-def _say(word: str, codes: str, message: str) -> None:
+def _print(word: str, codes: str, message: str) -> None:
     label = f"\x1b[{codes}m{word}:\x1b[0m" if colour_allowed(sys.stderr) else f"{word}:"
     sys.stderr.write(f"{label} {printable(message)}\n")

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import options, output
-from bytemill.cli.interruption import on_interrupt
+from bytemill.cli.interruption import interruptible
 
 app = App(
     name="quickstart",
@@ -65,7 +65,7 @@ def quickstart(
     from bytemill.quickstart import browser, run
 
     with (
-        on_interrupt("run the same command again to start over"),
+        interruptible("run the same command again to start over"),
         ProgressDisplay(quiet=quiet) as display,
         ExitStack() as model_view,
     ):

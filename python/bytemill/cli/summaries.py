@@ -1,4 +1,4 @@
-"""What training and encoding have done, as people and scripts read it."""
+"""Print the results of training and encoding."""
 
 import json
 import shlex
@@ -31,7 +31,7 @@ _PHASES = {"read": "read (beside counting)", "count": "count", "merge": "merge",
 def write_training(
     tokenizer: Tokenizer, file: Path, *, as_json: bool, quiet: bool, profile: Mapping[str, Any] = _NO_PROFILE
 ) -> None:
-    """What training took and what came of it."""
+    """Print the report of a training."""
     report = tokenizer.training_report
     if report is None:
         raise ValueError("the tokenizer was not trained in this process")
@@ -133,7 +133,7 @@ def _corpus_facts(report: TrainingReport) -> list[tuple[str, str]]:
     seconds = report.seconds
     facts = [
         ("text", format_bytes(report.n_bytes)),
-        ("pre-tokens", f"{report.n_pretokens:,}, {report.n_unique_pretokens:,} of them different"),
+        ("pre-tokens", f"{report.n_pretokens:,}, {report.n_unique_pretokens:,} unique"),
         ("special tokens", f"{report.n_special_tokens:,} in the text"),
     ]
     if report.n_replaced:
@@ -142,17 +142,17 @@ def _corpus_facts(report: TrainingReport) -> list[tuple[str, str]]:
         facts.append(
             (
                 "left out",
-                f"{plural(report.n_dropped_pretokens, 'different pre-token')} below {report.min_pretoken_count:,} "
+                f"{plural(report.n_dropped_pretokens, 'unique pre-token')} below {report.min_pretoken_count:,} "
                 f"({plural(report.n_dropped_occurrences, 'occurrence')})",
             )
         )
     if report.counts_file is not None:
-        how = "read from" if report.from_counts else "kept in"
+        how = "read from" if report.from_counts else "saved to"
         facts.append(("counts", f"{how} {report.counts_file}"))
     if report.max_memory is not None or report.spilled_runs:
         facts.append(("on disk", _spilled(report)))
     facts.append(
-        ("time", f"{format_seconds(seconds)} ({format_rate(report.n_bytes, seconds, 'bytes')} in all)")
+        ("time", f"{format_seconds(seconds)} ({format_rate(report.n_bytes, seconds, 'bytes')} in total)")
     )
     return facts
 
@@ -160,15 +160,15 @@ def _corpus_facts(report: TrainingReport) -> list[tuple[str, str]]:
 def _spilled(report: TrainingReport) -> str:
     within = "" if report.max_memory is None else f" within {format_bytes(report.max_memory)} of memory"
     if not report.spilled_runs:
-        return f"nothing: all fitted{within}"
+        return f"nothing: everything fitted{within}"
     return (
         f"{format_bytes(report.spilled_bytes)} in {plural(report.spilled_runs, 'run')}, "
-        f"{format_seconds(report.spill_seconds)} of the threads{within}"
+        f"{format_seconds(report.spill_seconds)} of thread time{within}"
     )
 
 
 def _training_notes(report: TrainingReport) -> list[str]:
-    # What was replaced stands among the facts.
+    # Replaced sequences are among the facts.
     counts = CorpusCounts(n_skipped_bytes=report.n_skipped_bytes, n_broken=report.n_broken)
     return [*report.notes, *corpus_notes(counts)]
 

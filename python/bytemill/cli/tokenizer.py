@@ -1,4 +1,4 @@
-"""`bytemill tokenizer`: train, encode, decode, show, inspect, convert."""
+"""`bytemill tokenizer`: train, encode, decode, show, inspect and convert."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -8,7 +8,7 @@ from cyclopts.validators import Number
 
 from bytemill.cli import options, output
 from bytemill.cli.corpus_options import CorpusOptions
-from bytemill.cli.interruption import on_interrupt, resume_training
+from bytemill.cli.interruption import interruptible, training_resume_hint
 from bytemill.formats.save import WrittenFormat
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
@@ -16,7 +16,7 @@ _CORPUS = CorpusOptions()
 
 app = App(
     name="tokenizer",
-    help="Train tokenizers and use them.",
+    help="Train, use, inspect and convert tokenizers.",
     help_epilogue="bytemill tokenizer COMMAND --help shows options and examples.",
 )
 
@@ -52,8 +52,7 @@ def train(
         Parameter(
             name="--special-token",
             negative="--no-special-tokens",
-            show_default=" ".join,
-            help="A token that is never split, such as an end of document. Repeat for several.",
+            help="Token that is never split, such as an end of document. Repeat for several.",
         ),
     ] = ("<|endoftext|>",),
     pattern: Annotated[
@@ -63,7 +62,7 @@ def train(
     ties: Annotated[
         Literal["bytes", "huggingface"],
         Parameter(
-            help="Which of equally frequent pairs is merged first: the greatest by bytes, or Hugging Face's choice."
+            help="Which of equally frequent pairs is merged first: the greatest by bytes, or as Hugging Face does."
         ),
     ] = "bytes",
     min_pretoken_count: Annotated[
@@ -79,22 +78,19 @@ def train(
     max_memory: Annotated[
         str | None,
         Parameter(
-            show_default=False,
             help="Memory limit, such as 300MB or 2GB. It does not change the tokenizer.",
         ),
     ] = None,
     counts: Annotated[
         tuple[str, ...],
         Parameter(
-            name="--counts",
-            show_default=False,
             help="Save the counts of pre-tokens to this file, or use the file if it exists. Without INPUTS: files of "
             "counts to add up, as FILE or FILE=WEIGHT.",
         ),
     ] = (),
     corpus: CorpusOptions = _CORPUS,
     threads: options.Threads = None,
-    output_file: Annotated[Path, Parameter(name=["--output", "-o"], help="The file to write.")] = Path(
+    output_file: Annotated[Path, Parameter(name=["--output", "-o"], help="File to write.")] = Path(
         "tokenizer.json"
     ),
     overwrite: options.Overwrite = False,
@@ -136,7 +132,7 @@ def train(
     folder = checkpoint_folder(output_file, counts_file)
     with (
         profiled(profile, profile_file) as measured,
-        on_interrupt(lambda: resume_training(output_file, folder, counts_file)),
+        interruptible(lambda: training_resume_hint(output_file, folder, counts_file)),
         ProgressDisplay(quiet=quiet) as display,
         lock_output(output_file),
     ):
@@ -175,18 +171,15 @@ def encode(
     *,
     file: options.TextFile = None,
     allowed_special: options.AllowedSpecial = "all",
-    count: Annotated[
-        bool,
-        Parameter(name="--count", show_default=False, help="Print how many ids there are, and not the ids."),
-    ] = False,
+    count: Annotated[bool, Parameter(help="Print the number of ids instead of the ids.")] = False,
     errors: options.Errors = "strict",
     threads: options.Threads = None,
     as_json: options.Json = False,
 ) -> None:
-    """Print the ids of a text: the one given, a file's, or standard input's.
+    """Encode a text: TEXT, a file or standard input.
 
-    Ids stand on one line with blanks between them; with --json they are a list.
-    Memory does not grow with the text.
+    Prints the ids on one line, or as a list with --json. Memory use does not grow
+    with the text.
     """
     from bytemill.cli.id_streams import encode_text, ids_as_text
     from bytemill.cli.texts import text_input
@@ -203,8 +196,8 @@ def encode(
         n_tokens = sum(len(ids) for ids in arrays)
         output.write_json({"n_tokens": n_tokens}) if as_json else output.write_line(str(n_tokens))
         return
-    for piece in ids_as_text(arrays, as_json=as_json):
-        output.write(piece)
+    for part in ids_as_text(arrays, as_json=as_json):
+        output.write(part)
 
 
 @app.command(
@@ -214,10 +207,9 @@ def encode(
   bytemill tokenizer decode tokenizer.json < ids.txt > text.txt""",
 )
 def decode(tokenizer_file: options.TokenizerFile, /, *ids: Annotated[str, Parameter(name="IDS")]) -> None:
-    """Write the bytes of ids, exactly as they are.
+    """Decode IDS, or the ids on standard input.
 
-    The ids are those given, or those on standard input. Blanks, commas and
-    brackets may stand between them.
+    Writes the exact bytes. Ids are separated by blanks, commas or brackets.
     """
     from bytemill.cli.id_streams import decode_stream, read_ids
     from bytemill.cli.texts import id_blocks
@@ -239,12 +231,8 @@ def show(
     tokenizer_file: options.TokenizerFile,
     /,
     *,
-    token: Annotated[
-        tuple[int, ...], Parameter(name="--token", show_default=False, help="Show the token with this id.")
-    ] = (),
-    tokens: Annotated[
-        bool, Parameter(name="--tokens", show_default=False, help="List all tokens, one a line.")
-    ] = False,
+    token: Annotated[tuple[int, ...], Parameter(help="Show the token with this id.")] = (),
+    tokens: Annotated[bool, Parameter(help="List all tokens, one per line.")] = False,
     pattern: options.PatternOfFile = None,
     special_tokens: options.SpecialTokensOfFile = (),
     as_json: options.Json = False,
@@ -277,25 +265,18 @@ def inspect(
     /,
     *,
     file: options.TextFile = None,
-    ids: Annotated[
-        bool, Parameter(name="--ids", show_default=False, help="Show the ids below the tokens.")
-    ] = False,
-    explain: Annotated[
-        bool,
-        Parameter(name="--explain", show_default=False, help="Show the merges of each pre-token in order."),
-    ] = False,
-    svg: Annotated[
-        bool, Parameter(name="--svg", show_default=False, help="Print an SVG image of the tokens and ids.")
-    ] = False,
+    ids: Annotated[bool, Parameter(help="Show the ids below the tokens.")] = False,
+    explain: Annotated[bool, Parameter(help="Show the merges of each pre-token in order.")] = False,
+    svg: Annotated[bool, Parameter(help="Print an SVG image of the tokens and ids.")] = False,
     allowed_special: options.AllowedSpecial = "all",
     errors: options.Errors = "strict",
     as_json: options.Json = False,
 ) -> None:
     """Show how a text splits into tokens.
 
-    They stand in colours on a terminal, else with │ between them. Control
-    characters are made visible; a token that is part of a character is shown as
-    its bytes: ⟨e2 80⟩.
+    Tokens are coloured on a terminal and separated by │ elsewhere. Control
+    characters are made visible. A token that is part of a character is shown as
+    bytes: ⟨e2 80⟩.
     """
     from bytemill.analysis.inspection import inspect
     from bytemill.cli import views
@@ -328,8 +309,8 @@ def convert(
         Path,
         Parameter(
             name="OUT",
-            help="The file to write: NAME.json, NAME.tiktoken, vocab.json, NAME.model, NAME.vocab or NAME.gguf; a "
-            "folder gets vocab.json and merges.txt.",
+            help="File to write: NAME.json, NAME.tiktoken, vocab.json, NAME.model, NAME.vocab or NAME.gguf. A folder "
+            "gets vocab.json and merges.txt.",
         ),
     ],
     /,
@@ -348,9 +329,9 @@ def convert(
 ) -> None:
     """Write a tokenizer in another file format.
 
-    What is written is read again and must be the same tokenizer before it appears
-    under its name. What the format cannot say exactly is refused; what it leaves
-    out without a change of ids is named.
+    The new file is read back and compared before it gets its name. A tokenizer that
+    the format cannot represent exactly is an error. Settings that the format omits
+    without changing ids are listed.
     """
     from bytemill.cli.conversions import write_conversion
     from bytemill.cli.tokenizer_options import load_arguments

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 def check_usage(inputs: Sequence[str], counts: Sequence[str]) -> None:
     """Raise CycloptsError unless there is something to train on."""
     if not inputs and not counts:
-        raise _usage("name INPUTS to train on, or files of counts with --counts FILE")
+        raise CycloptsError("name INPUTS to train on, or files of counts with --counts FILE")
     if inputs and len(counts) > 1:
-        raise _usage("use --counts once with INPUTS; without INPUTS, several files of counts are added up")
+        raise CycloptsError(
+            "use --counts once with INPUTS; without INPUTS, several files of counts are added up"
+        )
 
 
 def training_inputs(
@@ -38,10 +40,6 @@ def checkpoint_folder(output_file: Path, counts: str | None) -> Path:
     """Return the folder of the checkpoints of counting."""
     path = output_file if counts is None else Path(counts)
     return path.with_name(f".{path.name}.counting")
-
-
-def _usage(message: str) -> CycloptsError:
-    return CycloptsError(message, command_chain=("tokenizer", "train"))
 
 
 def _file_and_weight(text: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Tokenizers, tokens and inspected texts, as people and scripts read them."""
+"""Print tokenizers, tokens and inspected texts."""
 
 import sys
 from collections.abc import Iterable
@@ -37,9 +37,7 @@ def write_tokenizer(facts: TokenizerSummary, file: Path, *, as_json: bool) -> No
 
 
 def quoted(token: bytes) -> str:
-    """A token between quotes, the beginning of one that is too long to look at.
-
-    Corpora have rulers of hundreds of dashes, and the longest tokens are made of those.
+    """Return a token in quotes, truncated if it is long, such as a line of hundreds of dashes.
 
     >>> quoted(b"-" * 512)
     "'------------------------------------------------------------…'"
@@ -49,7 +47,7 @@ def quoted(token: bytes) -> str:
 
 
 def write_token_list(infos: Iterable[TokenInfo], *, as_json: bool) -> None:
-    """One token a line."""
+    """Print tokens, one per line."""
     if not as_json:
         output.write_line(f"{'id':>7}  {'rank':>7}  {'count':>12}  token")
     for info in infos:
@@ -62,7 +60,7 @@ def write_token_list(infos: Iterable[TokenInfo], *, as_json: bool) -> None:
 
 
 def write_tokens(tokenizer: Tokenizer, infos: Iterable[TokenInfo], *, as_json: bool) -> None:
-    """Single tokens, and what each is merged from."""
+    """Print single tokens and the tokens that they are merged from."""
     for place, info in enumerate(infos):
         if as_json:
             output.write_json(token_info_to_dict(info), indent=None)
@@ -79,7 +77,7 @@ def write_tokens(tokenizer: Tokenizer, infos: Iterable[TokenInfo], *, as_json: b
 def write_inspection(
     inspection: Inspection, explanations: list[Explanation] | None, *, ids: bool, as_json: bool
 ) -> None:
-    """A text with its tokens set apart, and the sums below it."""
+    """Print a text split into tokens, followed by totals."""
     if as_json:
         explained = (
             {} if explanations is None else {"explanations": [explanation_to_dict(e) for e in explanations]}
@@ -136,7 +134,7 @@ def _token_facts(info: TokenInfo) -> list[tuple[str, str]]:
     if info.special:
         facts.append(("kind", "special token"))
     elif info.rank is None:
-        facts.append(("kind", "no merge makes it" if len(info.bytes) > 1 else "single byte"))
+        facts.append(("kind", "not the result of a merge" if len(info.bytes) > 1 else "single byte"))
     else:
         facts.append(("rank", f"{info.rank:,} (merges before it)"))
     if info.count is not None:
@@ -146,6 +144,6 @@ def _token_facts(info: TokenInfo) -> list[tuple[str, str]]:
 
 def _write_parts(tokenizer: Tokenizer, info: TokenInfo, depth: int) -> None:
     for part in info.parts or ():
-        made_of = tokenizer.token(part)
-        output.write_line(f"{'  ' * depth}{part}  '{visible(made_of.bytes)}'")
-        _write_parts(tokenizer, made_of, depth + 1)
+        token = tokenizer.token(part)
+        output.write_line(f"{'  ' * depth}{part}  '{visible(token.bytes)}'")
+        _write_parts(tokenizer, token, depth + 1)

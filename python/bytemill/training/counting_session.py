@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,6 @@ from bytemill._core import UNICODE_VERSION, PretokenCounter
 from bytemill.corpus.documents import CorpusCounts, Position
 from bytemill.errors import TokenizerError
 from bytemill.profiling import phase
-from bytemill.training.checkpoints import Checkpoints
 from bytemill.training.counts import CountedCorpus, CountsInfo, canonical_pattern
 from bytemill.training.mixture import common_scale
 from bytemill.training.options import CHECKPOINT_SECONDS
@@ -63,12 +63,12 @@ class CountingSession:
                 settings.num_threads, settings.chunk_bytes, in_batches=in_batches
             )
         self._counter: PretokenCounter | None = self._new_counter()
-        self._checkpoints: Checkpoints | None = None
         self.position = Position()
         """Everything before this position is counted."""
-        if self._description is not None and work.can_resume:
-            self._checkpoints = Checkpoints(work, self._fingerprint(), settings.checkpoint_seconds)
-            self._resume(self._checkpoints)
+        self._last_checkpoint = time.monotonic()
+        self._has_checkpoints = self._description is not None and work.can_resume
+        if self._has_checkpoints:
+            self._resume()
         if self._plan is not None and self._may_spill(self._plan):
             self._open_folder()
 
@@ -85,16 +85,19 @@ class CountingSession:
 
     def seconds_left(self) -> float | None:
         """Return the seconds until the next checkpoint; None if there are no checkpoints."""
-        return None if self._checkpoints is None else self._checkpoints.seconds_left()
+        if not self._has_checkpoints:
+            return None
+        return max(0.0, self._last_checkpoint + self._settings.checkpoint_seconds - time.monotonic())
 
     def reach(self, position: Position) -> None:
         """Record that everything before `position` is counted, and write a checkpoint if it is due."""
         self.position = position
-        if self._checkpoints is None or self._checkpoints.seconds_left():
+        if self.seconds_left() != 0:
             return
         with phase("spill"):
             self._open_folder()
-            self._checkpoints.write(position, self.counter)
+            self._work.keep(self._fingerprint(), position, self.counter.checkpoint())
+            self._last_checkpoint = time.monotonic()
 
     def finish(self) -> CountedCorpus:
         """Return the counts."""
@@ -138,14 +141,14 @@ class CountingSession:
             "unicode_version": UNICODE_VERSION,
         }
 
-    def _resume(self, checkpoints: Checkpoints) -> None:
-        journal = checkpoints.latest()
+    def _resume(self) -> None:
+        journal = self._work.journal(self._fingerprint())
         if journal is None:
             return
         try:
             self.counter.resume(journal.state, str(self._work.open()))
         except (TokenizerError, OSError) as error:
-            checkpoints.discard(str(error))
+            self._work.drop_journal(str(error))
             self._counter = self._new_counter()
             return
         self.position = journal.position

@@ -28,7 +28,6 @@ _CHUNK_BYTES = 2 << 20
 _BATCH_BYTES = 48_000_000
 """Batches of documents that are read ahead, and their sources."""
 
-
 _M_MMAP_THRESHOLD = -3
 _MAX_MMAP_THRESHOLD = 32 << 20
 

@@ -61,11 +61,7 @@ class FileProgress:
 
     def in_file(self, n_bytes: int) -> None:
         """Report bytes read of the current file."""
-        self.in_total(self._finished_bytes + n_bytes)
-
-    def in_total(self, n_bytes: int) -> None:
-        """Report bytes read of all files."""
-        self._done = max(self._done, n_bytes)
+        self._done = max(self._done, self._finished_bytes + n_bytes)
         if self._report is None:
             return
         try:
