@@ -129,7 +129,7 @@ def test_invalid_utf8_tokens_decode_to_their_bytes(data: bytes) -> None:
     assert tokenizer.decode_bytes(tokenizer.core.encode_bytes(data)) == data
 
 
-def test_a_model_is_read_line_by_line() -> None:
+def test_a_model_has_the_pattern_special_tokens_and_merges_of_its_lines() -> None:
     spec = minbpe.from_text(model_of([(97, 98), (32, 256)], {"<|x|>": 300}, GPT4), "t.model")
     assert spec.pattern == GPT4
     assert spec.special_tokens == {"<|x|>": 300}
@@ -147,7 +147,7 @@ def test_crlf_and_byte_order_marks_are_accepted(
     model = model_of([(97, 98)], {"<|x|>": 300}, GPT4)
     path = tmp_path / "any name"
     path.write_bytes(change(model.replace("minbpe v1", header, 1)).encode())
-    assert minbpe.read(path) == detect.read(path) == minbpe.from_text(model, "t")
+    assert detect.read(path) == minbpe.from_text(model, "t")
 
 
 def test_an_empty_pattern_line_means_no_pattern() -> None:
@@ -158,7 +158,7 @@ def test_white_space_in_a_pattern_is_kept() -> None:
     assert minbpe.from_text(model_of([], pattern=r" ?\p{L}+|\s "), "t").pattern == r" ?\p{L}+|\s "
 
 
-def test_special_tokens_may_contain_blanks(tmp_path: Path) -> None:
+def test_special_tokens_may_contain_spaces(tmp_path: Path) -> None:
     special = {"two words": 300, " first": 301, "last ": 302, "a 1": 303, "日 本": 304, "\t": 305}
     model = model_of([(97, 98)], special, GPT4)
     path = tmp_path / "t.model"
@@ -210,7 +210,7 @@ def test_special_token_ids_may_exceed_the_merges() -> None:
         (HEAD + "97 98\n98 99\n256 99\n97 257\n", "t.model:7: produces b'abc', which is already token 258"),
         (HEAD + "97 97\n" + "".join(f"{i} {i}\n" for i in range(256, 320)), r"t.model:\d+: the tokens up to this"),
         (HEAD + "97 97\n" * (2**21), "t.model has 2097155 lines"),
-        ("minbpe v2\n\n0\n", "t.model:1: header is 'minbpe v2', not 'minbpe v1' or 'simple-bpe v1'"),
+        ("minbpe v2\n\n0\n", "t.model:1 is 'minbpe v2', not 'minbpe v1' or 'simple-bpe v1'"),
     ],
 )  # fmt: skip
 def test_damaged_models_are_refused_by_line(model: str, said: str) -> None:
@@ -238,7 +238,7 @@ def test_a_hidden_special_token_is_found_if_there_is_one(texts: list[str]) -> No
 
 
 @pytest.mark.parametrize("dialect", ["minbpe", "simple-bpe"])
-def test_a_model_survives_a_round_trip(make_spec: MakeSpec, dialect: minbpe.Dialect) -> None:
+def test_written_models_round_trip(make_spec: MakeSpec, dialect: minbpe.Dialect) -> None:
     spec = make_spec(special_tokens={"<|b|>": 300, "<|a|>": 261})
     written = minbpe.write(spec, dialect)
     assert written.startswith(f"{dialect} v1\n")
@@ -283,7 +283,7 @@ BYTES = {i: bytes([i]) for i in range(256)}
         ),
     ],
 )  # fmt: skip
-def test_tokenizers_that_minbpe_could_not_read_are_refused(
+def test_tokenizers_that_minbpe_cannot_read_are_refused(
     make_spec: MakeSpec, fields: dict[str, object], said: str
 ) -> None:
     with pytest.raises(TokenizerError, match=said):
@@ -304,23 +304,26 @@ def assert_ids_are_those_of_minbpe(model: Path, paths: Iterable[Path]) -> None:
         assert tokenizer.encode(text) == oracle.encode(text), path.name
 
 
-def test_a_simple_bpe_model_has_the_expected_tokens(earlier_model: Path) -> None:
-    tokenizer = Tokenizer.load(earlier_model)
+def assert_model_of_2048_tokens(model: Path) -> None:
+    tokenizer = Tokenizer.load(model)
     assert (tokenizer.n_vocab, len(tokenizer.merges)) == (2049, 2048 - 256)
     assert tokenizer.special_tokens == {"<|endoftext|>": 2048}
     assert tokenizer.pattern == NAMED_PATTERNS["gpt2"]
     assert minbpe.write(tokenizer.to_spec(), "simple-bpe") == model.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("n_characters", [60_000, pytest.param(None, marks=pytest.mark.slow)])
-def test_a_simple_bpe_model_gives_the_expected_ids(
-    earlier_model: Path, shared_data: Path, n_characters: int | None
-) -> None:
-    oracle = Minbpe(earlier_model.read_text(encoding="utf-8"))
-    tokenizer = Tokenizer.load(earlier_model)
-    for path in sorted([*shared_data.glob("*.txt"), *(shared_data / "udhr").iterdir()]):
-        text = (
-            path.read_text(encoding="utf-8")[:n_characters]
-            + "<|endoftext|>def f(x):\n\treturn x  👩‍👩‍👧\n\n \n"
-        )
-        assert tokenizer.encode(text) == oracle.encode(text), path.name
+def test_a_model_of_simple_bpe_is_read_and_written_unchanged(simple_bpe_model: Path) -> None:
+    assert_model_of_2048_tokens(simple_bpe_model)
+
+
+def test_a_model_of_simple_bpe_gives_the_ids_of_minbpe(simple_bpe_model: Path, shared_data: Path) -> None:
+    names = ["botchan_en.txt", "tinyshakespeare.txt", "hellaswag_val.txt"]
+    paths = [*(shared_data / name for name in names), *sorted(shared_data.glob("udhr/*.txt"))]
+    assert_ids_are_those_of_minbpe(simple_bpe_model, paths)
+
+
+@pytest.mark.slow
+def test_a_model_that_simple_bpe_trained_gives_the_ids_of_minbpe(full_data: Path) -> None:
+    model = full_data / "tinystoriesv2-gpt4-train-2048.model"
+    assert_model_of_2048_tokens(model)
+    assert_ids_are_those_of_minbpe(model, sorted(full_data.rglob("*.txt")))

@@ -108,9 +108,8 @@ def test_converted_files_give_the_same_ids_in_the_original_tools(
     assert [encoded.ids for encoded in theirs.encode_batch(texts)] == expected
 
 
-def test_a_simple_bpe_model_converts_to_every_format(shared_data: Path, tmp_path: Path) -> None:
-    model = shared_data / "tinystoriesv2-gpt4-train-2048.model"
-    listing = convert(model, tmp_path / "t.vocab")
+def test_a_model_of_simple_bpe_goes_through_every_format(simple_bpe_model: Path, tmp_path: Path) -> None:
+    listing = convert(simple_bpe_model, tmp_path / "t.vocab")
     assert listing.proof == "none"
     assert len(listing.files[0].read_text(encoding="utf-8").splitlines()) == 2049
     path = simple_bpe_model
@@ -147,7 +146,7 @@ def test_published_ranks_convert_to_gpt2s_files_and_back(shared_data: Path, tmp_
         *(("x.model", "minbpe"), ("x.vocab", "vocab"), ("x.gguf", "gguf")),
     ],
 )
-def test_the_file_name_selects_the_format(name: str, expected: str) -> None:
+def test_the_file_name_decides_the_format(name: str, expected: str) -> None:
     assert writing.format_of_name(Path(name)) == expected
 
 
@@ -161,7 +160,7 @@ def test_other_file_names_need_an_explicit_format(source: Path, tmp_path: Path) 
     assert file == tmp_path / "folder" / "tokenizer.json"
 
 
-def test_existing_files_are_kept_unless_overwrite_is_set(source: Path, tmp_path: Path) -> None:
+def test_an_existing_file_stays_unless_overwrite_is_set(source: Path, tmp_path: Path) -> None:
     (tmp_path / "gpt2").mkdir()
     merges = tmp_path / "gpt2" / "merges.txt"
     merges.write_text("mine")
@@ -177,7 +176,7 @@ def test_existing_files_are_kept_unless_overwrite_is_set(source: Path, tmp_path:
         convert(source, "-")
 
 
-def test_information_that_the_format_lacks_is_reported(make_spec: MakeSpec, tmp_path: Path) -> None:
+def test_the_result_lists_what_the_format_leaves_out(make_spec: MakeSpec, tmp_path: Path) -> None:
     source = tmp_path / "s.json"
     spec = make_spec(special_tokens={"END": 261, "<x>": 262}, ties="bytes", merge_counts=[5, 4, 3, 2, 1])
     source.write_text(huggingface.write(spec), encoding="utf-8")
@@ -213,7 +212,7 @@ def test_overlapping_special_tokens_are_reported_for_tiktoken(make_spec: MakeSpe
     ]
 
 
-def test_pattern_and_special_tokens_can_be_explicit(make_spec: MakeSpec, tmp_path: Path) -> None:
+def test_what_the_source_lacks_can_be_set_explicitly(make_spec: MakeSpec, tmp_path: Path) -> None:
     (tmp_path / "t.tiktoken").write_text(tiktoken.write(make_spec()))
     with pytest.raises(TokenizerFileError, match="not a published one"):
         convert(tmp_path / "t.tiktoken", tmp_path / "t.json")

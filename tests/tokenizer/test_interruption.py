@@ -80,9 +80,23 @@ CASES = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
-def test_encoding_can_be_interrupted(case: str) -> None:
+N_SIGNALS = 5
+"""So many SIGINTs are received one after another while the work goes on. The last one ends it."""
+
+RECEIVE = f"""
+import os, signal
+n_received = 0
+def receive(*_):
+    global n_received
+    n_received += 1
+    os.write(1, b"received\\n")
+    if n_received == {N_SIGNALS}:
+        raise KeyboardInterrupt
+signal.signal(signal.SIGINT, receive)
+"""
+
+
+def assert_interruptions_are_received_during_the_work(case: str) -> None:
     prepare, work = CASES[case]
     script = (
         PREPARE
@@ -126,19 +140,19 @@ def test_an_interruption_ends_the_work(case: str) -> None:
     assert_interruptions_are_received_during_the_work(case)
 
 
-def test_encoding_short_documents_can_be_interrupted() -> None:
-    test_encoding_can_be_interrupted("short documents")
+def test_an_interruption_ends_a_text_of_short_documents() -> None:
+    assert_interruptions_are_received_during_the_work("short documents")
 
 
 @pytest.mark.parametrize("case", ["one text on threads", "a batch on threads", "files on threads"])
-def test_encoding_on_threads_can_be_interrupted(case: str) -> None:
-    test_encoding_can_be_interrupted(case)
+def test_an_interruption_ends_work_on_threads(case: str) -> None:
+    assert_interruptions_are_received_during_the_work(case)
 
 
 @pytest.mark.parametrize(
     "call", ["tok.core.encode_to_numpy, 'text', 'all', 1", "stream.feed, 'text'", "stream.finish"]
 )
-def test_an_early_interruption_does_not_panic(call: str) -> None:
+def test_an_interruption_before_the_first_array_is_no_panic(call: str) -> None:
     # Chained without a step of Python's own between them, so that the interruption is still to come in the call.
     script = f"""
 import collections, ctypes, functools, operator, sys

@@ -26,14 +26,14 @@ def both(special: Collection[str], pattern: str | None = "gpt2") -> tuple[bytemi
     return ours, reference.ReferenceTokenizer(BYTES, [], ours.special_tokens, pattern=pattern)
 
 
-def test_special_tokens_are_recognized_by_default(small: bytemill.Tokenizer) -> None:
+def test_all_special_tokens_are_recognised_by_default(small: bytemill.Tokenizer) -> None:
     end, pad = small.special_tokens["<|endoftext|>"], small.special_tokens["<|pad|>"]
     ids = small.encode("<|pad|>fox<|endoftext|><|endoftext|> fox<|pad|>")
     assert [i for i in ids if i in (end, pad)] == [pad, end, end, pad]
     assert ids == small.encode("<|pad|>fox<|endoftext|><|endoftext|> fox<|pad|>", allowed_special="all")
 
 
-def test_none_treats_special_tokens_as_text(small: bytemill.Tokenizer) -> None:
+def test_mode_none_encodes_special_tokens_as_text(small: bytemill.Tokenizer) -> None:
     text = "<|endoftext|> fox"
     ids = small.encode(text, allowed_special="none")
     assert small.special_tokens["<|endoftext|>"] not in ids
@@ -41,7 +41,7 @@ def test_none_treats_special_tokens_as_text(small: bytemill.Tokenizer) -> None:
     assert small.decode(ids) == text
 
 
-def test_a_set_recognizes_its_members_only(small: bytemill.Tokenizer) -> None:
+def test_a_set_of_special_tokens_recognises_its_members_alone(small: bytemill.Tokenizer) -> None:
     end, pad = small.special_tokens["<|endoftext|>"], small.special_tokens["<|pad|>"]
     text = "<|endoftext|><|pad|>"
     for chosen in ({"<|pad|>"}, ["<|pad|>", "<|pad|>"], ("<|pad|>",), frozenset({"<|pad|>"}), {"<|pad|>": 1}):
@@ -50,14 +50,14 @@ def test_a_set_recognizes_its_members_only(small: bytemill.Tokenizer) -> None:
         assert end not in ids
 
 
-def test_a_member_that_overlaps_a_nonmember_is_recognized() -> None:
+def test_a_member_that_overlaps_one_left_out_is_found() -> None:
     ours, _ = both(["<s><s>", "<s>"])
     longer, shorter = ours.special_tokens["<s><s>"], ours.special_tokens["<s>"]
     assert ours.encode("<s><s><s>") == [longer, shorter]
     assert ours.encode("<s><s><s>", allowed_special={"<s>"}) == [shorter] * 3
 
 
-def test_none_raise_names_the_token_and_its_offset(small: bytemill.Tokenizer) -> None:
+def test_none_raise_names_the_token_and_its_byte(small: bytemill.Tokenizer) -> None:
     assert small.encode("no such token", allowed_special="none_raise") == small.encode("no such token")
     with pytest.raises(SpecialTokenError) as caught:
         small.encode("éé<|pad|><|endoftext|>", allowed_special="none_raise")
@@ -76,28 +76,28 @@ def ways_to_encode(tokenizer: bytemill.Tokenizer) -> list[Callable[..., Any]]:
     ]
 
 
-def test_every_encoding_method_supports_none_raise(small: bytemill.Tokenizer) -> None:
+def test_every_way_to_encode_refuses(small: bytemill.Tokenizer) -> None:
     for encode in ways_to_encode(small):
         with pytest.raises(SpecialTokenError, match=r"<\|pad\|>"):
             encode("fox<|pad|>", allowed_special="none_raise")
         encode("fox", allowed_special="none_raise")
 
 
-def test_every_encoding_method_refuses_an_unknown_token(small: bytemill.Tokenizer) -> None:
+def test_every_way_to_encode_refuses_an_unknown_name(small: bytemill.Tokenizer) -> None:
     for encode in ways_to_encode(small):
         with pytest.raises(SpecialTokenError, match="<unknown>"):
             encode("fox", allowed_special={"<|pad|>", "<unknown>"})
 
 
 @pytest.mark.parametrize("mode", ["<|pad|>", "ALL", "", "none_raise "])
-def test_an_unknown_mode_is_refused(small: bytemill.Tokenizer, mode: Any) -> None:
+def test_a_text_that_is_no_mode_is_refused(small: bytemill.Tokenizer, mode: Any) -> None:
     for encode in ways_to_encode(small):
         with pytest.raises(ValueError, match="allowed_special"):
             encode("fox", allowed_special=mode)
 
 
 @pytest.mark.parametrize("options", [5, {5}, {b"<|pad|>"}, [None]])
-def test_allowed_special_of_another_type_is_a_type_error(small: bytemill.Tokenizer, options: Any) -> None:
+def test_anything_but_a_set_of_strings_is_a_type_error(small: bytemill.Tokenizer, options: Any) -> None:
     for encode in ways_to_encode(small):
         with pytest.raises(TypeError):
             encode("fox", allowed_special=options)
@@ -109,7 +109,7 @@ def test_the_modes_are_those_of_the_reference() -> None:
 
 
 @given(data=st.data())
-def test_the_leftmost_longest_special_token_wins(data: st.DataObject) -> None:
+def test_the_leftmost_wins_and_of_those_the_longest(data: st.DataObject) -> None:
     special = data.draw(st.lists(st.sampled_from(OVERLAPPING), unique=True))
     text = "".join(data.draw(st.lists(st.sampled_from([*OVERLAPPING, *"abcd<s>字 x"]), max_size=20)))
     ours, oracle = both(special)
@@ -125,15 +125,15 @@ def test_the_leftmost_longest_special_token_wins(data: st.DataObject) -> None:
         assert ours.encode(text, allowed_special="none_raise") == expected
 
 
-def test_pretokens_end_at_special_tokens() -> None:
-    ours, twin = both(["<s>"], "cl100k")
+def test_a_special_token_ends_the_text_before_it() -> None:
+    ours, oracle = both(["<s>"], "cl100k")
     # White space before a special token stands at the end of a text, where cl100k takes it whole.
     for text in ("a \n  <s>  \n b", "<s> a", "it<s>'s", "  <s>  ", "<s>", "<s><s>", " <s>"):
         assert ours.encode(text) == oracle.encode(text)
 
 
-def test_special_tokens_may_be_words_and_blanks() -> None:
-    ours, twin = both(["the", " ", "t", "\u0301", "\r\n"])
+def test_special_tokens_may_be_ordinary_words_and_blanks() -> None:
+    ours, oracle = both(["the", " ", "t", "\u0301", "\r\n"])
     for text in ("the then", "t the\r\nthe\u0301", "  e\u0301", "tthe"):
         assert ours.encode(text) == oracle.encode(text)
         assert ours.decode(ours.encode(text)) == text
@@ -149,7 +149,7 @@ def test_thousands_of_special_tokens_are_told_apart() -> None:
 # Ids of special tokens
 
 
-def test_special_tokens_keep_their_vocabulary_ids_and_others_follow() -> None:
+def test_a_special_token_of_the_vocabulary_keeps_its_id_and_the_others_follow_in_order() -> None:
     vocab = VOCAB | {300: b"<known>"}
     tokenizer = bytemill.Tokenizer(vocab, MERGES, ["<z>", "<known>", "<a>"])
     assert tokenizer.special_tokens == {"<z>": 301, "<known>": 300, "<a>": 302}
@@ -161,7 +161,7 @@ def test_special_tokens_keep_their_vocabulary_ids_and_others_follow() -> None:
     assert not tokenizer.is_special_token(256)
 
 
-def test_a_mapping_sets_explicit_ids() -> None:
+def test_a_mapping_says_the_ids() -> None:
     tokenizer = bytemill.Tokenizer(VOCAB, MERGES, {"<x>": 1000, "<y>": 400})
     assert tokenizer.encode("<x><y>") == [1000, 400]
     assert tokenizer.n_vocab == 1001
@@ -169,7 +169,7 @@ def test_a_mapping_sets_explicit_ids() -> None:
         tokenizer.decode([401])
 
 
-def test_a_merge_product_may_be_special() -> None:
+def test_a_token_that_merges_make_may_be_special() -> None:
     tokenizer = bytemill.Tokenizer(VOCAB, MERGES, ["ab"])
     assert tokenizer.special_tokens == {"ab": 256}
     assert tokenizer.encode("xab ab") == [120, 256, 32, 256]
@@ -193,7 +193,7 @@ def test_a_special_token_with_the_bytes_of_an_ordinary_one_may_have_an_id_of_its
     assert tokenizer.token_to_id(b"ab") == 256
 
 
-def test_invalid_utf8_is_not_a_special_token() -> None:
+def test_bytes_that_are_no_text_are_no_special_token() -> None:
     tokenizer = bytemill.Tokenizer(BYTES, [], ["\ufffd"])
     assert tokenizer.token_to_id("\ufffd".encode()) == tokenizer.token_to_id("\ufffd") == 256
     assert tokenizer.token_to_id(b"\xe4\xbb") is None
@@ -222,13 +222,13 @@ def test_end_of_text_is_found_by_name(small: bytemill.Tokenizer) -> None:
         (["\ud800"], "ud800"),
     ],
 )
-def test_invalid_special_tokens_are_refused(special: Any, message: str) -> None:
+def test_special_tokens_that_cannot_be_are_refused(special: Any, message: str) -> None:
     with pytest.raises(TokenizerError, match=message):
         bytemill.Tokenizer(BYTES, [], special)
 
 
 @pytest.mark.parametrize("special", [[5], [b"<s>"], [None], 5, {5: 300}])
-def test_special_tokens_must_be_str(special: Any) -> None:
+def test_special_tokens_are_texts(special: Any) -> None:
     with pytest.raises(TypeError):
         bytemill.Tokenizer(BYTES, [], special)
 
