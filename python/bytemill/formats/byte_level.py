@@ -13,7 +13,7 @@ from bytemill.formats.bytes_to_unicode import (
 )
 from bytemill.formats.files import object_at, shown
 from bytemill.formats.ids import MAX_ID, check_id
-from bytemill.formats.vocabulary import missing_bytes
+from bytemill.formats.vocabulary import first_duplicate, missing_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,16 +31,14 @@ def checked_vocab(vocab: Any, location: str) -> dict[str, int]:
     if not vocab:
         raise TokenizerFileError(f"{location} is empty")
     ids = vocab.values()
-    well_formed = set(map(type, ids)) == {int} and min(ids) >= 0 and max(ids) <= MAX_ID
-    if not well_formed or len(set(ids)) != len(vocab):
-        seen: dict[int, str] = {}
+    if not (set(map(type, ids)) == {int} and min(ids) >= 0 and max(ids) <= MAX_ID):
         for text, token_id in vocab.items():
             check_id(token_id, f"{location}[{shown(text)}]")
-            if token_id in seen:
-                raise TokenizerFileError(
-                    f"{location}: {shown(seen[token_id])} and {shown(text)} have the same id {token_id}"
-                )
-            seen[token_id] = text
+    if (duplicate := first_duplicate(vocab)) is not None:
+        first, second, token_id = duplicate
+        raise TokenizerFileError(
+            f"{location}: {shown(first)} and {shown(second)} have the same id {token_id}"
+        )
     return vocab
 
 
@@ -154,12 +152,12 @@ def _bytes_by_text(
 
 
 def _check_special_ids(special_tokens: Mapping[str, int], tokens: Mapping[int, bytes], location: str) -> None:
-    by_id: dict[int, str] = {}
+    if (duplicate := first_duplicate(special_tokens)) is not None:
+        first, second, token_id = duplicate
+        raise TokenizerFileError(
+            f"{location}: special tokens {shown(first)} and {shown(second)} have the same id {token_id}"
+        )
     for text, token_id in special_tokens.items():
-        if by_id.setdefault(token_id, text) != text:
-            raise TokenizerFileError(
-                f"{location}: special tokens {shown(by_id[token_id])} and {shown(text)} have the same id {token_id}"
-            )
         if tokens.get(token_id, text.encode()) != text.encode():
             raise TokenizerFileError(
                 f"{location}: id {token_id} is both {shown(tokens[token_id])} and special token {shown(text)}"
@@ -174,13 +172,12 @@ def _merges_as_bytes(
 ) -> list[tuple[bytes, bytes]]:
     # Duplicate merges have duplicate products, so the search is needed only if the numbers differ.
     if len(products) != len(pairs):
-        first_seen: dict[tuple[str, ...], int] = {}
-        for index, pair in enumerate(pairs):
-            before = first_seen.setdefault(tuple(pair), index)
-            if before != index:
-                raise TokenizerFileError(
-                    f"{merge_location(index)}: {shown(tuple(pair))} repeats {merge_location(before)}"
-                )
+        duplicate = first_duplicate(dict(enumerate(map(tuple, pairs))))
+        if duplicate is not None:
+            first, second, pair = duplicate
+            raise TokenizerFileError(
+                f"{merge_location(second)}: {shown(pair)} repeats {merge_location(first)}"
+            )
     try:
         merges = [(bytes_of[left], bytes_of[right]) for left, right in pairs]
     except KeyError:

@@ -68,7 +68,7 @@ def unmarked_special_tokens(spec: TokenizerSpec) -> list[str]:
     """Return the special tokens that a reader of the two files cannot recognize and must be told."""
     merges = spec.merges if spec.merges is not None else merges_of_ranks(spec.ranks or {})
     made = {bytes_to_text(left + right) for left, right in merges} | CHARACTER_TO_BYTE.keys()
-    return [text for text in spec.special_tokens if text in made or not _looks_special(text)]
+    return [text for text in spec.special_tokens if text in made or not looks_special(text)]
 
 
 def write(spec: TokenizerSpec) -> tuple[str, str]:
@@ -150,7 +150,7 @@ def _special_tokens(
     for text, token_id in vocab.items():
         if text in made or text in CHARACTER_TO_BYTE or text in special:
             continue
-        if not _looks_special(text):
+        if not looks_special(text):
             raise TokenizerFileError(
                 f"{location}: token {shown(text)} (id {token_id}) is neither a single byte nor the product of a merge",
                 hint="name it in special_tokens if it is a special token; otherwise the merges are truncated or "
@@ -160,7 +160,8 @@ def _special_tokens(
     return special
 
 
-def _looks_special(text: str) -> bool:
+def looks_special(text: str) -> bool:
+    """Return whether a token is `<bracketed>`, `[bracketed]`, or not byte-level text."""
     if not is_text(text):
         return False
     bracketed = len(text) > 2 and (text[0], text[-1]) in {("<", ">"), ("[", "]")}

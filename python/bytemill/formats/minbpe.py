@@ -11,12 +11,11 @@ The bytes are tokens 0-255. The `.vocab` file beside a model is a listing for pe
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from bytemill._core import check_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats.files import decode_utf8, read_bytes, shown
+from bytemill.formats.files import shown
 from bytemill.formats.ids import MAX_ID
 from bytemill.formats.ranks import unreachable_token
 from bytemill.formats.spec import TokenizerSpec, check_expressible
@@ -40,12 +39,6 @@ _TRUNCATED = "the file is truncated: download or write it again"
 _WRITE_JSON = "write a tokenizer.json"
 
 
-def read(path: str | os.PathLike[str]) -> TokenizerSpec:
-    """Read a `.model` file. Raises TokenizerFileError with the line number."""
-    location = os.fspath(path)
-    return from_text(decode_utf8(read_bytes(path), location), location)
-
-
 def dialect_of(data: bytes) -> Dialect | None:
     """Return the dialect that the first line of a file names, if any.
 
@@ -57,7 +50,7 @@ def dialect_of(data: bytes) -> Dialect | None:
 
 
 def from_text(text: str, location: str) -> TokenizerSpec:
-    """Read a file's content; `location` names the file in errors."""
+    """Read the text of a `.model` file; `location` names the file in errors, before the line number."""
     n_lines = text.count("\n")
     if n_lines > _MAX_MERGES:
         raise TokenizerFileError(

@@ -22,8 +22,6 @@ expression contains."""
 class TokenFlags:
     """Flags of an added token in Hugging Face's files. The defaults are those of an ordinary special token."""
 
-    special: bool = True
-    """False for an ordinary word added later. Affects `skip_special_tokens`, not ids."""
     single_word: bool = False
     """Match only if no letter, mark, digit or underscore is adjacent."""
     lstrip: bool = False
@@ -32,6 +30,8 @@ class TokenFlags:
     """Absorb white space after the token."""
     normalized: bool = False
     """Match only in text that the other special tokens leave over."""
+    special: bool = True
+    """False for an ordinary word added later. Affects `skip_special_tokens`, not ids."""
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from bytemill.errors import TokenizerError
 from bytemill.formats.ids import MAX_ID, is_text
 from bytemill.formats.ranks import merges_of_ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from bytemill.formats.spec import TokenizerSpec
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 SINGLE_BYTES: frozenset[bytes] = frozenset(bytes([byte]) for byte in range(256))
 
@@ -45,12 +48,8 @@ def ordinary_tokens(spec: TokenizerSpec) -> dict[int, bytes]:
     else:
         tokens = spec.vocab
     tokens = dict(sorted(tokens.items()))
-    if len(set(tokens.values())) != len(tokens):
-        seen: dict[bytes, int] = {}
-        for token_id, token in tokens.items():
-            if token in seen:
-                raise TokenizerError(f"ids {seen[token]} and {token_id} are the same token {token!r}")
-            seen[token] = token_id
+    if (duplicate := first_duplicate(tokens)) is not None:
+        raise TokenizerError("ids {} and {} are the same token {!r}".format(*duplicate))
     tokens = _with_ordinary_special_tokens(spec, tokens)
     missing = missing_bytes(tokens.values())
     if missing is not None:
@@ -83,7 +82,8 @@ def _check_ids(ids: Collection[int]) -> None:
 
 def _check_special_tokens(spec: TokenizerSpec, tokens: dict[int, bytes]) -> None:
     _check_ids(list(spec.special_tokens.values()))
-    by_id: dict[int, str] = {}
+    if (duplicate := first_duplicate(spec.special_tokens)) is not None:
+        raise TokenizerError("special tokens {!r} and {!r} have the same id {}".format(*duplicate))
     for text, token_id in spec.special_tokens.items():
         if not text:
             raise TokenizerError("a special token is empty")
@@ -91,11 +91,6 @@ def _check_special_tokens(spec: TokenizerSpec, tokens: dict[int, bytes]) -> None
             raise TokenizerError(
                 f"special token {text!r} contains a lone surrogate, which UTF-8 cannot encode"
             )
-        if token_id in by_id:
-            raise TokenizerError(
-                f"special tokens {by_id[token_id]!r} and {text!r} have the same id {token_id}"
-            )
-        by_id[token_id] = text
         if tokens.get(token_id, text.encode()) != text.encode():
             raise TokenizerError(
                 f"special token {text!r} and ordinary token {tokens[token_id]!r} have the same id {token_id}"
@@ -110,11 +105,22 @@ def _check_merges(merges: list[tuple[bytes, bytes]], tokens: Collection[bytes]) 
                 raise TokenizerError(
                     f"merge {index} ({left!r}, {right!r}): {token!r} is not in the vocabulary"
                 )
-    if len(set(merges)) != len(merges):
-        first_seen: dict[tuple[bytes, bytes], int] = {}
-        for index, merge in enumerate(merges):
-            if first_seen.setdefault(merge, index) != index:
-                raise TokenizerError(f"merges {first_seen[merge]} and {index} are the same: {merge!r}")
+    if (duplicate := first_duplicate(dict(enumerate(merges)))) is not None:
+        raise TokenizerError("merges {} and {} are the same: {!r}".format(*duplicate))
+
+
+def first_duplicate(values: Mapping[Key, Value]) -> tuple[Key, Key, Value] | None:
+    """Return the first two keys with the same value, and the value; None if all values differ.
+
+    >>> first_duplicate({"a": 1, "b": 2, "c": 1})
+    ('a', 'c', 1)
+    """
+    if len(set(values.values())) == len(values):
+        return None
+    seen: dict[Value, Key] = {}
+    return next(
+        (seen[value], key, value) for key, value in values.items() if seen.setdefault(value, key) != key
+    )
 
 
 def missing_bytes(tokens: Collection[bytes]) -> str | None:

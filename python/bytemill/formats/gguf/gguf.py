@@ -33,6 +33,7 @@ from bytemill.formats.gguf.pre_tokenizers import (
     pre_tokenizer,
     same_split,
 )
+from bytemill.formats.gpt2 import looks_special
 from bytemill.formats.record import checked_record, record_of
 from bytemill.formats.spec import TokenizerSpec, check_expressible
 from bytemill.formats.vocabulary import checked_parts
@@ -214,17 +215,11 @@ def _vocabulary(
         elif token not in made:
             if kind == _UNUSED:
                 unused.append(token)
-            elif token_id in special_ids or (types is None and _looks_special(token)):
+            elif token_id in special_ids or (types is None and looks_special(token)):
                 special[token] = token_id
     for token in unused:
         del ids[token]
     return ids, special
-
-
-def _looks_special(token: str) -> bool:
-    """Guess whether a token without a type is special, as for GPT-2's files."""
-    bracketed = len(token) > 2 and (token[0], token[-1]) in {("<", ">"), ("[", "]")}
-    return bracketed or not CHARACTER_TO_BYTE.keys() >= set(token)
 
 
 def _pattern(

@@ -7,7 +7,7 @@ chat_template.jinja. They are kept as plain data and written again.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerFileError
@@ -120,18 +120,10 @@ def _has_current_ids(entries: Any, spec: TokenizerSpec) -> bool:
 
 def _added_tokens_decoder(spec: TokenizerSpec) -> dict[str, Any]:
     by_id = sorted((token_id, text) for text, token_id in spec.special_tokens.items())
-    entries: dict[str, Any] = {}
-    for token_id, text in by_id:
-        flags = spec.flags.get(text, TokenFlags())
-        entries[str(token_id)] = {
-            "content": text,
-            "lstrip": flags.lstrip,
-            "normalized": flags.normalized,
-            "rstrip": flags.rstrip,
-            "single_word": flags.single_word,
-            "special": flags.special,
-        }
-    return entries
+    return {
+        str(token_id): {"content": text, **asdict(spec.flags.get(text, TokenFlags()))}
+        for token_id, text in by_id
+    }
 
 
 def _json(value: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _DEFAULT_FLAGS = TokenFlags()
-_FLAGS = ("special", "single_word", "lstrip", "rstrip", "normalized")
+_FLAGS = [field.name for field in fields(TokenFlags)]
 
 
 def read_model(

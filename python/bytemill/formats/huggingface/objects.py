@@ -22,20 +22,17 @@ if TYPE_CHECKING:
 
 # Fields of tokenizer_config.json that the object itself determines, or that name other files.
 _NOT_ARGUMENTS = frozenset(
-    {
-        "added_tokens_decoder",
-        "auto_map",
-        "backend",
-        "is_local",
-        "local_files_only",
-        "name_or_path",
-        "tokenizer_class",
-        "tokenizer_file",
-        "tokenizer_object",
-        "vocab_file",
-        "merges_file",
-        "chat_template",
-    }
+    (
+        *("added_tokens_decoder", "auto_map", "backend", "chat_template", "is_local", "local_files_only"),
+        *(
+            "merges_file",
+            "name_or_path",
+            "tokenizer_class",
+            "tokenizer_file",
+            "tokenizer_object",
+            "vocab_file",
+        ),
+    )
 )
 
 

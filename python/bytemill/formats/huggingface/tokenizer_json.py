@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from bytemill._core import check_pattern
@@ -54,17 +55,8 @@ def write(spec: TokenizerSpec) -> str:
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            {
-                "id": token_id,
-                "content": text,
-                "single_word": flags.single_word,
-                "lstrip": flags.lstrip,
-                "rstrip": flags.rstrip,
-                "normalized": flags.normalized,
-                "special": flags.special,
-            }
+            {"id": token_id, "content": text, **asdict(spec.flags.get(text, _DEFAULT_FLAGS))}
             for text, token_id in sorted(spec.special_tokens.items(), key=lambda item: item[1])
-            for flags in [spec.flags.get(text, _DEFAULT_FLAGS)]
         ],
         "normalizer": None if spec.normalizer is None else {"type": spec.normalizer},
         "pre_tokenizer": to_pre_tokenizer(spec.pattern),

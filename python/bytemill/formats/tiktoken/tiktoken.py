@@ -290,7 +290,7 @@ def _line_number(data: bytes, offset: int) -> int:
 
 
 def _parse(data: bytes, location: str) -> dict[bytes, int]:
-    from bytemill.formats.vocabulary import missing_bytes
+    from bytemill.formats.vocabulary import first_duplicate, missing_bytes
 
     ranks: dict[bytes, int] = {}
     # An iterator, so that a large file of another kind fails at its first line.
@@ -306,14 +306,11 @@ def _parse(data: bytes, location: str) -> dict[bytes, int]:
             else f"token {shown(entry[0])} appears twice"
         )
         raise TokenizerFileError(f"{location}:{_line_number(data, line.start())}: {problem}")
-    if len(set(ranks.values())) != len(ranks):
-        seen: dict[int, bytes] = {}
-        for token, rank in ranks.items():
-            if rank in seen:
-                raise TokenizerFileError(
-                    f"{location}: tokens {shown(seen[rank])} and {shown(token)} have the same rank {rank}"
-                )
-            seen[rank] = token
+    if (duplicate := first_duplicate(ranks)) is not None:
+        first, second, rank = duplicate
+        raise TokenizerFileError(
+            f"{location}: tokens {shown(first)} and {shown(second)} have the same rank {rank}"
+        )
     missing = missing_bytes(ranks)
     if missing is not None:
         raise TokenizerFileError(f"{location} lacks {missing}", hint="the file may be truncated")
