@@ -1,5 +1,7 @@
 """The commands and their groups."""
 
+from typing import Any, cast
+
 from cyclopts import App, Parameter
 
 from bytemill import __version__
@@ -26,7 +28,8 @@ app.command("bytemill.cli.data:app", name="data", help="Turn text into shards of
 app.command(
     "bytemill.cli.lm:app", name="lm", help="Train language models, generate text, evaluate them.", sort_key=4
 )
-app.register_install_completion_command(
+# cyclopts leaves the types of further arguments open.
+cast("Any", app).register_install_completion_command(
     help="Install completion of commands and options for bash, zsh or fish.",
     help_flags=(),
     version_flags=(),
