@@ -251,3 +251,35 @@ def test_the_examples_of_the_readme_pass_pyright_strict_which_would_see_a_mistak
 
 def test_the_readme_has_at_most_700_words() -> None:
     assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").split()) <= 700
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="platform: bash is not installed")
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        ("```python\n1 / 0\n```", "division by zero"),
+        ("```python\nprint(1)\n```\n\n```text\n2\n```", "but this was printed"),
+        ("```sh\nfalse\ntrue\n```", "exit status 1"),
+        ("```console\n$ exit 3\n```", "exit status 3"),
+        ("```console\n$ echo one\ntwo\n```", "but this was printed"),
+        ("```console\n$ false\n$ true\n```", "exit status 1"),
+        ("<!-- not run: -->\n```sh\nfalse\n```", "exit status 1"),
+    ],
+)
+def test_an_example_that_does_not_hold_would_be_seen(
+    page: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "REPOSITORY", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "page.md").write_text(page, encoding="utf-8")
+    with pytest.raises((AssertionError, ZeroDivisionError), match=message):
+        Session(tmp_path).run(blocks(tmp_path / "page.md")[0])
+
+
+def test_an_example_with_a_reason_not_to_run_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "REPOSITORY", tmp_path)
+    page = "<!-- not run: it fails -->\n```sh\nfalse\n```\n\n```sh\ntrue\n```\n"
+    (tmp_path / "page.md").write_text(page, encoding="utf-8")
+    assert [(block.line, block.is_run) for block in blocks(tmp_path / "page.md")] == [(2, False), (6, True)]
