@@ -19,4 +19,5 @@ class Examples(griffe.Extension):
 
 
 def _fenced(example: re.Match[str]) -> str:
-    return f"```pycon\n{FLAGS.sub('', example[0])}\n```"
+    shown = FLAGS.sub("", example[0]).replace('getfixture("tmp_path")', "Path()")
+    return f"```pycon\n{shown}\n```"

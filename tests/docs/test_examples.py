@@ -11,24 +11,21 @@ In an output, `...` stands for any text, and a line `...` for any lines.
 """
 
 import contextlib
-import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-import bytemill
-
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 INPUTS = Path(__file__).with_name("inputs.py")
+PYTHON_SESSION = Path(__file__).with_name("python_session.py")
 SELF_CONTAINED = {"README.md", "docs/index.md", "docs/tutorial.md"}
 """Pages that make their files themselves; the examples of all others find those of `inputs.py`."""
 
@@ -118,10 +115,10 @@ def matches(shown: str, printed: str) -> bool:
 
 
 class Session:
-    """A folder, a namespace and a shell environment in which the blocks of one page run."""
+    """A folder, a Python process and a shell environment in which the blocks of one page run."""
 
     def __init__(self, folder: Path) -> None:
-        self.names: dict[str, object] = {"__name__": "__main__"}
+        self._python: subprocess.Popen[str] | None = None
         dropped = {"NO_COLOR", "FORCE_COLOR", "COLUMNS"}
         self.environment = {name: value for name, value in os.environ.items() if name not in dropped} | {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -132,6 +129,29 @@ class Session:
             "BYTEMILL_TRAINING_BATCH_SIZE": "2",
             "OMP_NUM_THREADS": "1",
         }
+
+    def close(self) -> None:
+        """End the Python process."""
+        if self._python is not None:
+            self._python.communicate(timeout=TIMEOUT_SECONDS)
+
+    def python(self, code: str, where: str) -> str:
+        """Execute code in the Python process of the page and return what it prints."""
+        if self._python is None:
+            self._python = subprocess.Popen(
+                [sys.executable, PYTHON_SESSION],
+                env=self.environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+        assert self._python.stdin is not None
+        assert self._python.stdout is not None
+        print(json.dumps([where, code]), file=self._python.stdin, flush=True)
+        printed, error = json.loads(self._python.stdout.readline())
+        assert error is None, f"{where}:\n{error}"
+        return printed
 
     def shell(self, script: str, where: str) -> str:
         """Run commands and return what they print, errors included."""
@@ -152,13 +172,9 @@ class Session:
         """Run a block and compare its output with the page."""
         match block.language:
             case "python":
-                out = io.StringIO()
-                with contextlib.redirect_stdout(out), warnings.catch_warnings():
-                    warnings.simplefilter("ignore", bytemill.TrainingStoppedEarly)
-                    code = "\n" * block.line + block.code
-                    exec(compile(code, block.page, "exec"), self.names)  # noqa: S102 (the pages are ours)
+                printed = self.python("\n" * block.line + block.code, block.where)
                 if block.expected is not None:
-                    self.compare(block, block.expected, out.getvalue())
+                    self.compare(block, block.expected, printed)
             case "console":
                 self.run_console(block)
             case _:
@@ -217,10 +233,10 @@ def test_the_examples_run_from_top_to_bottom(
     monkeypatch.chdir(tmp_path)
     if page.relative_to(REPOSITORY).as_posix() not in SELF_CONTAINED:
         shutil.copytree(inputs, tmp_path, dirs_exist_ok=True)
-    session = Session(tmp_path)
-    for block in blocks(page):
-        if block.is_run:
-            session.run(block)
+    with contextlib.closing(Session(tmp_path)) as session:
+        for block in blocks(page):
+            if block.is_run:
+                session.run(block)
 
 
 def test_the_examples_of_the_readme_pass_pyright_strict_which_would_see_a_mistake(tmp_path: Path) -> None:
@@ -251,3 +267,35 @@ def test_the_examples_of_the_readme_pass_pyright_strict_which_would_see_a_mistak
 
 def test_the_readme_has_at_most_700_words() -> None:
     assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").split()) <= 700
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="platform: bash is not installed")
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        ("```python\n1 / 0\n```", "division by zero"),
+        ("```python\nprint(1)\n```\n\n```text\n2\n```", "but this was printed"),
+        ("```sh\nfalse\ntrue\n```", "exit status 1"),
+        ("```console\n$ exit 3\n```", "exit status 3"),
+        ("```console\n$ echo one\ntwo\n```", "but this was printed"),
+        ("```console\n$ false\n$ true\n```", "exit status 1"),
+        ("<!-- not run: -->\n```sh\nfalse\n```", "exit status 1"),
+    ],
+)
+def test_an_example_that_does_not_hold_would_be_seen(
+    page: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "REPOSITORY", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "page.md").write_text(page, encoding="utf-8")
+    with contextlib.closing(Session(tmp_path)) as session, pytest.raises(AssertionError, match=message):
+        session.run(blocks(tmp_path / "page.md")[0])
+
+
+def test_an_example_with_a_reason_not_to_run_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "REPOSITORY", tmp_path)
+    page = "<!-- not run: it fails -->\n```sh\nfalse\n```\n\n```sh\ntrue\n```\n"
+    (tmp_path / "page.md").write_text(page, encoding="utf-8")
+    assert [(block.line, block.is_run) for block in blocks(tmp_path / "page.md")] == [(2, False), (6, True)]
