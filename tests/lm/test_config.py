@@ -132,7 +132,7 @@ def test_sizes_and_plans():
     plan = plan_for(preset("gpt2-xl"), memory="80GB", device="a100", batch_size=1)
     assert plan.fits
     assert plan.days is not None
-    with pytest.raises(RunConfigError, match="'abacus' is not known"):
+    with pytest.raises(RunConfigError, match="unknown device 'abacus'"):
         plan_for(preset("tiny"), device="abacus")
     with pytest.raises(RunConfigError, match="a batch of 0"):
         plan_for(preset("tiny"), batch_size=0)

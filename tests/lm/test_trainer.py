@@ -36,7 +36,7 @@ from bytemill.lm.training.trainer import train
 from .conftest import Corpus
 
 Settings = Callable[..., Resolved]
-OF_THE_MOMENT = {"tokens_per_second", "flop_utilisation", "memory_bytes"}
+OF_THE_MOMENT = {"tokens_per_second", "flop_utilization", "memory_bytes"}
 
 
 def state_of(folder: RunFolder) -> dict[str, Any]:
@@ -294,14 +294,14 @@ def test_losses_that_are_not_finite_are_skipped_and_several_stop(
     monkeypatch.setattr(trainer, "_accumulate_gradients", sometimes)
     folder = train(settings(training__steps=8, run__log_every=1, run__checkpoint_every=2))
     skipped = read_metrics(folder.metrics, "skipped")
-    assert [(record["step"], record["loss"], record["in_a_row"]) for record in skipped] == [
+    assert [(record["step"], record["loss"], record["n_consecutive"]) for record in skipped] == [
         (4, None, 1),
         (6, None, 1),
     ]
     assert [record["step"] for record in read_metrics(folder.metrics, "step")] == [1, 2, 3, 5, 7, 8]
     assert all(tensor.isfinite().all() for tensor in state_of(folder)["model"].values())
     bad.update(range(9, 100))
-    with pytest.raises(TrainingDivergedError, match=r"3 steps in a row, up to step 12.*step_0000001\d"):
+    with pytest.raises(TrainingDivergedError, match=r"in 3 consecutive steps up to step 12.*step_0000001\d"):
         train(
             settings(training__steps=50, run__log_every=1, run__checkpoint_every=2, training__max_bad_steps=3)
         )
@@ -343,7 +343,7 @@ from bytemill.system.file_lock import try_lock
 lock = try_lock(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()
-"""  # as `RunFolder.claimed` does, without waiting for torch's import
+"""  # as `RunFolder.locked` does, without waiting for torch's import
 
 
 def test_what_is_missing_is_named(settings: Settings, corpus: Corpus):
@@ -353,7 +353,7 @@ def test_what_is_missing_is_named(settings: Settings, corpus: Corpus):
         train(settings(data__train=[]))
     with pytest.raises(ShardError, match="too few"):
         train(settings(model__context_length=100_000))
-    with pytest.raises(RunConfigError, match="no kind of device"):
+    with pytest.raises(RunConfigError, match="unknown device"):
         train(settings(training__device="nothing"))
 
 
@@ -402,25 +402,48 @@ def test_every_line_of_the_metrics_is_json(settings: Settings):
     assert found.checkpoint.config.training.steps == 3
 
 
-def test_resuming_names_the_shard_that_was_replaced(settings: Settings, corpus: Corpus, tmp_path: Path):
-    shards = shutil.copytree(corpus.folder / "train", tmp_path / "shards")
-    resolved = settings(training__steps=2, data__train=str(shards))
-    train(resolved)
-    shutil.rmtree(shards)
-    words = corpus.text.split(" ")
-    text = " ".join([words[1], words[0], *words[2:]])
-    bytemill.encode_corpus(corpus.tokenizer, bytemill.Corpus.from_texts([text]), shards, shard_tokens=1000)
-    with pytest.raises(CheckpointError, match=r"shards/shard_00000\.npy has other content"):
-        train(resolved)
-
-
 def test_a_split_folder_gives_training_and_validation_data(settings: Settings, corpus: Corpus):
     split = settings(training__steps=2, data__train=str(corpus.folder), data__validation=[])
     assert data_folders(split.config.data) == ([corpus.folder / "train"], [corpus.folder / "validation"])
     assert read_metrics(train(split).metrics, "validation")
 
 
-def test_a_failed_allocation_says_what_to_lower(settings: Settings):
+@pytest.mark.parametrize("role", ["training", "validation"])
+def test_resuming_names_the_shard_that_was_replaced(
+    settings: Settings, corpus: Corpus, tmp_path: Path, role: str
+):
+    option = {"training": "train", "validation": "validation"}[role]
+    shards = shutil.copytree(corpus.folder / option, tmp_path / "shards")
+    resolved = settings(training__steps=2, **{f"data__{option}": str(shards)})
+    train(resolved)
+    shutil.rmtree(shards)
+    words = corpus.text.split(" ")
+    text = " ".join([words[1], words[0], *words[2:]])
+    bytemill.encode_corpus(corpus.tokenizer, bytemill.Corpus.from_texts([text]), shards, shard_tokens=100_000)
+    with pytest.raises(
+        CheckpointError, match=rf"the {role} data has changed .*shards/shard_00000\.npy has other content"
+    ) as caught:
+        train(resolved)
+    assert "--overwrite" in (caught.value.hint or "")
+
+
+def test_a_batch_too_large_for_the_machine_says_what_to_lower(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(trainer, "total_memory", lambda _: 50_000_000)
+    with pytest.raises(
+        NotEnoughMemoryError, match=r"10,000 sequences of 16 tokens needs at least .*50 MB"
+    ) as caught:
+        train(settings(training__steps=1, training__batch_size=10_000))
+    hint = caught.value.hint or ""
+    assert "--training.batch-size, --model.context-length or --model.num-layers" in hint
+    largest = int(hint.rsplit(" ", 1)[1].replace(",", ""))
+    assert 1 <= largest < 10_000
+    train(settings(training__steps=1, training__batch_size=min(largest, 64)))
+
+
+def test_a_failed_allocation_says_what_to_lower(settings: Settings, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(trainer, "total_memory", lambda _: None)
     with pytest.raises(NotEnoughMemoryError, match="not enough memory") as caught:
         train(settings(training__steps=1, training__batch_size=1 << 44))
-    assert "training.batch_size" in (caught.value.hint or "")
+    assert "--training.batch-size" in (caught.value.hint or "")
