@@ -182,8 +182,9 @@ def test_a_run_resumes_in_its_folder_wherever_that_is_and_without_validation(dat
 
 
 def test_the_hint_about_too_little_validation_data_works(tokenizer_file: str, run: Run):
+    Path("short.jsonl").write_text('{"text": "the cat"}\n' * 200)
     encoded = run(
-        "data", "encode", tokenizer_file, "corpus.txt", "--validation-fraction", "0.5", "-o", "split", "-q"
+        "data", "encode", tokenizer_file, "short.jsonl", "--validation-fraction", "0.005", "-o", "split", "-q"
     )
     assert encoded.status == 0, encoded.err
     kept = TINY[: TINY.index("--data.train")]
@@ -291,7 +292,7 @@ def test_plan_prints_and_gives_json(run: Run):
     result = json.loads(run("lm", "plan", "tiny", "--model.num-layers", "8", "--json").out)
     assert result["config"]["num_layers"] == 8
     assert run("lm", "plan", "nothing").status == 1
-    assert "hint: write it as 80GB" in run("lm", "plan", "tiny", "--memory", "much").err
+    assert "hint: write a size such as 80GB" in run("lm", "plan", "tiny", "--memory", "much").err
 
 
 def test_help_has_examples_and_every_setting(run: Run, monkeypatch: pytest.MonkeyPatch):

@@ -206,11 +206,11 @@ def test_rotary_products_depend_on_the_distance_alone() -> None:
 
 def test_rotary_tables_are_not_saved_and_stay_exact_when_the_model_is_cast() -> None:
     rope = RotaryEmbedding(10_000.0, 8, 1000)
-    turns = rope.turns.clone()
+    rotations = rope.rotations.clone()
     assert not rope.state_dict()
     rope.to(torch.bfloat16)
-    assert rope.turns.dtype == torch.float32
-    assert torch.equal(rope.turns, turns)
+    assert rope.rotations.dtype == torch.float32
+    assert torch.equal(rope.rotations, rotations)
 
 
 def test_sinusoids_are_those_of_the_paper() -> None:
@@ -245,5 +245,5 @@ def test_self_attention_equals_torchs_multi_head_attention(with_rope: bool) -> N
 
 
 def test_heads_that_do_not_divide_are_refused() -> None:
-    with pytest.raises(ModelConfigError, match="do not fit"):
+    with pytest.raises(ModelConfigError, match="do not divide each other"):
         MultiHeadSelfAttention(10, 3)

@@ -95,7 +95,7 @@ def test_flops_are_those_that_torch_counts(
     config: ModelConfig, n_tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The plain way computes all weights; the blocks skip most of those that are masked.
-    monkeypatch.setattr(attention, "by_hand", lambda _: False)
+    monkeypatch.setattr(attention, "uses_kernels", lambda _: False)
     model, batch = TransformerLM(config), ids(config, 3, n_tokens)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(batch)
@@ -185,9 +185,9 @@ def test_a_plan() -> None:
 
 
 def test_plans_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ValueError, match="the context is 128 tokens"):
+    with pytest.raises(ValueError, match="the context length is 128"):
         plan(preset("tiny"), n_tokens=129)
-    with pytest.raises(ValueError, match="at a utilisation of 0"):
+    with pytest.raises(ValueError, match="the utilization 0"):
         training_days(preset("tiny"), 1, 1e12, 0)
 
 

@@ -97,7 +97,7 @@ def test_every_setting_has_its_help():
         ("optimizer.learning_rate", float("nan"), "learning_rate is nan", "finite"),
         ("data.train", [3], "data.train is", None),
         ("model.preset", "huge", "unknown preset 'huge'", "tinystories"),
-        ("model.vocab_size", 200, "the tokenizer has 300 ids", "leave it out"),
+        ("model.vocab_size", 200, "the tokenizer has 300 ids", "leave model.vocab_size out"),
     ],
 )
 def test_mistakes_are_named_with_their_place(key: str, value: Any, message: str, hint: str | None):

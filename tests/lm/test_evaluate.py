@@ -133,11 +133,11 @@ def test_the_six_line_file_has_all_items(shared_data: Path):
     ("content", "message"),
     [
         ("a\n7\nb\nc\nd\ne\n", r":2: the label is '7'"),
-        ("a\n1\nb\n", "no multiple of six"),
+        ("a\n1\nb\n", "not a multiple of six"),
         ("", "no items"),
-        ('{"ctx": "a"}\n', r":1 is no item"),
-        ('{"ctx": "a", "endings": ["b"], "label": 0}', "1 endings"),
-        ("{broken", ":1 is no item"),
+        ('{"ctx": "a"}\n', r":1 is not a HellaSwag item"),
+        ('{"ctx": "a", "endings": ["b"], "label": 0}', "4 endings and a label from 0 to 3, not 1 and 0"),
+        ("{broken", ":1 is not a HellaSwag item"),
     ],
 )
 def test_files_that_hold_no_items_are_refused(tmp_path: Path, content: str, message: str):
@@ -212,7 +212,7 @@ def test_an_interrupted_evaluation_goes_on(
     assert told == [6, 8, 9]
     assert evaluate_hellaswag(model, corpus.tokenizer, read, results=results) == whole
     other = TransformerLM(model.config, seed=9)
-    with pytest.raises(CheckpointError, match="no results of this model"):
+    with pytest.raises(CheckpointError, match="not a results file of this model"):
         evaluate_hellaswag(other, corpus.tokenizer, read, results=results)
-    with pytest.raises(CheckpointError, match="no results of this model"):
+    with pytest.raises(CheckpointError, match="not a results file of this model"):
         evaluate_hellaswag(model, corpus.tokenizer, read[:5], results=results)

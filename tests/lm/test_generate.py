@@ -191,7 +191,7 @@ def test_ids_that_the_tokenizer_does_not_have_are_not_drawn(model: TransformerLM
 def test_prompts_that_cannot_be_are_refused(model: TransformerLM):
     with pytest.raises(RunConfigError, match="empty"):
         generate(model, [], 5)
-    with pytest.raises(RunConfigError, match="holds id 99999"):
+    with pytest.raises(RunConfigError, match="contains id 99999"):
         generate(model, [99_999], 5)
 
 

@@ -114,7 +114,7 @@ def test_a_second_backward_pass_is_refused_not_wrong() -> None:
 
 
 def test_wrong_shapes_and_ids_are_refused() -> None:
-    with pytest.raises(ValueError, match="do not fit targets"):
+    with pytest.raises(ValueError, match="do not match targets"):
         cross_entropy(torch.zeros(2, 3), torch.zeros(3, dtype=torch.long))
     with pytest.raises(RuntimeError, match="out of bounds"):
         cross_entropy(torch.zeros(1, 3), torch.tensor([3]))

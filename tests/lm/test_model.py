@@ -86,7 +86,7 @@ def test_logits_with_a_cache_are_those_without(
             parts = [model(piece, cache) for piece in ids.split(pieces[0], dim=1)]
             with_cache = torch.cat(parts, dim=1)
             assert cache.n_positions == ids.shape[1]
-            assert cache.room == 16 - ids.shape[1]
+            assert cache.n_free == 16 - ids.shape[1]
             cache.reset(n_padding)
         whole = model(ids)
         torch.testing.assert_close(with_cache[0], whole[0], rtol=1e-4, atol=1e-4)
@@ -150,7 +150,7 @@ def test_dropout_is_for_training_only() -> None:
 
 def test_more_positions_than_the_context_has_are_refused() -> None:
     model = TransformerLM(ModelConfig(**SMALL))
-    with pytest.raises(ValueError, match="17 positions are more than the context of 16"):
+    with pytest.raises(ValueError, match="17 positions exceed the context length of 16"):
         model(torch.zeros(1, 17, dtype=torch.long))
     with pytest.raises(ValueError, match="batch size is 2"):
         KVCache(model.config, 2, n_padding=torch.tensor([1]))

@@ -207,7 +207,7 @@ def test_vectors_do_not_decay() -> None:
     "settings", [{"lr": -1.0}, {"eps": -1.0}, {"betas": (1.0, 0.9)}, {"weight_decay": math.nan}]
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="it has to be"):
+    with pytest.raises(ValueError, match="it must be"):
         AdamW([nn.Parameter(torch.ones(1))], **settings)
 
 

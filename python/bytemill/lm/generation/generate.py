@@ -106,19 +106,13 @@ def next_tokens(
     give the same ids.
 
     Args:
-        model: See `generate`.
-        prompt: See `generate`.
-        max_tokens: See `generate`.
+        model: As in `generate`, like all parameters that are not listed here.
         parameters: How to sample.
-        stop_ids: See `generate`.
-        n_samples: See `generate`.
-        seed: See `generate`.
-        use_cache: See `generate`.
         n_vocab: Sample only ids below this number; by default all.
         is_last: Return True if the sample ends after the token.
 
     Raises:
-        RunConfigError: See `generate`.
+        RunConfigError: As in `generate`.
     """
     _check(model, prompt, max_tokens, n_samples)
     parameters = parameters or SamplingParameters()

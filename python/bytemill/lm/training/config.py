@@ -207,10 +207,9 @@ def resolve(layers: Sequence[Layer], *, n_vocab: int | None = None) -> Resolved:
     preset_name = DEFAULT_PRESET
     for origin, entries in layers:
         if (name := entries.get("model.preset")) is not None:
+            name = str(name)
             if name not in PRESETS:
-                raise RunConfigError(
-                    f"{origin}: unknown preset {name!r}", hint=suggestion(str(name), PRESETS)
-                )
+                raise RunConfigError(f"{origin}: unknown preset {name!r}", hint=suggestion(name, PRESETS))
             preset_name = name
             values["model"] = {}
         for key, value in entries.items():

@@ -264,7 +264,8 @@ def _check_memory(config: TrainConfig, device: torch.device, dtype: torch.dtype)
         largest = largest_batch(needed, available)
         raise NotEnoughMemoryError(
             f"a step on {n_sequences:,} sequences of {length:,} tokens needs at least "
-            f"{format_bytes(needed.total(n_sequences))}, but {device} has {format_bytes(available)} of memory",
+            f"{format_bytes(needed.total(n_sequences))}, but {'the machine' if device.type == 'cpu' else device} has "
+            f"{format_bytes(available)} of memory",
             hint=_MEMORY_HINT + (f"; the largest batch that may fit is {largest:,}" if largest else ""),
         )
 
