@@ -20,8 +20,8 @@ app = App(
     help_epilogue="`bytemill lm COMMAND --help` shows options and examples.",
 )
 
-SAMPLING = Group("Sampling", sort_key=2)
-DISPLAY = Group("Display", sort_key=3)
+SAMPLING = Group("Sampling", sort_key=-2)
+DISPLAY = Group("Display", sort_key=-1)
 
 Settings = Annotated[SettingOptions, Parameter(name="*")]
 HiddenSettings = Annotated[SettingOptions, Parameter(name="*", show=False)]

@@ -89,7 +89,7 @@ def _option(section: str, name: str, default: Any, about: str) -> tuple[str, Any
         show_default=False,
         negative=f"--{section}.no-{flag}" if kind is bool else (),
         consume_multiple=is_list,
-        group=Group(section.capitalize(), sort_key=10 + _ORDER.index(section)),
+        group=Group(section.capitalize(), sort_key=_ORDER.index(section) - len(_ORDER)),
         converter=convert,
     )
     # cyclopts would have pydantic check the value against the annotation.

@@ -67,7 +67,7 @@ class TrainingView:
             self._losses.append(record["loss"])
             line += self._time_left(step)
         if self._live is not None:
-            self._lines[kind] = line
+            self._lines[kind] = line.replace("; ", "\n") if kind == "step" else line
             self._live.update(self._display(step))
         elif line and (kind != "step" or self._line_is_due(step)):
             self._write(f"step {step:,}: {line}")
@@ -103,7 +103,7 @@ class TrainingView:
         if step in (self._first_step, self._n_steps):
             return ""
         per_step = (time.monotonic() - self._started) / (step - self._first_step)
-        return f", {format_seconds(per_step * (self._n_steps - step))} left"
+        return f"; {format_seconds(per_step * (self._n_steps - step))} left"
 
     def _display(self, step: int) -> Group:
         from rich.console import Group
@@ -160,7 +160,7 @@ def _step_line(record: dict[str, Any]) -> str:
     return (
         f"loss {record['loss']:.4f}"
         + (f", {bits:.3f} bits per byte" if bits is not None else "")
-        + f", learning rate {record['learning_rate']:.2e}, gradient norm {record['grad_norm']:.2f}, "
+        + f", learning rate {record['learning_rate']:.2e}, gradient norm {record['grad_norm']:.2f}; "
         f"{format_count(round(record['tokens_per_second']))} tokens/s ({format_share(record['flop_utilization'])} of "
         f"peak FLOPs), {format_bytes(record['memory_bytes'])}"
     )
