@@ -51,7 +51,7 @@ def trained(data: str, run: Run) -> str:
     return "mine"
 
 
-def test_train_says_how_it_goes_and_goes_on_where_it_stopped(data: str, run: Run):
+def test_train_shows_progress_and_resumes(data: str, run: Run):
     command = (
         "lm",
         "train",
@@ -111,9 +111,7 @@ def test_the_resolved_settings_are_printed_with_their_origin(data: str, run: Run
         (("--training.device", "cuda:77"), 1, "error: device cuda:77 is not available"),
     ],
 )
-def test_mistakes_are_said_in_a_line(
-    data: str, run: Run, arguments: tuple[str, ...], status: int, message: str
-):
+def test_errors_take_one_line(data: str, run: Run, arguments: tuple[str, ...], status: int, message: str):
     names = {word for word in arguments if word.startswith("--")}
     kept = [word for pair in zip(TINY[::2], TINY[1::2], strict=True) if pair[0] not in names for word in pair]
     outcome = run("lm", "train", *arguments, *kept)
@@ -123,9 +121,7 @@ def test_mistakes_are_said_in_a_line(
 
 
 @pytest.mark.slow
-def test_sigterm_saves_and_the_status_says_interrupted(
-    data: str, start: Callable[..., subprocess.Popen[bytes]]
-):
+def test_sigterm_saves_and_exits_with_130(data: str, start: Callable[..., subprocess.Popen[bytes]]):
     process = start(
         "lm", "train", *TINY, "--training.steps", "100000", "--run.log-every", "1", stderr=subprocess.PIPE
     )
@@ -140,7 +136,7 @@ def test_sigterm_saves_and_the_status_says_interrupted(
     assert len(list(Path("run/checkpoints").iterdir())) == 1
 
 
-def test_ctrl_c_saves_and_the_status_says_interrupted(data: str, run: Run, monkeypatch: pytest.MonkeyPatch):
+def test_ctrl_c_saves_and_exits_with_130(data: str, run: Run, monkeypatch: pytest.MonkeyPatch):
     from bytemill.cli.lm_training import TrainingView
 
     def interrupt(view: object, record: dict[str, Any]) -> None:
@@ -154,7 +150,7 @@ def test_ctrl_c_saves_and_the_status_says_interrupted(data: str, run: Run, monke
     assert [path.name for path in Path("run/checkpoints").iterdir()] == ["step_00000002"]
 
 
-def test_before_the_first_checkpoint_nothing_is_said_to_resume(
+def test_without_a_checkpoint_the_hint_does_not_promise_to_resume(
     data: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ):
     from bytemill.lm.training import trainer
@@ -169,7 +165,7 @@ def test_before_the_first_checkpoint_nothing_is_said_to_resume(
     assert outcome.err == expected
 
 
-def test_a_run_resumes_in_its_folder_wherever_that_is_and_without_validation(data: str, run: Run):
+def test_a_moved_run_without_validation_data_resumes_in_its_new_folder(data: str, run: Run):
     assert run("data", "encode", "tokenizer.json", "corpus.txt", "-o", "plain", "-q").status == 0
     kept = TINY[: TINY.index("--data.train")]
     first = run("lm", "train", *kept, "--data.train", "plain", "--training.steps", "2", "--run.folder", "a b")
@@ -196,7 +192,7 @@ def test_the_hint_about_too_little_validation_data_works(tokenizer_file: str, ru
     assert run("lm", "train", *kept, *hint, "--training.steps", "1").status == 0
 
 
-def test_generate_writes_text_and_the_same_with_the_same_seed(trained: str, run: Run):
+def test_generate_prints_the_same_text_for_the_same_seed(trained: str, run: Run):
     outcome = run("lm", "generate", trained, "the cat", "--max-tokens", "20", "--seed", "1")
     assert outcome.status == 0, outcome.err
     assert outcome.out.startswith("the cat")
@@ -284,7 +280,7 @@ def test_a_damaged_checkpoint_or_another_tokenizer_is_refused(trained: str, run:
     assert "there is no checkpoint in shards" in run("lm", "eval", "shards", "--text", "corpus.txt").err
 
 
-def test_plan_prints_and_gives_json(run: Run):
+def test_plan_prints_tables_or_json(run: Run):
     outcome = run("lm", "plan", "gpt2-xl", "--memory", "80GB", "--batch-size", "4", "--device", "a100")
     assert outcome.status == 0, outcome.err
     for expected in ("1,557,611,200 parameters", "optimizer (adamw)", "the largest batch is", "days"):
@@ -307,7 +303,7 @@ def test_help_has_examples_and_every_setting(run: Run, monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
-def test_on_a_terminal_there_is_a_live_picture(data: str):
+def test_a_terminal_gets_a_live_display(data: str):
     receiver, sender = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "bytemill", "lm", "train", *TINY, "--training.steps", "20"],
@@ -360,7 +356,7 @@ def test_values_come_from_file_environment_and_flags_in_this_order(
         ("[training", "run.toml is not a TOML file: Expected"),
     ],
 )
-def test_mistakes_in_a_file_name_the_file_and_the_key(run: Run, work: Path, text: str, message: str):
+def test_errors_in_a_file_name_the_file_and_the_key(run: Run, work: Path, text: str, message: str):
     Path("run.toml").write_text(text)
     outcome = run("lm", "train", "run.toml", "--print-config")
     assert outcome.status != 0

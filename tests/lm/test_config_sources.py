@@ -1,4 +1,4 @@
-"""Settings from files and environment variables: values, origins and mistakes."""
+"""Settings from files and environment variables: values, origins and errors."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def test_a_file_gives_its_values_by_key(tmp_path: Path):
         ("[training", "is not a TOML file: Expected ']'", "correct the file"),
     ],
 )
-def test_mistakes_name_the_file_the_key_and_a_remedy(tmp_path: Path, text: str, message: str, hint: str):
+def test_errors_name_the_file_the_key_and_a_remedy(tmp_path: Path, text: str, message: str, hint: str):
     file = tmp_path / "run.toml"
     file.write_text(text)
     with pytest.raises(RunConfigError) as caught:
@@ -38,7 +38,7 @@ def test_mistakes_name_the_file_the_key_and_a_remedy(tmp_path: Path, text: str, 
     assert hint in (caught.value.hint or "")
 
 
-def test_a_folder_without_a_run_says_how_to_train_one(tmp_path: Path):
+def test_a_folder_without_a_run_is_refused_with_a_hint(tmp_path: Path):
     with pytest.raises(RunConfigError, match="is not a run folder") as caught:
         file_layer(tmp_path)
     assert f"--run.folder {tmp_path}" in (caught.value.hint or "")

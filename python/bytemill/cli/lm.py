@@ -388,7 +388,7 @@ def plan(
     --model.num-layers 8.
     """
     from bytemill.cli.lm_views import write_plan
-    from bytemill.lm.training.plan import plan_for
+    from bytemill.lm.planning.user_input import plan_for
 
     if config not in PRESETS and not Path(config).exists():
         raise RunConfigError(f"{config} is neither a preset nor a file", hint=suggestion(config, PRESETS))

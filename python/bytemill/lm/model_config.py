@@ -108,9 +108,9 @@ class ModelConfig(Settings):
         return ModelConfig(**{**self.to_dict(), **changes})
 
 
-def _divisors_near(number: int, wanted: int) -> str:
-    """Return the divisors of `number` on both sides of `wanted`."""
+def _divisors_near(number: int, target: int) -> str:
+    """Return the divisors of `number` next to `target`."""
     divisors = [d for d in range(1, number + 1) if number % d == 0]
-    below = [d for d in divisors if d < wanted][-1:]
-    above = [d for d in divisors if d > wanted][:1]
+    below = [d for d in divisors if d < target][-1:]
+    above = [d for d in divisors if d > target][:1]
     return " or ".join(str(d) for d in below + above)

@@ -120,31 +120,31 @@ def _cut(context: list[int], ending: list[int], context_length: int) -> _Ending:
 
 @torch.inference_mode()
 def _log_likelihoods(model: TransformerLM, rows: Sequence[_Ending], dtype: torch.dtype) -> list[float]:
-    """Of each ending after its beginning, in nats."""
+    """Return the log-likelihood of each ending after its context, in nats."""
     device = next(model.parameters()).device
     model.eval()
     length = max(len(row.ids) for row in rows)
-    # Padding stands at the right, where no token before it can see it.
+    # Pad on the right, where the causal mask hides the padding.
     ids = torch.zeros((len(rows), length), dtype=torch.int64)
-    for place, row in enumerate(rows):
-        ids[place, : len(row.ids)] = torch.tensor(row.ids)
+    for index, row in enumerate(rows):
+        ids[index, : len(row.ids)] = torch.tensor(row.ids)
     ids = ids.to(device)
     with autocast(device, dtype):
         hidden = model.hidden(ids[:, :-1])
     sums: list[float] = []
-    for place, row in enumerate(rows):
-        # Logits of the endings alone: of all positions they would be the largest array by far.
+    for index, row in enumerate(rows):
+        # Compute only the logits of the ending; those of all positions would take far more memory.
         end = len(row.ids) - 1
         span = slice(end - row.n_ending, end)
         with autocast(device, dtype):
-            logits = model.lm_head(hidden[place, span])
-        targets = ids[place, span.start + 1 : span.stop + 1]
+            logits = model.lm_head(hidden[index, span])
+        targets = ids[index, span.start + 1 : span.stop + 1]
         sums.append(-float(token_losses(logits, targets).double().sum()))
     return sums
 
 
 def _score(items: Sequence[HellaSwagItem], lines: Sequence[dict[str, Any]]) -> HellaSwagScore:
-    n_right = dict.fromkeys(NORMALIZATIONS, 0)
+    n_correct = dict.fromkeys(NORMALIZATIONS, 0)
     for item, line in zip(items, lines, strict=True):
         lengths = {
             "sum": [1] * len(item.endings),
@@ -157,8 +157,8 @@ def _score(items: Sequence[HellaSwagItem], lines: Sequence[dict[str, Any]]) -> H
                 value / max(1, length)
                 for value, length in zip(line["log_likelihoods"], lengths[name], strict=True)
             ]
-            n_right[name] += scores.index(max(scores)) == item.label
-    accuracy = {name: n / len(items) for name, n in n_right.items()}
+            n_correct[name] += scores.index(max(scores)) == item.label
+    accuracy = {name: n / len(items) for name, n in n_correct.items()}
     return HellaSwagScore(len(items), accuracy, sum(line["n_cut"] for line in lines))
 
 

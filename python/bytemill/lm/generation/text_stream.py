@@ -41,7 +41,7 @@ class StopStrings:
         return passed
 
     def finish(self) -> str:
-        """Return the text held back, which is no stop string."""
+        """Return the remaining text at the end of the stream."""
         held, self._held = self._held, ""
         return held
 

@@ -75,7 +75,7 @@ class RunFolder:
             yield
 
     def holds_other_files(self) -> bool:
-        """Return True if the folder is not empty and holds no run."""
+        """Return True if the folder contains files, but no run."""
         try:
             is_used = self.path.is_dir() and any(path != self.lock for path in self.path.iterdir())
         except OSError as error:

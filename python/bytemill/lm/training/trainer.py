@@ -154,7 +154,7 @@ class _Recent:
         self.n_steps += 1
 
     def take(self) -> dict[str, float | None]:
-        """Return means and start anew; unlike in validation, bits per byte include the loss of special tokens."""
+        """Return the means and reset; unlike in validation, bits per byte include the loss of special tokens."""
         loss = self.loss / self.n_steps
         bits = loss * self.n_tokens / math.log(2) / self.n_bytes if self.n_bytes else None
         means: dict[str, float | None] = {
