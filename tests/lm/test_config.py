@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bytemill.errors import ModelConfigError, RunConfigError
+from bytemill.lm.planning.user_input import parse_bytes, plan_for
 from bytemill.lm.presets import preset
 from bytemill.lm.training.config import (
     SECTIONS,
@@ -15,7 +16,6 @@ from bytemill.lm.training.config import (
     differences,
     resolve,
 )
-from bytemill.lm.planning.user_input import parse_bytes, plan_for
 
 from .conftest import Corpus
 

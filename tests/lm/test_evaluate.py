@@ -209,7 +209,7 @@ def test_an_interrupted_evaluation_resumes(
         progress=lambda done, _: reported.append(done),
     )
     assert again == whole
-    assert told == [6, 8, 9]
+    assert reported == [6, 8, 9]
     assert evaluate_hellaswag(model, corpus.tokenizer, read, results=results) == whole
     other = TransformerLM(model.config, seed=9)
     with pytest.raises(CheckpointError, match="not a results file of this model"):
