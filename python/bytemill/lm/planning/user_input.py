@@ -1,4 +1,4 @@
-"""Plans from sizes and devices as people write them: "80GB", "h100"."""
+"""Plan a model from sizes and device names as users write them: "80GB", "h100"."""
 
 from __future__ import annotations
 
@@ -11,17 +11,7 @@ from bytemill.lm.planning.plan import DEVICES, Plan, plan
 if TYPE_CHECKING:
     from bytemill.lm.model_config import ModelConfig
 
-_UNITS = {
-    "": 1,
-    "k": 10**3,
-    "m": 10**6,
-    "g": 10**9,
-    "t": 10**12,
-    "ki": 2**10,
-    "mi": 2**20,
-    "gi": 2**30,
-    "ti": 2**40,
-}
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def plan_for(
@@ -32,10 +22,17 @@ def plan_for(
     precision: str = "float32",
     **rest: Any,
 ) -> Plan:
-    """Plan a model from sizes and device names as people write them.
+    """Plan a model.
+
+    Args:
+        config: Shape of the model.
+        memory: Memory of the device, such as "80GB".
+        device: Name of a device in `DEVICES`, or its FLOPs per second.
+        precision: Precision of matrix products, "float32" or "mixed".
+        rest: Further arguments of `planning.plan`.
 
     Raises:
-        RunConfigError: a size or a device is unknown, or a number is out of range.
+        RunConfigError: A size or a device is unknown, or a number is out of range.
     """
     try:
         return plan(
@@ -52,24 +49,15 @@ def plan_for(
 
 
 def parse_bytes(size: str) -> int:
-    """Bytes of a size as people write it: 80GB is 80 · 10⁹, 80GiB is 80 · 2³⁰.
+    """Parse a size: 80GB is 80 · 10⁹ bytes, 80GiB is 80 · 2³⁰.
 
     >>> parse_bytes("80GB"), parse_bytes("1.5 GiB")
     (80000000000, 1610612736)
     """
-    match = re.fullmatch(r"([0-9.]+)\s*([kmgt]?i?)b?", size.strip().lower())
-    try:
-        return int(float(match[1]) * _UNITS[match[2]]) if match else _no_size(size)
-    except (KeyError, ValueError) as error:
-        raise _no_size_error(size) from error
-
-
-def _no_size(size: str) -> int:
-    raise _no_size_error(size)
-
-
-def _no_size_error(size: str) -> RunConfigError:
-    return RunConfigError(f"{size!r} is not a size", hint="write it as 80GB or 24GiB")
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", size.strip().lower())
+    if match is None:
+        raise RunConfigError(f"{size!r} is not a size", hint="write a size such as 80GB or 24GiB")
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2]])
 
 
 def _flops_per_second(device: str, precision: str) -> float:
@@ -79,6 +67,6 @@ def _flops_per_second(device: str, precision: str) -> float:
         return float(device)
     except ValueError as error:
         raise RunConfigError(
-            f"device {device!r} is not known",
-            hint=f"take one of {', '.join(DEVICES)}, or the FLOPs a second that it does: 312e12",
+            f"unknown device {device!r}",
+            hint=f"choose one of {', '.join(DEVICES)}, or write its FLOPs per second, such as 312e12",
         ) from error

@@ -1,4 +1,4 @@
-"""The formulas against the real module: parameters, FLOPs, and the tensors that autograd keeps."""
+"""Formulas against the real module: parameters, FLOPs, and the tensors that autograd saves."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def ids(config: ModelConfig, batch_size: int, n_tokens: int = 16) -> Tensor:
 
 
 def parts_of_module(model: TransformerLM) -> dict[str, int]:
-    """Counted by the names in the state dict, a tensor under two names once."""
+    """Count the parameters in the state dict; a tensor with two names counts once."""
     counts = dict.fromkeys(parameters_by_part(model.config), 0)
     for name, parameter in model.named_parameters():
         part = (
@@ -94,20 +94,20 @@ def test_parameters_without_embeddings() -> None:
 def test_flops_are_those_that_torch_counts(
     config: ModelConfig, n_tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The plain way computes all weights; the blocks skip most of those that are masked.
-    monkeypatch.setattr(attention, "by_hand", lambda _: False)
+    # The reference computes all weights; the kernel skips most masked ones.
+    monkeypatch.setattr(attention, "uses_kernels", lambda _: False)
     model, batch = TransformerLM(config), ids(config, 3, n_tokens)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(batch)
     assert counter.get_total_flops() == sum(forward_flops(config, 3, n_tokens).values())
     with FlopCounterMode(display=False) as counter:
-        # The loss in one with the output layer adds products in place, which the counter does not see.
+        # linear_cross_entropy adds products in place, which the counter does not see.
         cross_entropy(model(batch), batch).backward()
     assert counter.get_total_flops() == sum(step_flops(config, 3, n_tokens).values())
     assert flops_per_token(config, n_tokens) == sum(step_flops(config, 1, n_tokens).values()) / n_tokens
 
 
-def test_flops_of_fused_attention_are_counted_like_those_of_plain_attention() -> None:
+def test_flops_of_fused_attention_are_equal() -> None:
     config = ModelConfig(**SMALL, attention="fused")
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         TransformerLM(config)(ids(config, 2))
@@ -122,10 +122,10 @@ def test_flops_of_gpt2_xl_are_those_that_torch_counts() -> None:
 
 
 def kept_bytes(model: TransformerLM, batch: Tensor) -> int:
-    """Bytes of all storages that autograd keeps between forward and backward, but those of the model itself."""
+    """Return the bytes of all storages that autograd saves between forward and backward, except the weights."""
     own = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
     kept: dict[int, int] = {}
-    alive: list[Tensor] = []  # so that no address is used twice
+    alive: list[Tensor] = []  # keep references, so that no address is reused
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
@@ -136,12 +136,12 @@ def kept_bytes(model: TransformerLM, batch: Tensor) -> int:
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         loss = model.loss(batch, batch)
-    node: Any = loss.grad_fn  # the output layer and loss, which keeps gradients in place of tensors
+    node: Any = loss.grad_fn  # linear_cross_entropy stores gradients instead of saved tensors
     return sum(kept.values()) + sum(gradient.nbytes for gradient in node.gradients)
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])
-def test_activations_are_what_autograd_keeps(config: ModelConfig, batch_size: int) -> None:
+def test_activations_are_the_tensors_that_autograd_saves(config: ModelConfig, batch_size: int) -> None:
     batch = ids(config, batch_size)
     assert kept_bytes(TransformerLM(config), batch) == training_memory(config).activations(batch_size)
 
@@ -184,14 +184,14 @@ def test_a_plan() -> None:
     assert compute_optimal_tokens(config) == 31_152_224_000
 
 
-def test_plans_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ValueError, match="the context is 128 tokens"):
+def test_plans_out_of_range_are_refused() -> None:
+    with pytest.raises(ValueError, match="the context length is 128"):
         plan(preset("tiny"), n_tokens=129)
-    with pytest.raises(ValueError, match="at a utilisation of 0"):
+    with pytest.raises(ValueError, match="the utilization 0"):
         training_days(preset("tiny"), 1, 1e12, 0)
 
 
-def test_mixed_precision_halves_what_products_read() -> None:
+def test_mixed_precision_halves_the_inputs_of_products() -> None:
     config = preset("gpt2-xl")
     full, mixed = training_memory(config), training_memory(config, precision="mixed")
     assert mixed.fixed == full.fixed
