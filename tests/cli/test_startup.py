@@ -79,6 +79,18 @@ def test_ignored_signals_stay_ignored(name: str):
     assert (outcome.returncode, outcome.stderr) == (0, b"")
 
 
+def test_commands_run_outside_the_main_thread_and_restore_handlers(run: Callable[..., Any], work: Path):
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    outcomes: list[int] = []
+    arguments = ["tokenizer", "train", "corpus.txt", "-n", "300", "-q"]
+    thread = threading.Thread(target=lambda: outcomes.append(main(arguments)))
+    thread.start()
+    thread.join()
+    assert outcomes == [0]
+    assert run(*arguments, "--overwrite").status == 0
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
 def imported_by(code: str) -> set[str]:
     """The modules that are loaded after `code` in a new process."""
     code += "\nimport json, sys; print(json.dumps(list(sys.modules)), file=sys.stderr)"
