@@ -4,11 +4,16 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.conftest import COMMAND
+
+from bytemill.cli import main
 
 INTERRUPT_AT_IMPORT = """
 import os, signal, sys
