@@ -36,11 +36,15 @@ def hints() -> Iterator[tuple[str, str]]:
     root = Path(bytemill.__file__).parent
     for file in sorted(root.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            is_hint = isinstance(node, ast.keyword) and node.arg == "hint"
-            is_constant = isinstance(node, ast.Assign) and "HINT" in ast.unparse(node.targets[0])
-            value = node.value if is_hint or is_constant else None
-            for text in strings_of(value) if value is not None else ():
-                yield f"{file.relative_to(root)}:{node.lineno}", text
+            match node:
+                case ast.keyword(arg="hint", value=value):
+                    pass
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if "HINT" in name:
+                    pass
+                case _:
+                    continue
+            for text in strings_of(value):
+                yield f"{file.relative_to(root)}:{value.lineno}", text
 
 
 def command_of(words: list[str]) -> tuple[tuple[str, ...], set[str]]:

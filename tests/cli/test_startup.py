@@ -4,11 +4,16 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.conftest import COMMAND
+
+from bytemill.cli import main
 
 INTERRUPT_AT_IMPORT = """
 import os, signal, sys
@@ -77,6 +82,18 @@ def test_ignored_signals_stay_ignored(name: str):
         [sys.executable, "-c", code, "20", "--version"], capture_output=True, timeout=60, check=False
     )
     assert (outcome.returncode, outcome.stderr) == (0, b"")
+
+
+def test_commands_run_outside_the_main_thread_and_restore_handlers(run: Callable[..., Any], work: Path):
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    outcomes: list[int] = []
+    arguments = ["tokenizer", "train", "corpus.txt", "-n", "300", "-q"]
+    thread = threading.Thread(target=lambda: outcomes.append(main(arguments)))
+    thread.start()
+    thread.join()
+    assert outcomes == [0]
+    assert run(*arguments, "--overwrite").status == 0
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 def imported_by(code: str) -> set[str]:

@@ -1,7 +1,7 @@
 """Options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
@@ -11,9 +11,9 @@ OUTPUT = Group("Output", sort_key=1)
 
 def _shown_default(value: Any) -> str | None:
     """Return how the help shows a default value; None leaves it out."""
-    if value is None or value is False or value in ((), ""):
-        return None
-    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    if isinstance(value, tuple):
+        value = " ".join(map(str, cast("tuple[Any, ...]", value)))
+    return None if value is None or value is False or value == "" else str(value)
 
 
 DEFAULTS = Parameter(negative=(), show_default=_shown_default)

@@ -25,13 +25,21 @@ def exit_on_signals() -> None:
 
 
 class InterruptOnSignals:
-    """Raise `KeyboardInterrupt` on SIGINT and SIGTERM inside the block. Ignored signals remain ignored."""
+    """Raise `KeyboardInterrupt` on SIGINT and SIGTERM inside the block.
+
+    Ignored signals remain ignored, and all signals outside the main thread, which alone may install handlers.
+    """
 
     def __enter__(self) -> None:
-        self._previous = {number: signal.getsignal(number) for number in _SIGNALS}
-        for number, handler in self._previous.items():
-            if handler != signal.SIG_IGN:
-                signal.signal(number, _interrupt)
+        import threading
+
+        is_main = threading.current_thread() is threading.main_thread()
+        handlers = {number: signal.getsignal(number) for number in _SIGNALS if is_main}
+        self._previous = {
+            number: handler for number, handler in handlers.items() if handler not in (None, signal.SIG_IGN)
+        }
+        for number in self._previous:
+            signal.signal(number, _interrupt)
 
     def __exit__(
         self,

@@ -206,7 +206,9 @@ def encode(
   bytemill tokenizer decode tokenizer.json 15496 11 995
   bytemill tokenizer decode tokenizer.json < ids.txt > text.txt""",
 )
-def decode(tokenizer_file: options.TokenizerFile, /, *ids: Annotated[str, Parameter(name="IDS")]) -> None:
+def decode(
+    tokenizer_file: options.TokenizerFile, /, *ids: Annotated[str, Parameter(name="IDS", help="The ids.")]
+) -> None:
     """Decode IDS, or the ids on standard input.
 
     Writes the exact bytes. Ids are separated by blanks, commas or brackets.
