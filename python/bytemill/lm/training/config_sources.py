@@ -23,9 +23,9 @@ ENVIRONMENT_PREFIX = "BYTEMILL_"
 
 
 def train_command(folder: Path) -> str:
-    """Return a command that trains a new model in `folder`, for hints."""
+    """Return a command that trains a new model, for hints; in another folder if `folder` exists."""
     data = "--data.tokenizer tokenizer.json --data.train shards"
-    return f"bytemill lm train {data} --run.folder {shlex.quote(str(folder))}"
+    return f"bytemill lm train {data} --run.folder {'run' if folder.exists() else shlex.quote(str(folder))}"
 
 
 def file_layer(path: str | os.PathLike[str]) -> Layer:
