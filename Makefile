@@ -43,7 +43,7 @@ demo: _python ## Train a tokenizer and a small language model and see what they 
 .PHONY: test
 test: _python _cargo ## Run the tests of the Rust core and of the Python package
 	$(CARGO) test --workspace --locked
-	$(RUN) pytest -n 2 --dist loadfile
+	$(RUN) pytest -n 2 --dist loadfile --cov
 
 .PHONY: lint
 lint: _python _cargo ## Check style, types and warnings in Python and Rust
@@ -60,6 +60,10 @@ format: _python _cargo ## Rewrite Python and Rust in the project's style
 	$(RUN) ruff check --fix
 	$(RUN) ruff format
 	$(CARGO) fmt --all
+
+.PHONY: docs
+docs: _python ## Build the documentation site into ./site and check its links
+	NO_MKDOCS_2_WARNING=1 $(RUN) --group docs python -m mkdocs build --strict --quiet
 
 .PHONY: bench
 bench: _python ## Time training and encoding side by side with the peers (about an hour; BENCH="--megabytes 5" is quick)
@@ -88,7 +92,7 @@ sanitize: _cargo ## Run the core's tests under AddressSanitizer, ThreadSanitizer
 
 .PHONY: clean
 clean: ## Remove what the other targets made, except benchmark results
-	rm -rf .venv .tools .cache target dist quickstart uv.lock fuzz/target .hypothesis .pytest_cache .ruff_cache
+	rm -rf .venv .tools .cache target dist quickstart site uv.lock fuzz/target .hypothesis .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find python -name '_core*.so' -delete
 

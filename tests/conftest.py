@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import shutil
 import sys
 import warnings
 from collections.abc import Callable
@@ -10,26 +11,73 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
+import bytemill
 from bytemill._core import NAMED_PATTERNS
 from bytemill.formats.spec import TokenizerSpec
 
+from .support import published_vocabularies, unexpected_skips
+
+# No test fails because the machine is busy: hypothesis has no deadline for an example.
+settings.register_profile("no-deadline", deadline=None)
+if settings.get_current_profile_name() == "default":
+    settings.load_profile("no-deadline")
+
 REPOSITORY = Path(__file__).resolve().parent.parent
+DATA = REPOSITORY / "tests" / "data"
 
 
-def shared_data_folder() -> Path | None:
-    """The folder of real texts and vocabularies: $BYTEMILL_TEST_DATA, else ../shared/data beside the repository."""
-    candidate = Path(os.environ.get("BYTEMILL_TEST_DATA", REPOSITORY.parent / "shared" / "data"))
-    return candidate if candidate.is_dir() else None
+def full_data_folder() -> Path | None:
+    """The folder of whole texts: $BYTEMILL_TEST_DATA, else ../shared/data beside the repository; None if absent."""
+    folder = Path(os.environ.get("BYTEMILL_TEST_DATA") or REPOSITORY.parent / "shared" / "data")
+    return folder if folder.is_dir() else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let an unexpected skip fail."""
+    config.pluginmanager.register(unexpected_skips, "unexpected_skips")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests of whole texts on a machine that has only the texts of the repository."""
+    if full_data_folder() is not None:
+        return
+    extra = [item for item in items if "full_data" in getattr(item, "fixturenames", ())]
+    if extra:
+        config.hook.pytest_deselected(items=extra)
+        items[:] = [item for item in items if item not in extra]
 
 
 @pytest.fixture(scope="session")
-def shared_data() -> Path:
-    """The folder of real texts and vocabularies; the test is skipped where it is absent."""
-    folder = shared_data_folder()
-    if folder is None:
-        pytest.skip("real texts and vocabularies are not here: set BYTEMILL_TEST_DATA to their folder")
+def shared_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the texts of `tests/data` and the published files of its vocabularies."""
+    folder = tmp_path_factory.mktemp("data") / "shared_data"
+    shutil.copytree(
+        DATA, folder, ignore=shutil.ignore_patterns("vocabularies", "README.md", ".gitattributes")
+    )
+    published_vocabularies.restore(DATA / "vocabularies", folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def full_data() -> Path:
+    """The folder of whole texts. Tests that use it are extras: without the folder they are deselected."""
+    folder = full_data_folder()
+    assert folder is not None
+    return folder
+
+
+@pytest.fixture(scope="session")
+def simple_bpe_model(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model file of simple-bpe: GPT-2's pattern, 2,048 tokens of TinyStories and one special token."""
+    tokenizer = bytemill.train(shared_data / "tinystories.txt", 2049, ["<|endoftext|>"])
+    ids = {token: token_id for token_id, token in tokenizer.vocab.items()}
+    lines = ["simple-bpe v1", NAMED_PATTERNS["gpt2"], "1", "<|endoftext|> 2048"]
+    lines += [f"{ids[left]} {ids[right]}" for left, right in tokenizer.merges]
+    path = tmp_path_factory.mktemp("simple_bpe") / "stories.model"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="")
+    return path
 
 
 @pytest.fixture

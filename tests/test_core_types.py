@@ -238,7 +238,7 @@ def values_of_kinds() -> list[tuple[object, str, Callable[[object], bool]]]:
         (encoder, "special_tokens", lambda value: value == {"<s>": 256}),
         (encoder, "nfc", lambda value: value is False),
         (encoder, "ranked", lambda value: value is False),
-        (encoder, "whole_pretoken_lookup", lambda value: value is False),
+        (encoder, "ignore_merges", lambda value: value is False),
     ]
 
 

@@ -38,7 +38,7 @@ def committed() -> list[Path]:
     if shutil.which("git") is None or run("git", "rev-parse", "--show-toplevel").stdout.strip() != str(
         REPOSITORY
     ):
-        pytest.skip("not a git checkout")
+        pytest.skip("platform: not a git checkout")
     listed = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").stdout.split("\0")
     # A file that is deleted but not yet committed is still listed.
     return sorted({REPOSITORY / name for name in listed if name and (REPOSITORY / name).is_file()})
@@ -111,11 +111,11 @@ def makefile_targets() -> dict[str, str]:
 
 def test_every_target_of_the_makefile_has_its_line() -> None:
     targets = makefile_targets()
-    assert {"demo", "test", "lint", "format", "bench", "clean"} <= set(targets)
+    assert {"demo", "test", "lint", "format", "docs", "bench", "clean"} <= set(targets)
     assert [name for name, line in targets.items() if not line] == []
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.skipif(shutil.which("make") is None, reason="platform: make is not installed")
 class TestMake:
     # Run inside `make test`, its variables would change what the inner make prints.
     environment: ClassVar = {
@@ -139,4 +139,4 @@ def test_ci_runs_the_makefile() -> None:
     script = REPOSITORY / ".ci" / "run"
     assert os.access(script, os.X_OK)
     called = re.findall(r"^make (\w+)$", script.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    assert called == ["lint", "test"]
+    assert called == ["lint", "docs", "test"]

@@ -10,7 +10,7 @@ use bytemill::vocab::Vocab;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-/// What the vocabularies are learnt from: words that share parts, runs, several scripts.
+/// What the vocabularies are learned from: words that share parts, runs, several scripts.
 const LEARNT_FROM: &str = "low lower lowest newest widest aaaa aaaaaaaa aZésSſtT 'll's 0101 !!// \n\n \r\n ......\
     ababab abcabcabc  жжж рЖ一한あ😀😀 éé e\u{301}e\u{301} \u{a0}\u{a0} sl Sl lS aaB aBs ''' -- --- ----";
 
@@ -24,10 +24,10 @@ impl Tried {
     pub fn new(n_merges: usize, pattern: &str, special: Vec<(String, u32)>) -> Self {
         let mut counter = Counter::new(Pattern::new(Some(pattern)).unwrap(), &[], 1, CHUNK_BYTES).unwrap();
         counter.add_text(LEARNT_FROM, &no_interrupt).unwrap();
-        let learnt = learn(&counter.finish(&no_interrupt).unwrap(), n_merges, Ties::Bytes, 1, 1, |_| Ok(())).unwrap();
+        let learned = learn(&counter.finish(&no_interrupt).unwrap(), n_merges, Ties::Bytes, 1, 1, |_| Ok(())).unwrap();
         let mut tokens: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
         let (mut merges, mut pairs) = (Vec::new(), HashMap::new());
-        for (merge, symbol) in learnt.iter().zip(256..) {
+        for (merge, symbol) in learned.iter().zip(256..) {
             let (left, right) = (tokens[merge.left as usize].clone(), tokens[merge.right as usize].clone());
             tokens.push([left.clone(), right.clone()].concat());
             merges.push((left, right));

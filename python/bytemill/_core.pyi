@@ -112,7 +112,7 @@ class Encoder:
         merges: Sequence[tuple[bytes, bytes]],
         special_tokens: Mapping[str, int],
         pattern: str | None,
-        whole_pretoken_lookup: bool,
+        ignore_merges: bool,
         special_rules: Mapping[str, int] | None = None,
         nfc: bool = False,
     ) -> Encoder:
@@ -150,7 +150,7 @@ class Encoder:
     """True where the ids are priorities (a rank file) that no list of merges stands for; `merges()` is empty then."""
     nfc: bool
     """True where the text between special tokens is brought into NFC (which those of rule 8 see, and no others)."""
-    whole_pretoken_lookup: bool
+    ignore_merges: bool
     """True where a pre-token that is itself a token is that token even if its merges do not lead there."""
 
     def vocab(self) -> dict[int, bytes]:
@@ -279,7 +279,7 @@ class TokenizerJson:
         self,
         special_tokens: Mapping[str, int],
         pattern: str | None,
-        whole_pretoken_lookup: bool,
+        ignore_merges: bool,
         special_rules: Mapping[str, int] | None = None,
         nfc: bool = False,
     ) -> Encoder | None:

@@ -1,4 +1,4 @@
-"""Characters, bytes and words as tokens."""
+"""Byte, character and word-level baselines."""
 
 from collections import Counter
 from typing import Any
@@ -31,7 +31,7 @@ def tokenizers_of(text: str) -> list[TextTokenizer]:
 
 
 @given(text=text_of_many_scripts | text_of_few_words)
-def test_the_training_text_comes_back_whole(text: str) -> None:
+def test_the_training_text_round_trips(text: str) -> None:
     for tokenizer in tokenizers_of(text):
         ids = tokenizer.encode(text)
         assert tokenizer.decode(ids) == text
@@ -46,7 +46,7 @@ def test_any_text_encodes_to_ids_of_the_vocabulary(text: str, other: str) -> Non
         assert tokenizer.decode(ids) == other or UNKNOWN in tokenizer.decode(ids)
 
 
-def test_nothing_becomes_nothing() -> None:
+def test_an_empty_text_has_no_ids() -> None:
     for tokenizer in tokenizers_of(TEXT):
         assert tokenizer.encode("") == []
         assert tokenizer.decode([]) == ""
@@ -99,7 +99,7 @@ def test_characters_are_numbered_by_code_point_and_unknown_ones_share_the_last_i
     assert tokenizer.decode([3, 5, 0]) == "é<unk>a"
 
 
-def test_an_alphabet_of_nothing_knows_nothing() -> None:
+def test_an_empty_alphabet_knows_only_the_unknown_token() -> None:
     tokenizer = CharacterTokenizer.train("")
     assert tokenizer.n_vocab == 1
     assert tokenizer.encode("ab") == [0, 0]
@@ -147,11 +147,11 @@ def test_a_vocabulary_counts_the_unknown_token() -> None:
     assert WordTokenizer.train("a b", 100).n_vocab == 3
     with pytest.raises(TokenizerError, match="vocab_size 0 has no room for <unk>") as raised:
         WordTokenizer.train(TEXT, 0)
-    assert raised.value.hint == "ask for at least 1"
+    assert raised.value.hint == "use at least 1"
 
 
-def test_a_word_given_twice_is_named() -> None:
-    with pytest.raises(TokenizerError, match="word ' b' is given 2 times"):
+def test_a_word_that_occurs_twice_is_named() -> None:
+    with pytest.raises(TokenizerError, match="word ' b' occurs 2 times"):
         WordTokenizer(["a", " b", " b"])
 
 

@@ -57,27 +57,27 @@ def test_bytes_that_are_part_of_characters_stand_together():
     assert visible(b"\xed\xa0\x80") == "⟨ed a0 80⟩"  # a surrogate, which UTF-8 does not have
 
 
-def test_a_combining_mark_at_the_beginning_gets_something_to_stand_on():
+def test_a_combining_mark_at_the_beginning_gets_a_dotted_circle():
     assert visible("\u0301e".encode()) == "◌\u0301e"
     assert visible("e\u0301".encode()) == "e\u0301"
 
 
 @given(st.text(min_size=1, max_size=60).filter(lambda text: text.isprintable() or "\n" in text))
-def test_pieces_tile_the_text(text: str):
+def test_tokens_tile_the_text(text: str):
     tokenizer = bytemill.Tokenizer(BYTES | {256: b"th", 257: b"the"}, [(b"t", b"h"), (b"th", b"e")])
     inspection = inspect(tokenizer, text)
-    assert b"".join(piece.bytes for piece in inspection.pieces) == text.encode()
-    assert [piece.start for piece in inspection.pieces] == [
-        sum(len(piece.bytes) for piece in inspection.pieces[:n]) for n in range(inspection.n_tokens)
+    assert b"".join(token.bytes for token in inspection.tokens) == text.encode()
+    assert [token.start for token in inspection.tokens] == [
+        sum(len(token.bytes) for token in inspection.tokens[:n]) for n in range(inspection.n_tokens)
     ]
     assert (inspection.n_bytes, inspection.n_characters) == (len(text.encode()), len(text))
 
 
 def test_special_tokens_are_marked(tokenizer: bytemill.Tokenizer):
-    pieces = inspect(tokenizer, "a<|endoftext|>").pieces
-    assert [piece.special for piece in pieces] == [False, True]
-    plain = inspect(tokenizer, "a<|endoftext|>", allowed_special="none").pieces
-    assert not any(piece.special for piece in plain)
+    tokens = inspect(tokenizer, "a<|endoftext|>").tokens
+    assert [token.special for token in tokens] == [False, True]
+    plain = inspect(tokenizer, "a<|endoftext|>", allowed_special="none").tokens
+    assert not any(token.special for token in plain)
 
 
 def test_an_empty_text_has_nothing_to_show(tokenizer: bytemill.Tokenizer):
@@ -86,7 +86,7 @@ def test_an_empty_text_has_nothing_to_show(tokenizer: bytemill.Tokenizer):
 
 
 def test_colours_change_from_token_to_token_and_end_before_the_line(tokenizer: bytemill.Tokenizer):
-    shown = "".join(running_text(inspect(tokenizer, "the cat\n\nsat").pieces, colour=True))
+    shown = "".join(running_text(inspect(tokenizer, "the cat\n\nsat").tokens, colour=True))
     plain = ESCAPE.sub("", shown)
     assert plain == "the cat↵\n↵\nsat"
     for line in shown.split("\n"):
@@ -97,14 +97,14 @@ def test_colours_change_from_token_to_token_and_end_before_the_line(tokenizer: b
 
 def test_ids_stand_below_tokens_in_the_width_there_is(tokenizer: bytemill.Tokenizer):
     text = "the 日本 cat sat on the mat and more\nthe cat"
-    pieces = inspect(tokenizer, text).pieces
-    lines = list(with_ids(pieces, colour=False, width=24))
+    tokens = inspect(tokenizer, text).tokens
+    lines = list(with_ids(tokens, colour=False, width=24))
     assert all(cell_len(line) <= 25 for line in lines)
     ids = [int(number) for line in lines[1::2] for number in line.split()]
-    assert ids == [piece.id for piece in pieces]
-    for tokens, numbers in zip(lines[0::2], lines[1::2], strict=True):
-        assert len(tokens.split()) == len(numbers.split())
-    coloured = [ESCAPE.sub("", line) for line in with_ids(pieces, colour=True, width=24)]
+    assert ids == [token.id for token in tokens]
+    for shown, numbers in zip(lines[0::2], lines[1::2], strict=True):
+        assert len(shown.split()) == len(numbers.split())
+    coloured = [ESCAPE.sub("", line) for line in with_ids(tokens, colour=True, width=24)]
     assert [line.split() for line in coloured[1::2]] == [line.split() for line in lines[1::2]]
 
 
@@ -116,7 +116,7 @@ def test_merge_history_ends_with_the_tokens(tokenizer: bytemill.Tokenizer):
         assert all(b"".join(parts) == explanation.text.encode() for parts in history)
 
 
-def test_explanations_of_the_same_pretoken_are_given_once(tokenizer: bytemill.Tokenizer):
+def test_equal_pretokens_are_explained_once(tokenizer: bytemill.Tokenizer):
     lines = list(explanation_lines(tokenizer.explain("the cat the cat<|endoftext|><|endoftext|>")))
     assert sum(line.startswith("·cat → ") for line in lines) == 1
     assert next(line for line in lines if line.startswith("·cat → ")).endswith(", 2 times")
@@ -128,9 +128,9 @@ def test_totals_name_each_unit_apart():
     assert totals(inspect(tokenizer, "€1")) == "4 tokens, 4 bytes, 2 characters, 1.00 bytes/token"
 
 
-def test_long_texts_are_shown_piece_by_piece(tokenizer: bytemill.Tokenizer):
+def test_long_texts_are_shown_token_by_token(tokenizer: bytemill.Tokenizer):
     stream = io.StringIO()
-    pieces = inspect(tokenizer, "the cat\n" * 2_000).pieces
-    stretches = running_text(pieces, colour=False)
+    tokens = inspect(tokenizer, "the cat\n" * 2_000).tokens
+    stretches = running_text(tokens, colour=False)
     stream.write(next(stretches))
     assert stream.getvalue() == "the"

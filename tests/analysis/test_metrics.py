@@ -1,4 +1,4 @@
-"""Ratios by hand on small texts, and what must hold for every text."""
+"""Metrics computed by hand on small texts, and properties of any text."""
 
 import dataclasses
 
@@ -10,7 +10,6 @@ from bytemill.analysis.baselines import ByteTokenizer, CharacterTokenizer
 from bytemill.analysis.metrics import (
     TextMetrics,
     compression_ratio,
-    fertility,
     measure,
     token_size_histogram,
     vocabulary_use,
@@ -59,7 +58,7 @@ def test_white_space_of_any_kind_separates_words(words: list[str]) -> None:
     for space in (" ", "\n\n", " \t", "\u3000", "\u00a0"):
         text = space + space.join(words) + space
         assert measure(ByteTokenizer(), text).n_words == len(words)
-        assert fertility(ByteTokenizer(), text) == len(text.encode()) / len(words)
+        assert measure(ByteTokenizer(), text).tokens_per_word == len(text.encode()) / len(words)
 
 
 def test_merges_raise_compression_and_lower_fertility() -> None:
@@ -68,12 +67,12 @@ def test_merges_raise_compression_and_lower_fertility() -> None:
     tokenizers = [ReferenceTokenizer(*train(text, size)) for size in sizes]
     ratios = [compression_ratio(tokenizer, text) for tokenizer in tokenizers]
     assert ratios == sorted(set(ratios))
-    fertilities = [fertility(tokenizer, text) for tokenizer in tokenizers]
+    fertilities = [measure(tokenizer, text).tokens_per_word for tokenizer in tokenizers]
     assert fertilities == sorted(set(fertilities), reverse=True)
 
 
 def test_an_empty_text_has_no_ratio() -> None:
-    for metric in (measure, compression_ratio, fertility):
+    for metric in (measure, compression_ratio):
         with pytest.raises(CorpusError, match="the text is empty") as raised:
             metric(ByteTokenizer(), "")
         assert raised.value.hint
@@ -81,7 +80,7 @@ def test_an_empty_text_has_no_ratio() -> None:
 
 def test_a_text_without_words_has_no_fertility_but_a_compression_ratio() -> None:
     with pytest.raises(CorpusError, match="no words, only white space"):
-        fertility(ByteTokenizer(), " \n")
+        _ = measure(ByteTokenizer(), " \n").tokens_per_word
     assert compression_ratio(ByteTokenizer(), " \n") == 1.0
 
 

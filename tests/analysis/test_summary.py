@@ -1,4 +1,4 @@
-"""What is said of tokenizers, and whether they can be written, is true."""
+"""Tokenizer summaries, and the check of an output file."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from bytemill.system.output_file import check_output_file
 from bytemill.tokenizer.conversion import check_can_be_saved
 
 
-def test_facts_count_what_the_tokenizer_has():
+def test_a_summary_counts_what_the_tokenizer_has():
     tokenizer = bytemill.train_from_iterator(
         iter(["the cat and the hat, the end " * 9]),
         270,
@@ -22,15 +22,15 @@ def test_facts_count_what_the_tokenizer_has():
         special_ids="first",
         pattern="cl100k",
     )
-    facts = describe(tokenizer, n_longest=3)
-    assert facts.special_tokens == {"<a>": 0, "<b>": 1}
-    assert facts.pattern_name == "cl100k"
-    assert facts.n_merges == len(tokenizer.merges)
-    assert facts.n_tokens == facts.n_vocab == tokenizer.n_vocab
-    assert sum(facts.token_sizes.values()) == facts.n_tokens - 2
-    sizes = [len(token) for _, token in facts.longest_tokens]
+    summary = describe(tokenizer, n_longest=3)
+    assert summary.special_tokens == {"<a>": 0, "<b>": 1}
+    assert summary.pattern_name == "cl100k"
+    assert summary.n_merges == len(tokenizer.merges)
+    assert summary.n_tokens == summary.n_vocab == tokenizer.n_vocab
+    assert sum(summary.token_sizes.values()) == summary.n_tokens - 2
+    sizes = [len(token) for _, token in summary.longest_tokens]
     assert sizes == sorted((len(left + right) for left, right in tokenizer.merges), reverse=True)[:3]
-    json.dumps(facts.to_dict())
+    json.dumps(summary.to_dict())
     assert tokenizer.training_report is not None
     json.dumps(training_to_dict(tokenizer.training_report))
 
@@ -38,8 +38,13 @@ def test_facts_count_what_the_tokenizer_has():
 def test_gaps_between_ids_are_no_tokens():
     vocab = {byte: bytes([byte]) for byte in range(256)}
     tokenizer = bytemill.Tokenizer(vocab, [], {"<end>": 1000}, pattern=None)
-    facts = describe(tokenizer)
-    assert (facts.n_tokens, facts.n_vocab, facts.pattern, facts.pattern_name) == (257, 1001, None, None)
+    summary = describe(tokenizer)
+    assert (summary.n_tokens, summary.n_vocab, summary.pattern, summary.pattern_name) == (
+        257,
+        1001,
+        None,
+        None,
+    )
     assert [info.id for info in token_infos(tokenizer)] == [*range(256), 1000]
 
 

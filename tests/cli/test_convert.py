@@ -25,7 +25,7 @@ def test_convert_says_what_it_wrote_and_how_to_open_it(tokenizer_file: str, run:
         "  second file     cat.tiktoken.json\n"
         "  same tokenizer  yes: the new file has the same fingerprint\n"
         f"  fingerprint     {fingerprint}\n"
-        "  left out        how training broke ties; how often each merge's pair stood in the corpus\n"
+        "  left out        the tie-breaking rule of training; the count of each merge's pair in the training corpus\n"
         "\n"
         "Open it:\n"
         "  bytemill tokenizer show cat.tiktoken\n"
@@ -75,8 +75,8 @@ def test_special_tokens_with_blanks_are_shown_and_converted(work: Path, run: Run
     outcome = run("tokenizer", "convert", "t.json", "again.model")
     assert outcome.status == 1
     assert outcome.err == (
-        "error: special token '<|end of text|>' holds white space, and minbpe does not read such a file\n"
-        "hint: Write a tokenizer.json.\n"
+        "error: special token '<|end of text|>' contains white space, which minbpe cannot read\n"
+        "hint: write a tokenizer.json\n"
     )
 
 
@@ -90,12 +90,12 @@ def test_a_listing_is_written_and_not_read(work: Path, run: Run):
     assert outcome.err.startswith("error: t.vocab: a listing for people")
 
 
-def test_what_a_rank_file_lacks_is_asked_for_and_given(tokenizer_file: str, run: Run):
+def test_settings_that_a_rank_file_lacks_are_requested_and_accepted(tokenizer_file: str, run: Run):
     run("tokenizer", "convert", tokenizer_file, "t.tiktoken")
     Path("t.tiktoken.json").unlink()
     outcome = run("tokenizer", "convert", "t.tiktoken", "t.json")
     assert outcome.status == 1
-    assert "a rank file does not name its pattern" in outcome.err
+    assert "rank files store no pattern" in outcome.err
     assert "cl100k" in outcome.err
     given = ("--pattern", "gpt2", "--special-token", "<|endoftext|>")
     same = json.loads(run("tokenizer", "show", tokenizer_file, "--json").out)["fingerprint"]
@@ -116,24 +116,24 @@ def test_what_a_rank_file_lacks_is_asked_for_and_given(tokenizer_file: str, run:
     )
 
 
-def test_what_a_file_names_itself_cannot_be_given(tokenizer_file: str, run: Run):
+def test_settings_stored_in_a_file_cannot_be_overridden(tokenizer_file: str, run: Run):
     outcome = run("tokenizer", "show", tokenizer_file, "--pattern", "gpt2")
     assert outcome.status == 1
-    assert "names its pattern and special tokens" in outcome.err
+    assert "stores its pattern and special tokens" in outcome.err
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("tokenizer.json", "tokenizer.json"), "tokenizer.json already exists\nhint: choose another name, or replace"),
-        (("tokenizer.json", "x.bin"), "files named *.bin\nhint: Name the format with --output-format: "),
-        (("tokenizer.json", "-"), "not to standard output"),
+        (("tokenizer.json", "x.bin"), "no output format has files named *.bin\nhint: name the format with --to: hug"),
+        (("tokenizer.json", "-"), "to standard output"),
         (("nowhere.json", "x.json"), "nowhere.json: no such file"),
         (("tokenizer.json", "no/x.json"), "cannot write no/x.json: the folder no does not exist"),
-        (("corpus.txt", "x.json"), "corpus.txt: of no known format"),
+        (("corpus.txt", "x.json"), "corpus.txt: unknown format"),
     ],
 )  # fmt: skip
-def test_what_goes_wrong_is_said_and_nothing_is_written(
+def test_errors_are_reported_and_nothing_is_written(
     tokenizer_file: str, run: Run, arguments: tuple[str, ...], said: str
 ):
     before = sorted(Path().rglob("*"))

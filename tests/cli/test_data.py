@@ -82,13 +82,29 @@ def test_the_same_again_does_nothing_and_other_settings_are_refused(tokenizer_fi
     written = Path("shards/shard_00000.npy").stat().st_mtime_ns
     again = run(*arguments)
     assert again.status == 0
-    assert again.err == "note: shards already holds these shards: nothing to do\n"
+    assert again.err == "note: shards already contains these shards: nothing to do\n"
     assert Path("shards/shard_00000.npy").stat().st_mtime_ns == written
     other = run(*arguments, "--append-eot")
     assert other.status == 1
-    assert other.err.startswith("error: shards holds other shards already")
+    assert other.err.startswith("error: shards already contains other shards")
     assert "--overwrite" in other.err
     assert run(*arguments, "--append-eot", "--overwrite", "--quiet").status == 0
+
+
+@pytest.mark.parametrize("more", [[], ["--validation-fraction", "0.5"]])
+def test_a_byte_order_mark_is_noted_once(tokenizer_file: str, run: Run, more: list[str]):
+    Path("marked.txt").write_bytes(b"\xef\xbb\xbfsome text")
+    Path("other.txt").write_bytes(b"other text")
+    note = "note: a UTF-8 byte-order mark was dropped from the start of 1 file"
+    arguments = ["data", "encode", tokenizer_file, "marked.txt", "other.txt", "-o", "out", *more]
+    for _ in range(2):  # the second time it is complete already
+        outcome = run(*arguments)
+        assert outcome.status == 0
+        assert (outcome.out + outcome.err).count(note) == 1
+    assert run("data", "info", "out").err.count(note) == 1
+    assert note not in run(*arguments, "--overwrite", "--quiet").err
+    tokens = json.loads(run("data", "info", "out", "--json").out)
+    assert tokens["n_bytes"] == len("some textother text")
 
 
 def test_quiet_says_nothing(tokenizer_file: str, run: Run):
@@ -100,7 +116,7 @@ def test_info_verifies_and_finds_damage(tokenizer_file: str, run: Run):
     run("data", "encode", tokenizer_file, "corpus.txt", "--output", "shards", "--quiet")
     good = run("data", "info", "shards", "--verify")
     assert good.status == 0
-    assert "verified: every shard is as the manifest says" in good.out
+    assert "verified: every shard matches the manifest" in good.out
     shard = Path("shards/shard_00000.npy")
     data = bytearray(shard.read_bytes())
     data[-1] ^= 1
@@ -121,7 +137,7 @@ def test_an_unknown_separator_is_named(tokenizer_file: str, run: Run):
     )
     assert outcome.status == 1
     assert outcome.err == (
-        "error: the document separator '<eos>' is no special token of this tokenizer\n"
+        "error: the document separator '<eos>' is not a special token of the tokenizer\n"
         "hint: its special tokens: <|endoftext|>\n"
     )
     assert not Path("shards").exists()
@@ -168,7 +184,7 @@ def test_begins_documents_with_the_token_named(tokenizer_file: str, run: Run):
     assert run(*arguments, "--prepend-bos").status == 0
 
 
-def test_what_was_interrupted_goes_on_and_says_so(tokenizer_file: str, run: Run):
+def test_an_interrupted_encoding_resumes_and_reports_it(tokenizer_file: str, run: Run):
     from bytemill.shards import encode_corpus
 
     def stop(_: Any) -> None:

@@ -48,7 +48,7 @@ def test_encode_of_nothing_is_an_empty_line_or_list(tokenizer_file: str, run: Ru
     assert run("tokenizer", "encode", tokenizer_file, "--count").out == "0\n"
 
 
-def test_encode_treats_special_tokens_as_it_is_told(tokenizer: bytemill.Tokenizer, run: Run):
+def test_encode_treats_special_tokens_as_the_option_says(tokenizer: bytemill.Tokenizer, run: Run):
     text = "a<|endoftext|>"
     plain = run("tokenizer", "encode", "tokenizer.json", text, "--allowed-special", "none")
     assert plain.out.split() == list(map(str, tokenizer.encode_ordinary(text)))
@@ -57,7 +57,7 @@ def test_encode_treats_special_tokens_as_it_is_told(tokenizer: bytemill.Tokenize
     assert "<|endoftext|>" in refused.err
 
 
-def test_a_text_that_begins_with_a_hyphen_stands_after_two(tokenizer: bytemill.Tokenizer, run: Run):
+def test_a_text_that_begins_with_a_hyphen_follows_two_hyphens(tokenizer: bytemill.Tokenizer, run: Run):
     outcome = run("tokenizer", "encode", "tokenizer.json", "--", "--count")
     assert outcome.out.split() == list(map(str, tokenizer.encode("--count")))
 

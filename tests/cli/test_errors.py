@@ -103,7 +103,7 @@ def test_a_tokenizer_that_is_not_there_is_an_error(work: Path, run: Run):
     assert outcome.err.startswith("error: nothing.json: no such file\n")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.skipif(os.geteuid() == 0, reason="platform: root may write everywhere")
 def test_a_folder_without_permission_is_an_error(work: Path, run: Run):
     Path("locked").mkdir(mode=0o500)
     outcome = run(*TRAIN, "corpus.txt", "-n", "300", "-o", "locked/t.json")
@@ -126,7 +126,7 @@ def test_a_full_disk_is_an_error_with_a_hint(tokenizer_file: str, run: Run, monk
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "shards/shard_00000.npy")
 
-    monkeypatch.setattr(shard_encoding, "claim_folder", full)
+    monkeypatch.setattr(shard_encoding, "lock_folder", full)
     outcome = run("data", "encode", tokenizer_file, "corpus.txt", "-o", "shards")
     assert outcome.status == 1
     assert "error: shards/shard_00000.npy: No space left on device\n" in outcome.err

@@ -55,7 +55,7 @@ def test_ids_as_text_are_read_again(text: str):
         (b"7 \xff\xfe", "entry 2 is '\ufffd\ufffd', not an id"),
     ],
 )
-def test_what_is_no_id_is_named_with_its_place(text: bytes, message: str):
+def test_an_invalid_id_is_named_with_its_position(text: bytes, message: str):
     for blocks in ([text], [text[:2], text[2:]], [bytes([byte]) for byte in text]):
         with pytest.raises(TokenizerError, match=message.replace(".", r"\.")):
             list(read_ids(blocks, "ids"))

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from bytemill.analysis.inspection import visible
-
-torch = pytest.importorskip("torch")
 
 Run = Callable[..., Any]
 TINY = (
@@ -51,7 +50,7 @@ def trained(data: str, run: Run) -> str:
     return "mine"
 
 
-def test_train_says_how_it_goes_and_goes_on_where_it_stopped(data: str, run: Run):
+def test_train_shows_progress_and_resumes(data: str, run: Run):
     command = (
         "lm",
         "train",
@@ -65,7 +64,7 @@ def test_train_says_how_it_goes_and_goes_on_where_it_stopped(data: str, run: Run
     )
     outcome = run(*command, "--training.steps", "4")
     assert outcome.status == 0, outcome.err
-    assert outcome.out == f"out: step 4, {Path('out/checkpoints/step_00000004')}\n"
+    assert outcome.out == f"trained 4 steps: {Path('out/checkpoints/step_00000004')}\n"
     for expected in (
         "parameters",
         "step 4: loss ",
@@ -77,12 +76,12 @@ def test_train_says_how_it_goes_and_goes_on_where_it_stopped(data: str, run: Run
         assert expected in outcome.err
     assert "\x1b" not in outcome.err
     more = run("lm", "train", "out", "--training.steps", "6", "--json")
-    assert "going on from out" in more.err
+    assert "resuming from out" in more.err
     result = json.loads(more.out)
     assert result["step"]["step"] == result["validation"]["step"] == 6
     again = run("lm", "train", "out")
     assert again.status == 0
-    assert "all 6 steps are done: nothing to do" in again.err
+    assert "all 6 steps are done; raise --training.steps to train longer" in again.err
 
 
 def test_the_resolved_settings_are_printed_with_their_origin(data: str, run: Run):
@@ -108,12 +107,10 @@ def test_the_resolved_settings_are_printed_with_their_origin(data: str, run: Run
         (("nothing.toml",), 1, "error: cannot read nothing.toml"),
         (("--model.num-heads", "5"), 1, "error: d_model 16 is not divisible"),
         (("--data.train", "nowhere"), 1, "error: there is no folder nowhere"),
-        (("--training.device", "cuda:77"), 1, "error: device cuda:77 is not there"),
+        (("--training.device", "cuda:77"), 1, "error: device cuda:77 is not available"),
     ],
 )
-def test_mistakes_are_said_in_a_line(
-    data: str, run: Run, arguments: tuple[str, ...], status: int, message: str
-):
+def test_errors_take_one_line(data: str, run: Run, arguments: tuple[str, ...], status: int, message: str):
     names = {word for word in arguments if word.startswith("--")}
     kept = [word for pair in zip(TINY[::2], TINY[1::2], strict=True) if pair[0] not in names for word in pair]
     outcome = run("lm", "train", *arguments, *kept)
@@ -123,9 +120,7 @@ def test_mistakes_are_said_in_a_line(
 
 
 @pytest.mark.slow
-def test_sigterm_saves_and_the_status_says_interrupted(
-    data: str, start: Callable[..., subprocess.Popen[bytes]]
-):
+def test_sigterm_saves_and_exits_with_130(data: str, start: Callable[..., subprocess.Popen[bytes]]):
     process = start(
         "lm", "train", *TINY, "--training.steps", "100000", "--run.log-every", "1", stderr=subprocess.PIPE
     )
@@ -136,11 +131,11 @@ def test_sigterm_saves_and_the_status_says_interrupted(
             break
     rest = process.stderr.read().decode()
     assert process.wait() == 130
-    assert "interrupted\nhint: progress is saved in run: run the same command again to resume\n" in rest
+    assert "interrupted\nhint: to resume: bytemill lm train run\n" in rest
     assert len(list(Path("run/checkpoints").iterdir())) == 1
 
 
-def test_ctrl_c_saves_and_the_status_says_interrupted(data: str, run: Run, monkeypatch: pytest.MonkeyPatch):
+def test_ctrl_c_saves_and_exits_with_130(data: str, run: Run, monkeypatch: pytest.MonkeyPatch):
     from bytemill.cli.lm_training import TrainingView
 
     def interrupt(view: object, record: dict[str, Any]) -> None:
@@ -150,13 +145,53 @@ def test_ctrl_c_saves_and_the_status_says_interrupted(data: str, run: Run, monke
     monkeypatch.setattr(TrainingView, "__call__", interrupt)
     outcome = run("lm", "train", *TINY, "--training.steps", "100", "--run.log-every", "2")
     assert outcome.status == 130
-    assert (
-        outcome.err == "interrupted\nhint: progress is saved in run: run the same command again to resume\n"
-    )
+    assert outcome.err == "interrupted\nhint: to resume: bytemill lm train run\n"
     assert [path.name for path in Path("run/checkpoints").iterdir()] == ["step_00000002"]
 
 
-def test_generate_writes_text_and_the_same_with_the_same_seed(trained: str, run: Run):
+def test_without_a_checkpoint_the_hint_does_not_promise_to_resume(
+    data: str, run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    from bytemill.lm.training import trainer
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainer, "_accumulate_gradients", interrupt)
+    outcome = run("lm", "train", *TINY, "--training.steps", "100", "-q")
+    assert outcome.status == 130
+    expected = "interrupted\nhint: run the same command again to start over (no checkpoint was saved yet)\n"
+    assert outcome.err == expected
+
+
+def test_a_moved_run_without_validation_data_resumes_in_its_new_folder(data: str, run: Run):
+    assert run("data", "encode", "tokenizer.json", "corpus.txt", "-o", "plain", "-q").status == 0
+    kept = TINY[: TINY.index("--data.train")]
+    first = run("lm", "train", *kept, "--data.train", "plain", "--training.steps", "2", "--run.folder", "a b")
+    assert first.status == 0, first.err
+    Path("a b").rename("moved here")
+    outcome = run("lm", "train", "moved here", "--training.steps", "4")
+    assert outcome.status == 0, outcome.err
+    assert "resuming from moved here" in outcome.err
+    assert not Path("a b").exists()
+
+
+def test_the_hint_about_too_little_validation_data_works(tokenizer_file: str, run: Run):
+    Path("short.jsonl").write_text('{"text": "the cat"}\n' * 200)
+    encoded = run(
+        "data", "encode", tokenizer_file, "short.jsonl", "--validation-fraction", "0.005", "-o", "split", "-q"
+    )
+    assert encoded.status == 0, encoded.err
+    kept = TINY[: TINY.index("--data.train")]
+    outcome = run("lm", "train", *kept, "--data.train", "split")
+    assert outcome.status == 1
+    assert "too few for a window of 16" in outcome.err
+    hint = outcome.err.split("train without validation: ")[1].split()
+    assert hint == ["--data.train", "split/train"]
+    assert run("lm", "train", *kept, *hint, "--training.steps", "1").status == 0
+
+
+def test_generate_prints_the_same_text_for_the_same_seed(trained: str, run: Run):
     outcome = run("lm", "generate", trained, "the cat", "--max-tokens", "20", "--seed", "1")
     assert outcome.status == 0, outcome.err
     assert outcome.out.startswith("the cat")
@@ -193,7 +228,7 @@ def test_tokens_and_probabilities_are_shown(trained: str, run: Run):
         "2",
     )
     lines = shown.out.splitlines()
-    assert lines[0].split() == ["id", "prob.", "log", "p", "drawn", "from", "token"]
+    assert lines[0].split() == ["id", "prob.", "log", "p", "sampled", "token"]
     assert len(lines) == 1 + 3 * 4
     result = json.loads(
         run(
@@ -215,8 +250,8 @@ def test_the_prompt_is_interactive(trained: str, run: Run):
     assert outcome.status == 0
     assert "/params NAME VALUE" in outcome.out
     assert "temperature" in outcome.out
-    assert "error: top_k is 'x', which is no int" in outcome.err
-    assert "error: /what is no command" in outcome.err
+    assert "error: top_k is 'x', not a whole number" in outcome.err
+    assert "error: unknown command /what" in outcome.err
     shown, plain = outcome.out.splitlines()[-2:]
     assert shown.replace("│", "") == visible(plain.encode())
     assert "not read" not in outcome.out
@@ -262,7 +297,7 @@ def test_a_damaged_checkpoint_or_another_tokenizer_is_refused(trained: str, run:
     assert "there is no checkpoint in shards" in run("lm", "eval", "shards", "--text", "corpus.txt").err
 
 
-def test_plan_prints_and_gives_json(run: Run):
+def test_plan_prints_tables_or_json(run: Run):
     outcome = run("lm", "plan", "gpt2-xl", "--memory", "80GB", "--batch-size", "4", "--device", "a100")
     assert outcome.status == 0, outcome.err
     for expected in ("1,557,611,200 parameters", "optimizer (adamw)", "the largest batch is", "days"):
@@ -270,7 +305,7 @@ def test_plan_prints_and_gives_json(run: Run):
     result = json.loads(run("lm", "plan", "tiny", "--model.num-layers", "8", "--json").out)
     assert result["config"]["num_layers"] == 8
     assert run("lm", "plan", "nothing").status == 1
-    assert "hint: write it as 80GB" in run("lm", "plan", "tiny", "--memory", "much").err
+    assert "hint: write a size such as 80GB" in run("lm", "plan", "tiny", "--memory", "much").err
 
 
 def test_help_has_examples_and_every_setting(run: Run, monkeypatch: pytest.MonkeyPatch):
@@ -285,7 +320,7 @@ def test_help_has_examples_and_every_setting(run: Run, monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
-def test_on_a_terminal_there_is_a_live_picture(data: str):
+def test_a_terminal_gets_a_live_display(data: str):
     receiver, sender = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "bytemill", "lm", "train", *TINY, "--training.steps", "20"],
@@ -313,10 +348,11 @@ def test_values_come_from_file_environment_and_flags_in_this_order(
     monkeypatch.setenv("BYTEMILL_TRAINING_BATCH_SIZE", "4")
     outcome = run("lm", "train", "run.toml", "--training.batch-size", "5", "--print-config")
     lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
-    assert "steps = 300 # run.toml [training]" in lines
+    assert "steps = 300 # run.toml" in lines
     assert "seed = 4 # BYTEMILL_TRAINING_SEED" in lines
     assert "batch_size = 5 # --training.batch-size" in lines
-    assert "d_ff = 64 # run.toml [model]" in lines
+    assert "d_ff = 64 # run.toml" in lines
+    assert "# warmup_steps is not set # default" in lines
     outcome = run("lm", "train", "run.toml", "--model.preset", "tinystories", "--print-config")
     assert "d_ff = 1344" in outcome.out
 
@@ -324,14 +360,20 @@ def test_values_come_from_file_environment_and_flags_in_this_order(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[training]\nstps = 3", '"[training][stps]" from run.toml'),
-        ("[training]\nsteps = 0", "run.toml [training]: training.steps is 0"),
-        ("[training]\nsteps = true", "run.toml [training]: training.steps is 'True'"),
-        ("[training]\nsteps = 10\n[schedule]\nwarmup_steps = 20", "longer than the run of 10 steps"),
-        ("[training", "Expected"),
+        (
+            "[training]\nstps = 3",
+            "run.toml: unknown setting training.stps\nhint: did you mean training.steps?",
+        ),
+        ("[training]\nsteps = 0", "run.toml: training.steps is 0"),
+        ("[training]\nsteps = true", "run.toml: training.steps is True"),
+        (
+            "[training]\nsteps = 10\n[schedule]\nwarmup_steps = 20",
+            "warmup_steps is 20, longer than the run of 10 steps",
+        ),
+        ("[training", "run.toml is not a TOML file: Expected"),
     ],
 )
-def test_mistakes_in_a_file_name_the_file_and_the_key(run: Run, work: Path, text: str, message: str):
+def test_errors_in_a_file_name_the_file_and_the_key(run: Run, work: Path, text: str, message: str):
     Path("run.toml").write_text(text)
     outcome = run("lm", "train", "run.toml", "--print-config")
     assert outcome.status != 0

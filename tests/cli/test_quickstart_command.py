@@ -24,7 +24,7 @@ def corpus(work: Path) -> str:
     return "many.txt"
 
 
-def test_it_says_what_it_did_and_how_to_go_on(corpus: str, run: Run):
+def test_the_summary_names_results_and_next_steps(corpus: str, run: Run):
     outcome = run(
         "quickstart", "out", "--model-steps", "0", "--corpus", corpus, "--vocab-size", "400", "--no-open"
     )
@@ -78,8 +78,8 @@ def test_errors_are_errors(corpus: str, run: Run):
     Path("mine/tokenizer.json").write_text("precious")
     refused = run("quickstart", "mine", "--model-steps", "0", "--corpus", corpus)
     assert refused.status == 1
-    assert "error: mine holds files, and not those of an earlier quickstart\n" in refused.err
-    assert "hint: give another folder: bytemill quickstart NAME\n" in refused.err
+    assert "error: mine holds files that are not from an earlier quickstart\n" in refused.err
+    assert "hint: choose another folder: bytemill quickstart NAME\n" in refused.err
     assert Path("mine/tokenizer.json").read_text() == "precious"
 
 

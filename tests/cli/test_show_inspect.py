@@ -88,7 +88,7 @@ def test_show_tokens_lists_all_of_them(tokenizer: bytemill.Tokenizer, run: Run):
 def test_show_of_an_unknown_token_is_an_error(tokenizer_file: str, run: Run):
     outcome = run("tokenizer", "show", tokenizer_file, "--token", "300")
     assert (outcome.status, outcome.out) == (1, "")
-    assert outcome.err == "error: no token has the id 300\nhint: the ids of this tokenizer go from 0 to 299\n"
+    assert outcome.err == "error: no token has the id 300\nhint: the ids of this tokenizer are 0 to 299\n"
 
 
 def test_inspect_sets_tokens_apart_off_a_terminal(tokenizer: bytemill.Tokenizer, run: Run):
@@ -147,3 +147,17 @@ def test_inspect_reads_files(tokenizer: bytemill.Tokenizer, run: Run):
     with open("corpus.txt", encoding="utf-8") as file:  # noqa: PTH123
         ids = tokenizer.encode(file.read())
     assert [token["id"] for token in json.loads(outcome.out)["tokens"]] == ids
+
+
+def test_inspect_svg_prints_an_image_with_the_ids(tokenizer: bytemill.Tokenizer, run: Run):
+    outcome = run("tokenizer", "inspect", "tokenizer.json", "the cat", "--svg")
+    assert outcome.status == 0, outcome.err
+    assert outcome.out.startswith("<svg ")
+    for token_id in tokenizer.encode("the cat"):
+        assert f">{token_id}</text>" in outcome.out
+
+
+def test_inspect_svg_takes_no_other_form_of_output(tokenizer_file: str, run: Run):
+    outcome = run("tokenizer", "inspect", tokenizer_file, "the cat", "--svg", "--json")
+    assert outcome.status == 2
+    assert "--svg" in outcome.err

@@ -125,7 +125,7 @@ def test_options_reach_the_trainer(work: Path, run: Run):
     assert trained.ties == "huggingface"
 
 
-def test_a_pattern_of_ones_own_is_said_to_be_slower(work: Path, run: Run):
+def test_a_custom_pattern_is_reported_as_slower(work: Path, run: Run):
     arguments = ["tokenizer", "train", "corpus.txt", "-n", "300", "--overwrite"]
     outcome = run(*arguments, "--pattern", r"regex:\p{L}+|[^\p{L}]+")
     assert outcome.status == 0
@@ -150,7 +150,7 @@ def test_a_corpus_that_runs_out_of_pairs_is_a_note(work: Path, run: Run):
     assert "Warning" not in outcome.err
 
 
-def test_an_existing_file_is_kept_unless_told_otherwise(work: Path, run: Run):
+def test_an_existing_file_is_kept_without_overwrite(work: Path, run: Run):
     Path("tokenizer.json").write_text("precious")
     arguments = ["tokenizer", "train", "corpus.txt", "-n", "300", "--quiet"]
     outcome = run(*arguments)
@@ -191,7 +191,7 @@ def test_counts_are_kept_and_added_up_with_weights(work: Path, run: Run):
     assert run(*arguments, "--counts", "none.bin").status == 1
 
 
-def test_what_a_bound_costs_and_what_is_left_out_is_said(work: Path, run: Run, small_process: None):
+def test_the_cost_of_a_memory_bound_and_omissions_are_reported(work: Path, run: Run, small_process: None):
     arguments = [
         "tokenizer",
         "train",
@@ -214,7 +214,7 @@ def test_what_a_bound_costs_and_what_is_left_out_is_said(work: Path, run: Run, s
     assert run(*arguments[:-3], "1MB", "--overwrite").status == 1
 
 
-def test_json_lines_are_trained_of_as_the_text_that_they_hold(work: Path, run: Run):
+def test_json_lines_train_like_the_text_in_them(work: Path, run: Run):
     Path("rows.jsonl").write_text('{"text": "low low lower"}\n{"no": 1}\n{"text": "low newest"}\n')
     arguments = ["tokenizer", "train", "rows.jsonl", "-n", "262"]
     assert run(*arguments, "-q").status == 1
@@ -277,7 +277,9 @@ def test_temporary_files_of_killed_processes_are_removed(work: Path, run: Run):
     assert [path.name for path in work.glob(".*")] == [".other.json.deadbeef.tmp"]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to another process there")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="platform: SIGINT cannot be sent to another process there"
+)
 def test_an_interruption_without_a_checkpoint_does_not_promise_one(work: Path):
     process = bytemill_process("tokenizer", "train", "-", "-n", "300", stdin=subprocess.PIPE)
     wait_until(Path(".tokenizer.json.lock").exists, process)
@@ -307,7 +309,7 @@ def test_an_interruption_promises_to_resume_from_a_checkpoint_or_counts(work: Pa
     assert "to train on the counts in c.counts" in note(Path("none"), "c.counts")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is not enforced everywhere")
+@pytest.mark.skipif(sys.platform != "linux", reason="platform: RLIMIT_AS is not enforced everywhere")
 def test_too_little_memory_is_one_line_that_says_what_to_lower(work: Path):
     rng = random.Random(1)
     Path("words.txt").write_text(" ".join(f"{rng.getrandbits(60):x}" for _ in range(1_000_000)))

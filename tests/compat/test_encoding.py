@@ -191,11 +191,11 @@ BEHAVIOURS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("behaviour", BEHAVIOURS)
-def test_it_behaves_as_tiktoken(behaviour: str) -> None:
+def test_results_and_exceptions_are_those_of_tiktoken(behaviour: str) -> None:
     assert_same(TOY, BEHAVIOURS[behaviour])
 
 
-def test_every_public_name_is_there_with_the_same_arguments() -> None:
+def test_public_names_and_signatures_are_those_of_tiktoken() -> None:
     def described(value: Any) -> Any:
         if not callable(value):
             return "property"
@@ -214,7 +214,7 @@ def test_every_public_name_is_there_with_the_same_arguments() -> None:
         assert described(getattr(ours.Encoding, name)) == described(getattr(tiktoken.Encoding, name)), name
 
 
-def test_a_refused_token_is_named_with_what_to_do() -> None:
+def test_the_error_for_a_disallowed_token_has_a_hint() -> None:
     with pytest.raises(SpecialTokenError, match="'<x>' at character 1") as caught:
         TOY.ours.encode("a<x>b")
     assert isinstance(caught.value, ValueError)
@@ -223,7 +223,7 @@ def test_a_refused_token_is_named_with_what_to_do() -> None:
     assert "disallowed_special=()" in caught.value.hint
 
 
-def test_encodings_without_an_end_of_text_have_none() -> None:
+def test_eot_token_raises_without_an_end_of_text_token() -> None:
     parts: dict[str, Any] = {"pat_str": ".+", "mergeable_ranks": RANKS, "special_tokens": {}}
     pair = Pair(ours.Encoding("t", **parts), tiktoken.Encoding("t", **parts))
     assert_same(pair, lambda enc: enc.eot_token)
@@ -242,7 +242,7 @@ def test_encodings_without_an_end_of_text_have_none() -> None:
         {"name": "other"},
     ],
 )
-def test_it_is_made_from_the_same_arguments(parts: dict[str, Any]) -> None:
+def test_the_constructor_accepts_tiktokens_arguments(parts: dict[str, Any]) -> None:
     parts = {"name": "t", "pat_str": ".+", "mergeable_ranks": RANKS, "special_tokens": SPECIAL} | parts
     how, expected = outcome(lambda: tiktoken.Encoding(**parts))
     our_how, found = outcome(lambda: ours.Encoding(**parts))
@@ -250,7 +250,7 @@ def test_it_is_made_from_the_same_arguments(parts: dict[str, Any]) -> None:
     assert how == "gives" or isinstance(found, type(expected))
 
 
-def test_arguments_but_the_name_are_given_by_name() -> None:
+def test_constructor_arguments_are_keyword_only() -> None:
     with pytest.raises(TypeError):
         ours.Encoding("t", ".+", RANKS, {})  # type: ignore[misc]
 
@@ -260,12 +260,12 @@ def test_arguments_but_the_name_are_given_by_name() -> None:
     [{b"a": 0, b"b": 1}, RANKS | {b"": 500}, RANKS | {b"zz": 97}],
     ids=["no bytes", "an empty token", "one rank twice"],
 )
-def test_where_tiktoken_panics_or_may_is_an_error(ranks: dict[bytes, int]) -> None:
+def test_tiktokens_panics_are_errors(ranks: dict[bytes, int]) -> None:
     with pytest.raises(TokenizerError):
         ours.Encoding("t", pat_str=".+", mergeable_ranks=ranks, special_tokens={})
 
 
-def test_the_name_of_a_pattern_is_an_expression_as_well() -> None:
+def test_pat_str_is_never_taken_for_a_pattern_name() -> None:
     assert_same(toy("gpt2"), lambda enc: enc.encode_ordinary("a gpt2 b"))
 
 
@@ -286,7 +286,7 @@ def test_copies_are_the_same_encoding() -> None:
         assert again.encode_ordinary("ab!!ab") == TOY.theirs.encode_ordinary("ab!!ab")
 
 
-def test_several_threads_may_use_one() -> None:
+def test_an_encoding_is_thread_safe() -> None:
     texts = [f"ab {'c' * n} abc\n\n字" * (1 + n % 50) for n in range(200)]
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(TOY.ours.encode, texts, timeout=60))

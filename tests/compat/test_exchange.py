@@ -18,7 +18,7 @@ from bytemill._core import NAMED_PATTERNS
 from bytemill.compat import tiktoken as compat
 from bytemill.errors import MissingExtraError
 from bytemill.formats.tiktoken.pattern import pattern_from, pattern_to
-from tests.patterns import as_pattern
+from tests.support.patterns import as_pattern
 
 from .conftest import BYTES, PIECES, RANKS, SPECIAL, Pair, toy
 
@@ -56,7 +56,7 @@ def encoding(
 @pytest.mark.parametrize(
     "name", ["gpt2", "r50k_base", "cl100k_base", pytest.param("o200k_base", marks=pytest.mark.slow)]
 )
-def test_published_encodings_come_and_go(published: Callable[[str], Pair], name: str) -> None:
+def test_published_encodings_convert_both_ways(published: Callable[[str], Pair], name: str) -> None:
     theirs = published(name).theirs
     ours = Tokenizer.from_tiktoken(theirs)
     assert ours.name == name
@@ -82,7 +82,7 @@ def test_an_encoding_with_an_id_for_two_tokens_is_refused() -> None:
 
 @settings(deadline=None)
 @given(pattern=st.sampled_from(COVERING), text=TEXTS)
-def test_toys_with_any_pattern_that_matches_all_come_and_go(pattern: str, text: str) -> None:
+def test_encodings_whose_pattern_covers_all_text_convert_both_ways(pattern: str, text: str) -> None:
     theirs = toy(pattern).theirs
     ours = from_tiktoken(pattern)
     ids = theirs.encode(text, allowed_special="all")
@@ -121,7 +121,7 @@ def here_and_there(pattern: str | None) -> tuple[Tokenizer, Any]:
 
 @settings(deadline=None)
 @given(pattern=st.sampled_from(OURS), text=TEXTS)
-def test_tokenizers_with_any_pattern_go_and_come_back(pattern: str | None, text: str) -> None:
+def test_tokenizers_with_any_pattern_convert_to_tiktoken_and_back(pattern: str | None, text: str) -> None:
     ours, theirs = here_and_there(pattern)
     ids = ours.encode(text)
     assert theirs.encode(text, allowed_special="all") == ids
@@ -132,7 +132,7 @@ def test_tokenizers_with_any_pattern_go_and_come_back(pattern: str | None, text:
 
 @settings(deadline=None, max_examples=30)
 @given(texts=st.lists(TEXTS, min_size=1), text=TEXTS)
-def test_trained_tokenizers_go(texts: list[str], text: str) -> None:
+def test_trained_tokenizers_convert_to_tiktoken(texts: list[str], text: str) -> None:
     ours = bytemill.train_from_iterator(["ab abc b aa  \n", *texts], vocab_size=262, special_tokens=["<x>"])
     theirs = ours.to_tiktoken("trained")
     assert theirs.name == "trained"
@@ -143,14 +143,14 @@ def test_trained_tokenizers_go(texts: list[str], text: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "reason"),
     [
-        (r"[^!\s]+|\s+", r"no plain part of it matches U\+0021"),
-        (r"\w+", r"no plain part of it matches U\+0000"),
-        (r".", r"no plain part of it matches U\+000A"),
+        (r"[^!\s]+|\s+", r"no plain alternative matches U\+0021"),
+        (r"\w+", r"no plain alternative matches U\+0000"),
+        (r".", r"no plain alternative matches U\+000A"),
         (r"a*|\s|\S", "empty string"),
         (r"(a)\1|\s|\S", r"1"),
     ],
 )
-def test_patterns_that_may_leave_text_over_are_refused(pattern: str, reason: str) -> None:
+def test_patterns_that_may_not_cover_all_text_are_refused(pattern: str, reason: str) -> None:
     with pytest.raises(TokenizerError, match=reason):
         Tokenizer.from_tiktoken(encoding(pattern=pattern))
 
@@ -165,7 +165,7 @@ def test_a_special_token_with_the_id_of_another_is_refused() -> None:
         Tokenizer.from_tiktoken(encoding(special={"<q>": 97}))
 
 
-def test_of_two_special_tokens_the_longer_must_win_there_too() -> None:
+def test_special_tokens_that_tiktoken_matches_differently_are_refused() -> None:
     # Which one does is decided by a hash table: with these names it is the one and the other.
     shorter, longer = {"<a>": 400, "<a><a>": 401}, {"xy": 400, "xyz": 401}
     how = [
@@ -177,7 +177,7 @@ def test_of_two_special_tokens_the_longer_must_win_there_too() -> None:
         lambda special: Tokenizer.from_tiktoken(encoding(special=special)),
         lambda special: Tokenizer(VOCAB, MERGES, special).to_tiktoken(),
     ):
-        with pytest.raises(TokenizerError, match="'<a>' begins '<a><a>'"):
+        with pytest.raises(TokenizerError, match="'<a><a>' begins with '<a>'"):
             make(shorter)
         assert make(longer).encode("xyzxy", allowed_special="all") == [401, 400]
 
@@ -186,13 +186,13 @@ def test_of_two_special_tokens_the_longer_must_win_there_too() -> None:
     ("tokens", "merges", "pattern", "reason"),
     [
         ([b"cd", b"ab"], [(b"a", b"b"), (b"c", b"d")], None, "do not follow the order"),
-        ([b"ab", b"bc", b"abc"], [(b"a", b"b"), (b"b", b"c"), (b"a", b"bc")], None, "is made of"),
-        ([b"abcc"], [], None, "made by no merge"),
+        ([b"ab", b"bc", b"abc"], [(b"a", b"b"), (b"b", b"c"), (b"a", b"bc")], None, "ranks merge token"),
+        ([b"abcc"], [], None, "no merge produces token"),
         ([], [], "a*", "empty string"),
-        ([], [], r"(?<x>a)b", "cannot be completed"),
+        ([], [], r"(?<x>a)b", "cannot be extended to match all text"),
     ],
 )
-def test_what_no_encoding_says_is_refused(
+def test_tokenizers_without_an_equivalent_encoding_are_refused(
     tokens: list[bytes], merges: list[tuple[bytes, bytes]], pattern: str | None, reason: str
 ) -> None:
     vocab = dict(enumerate([*BYTES, *tokens]))
@@ -200,7 +200,7 @@ def test_what_no_encoding_says_is_refused(
         Tokenizer(vocab, merges, pattern=as_pattern(pattern)).to_tiktoken()
 
 
-def test_ranks_that_no_merges_stand_for_go_and_come() -> None:
+def test_ranks_without_equivalent_merges_convert_both_ways() -> None:
     ranks = BYTES | {b"abcd": 256, b"ab": 257, b"cd": 258}
     theirs = encoding(ranks, {})
     ours = Tokenizer.from_tiktoken(theirs)
@@ -208,19 +208,19 @@ def test_ranks_that_no_merges_stand_for_go_and_come() -> None:
         assert ours.encode(text) == theirs.encode(text) == ours.to_tiktoken().encode(text)
 
 
-def test_what_is_no_encoding_is_a_type_error() -> None:
-    with pytest.raises(TypeError, match="a tiktoken Encoding is wanted, not str"):
+def test_other_objects_raise_a_type_error() -> None:
+    with pytest.raises(TypeError, match="expected a tiktoken Encoding, not str"):
         Tokenizer.from_tiktoken("gpt2")  # type: ignore[arg-type]
 
 
-def test_the_name_of_a_pattern_is_an_expression_there() -> None:
+def test_a_pattern_name_is_an_expression_to_tiktoken() -> None:
     for pattern in NAMED_PATTERNS:
         assert pattern_from(pattern) != pattern
     assert pattern_from(pattern_to(r"\w")) == r"\w"
     assert pattern_from(pattern_to(None)) is None
 
 
-def test_the_name_stays_with_copies_and_is_never_empty() -> None:
+def test_copies_keep_the_name() -> None:
     ours = Tokenizer.from_tiktoken(encoding())
     assert ours.name == pickle.loads(pickle.dumps(ours)).name == "t"  # noqa: S301
     unnamed = Tokenizer(VOCAB, MERGES)
@@ -256,11 +256,11 @@ def test_a_view_has_the_parts_of_an_encoding() -> None:
         assert (again.name, again.tokenizer.fingerprint) == (view.name, ours.fingerprint)
 
 
-def test_a_view_made_from_parts_is_a_tokenizer_where_there_is_one() -> None:
+def test_a_view_made_from_parts_is_a_tokenizer_if_one_exists() -> None:
     pair = toy("(?s:.+)")
     assert pair.ours.tokenizer.encode("ab<x>") == [256, 300]
     assert pair.ours.tokenizer.name == "toy"
-    with pytest.raises(TokenizerError, match="no plain part of it matches"):
+    with pytest.raises(TokenizerError, match="no plain alternative matches"):
         _ = toy(r"\w+").ours.tokenizer
 
 

@@ -22,11 +22,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<|endoftext|>"])
 
     monkeypatch.setattr(bytemill.Tokenizer, "from_pretrained", from_pretrained, raising=False)
-    monkeypatch.setattr(ours, "_MADE", {})
+    monkeypatch.setattr(ours, "_ENCODINGS", {})
     return names
 
 
-def test_models_have_the_encodings_that_tiktoken_says() -> None:
+def test_models_have_the_encodings_of_tiktoken() -> None:
     known = [*tiktoken.model.MODEL_TO_ENCODING]
     dated = [f"{beginning}x" for beginning in tiktoken.model.MODEL_PREFIX_TO_ENCODING]
     for model in [*known, *dated, "gpt-4o-2024-05-13", "ft:gpt-4o-mini:org", "gpt-4.1-nano", "gpt-5-mini"]:
@@ -42,7 +42,7 @@ def test_an_unknown_model_is_a_key_error(model: str) -> None:
             module.encoding_for_model(model)
 
 
-def test_the_names_are_tiktokens() -> None:
+def test_encoding_names_are_those_of_tiktoken() -> None:
     assert sorted(ours.list_encoding_names()) == sorted(tiktoken.list_encoding_names())
 
 
@@ -53,7 +53,7 @@ def test_an_unknown_name_is_a_value_error(name: Any) -> None:
             module.get_encoding(name)
 
 
-def test_an_encoding_is_made_once_whoever_asks(asked: list[str]) -> None:
+def test_get_encoding_returns_the_same_object_on_all_threads(asked: list[str]) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(ours.get_encoding, ["cl100k_base"] * 20, timeout=60))
     assert asked == ["cl100k_base"]
@@ -63,7 +63,7 @@ def test_an_encoding_is_made_once_whoever_asks(asked: list[str]) -> None:
     assert found[0].encode("ab") == [97, 98]
 
 
-def test_a_pickle_of_one_is_its_name(asked: list[str]) -> None:
+def test_a_published_encoding_is_pickled_by_name(asked: list[str]) -> None:
     enc = ours.get_encoding("gpt2")
     data = pickle.dumps(enc)
     assert len(data) < 200
@@ -71,6 +71,6 @@ def test_a_pickle_of_one_is_its_name(asked: list[str]) -> None:
     assert asked == ["gpt2"]
 
 
-def test_an_encoding_that_bytemill_cannot_be_says_why() -> None:
+def test_an_unsupported_encoding_has_an_explanation() -> None:
     with pytest.raises(bytemill.TokenizerError, match="200018"):
         ours.get_encoding("o200k_harmony")

@@ -58,7 +58,7 @@ def assert_same(pair: Pair, text: str) -> None:
 
 @settings(deadline=None)
 @given(pattern=st.sampled_from(PATTERNS), pieces=st.lists(st.sampled_from(PIECES), max_size=12))
-def test_any_text_with_any_pattern(pattern: str, pieces: list[str]) -> None:
+def test_unstable_ids_are_those_of_tiktoken_for_any_pattern(pattern: str, pieces: list[str]) -> None:
     assert_same(toy(pattern), "".join(pieces))
 
 
@@ -98,7 +98,9 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("name", ["gpt2", "cl100k_base", pytest.param("o200k_base", marks=pytest.mark.slow)])
-def test_published_encodings(published: Callable[[str], Pair], name: str) -> None:
+def test_unstable_ids_of_published_encodings_are_those_of_tiktoken(
+    published: Callable[[str], Pair], name: str
+) -> None:
     pair = published(name)
     for text in TEXTS:
         # tiktoken takes a second or two where nearly all tokens may follow.
@@ -108,11 +110,11 @@ def test_published_encodings(published: Callable[[str], Pair], name: str) -> Non
 
 @settings(deadline=None, max_examples=12)
 @given(text=st.text(max_size=12))
-def test_published_encodings_with_any_text(published: Callable[[str], Pair], text: str) -> None:
+def test_unstable_ids_of_any_text_are_those_of_tiktoken(published: Callable[[str], Pair], text: str) -> None:
     assert_same(published("cl100k_base"), text + "x")
 
 
-def test_options_are_those_of_encode() -> None:
+def test_encode_with_unstable_has_the_options_of_encode() -> None:
     enc = toy(r"\w+|\s+").ours
     with pytest.raises(ValueError, match="<x>"):
         enc.encode_with_unstable("a<x>")
@@ -136,7 +138,7 @@ def trained() -> bytemill.Tokenizer:
     text=st.text(alphabet="thequickbrownfx ,;.é今日", max_size=12),
     more=st.text(alphabet="thefox é今", max_size=6),
 )
-def test_what_follows_begins_with_a_completion(trained: bytemill.Tokenizer, text: str, more: str) -> None:
+def test_every_continuation_completes_the_text(trained: bytemill.Tokenizer, text: str, more: str) -> None:
     stable, completions = trained.encode_with_unstable(text)
     n_bytes = len(text.encode())
     for ids in completions:
@@ -150,7 +152,7 @@ def test_what_follows_begins_with_a_completion(trained: bytemill.Tokenizer, text
         assert not text or longer[len(stable) : first] in completions
 
 
-def test_a_tokenizer_of_ranks_gives_what_the_encoding_gives(published: Callable[[str], Pair]) -> None:
+def test_tokenizer_and_encoding_give_the_same_unstable_ids(published: Callable[[str], Pair]) -> None:
     ranks = published("gpt2").theirs._mergeable_ranks  # pyright: ignore[reportPrivateUsage]
     spec = TokenizerSpec(pattern="gpt2", special_tokens={"<|endoftext|>": 50256}, ranks=ranks)
     ours = bytemill.Tokenizer.from_spec(spec)

@@ -79,7 +79,7 @@ def test_a_weight_is_an_input_and_a_number(weight: str) -> None:
 
 
 @pytest.mark.parametrize("options", [["--on-error", "warn"], ["--errors", "ignore"], ["--sample", "half"]])
-def test_what_cannot_be_is_wrong_usage(options: list[str]) -> None:
+def test_invalid_options_are_usage_errors(options: list[str]) -> None:
     with pytest.raises(CycloptsError):
         parsed(*options)
 
@@ -94,7 +94,7 @@ def test_an_unknown_format_is_an_error_that_lists_the_known_ones(tmp_path: Path)
 
 
 @pytest.mark.parametrize("text", ["", "GB", "2 XB", "-1", "1e3", "1.5.2", "0x10", "2GB!"])
-def test_sizes_that_are_none_are_refused(text: str) -> None:
+def test_malformed_sizes_are_refused(text: str) -> None:
     with pytest.raises(CorpusError, match="is not a number of bytes"):
         parse_bytes(text)
 

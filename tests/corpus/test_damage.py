@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import random
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -182,10 +183,12 @@ def test_text_without_white_space_larger_than_the_bound_is_refused(
     assert texts_of(read(Corpus(path, max_document_bytes=3000))) == [data.decode()]
 
 
-def test_a_huge_line_takes_memory_within_the_bound(tmp_path: Path) -> None:
-    """A line of 128 MB that compresses to nothing."""
-    path = tmp_path / "bomb.jsonl.gz"
-    path.write_bytes(gzip.compress(b'{"text": "' + b"x" * (128 << 20) + b'"}\n{"text": "end"}\n', 1))
+@pytest.mark.parametrize("suffix", ["gz", "xz", "bz2", "zst"])
+def test_a_huge_line_takes_memory_within_the_bound(tmp_path: Path, suffix: str) -> None:
+    """A line of 128 MB that compresses to a few kilobytes."""
+    path = tmp_path / f"bomb.jsonl.{suffix}"
+    path.write_bytes(COMPRESSIONS[suffix](b'{"text": "' + b"x" * (128 << 20) + b'"}\n{"text": "end"}\n'))
+    assert path.stat().st_size < 256 << 10
     tracemalloc.start()
     batches = read(Corpus(path, max_document_bytes=8 << 20, on_error="skip"))
     _, peak = tracemalloc.get_traced_memory()
@@ -194,7 +197,30 @@ def test_a_huge_line_takes_memory_within_the_bound(tmp_path: Path) -> None:
     assert peak < 48 << 20
 
 
-def test_frames_that_are_to_be_skipped_are(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_checksum", [False, True])
+@pytest.mark.parametrize("has_size", [False, True])
+@pytest.mark.parametrize("level", [-5, 3, 19])
+def test_zstd_frames_of_every_kind_are_read(
+    tmp_path: Path, level: int, has_size: bool, has_checksum: bool
+) -> None:
+    chance = random.Random(level)
+    texts = [
+        b"",
+        b"x",
+        b"a" * 1_000_000,  # blocks that repeat a byte
+        chance.randbytes(300_000).hex().encode(),
+        "".join(chance.choices("abcdefghijklmnop \n日本", k=400_000)).encode(),
+        bytes(chance.choices(range(0x20, 0x7F), k=300_000)),
+    ]
+    compressor = zstandard.ZstdCompressor(
+        level=level, write_checksum=has_checksum, write_content_size=has_size
+    )
+    path = tmp_path / "a.txt.zst"
+    path.write_bytes(b"".join(map(compressor.compress, texts)))
+    assert "".join(texts_of(read(Corpus(path)))).encode() == b"".join(texts)
+
+
+def test_skippable_frames_are_skipped(tmp_path: Path) -> None:
     skipped = b"\x50\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"12345"
     path = tmp_path / "a.txt.zst"
     path.write_bytes(skipped + COMPRESSIONS["zst"](TEXT) + skipped)

@@ -73,7 +73,7 @@ ONE_OF_A_KIND = frozenset(
     ],
     ids=["all", "sample", "limit", "weights"],
 )
-def test_reading_goes_on_from_every_position_exactly(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_reading_resumes_exactly_at_every_position(tmp_path: Path, options: dict[str, Any]) -> None:
     (tmp_path / "other.txt").write_text("Another source, which is read before and behind.\n" * 4)
     other = str(tmp_path / "other.txt")
     for name, given in write_inputs(tmp_path, DOCUMENTS[:7]):
@@ -121,9 +121,7 @@ def test_files_of_every_kind_make_one_corpus(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_the_rest_is_read_from_the_place_and_not_from_the_beginning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_resuming_seeks_to_the_position(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Files that can seek are not read again from the beginning."""
     monkeypatch.setattr("bytemill.corpus.documents.BATCH_BYTES", 64)
     name = str(tmp_path / ("lines.jsonl", "lines.txt", "pages.wet")[number])

@@ -44,12 +44,12 @@ def refusal(inputs: Any, **options: Any) -> CorpusError:
 
 @pytest.mark.usefixtures("folder")
 class TestFolders:
-    def test_files_of_known_formats_come_sorted_and_hidden_ones_not(self) -> None:
+    def test_a_folder_gives_its_files_of_known_formats_sorted_without_hidden_ones(self) -> None:
         assert names("data") == ["data/b.txt", "data/deep/a.TXT.gz"]
         assert names("./data/") == ["./data/b.txt", "./data/deep/a.TXT.gz"]
         assert texts_of(read(Corpus("data"))) == ["b", "a"]
 
-    def test_as_text_any_file_is_taken(self) -> None:
+    def test_the_text_format_reads_any_file(self) -> None:
         assert names("data", format="text") == ["data/b.txt", "data/code.py", "data/deep/a.TXT.gz"]
 
     def test_several_formats_are_refused_unless_one_is_named(self) -> None:
@@ -89,7 +89,7 @@ class TestLists:
         Path("@odd").write_text("text")
         assert names("@odd") == ["@odd"]
 
-    def test_lists_that_lead_nowhere_are_refused(self) -> None:
+    def test_lists_of_missing_files_are_refused(self) -> None:
         Path("none").write_text("\n\n")
         Path("binary").write_bytes(b"\xff\n")
         Path("wrong").write_text("data/b.txt\nmissing.txt\n")
@@ -124,7 +124,7 @@ class TestUrls:
         assert Corpus("memory://data/b.jsonl").description != before
 
     @pytest.mark.usefixtures("tiny_batches")
-    def test_reading_goes_on_from_every_position(self, memory: Any, tmp_path: Path) -> None:
+    def test_reading_resumes_at_every_position(self, memory: Any, tmp_path: Path) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -151,10 +151,33 @@ class TestUrls:
         assert texts_of(read(Corpus(f"file://{tmp_path}/*.txt"))) == ["text" + END + "more"]
 
     @pytest.mark.usefixtures("memory")
-    def test_urls_that_lead_nowhere_are_refused(self) -> None:
+    def test_urls_of_missing_files_are_refused(self) -> None:
         assert str(refusal("memory://nothing.txt")) == "no such file: memory://nothing.txt"
         assert str(refusal("memory://*.txt")) == "no file matches memory://*.txt"
         assert "cannot open nonsense://a.txt" in str(refusal("nonsense://a.txt"))
+
+    @pytest.mark.parametrize(
+        "environment",
+        [{"HF_ENDPOINT": "http://127.0.0.1:1", "NO_PROXY": "127.0.0.1"}, {"HF_HUB_OFFLINE": "1"}],
+    )
+    def test_a_hub_out_of_reach_is_one_line_with_a_hint(self, environment: dict[str, str]) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "bytemill",
+            "tokenizer",
+            "train",
+            "hf://datasets/a/b/c.txt",
+            "-n",
+            "300",
+        ]
+        answer = subprocess.run(
+            command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+        )
+        assert answer.returncode == 1
+        error, hint = answer.stderr.splitlines()
+        assert error.startswith("error: cannot read hf://datasets/a/b/c.txt: ")
+        assert hint.startswith("hint: check the connection and HF_HUB_OFFLINE")
 
     def test_a_library_that_is_missing_is_named(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -228,7 +251,7 @@ class TestPipes:
 
 
 class TestDescription:
-    def test_it_says_what_decides_the_documents(self, tmp_path: Path) -> None:
+    def test_the_description_holds_every_option_that_changes_the_documents(self, tmp_path: Path) -> None:
         path = tmp_path / "a.txt"
         path.write_text("text")
 
@@ -247,7 +270,7 @@ class TestDescription:
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
         assert described() != before
 
-    def test_what_is_plain_is_read_by_the_core_itself(self, tmp_path: Path) -> None:
+    def test_only_plain_text_files_are_read_by_the_core(self, tmp_path: Path) -> None:
         (tmp_path / "a.txt").write_text("text")
         (tmp_path / "notes").write_text("text")
         (tmp_path / "c.txt").write_bytes(gzip.compress(b"text"))

@@ -179,7 +179,7 @@ def test_a_nested_field_is_named_by_its_path(tmp_path: Path) -> None:
         read(Corpus(path, field="meta.a.b.c"))
 
 
-def test_json_that_is_no_lines_is_told_apart(tmp_path: Path) -> None:
+def test_json_that_is_not_json_lines_is_recognised(tmp_path: Path) -> None:
     path = tmp_path / "list.json"
     path.write_text('\n[{"text": "a"},\n {"text": "b"}]')
     with pytest.raises(CorpusError, match="is a JSON list, not JSON lines") as caught:
@@ -198,7 +198,7 @@ def test_lines_longer_than_a_block_are_read_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("tiny_batches")
-def test_places_count_from_the_beginning_of_the_file(tmp_path: Path) -> None:
+def test_byte_offsets_count_from_the_beginning_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     good = b'{"text": "some words of text"}\r\n'
     path.write_bytes(b"\xef\xbb\xbf" + good * 50 + b'{"text": "\xc3("}')

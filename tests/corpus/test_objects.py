@@ -38,7 +38,7 @@ def test_texts_and_rows_of_every_kind_of_iterable() -> None:
 
 
 @pytest.mark.usefixtures("tiny_batches")
-def test_reading_goes_on_where_the_items_come_again() -> None:
+def test_reading_resumes_if_the_items_are_repeated() -> None:
     corpus = Corpus.from_rows(ROWS)
     batches = read(corpus)
     assert not corpus.can_resume
@@ -144,9 +144,7 @@ class TestDatasets:
         # What a dataset is formatted for does not matter.
         assert texts_of(read(Corpus.from_rows(dataset.with_format("numpy")))) == DOCUMENTS
 
-    def test_reading_goes_on_from_every_position(
-        self, datasets: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_reading_resumes_at_every_position(self, datasets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(documents, "BATCH_BYTES", 64)
         dataset = datasets.Dataset.from_list(ROWS)
         batches = read(Corpus.from_rows(dataset, sample=0.9))

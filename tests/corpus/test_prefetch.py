@@ -38,7 +38,7 @@ def test_items_come_in_order_and_an_exception_after_those_before_it() -> None:
     assert not reading_threads()
 
 
-def test_it_runs_ahead_only_so_far() -> None:
+def test_reading_ahead_is_bounded() -> None:
     drawn: list[int] = []
 
     def make(_: threading.Event) -> Iterator[int]:
@@ -48,7 +48,7 @@ def test_it_runs_ahead_only_so_far() -> None:
 
     items = prefetched(make)
     assert next(items) == 0
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while len(drawn) < AHEAD + 2 and time.monotonic() < deadline:
         time.sleep(0.001)
     time.sleep(0.02)
@@ -74,7 +74,7 @@ def test_closing_ends_the_thread_and_what_it_reads(tmp_path: Path, monkeypatch: 
     assert not reading_threads()  # a generator that nobody holds any more is closed
 
 
-def test_a_pipe_that_says_nothing_holds_up_nobody(tmp_path: Path) -> None:
+def test_a_silent_pipe_does_not_block_closing(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     (tmp_path / "a.txt").write_text("text")
@@ -87,15 +87,15 @@ def test_a_pipe_that_says_nothing_holds_up_nobody(tmp_path: Path) -> None:
     os.close(descriptor)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
-def test_a_pipe_that_nobody_writes_to_holds_up_nobody(tmp_path: Path) -> None:
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="platform: this system has no named pipes")
+def test_a_pipe_without_a_writer_does_not_block_closing(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     (tmp_path / "a.txt").write_text("text")
     others = set(threading.enumerate())
     batches = Corpus([str(tmp_path / "a.txt"), str(tmp_path / "a.txt"), str(pipe)]).read()
     assert bytes(next(batches).data) == b"text"
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while not (waiting := threads_named("bytemill-pipe") - others) and time.monotonic() < deadline:
         time.sleep(0.001)
     batches.close()
@@ -121,8 +121,8 @@ def test_an_iterable_is_drawn_in_the_callers_thread() -> None:
     assert threads == {threading.current_thread()}
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_after_a_fork_the_child_is_told_to_read_anew(tmp_path: Path) -> None:
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="platform: there is no fork")
+def test_a_forked_child_is_told_to_start_reading_again(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("text")
     program = """
 import os, sys
@@ -185,11 +185,14 @@ except KeyboardInterrupt:
     select.select([child.stdout], [], [], 60)
     assert child.stdout.readline() == "reading\n"
     time.sleep(0.3)
-    started = time.monotonic()
     child.send_signal(signal.SIGINT)
+    guard = threading.Timer(60, child.kill)
+    guard.start()
     rest = child.stdout.read()
-    assert child.wait(10) == 0
-    assert time.monotonic() - started < 5
+    guard.cancel()
+    assert child.wait(60) == 0
+    # The input has not ended: it is open still, or its 30 MB would take some fifty batches.
     assert rest.splitlines()[-1] == "interrupted ['MainThread']"
+    assert rest.count("reading") < 5
     child.stdin.close()
     child.stdout.close()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bytemill import Corpus, CorpusError, train, train_from_iterator
-from bytemill.corpus import CorpusFormat, register
+from bytemill.corpus import CorpusFormat, register_corpus_format
 from bytemill.corpus.chunks import Chunk
 from bytemill.corpus.formats import FORMATS
 from bytemill.corpus.options import CorpusOptions
@@ -36,7 +36,7 @@ def read_paragraphs(file: OpenFile, _: CorpusOptions, state: dict[str, Any]) -> 
 
 @pytest.fixture(autouse=True)
 def toy_format() -> Iterator[None]:
-    register(CorpusFormat("paragraphs", (".par",), read_paragraphs, magic=(b"PARAGRAPHS\n",)))
+    register_corpus_format(CorpusFormat("paragraphs", (".par",), read_paragraphs, magic=(b"PARAGRAPHS\n",)))
     yield
     del FORMATS["paragraphs"]
 
@@ -54,7 +54,7 @@ def test_it_is_read_by_suffix_by_magic_and_by_name(tmp_path: Path) -> None:
     assert texts_of(read(Corpus(tmp_path, format="paragraphs"))) == texts
 
 
-def test_its_magic_is_checked(tmp_path: Path) -> None:
+def test_the_magic_bytes_of_a_registered_format_are_checked(tmp_path: Path) -> None:
     (tmp_path / "a.par").write_text("just text")
     with pytest.raises(CorpusError, match="is not paragraphs data but plain text"):
         read(Corpus(tmp_path / "a.par"))
@@ -62,7 +62,7 @@ def test_its_magic_is_checked(tmp_path: Path) -> None:
 
 def test_names_and_suffixes_are_unique() -> None:
     with pytest.raises(ValueError, match=r"the format 'text' already has the suffix '\.txt'"):
-        register(CorpusFormat("other", (".txt",), read_paragraphs))
+        register_corpus_format(CorpusFormat("other", (".txt",), read_paragraphs))
     with pytest.raises(ValueError, match="auto"):
-        register(CorpusFormat("auto", (".auto",), read_paragraphs))
-    register(CorpusFormat("paragraphs", (".par", ".paragraphs"), read_paragraphs))
+        register_corpus_format(CorpusFormat("auto", (".auto",), read_paragraphs))
+    register_corpus_format(CorpusFormat("paragraphs", (".par", ".paragraphs"), read_paragraphs))

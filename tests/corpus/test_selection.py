@@ -167,7 +167,7 @@ def test_weights_go_by_the_input_as_given_or_by_the_file(
         Corpus("books", weights={"books": "2"})  # type: ignore[dict-item]
 
 
-def test_what_comes_only_once_cannot_be_repeated() -> None:
+def test_an_input_that_can_be_read_once_cannot_be_repeated() -> None:
     with pytest.raises(CorpusError, match="can be read only once, but its weight is 2"):
         Corpus(["-"], weights={"-": 2}, repeat_by_weight=True)
     assert Corpus(["-"], weights={"-": 2}).weights == [2.0]
@@ -193,7 +193,7 @@ def test_a_sample_without_documents_says_so() -> None:
         ({"documents": ""}, "documents is empty"),
     ],
 )
-def test_options_that_cannot_be_are_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(CorpusError) as caught:
         Corpus("no-such-file.txt", **options)
     assert str(caught.value) == message

@@ -125,7 +125,7 @@ def test_a_broken_link_names_where_it_leads(corpus: Path) -> None:
     assert str(error_of("link.txt")) == "link.txt is a link to gone.txt, which does not exist"
 
 
-def test_texts_given_as_names_are_recognised(corpus: Path) -> None:
+def test_texts_passed_as_paths_are_recognised(corpus: Path) -> None:
     # The last one is also a pattern of thousands of folders, which nobody must look for.
     for text in ("Once upon a time.\nThere was", "word " * 100, "Why? " * 100, "either/or * [1]\n" * 2_000):
         error = error_of(text)
@@ -135,7 +135,7 @@ def test_texts_given_as_names_are_recognised(corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\0b"])
-def test_names_that_cannot_be_are_refused(corpus: Path, name: str) -> None:
+def test_impossible_file_names_are_refused(corpus: Path, name: str) -> None:
     assert "name" in str(error_of(name))
 
 
@@ -145,7 +145,7 @@ def test_no_inputs_and_standard_input_twice_are_refused(corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("inputs", [b"a.txt", 5, None, ["a.txt", b"b.txt"], [["a.txt"]], iter(["a.txt"])])
-def test_what_is_no_name_is_a_type_error(corpus: Path, inputs: object) -> None:
+def test_inputs_of_other_types_are_type_errors(corpus: Path, inputs: object) -> None:
     with pytest.raises(TypeError, match="expected"):
         resolve_inputs(inputs)  # type: ignore[arg-type]
 
@@ -159,7 +159,7 @@ def test_a_corpus_of_zero_bytes_is_refused_but_empty_files_among_others_are_not(
 def test_a_file_without_permission_is_refused_up_front(corpus: Path) -> None:
     (corpus / "a.txt").chmod(0)
     if os.access("a.txt", os.R_OK):
-        pytest.skip("this user may read everything")
+        pytest.skip("platform: this user reads every file")
     assert str(error_of("a.txt")) == "cannot read a.txt: permission denied"
 
 
@@ -285,7 +285,7 @@ def test_other_encodings_are_named(corpus: Path, encoding: str, options: dict[st
         assert caught.value.hint == f"convert it first: iconv -f {name} -t UTF-8 data.txt > utf8.txt"
 
 
-def test_the_place_is_named_without_reading_a_pipe_again(tmp_path: Path) -> None:
+def test_the_offset_is_named_without_reading_a_pipe_again(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     error = UnicodeDecodeError("utf-8", b"\xff", 70_000, 70_001, "invalid start byte")

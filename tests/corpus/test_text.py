@@ -177,7 +177,7 @@ def test_packed_documents_are_checked_one_by_one(
 
 
 @pytest.mark.parametrize("ends", [[2, 1], [-1, 2], [4], [1 << 40]])
-def test_impossible_ends_are_refused(ends: list[int]) -> None:
+def test_document_ends_that_are_not_ascending_are_refused(ends: list[int]) -> None:
     with pytest.raises(ValueError, match="not in order"):
         check_documents(b"abc", np.array(ends, np.int64), None, "strict", leaves_out=False)
     with pytest.raises(ValueError, match="not in order"):

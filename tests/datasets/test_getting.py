@@ -1,131 +1,96 @@
-"""Data sets by name: from the cache, from a file, or fetched; in processes that are killed or meet."""
+"""Data sets by name: from the caches, from a user-supplied file, or by download."""
 
-import hashlib
 import os
 import re
-import shutil
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import huggingface_hub.constants
 import pytest
 
 from bytemill import datasets
+from bytemill.datasets import DownloadProgress
 from bytemill.datasets.catalogue import DATASETS
-from bytemill.errors import CorpusError, DownloadError
+from bytemill.errors import CorpusError, DownloadError, OutputError
 from bytemill.lm.evaluate.items import read_items
 
-from .file_server import CONTENT, PATH, FileServer, Reply
-
-HALF = len(CONTENT) // 2
-PROGRAM = """
-import resource, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a shell ignores it
-if limit := int(sys.argv.pop(1)):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-from bytemill.cli import main
-from bytemill.datasets.catalogue import DATASETS
-from tests.datasets.conftest import sample_dataset
-DATASETS["sample"] = sample_dataset()
-sys.exit(main(["data", "get", "sample", *sys.argv[1:]]))
-"""
-REPOSITORY = Path(__file__).resolve().parents[2]
+from .conftest import point_hub_at
+from .file_server import CONTENT, REVISION, FileServer
 
 
-@pytest.fixture
-def start(cache: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts `bytemill data get sample` in a process of its own, which does not outlive the test."""
-    running: list[subprocess.Popen[str]] = []
-
-    def call(*arguments: str, file_limit: int = 0) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(file_limit), *arguments],
-            cwd=REPOSITORY,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        running.append(process)
-        return process
-
-    yield call
-    for process in running:
-        process.kill()
-        process.communicate()
-
-
-def wait_for(what: Callable[[], bool]) -> None:
-    """Waits until something holds; half a minute is too long."""
-    deadline = time.monotonic() + 30
-    while not what():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
-
-
-def size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def test_the_path_of_a_file_that_is_fetched_once(cache: Path, server: FileServer):
-    path = datasets.get("sample")
-    assert path == cache / "sample.txt" == datasets.path_of("sample")
+def test_a_hub_file_is_downloaded_once_into_the_hub_cache(cache: Path, tmp_path: Path, server: FileServer):
+    assert datasets.find("sample") is None
+    progress: list[DownloadProgress] = []
+    path = datasets.get("sample", progress=progress.append)
+    assert path.is_relative_to(tmp_path / "hub")
     assert path.read_bytes() == CONTENT
+    assert datasets.find("sample") == path
+    n_requests = len(server.requests)
+    assert server.requests[-1][:2] == (
+        "GET",
+        f"/datasets/somebody/sample/resolve/{REVISION}/folder/sample.txt",
+    )
     assert datasets.get("sample") == path
-    assert [path for path, _ in server.requests] == [f"/{PATH}"]
-
-
-def test_the_output_is_a_file_or_a_folder(cache: Path, tmp_path: Path):
-    assert datasets.get("sample", tmp_path / "mine.txt") == tmp_path / "mine.txt"
-    assert datasets.get("sample", tmp_path) == tmp_path / "sample.txt"
-    assert datasets.get("sample", f"{tmp_path}/new/") == tmp_path / "new" / "sample.txt"
+    assert len(server.requests) == n_requests
+    assert {each.step for each in progress} == {"downloading", "checking"}
+    assert progress[-1] == DownloadProgress("checking", len(CONTENT), len(CONTENT))
     assert not cache.exists()
 
 
-def test_a_mirror_given_in_the_call_comes_before_that_of_the_environment(
-    cache: Path, server: FileServer, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("BYTEMILL_DATA_URL", "http://127.0.0.1:1")
-    datasets.get("sample", base_url=f"{server.url}/mirror/")
-    assert [path for path, _ in server.requests] == [f"/mirror/{PATH}"]
+def test_a_plain_url_is_downloaded_once_into_the_own_cache(cache: Path, server: FileServer):
+    assert datasets.find("plain") is None
+    assert datasets.get("plain") == cache / "plain.txt" == datasets.find("plain")
+    assert datasets.get("plain").read_bytes() == CONTENT
+    assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("base", ["ftp://127.0.0.1", "file:///etc", "127.0.0.1:80", "https://"])
-def test_what_is_no_address_of_a_mirror_is_refused(cache: Path, base: str):
-    with pytest.raises(DownloadError, match="is no address of a mirror"):
-        datasets.get("sample", base_url=base)
+@pytest.mark.parametrize("name", ["sample", "plain"])
+def test_the_output_is_a_file_or_a_folder(name: str, cache: Path, tmp_path: Path):
+    assert datasets.get(name, tmp_path / "mine.txt") == tmp_path / "mine.txt"
+    assert datasets.get(name, tmp_path) == tmp_path / f"{name}.txt"
+    assert datasets.get(name, f"{tmp_path}/new/") == tmp_path / "new" / f"{name}.txt"
+    assert (tmp_path / "new" / f"{name}.txt").read_bytes() == CONTENT
+    assert not cache.exists()
 
 
-def test_a_file_of_another_size_is_refused_or_replaced(cache: Path):
+@pytest.mark.parametrize("name", ["sample", "plain"])
+def test_a_file_of_another_size_is_refused_or_replaced(name: str, cache: Path):
     cache.mkdir(parents=True)
-    (cache / "sample.txt").write_bytes(b"mine")
+    (cache / f"{name}.txt").write_bytes(b"mine")
     with pytest.raises(DownloadError, match="it has 4 bytes, not"):
-        datasets.get("sample")
-    assert datasets.get("sample", overwrite=True).read_bytes() == CONTENT
+        datasets.get(name)
+    assert datasets.get(name, overwrite=True).read_bytes() == CONTENT
+    assert datasets.get(name).read_bytes() == CONTENT
 
 
 def test_damage_that_keeps_the_size_is_found_on_request(cache: Path):
     cache.mkdir(parents=True)
-    (cache / "sample.txt").write_bytes(b"?" + CONTENT[1:])
-    datasets.get("sample")
+    (cache / "plain.txt").write_bytes(b"?" + CONTENT[1:])
+    datasets.get("plain")
     with pytest.raises(DownloadError, match="its sha256 is"):
-        datasets.get("sample", verify=True)
-    datasets.get("sample", overwrite=True)
-    datasets.get("sample", verify=True)
+        datasets.get("plain", verify=True)
+    datasets.get("plain", overwrite=True)
+    datasets.get("plain", verify=True)
 
 
-def test_a_file_that_came_in_another_way_is_checked_and_copied(
-    cache: Path, tmp_path: Path, server: FileServer
+def test_a_hub_file_with_another_checksum_is_refused(cache: Path, server: FileServer):
+    server.content = b"?" + CONTENT[1:]
+    with pytest.raises(DownloadError, match="its sha256 is"):
+        datasets.get("sample")
+    server.content = CONTENT
+    assert datasets.get("sample", overwrite=True).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("name", ["sample", "plain"])
+def test_a_user_supplied_file_is_checked_and_copied(
+    name: str, cache: Path, tmp_path: Path, server: FileServer
 ):
     own = tmp_path / "own.txt"
     own.write_bytes(CONTENT)
-    cache.mkdir(parents=True)
-    (cache / "sample.txt.partial").write_bytes(b"begun")
-    assert datasets.get("sample", from_file=own).read_bytes() == CONTENT
+    assert datasets.get(name, from_file=own) == cache / f"{name}.txt" == datasets.find(name)
+    assert datasets.get(name).read_bytes() == CONTENT
     assert own.exists()
-    assert [path.name for path in cache.iterdir()] == ["sample.txt"]
     assert server.requests == []
 
 
@@ -139,145 +104,102 @@ def test_another_file_is_not_taken_for_the_data_set(
     own.write_bytes(content)
     with pytest.raises(DownloadError, match=message):
         datasets.get("sample", from_file=own)
-    assert not (cache / "sample.txt").exists()
+    assert datasets.find("sample") is None
 
 
-def test_a_file_that_is_not_there_cannot_be_taken(cache: Path, tmp_path: Path):
+def test_a_missing_user_supplied_file_is_an_error(cache: Path, tmp_path: Path):
     with pytest.raises(CorpusError, match=r"cannot read .*own\.txt: No such file"):
         datasets.get("sample", from_file=tmp_path / "own.txt")
 
 
-def test_what_a_killed_copy_left_is_removed(cache: Path, tmp_path: Path):
-    cache.mkdir(parents=True)
-    for name in (
-        ".sample.txt.0123abcd.tmp",
-        ".sample.txt.partial.json.0123abcd.tmp",
-        ".other.txt.0123abcd.tmp",
-    ):
-        (cache / name).write_bytes(b"begun")
-    datasets.get("sample")
-    assert sorted(path.name for path in cache.iterdir()) == [".other.txt.0123abcd.tmp", "sample.txt"]
-
-
-def test_an_unknown_name_is_answered_with_the_known_ones(cache: Path):
+def test_an_unknown_name_lists_the_known_ones(cache: Path):
     with pytest.raises(CorpusError, match="no data set of that name") as caught:
         datasets.get("tinystory")
     assert "did you mean tinystories?" in str(caught.value.hint)
 
 
-def test_without_a_connection_the_hint_says_what_to_fetch_and_where_to_give_it(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["sample", "plain"])
+def test_without_a_connection_the_hint_names_the_url_and_the_command_for_a_local_file(
+    name: str, cache: Path, tmp_path: Path, server: FileServer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("BYTEMILL_DATA_URL", "http://127.0.0.1:1")
-    with pytest.raises(DownloadError, match=r"^sample: 127\.0\.0\.1:1 cannot be reached") as caught:
+    point_hub_at("http://127.0.0.1:1", tmp_path, monkeypatch)
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(DownloadError, match=f"^{name}: cannot download .*: Connection refused$") as caught:
+        datasets.get(name)
+    assert "\n" not in str(caught.value)
+    assert f"download {DATASETS[name].url} on another machine" in str(caught.value.hint)
+    assert f"bytemill data get {name} --from-file FILE" in str(caught.value.hint)
+    assert datasets.find(name) is None
+
+
+def test_the_command_prints_one_error_and_one_hint_without_a_connection(tmp_path: Path):
+    environment = {
+        **os.environ,
+        "HF_ENDPOINT": "http://127.0.0.1:1",
+        "HF_HUB_CACHE": str(tmp_path / "hub"),
+        "BYTEMILL_CACHE": str(tmp_path / "cache"),
+        "NO_PROXY": "127.0.0.1",
+    }
+    command = [sys.executable, "-m", "bytemill", "data", "get", "tinystories-valid"]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    error, hint = answer.stderr.splitlines()
+    assert error.startswith(
+        "error: tinystories-valid: cannot download TinyStoriesV2-GPT4-valid.txt of roneneldan/TinyStories"
+    )
+    assert hint.endswith("bytemill data get tinystories-valid --from-file FILE")
+
+
+def test_offline_mode_is_one_line_and_uses_what_is_cached(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(DownloadError, match=r"^sample: cannot download .*offline") as caught:
         datasets.get("sample")
-    assert f"http://127.0.0.1:1/{PATH}" in str(caught.value.hint)
-    assert "bytemill data get sample --from-file FILE" in str(caught.value.hint)
-    assert list(cache.iterdir()) == []
+    assert "\n" not in str(caught.value)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    path = datasets.get("sample")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    assert datasets.get("sample") == path
 
 
-def test_the_entries_of_the_table_say_all_that_is_needed():
+def test_a_missing_huggingface_hub_names_the_extra(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(DownloadError, match="need huggingface_hub") as caught:
+        datasets.get("sample")
+    assert "hub" in str(caught.value.hint)
+    assert "--from-file FILE" in str(caught.value.hint)
+    assert datasets.get("plain").read_bytes() == CONTENT
+
+
+def test_a_full_disk_is_an_output_error(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    def fill(*_: object, **__: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fill)
+    with pytest.raises(OutputError, match="no space is left"):
+        datasets.get("sample")
+
+
+def test_the_catalogue_is_complete():
     for name, dataset in DATASETS.items():
         assert dataset.name == name
         assert re.fullmatch("[0-9a-f]{64}", dataset.sha256), name
         assert dataset.n_bytes > 1_000_000
         assert dataset.licence
-        # At a fixed revision: what "main" is may change.
-        assert re.match(r"https://.*/[0-9a-f]{40}/", dataset.url()), name
+        # A fixed revision: the content of "main" may change.
+        assert re.match(r"https://.*/[0-9a-f]{40}/", dataset.url), name
     assert len({dataset.file_name for dataset in DATASETS.values()}) == len(DATASETS)
     assert len({dataset.sha256 for dataset in DATASETS.values()}) == len(DATASETS)
     assert [dataset.name for dataset in datasets.available()] == list(DATASETS)
 
 
-def test_a_killed_download_goes_on_where_it_was(
-    cache: Path, server: FileServer, start: Callable[..., subprocess.Popen[str]]
-):
-    server.replies.append(Reply(hold_after=HALF))
-    process = start("--quiet")
-    partial = cache / "sample.txt.partial"
-    wait_for(lambda: size(partial) == HALF)
-    os.kill(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    assert not (cache / "sample.txt").exists()
-    again = start()
-    out, err = again.communicate()
-    assert (again.returncode, out) == (0, f"{cache / 'sample.txt'}\n")
-    assert "note: licence of sample: CC0-1.0 (see https://example.org/sample)" in err
-    assert (cache / "sample.txt").read_bytes() == CONTENT
-    assert server.ranges == [None, f"bytes={HALF}-"]
-    assert [path.name for path in cache.iterdir()] == ["sample.txt"]
-
-
-def test_ctrl_c_keeps_what_has_come_and_says_how_to_go_on(
-    cache: Path, server: FileServer, start: Callable[..., subprocess.Popen[str]]
-):
-    server.replies.append(Reply(hold_after=HALF))
-    process = start()
-    partial = cache / "sample.txt.partial"
-    wait_for(lambda: size(partial) == HALF)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate()
-    assert (process.returncode, out) == (130, "")
-    assert err.endswith("interrupted\nhint: what has come is kept: the same command goes on from there\n")
-    assert partial.read_bytes() == CONTENT[:HALF]
-
-
-def test_a_full_disk_keeps_what_fits(
-    cache: Path, server: FileServer, start: Callable[..., subprocess.Popen[str]]
-):
-    process = start("--quiet", file_limit=300_000)
-    _, err = process.communicate()
-    assert process.returncode == 1
-    assert "cannot write" in err
-    assert "the file would grow beyond the size limit for files" in err
-    assert (cache / "sample.txt.partial").read_bytes() == CONTENT[:300_000]
-    assert not (cache / "sample.txt").exists()
-    again = start("--quiet")
-    assert again.communicate() == (f"{cache / 'sample.txt'}\n", "")
-    assert server.ranges == [None, "bytes=300000-"]
-
-
-def test_of_two_processes_one_fetches_and_the_other_waits(
-    cache: Path, server: FileServer, start: Callable[..., subprocess.Popen[str]]
-):
-    server.replies.append(Reply(hold_after=HALF))
-    first = start("--quiet")
-    wait_for(lambda: size(cache / "sample.txt.partial") == HALF)
-    second = start()
-    assert second.stderr is not None
-    assert second.stderr.readline().startswith("waiting for another process that fetches it")
-    server.go_on.set()
-    for process in (first, second):
-        out, _ = process.communicate()
-        assert (process.returncode, out) == (0, f"{cache / 'sample.txt'}\n")
-    assert (cache / "sample.txt").read_bytes() == CONTENT
-    assert len(server.requests) == 1
-    assert [path.name for path in cache.iterdir()] == ["sample.txt"]
-
-
-def test_a_process_goes_on_with_what_one_that_was_killed_meanwhile_has_fetched(
-    cache: Path, server: FileServer, start: Callable[..., subprocess.Popen[str]]
-):
-    server.replies.append(Reply(hold_after=HALF))
-    first = start("--quiet")
-    wait_for(lambda: size(cache / "sample.txt.partial") == HALF)
-    second = start()
-    assert second.stderr is not None
-    second.stderr.readline()
-    first.kill()
-    out, _ = second.communicate()
-    assert (second.returncode, out) == (0, f"{cache / 'sample.txt'}\n")
-    assert hashlib.sha256((cache / "sample.txt").read_bytes()).hexdigest() == DATASETS["sample"].sha256
-    assert server.ranges == [None, f"bytes={HALF}-"]
-
-
-def test_missing_items_of_hellaswag_are_answered_with_how_to_get_them(tmp_path: Path):
+def test_missing_items_of_hellaswag_name_the_command_that_gets_them(tmp_path: Path):
     with pytest.raises(CorpusError, match="No such file") as caught:
         read_items(tmp_path / "hellaswag_val.jsonl")
     assert "bytemill data get hellaswag" in str(caught.value.hint)
 
 
-def test_nothing_of_the_network_is_imported_with_the_package():
+def test_the_package_imports_nothing_of_the_network():
     program = (
         "import sys, bytemill; print([name for name in sys.modules if name in ('ssl', 'urllib.request')])"
     )
@@ -285,10 +207,19 @@ def test_nothing_of_the_network_is_imported_with_the_package():
     assert answer.stdout.strip() == "[]"
 
 
-def test_curl_finds_the_same_bytes_behind_the_address(cache: Path, server: FileServer):
-    curl = shutil.which("curl")
-    if curl is None:
-        pytest.skip("curl is not installed")
-    address = DATASETS["sample"].url(server.url)
-    fetched = subprocess.run([curl, "-sL", "--noproxy", "*", address], capture_output=True, check=True)
-    assert fetched.stdout == datasets.get("sample").read_bytes()
+def test_hf_endpoint_names_a_mirror_which_cannot_change_a_file(server: FileServer, tmp_path: Path):
+    environment = {
+        **os.environ,
+        "HF_ENDPOINT": server.url,
+        "HF_HUB_CACHE": str(tmp_path / "hub"),
+        "BYTEMILL_CACHE": str(tmp_path / "cache"),
+    }
+    command = [sys.executable, "-m", "bytemill", "data", "get", "tinystories-valid"]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    error, hint = answer.stderr.splitlines()[-2:]
+    assert error.endswith(
+        f"is not the published file of tinystories-valid: it has {len(CONTENT):,} bytes, not 22,502,601"
+    )
+    assert hint.startswith("hint: --overwrite downloads it again")
+    assert any(path.startswith("/datasets/roneneldan/TinyStories/resolve/") for _, path, _ in server.requests)

@@ -47,17 +47,17 @@ MANY = range(300_000)
 
 HOSTILE: dict[str, tuple[Callable[[], dict[str, bytes]], str]] = {
     # Rank files
-    "rank file: a line of 20 MB": (lambda: ranks("A" * 20_000_000 + "\n"), r":257: b'AAAA.*… is not a token"),
+    "rank file: a line of 20 MB": (lambda: ranks("A" * 20_000_000 + "\n"), r":257: b'AAAA.*… is not a base64 token"),
     "rank file: 20 MB of line breaks, then damage": (lambda: ranks("\n" * 20_000_000 + "x\n"), ":20000257: b'x'"),
     "rank file: a rank of a million digits": (lambda: ranks(b64(b"ab") + " " + "9" * 10**6 + "\n"), ":257: b'YWI="),
     "rank file: the rank 2^32 - 1": (lambda: ranks(f"{b64(b'ab')} {2**32 - 1}\n"), "out of all proportion"),
     "rank file: wrong base64 in the last of 300,000 lines": (
         lambda: ranks("".join(f"{b64(i.to_bytes(3))} {i + 256}\n" for i in MANY) + "Y$== 9999999\n"),
-        r":300257: b'Y\$== 9999999' is not a token",
+        r":300257: b'Y\$== 9999999' is not a base64 token",
     ),
     "rank file: a token twice, 300,000 lines apart": (
         lambda: ranks("".join(f"{b64(i.to_bytes(3))} {i + 256}\n" for i in MANY) + "AAAA 9999999\n"),
-        r":300257: token b'\\x00\\x00\\x00' is there twice",
+        r":300257: token b'\\x00\\x00\\x00' appears twice",
     ),
     "rank file: a rank twice": (lambda: ranks(f"{b64(b'ab')} 256\n{b64(b'cd')} 256\n"), "the same rank 256"),
     "rank file: settings of a million brackets": (
@@ -79,7 +79,7 @@ HOSTILE: dict[str, tuple[Callable[[], dict[str, bytes]], str]] = {
     "vocab.json: a million brackets": (lambda: pair('{"a":' * 10**6, ""), "nested too deeply"),
     "vocab.json: an id of a million digits": (lambda: pair('{"a": ' + "9" * 10**6 + "}", ""), "vocab.json: not valid"),
     "vocab.json: the id 2^32 - 1": (lambda: pair({"ab": 2**32 - 1}, "a b\n"), "out of all proportion"),
-    "vocab.json: an id of 1e308": (lambda: pair({"ab": 1e308}, "a b\n"), r"\['ab'\]: is 1e\+308, not an id"),
+    "vocab.json: an id of 1e308": (lambda: pair({"ab": 1e308}, "a b\n"), r"\['ab'\] is 1e\+308, not an id"),
     "vocab.json: an id twice": (lambda: pair({"ab": 97}, "a b\n"), "have the same id 97"),
     "vocab.json: a key of 9 MB": (lambda: pair({"日" * 1_500_000: 300}, "a b\n"), "merges.txt:1: 'ab' is not an ordi"),
     "merges.txt: a line of 20 MB": (lambda: pair({}, "#version\n" + "a" * 20_000_000), ":2: 'aaa.*… is not two"),
@@ -94,16 +94,16 @@ HOSTILE: dict[str, tuple[Callable[[], dict[str, bytes]], str]] = {
     # minbpe's models
     "model: tokens that double, 2^60 bytes": (
         lambda: model(MODEL + "97 97\n" + "".join(f"{i} {i}\n" for i in range(256, 316))),
-        r":\d+: up to this line the tokens have \d+ bytes together",
+        r":\d+: the tokens up to this line have \d+ bytes in total",
     ),
     "model: a merge of itself": (lambda: model(MODEL + "97 98\n257 97\n"), ":5: merges token 257"),
     "model: two merges of each other": (lambda: model(MODEL + "257 97\n256 97\n"), ":4: merges token 257"),
-    "model: a merge twice": (lambda: model(MODEL + "97 98\n97 98\n"), ":5: makes b'ab', which is token 256 already"),
+    "model: a merge twice": (lambda: model(MODEL + "97 98\n97 98\n"), ":5: produces b'ab', which is already token 256"),
     "model: four million merges": (lambda: model(MODEL + "97 98\n" * 4 * 10**6), "has 4000003 lines"),
-    "model: 4,294,967,295 special tokens": (lambda: model(f"minbpe v1\n\n{2**32 - 1}\n"), ":3: 4294967295 special"),
+    "model: 4,294,967,295 special tokens": (lambda: model(f"minbpe v1\n\n{2**32 - 1}\n"), ":3: announces 4294967295"),
     "model: 2,000 special tokens, each the start of the next": (
         lambda: model("minbpe v1\n\n2000\n" + "".join(f"{'x' * (i + 1)} {i + 256}\n" for i in range(2000))),
-        "'x' stands before 'xx', which begins with it",
+        "'x' precedes 'xx', which begins with it",
     ),
     "model: a special token with id 2^32 - 1": (
         lambda: model(f"minbpe v1\n\n1\n<x> {2**32 - 1}\n"), "out of all proportion"
@@ -112,8 +112,8 @@ HOSTILE: dict[str, tuple[Callable[[], dict[str, bytes]], str]] = {
     "model: a line of 20 MB": (lambda: model(MODEL + "1" * 20_000_000 + " 1\n"), ":4: '111.*… is not two ids"),
     # Neither
     "listing of 20 MB": (lambda: {"t.vocab": b"[a] 97\n" * 2_500_000}, "a listing for people"),
-    "20 MB of zeros": (lambda: {"t.bin": b"\x00" * 20_000_000}, "of no known format"),
-    "20 MB of brackets": (lambda: {"t.json": b"[" * 20_000_000}, "of no known format"),
+    "20 MB of zeros": (lambda: {"t.bin": b"\x00" * 20_000_000}, "unknown format"),
+    "20 MB of brackets": (lambda: {"t.json": b"[" * 20_000_000}, "unknown format"),
     "a merges file without its vocabulary": (lambda: {"t.txt": b"#version: 0.2\n" * 10**6}, "merges without"),
 }  # fmt: skip
 

@@ -26,13 +26,13 @@ def test_the_characters_are_those_of_hugging_face() -> None:
 
 
 @given(st.text())
-def test_a_text_is_spelled_as_hugging_face_spells_it(text: str) -> None:
+def test_byte_level_text_is_that_of_hugging_face(text: str) -> None:
     pieces = ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(text)
     assert bytes_to_text(text.encode()) == "".join(piece for piece, _ in pieces)
 
 
 @given(st.binary())
-def test_bytes_come_back(data: bytes) -> None:
+def test_bytes_survive_a_byte_level_round_trip(data: bytes) -> None:
     spelled = bytes_to_text(data)
     assert len(spelled) == len(data)
     assert spelled == "".join(BYTE_TO_CHARACTER[byte] for byte in data)
@@ -40,11 +40,11 @@ def test_bytes_come_back(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("foreign", [" ", "\n", "\x00", "\x7f", "\xa0", "\xad", "ń", "日", "😀", "\ud800"])
-def test_characters_that_stand_for_no_byte_are_refused(foreign: str) -> None:
+def test_foreign_characters_are_refused(foreign: str) -> None:
     assert first_foreign_character("ab" + foreign + " ") == foreign
     with pytest.raises(ValueError, match="character maps to"):
         text_to_bytes("ab" + foreign)
 
 
-def test_a_spelled_token_has_no_foreign_character() -> None:
+def test_byte_level_text_has_no_foreign_character() -> None:
     assert first_foreign_character(ALPHABET) is None

@@ -54,19 +54,19 @@ def test_merges_are_read_with_and_without_header_and_blank_lines(files: Write, m
     assert spec.pattern == NAMED_PATTERNS["gpt2"]
 
 
-def test_a_merge_of_number_signs_is_no_header(files: Write) -> None:
+def test_a_merge_of_number_signs_is_not_taken_for_the_header(files: Write) -> None:
     spec = gpt2.read(*files({"##": 300, "#v": 301}, "# #\n# v\n"))
     assert spec.merges == [(b"#", b"#"), (b"#", b"v")]
 
 
 @pytest.mark.parametrize("text", ["<|endoftext|>", "<pad>", "[PAD]", "</s>", "日本", "a b", "<é日>"])
-def test_a_token_that_looks_special_and_that_no_merge_makes_is_special(files: Write, text: str) -> None:
+def test_a_bracketed_token_without_a_merge_is_special(files: Write, text: str) -> None:
     spec = gpt2.read(*files({"ab": 300, text: 301}, "a b\n"))
     assert spec.special_tokens == {text: 301}
     assert 301 not in spec.vocab
 
 
-def test_special_tokens_that_are_named_keep_or_get_ids(files: Write) -> None:
+def test_requested_special_tokens_keep_or_get_ids(files: Write) -> None:
     paths = files({"ab": 300, "EOS": 400, "<pad>": 2}, "a b\n")
     paths[0].write_text(
         paths[0].read_text().replace('"\\u00ff": 0', '"\\u00ff": 2000').replace(": 2,", ": 2001,", 1)
@@ -75,20 +75,20 @@ def test_special_tokens_that_are_named_keep_or_get_ids(files: Write) -> None:
     assert spec.special_tokens == {"EOS": 400, "<new>": 2002, "<newer>": 2003, "<pad>": 2}
 
 
-def test_a_named_special_token_may_be_one_that_merges_make(files: Write) -> None:
+def test_a_requested_special_token_may_be_a_merge_product(files: Write) -> None:
     spec = gpt2.read(*files({"ab": 300}, "a b\n"), special_tokens=["ab"])
     assert spec.special_tokens == {"ab": 300}
     assert spec.vocab[300] == b"ab"
 
 
 @pytest.mark.parametrize("text", ["ing", "Ġthe", "EOS", "<>", "madeupword0000"])
-def test_another_token_that_no_merge_makes_is_refused_until_named(files: Write, text: str) -> None:
+def test_a_token_without_a_merge_is_refused_unless_requested_as_special(files: Write, text: str) -> None:
     paths = files({"ab": 300, text: 301}, "a b\n")
     with pytest.raises(
-        TokenizerFileError, match=f"token '{text}' .*neither a single byte nor made by a merge"
+        TokenizerFileError, match=f"token '{text}' .*neither a single byte nor the product of a merge"
     ) as caught:
         gpt2.read(*paths)
-    assert "special tokens" in (caught.value.hint or "")
+    assert "special_tokens" in (caught.value.hint or "")
     assert gpt2.read(*paths, special_tokens=[text]).special_tokens == {text: 301}
 
 
@@ -101,16 +101,16 @@ def test_another_token_that_no_merge_makes_is_refused_until_named(files: Write, 
         ({"ab": 300}, "a b\n b\n", r"merges.txt:2: ' b'"),
         ({"ab": 300}, "a b\n#version: 0.3\n", r"merges.txt:2: '#version:' is not an ordinary token"),
         ({"ab": 300}, "a b\n\na c\n", r"merges.txt:3: 'ac' is not an ordinary token"),
-        ({"ab": 300}, "a b\na b\n", r"merges.txt:2: \('a', 'b'\) is there already: .*merges.txt:1"),
+        ({"ab": 300}, "a b\na b\n", r"merges.txt:2: \('a', 'b'\) repeats .*merges.txt:1"),
         (
             {"ab": 300, "<x>": 301, "<x>a": 302},
             "a b\n<x> a\n",
             r"merges.txt:2: '<x>' is not an ordinary token",
         ),
-        ({"ab": "300"}, "a b\n", r"vocab.json\['ab'\]: is '300', not an id"),
+        ({"ab": "300"}, "a b\n", r"vocab.json\['ab'\] is '300', not an id"),
         ({"ab": 97}, "a b\n", "have the same id 97"),
-        ({"ab": -1}, "a b\n", r"vocab.json\['ab'\]: is -1"),
-        ({"ab": {}}, "a b\n", r"vocab.json\['ab'\]: is an object"),
+        ({"ab": -1}, "a b\n", r"vocab.json\['ab'\] is -1"),
+        ({"ab": {}}, "a b\n", r"vocab.json\['ab'\] is an object"),
         ({"": 300}, "\n a b", "merges.txt:2"),
     ],
 )
@@ -161,7 +161,7 @@ def test_no_ids_left_for_special_tokens_is_refused(files: Write) -> None:
         gpt2.read(*files({"<x>": 2**32 - 1}, "#version: 0.2\n"), special_tokens=["<y>"])
 
 
-def test_a_tokenizer_comes_back_and_hugging_face_reads_it(make_spec: MakeSpec, tmp_path: Path) -> None:
+def test_a_gpt2_round_trip_works_here_and_in_hugging_face(make_spec: MakeSpec, tmp_path: Path) -> None:
     spec = make_spec(special_tokens={"<|endoftext|>": 1000, "<日>": 500})
     vocab_json, merges_txt = gpt2.write(spec)
     paths = tmp_path / "a", tmp_path / "b"
@@ -177,33 +177,33 @@ def test_a_tokenizer_comes_back_and_hugging_face_reads_it(make_spec: MakeSpec, t
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"pattern": None}, "mean GPT-2's pattern, and this tokenizer's is null"),
-        ({"pattern": "cl100k"}, "mean GPT-2's pattern"),
-        ({"merges": [(b"a", b"b")]}, "no sequence of merges makes token b'abab'"),
+        ({"pattern": None}, "imply GPT-2's pattern; this tokenizer's pattern is null"),
+        ({"pattern": "cl100k"}, "imply GPT-2's pattern"),
+        ({"merges": [(b"a", b"b")]}, "no sequence of merges produces token b'abab'"),
         (
             {
                 "merges": [(b"b", b"c"), (b"a", b"b"), (b"ab", b"c")],
                 "vocab": {i: bytes([i]) for i in range(256)} | {256: b"bc", 257: b"ab", 258: b"abc"},
-                "whole_pretoken_lookup": True,
+                "ignore_merges": True,
             },
-            "no sequence of merges makes token b'abc'",
+            "no sequence of merges produces token b'abc'",
         ),
-        ({"special_tokens": {"a": 500}}, "spelled like the ordinary token"),
+        ({"special_tokens": {"a": 500}}, "written like the ordinary token"),
         (
             {"special_tokens": {" ": 32}},
-            "special token ' ' is the ordinary token with id 32 as well, .* spells 'Ġ'",
+            "special token ' ' is also the ordinary token with id 32, .* writes as 'Ġ'",
         ),
         ({"merges": [(b"a", b"q")]}, "b'aq' is not in the vocabulary"),
     ],
 )
-def test_what_the_two_files_cannot_say_is_not_written(
+def test_tokenizers_beyond_the_two_files_are_refused(
     make_spec: MakeSpec, fields: dict[str, object], said: str
 ) -> None:
     with pytest.raises(TokenizerError, match=said):
         gpt2.write(make_spec(**fields))
 
 
-def test_gpt2s_own_files_are_its_rank_file(shared_data: Path) -> None:
+def test_gpt2s_files_equal_its_rank_file(shared_data: Path) -> None:
     spec = gpt2.read(shared_data / "gpt2_vocab.json", shared_data / "gpt2_merges.txt")
     assert spec.special_tokens == {"<|endoftext|>": 50256}
     assert len(spec.vocab) == 50256

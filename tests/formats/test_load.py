@@ -16,7 +16,7 @@ from bytemill.errors import BytemillError
 from bytemill.formats import detect
 from bytemill.formats.bytes_to_unicode import ALPHABET, bytes_to_text
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.load import load, load_quickly
+from bytemill.formats.load import load, load_fast
 from bytemill.formats.loaded import build_file
 from bytemill.formats.spec import TokenizerSpec
 from bytemill.formats.tiktoken import tiktoken
@@ -31,7 +31,7 @@ def contents(tokenizer: Tokenizer) -> tuple[object, ...]:
 
 def assert_as_slowly(data: bytes, pattern: Any = ..., *, quick: bool | None = None, **arguments: Any) -> None:
     """What is read quickly is what is read slowly; and `quick` says whether it is, where that is certain."""
-    loaded = load_quickly(data, "t", pattern, **arguments)
+    loaded = load_fast(data, "t", pattern, **arguments)
     if quick is not None:
         assert (loaded is not None) is quick
     if loaded is not None:
@@ -54,7 +54,9 @@ def merged(draw: st.DrawFn) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
 
 @settings(max_examples=80, deadline=None)
 @given(merged(), st.data())
-def test_rank_files_are_read_alike(made: tuple[list[bytes], Any], data: st.DataObject) -> None:
+def test_rank_files_load_like_the_reference_reader(
+    made: tuple[list[bytes], Any], data: st.DataObject
+) -> None:
     tokens = made[0] + data.draw(st.lists(st.binary(min_size=2, max_size=5), max_size=3))
     ranks = data.draw(st.permutations(range(len(tokens) + 3)))
     end = data.draw(st.sampled_from(["\n", "\r\n", "\n\n"]))
@@ -69,7 +71,9 @@ def test_rank_files_are_read_alike(made: tuple[list[bytes], Any], data: st.DataO
 
 @settings(max_examples=80, deadline=None)
 @given(merged(), st.data())
-def test_tokenizer_json_is_read_alike(made: tuple[list[bytes], Any], data: st.DataObject) -> None:
+def test_tokenizer_json_loads_like_the_reference_reader(
+    made: tuple[list[bytes], Any], data: st.DataObject
+) -> None:
     tokens, merges = made
     names = ["<x>", "日本", "Ġ<y>", "😀", "a", "é", 'q"\\', "aa"]
     special = data.draw(st.lists(st.sampled_from(names), unique=True, max_size=4))
@@ -145,14 +149,14 @@ RANKS = "".join(f"{base64.b64encode(bytes([i])).decode()} {i}\n" for i in range(
         ('"vocab": {', '"vocab": {}, "vocab": {', False),
     ],
 )
-def test_what_is_unusual_is_left_to_the_slow_reader(before: str, after: str, quick: bool) -> None:
+def test_unusual_files_are_left_to_the_reference_reader(before: str, after: str, quick: bool) -> None:
     assert before in REGULAR
     assert_as_slowly(REGULAR.replace(before, after, 1).encode(), quick=quick)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_damage_is_read_alike_or_refused(data: st.DataObject) -> None:
+def test_damaged_files_load_like_the_reference_reader(data: st.DataObject) -> None:
     is_json = data.draw(st.booleans())
     content = bytearray((REGULAR if is_json else RANKS).encode())
     for _ in range(data.draw(st.integers(1, 3))):
@@ -167,12 +171,12 @@ def test_damage_is_read_alike_or_refused(data: st.DataObject) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_something_or_nothing(data: bytes) -> None:
+def test_arbitrary_bytes_never_crash_the_fast_loader(data: bytes) -> None:
     assert RankFile.read(data) is None or not data.strip(b"\r\n") or b" " in data
     assert TokenizerJson.read(data) is None
 
 
-def test_refusals_come_from_the_slow_reader(tmp_path: Path) -> None:
+def test_errors_come_from_the_reference_reader(tmp_path: Path) -> None:
     for name, content, pattern in [
         ("a", REGULAR.replace('"ab": 256', '"ab": 32'), ...),
         ("b", REGULAR, "gpt2"),
@@ -184,7 +188,7 @@ def test_refusals_come_from_the_slow_reader(tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_text(content, encoding="utf-8")
         with pytest.raises(BytemillError) as slow:
-            build_file(detect.load(path, pattern=pattern), str(path))
+            build_file(detect.read(path, pattern=pattern), str(path))
         with pytest.raises(BytemillError) as quick:
             load(path, pattern)
         assert (str(quick.value), quick.value.hint) == (str(slow.value), slow.value.hint)
@@ -194,14 +198,14 @@ def test_refusals_come_from_the_slow_reader(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "special", [{"<x>": 300.0}, {"<x>": True}, {"<x>": -1}, {"<x>": 2**32}, {"\ud800": 97}]
 )
-def test_special_tokens_that_are_odd_are_left_to_the_slow_reader(special: dict[str, Any]) -> None:
+def test_invalid_special_tokens_are_left_to_the_reference_reader(special: dict[str, Any]) -> None:
     try:
-        assert load_quickly(RANKS.encode(), "t", "gpt2", special) is None
+        assert load_fast(RANKS.encode(), "t", "gpt2", special) is None
     except UnicodeEncodeError:
         assert "\ud800" in special
 
 
-def test_a_file_becomes_an_encoder_once() -> None:
+def test_a_parsed_file_can_be_used_for_one_encoder_only() -> None:
     ranks, found = RankFile.read(RANKS.encode()), TokenizerJson.read(REGULAR.encode())
     assert ranks is not None
     assert found is not None
@@ -231,7 +235,7 @@ def test_the_alphabet_is_the_same_in_the_core() -> None:
 
 
 @pytest.mark.parametrize("name", ["r50k_base", "cl100k_base", "o200k_base"])
-def test_published_files_are_read_quickly_and_alike(shared_data: Path, name: str) -> None:
+def test_published_files_use_the_fast_loader(shared_data: Path, name: str) -> None:
     data = (shared_data / f"{name}.tiktoken").read_bytes()
     assert_as_slowly(data, quick=True)
     if name != "o200k_base":

@@ -1,6 +1,6 @@
 """minbpe's and simple-bpe's models: read with the ids that their tools give, written so that those read them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -122,14 +122,14 @@ def test_ids_are_those_of_minbpes_algorithm(corpus: str, text: str, pattern: str
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"\xe6\x97", b"ab\xffab", b"\x80\x80 ab", bytes(range(256))])
-def test_ids_of_bytes_that_are_no_text_stand_for_them(data: bytes) -> None:
+def test_invalid_utf8_tokens_decode_to_their_bytes(data: bytes) -> None:
     model = model_of([(97, 98), (0x80, 0x80), (0xE6, 0x97)])
     tokenizer = Tokenizer.from_spec(minbpe.from_text(model, "t.model"))
     assert tokenizer.decode_bytes(Minbpe(model).encode_chunk(data)) == data
     assert tokenizer.decode_bytes(tokenizer.core.encode_bytes(data)) == data
 
 
-def test_a_model_is_what_its_lines_say() -> None:
+def test_a_model_has_the_pattern_special_tokens_and_merges_of_its_lines() -> None:
     spec = minbpe.from_text(model_of([(97, 98), (32, 256)], {"<|x|>": 300}, GPT4), "t.model")
     assert spec.pattern == GPT4
     assert spec.special_tokens == {"<|x|>": 300}
@@ -141,24 +141,24 @@ def test_a_model_is_what_its_lines_say() -> None:
 @pytest.mark.parametrize(
     "change", [str, lambda text: text.replace("\n", "\r\n"), lambda text: "\ufeff" + text]
 )
-def test_line_ends_and_byte_order_marks_do_not_matter(
+def test_crlf_and_byte_order_marks_are_accepted(
     tmp_path: Path, header: str, change: Callable[[str], str]
 ) -> None:
     model = model_of([(97, 98)], {"<|x|>": 300}, GPT4)
     path = tmp_path / "any name"
     path.write_bytes(change(model.replace("minbpe v1", header, 1)).encode())
-    assert minbpe.read(path) == detect.load(path) == minbpe.from_text(model, "t")
+    assert detect.read(path) == minbpe.from_text(model, "t")
 
 
-def test_an_empty_pattern_is_no_splitting() -> None:
+def test_an_empty_pattern_line_means_no_pattern() -> None:
     assert minbpe.from_text(HEAD, "t").pattern is None
 
 
-def test_a_pattern_keeps_its_blanks() -> None:
+def test_white_space_in_a_pattern_is_kept() -> None:
     assert minbpe.from_text(model_of([], pattern=r" ?\p{L}+|\s "), "t").pattern == r" ?\p{L}+|\s "
 
 
-def test_special_tokens_may_hold_blanks(tmp_path: Path) -> None:
+def test_special_tokens_may_contain_spaces(tmp_path: Path) -> None:
     special = {"two words": 300, " first": 301, "last ": 302, "a 1": 303, "日 本": 304, "\t": 305}
     model = model_of([(97, 98)], special, GPT4)
     path = tmp_path / "t.model"
@@ -170,7 +170,7 @@ def test_special_tokens_may_hold_blanks(tmp_path: Path) -> None:
     assert {300, 301, 302, 303, 304, 305} <= set(tokenizer.encode(text))
 
 
-def test_special_tokens_far_above_the_merges_are_taken() -> None:
+def test_special_token_ids_may_exceed_the_merges() -> None:
     """minbpe's own example gives 512 tokens the ids of GPT-4's special tokens."""
     spec = minbpe.from_text(model_of([(97, 98)], {"<|endoftext|>": 100257, "<|fim_prefix|>": 100258}), "t")
     assert Tokenizer.from_spec(spec).encode("ab<|fim_prefix|>") == [256, 100258]
@@ -182,35 +182,35 @@ def test_special_tokens_far_above_the_merges_are_taken() -> None:
         ("minbpe v1\n\n", "t.model:3: '' is not a number of special tokens"),
         ("minbpe v1\n", "t.model:2: the file ends before the number"),
         ("minbpe v1", "t.model:1: the file ends before the number"),
-        ("minbpe v1\n\n0", "t.model:3: '0' is a line without an end"),
+        ("minbpe v1\n\n0", "t.model:3: the last line '0' has no line break"),
         ("minbpe v1\n(\n0\n", r"t.model:2: pattern '\('"),
         ("minbpe v1\n\nx\n", "t.model:3: 'x' is not a number of special tokens"),
         ("minbpe v1\n\n-1\n", "t.model:3: '-1' is not a number"),
         ("minbpe v1\n\n\u0661\n", "t.model:3: .* is not a number"),
-        ("minbpe v1\n\n4294967295\n", "t.model:3: 4294967295 special tokens are announced, and 1 lines follow"),
+        ("minbpe v1\n\n4294967295\n", "t.model:3: announces 4294967295 special tokens, but only 1 lines follow"),
         ("minbpe v1\n\n" + "9" * 5000 + "\n", "t.model:3: '999.*… is not a number"),
         ("minbpe v1\n\n2\n<x> 300\n", "t.model:5: '' is not a special token and its id"),
         ("minbpe v1\n\n1\n<x>\n", "t.model:4: '<x>' is not a special token and its id"),
         ("minbpe v1\n\n1\n 300\n", "t.model:4: ' 300' is not a special token and its id"),
         ("minbpe v1\n\n1\n<x> 4294967296\n", "t.model:4: '<x> 4294967296' is not a special token"),
-        ("minbpe v1\n\n2\n<x> 300\n<x> 301\n", "t.model:5: special token '<x>' is there twice"),
-        ("minbpe v1\n\n2\n<x> 300\n<y> 300\n", "t.model:5: special tokens '<x>' and '<y>' have one id, 300"),
+        ("minbpe v1\n\n2\n<x> 300\n<x> 301\n", "t.model:5: special token '<x>' appears twice"),
+        ("minbpe v1\n\n2\n<x> 300\n<y> 300\n", "t.model:5: special tokens '<x>' and '<y>' have the same id 300"),
         ("minbpe v1\n\n1\n<x> 97\n", "t.model:4: special token '<x>' has id 97, which is a byte: b'a'"),
-        ("minbpe v1\n\n1\n<x> 256\n97 98\n", "t.model:4: .* has id 256, which a merge makes: b'ab'"),
+        ("minbpe v1\n\n1\n<x> 256\n97 98\n", "t.model:4: .* has id 256, which is the product of a merge: b'ab'"),
         (HEAD + "97 98\n97\n", "t.model:5: '97' is not two ids"),
         (HEAD + "97 98 99\n", "t.model:4: '97 98 99' is not two ids"),
         (HEAD + "97 x\n", "t.model:4: '97 x' is not two ids"),
         (HEAD + "97 -1\n", "t.model:4: '97 -1' is not two ids"),
         (HEAD + "97 1e2\n", "t.model:4: '97 1e2' is not two ids"),
         (HEAD + "97 " + "1" * 9999 + "\n", "t.model:4: '97 111.*… is not two ids"),
-        (HEAD + "97 98", "t.model:4: '97 98' is a line without an end"),
-        (HEAD + "97 256\n", "t.model:4: merges token 256, but this line makes token 256"),
-        (HEAD + "97 98\n258 97\n97 97\n", "t.model:5: merges token 258, but this line makes token 257"),
-        (HEAD + "97 98\n97 98\n", "t.model:5: makes b'ab', which is token 256 already"),
-        (HEAD + "97 98\n98 99\n256 99\n97 257\n", "t.model:7: makes b'abc', which is token 258 already"),
-        (HEAD + "97 97\n" + "".join(f"{i} {i}\n" for i in range(256, 320)), r"t.model:\d+: up to this line the tok"),
-        (HEAD + "97 97\n" * (2**21), "t.model: has 2097155 lines"),
-        ("minbpe v2\n\n0\n", "t.model:1: is 'minbpe v2', not 'minbpe v1' or 'simple-bpe v1'"),
+        (HEAD + "97 98", "t.model:4: the last line '97 98' has no line break"),
+        (HEAD + "97 256\n", "t.model:4: merges token 256, which is not defined yet: this line"),
+        (HEAD + "97 98\n258 97\n97 97\n", "t.model:5: merges token 258, which is not defined yet"),
+        (HEAD + "97 98\n97 98\n", "t.model:5: produces b'ab', which is already token 256"),
+        (HEAD + "97 98\n98 99\n256 99\n97 257\n", "t.model:7: produces b'abc', which is already token 258"),
+        (HEAD + "97 97\n" + "".join(f"{i} {i}\n" for i in range(256, 320)), r"t.model:\d+: the tokens up to this"),
+        (HEAD + "97 97\n" * (2**21), "t.model has 2097155 lines"),
+        ("minbpe v2\n\n0\n", "t.model:1 is 'minbpe v2', not 'minbpe v1' or 'simple-bpe v1'"),
     ],
 )  # fmt: skip
 def test_damaged_models_are_refused_by_line(model: str, said: str) -> None:
@@ -219,9 +219,7 @@ def test_damaged_models_are_refused_by_line(model: str, said: str) -> None:
 
 
 def test_a_special_token_that_minbpe_never_finds_is_refused() -> None:
-    with pytest.raises(
-        TokenizerFileError, match="'<x>' stands before '<x>y', which begins with it"
-    ) as caught:
+    with pytest.raises(TokenizerFileError, match="'<x>' precedes '<x>y', which begins with it") as caught:
         minbpe.from_text(model_of([], {"<z>": 302, "<x>": 300, "<x>y": 301}), "t")
     assert "longer token first" in (caught.value.hint or "")
     model = model_of([], {"<x>y": 301, "<x>": 300, "<": 302})
@@ -231,7 +229,7 @@ def test_a_special_token_that_minbpe_never_finds_is_refused() -> None:
 
 
 @given(st.lists(st.text(alphabet="ab", min_size=1, max_size=4), unique=True, max_size=8))
-def test_a_hidden_special_token_is_found_where_there_is_one(texts: list[str]) -> None:
+def test_a_hidden_special_token_is_found_if_there_is_one(texts: list[str]) -> None:
     hidden = [
         (one, other) for i, one in enumerate(texts) for other in texts[i + 1 :] if other.startswith(one)
     ]
@@ -240,7 +238,7 @@ def test_a_hidden_special_token_is_found_where_there_is_one(texts: list[str]) ->
 
 
 @pytest.mark.parametrize("dialect", ["minbpe", "simple-bpe"])
-def test_what_is_written_is_read_and_written_again(make_spec: MakeSpec, dialect: minbpe.Dialect) -> None:
+def test_written_models_round_trip(make_spec: MakeSpec, dialect: minbpe.Dialect) -> None:
     spec = make_spec(special_tokens={"<|b|>": 300, "<|a|>": 261})
     written = minbpe.write(spec, dialect)
     assert written.startswith(f"{dialect} v1\n")
@@ -267,25 +265,25 @@ BYTES = {i: bytes([i]) for i in range(256)}
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"special_tokens": {"a b": 300}}, "special token 'a b' holds white space"),
-        ({"special_tokens": {"<x>\n": 300}}, "holds white space"),
+        ({"special_tokens": {"a b": 300}}, "special token 'a b' contains white space"),
+        ({"special_tokens": {"<x>\n": 300}}, "contains white space"),
         ({"special_tokens": {"<x>": 300, "<y>": 300}}, "have the same id 300"),
         ({"pattern": r" ?\w+|\W"}, "begins or ends with white space"),
         ({"pattern": "\\w+|\\W\n|."}, "several lines"),
-        ({"vocab": BYTES | {300: b"ab"}, "merges": [(b"a", b"b")]}, "b'ab' is 256; here 256 is no ordinary token"),
-        ({"vocab": {(i + 1) % 256: b for i, b in BYTES.items()}, "merges": []}, "here 0 is b'\\\\xff'"),
-        ({"vocab": BYTES | {256: b"ab"}, "merges": []}, "no merge makes token b'ab'"),
+        ({"vocab": BYTES | {300: b"ab"}, "merges": [(b"a", b"b")]}, "but id 256 is not an ordinary token"),
+        ({"vocab": {(i + 1) % 256: b for i, b in BYTES.items()}, "merges": []}, "but id 0 is b'\\\\xff'"),
+        ({"vocab": BYTES | {256: b"ab"}, "merges": []}, "no merge produces token b'ab'"),
         (
             {
                 "merges": [(b"b", b"c"), (b"a", b"b"), (b"ab", b"c")],
                 "vocab": BYTES | {256: b"bc", 257: b"ab", 258: b"abc"},
-                "whole_pretoken_lookup": True,
+                "ignore_merges": True,
             },
-            "no sequence of merges makes token b'abc'",
+            "no sequence of merges produces token b'abc'",
         ),
     ],
 )  # fmt: skip
-def test_what_minbpe_could_not_read_is_not_written(
+def test_tokenizers_that_minbpe_cannot_read_are_refused(
     make_spec: MakeSpec, fields: dict[str, object], said: str
 ) -> None:
     with pytest.raises(TokenizerError, match=said):
@@ -298,28 +296,34 @@ def test_ranks_are_written_as_merges(make_spec: MakeSpec) -> None:
     assert minbpe.write(ranks) == minbpe.write(spec)
 
 
-@pytest.fixture(scope="module")
-def earlier_model(shared_data: Path) -> Path:
-    return shared_data / "tinystoriesv2-gpt4-train-2048.model"
+def assert_ids_are_those_of_minbpe(model: Path, paths: Iterable[Path]) -> None:
+    oracle = Minbpe(model.read_text(encoding="utf-8"))
+    tokenizer = Tokenizer.load(model)
+    for path in paths:
+        text = path.read_text(encoding="utf-8") + "<|endoftext|>def f(x):\n\treturn x  👩‍👩‍👧\n\n \n"
+        assert tokenizer.encode(text) == oracle.encode(text), path.name
 
 
-def test_the_earlier_projects_model_has_its_tokens(earlier_model: Path) -> None:
-    tokenizer = Tokenizer.load(earlier_model)
+def assert_model_of_2048_tokens(model: Path) -> None:
+    tokenizer = Tokenizer.load(model)
     assert (tokenizer.n_vocab, len(tokenizer.merges)) == (2049, 2048 - 256)
     assert tokenizer.special_tokens == {"<|endoftext|>": 2048}
     assert tokenizer.pattern == NAMED_PATTERNS["gpt2"]
-    assert minbpe.write(tokenizer.to_spec(), "simple-bpe") == earlier_model.read_text(encoding="utf-8")
+    assert minbpe.write(tokenizer.to_spec(), "simple-bpe") == model.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("n_characters", [60_000, pytest.param(None, marks=pytest.mark.slow)])
-def test_the_earlier_projects_model_gives_its_ids(
-    earlier_model: Path, shared_data: Path, n_characters: int | None
-) -> None:
-    oracle = Minbpe(earlier_model.read_text(encoding="utf-8"))
-    tokenizer = Tokenizer.load(earlier_model)
-    for path in sorted([*shared_data.glob("*.txt"), *(shared_data / "udhr").iterdir()]):
-        text = (
-            path.read_text(encoding="utf-8")[:n_characters]
-            + "<|endoftext|>def f(x):\n\treturn x  👩‍👩‍👧\n\n \n"
-        )
-        assert tokenizer.encode(text) == oracle.encode(text), path.name
+def test_a_model_of_simple_bpe_is_read_and_written_unchanged(simple_bpe_model: Path) -> None:
+    assert_model_of_2048_tokens(simple_bpe_model)
+
+
+def test_a_model_of_simple_bpe_gives_the_ids_of_minbpe(simple_bpe_model: Path, shared_data: Path) -> None:
+    names = ["botchan_en.txt", "tinyshakespeare.txt", "hellaswag_val.txt"]
+    paths = [*(shared_data / name for name in names), *sorted(shared_data.glob("udhr/*.txt"))]
+    assert_ids_are_those_of_minbpe(simple_bpe_model, paths)
+
+
+@pytest.mark.slow
+def test_a_model_that_simple_bpe_trained_gives_the_ids_of_minbpe(full_data: Path) -> None:
+    model = full_data / "tinystoriesv2-gpt4-train-2048.model"
+    assert_model_of_2048_tokens(model)
+    assert_ids_are_those_of_minbpe(model, sorted(full_data.rglob("*.txt")))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bytemill._core import Encoder
 from bytemill.formats import pattern_coverage as coverage
-from bytemill.formats.pattern_coverage import why_not_covering
+from bytemill.formats.pattern_coverage import coverage_gap
 
 ATOMS = st.sampled_from(
     ["a", "b", " ", ".", r"\s", r"\S", r"\w", r"\W", "[ab]", "[^a]", r"[\s\S]", r"\p{L}", "!"]
@@ -37,24 +37,24 @@ def dropped(pattern: str, text: str) -> str:
 def few_characters() -> Iterator[None]:
     """A quick test: as if there were no other characters than those of the texts."""
     with pytest.MonkeyPatch.context() as patch:
-        coverage.why_not_covering.cache_clear()
+        coverage.coverage_gap.cache_clear()
         patch.setattr(coverage, "_all_characters", lambda: "\n !abé")
         yield
-    coverage.why_not_covering.cache_clear()
+    coverage.coverage_gap.cache_clear()
 
 
 @settings(deadline=None, max_examples=120)
 @given(pattern=PATTERNS, text=st.text(alphabet="ab! \né", max_size=12))
-def test_nothing_is_dropped_of_any_text(pattern: str, text: str) -> None:
-    assume(why_not_covering(pattern) is None)
+def test_tiktoken_drops_nothing_if_the_pattern_covers_all_text(pattern: str, text: str) -> None:
+    assume(coverage_gap(pattern) is None)
     assert dropped(pattern, text) == text
 
 
 @settings(deadline=None)
 @given(pattern=PLAIN)
-def test_a_character_that_is_named_is_missing(pattern: str) -> None:
+def test_the_reported_character_is_not_matched(pattern: str) -> None:
     assume("{0}" not in pattern)  # an alternative that holds such a part is not looked into: that is no proof
-    reason = str(why_not_covering(pattern))
+    reason = str(coverage_gap(pattern))
     if "U+" in reason:
         character = chr(int(reason.rpartition("U+")[2], 16))
         assert dropped(pattern, character) == ""

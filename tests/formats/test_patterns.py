@@ -1,4 +1,4 @@
-"""Patterns: names are checked, regular expressions are explicit."""
+"""Pattern names are checked; regular expressions must be explicit."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,7 +65,7 @@ def test_files_that_store_no_pattern_take_a_checked_one(tmp_path: Path) -> None:
             load(r"\w+")
 
 
-def test_a_regular_expression_that_spells_a_name_is_not_that_name() -> None:
+def test_a_regular_expression_that_equals_a_name_is_not_that_name() -> None:
     tokenizer = bytemill.Tokenizer(BYTES, [], pattern=Pattern.regex("gpt2"))
     assert tokenizer.pattern == "(?:gpt2)"
 

@@ -39,20 +39,20 @@ def test_merges_of_ranks_encode_as_tiktoken_does(tokens: list[bytes], texts: lis
         assert ours == encoding.encode_ordinary(text)
 
 
-def test_the_two_parts_are_those_of_the_last_merge() -> None:
+def test_last_two_parts_are_those_of_the_last_merge() -> None:
     ranks = {b"a": 0, b"b": 1, b"c": 2, b"ab": 10, b"bc": 9, b"abc": 11}
     assert last_two_parts(b"abc", ranks) == (b"a", b"bc")
     assert last_two_parts(b"ab", ranks) == (b"a", b"b")
     assert last_two_parts(b"a", ranks) is None
 
 
-def test_a_token_that_never_arises_has_no_merge() -> None:
+def test_an_unreachable_token_has_no_merge() -> None:
     ranks = {b"a": 0, b"b": 1, b"c": 2, b"bc": 3, b"abcc": 4}
     assert last_two_parts(b"abcc", ranks) is None
     assert merges_of_ranks(ranks) == [(b"b", b"c")]
 
 
-def test_the_first_token_that_merges_do_not_reach_is_found() -> None:
+def test_the_first_unreachable_token_is_found() -> None:
     merges = [(b"b", b"c"), (b"a", b"b"), (b"ab", b"c")]
     assert unreachable_token(merges, [b"a", b"bc", b"ab"]) is None
     assert unreachable_token(merges, [b"a", b"bc", b"abc", b"x"]) == b"abc"

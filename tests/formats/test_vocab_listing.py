@@ -16,14 +16,42 @@ from bytemill.formats.spec import TokenizerSpec
 MakeSpec = Callable[..., TokenizerSpec]
 
 
-def test_the_earlier_projects_listing_comes_out_byte_for_byte(shared_data: Path) -> None:
-    model = shared_data / "tinystoriesv2-gpt4-train-2048.model"
-    expected = model.with_suffix(".vocab").read_bytes()
-    for tokenizer in (Tokenizer.load(model), Tokenizer.from_spec(detect.load(model))):
-        assert vocab_listing.write(tokenizer.to_spec()).encode() == expected
-    assert vocab_listing.looks_like_listing(expected)
+def reference_listing(model: Path) -> str:
+    """The listing of a model with one special token, as minbpe and simple-bpe write it."""
+
+    def shown(token: bytes) -> str:
+        text = token.decode("utf-8", "replace")
+        return "".join(f"\\u{ord(c):04x}" if unicodedata.category(c)[0] == "C" else c for c in text)
+
+    special, *merges = model.read_text(encoding="utf-8").splitlines()[3:]
+    tokens = [bytes([byte]) for byte in range(256)]
+    lines = [f"[{shown(token)}] {token_id}" for token_id, token in enumerate(tokens)]
+    for left, right in (map(int, merge.split()) for merge in merges):
+        halves = f"[{shown(tokens[left])}][{shown(tokens[right])}]"
+        tokens.append(tokens[left] + tokens[right])
+        lines.append(f"{halves} -> [{shown(tokens[-1])}] {len(tokens) - 1}")
+    name, token_id = special.split()
+    return "\n".join([*lines, f"[{name}] {token_id}"]) + "\n"
+
+
+def test_a_listing_is_that_of_minbpe_byte_for_byte(simple_bpe_model: Path) -> None:
+    expected = reference_listing(simple_bpe_model)
+    for tokenizer in (Tokenizer.load(simple_bpe_model), Tokenizer.from_spec(detect.read(simple_bpe_model))):
+        assert vocab_listing.write(tokenizer.to_spec()) == expected
+
+
+def test_a_listing_of_simple_bpe_itself_comes_out_byte_for_byte(full_data: Path) -> None:
+    model = full_data / "tinystoriesv2-gpt4-train-2048.model"
+    expected = model.with_suffix(".vocab").read_text(encoding="utf-8")
+    assert vocab_listing.write(detect.read(model)) == expected == reference_listing(model)
+
+
+def test_a_listing_is_refused_as_a_tokenizer(simple_bpe_model: Path, tmp_path: Path) -> None:
+    listing = vocab_listing.write(detect.read(simple_bpe_model)).encode()
+    assert vocab_listing.looks_like_listing(listing)
+    (tmp_path / "t.vocab").write_bytes(listing)
     with pytest.raises(TokenizerFileError, match="a listing for people") as caught:
-        Tokenizer.load(model.with_suffix(".vocab"))
+        Tokenizer.load(tmp_path / "t.vocab")
     assert ".model" in (caught.value.hint or "")
 
 
@@ -48,7 +76,7 @@ def test_a_listing_shows_bytes_merges_and_special_tokens(make_spec: MakeSpec) ->
 def test_controls_in_special_tokens_are_escaped_or_left(make_spec: MakeSpec) -> None:
     spec = make_spec(special_tokens={"a\u200bb": 300})
     assert vocab_listing.write(spec).splitlines()[-1] == "[a\\u200bb] 300"
-    assert vocab_listing.write(spec, special_tokens_as_they_are=True).splitlines()[-1] == "[a\u200bb] 300"
+    assert vocab_listing.write(spec, raw_special_tokens=True).splitlines()[-1] == "[a\u200bb] 300"
 
 
 def test_ranks_are_listed_as_their_merges(make_spec: MakeSpec) -> None:
@@ -60,7 +88,7 @@ def test_ranks_are_listed_as_their_merges(make_spec: MakeSpec) -> None:
 
 
 def test_a_token_that_no_merge_makes_stands_alone(make_spec: MakeSpec) -> None:
-    spec = make_spec(merges=[], whole_pretoken_lookup=True)
+    spec = make_spec(merges=[], ignore_merges=True)
     assert vocab_listing.write(spec).splitlines()[256] == "[ab] 256"
 
 
@@ -70,7 +98,7 @@ def test_every_character_of_category_c_and_no_other_is_escaped(text: str) -> Non
         f"\\u{ord(character):04x}" if unicodedata.category(character)[0] == "C" else character
         for character in text
     )
-    assert vocab_listing._rendered(text) == expected
+    assert vocab_listing._render(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -85,5 +113,5 @@ def test_every_character_of_category_c_and_no_other_is_escaped(text: str) -> Non
         (b"", False),
     ],
 )
-def test_a_listing_is_told_by_its_first_line(data: bytes, expected: bool) -> None:
+def test_a_listing_is_recognised_by_its_first_line(data: bytes, expected: bool) -> None:
     assert vocab_listing.looks_like_listing(data) is expected

@@ -29,7 +29,7 @@ TINY = {
 
 @dataclass(frozen=True)
 class Corpus:
-    """Where things are."""
+    """A folder with a tokenizer, training shards and validation shards."""
 
     folder: Path
     tokenizer: bytemill.Tokenizer
@@ -37,7 +37,7 @@ class Corpus:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The settings that name them."""
+        """Settings with the paths of the data."""
         return {
             "data.tokenizer": str(self.folder / "tokenizer.json"),
             "data.train": str(self.folder / "train"),
@@ -68,7 +68,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 @pytest.fixture
 def settings(corpus: Corpus, tmp_path: Path) -> Callable[..., Resolved]:
-    """Settings of a tiny run into `run` in the test's folder; keywords have `__` for the dot."""
+    """Resolve settings of a tiny run in the folder `run`; `__` in keywords stands for a dot."""
 
     def make(**changes: Any) -> Resolved:
         changed = {key.replace("__", "."): value for key, value in changes.items()}
@@ -80,7 +80,7 @@ def settings(corpus: Corpus, tmp_path: Path) -> Callable[..., Resolved]:
 
 @pytest.fixture(scope="session")
 def model(corpus: Corpus) -> TransformerLM:
-    """A model of the corpus' vocabulary, with weights large enough to have opinions."""
+    """A model with the vocabulary of the corpus, and large weights, so that its predictions are not uniform."""
     config = ModelConfig(
         vocab_size=corpus.tokenizer.n_vocab, context_length=24, d_model=16, num_layers=2, num_heads=2, d_ff=32
     )
@@ -92,7 +92,7 @@ def model(corpus: Corpus) -> TransformerLM:
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> Iterator[None]:
-    """For models as small as these, handing work to a second thread takes longer than the work."""
+    """For tiny models, a second thread costs more than it saves."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -101,5 +101,5 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def quick_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rate of the device as if measured: a third of a second for each run is too long here."""
+    """Skip the measurement of the device, which takes a third of a second per run."""
     monkeypatch.setattr("bytemill.lm.training.trainer.matmul_rate", lambda *_: 1e10)

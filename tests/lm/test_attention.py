@@ -24,8 +24,8 @@ from bytemill.lm.rotary import sinusoids
 if TYPE_CHECKING:
     from torch import Tensor
 
-# See test_layers.py. In bfloat16 weights and their gradients are rounded to 2⁻⁹ of themselves, at different places in
-# different ways, and then up to 23 products of normal numbers are added: what cancels leaves an absolute error.
+# See test_layers.py. In bfloat16, weights and their gradients are rounded to 2⁻⁹ of themselves, in different ways, and
+# up to 23 products of normal numbers are added: cancellation leaves an absolute error.
 TOLERANCE: dict[torch.dtype, Any] = {
     torch.float32: {"rtol": 1e-4, "atol": 1e-5},
     torch.bfloat16: {"rtol": 3e-2, "atol": 1e-1},
@@ -74,7 +74,7 @@ def test_equals_torchs_kernel_with_and_without_mask(
 ) -> None:
     torch.manual_seed(seed)
     q, k, v = (drawn(*batch, n, d, dtype=dtype) for n, d in ((n_queries, d_k), (n_keys, d_k), (n_keys, d_v)))
-    mask = torch.rand(*batch, n_queries, n_keys) < 0.6 if masked else None  # some rows may attend to nothing
+    mask = torch.rand(*batch, n_queries, n_keys) < 0.6 if masked else None  # some rows may attend to no key
     assert_agree(
         scaled_dot_product_attention(q, k, v, mask),
         functional.scaled_dot_product_attention(q, k, v, attn_mask=mask),
@@ -98,7 +98,7 @@ def test_a_query_that_may_attend_to_nothing_gets_zeros() -> None:
     st.none() | st.integers(1, 25),
     st.integers(1, 9),
 )
-def test_blocks_of_causal_attention_equal_the_plain_way(
+def test_blocks_of_causal_attention_equal_the_reference(
     batch: int, n_heads: int, n_tokens: int, d: int, window: int | None, block: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -129,7 +129,7 @@ def test_scores_of_1e4_do_not_overflow() -> None:
 @pytest.mark.parametrize("window", [None, 4])
 @pytest.mark.parametrize("num_kv_heads", [None, 2, 1])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_fused_attention_equals_ours(
+def test_fused_attention_equals_scratch(
     dtype: torch.dtype, num_kv_heads: int | None, window: int | None
 ) -> None:
     torch.manual_seed(1)
@@ -151,7 +151,7 @@ def test_fused_attention_equals_ours(
         torch.testing.assert_close(d_ours / largest, d_fused / largest, **TOLERANCE[dtype])
 
 
-def test_fused_attention_takes_a_mask() -> None:
+def test_fused_attention_supports_a_mask() -> None:
     q, k, v = (drawn(1, 2, 5, 4) for _ in range(3))
     mask = causal_mask(5, 5, window=2)
     assert_agree(fused_attention(q, k, v, mask), scaled_dot_product_attention(q, k, v, mask), (q, k, v))
@@ -159,7 +159,7 @@ def test_fused_attention_takes_a_mask() -> None:
 
 @few
 @given(st.integers(1, 6), st.integers(0, 5), st.none() | st.integers(1, 7))
-def test_the_mask_lets_each_query_see_itself_and_what_is_before(
+def test_the_mask_lets_each_query_attend_to_itself_and_earlier_tokens(
     n_queries: int, more: int, window: int | None
 ) -> None:
     n_keys = n_queries + more
@@ -206,11 +206,11 @@ def test_rotary_products_depend_on_the_distance_alone() -> None:
 
 def test_rotary_tables_are_not_saved_and_stay_exact_when_the_model_is_cast() -> None:
     rope = RotaryEmbedding(10_000.0, 8, 1000)
-    turns = rope.turns.clone()
+    rotations = rope.rotations.clone()
     assert not rope.state_dict()
     rope.to(torch.bfloat16)
-    assert rope.turns.dtype == torch.float32
-    assert torch.equal(rope.turns, turns)
+    assert rope.rotations.dtype == torch.float32
+    assert torch.equal(rope.rotations, rotations)
 
 
 def test_sinusoids_are_those_of_the_paper() -> None:
@@ -237,7 +237,7 @@ def test_self_attention_equals_torchs_multi_head_attention(with_rope: bool) -> N
     mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
     theirs = mixed.transpose(-3, -2).flatten(-2) @ ours.output_proj.weight.T
     torch.testing.assert_close(ours(x), theirs)
-    if with_rope:  # positions with leading dimensions, and moved: only distances count
+    if with_rope:  # shifted positions with leading dimensions: only distances matter
         torch.testing.assert_close(
             ours(x, torch.arange(2, 12).expand(2, 2, 10)), theirs, rtol=1e-4, atol=1e-5
         )
@@ -245,5 +245,5 @@ def test_self_attention_equals_torchs_multi_head_attention(with_rope: bool) -> N
 
 
 def test_heads_that_do_not_divide_are_refused() -> None:
-    with pytest.raises(ModelConfigError, match="do not fit"):
+    with pytest.raises(ModelConfigError, match="do not divide each other"):
         MultiHeadSelfAttention(10, 3)

@@ -1,4 +1,4 @@
-"""Checkpoints: what was written comes back, what is damaged is refused, nothing is executed."""
+"""Checkpoints: exact round trips, damaged files are refused, no code is executed."""
 
 import contextlib
 import io
@@ -55,7 +55,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 class Model(nn.Module):
-    """Two matrices, of which one has two names."""
+    """Two matrices, one of them with two names."""
 
     def __init__(self, size: int = 4) -> None:
         super().__init__()
@@ -76,11 +76,11 @@ def trained(size: int = 4) -> tuple[Model, torch.optim.Optimizer]:
 
 @settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=5), trees, max_size=4))
-def test_states_come_back_as_they_were(state: dict[str, Any]):
+def test_states_survive_a_round_trip(state: dict[str, Any]):
     assert same(parse_state(state_bytes(state), "x"), state)
 
 
-def test_model_optimizer_and_iteration_come_back(tmp_path: Path):
+def test_model_optimizer_and_iteration_are_restored(tmp_path: Path):
     model, optimizer = trained()
     buffer = io.BytesIO()
     for out in (tmp_path / "a", str(tmp_path / "b"), buffer):
@@ -133,7 +133,7 @@ def test_errors_name_the_file(tmp_path: Path):
 
 
 class Evil:
-    """Would make a file when it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -159,7 +159,7 @@ def test_another_model_is_refused_and_nothing_is_changed(tmp_path: Path):
     before = {name: tensor.clone() for name, tensor in five.state_dict().items()}
     with pytest.raises(CheckpointError, match=r"\(4, 3\) where the model has \(5, 3\): first") as caught:
         load_checkpoint(tmp_path / "four", five, its)
-    assert "another configuration" in (caught.value.hint or "")
+    assert "the same configuration" in (caught.value.hint or "")
     assert same(dict(five.state_dict()), before)
     one_of_two = torch.optim.SGD([model.first])
     with pytest.raises(CheckpointError, match="groups of"):
@@ -176,7 +176,7 @@ def test_a_path_that_cannot_be_written_leaves_nothing(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_generators_go_on_where_they_were():
+def test_generators_are_restored():
     import random
 
     import numpy as np
@@ -191,7 +191,7 @@ def test_generators_go_on_where_they_were():
     assert (draw(), draw()) == expected
 
 
-def test_metrics_are_cut_where_a_run_goes_on(tmp_path: Path):
+def test_metrics_after_the_checkpoint_are_removed_on_resume(tmp_path: Path):
     log = MetricsLog(tmp_path / "m.jsonl")
     for step in range(1, 6):
         log.append({"kind": "step", "step": step, "loss": float("nan") if step == 3 else 1.0 / step})

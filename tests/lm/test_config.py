@@ -1,4 +1,4 @@
-"""Settings: default < file < environment < option, every origin known, mistakes named."""
+"""Settings: default < file < environment < option, with the origin of every value and error."""
 
 import tomllib
 from importlib import import_module
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bytemill.errors import ModelConfigError, RunConfigError
+from bytemill.lm.planning.user_input import parse_bytes, plan_for
 from bytemill.lm.presets import preset
 from bytemill.lm.training.config import (
     SECTIONS,
@@ -15,7 +16,6 @@ from bytemill.lm.training.config import (
     differences,
     resolve,
 )
-from bytemill.lm.training.plan import parse_bytes, plan_for
 
 from .conftest import Corpus
 
@@ -57,7 +57,7 @@ def test_warm_up_fits_the_run():
         assert resolve([("x", {"training.steps": steps})]).config.n_warmup_steps == n_warmup
 
 
-def test_what_is_printed_gives_the_same_settings_again(corpus: Corpus):
+def test_printed_settings_resolve_to_the_same_settings(corpus: Corpus):
     explicit = {
         **corpus.data,
         "model.preset": "gpt2-124m",
@@ -97,10 +97,10 @@ def test_every_setting_has_its_help():
         ("optimizer.learning_rate", float("nan"), "learning_rate is nan", "finite"),
         ("data.train", [3], "data.train is", None),
         ("model.preset", "huge", "unknown preset 'huge'", "tinystories"),
-        ("model.vocab_size", 200, "the tokenizer has 300 ids", "leave it out"),
+        ("model.vocab_size", 200, "the tokenizer has 300 ids", "leave model.vocab_size out"),
     ],
 )
-def test_mistakes_are_named_with_their_place(key: str, value: Any, message: str, hint: str | None):
+def test_errors_name_the_key_and_its_origin(key: str, value: Any, message: str, hint: str | None):
     with pytest.raises(
         (RunConfigError, ModelConfigError), match=rf"run.toml: .*{message}|run.toml: {message}"
     ) as caught:
@@ -114,7 +114,7 @@ def test_impossible_models_are_refused():
         resolve([("x", {"model.num_heads": 3})])
 
 
-def test_what_may_change_when_a_run_goes_on():
+def test_settings_that_may_change_on_resume():
     base = resolve([("x", {})]).config
     changed = resolve([("x", {"training.steps": 5, "run.folder": "elsewhere", "run.log_every": 1})]).config
     assert differences(base, changed) == []
@@ -132,7 +132,7 @@ def test_sizes_and_plans():
     plan = plan_for(preset("gpt2-xl"), memory="80GB", device="a100", batch_size=1)
     assert plan.fits
     assert plan.days is not None
-    with pytest.raises(RunConfigError, match="'abacus' is not known"):
+    with pytest.raises(RunConfigError, match="unknown device 'abacus'"):
         plan_for(preset("tiny"), device="abacus")
     with pytest.raises(RunConfigError, match="a batch of 0"):
         plan_for(preset("tiny"), batch_size=0)

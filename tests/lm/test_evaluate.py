@@ -1,4 +1,4 @@
-"""Evaluation: each token predicted once, sums independent of batches, HellaSwag as its authors score it."""
+"""Evaluation: each token is scored once, sums do not depend on batches, HellaSwag scores are the published ones."""
 
 import json
 import math
@@ -21,11 +21,11 @@ from .conftest import Corpus
 
 
 def slow_losses(model: TransformerLM, ids: np.ndarray, length: int, stride: int) -> list[float]:
-    """The loss of each token but the first, one by one, with the context that its window gives it."""
+    """Reference: the loss of each token but the first, one by one, with the context of its window."""
     losses: list[float] = []
     n_targets = len(ids) - 1
     for target in range(1, n_targets + 1):
-        # The window that first reaches this target ends at `end`.
+        # The first window with this target ends at `end`.
         end = (
             min(length, n_targets)
             if target <= length
@@ -62,7 +62,7 @@ def test_every_token_is_scored_once_with_the_context_of_its_window(
         assert score.bits_per_byte == pytest.approx(score.text_nats / math.log(2) / score.n_bytes)
 
 
-def test_windows_and_text_agree_where_they_are_the_same(model: TransformerLM, corpus: Corpus):
+def test_windows_and_text_give_equal_scores(model: TransformerLM, corpus: Corpus):
     ids = corpus.tokenizer.encode_to_numpy(corpus.text)[: 24 * 10 + 1]
     counts = token_byte_counts(corpus.tokenizer)
     whole = evaluate_text(model, ids, counts)
@@ -72,7 +72,7 @@ def test_windows_and_text_agree_where_they_are_the_same(model: TransformerLM, co
     assert windows.to_dict()["perplexity"] == pytest.approx(math.exp(whole.loss))
 
 
-def test_more_context_does_not_come_from_nowhere(model: TransformerLM, corpus: Corpus):
+def test_strides_and_contexts_out_of_range_are_refused(model: TransformerLM, corpus: Corpus):
     counts = token_byte_counts(corpus.tokenizer)
     with pytest.raises(CorpusError, match="fewer than two"):
         evaluate_text(model, np.array([1]), counts)
@@ -84,9 +84,9 @@ def test_more_context_does_not_come_from_nowhere(model: TransformerLM, corpus: C
     for options in impossible:
         with pytest.raises(ValueError, match="must be from 1"):
             evaluate_text(model, np.arange(50), counts, **options)
-    told: list[tuple[int, int]] = []
-    evaluate_text(model, np.arange(60), counts, progress=lambda done, total: told.append((done, total)))
-    assert told[-1] == (59, 59)
+    reported: list[tuple[int, int]] = []
+    evaluate_text(model, np.arange(60), counts, progress=lambda done, total: reported.append((done, total)))
+    assert reported[-1] == (59, 59)
 
 
 ITEM = {
@@ -123,9 +123,12 @@ def test_both_forms_of_items_are_read(tmp_path: Path):
     assert (item.context, item.endings, item.label) == ("A cat: It sat. it", ("a", "b", "c", "d"), 2)
 
 
-def test_the_six_line_file_has_all_items(shared_data: Path):
-    items = read_items(shared_data / "hellaswag_val.txt")
-    assert len(items) == 10_042
+def test_every_six_lines_of_hellaswag_are_an_item(shared_data: Path):
+    path = shared_data / "hellaswag_val.txt"
+    items = read_items(path)
+    assert len(items) == 300
+    lines = [line for item in items for line in (item.context, str(item.label), *item.endings)]
+    assert lines == path.read_text(encoding="utf-8").splitlines()
     assert {item.label for item in items} == {0, 1, 2, 3}
 
 
@@ -133,14 +136,14 @@ def test_the_six_line_file_has_all_items(shared_data: Path):
     ("content", "message"),
     [
         ("a\n7\nb\nc\nd\ne\n", r":2: the label is '7'"),
-        ("a\n1\nb\n", "no multiple of six"),
+        ("a\n1\nb\n", "not a multiple of six"),
         ("", "no items"),
-        ('{"ctx": "a"}\n', r":1 is no item"),
-        ('{"ctx": "a", "endings": ["b"], "label": 0}', "1 endings"),
-        ("{broken", ":1 is no item"),
+        ('{"ctx": "a"}\n', r":1 is not a HellaSwag item"),
+        ('{"ctx": "a", "endings": ["b"], "label": 0}', "4 endings and a label from 0 to 3, not 1 and 0"),
+        ("{broken", ":1 is not a HellaSwag item"),
     ],
 )
-def test_files_that_hold_no_items_are_refused(tmp_path: Path, content: str, message: str):
+def test_files_without_items_are_refused(tmp_path: Path, content: str, message: str):
     (tmp_path / "f").write_text(content)
     with pytest.raises(CorpusError, match=message):
         read_items(tmp_path / "f")
@@ -156,7 +159,7 @@ def items(tmp_path: Path) -> Path:
     return tmp_path / "items.txt"
 
 
-def test_scores_are_those_of_one_ending_at_a_time(model: TransformerLM, corpus: Corpus, items: Path):
+def test_scores_equal_those_of_single_endings(model: TransformerLM, corpus: Corpus, items: Path):
     read = read_items(items)
     score = evaluate_hellaswag(model, corpus.tokenizer, read, batch_size=4)
     right = dict.fromkeys(score.accuracy, 0)
@@ -182,10 +185,10 @@ def test_scores_are_those_of_one_ending_at_a_time(model: TransformerLM, corpus: 
             right[name] += values.index(max(values)) == item.label
     assert score.accuracy == {name: n / 9 for name, n in right.items()}
     assert score.n_cut == n_cut > 0
-    assert len(set(score.accuracy.values())) > 1  # else the normalisations would not be told apart
+    assert len(set(score.accuracy.values())) > 1  # otherwise the normalizations are equal
 
 
-def test_an_interrupted_evaluation_goes_on(
+def test_an_interrupted_evaluation_resumes(
     model: TransformerLM, corpus: Corpus, items: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     read, results = read_items(items), tmp_path / "results.jsonl"
@@ -199,20 +202,20 @@ def test_an_interrupted_evaluation_goes_on(
         evaluate_hellaswag(model, corpus.tokenizer, read, batch_size=2, results=results, progress=stop)
     with results.open("a") as file:
         file.write('{"item": 8, "log_li')
-    told: list[int] = []
+    reported: list[int] = []
     again = evaluate_hellaswag(
         model,
         corpus.tokenizer,
         read,
         batch_size=2,
         results=results,
-        progress=lambda done, _: told.append(done),
+        progress=lambda done, _: reported.append(done),
     )
     assert again == whole
-    assert told == [6, 8, 9]
+    assert reported == [6, 8, 9]
     assert evaluate_hellaswag(model, corpus.tokenizer, read, results=results) == whole
     other = TransformerLM(model.config, seed=9)
-    with pytest.raises(CheckpointError, match="no results of this model"):
+    with pytest.raises(CheckpointError, match="not a results file of this model"):
         evaluate_hellaswag(other, corpus.tokenizer, read, results=results)
-    with pytest.raises(CheckpointError, match="no results of this model"):
+    with pytest.raises(CheckpointError, match="not a results file of this model"):
         evaluate_hellaswag(model, corpus.tokenizer, read[:5], results=results)

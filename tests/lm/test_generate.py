@@ -1,4 +1,4 @@
-"""Generation: what may be drawn, the same with and without cache, whole characters, stops."""
+"""Generation: sampling, equal ids with and without cache, whole characters, stop strings."""
 
 import math
 from collections import Counter
@@ -34,14 +34,14 @@ def kept(x: torch.Tensor) -> set[int]:
     st.floats(0.05, 1),
     st.floats(0, 1),
 )
-def test_cut_offs_keep_what_their_definitions_say(
+def test_cut_offs_equal_their_definitions(
     row: list[float], temperature: float, top_k: int, top_p: float, min_p: float
 ):
     logits = torch.tensor(row)
     parameters = SamplingParameters(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     result = next_log_probabilities(logits, parameters)
     assert result.exp().sum().item() == pytest.approx(1, abs=1e-5)
-    # The slow twin: over a sorted list, one candidate after another.
+    # Reference implementation: a sorted list, one candidate after the other.
     weights = [math.exp((x - max(row)) / temperature) for x in row]
     order = sorted(range(len(row)), key=lambda i: -row[i])[: top_k or None]
     total, reached, nucleus = sum(weights[i] for i in order), 0.0, list[int]()
@@ -53,7 +53,7 @@ def test_cut_offs_keep_what_their_definitions_say(
     on_the_edge = any(abs(weights[i] / weights[order[0]] - min_p) < 1e-4 for i in order) or any(
         abs(sum(weights[i] for i in order[:n]) / total - top_p) < 1e-4 for n in range(len(order) + 1)
     )
-    # What lies closer together than a float32 can tell after the division is a tie, in which either may be kept.
+    # Values that are equal in float32 after the division are a tie; either may be kept.
     is_tied = any(after - before < 1e-4 for before, after in pairwise(sorted(row)))
     if not on_the_edge and not is_tied:
         assert kept(result) == set(expected)
@@ -63,20 +63,20 @@ def test_cut_offs_keep_what_their_definitions_say(
 
 
 @given(logit_rows)
-def test_temperature_0_takes_the_likeliest(row: list[float]):
+def test_temperature_0_takes_the_most_likely_token(row: list[float]):
     result = next_log_probabilities(torch.tensor(row), SamplingParameters(temperature=0))
     assert kept(result) == {row.index(max(row))}
     assert draw(result) == row.index(max(row))
 
 
-def test_tiny_temperatures_and_minus_infinity_are_no_trouble():
+def test_tiny_temperatures_and_minus_infinity_give_no_nan():
     logits = torch.tensor([1e4, -math.inf, 9999.0])
     result = next_log_probabilities(logits, SamplingParameters(temperature=1e-30, top_p=0.9))
     assert kept(result) == {0}
     assert draw(result) == 0
 
 
-def test_what_was_there_is_made_unlikelier_or_forbidden():
+def test_repeated_tokens_are_less_likely_or_forbidden():
     logits = torch.tensor([2.0, 1.0, -1.0, 0.5])
     penalised = next_log_probabilities(logits, SamplingParameters(repetition_penalty=2.0), [0, 2])
     expected = torch.tensor([1.0, 1.0, -2.0, 0.5]).log_softmax(0)
@@ -100,7 +100,7 @@ def test_what_was_there_is_made_unlikelier_or_forbidden():
     }
 
 
-def test_draws_follow_the_probabilities():
+def test_samples_follow_the_probabilities():
     result = next_log_probabilities(torch.tensor([0.0, math.log(3), -50.0]), SamplingParameters(top_k=2))
     generator = torch.Generator().manual_seed(1)
     counts = Counter(draw(result, generator) for _ in range(2000))
@@ -134,7 +134,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("temperature", [0, 0.9])
-def test_the_cache_changes_nothing_also_beyond_the_context(shape: str, temperature: float):
+def test_the_cache_does_not_change_the_ids_even_beyond_the_context(shape: str, temperature: float):
     config = ModelConfig(
         vocab_size=50, context_length=12, d_model=16, num_layers=2, num_heads=2, d_ff=32, **SHAPES[shape]
     )
@@ -163,7 +163,7 @@ def test_greedy_is_the_argmax_of_the_model(model: TransformerLM):
     assert generate(model, [5, 6], 10, temperature=0) == [ids[2:]]
 
 
-def test_seeds_decide_and_samples_do_not_depend_on_each_other(model: TransformerLM):
+def test_samples_depend_on_the_seed_and_not_on_each_other(model: TransformerLM):
     three = generate(model, [1], 20, seed=7, n_samples=3)
     assert generate(model, [1], 20, seed=7, n_samples=3) == three
     assert generate(model, [1], 20, seed=7)[0] == three[0]
@@ -174,7 +174,7 @@ def test_seeds_decide_and_samples_do_not_depend_on_each_other(model: Transformer
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_sample_ends_with_a_stop_and_the_others_go_on(model: TransformerLM):
+def test_a_sample_ends_at_a_stop_and_the_others_continue(model: TransformerLM):
     free = generate(model, [1], 30, seed=2, n_samples=4)
     stop = free[0][3]
     stopped = generate(model, [1], 30, seed=2, n_samples=4, stop_ids={stop})
@@ -183,19 +183,19 @@ def test_a_sample_ends_with_a_stop_and_the_others_go_on(model: TransformerLM):
         assert part == whole[:end]
 
 
-def test_ids_that_the_tokenizer_does_not_have_are_not_drawn(model: TransformerLM):
+def test_ids_that_the_tokenizer_lacks_are_not_sampled(model: TransformerLM):
     drawn = {token.id for token in next_tokens(model, [1], 60, seed=1, n_vocab=9)}
     assert drawn <= set(range(9))
 
 
-def test_prompts_that_cannot_be_are_refused(model: TransformerLM):
+def test_invalid_prompts_are_refused(model: TransformerLM):
     with pytest.raises(RunConfigError, match="empty"):
         generate(model, [], 5)
-    with pytest.raises(RunConfigError, match="holds id 99999"):
+    with pytest.raises(RunConfigError, match="contains id 99999"):
         generate(model, [99_999], 5)
 
 
-def test_probabilities_before_and_after_cut_offs_are_there(model: TransformerLM):
+def test_tokens_have_probabilities_before_and_after_cut_offs(model: TransformerLM):
     (token,) = next_tokens(model, [1], 1, SamplingParameters(top_k=3, temperature=0.5), seed=1)
     with torch.inference_mode():
         expected = model(torch.tensor([[1]]))[0, -1]
@@ -212,7 +212,7 @@ def test_streamed_text_is_the_decoded_text(ids: list[int]):
 
 
 @given(st.text(), st.integers(0, 3))
-def test_no_piece_ends_within_a_character(text: str, n_cut: int):
+def test_streamed_text_never_splits_a_character(text: str, n_cut: int):
     data = text.encode("utf-8", "replace")
     decoder = BYTES.stream_decoder()
     shown = ""
@@ -225,7 +225,7 @@ pieces = st.lists(st.text("ab<|", max_size=4), max_size=12)
 
 
 @given(pieces, st.lists(st.text("ab<|", min_size=1, max_size=4), max_size=3))
-def test_stops_cut_at_the_first_to_end_however_the_text_is_cut(parts: list[str], stops: list[str]):
+def test_the_stop_string_that_ends_first_wins_however_the_text_is_split(parts: list[str], stops: list[str]):
     stop = StopStrings(stops)
     shown = "".join(stop.feed(part) for part in parts)
     if not stop.stopped:
@@ -236,7 +236,7 @@ def test_stops_cut_at_the_first_to_end_however_the_text_is_cut(parts: list[str],
     assert shown == (text[: min(ends)[1]] if ends else text)
 
 
-def test_special_tokens_are_not_shown_unless_asked_for():
+def test_special_tokens_are_hidden_by_default():
     end = BYTES.eot_token
     plain, whole = TextStream(BYTES), TextStream(BYTES, show_special=True)
     assert [plain.feed(i) for i in (97, 0xC3, end, 98)] == ["a", "", "�", "b"]

@@ -1,4 +1,4 @@
-"""Each layer gives what torch's own gives, values and gradients, whatever the shape."""
+"""Each layer equals that of torch, in values and gradients, for any shape."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-# Beside torch's. float32 has 24 bits, and sums of a few hundred terms lose some of them. bfloat16 has 8: results differ
-# by one or two units in the last place, 2⁻⁸ each, where the order of roundings differs.
+# Tolerances against torch. float32 has 24 bits, and sums of a few hundred terms lose some of them. bfloat16 has 8:
+# results differ by one or two units in the last place, 2⁻⁸ each, where the order of roundings differs.
 TOLERANCE = {torch.float32: {"rtol": 1e-4, "atol": 1e-5}, torch.bfloat16: {"rtol": 2e-2, "atol": 2e-2}}
 
 shapes = st.lists(st.integers(1, 4), max_size=3).flatmap(
@@ -51,7 +51,7 @@ def drawn(seed: int, *shape: int, dtype: torch.dtype = torch.float32, scale: flo
 
 
 def assert_agree(ours: Callable[..., Tensor], theirs: Callable[..., Tensor], *inputs: Tensor) -> None:
-    """Same shape, type, values and gradients with respect to every input."""
+    """Assert equal shape, type, values and gradients with respect to every input."""
     a, b = ours(*inputs), theirs(*inputs)
     assert a.dtype == b.dtype
     tolerance: Any = TOLERANCE[a.dtype]
@@ -91,12 +91,12 @@ def test_embedding(shape: list[int], dtype: torch.dtype, seed: int) -> None:
     torch.testing.assert_close(a, b)
 
 
-def test_weights_start_as_a_normal_distribution_cut_at_three_sigma() -> None:
+def test_initial_weights_are_normal_and_truncated_at_three_sigma() -> None:
     torch.manual_seed(3)
     weight = Linear(300, 500).weight
     sigma = math.sqrt(2 / 800)
     assert weight.abs().max() <= 3 * sigma
-    # Cut at ±3σ the standard deviation is 0.9866 σ; 150,000 draws have it to 0.2 %.
+    # Truncated at ±3σ, the standard deviation is 0.9866 σ; 150,000 samples estimate it to 0.2 %.
     assert weight.std().item() == pytest.approx(0.9866 * sigma, rel=0.01)
     assert abs(weight.mean().item()) < 0.02 * sigma
     assert (weight.abs() > 2 * sigma).float().mean().item() == pytest.approx(0.0429, abs=0.004)
@@ -121,7 +121,7 @@ def test_rms_norm(shape: tuple[int, ...], dtype: torch.dtype, seed: int, scale: 
 @few
 @given(shapes, dtypes, seeds, st.sampled_from([1e-1, 1.0, 1e3]))
 def test_layer_norm(shape: tuple[int, ...], dtype: torch.dtype, seed: int, scale: float) -> None:
-    shape = (*shape[:-1], shape[-1] + 1)  # one number alone has no variance
+    shape = (*shape[:-1], shape[-1] + 1)  # a single number has no variance
     x = drawn(seed, *shape, dtype=dtype, scale=scale)
     weight, bias = drawn(seed + 1, shape[-1], dtype=dtype), drawn(seed + 2, shape[-1], dtype=dtype)
     layer = LayerNorm(shape[-1], dtype=dtype)
@@ -137,7 +137,7 @@ def test_layer_norm(shape: tuple[int, ...], dtype: torch.dtype, seed: int, scale
 
 
 def test_rms_norm_in_bfloat16_is_that_of_float32_rounded_once() -> None:
-    x = torch.full((1, 4096), 3.0e3, dtype=torch.bfloat16)  # squares summed in bfloat16 would stop growing
+    x = torch.full((1, 4096), 3.0e3, dtype=torch.bfloat16)  # a sum of squares in bfloat16 would stop growing
     assert torch.equal(RMSNorm(4096, dtype=torch.bfloat16)(x), torch.ones_like(x))
 
 
@@ -190,7 +190,7 @@ def test_feed_forward_networks(d_model: int) -> None:
 
 
 @pytest.mark.parametrize("centred", [False, True])
-def test_gradients_by_hand_are_those_of_finite_differences(centred: bool) -> None:
+def test_gradients_of_kernels_are_those_of_finite_differences(centred: bool) -> None:
     def double(*shape: int) -> Tensor:
         return torch.randn(shape, dtype=torch.float64, requires_grad=True)
 
@@ -203,8 +203,8 @@ def test_gradients_by_hand_are_those_of_finite_differences(centred: bool) -> Non
     assert torch.autograd.gradcheck(lambda x: softmax(x, 0), (double(4, 3),))
 
 
-def test_kernels_treat_many_rows_in_blocks() -> None:
-    x = drawn(1, 300, 700)  # 210,000 numbers: several blocks, the last one shorter
+def test_kernels_process_many_rows_in_blocks() -> None:
+    x = drawn(1, 300, 700)  # 210,000 numbers: several blocks, the last one is shorter
     weight = drawn(2, 700)
     assert_agree(
         lambda x, w: normalized(x, w, None, 1e-5, centred=False), lambda x, w: rms_norm(x, w, 1e-5), x, weight

@@ -1,4 +1,4 @@
-"""Cross-entropy in its three forms against torch's, and what is made of it."""
+"""Cross-entropy in its three forms against torch, perplexity and bits per byte."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ scales = st.sampled_from([1.0, 1e4])
 
 
 def assert_close(ours: Tensor, theirs: Tensor, dtype: torch.dtype = torch.float32) -> None:
-    """float32: 24 bits, less what sums lose. bfloat16: 8 bits, and gradients are rounded to it (2⁻⁸ = 0.4 %)."""
+    """Tolerance: float32 has 24 bits, minus rounding of sums; bfloat16 has 8, also for gradients (2⁻⁸ = 0.4 %)."""
     tolerance: Any = {"rtol": 1e-5, "atol": 1e-6} if dtype == torch.float32 else {"rtol": 1e-2, "atol": 1e-3}
     torch.testing.assert_close(ours.float(), theirs.float(), **tolerance)
 
@@ -41,7 +41,9 @@ def assert_close(ours: Tensor, theirs: Tensor, dtype: torch.dtype = torch.float3
 @given(
     shapes, st.integers(1, 40), scales, st.sampled_from([torch.float32, torch.bfloat16]), st.integers(0, 99)
 )
-def test_equals_torchs(shape: list[int], n_vocab: int, scale: float, dtype: torch.dtype, seed: int) -> None:
+def test_cross_entropy_equals_torchs(
+    shape: list[int], n_vocab: int, scale: float, dtype: torch.dtype, seed: int
+) -> None:
     torch.manual_seed(seed)
     logits = (torch.randn(*shape, n_vocab) * scale).to(dtype).requires_grad_()
     targets = torch.randint(n_vocab, shape)
@@ -59,7 +61,7 @@ def test_equals_torchs(shape: list[int], n_vocab: int, scale: float, dtype: torc
     assert_close(each.mean(), theirs)
 
 
-def test_survives_large_logits_and_masks() -> None:
+def test_large_logits_and_masks_give_finite_losses() -> None:
     logits = torch.tensor([[1e4, -1e4, -math.inf], [-math.inf, 3.0, -math.inf]], requires_grad=True)
     each = token_losses(logits, torch.tensor([1, 1]))
     assert each.tolist() == [2e4, 0]
@@ -74,7 +76,7 @@ def test_gradients_are_those_of_finite_differences() -> None:
     targets = torch.randint(5, (2, 3))
     assert torch.autograd.gradcheck(lambda x: token_losses(x, targets), (logits,))
     x, weight = (torch.randn(n, 4, dtype=torch.float64, requires_grad=True) for n in (6, 5))
-    # gradcheck goes back more than once, so against the form that it has checked just now
+    # gradcheck runs several backward passes, so compare with the form that it has just checked
     ours = torch.autograd.grad(linear_cross_entropy(x, weight, targets), (x, weight))
     theirs = torch.autograd.grad(token_losses(x @ weight.T, targets.reshape(-1)).mean(), (x, weight))
     for a, b in zip(ours, theirs, strict=True):
@@ -83,7 +85,7 @@ def test_gradients_are_those_of_finite_differences() -> None:
 
 @few
 @given(shapes, st.integers(1, 40), st.integers(1, 9), st.integers(1, 300), st.booleans(), st.integers(0, 99))
-def test_output_layer_and_loss_in_one_equal_the_two(
+def test_linear_cross_entropy_equals_its_two_parts(
     shape: list[int], n_vocab: int, d: int, block: int, autocast: bool, seed: int
 ) -> None:
     torch.manual_seed(seed)
@@ -105,7 +107,7 @@ def test_output_layer_and_loss_in_one_equal_the_two(
         assert_close(linear_cross_entropy(x, weight, targets), cross_entropy(x @ weight.T, targets))
 
 
-def test_a_second_backward_pass_is_refused_not_wrong() -> None:
+def test_a_second_backward_pass_is_refused() -> None:
     x, weight = torch.randn(3, 2, requires_grad=True), torch.randn(4, 2, requires_grad=True)
     value = linear_cross_entropy(x, weight, torch.tensor([0, 1, 2]))
     value.backward(retain_graph=True)
@@ -114,7 +116,7 @@ def test_a_second_backward_pass_is_refused_not_wrong() -> None:
 
 
 def test_wrong_shapes_and_ids_are_refused() -> None:
-    with pytest.raises(ValueError, match="do not fit targets"):
+    with pytest.raises(ValueError, match="do not match targets"):
         cross_entropy(torch.zeros(2, 3), torch.zeros(3, dtype=torch.long))
     with pytest.raises(RuntimeError, match="out of bounds"):
         cross_entropy(torch.zeros(1, 3), torch.tensor([3]))
@@ -131,7 +133,7 @@ def test_perplexity_of_a_uniform_choice_is_their_number() -> None:
     assert perplexity(1e9) == math.inf
 
 
-def test_bits_per_byte_count_the_bytes_of_the_tokens_scored_and_no_special_ones() -> None:
+def test_bits_per_byte_count_the_bytes_of_ordinary_tokens() -> None:
     vocab: dict[int, bytes] = {i: bytes([i]) for i in range(256)} | {256: "é".encode()}
     tokenizer = Tokenizer(vocab, [(b"\xc3", b"\xa9")], special_tokens=["<|endoftext|>"])
     counts = token_byte_counts(tokenizer)

@@ -1,4 +1,4 @@
-"""The model as a whole: its names, its options, its cache, and what it is made of."""
+"""The whole model: names, options, cache, and the parts of torch that it uses."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ def test_logits_with_a_cache_are_those_without(
             parts = [model(piece, cache) for piece in ids.split(pieces[0], dim=1)]
             with_cache = torch.cat(parts, dim=1)
             assert cache.n_positions == ids.shape[1]
-            assert cache.room == 16 - ids.shape[1]
+            assert cache.n_free == 16 - ids.shape[1]
             cache.reset(n_padding)
         whole = model(ids)
         torch.testing.assert_close(with_cache[0], whole[0], rtol=1e-4, atol=1e-4)
-        if padded:  # the second row, its first two ids being padding, is a text of its own
+        if padded:  # the second row without its two padding ids is a text of its own
             whole = torch.cat((whole[:1], torch.nn.functional.pad(model(ids[1:, 2:]), (0, 0, 2, 0))))
             with_cache[1, :2] = 0
         torch.testing.assert_close(with_cache, whole, rtol=1e-4, atol=1e-4)
@@ -112,7 +112,7 @@ def test_loss_and_gradients_block_by_block_are_those_of_the_logits(chosen: dict[
 
 @few
 @given(options, st.integers(0, 14))
-def test_no_token_sees_what_comes_after_it(chosen: dict[str, Any], position: int) -> None:
+def test_no_token_attends_to_later_tokens(chosen: dict[str, Any], position: int) -> None:
     model = TransformerLM(ModelConfig(**SMALL, **chosen), seed=1).eval()
     ids = torch.arange(16)
     changed = ids.clone()
@@ -133,7 +133,7 @@ def test_any_leading_dimensions() -> None:
     assert block(torch.randn(2, 3, 7, 24)).shape == (2, 3, 7, 24)
 
 
-def test_a_seed_decides_the_weights_and_leaves_torchs_generator() -> None:
+def test_a_seed_sets_the_weights_and_preserves_torchs_generator() -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()
     a, b = (TransformerLM(ModelConfig(**SMALL), seed=3).state_dict() for _ in range(2))
@@ -141,7 +141,7 @@ def test_a_seed_decides_the_weights_and_leaves_torchs_generator() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_dropout_is_for_training_only() -> None:
+def test_dropout_applies_only_in_training() -> None:
     model = TransformerLM(ModelConfig(**SMALL, dropout=0.5), seed=1)
     ids = torch.arange(8)
     assert not torch.equal(model(ids), model(ids))
@@ -149,9 +149,9 @@ def test_dropout_is_for_training_only() -> None:
     assert torch.equal(model(ids), model(ids))
 
 
-def test_more_positions_than_the_context_has_are_refused() -> None:
+def test_more_positions_than_the_context_are_refused() -> None:
     model = TransformerLM(ModelConfig(**SMALL))
-    with pytest.raises(ValueError, match="17 positions are more than the context of 16"):
+    with pytest.raises(ValueError, match="17 positions exceed the context length of 16"):
         model(torch.zeros(1, 17, dtype=torch.long))
     with pytest.raises(ValueError, match="batch size is 2"):
         KVCache(model.config, 2, n_padding=torch.tensor([1]))
@@ -166,7 +166,7 @@ def test_mixed_precision_and_bfloat16_stay_near_float32() -> None:
     mixed.backward()
     assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in model.parameters())
     narrow = model.bfloat16().loss(ids[:, :-1], ids[:, 1:])
-    # 8 bits a number, some dozens of roundings one after the other
+    # 8 bits per number, some dozens of consecutive roundings
     torch.testing.assert_close(mixed, exact, rtol=2e-2, atol=0)
     torch.testing.assert_close(narrow.float(), exact, rtol=2e-2, atol=0)
 
@@ -184,7 +184,7 @@ def test_a_compiled_model_gives_the_same_values_and_gradients() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_gpu_gives_what_the_cpu_gives(dtype: torch.dtype) -> None:
+def test_a_gpu_gives_the_results_of_the_cpu(dtype: torch.dtype) -> None:
     config = ModelConfig(**{**SMALL, "context_length": 600, "d_model": 64}, sliding_window=550)
     model, ids = TransformerLM(config, seed=1), torch.randint(50, (3, 601))
     loss = model.loss(ids[:, :-1], ids[:, 1:])
@@ -195,7 +195,7 @@ def test_a_gpu_gives_what_the_cpu_gives(dtype: torch.dtype) -> None:
     rtol = 1e-4 if dtype == torch.float32 else 2e-2
     torch.testing.assert_close(on_gpu.cpu(), loss, rtol=rtol, atol=0)
     for a, b in zip(torch.autograd.grad(on_gpu, tuple(model.parameters())), expected, strict=True):
-        # TF32 is off; what differs is the order of sums, and in bfloat16 the roundings.
+        # TF32 is off; only the order of sums and roundings in bfloat16 differ.
         assert (a.cpu() - b).norm() <= (1e-3 if dtype == torch.float32 else 5e-2) * b.norm()
 
 
@@ -242,7 +242,7 @@ def test_a_configuration_survives_a_dictionary() -> None:
         ({"norm_eps": float("nan")}, "norm_eps is nan", "finite"),
     ],
 )
-def test_impossible_configurations_are_refused_with_what_would_do(
+def test_impossible_configurations_are_refused_with_a_hint(
     wrong: dict[str, Any], message: str, hint: str
 ) -> None:
     with pytest.raises(ModelConfigError, match=message) as failure:
@@ -250,7 +250,7 @@ def test_impossible_configurations_are_refused_with_what_would_do(
     assert hint in str(failure.value.hint)
 
 
-# What may be used of torch.nn and torch.optim, and the one place of each library kernel.
+# Allowed names of torch.nn and torch.optim, and the only module that may use each library kernel.
 ALLOWED = {
     "Parameter",
     "Module",
@@ -275,7 +275,7 @@ FORBIDDEN_FUNCTIONS = {
 
 
 def dotted(node: ast.AST) -> str:
-    """The name `a.b.c` that an expression spells, or nothing."""
+    """Return the dotted name `a.b.c` of an expression, or an empty string."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -284,7 +284,7 @@ def dotted(node: ast.AST) -> str:
 
 
 def borrowed(source: str, file: str) -> list[str]:
-    """What a source uses of torch.nn, torch.optim and of torch's own layers, and may not."""
+    """Return the forbidden names of torch that a source uses."""
     found: list[str] = []
     for node in ast.walk(ast.parse(source)):
         module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
@@ -300,7 +300,7 @@ def borrowed(source: str, file: str) -> list[str]:
         elif isinstance(node, ast.Attribute):
             name = dotted(node)
             package = name.startswith(("torch.nn.", "torch.optim.")) and name.split(".")[2] not in ALLOWED
-            whole = not name.endswith(".functional")  # the part of a longer name that comes by itself
+            whole = not name.endswith(".functional")  # a prefix of a longer name
             if (package and whole and (file, name) not in FUSED) or (
                 name.startswith("torch.") and name.split(".")[1] in FORBIDDEN_FUNCTIONS
             ):
@@ -308,7 +308,7 @@ def borrowed(source: str, file: str) -> list[str]:
     return found
 
 
-def test_nothing_of_torchs_layers_losses_or_optimizers_is_used() -> None:
+def test_no_layers_losses_or_optimizers_of_torch_are_used() -> None:
     folder = Path(bytemill.lm.__file__).parent
     files = sorted(folder.rglob("*.py"))
     assert len(files) > 20
@@ -328,7 +328,7 @@ def test_nothing_of_torchs_layers_losses_or_optimizers_is_used() -> None:
         "from torch.optim import AdamW",
     ],
 )
-def test_what_is_borrowed_would_be_seen(source: str) -> None:
+def test_forbidden_names_are_detected(source: str) -> None:
     assert borrowed(source, "layers.py")
 
 
@@ -336,7 +336,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
 
-def test_shapes_and_plans_come_without_torch() -> None:
+def test_shapes_and_plans_do_not_import_torch() -> None:
     answer = run(
         "import sys, bytemill.lm, bytemill.lm.planning as planning\n"
         "planning.plan(bytemill.lm.preset('tiny')); print('torch' in sys.modules)"
@@ -344,7 +344,7 @@ def test_shapes_and_plans_come_without_torch() -> None:
     assert answer.stdout.strip() == "False", answer.stderr
 
 
-def test_without_torch_the_error_says_how_to_get_it() -> None:
+def test_without_torch_the_error_says_how_to_install_it() -> None:
     answer = run(
         "import importlib.util as u; real = u.find_spec\n"
         "u.find_spec = lambda name, *rest: None if name == 'torch' else real(name, *rest)\n"

@@ -1,4 +1,4 @@
-"""Training runs: they learn, they resume bit for bit, they stop with everything saved."""
+"""Training runs: they learn, resume bit for bit, and save when interrupted."""
 
 import json
 import math
@@ -36,7 +36,7 @@ from bytemill.lm.training.trainer import train
 from .conftest import Corpus
 
 Settings = Callable[..., Resolved]
-OF_THE_MOMENT = {"tokens_per_second", "flop_utilisation", "memory_bytes"}
+CLOCK_DEPENDENT = {"tokens_per_second", "flop_utilization", "memory_bytes"}
 
 
 def state_of(folder: RunFolder) -> dict[str, Any]:
@@ -53,9 +53,9 @@ def state_of(folder: RunFolder) -> dict[str, Any]:
 
 
 def metrics_of(folder: RunFolder) -> list[dict[str, Any]]:
-    """What does not depend on the clock."""
+    """Return the records without values that depend on the clock."""
     return [
-        {key: value for key, value in record.items() if key not in OF_THE_MOMENT}
+        {key: value for key, value in record.items() if key not in CLOCK_DEPENDENT}
         for record in read_metrics(folder.metrics)
     ]
 
@@ -72,7 +72,7 @@ def same_run(one: RunFolder, other: RunFolder) -> bool:
     return a["batches"] == b["batches"] and torch.equal(a["generators"]["torch"], b["generators"]["torch"])
 
 
-def test_it_learns_and_says_so(settings: Settings, corpus: Corpus):
+def test_the_loss_falls_and_every_record_is_written(settings: Settings, corpus: Corpus):
     records: list[dict[str, Any]] = []
     resolved = settings(
         training__steps=60,
@@ -89,7 +89,7 @@ def test_it_learns_and_says_so(settings: Settings, corpus: Corpus):
     for record in steps:
         assert record["n_tokens"] == record["step"] * 4 * 16
         assert record["learning_rate"] > 0
-        assert min(record[name] for name in OF_THE_MOMENT) > 0
+        assert min(record[name] for name in CLOCK_DEPENDENT) > 0
         assert 0 < record["bits_per_byte"] < record["loss"] / math.log(2)
     validations = read_metrics(folder.metrics, "validation")
     assert [record["step"] for record in validations] == [30, 60]
@@ -101,7 +101,7 @@ def test_it_learns_and_says_so(settings: Settings, corpus: Corpus):
     kinds = [record["kind"] for record in records]
     assert kinds[0] == "start"
     assert kinds[-1] == "end"
-    assert kinds.index("checkpoint") < kinds.index("validation")  # saved before it is evaluated
+    assert kinds.index("checkpoint") < kinds.index("validation")  # saved before the evaluation
     assert bytemill.Tokenizer.load(folder.tokenizer).fingerprint == corpus.tokenizer.fingerprint
     assert tomllib.loads(folder.config.read_text())["training"]["steps"] == 60
     assert len(folder.checkpoint_files()) == 2
@@ -134,7 +134,7 @@ def test_stopped_and_resumed_is_bit_for_bit_the_same(
     for step in (5, 7):
         with pytest.raises(RuntimeError, match="power"):
             train(parts, on_record=stop_at(step))
-    torch.rand(7)  # whatever else the process does with the global generator
+    torch.rand(7)  # other use of the global generator in the process
     assert same_run(train(parts), whole)
 
 
@@ -182,7 +182,7 @@ def test_killed_in_the_middle_and_resumed_is_bit_for_bit_the_same(settings: Sett
     assert process.wait() == -signal.SIGKILL
     process.stdout.close()
     killed = RunFolder(tmp_path / "killed")
-    assert killed.lock.exists()  # and hinders nobody: the system let go of it with the process
+    assert killed.lock.exists()  # the system released the lock with the process
     stopped_at = state_of(killed)["iteration"]
     assert 10 <= stopped_at < 60
     resumed = train(settings(**always, run__folder=str(killed.path)))
@@ -212,7 +212,7 @@ def test_ctrl_c_and_sigterm_save_first(settings: Settings, tmp_path: Path, numbe
     assert same_run(train(resolved), train(whole))
 
 
-def test_of_checkpoints_the_newest_stay(settings: Settings):
+def test_only_the_newest_checkpoints_are_kept(settings: Settings):
     folder = train(
         settings(training__steps=10, run__checkpoint_every=2, run__keep_checkpoints=3, run__validate_every=0)
     )
@@ -245,7 +245,7 @@ def test_a_truncated_checkpoint_is_skipped_for_the_one_before(
     assert "--overwrite" in (caught.value.hint or "")
 
 
-def test_another_configuration_or_tokenizer_is_refused_with_the_reason(settings: Settings, tmp_path: Path):
+def test_resuming_with_other_settings_or_another_tokenizer_is_refused(settings: Settings, tmp_path: Path):
     train(settings(training__steps=2))
     with pytest.raises(
         CheckpointError, match=r"model\.num_layers is 1 and was 2; optimizer\.beta2 is 0\.9 and was 0\.95"
@@ -267,7 +267,7 @@ def test_another_configuration_or_tokenizer_is_refused_with_the_reason(settings:
     assert state_of(train(changed, overwrite=True))["fingerprint"] == other.fingerprint
 
 
-def test_more_steps_go_on_and_no_more_do_nothing(settings: Settings):
+def test_more_steps_continue_a_finished_run_and_equal_steps_do_nothing(settings: Settings):
     folder = train(settings(training__steps=4, schedule__name="constant"))
     before = folder.checkpoint_files()[0].stat().st_mtime_ns
     records: list[dict[str, Any]] = []
@@ -277,7 +277,7 @@ def test_more_steps_go_on_and_no_more_do_nothing(settings: Settings):
     assert state_of(train(settings(training__steps=6, schedule__name="constant")))["iteration"] == 6
 
 
-def test_losses_that_are_not_finite_are_skipped_and_several_stop(
+def test_losses_that_are_not_finite_are_skipped_and_several_stop_the_run(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ):
     real = trainer._accumulate_gradients
@@ -294,14 +294,14 @@ def test_losses_that_are_not_finite_are_skipped_and_several_stop(
     monkeypatch.setattr(trainer, "_accumulate_gradients", sometimes)
     folder = train(settings(training__steps=8, run__log_every=1, run__checkpoint_every=2))
     skipped = read_metrics(folder.metrics, "skipped")
-    assert [(record["step"], record["loss"], record["in_a_row"]) for record in skipped] == [
+    assert [(record["step"], record["loss"], record["n_consecutive"]) for record in skipped] == [
         (4, None, 1),
         (6, None, 1),
     ]
     assert [record["step"] for record in read_metrics(folder.metrics, "step")] == [1, 2, 3, 5, 7, 8]
     assert all(tensor.isfinite().all() for tensor in state_of(folder)["model"].values())
     bad.update(range(9, 100))
-    with pytest.raises(TrainingDivergedError, match=r"3 steps in a row, up to step 12.*step_0000001\d"):
+    with pytest.raises(TrainingDivergedError, match=r"in 3 consecutive steps up to step 12.*step_0000001\d"):
         train(
             settings(training__steps=50, run__log_every=1, run__checkpoint_every=2, training__max_bad_steps=3)
         )
@@ -315,7 +315,7 @@ def test_a_folder_with_other_files_is_refused(settings: Settings, tmp_path: Path
     assert (tmp_path / "run/config.toml").read_text() == "precious"
 
 
-def test_a_folder_in_which_another_process_trains_is_refused(settings: Settings, tmp_path: Path):
+def test_a_folder_locked_by_another_process_is_refused(settings: Settings, tmp_path: Path):
     resolved = settings(training__steps=2, run__validate_every=0)
     folder = RunFolder(tmp_path / "run")
     folder.path.mkdir()
@@ -343,21 +343,21 @@ from bytemill.system.file_lock import try_lock
 lock = try_lock(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()
-"""  # as `RunFolder.claimed` does, without waiting for torch's import
+"""  # like `RunFolder.locked`, without the import of torch
 
 
-def test_what_is_missing_is_named(settings: Settings, corpus: Corpus):
+def test_missing_settings_are_named(settings: Settings, corpus: Corpus):
     with pytest.raises(RunConfigError, match=r"data\.tokenizer is not set"):
         train(settings(data__tokenizer=""))
     with pytest.raises(RunConfigError, match=r"data\.train is not set"):
         train(settings(data__train=[]))
     with pytest.raises(ShardError, match="too few"):
         train(settings(model__context_length=100_000))
-    with pytest.raises(RunConfigError, match="no kind of device"):
+    with pytest.raises(RunConfigError, match="unknown device"):
         train(settings(training__device="nothing"))
 
 
-def test_bfloat16_and_compiled_runs_learn_too(settings: Settings):
+def test_a_run_in_bfloat16_learns(settings: Settings):
     folder = train(
         settings(training__steps=20, training__precision="bfloat16", optimizer__learning_rate=1e-2)
     )
@@ -402,25 +402,48 @@ def test_every_line_of_the_metrics_is_json(settings: Settings):
     assert found.checkpoint.config.training.steps == 3
 
 
-def test_resuming_names_the_shard_that_was_replaced(settings: Settings, corpus: Corpus, tmp_path: Path):
-    shards = shutil.copytree(corpus.folder / "train", tmp_path / "shards")
-    resolved = settings(training__steps=2, data__train=str(shards))
-    train(resolved)
-    shutil.rmtree(shards)
-    words = corpus.text.split(" ")
-    text = " ".join([words[1], words[0], *words[2:]])
-    bytemill.encode_corpus(corpus.tokenizer, bytemill.Corpus.from_texts([text]), shards, shard_tokens=1000)
-    with pytest.raises(CheckpointError, match=r"shards/shard_00000\.npy has other content"):
-        train(resolved)
-
-
 def test_a_split_folder_gives_training_and_validation_data(settings: Settings, corpus: Corpus):
     split = settings(training__steps=2, data__train=str(corpus.folder), data__validation=[])
     assert data_folders(split.config.data) == ([corpus.folder / "train"], [corpus.folder / "validation"])
     assert read_metrics(train(split).metrics, "validation")
 
 
-def test_a_failed_allocation_says_what_to_lower(settings: Settings):
+@pytest.mark.parametrize("role", ["training", "validation"])
+def test_resuming_names_the_shard_that_was_replaced(
+    settings: Settings, corpus: Corpus, tmp_path: Path, role: str
+):
+    option = {"training": "train", "validation": "validation"}[role]
+    shards = shutil.copytree(corpus.folder / option, tmp_path / "shards")
+    resolved = settings(training__steps=2, **{f"data__{option}": str(shards)})
+    train(resolved)
+    shutil.rmtree(shards)
+    words = corpus.text.split(" ")
+    text = " ".join([words[1], words[0], *words[2:]])
+    bytemill.encode_corpus(corpus.tokenizer, bytemill.Corpus.from_texts([text]), shards, shard_tokens=100_000)
+    with pytest.raises(
+        CheckpointError, match=rf"the {role} data has changed .*shards/shard_00000\.npy has other content"
+    ) as caught:
+        train(resolved)
+    assert "--overwrite" in (caught.value.hint or "")
+
+
+def test_a_batch_too_large_for_the_machine_says_what_to_lower(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(trainer, "total_memory", lambda _: 50_000_000)
+    with pytest.raises(
+        NotEnoughMemoryError, match=r"10,000 sequences of 16 tokens needs at least .* the machine has 50"
+    ) as caught:
+        train(settings(training__steps=1, training__batch_size=10_000))
+    hint = caught.value.hint or ""
+    assert "--training.batch-size, --model.context-length or --model.num-layers" in hint
+    largest = int(hint.rsplit(" ", 1)[1].replace(",", ""))
+    assert 1 <= largest < 10_000
+    train(settings(training__steps=1, training__batch_size=min(largest, 64)))
+
+
+def test_a_failed_allocation_says_what_to_lower(settings: Settings, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(trainer, "total_memory", lambda _: None)
     with pytest.raises(NotEnoughMemoryError, match="not enough memory") as caught:
         train(settings(training__steps=1, training__batch_size=1 << 44))
-    assert "training.batch_size" in (caught.value.hint or "")
+    assert "--training.batch-size" in (caught.value.hint or "")

@@ -1,4 +1,4 @@
-"""Profiles: phases, threads and memory, on clocks that the tests turn and on real threads."""
+"""Profiles: phases, threads and memory, on simulated clocks and on real threads."""
 
 import json
 import subprocess
@@ -14,10 +14,10 @@ import pytest
 from bytemill.cli.profile import profiled
 from bytemill.errors import OutputError
 from bytemill.profiling import PhaseUse, Profile, ProfileResult, add, phase
-from bytemill.profiling.profile import System
+from bytemill.profiling.system import System
 from bytemill.profiling.threads import ThreadKey, ThreadReading, read_threads
 
-LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what threads do")
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="platform: only Linux tells what threads do")
 
 
 @dataclass
@@ -30,7 +30,7 @@ class FakeThread:
 
 @dataclass
 class FakeSystem(System):
-    """A machine on which time passes when the test says so."""
+    """Clocks that the test moves."""
 
     now: float = 100.0
     cpu_now: float = 0.0
@@ -69,7 +69,7 @@ class FakeSystem(System):
         pass
 
     def pass_time(self, seconds: float, own: float = 0.0, **busy: float) -> None:
-        """Seconds go by, in which the calling thread computes for `own` and the others named for so many seconds."""
+        """Let time pass, in which the calling thread computes for `own` seconds and other threads for theirs."""
         self.now += seconds
         self.thread_cpu_now += own
         self.cpu_now += own + sum(busy.values())
@@ -91,7 +91,7 @@ def by_name(result: ProfileResult) -> dict[str, PhaseUse]:
     return {use.name: use for use in result.phases}
 
 
-def test_without_a_profile_a_phase_is_nothing_at_all():
+def test_without_a_profile_a_phase_does_nothing():
     assert phase("count") is phase("merge")
     with phase("count"), phase("count"):
         add("count", n_bytes=1)
@@ -148,7 +148,7 @@ def test_a_phase_of_several_threads_counts_the_time_once(profile: Profile, syste
     assert profile.result.outside_seconds == 0
 
 
-def test_phases_of_different_threads_go_on_at_the_same_time(profile: Profile, system: FakeSystem):
+def test_phases_of_different_threads_overlap(profile: Profile, system: FakeSystem):
     reading, stop = threading.Event(), threading.Event()
 
     def read() -> None:
@@ -171,7 +171,7 @@ def test_phases_of_different_threads_go_on_at_the_same_time(profile: Profile, sy
     assert profile.result.outside_seconds == 1.0
 
 
-def test_what_threads_do_belongs_to_the_phase_that_goes_on(profile: Profile, system: FakeSystem):
+def test_thread_times_belong_to_the_active_phase(profile: Profile, system: FakeSystem):
     assert system.running is not None
     with profile:
         with phase("count"):
@@ -189,7 +189,7 @@ def test_what_threads_do_belongs_to_the_phase_that_goes_on(profile: Profile, sys
     assert profile.result.unseen_cpu_seconds == pytest.approx(18.0), "they ended unseen"
 
 
-def test_threads_of_one_kind_stand_together(profile: Profile, system: FakeSystem):
+def test_threads_of_one_kind_are_grouped(profile: Profile, system: FakeSystem):
     assert system.running is not None
     with profile, phase("count"):
         for number in (7, 8):
@@ -207,7 +207,7 @@ def test_threads_of_one_kind_stand_together(profile: Profile, system: FakeSystem
     assert profile.result.unseen_cpu_seconds == 0
 
 
-def test_a_number_that_is_given_again_is_another_thread(profile: Profile, system: FakeSystem):
+def test_a_reused_thread_id_is_another_thread(profile: Profile, system: FakeSystem):
     assert system.running is not None
     with profile:
         system.running[7, 1] = FakeThread("worker", cpu=5.0)
@@ -222,7 +222,7 @@ def test_a_number_that_is_given_again_is_another_thread(profile: Profile, system
 
 def test_a_phase_gets_its_share_of_the_time_between_two_samples(profile: Profile, system: FakeSystem):
     with profile, phase("long"):
-        # Younger than what a sample of its own is taken for.
+        # Too short for a sample of its own.
         for _ in range(1000):
             with phase("short"):
                 system.pass_time(0.001, own=0.001)
@@ -248,7 +248,7 @@ def test_memory_belongs_to_the_phases_during_which_it_was_used(profile: Profile,
     assert profile.result.peak_memory_bytes == 700
 
 
-def test_a_phase_that_is_cut_short_counts_up_to_the_end(profile: Profile, system: FakeSystem):
+def test_a_phase_still_active_counts_up_to_the_end(profile: Profile, system: FakeSystem):
     def generate() -> Iterator[int]:
         with phase("read"):
             yield 1
@@ -292,15 +292,15 @@ def test_a_phase_that_fails_is_measured_too(profile: Profile, system: FakeSystem
 
 def test_there_is_one_profile_at_a_time_and_it_ends(profile: Profile, system: FakeSystem):
     with profile:
-        with pytest.raises(RuntimeError, match="there is a profile already"), Profile():
+        with pytest.raises(RuntimeError, match="another profile is active"), Profile():
             pass
-        with pytest.raises(RuntimeError, match="has not ended yet"):
+        with pytest.raises(RuntimeError, match="has not ended"):
             _ = profile.result
     with Profile(interval=None, system=FakeSystem()):
         pass
 
 
-def test_a_system_that_says_nothing_of_threads_is_believed(system: FakeSystem):
+def test_a_system_without_thread_times_has_none(system: FakeSystem):
     system.running = None
     profile = Profile(interval=None, system=system)
     with profile, phase("count"):
@@ -413,7 +413,7 @@ def test_a_file_that_cannot_be_written_is_known_before_the_work(tmp_path: Path):
         raise AssertionError("the work has begun")
 
 
-def test_profiled_says_nothing_where_nobody_asked(capsys: pytest.CaptureFixture[str]):
+def test_profiled_writes_nothing_unless_asked(capsys: pytest.CaptureFixture[str]):
     with profiled(False) as measured, phase("count"):
         pass
     assert capsys.readouterr() == ("", "")

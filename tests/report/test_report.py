@@ -2,19 +2,27 @@
 
 import re
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytemill.analysis.inspection import Piece
-from bytemill.report import page, tag
-from bytemill.report.charts import Bar, Series, bar_chart, column_chart, line_chart, parts_chart
-from bytemill.report.markup import Markup, join
-from bytemill.report.page import commands, figure, section, table, tiles
+from bytemill.analysis.inspection import TextToken
+from bytemill.report import (
+    Bar,
+    Chart,
+    Figure,
+    Series,
+    Table,
+    bar_chart,
+    column_chart,
+    line_chart,
+    parts_chart,
+)
+from bytemill.report.charts import NARROW, WIDE
+from bytemill.report.render import environment
 from bytemill.report.scale import Linear, Logarithmic, powers_of_two, ticks
-from bytemill.report.svg import NARROW, WIDE, Caption, legend
-from bytemill.report.tokens import chips, merge_list, sample
 
 VOID = {"meta", "input", "br", "hr", "link", "img", "col"}
 HOSTILE = [
@@ -23,13 +31,13 @@ HOSTILE = [
     '"><b>',
     "' onfocus='x",
     "&amp;",
-    "]]>",
+    "{{ 1 + 1 }}",
     "-->",
 ]
 
 
 class Checker(HTMLParser):
-    """Notes tags, attributes and text, and that every element ends where it should."""
+    """Collects elements, attributes and text, and checks that every element ends where it should."""
 
     def __init__(self, document: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -42,7 +50,7 @@ class Checker(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         names = [name for name, _ in attrs]
-        assert len(names) == len(set(names)), f"an attribute is given twice: {tag} {names}"
+        assert len(names) == len(set(names)), f"duplicate attribute: {tag} {names}"
         self.tags.append((tag, dict(attrs)))
         if tag not in VOID:
             self.open.append(tag)
@@ -58,49 +66,60 @@ class Checker(HTMLParser):
             self.text += data
 
 
-def bars() -> Markup:
-    caption = Caption("bars", "Bars", "Two bars.")
+def rendered(source: str, **context: Any) -> str:
+    """Render a template that has the macros as `blocks`."""
+    return environment().from_string('{% import "macros.html" as blocks %}' + source).render(context)
+
+
+def picture(chart: Chart) -> str:
+    return rendered("{{ blocks.chart(chart) }}", chart=chart)
+
+
+def style_sheet() -> str:
+    return Checker(rendered('{% extends "page.html" %}')).style
+
+
+def bars() -> Chart:
     return bar_chart(
-        caption, [Bar("long name of a bar", 4.2, "4.20"), Bar("b", 1.0, "1.00", "f0")], "bytes per token"
+        "bars", "Bars", [Bar("a long name", 4.2, "4.20"), Bar("b", 1.0, "1.00", "lossy")], "bytes"
     )
 
 
-def lines() -> Markup:
-    series = [Series("one", 1, [1.0, 2.0, 3.1]), Series("two", 2, [1.0, 1.5, 1.9], dashed=True)]
-    return line_chart(
-        Caption("lines", "Lines", "Two lines."), [257, 1024, 8192], series, "tokens", "bytes per token"
-    )
+def lines() -> Chart:
+    sizes = (257, 1024, 8192)
+    series = [
+        Series("one", 1, list(zip(sizes, (1.0, 2.0, 3.1), strict=True))),
+        Series("two", 6, list(zip(sizes, (1.0, 1.5, 1.9), strict=True)), dashed=True),
+    ]
+    return line_chart("lines", "Lines", "Two.", series, x_axis="tokens", y_axis="bytes", log_x=True)
 
 
-def columns() -> Markup:
-    series = [Series("one", 1, [0.5, 0.25, 0.25]), Series("two", 2, [0.1, 0.9, 0.0])]
-    return column_chart(Caption("columns", "Columns", "Pairs."), ["1", "2", "3+"], series, "bytes", "share")
+def curves() -> Chart:
+    series = [
+        Series("training", 2, [(0, 9.0), (50, 6.1), (100, 5.5)], has_dots=False),
+        Series("validation", 1, [(100, 5.7)]),
+    ]
+    levels = [("uniform", 9.01), ("unigram", 6.8)]
+    return line_chart("curves", "Curves", "Two.", series, x_axis="step", y_axis="nats", levels=levels)
 
 
-def parts() -> Markup:
-    return parts_chart(
-        Caption("parts", "Parts", "One bar."), [Bar("read", 1.0, "1 s"), Bar("write", 0.0, "0 s", "f2")]
-    )
+def columns() -> Chart:
+    series = [("one", 1, [0.5, 0.25, 0.25]), ("two", 2, [0.1, 0.9, 0.0])]
+    return column_chart("cols", "Columns", "Pairs.", ["1", "2", "3+"], series, x_axis="bytes", y_axis="share")
 
 
-CHARTS = {"bars": bars, "lines": lines, "columns": columns, "parts": parts}
+def parts() -> Chart:
+    return parts_chart("parts", "Parts", [Bar("read", 1.0, "1 s"), Bar("write", 0.0, "0 s", "f2")])
 
 
-def assert_nothing_from_elsewhere(checker: Checker) -> None:
-    """No element that loads or runs anything, no attribute that leads away, no style that imports."""
+CHARTS = {"bars": bars, "lines": lines, "curves": curves, "columns": columns, "parts": parts}
+
+
+def assert_self_contained(checker: Checker) -> None:
+    """No element loads or runs anything, no attribute leads away, no style imports anything."""
+    forbidden = {"script", "link", "img", "iframe", "object", "embed", "base", "form", "audio", "video"}
     for name, attributes in checker.tags:
-        assert name not in {
-            "script",
-            "link",
-            "img",
-            "iframe",
-            "object",
-            "embed",
-            "base",
-            "form",
-            "audio",
-            "video",
-        }
+        assert name not in forbidden
         for attribute, value in attributes.items():
             assert not attribute.startswith("on"), (name, attributes)
             if attribute in {"src", "href", "xlink:href", "srcset", "action", "data", "poster", "style"}:
@@ -109,24 +128,24 @@ def assert_nothing_from_elsewhere(checker: Checker) -> None:
 
 
 @pytest.mark.parametrize("name", CHARTS)
-def test_charts_are_well_formed_and_say_what_they_show(name: str):
-    checker = Checker(CHARTS[name]())
-    pictures = [attributes for tag, attributes in checker.tags if tag == "svg"]
-    assert [picture["class"] for picture in pictures] == ["wide", "narrow"]
+def test_charts_are_well_formed_and_have_a_text_alternative(name: str):
+    checker = Checker(picture(CHARTS[name]()))
+    pictures = [attributes for tag, attributes in checker.tags if tag == "svg" and "role" in attributes]
+    assert [attributes["class"] for attributes in pictures] == ["wide", "narrow"]
     ids = {attributes["id"] for _, attributes in checker.tags if "id" in attributes}
-    for picture in pictures:
-        assert picture["role"] == "img"
-        named = (picture["aria-labelledby"] or "").split()
+    for attributes in pictures:
+        assert attributes["role"] == "img"
+        named = (attributes["aria-labelledby"] or "").split()
         assert len(named) == 2
         assert set(named) <= ids
 
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_shapes_stay_inside_their_picture(name: str):
-    pictures = re.findall(r"<svg .*?</svg>", CHARTS[name](), re.DOTALL)
+    pictures = re.findall(r"<svg [^>]*role=.*?</svg>", picture(CHARTS[name]()), re.DOTALL)
     assert len(pictures) == 2
-    for picture, expected in zip(pictures, (WIDE, NARROW), strict=True):
-        (_, first), *shapes = Checker(picture).tags
+    for one, expected in zip(pictures, (WIDE, NARROW), strict=True):
+        (_, first), *shapes = Checker(one).tags
         width, height = map(float, (first["viewbox"] or "").split()[2:])
         assert width == expected
         limits = {"x": width, "x1": width, "x2": width, "cx": width, "y": height, "y1": height, "cy": height}
@@ -137,14 +156,36 @@ def test_shapes_stay_inside_their_picture(name: str):
             assert float(shape.get("y") or 0) + float(shape.get("height") or 0) <= height + 1
 
 
+@pytest.mark.parametrize("name", CHARTS)
+def test_every_line_has_a_stroke_and_every_area_a_fill(name: str):
+    style = style_sheet()
+    for tag, attributes in Checker(picture(CHARTS[name]())).tags:
+        classes = (attributes.get("class") or "").split()
+        needed = {"path": "stroke:", "line": "stroke:", "rect": "fill:", "circle": "fill:"}.get(tag)
+        if needed is not None:
+            rules = [rule for each in classes for rule in re.findall(rf"\.{each} {{([^}}]*)}}", style)]
+            assert any(re.search(rf"{needed} var\(", rule) for rule in rules), (tag, classes)
+
+
+def test_levels_are_dashed_lines_with_their_value():
+    drawing = curves().drawings[0]
+    dashed = [shape for shape in drawing.shapes if "dashed" in str(shape.attributes.get("class"))]
+    assert len(dashed) == 2
+    assert {"uniform: 9.01", "unigram: 6.80"} <= {shape.text for shape in drawing.shapes}
+
+
 def test_bars_are_as_long_as_their_values():
-    checker = Checker(bars())
-    first, second = [float(a["width"] or 0) for tag, a in checker.tags if tag == "rect"][:2]
+    first, second = [
+        float(shape.attributes["width"] or 0)
+        for shape in bars().drawings[0].shapes
+        if shape.element == "rect"
+    ]
     assert first / second == pytest.approx(4.2, rel=0.01)
 
 
 def test_columns_of_nothing_have_no_height():
-    heights = [float(a["height"] or 0) for tag, a in Checker(columns()).tags if tag == "rect"]
+    shapes = columns().drawings[0].shapes
+    heights = [float(shape.attributes["height"] or 0) for shape in shapes if shape.element == "rect"]
     assert min(heights) == 0
     assert max(heights) > 100
 
@@ -168,70 +209,73 @@ def test_scales_meet_their_ends():
 
 
 def test_a_line_of_a_single_point_is_drawn():
-    Checker(line_chart(Caption("one", "One", "A point."), [257], [Series("s", 1, [1.0])], "tokens", "ratio"))
+    series = [Series("s", 1, [(257, 1.0)])]
+    chart = line_chart("one", "One", "A point.", series, x_axis="tokens", y_axis="ratio", log_x=True)
+    assert picture(chart).count("<circle") == 2
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_text_stays_text_wherever_it_stands(text: str):
     data = text.encode()
-    pieces = [Piece(1, data, False, 0), Piece(2, data, True, len(data))]
-    caption = Caption("c", text, text)
-    document = page(
-        text,
-        text,
-        [
-            section(text, tiles([(text, text)]), table([text], [[text]], text), commands([text]), id_="s"),
-            figure(bar_chart(caption, [Bar(text, 1, text)], text), text),
-            line_chart(Caption("l", text, text), [1, 2], [Series(text, 1, [1, 2])], text, text),
-            column_chart(Caption("k", text, text), [text], [Series(text, 1, [1])], text, text),
-            join([parts_chart(Caption("p", text, text), [Bar(text, 1, text)]), legend([("f1", text)])]),
-            sample(pieces, "sample"),
-            chips([data]),
-            merge_list([(data, data)], [3]),
-        ],
+    line = line_chart("l", text, text, [Series(text, 1, [(1, 1), (2, 2)])], x_axis=text, y_axis=text)
+    column = column_chart("k", text, text, [text], [(text, 1, [1])], x_axis=text, y_axis=text)
+    document = rendered(
+        """{% extends "page.html" %}{% block title %}{{ text }}{% endblock %}{% block main %}
+        {% call blocks.section("s", text) %}
+        {{ blocks.tiles([(text, text)]) }}{{ blocks.figure(figure) }}{{ blocks.chart(line) }}
+        {{ blocks.chart(column) }}{{ blocks.chart(parts) }}{{ blocks.token_view(tokens) }}
+        {{ blocks.chips([data]) }}{{ blocks.merge_list([((data, data), 3)]) }}{{ blocks.command(text) }}
+        {% endcall %}{% endblock %}""",
+        text=text,
+        data=data,
+        figure=Figure(bar_chart("c", text, [Bar(text, 1, text)], text), text, Table(text, [text], [[text]])),
+        line=line,
+        column=column,
+        parts=parts_chart("p", text, [Bar(text, 1, text)]),
+        tokens=[TextToken(1, data, False, 0), TextToken(2, data, True, len(data))],
     )
     checker = Checker(document)
     assert checker.text.count(text) >= 10
-    assert_nothing_from_elsewhere(checker)
-
-
-@given(st.text())
-def test_attributes_and_text_are_what_was_given(text: str):
-    checker = Checker(tag("p", text, title=text))
-    # The parser reads line ends as browsers do.
-    assert checker.tags[0][1]["title"] == text
-    assert checker.text == text
+    assert_self_contained(checker)
 
 
 @given(st.binary(max_size=30))
-def test_samples_of_any_bytes_are_well_formed_and_hold_no_control_codes(data: bytes):
-    document = sample([Piece(7, data, False, 0)], "s")
+def test_token_views_of_any_bytes_are_well_formed_and_hold_no_control_codes(data: bytes):
+    document = rendered("{{ blocks.token_view(tokens) }}", tokens=[TextToken(7, data, False, 0)])
     Checker(document)
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f]", document)
 
 
-def test_tokens_say_their_ids_and_can_be_reached_and_skipped_by_keyboard():
-    pieces = [
-        Piece(262, b" the", False, 0),
-        Piece(5, "€".encode()[:2], False, 4),
-        Piece(999, b"<e>", True, 6),
+def test_tokens_show_their_ids_and_take_one_tab_stop_together():
+    tokens = [
+        TextToken(262, b" the", False, 0),
+        TextToken(5, "€".encode()[:2], False, 4),
+        TextToken(999, b"<e>", True, 6),
     ]
-    checker = Checker(sample(pieces, "s"))
-    tokens = [a for tag, a in checker.tags if tag == "span" and "data-about" in a]
-    assert [token["data-about"] for token in tokens] == [
+    checker = Checker(rendered("{{ blocks.token_view(tokens) }}", tokens=tokens))
+    assert [a["data-about"] for tag, a in checker.tags if tag == "span"] == [
         "id 262 · 4 bytes",
         "id 5 · 2 bytes · part of a character",
         "id 999 · 3 bytes · special token",
     ]
-    assert all(token["tabindex"] == "0" for token in tokens)
-    skip = next(a for tag, a in checker.tags if tag == "a")
-    assert skip["href"] == "#s-end"
-    assert any(a.get("id") == "s-end" for _, a in checker.tags)
-    assert "⟨e2 82⟩" in checker.text
+    assert [tag for tag, a in checker.tags if tag in {"a", "input", "button"} or "tabindex" in a] == ["input"]
+    assert " the262⟨e2 82⟩5<e>999" in checker.text
 
 
-def test_a_page_says_what_it_is_and_fetches_nothing():
-    document = page("Title", "Introduction", [section("Part", bars(), id_="part")])
+def test_token_views_keep_the_line_ends_of_the_text():
+    tokens = [TextToken(1, b"a\n\nb", False, 0), TextToken(2, b"\n", False, 4), TextToken(3, b"c", False, 5)]
+    checker = Checker(rendered("{{ blocks.token_view(tokens) }}", tokens=tokens))
+    assert "a↵\n↵\nb1↵2\nc3" in checker.text
+
+
+def test_commands_and_samples_wrap_on_a_narrow_screen():
+    rules = " ".join(re.findall(r"^pre {([^}]*)}", style_sheet(), re.MULTILINE))
+    assert "white-space: pre-wrap" in rules
+    assert "overflow-wrap: anywhere" in rules
+
+
+def test_a_page_fetches_nothing_and_adapts_to_phones_and_dark_mode():
+    document = rendered('{% extends "page.html" %}{% block title %}Title{% endblock %}')
     checker = Checker(document)
     assert document.startswith("<!doctype html>")
     named = [a for tag, a in checker.tags if tag == "meta"]
@@ -241,4 +285,4 @@ def test_a_page_says_what_it_is_and_fetches_nothing():
     assert (attributes["Content-Security-Policy"] or "").startswith("default-src 'none'")
     assert "prefers-color-scheme: dark" in document
     assert dict(checker.tags)["html"] == {"lang": "en"}
-    assert_nothing_from_elsewhere(checker)
+    assert_self_contained(checker)

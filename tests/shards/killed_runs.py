@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bytemill.shards import encode_corpus, pipeline
-from bytemill.shards.partial_file import GrowingFile
+from bytemill.system.atomic_files import PartialFile
 
 from .packed_documents import documents, tokenizer_of_bytes
 
@@ -36,15 +36,15 @@ def kill_at(step: int) -> None:
         return wrapped
 
     # A write that is cut off in its middle is one too: half of the data is on the disk.
-    write = GrowingFile._write
+    write = PartialFile._write_at
 
-    def half_written(self: GrowingFile, data: bytes | memoryview) -> None:
+    def half_written(self: PartialFile, offset: int, data: bytes | memoryview) -> None:
         half = len(data) // 2
-        write(self, data[:half])
-        second_half(self, data[half:])
+        write(self, offset, data[:half])
+        second_half(self, offset + half, data[half:])
 
     second_half = stepping(write)
-    GrowingFile._write = stepping(half_written)  # type: ignore[method-assign]
+    PartialFile._write_at = stepping(half_written)  # type: ignore[method-assign]
     os.fsync = stepping(os.fsync)  # type: ignore[assignment]
     for name in ("replace", "unlink", "open"):
         setattr(pathlib.Path, name, stepping(getattr(pathlib.Path, name)))

@@ -199,7 +199,7 @@ def test_the_token_that_begins_documents_is_the_one_that_the_tokenizer_has(
     from bytemill import Tokenizer
 
     without = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
-    with pytest.raises(SpecialTokenError, match="no special token that is known to begin documents"):
+    with pytest.raises(SpecialTokenError, match="no special token for the start of documents"):
         encode_corpus(without, text, tmp_path / "none", prepend=True)
 
 

@@ -20,8 +20,8 @@ from bytemill.shards import (
     EncodeProgress,
     ShardSettings,
     SourceInfo,
+    TokenShards,
     encode_corpus,
-    open_shards,
     read_manifest,
     verify,
 )
@@ -44,7 +44,7 @@ def ids_of(text: str) -> list[int]:
 
 
 def tokens_in(folder: Path) -> list[int]:
-    return np.concatenate([np.asarray(shard) for shard in open_shards(folder)]).tolist()
+    return np.concatenate([np.asarray(shard) for shard in TokenShards(folder).arrays]).tolist()
 
 
 def names(folder: Path) -> list[str]:
@@ -139,16 +139,24 @@ def test_the_manifest_tells_where_the_tokens_come_from(
         257,
         "uint16",
     )
-    assert manifest.sources == tuple(SourceInfo(str(path), path.stat().st_size) for path in inputs)
+    assert manifest.sources == tuple(
+        SourceInfo(name=str(path), n_bytes=path.stat().st_size) for path in inputs
+    )
     assert manifest.n_bytes == sum(source.n_bytes for source in manifest.sources)
     assert (manifest.n_documents, manifest.n_replaced) == (2, 0)
-    assert manifest.settings == ShardSettings(30, (END,), "strict", None, append_separator=False)
+    assert manifest.settings == ShardSettings(
+        shard_tokens=30,
+        allowed_special=(END,),
+        errors="strict",
+        document_separator=None,
+        append_separator=False,
+    )
     assert (manifest.layout, manifest.documents, manifest.part) == ("npy", None, None)
     for shard in manifest.shards:
         data = (out / shard.file).read_bytes()
         assert (shard.n_bytes, shard.sha256) == (len(data), hashlib.sha256(data).hexdigest())
     document = json.loads((out / "manifest.json").read_text("utf-8"))
-    assert (document["format"], document["version"]) == ("bytemill-shards", 2)
+    assert (document["format"], document["version"]) == ("bytemill-shards", 3)
 
 
 def test_a_separator_ends_documents_and_is_appended_where_it_is_missing(
@@ -198,7 +206,7 @@ def test_standard_input_is_encoded(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     manifest = encode_corpus(byte_tokenizer, "-", tmp_path / "out", progress=seen.append)
     assert tokens_in(tmp_path / "out") == ids_of(text)
-    assert manifest.sources == (SourceInfo("<stdin>", len(text.encode())),)
+    assert manifest.sources == (SourceInfo(name="<stdin>", n_bytes=len(text.encode())),)
     assert seen[-1].total_bytes is None
 
 
@@ -256,11 +264,11 @@ def test_memory_does_not_grow_with_the_corpus(
     [
         ({"shard_tokens": 0}, ShardError, "shard_tokens is 0"),
         ({"errors": "ignore"}, ShardError, "errors is 'ignore'"),
-        ({"document_separator": "<|eot|>"}, SpecialTokenError, "'<|eot|>' is no special token"),
+        ({"document_separator": "<|eot|>"}, SpecialTokenError, "'<|eot|>' is not a special token"),
         ({"append_separator": True}, SpecialTokenError, "no document separator to append"),
         ({"allowed_special": "some"}, ValueError, "some"),
         ({"layout": "csv"}, ShardError, "there is no layout 'csv'"),
-        ({"prepend": "<s>"}, SpecialTokenError, "'<s>' is no special token"),
+        ({"prepend": "<s>"}, SpecialTokenError, "'<s>' is not a special token"),
         ({"validation_fraction": 1.0}, ShardError, "validation_fraction is 1.0"),
         ({"split_seed": -1}, ShardError, "split_seed is -1"),
         ({"num_threads": 0}, ValueError, "num_threads must be 1"),

@@ -14,7 +14,7 @@ import pytest
 
 from bytemill import Corpus
 from bytemill.errors import OutputError, ShardError
-from bytemill.shards import EncodeProgress, encode_corpus, open_shards, read_manifest, verify
+from bytemill.shards import EncodeProgress, TokenShards, encode_corpus, read_manifest, verify
 
 END = "<|endoftext|>"
 
@@ -84,11 +84,11 @@ def test_what_a_killed_run_left_without_a_journal_is_cleared_away(
         import os, sys
         from pathlib import Path
         import numpy as np
-        from bytemill.shards.lock import claim_folder
+        from bytemill.shards.lock import lock_folder
         from bytemill.shards.layouts import layout_named
         from bytemill.shards.shard_writer import ShardWriter
         folder = Path(sys.argv[1])
-        with claim_folder(folder, overwrite=False):
+        with lock_folder(folder, overwrite=False):
             writer = ShardWriter(folder, layout_named("datatrove"), "uint16", 100, "f", document_index=True)
             writer.append([np.zeros(550, np.uint16)], np.arange(50, 551, 50).astype(np.uint64))
             os.kill(os.getpid(), 9)
@@ -171,7 +171,7 @@ def test_two_runs_into_one_folder_do_not_mix(tmp_path: Path, corpus: Path, byte_
     refused: list[str] = []
 
     def run_a_second(_step: EncodeProgress) -> None:
-        with pytest.raises(ShardError, match="another run is writing shards") as caught:
+        with pytest.raises(ShardError, match="another process is writing shards") as caught:
             encode_corpus(byte_tokenizer, corpus / "b.txt", out, overwrite=True)
         refused.append(str(caught.value))
 
@@ -203,10 +203,10 @@ def test_the_same_work_again_is_already_complete(tmp_path: Path, corpus: Path, b
         ({"document_index": True}, "document_index was False"),
         ({"prepend": END}, "prepended was None, now it is '<|endoftext|>'"),
         ({"layout": "bin"}, "layout was 'npy', now it is 'bin'"),
-        ({"start": "<s>"}, "made with the tokenizer"),
+        ({"start": "<s>"}, "encoded with tokenizer"),
         ({"inputs": ["a.txt"]}, "corpus.sources"),
         ({"inputs": ["b.txt", "a.txt"]}, "corpus.sources"),
-        ({"inputs": None}, "cannot be known"),
+        ({"inputs": None}, "can be read only once"),
         ({"append": "b.txt"}, "corpus.sources"),
         ({"touch": "b.txt"}, "b.txt has changed since"),
     ],
@@ -261,12 +261,12 @@ def test_shards_of_unknown_origin_are_not_removed(tmp_path: Path, corpus: Path, 
     out = tmp_path / "out"
     out.mkdir()
     (out / "shard_00000.npy").write_bytes(b"precious")
-    with pytest.raises(ShardError, match=r"holds shard_00000\.npy but no manifest\.json"):
+    with pytest.raises(ShardError, match=r"contains shard_00000\.npy but no manifest\.json"):
         encode_corpus(byte_tokenizer, corpus / "a.txt", out)
     assert names(out) == ["shard_00000.npy"]
     assert (out / "shard_00000.npy").read_bytes() == b"precious"
     encode_corpus(byte_tokenizer, corpus / "a.txt", out, overwrite=True)
-    assert len(open_shards(out)) == 1
+    assert len(TokenShards(out).arrays) == 1
 
 
 def test_other_files_in_the_folder_stay(tmp_path: Path, corpus: Path, byte_tokenizer: Any) -> None:

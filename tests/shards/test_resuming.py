@@ -180,7 +180,7 @@ def test_ctrl_c_ends_the_command_within_a_second(tmp_path: Path) -> None:
             assert running.poll() is None
             time.sleep(0.01)
         running.send_signal(signal.SIGINT)
-        _, errors = running.communicate(timeout=20)
+        _, errors = running.communicate(timeout=60)
     finally:
         running.kill()
         running.wait()
@@ -241,7 +241,7 @@ def test_other_settings_are_refused_and_what_was_done_stays(
     change = dict(change)
     tokenizer = tokenizer_of_bytes(start=change.pop("start", None))
     source = Documents(change.pop("texts")) if "texts" in change else documents()
-    with pytest.raises(ShardError, match="holds the beginning of other shards") as caught:
+    with pytest.raises(ShardError, match="contains an unfinished encoding with other settings") as caught:
         encode_corpus(tokenizer, source, interrupted, **{**KINDS["npy"], **change})
     assert says in str(caught.value)
     assert caught.value.hint is not None
@@ -260,15 +260,50 @@ def test_overwriting_begins_afresh(interrupted: Path) -> None:
 def test_what_was_lost_in_between_is_named(interrupted: Path) -> None:
     growing = next(interrupted.glob(".shard_*.partial"))
     growing.write_bytes(growing.read_bytes()[:100])
-    with pytest.raises(ShardError, match=r"has 100 bytes, and .* were written to it") as caught:
+    with pytest.raises(OutputError, match=r"cannot resume .*: .* has 100 bytes of ") as caught:
         encode_corpus(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"])
     assert caught.value.hint is not None
     growing.unlink()
-    with pytest.raises(ShardError, match=r"the interrupted encoding cannot go on: .* is gone"):
+    with pytest.raises(OutputError, match=r"cannot resume .*: .* has 0 bytes of "):
         encode_corpus(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"])
-    (interrupted / "progress.json").write_text("{")
-    with pytest.raises(ShardError, match=r"progress\.json is damaged"):
+    encode_corpus(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"], overwrite=True)
+    assert verify(interrupted) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        (["version"], 1, "version is 1; it must be 2"),
+        (["identity"], ..., "identity is missing"),
+        (["n_bytes_read"], "7", "n_bytes_read is '7'; it must be a valid integer"),
+        (["carry"], [1], "carry[0] is 1; it must be a valid string"),
+        (["position", "source"], "first", "position.source is 'first'; it must be a valid integer"),
+        (["parts", 0, "source_bytes"], [-1], "parts[0].source_bytes[0] is -1; it must be greater than"),
+        (["writers", 0, "n_tokens"], None, "writers[0].n_tokens is None; it must be a valid integer"),
+        (["writers", 0, "shards", 0, "file"], "/etc", "it must be the file name of a shard"),
+        ([], [], "it is not a JSON object"),
+    ],
+)
+def test_a_damaged_journal_is_named_by_its_key(
+    interrupted: Path, key: list[Any], value: object, says: str
+) -> None:
+    journal = interrupted / "progress.json"
+    document: Any = json.loads(journal.read_bytes())
+    inner = document
+    for name in key[:-1]:
+        inner = inner[name]
+    if not key:
+        document = value
+    elif value is ...:
+        del inner[key[-1]]
+    else:
+        inner[key[-1]] = value
+    journal.write_text(json.dumps(document))
+    with pytest.raises(ShardError) as caught:
         encode_corpus(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"])
+    assert str(caught.value).startswith(f"{journal} is damaged: ")
+    assert says in str(caught.value)
+    assert "--overwrite" in str(caught.value.hint)
     encode_corpus(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"], overwrite=True)
     assert verify(interrupted) == []
 

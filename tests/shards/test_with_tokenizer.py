@@ -76,13 +76,13 @@ def test_real_texts_give_the_same_shards_in_batches_as_whole(
     make_documents: Callable[..., Any],
     num_threads: int,
 ) -> None:
-    files = [shared_data / "tinystories_2MiB.txt", shared_data / "wagahai_ja.txt"]
+    files = [shared_data / "tinystories.txt", shared_data / "wagahai_ja.txt"]
     texts = [file.read_bytes().decode("utf-8", "replace") for file in files]
     manifest = encode_corpus(
         gpt2,
         make_documents(texts, 100_003),
         tmp_path / "out",
-        shard_tokens=300_000,
+        shard_tokens=100_000,
         document_index=True,
         num_threads=num_threads,
     )

@@ -100,8 +100,8 @@ def test_file_is_synced_before_it_is_renamed_and_its_folder_after(
     ("place", "code", "says", "hint"),
     [
         ("absent/f", errno.ENOENT, "absent does not exist", "mkdir -p"),
-        ("file/f", errno.ENOTDIR, "file is a file, not a folder", "another place"),
-        ("folder", errno.EISDIR, "it is a folder", "give the name of a file"),
+        ("file/f", errno.ENOTDIR, "file is a file, not a folder", "another path"),
+        ("folder", errno.EISDIR, "it is a folder", "name a file"),
     ],
 )
 def test_a_place_that_cannot_be_written_is_named_with_a_hint(
@@ -127,7 +127,7 @@ def test_write_protected_files_and_folders_are_respected(tmp_path: Path) -> None
     closed.mkdir()
     closed.chmod(0o555)
     if os.access(protected, os.W_OK):
-        pytest.skip("this user may write everywhere")
+        pytest.skip("platform: this user writes everywhere")
     for place in (protected, closed / "f"):
         with pytest.raises(OutputError, match="permission denied") as caught:
             atomic.write_bytes(place, b"new")
@@ -227,6 +227,81 @@ def test_the_longest_names_work(tmp_path: Path) -> None:
     for name in ("x" * 255, "漢" * 85):
         atomic.write_bytes(tmp_path / name, b"new")
         assert (tmp_path / name).read_bytes() == b"new"
+
+
+@pytest.fixture
+def partial(tmp_path: Path) -> atomic.PartialFile:
+    """A file of ten bytes that was not finished."""
+    file = atomic.PartialFile(tmp_path / "f")
+    file.append(b"0123456789")
+    file.close()
+    return file
+
+
+def test_a_partial_file_takes_its_name_when_it_is_committed(tmp_path: Path) -> None:
+    file = atomic.PartialFile(tmp_path / "f")
+    file.append(b"one")
+    file.append(memoryview(b"two"))
+    assert (file.n_bytes, names(tmp_path)) == (6, [".f.partial"])
+    file.commit()
+    assert names(tmp_path) == ["f"]
+    assert (tmp_path / "f").read_bytes() == b"onetwo"
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_a_partial_file_is_resumed_at_the_bytes_that_are_known(
+    tmp_path: Path, partial: atomic.PartialFile, is_finished: bool
+) -> None:
+    if is_finished:
+        partial.temporary.rename(partial.path)
+    file = atomic.PartialFile(tmp_path / "f", n_bytes=4)
+    file.append(b"ABC")
+    file.commit()
+    assert (tmp_path / "f").read_bytes() == b"0123ABC"
+
+
+def test_a_partial_file_that_is_too_short_or_gone_cannot_be_resumed(
+    tmp_path: Path, partial: atomic.PartialFile
+) -> None:
+    with pytest.raises(OutputError, match=r"cannot resume .*f: \.f\.partial has 10 bytes of 11"):
+        atomic.PartialFile(tmp_path / "f", n_bytes=11)
+    partial.temporary.unlink()
+    with pytest.raises(OutputError, match="has 0 bytes of 1"):
+        atomic.PartialFile(tmp_path / "f", n_bytes=1)
+
+
+def test_a_partial_file_starts_over_by_default(tmp_path: Path, partial: atomic.PartialFile) -> None:
+    atomic.PartialFile(tmp_path / "f").commit()
+    assert (tmp_path / "f").read_bytes() == b""
+    assert names(tmp_path) == ["f"]
+
+
+KILLED = """
+import os, sys
+from bytemill.system.atomic_files import AtomicFile
+AtomicFile(sys.argv[1]).write(b"x")
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_the_next_writer_removes_temporary_files_of_killed_processes(tmp_path: Path) -> None:
+    for name in ("a.counts", "other.counts"):
+        subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / name)], check=False)
+    assert len(names(tmp_path)) == 2
+    atomic.write_bytes(tmp_path / "a.counts", b"new")
+    left, written = names(tmp_path)
+    assert left.startswith(".other.counts.")
+    assert written == "a.counts"
+
+
+def test_temporary_files_of_live_writers_remain(tmp_path: Path) -> None:
+    with atomic.AtomicFile(tmp_path / "f") as first:
+        first.write(b"first")
+        atomic.write_bytes(tmp_path / "f", b"second")
+        atomic.remove_temporaries(tmp_path, "*")
+        assert len(names(tmp_path)) == 2
+    assert (tmp_path / "f").read_bytes() == b"first"
+    assert names(tmp_path) == ["f"]
 
 
 def test_leftovers_of_killed_runs_are_removed_by_name(tmp_path: Path) -> None:

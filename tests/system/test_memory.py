@@ -3,11 +3,14 @@
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bytemill.system import memory
 
-LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process reset its peak")
+LINUX = pytest.mark.skipif(
+    sys.platform != "linux", reason="platform: only Linux lets a process reset its peak"
+)
 SIZE = 100_000_000
 
 
@@ -28,7 +31,6 @@ def test_the_peak_follows_what_was_allocated_and_freed_since_the_reset() -> None
 
 
 def test_the_peak_is_at_least_what_python_itself_takes_and_at_most_what_the_machine_has() -> None:
-    psutil = pytest.importorskip("psutil")
     memory.reset_peak()
     assert 5_000_000 < memory.peak_bytes() <= psutil.virtual_memory().total
     assert memory.peak_bytes() >= 0.5 * psutil.Process().memory_info().rss
@@ -43,7 +45,7 @@ def test_a_system_that_cannot_reset_says_so(tmp_path: Path, monkeypatch: pytest.
 def test_without_the_peak_of_linux_that_of_all_time_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str | None
 ) -> None:
-    resource = pytest.importorskip("resource")
+    resource = pytest.importorskip("resource", reason="platform: no limits on resources")
     path = tmp_path / "status"
     if status is not None:
         path.write_text(status)

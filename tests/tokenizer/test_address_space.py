@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are those of Linux")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="platform: limits of memory are those of Linux"
+)
 
 MB = 1_000_000
 
@@ -149,20 +151,20 @@ IN_CONSTANT_MEMORY = ("iterate over pieces", "iterate over lines of a file")
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_work_without_enough_addresses_raises_an_error_and_leaves_the_process_sound(case: str) -> None:
+def test_running_out_of_address_space_raises_and_the_process_continues(case: str) -> None:
     found = outcomes(case, 1 * MB, 5 * MB, 12 * MB, 24 * MB)
     assert len(found) == 4
     assert all(map(is_allowed, found)), found
 
 
 @pytest.mark.parametrize("case", IN_CONSTANT_MEMORY)
-def test_five_megabytes_are_iterated_over_within_one_megabyte(case: str) -> None:
+def test_iterating_over_five_megabytes_takes_less_than_one(case: str) -> None:
     assert outcomes(case, 1 * MB) == ["done"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-def test_no_limit_of_addresses_ends_the_process(case: str) -> None:
+def test_no_address_space_limit_crashes_the_process(case: str) -> None:
     for megabytes in (0, 1, 2, 3, 5, 8, 12, 16, 20, 24, 32, 40, 50, 64, 80, 100):
         found = outcomes(case, megabytes * MB)
         assert all(map(is_allowed, found)), (megabytes, found)
@@ -209,7 +211,7 @@ assert tok.encode("abc") == [97, 98, 99]
 @pytest.mark.parametrize(
     "case", ["files", "files on 2 threads", "count pre-tokens", "train", "iterate over lines of a file"]
 )
-def test_a_pretoken_of_eight_gibibytes_that_does_not_fit_is_an_error(case: str, tmp_path: Path) -> None:
+def test_an_eight_gibibyte_pretoken_that_does_not_fit_is_an_error(case: str, tmp_path: Path) -> None:
     """A sparse file, one run of zeros, which is one pre-token and takes no room on disk."""
     path = tmp_path / "zeros.txt"
     with path.open("wb") as file:

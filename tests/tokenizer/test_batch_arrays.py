@@ -39,7 +39,7 @@ def test_a_batch_has_the_ids_of_its_texts(small: bytemill.Tokenizer, texts: list
     assert rows(ids, offsets) == small.encode_batch(texts, disallowed_special=())
 
 
-def test_long_texts_among_short_ones_are_divided_and_stay_in_order(small: bytemill.Tokenizer) -> None:
+def test_batches_of_long_and_short_texts_keep_their_order(small: bytemill.Tokenizer) -> None:
     chance = random.Random(6)
     texts = [FILLER[: chance.randint(0, 60)] * chance.choice([0, 1, 1, 200, 40_000]) for _ in range(40)]
     assert sum(len(text.encode()) > 1 << 20 for text in texts) > 2
@@ -61,7 +61,7 @@ class Texts(list[str]):
         st.text(st.characters() | st.sampled_from("\ud83d\ude00\udfff"), max_size=6), min_size=14, max_size=40
     )
 )
-def test_texts_come_from_any_iterable_and_lone_surrogates_are_replaced(
+def test_any_iterable_is_accepted_and_lone_surrogates_are_replaced(
     small: bytemill.Tokenizer, texts: list[str]
 ) -> None:
     expected = [small.encode(text) for text in texts]
@@ -72,7 +72,7 @@ def test_texts_come_from_any_iterable_and_lone_surrogates_are_replaced(
 
 
 @pytest.mark.parametrize("place", [0, 3, 20, 39])
-def test_the_error_names_the_item_that_is_no_text(small: bytemill.Tokenizer, place: int) -> None:
+def test_the_error_has_the_index_of_an_item_that_is_not_a_str(small: bytemill.Tokenizer, place: int) -> None:
     texts: list[Any] = ["\ud800"] * 40
     texts[place] = 5
     for iterable in (list, tuple, iter):
@@ -80,14 +80,14 @@ def test_the_error_names_the_item_that_is_no_text(small: bytemill.Tokenizer, pla
             small.encode_batch(iterable(texts))
 
 
-def test_no_texts_have_one_offset(small: bytemill.Tokenizer) -> None:
+def test_an_empty_batch_has_one_offset(small: bytemill.Tokenizer) -> None:
     for nothing in ([], iter(())):
         ids, offsets = small.encode_batch_to_numpy(nothing)
         assert (ids.tolist(), offsets.tolist()) == ([], [0])
 
 
 @pytest.mark.parametrize("long", [False, True])
-def test_one_text_that_is_refused_fails_the_batch(small: bytemill.Tokenizer, long: bool) -> None:
+def test_a_disallowed_token_in_one_text_fails_the_batch(small: bytemill.Tokenizer, long: bool) -> None:
     texts = ["fox"] * 500 + [FILLER * (40_000 if long else 1) + END] + ["fox"] * 500
     for num_threads in (1, 4):
         with pytest.raises(SpecialTokenError, match=f"byte {len(texts[500].encode()) - len(END)}"):
@@ -95,14 +95,16 @@ def test_one_text_that_is_refused_fails_the_batch(small: bytemill.Tokenizer, lon
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "text", ["a", None], [b"a"]])
-def test_a_batch_is_an_iterable_of_texts(small: bytemill.Tokenizer, wrong: Any) -> None:
+def test_a_batch_must_be_an_iterable_of_texts(small: bytemill.Tokenizer, wrong: Any) -> None:
     with pytest.raises(TypeError):
         small.encode_batch_to_numpy(wrong)
 
 
 @pytest.mark.parametrize("enabled", [True, False])
 @pytest.mark.parametrize("num_threads", [1, 3])
-def test_the_collector_is_left_as_it_was(small: bytemill.Tokenizer, enabled: bool, num_threads: int) -> None:
+def test_the_state_of_the_garbage_collector_is_restored(
+    small: bytemill.Tokenizer, enabled: bool, num_threads: int
+) -> None:
     texts = [FILLER] * 5_000
     was_enabled = gc.isenabled()
     runs: list[int] = []

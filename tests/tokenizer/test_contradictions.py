@@ -1,4 +1,4 @@
-"""Vocabularies, merges and ranks: what is refused and why, and what is odd but right."""
+"""Contradictory vocabularies, merges and ranks are refused with the reason; unusual ones are accepted."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ def test_ranks_without_a_byte_are_refused() -> None:
         (BYTES | {256: b"ab"}, [5]),
     ],
 )
-def test_what_are_no_tokens_or_pairs_is_a_type_error(vocab: Any, merges: Any) -> None:
+def test_tokens_and_merges_of_other_types_are_a_type_error(vocab: Any, merges: Any) -> None:
     with pytest.raises(TypeError):
         bytemill.Tokenizer(vocab, merges)
 
@@ -103,27 +103,27 @@ def test_special_ids_may_come_first() -> None:
     assert tokenizer.decode(tokenizer.encode("lowest<s>é")) == "lowest<s>é"
 
 
-def test_a_token_that_nothing_makes_is_decoded_and_never_made() -> None:
+def test_an_unreachable_token_is_decoded_but_never_encoded() -> None:
     tokenizer = bytemill.Tokenizer(BYTES | {256: b"ab"}, [])
     assert tokenizer.encode("ab") == [97, 98]
     assert tokenizer.decode([256]) == "ab"
     assert tokenizer.encode_single_token(b"ab") == 256
 
 
-def test_whole_pretokens_are_looked_up_where_the_specification_says_so() -> None:
+def test_ignore_merges_looks_up_whole_pretokens() -> None:
     spec = TokenizerSpec(
         pattern="gpt2",
         special_tokens={},
         vocab=BYTES | {256: b"ab", 257: b"abc"},
         merges=[(b"a", b"b")],
-        whole_pretoken_lookup=True,
+        ignore_merges=True,
     )
     tokenizer = bytemill.Tokenizer.from_spec(spec)
     assert tokenizer.encode("abc") == [257]
     assert tokenizer.encode("abcc abc") == [256, 99, 99, 32, 256, 99]
 
 
-def test_the_first_of_two_ways_to_merge_is_that_of_lower_rank() -> None:
+def test_the_merge_of_lower_rank_comes_first() -> None:
     vocab = BYTES | {256: b"bc", 257: b"ab", 258: b"aa"}
     tokenizer = bytemill.Tokenizer(vocab, [(b"b", b"c"), (b"a", b"b"), (b"a", b"a")])
     assert tokenizer.encode("abc") == [97, 256]

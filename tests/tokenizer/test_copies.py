@@ -54,8 +54,8 @@ TOKENIZERS: dict[str, Callable[[], bytemill.Tokenizer]] = {
     "a token that nothing makes": lambda: bytemill.Tokenizer(BYTES | {256: b"ab"}, []),
     "ranks that merges make": lambda: from_ranks(b"ab", b"abc", b"abcd"),
     "ranks that no merges make": lambda: from_ranks(b"abcd", b"ab", b"cd"),
-    "whole words looked up": lambda: from_merges(merges=[(b"a", b"b")], whole_pretoken_lookup=True),
-    "whole words looked up without merges": lambda: from_merges(merges=[], whole_pretoken_lookup=True),
+    "whole words looked up": lambda: from_merges(merges=[(b"a", b"b")], ignore_merges=True),
+    "whole words looked up without merges": lambda: from_merges(merges=[], ignore_merges=True),
 }
 
 
@@ -75,7 +75,7 @@ def assert_same(one: bytemill.Tokenizer, other: bytemill.Tokenizer) -> None:
     ):
         assert getattr(one, fact) == getattr(other, fact), fact
     assert one.core.dtype == other.core.dtype
-    assert one.core.whole_pretoken_lookup == other.core.whole_pretoken_lookup
+    assert one.core.ignore_merges == other.core.ignore_merges
     assert repr(one) == repr(other)
 
 
@@ -94,7 +94,7 @@ def test_copies_are_the_same_tokenizer(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_the_specification_makes_the_same_tokenizer(name: str) -> None:
+def test_to_spec_and_from_spec_give_the_same_tokenizer(name: str) -> None:
     ours = TOKENIZERS[name]()
     spec = ours.to_spec()
     assert (spec.merges is None) != (spec.ranks is None)
@@ -113,7 +113,7 @@ class Subclass(bytemill.Tokenizer):
     pass
 
 
-def test_another_process_may_have_it() -> None:
+def test_a_tokenizer_can_be_sent_to_another_process() -> None:
     ours = TOKENIZERS["trained"]()
     script = "import pickle, sys; print(pickle.load(sys.stdin.buffer).encode(sys.argv[1]))"
     done = subprocess.run(

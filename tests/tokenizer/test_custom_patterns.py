@@ -1,6 +1,4 @@
-"""Patterns of the user's own: nothing is lost between the matches, and their time is bounded."""
-
-import time
+"""Custom patterns: no text is lost between matches, and matching time is bounded."""
 
 import pytest
 import regex
@@ -133,17 +131,14 @@ def test_catastrophic_backtracking_ends_with_an_error() -> None:
     vocab = {byte: bytes([byte]) for byte in range(256)}
     pattern = r"(x+x+)+\1y"
     tokenizer = bytemill.Tokenizer(vocab, [], pattern=bytemill.Pattern.regex(pattern))
-    started = time.perf_counter()
     with pytest.raises(TokenizerError, match="backtracking") as caught:
         tokenizer.encode("a" + "x" * 60)
-    assert time.perf_counter() - started < 30, "some seconds, however busy the machine"
     assert pattern.replace("\\", "\\\\") in str(caught.value)
     assert "byte 0" in str(caught.value)
     assert tokenizer.encode("xy") == [120, 121]
 
 
 @pytest.mark.parametrize("pattern", [r"(x+x+)+y", r"(?=(x+x+)+y)x", r"(a|aa)+$", r"(\s*\S*)*!"])
-def test_expressions_without_backtracking_take_linear_time(pattern: str) -> None:
-    started = time.perf_counter()
+def test_expressions_that_are_automata_never_take_exponential_time(pattern: str) -> None:
+    # With backtracking, each further letter would double the number of steps, and this would never end.
     assert "".join(pretokens("x" * 5000, pattern)) == "x" * 5000
-    assert time.perf_counter() - started < 5

@@ -1,4 +1,4 @@
-"""Ids back to text: what comes back, and what is no id."""
+"""Decoding: texts, bytes and invalid ids."""
 
 import threading
 from collections.abc import Callable
@@ -38,22 +38,22 @@ def test_batches_are_decoded_one_by_one(batch: list[str]) -> None:
 
 
 @given(data=st.binary(max_size=60))
-def test_any_bytes_come_back_from_their_ids(data: bytes) -> None:
+def test_arbitrary_bytes_survive_a_round_trip(data: bytes) -> None:
     ids = TOKENIZER.core.encode_bytes(data)
     assert TOKENIZER.decode_bytes(ids) == data
     assert TOKENIZER.decode(ids) == data.decode("utf-8", "replace")
 
 
 @given(text=texts)
-def test_bytes_that_are_text_have_the_ids_of_the_text(text: str) -> None:
+def test_utf8_bytes_have_the_ids_of_their_text(text: str) -> None:
     assert TOKENIZER.core.encode_bytes(text.encode()) == TOKENIZER.encode_ordinary(text)
 
 
-def test_all_255_other_bytes_have_ids_too() -> None:
+def test_every_single_byte_has_an_id() -> None:
     assert TOKENIZER.decode_bytes(range(256)) == bytes(range(256))
 
 
-def test_parts_of_a_character_become_replacement_characters_unless_asked_otherwise() -> None:
+def test_incomplete_characters_are_replaced_by_default() -> None:
     ids = list("a😀".encode())[:-1]
     assert TOKENIZER.decode(ids) == "a\ufffd"
     assert TOKENIZER.decode(ids, errors="ignore") == "a"
@@ -94,7 +94,7 @@ def test_ids_may_come_in_any_sequence_of_integers(kind: Callable[[list[int]], An
 
 @pytest.mark.parametrize("dtype", ["u2", "u4", "i8"])
 @pytest.mark.parametrize("offset", [1, 2, 3, 5])
-def test_ids_may_be_a_field_of_packed_records(dtype: str, offset: int) -> None:
+def test_ids_may_be_a_strided_array(dtype: str, offset: int) -> None:
     ids = np.array(TOKENIZER.encode("abc é一😀" * 20))
     records = np.zeros(len(ids), np.dtype([("before", f"V{offset}"), ("id", dtype)]))
     records["id"] = ids
@@ -103,25 +103,25 @@ def test_ids_may_be_a_field_of_packed_records(dtype: str, offset: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["u2", "u4", "i8"])
-def test_ids_may_stand_at_an_odd_address(dtype: str) -> None:
+def test_ids_may_be_an_unaligned_array(dtype: str) -> None:
     ids = np.array(TOKENIZER.encode("abc é一😀" * 20), dtype)
     raw = np.frombuffer(b"\0" + ids.tobytes(), "u1")[1:].view(dtype)
     assert not raw.flags.aligned
     assert TOKENIZER.decode(raw) == "abc é一😀" * 20
 
 
-def test_one_id_may_be_repeated_without_memory() -> None:
+def test_ids_may_be_a_broadcast_array() -> None:
     assert TOKENIZER.decode(np.broadcast_to(np.uint16(97), (1000,))) == "a" * 1000
 
 
-def test_read_only_arrays_are_read() -> None:
+def test_ids_may_be_a_read_only_array() -> None:
     ids = np.array(TOKENIZER.encode("abc"), "u4")
     ids.flags.writeable = False
     assert TOKENIZER.decode(ids) == "abc"
 
 
 @pytest.mark.parametrize("dtype", ["u2", "u4", "i8"])
-def test_many_ids_are_decoded_as_few_are(dtype: str) -> None:
+def test_many_ids_are_decoded(dtype: str) -> None:
     some = np.arange(290, dtype=dtype)
     some_bytes = b"".join(TOKENIZER.decode_tokens_bytes(some))
     n = 5_000_000 // len(some_bytes)
@@ -129,7 +129,7 @@ def test_many_ids_are_decoded_as_few_are(dtype: str) -> None:
     assert TOKENIZER.decode(np.tile(some, n), errors="ignore") == some_bytes.decode(errors="ignore") * n
 
 
-def test_ids_that_another_thread_changes_meanwhile_are_decoded_or_refused() -> None:
+def test_ids_changed_by_another_thread_are_decoded_or_refused() -> None:
     ids = np.full(300_000, 97, "u2")
     is_over = threading.Event()
     longest = max(TOKENIZER.vocab, key=lambda i: len(TOKENIZER.vocab[i]))
@@ -169,7 +169,7 @@ def ways_to_decode() -> list[Callable[[Any], Any]]:
 @pytest.mark.parametrize(
     "unknown", [290, 65_535, 1 << 16, (1 << 32) - 1, 1 << 32, 1 << 63, 1 << 100, 1 << 200, -1, -(1 << 70)]
 )
-def test_an_id_that_no_token_has_is_a_key_error_that_names_it(unknown: int) -> None:
+def test_an_unknown_id_is_a_key_error_that_names_it(unknown: int) -> None:
     for decode in ways_to_decode():
         with pytest.raises(UnknownTokenError) as caught:
             decode([97, unknown, 98])
@@ -181,7 +181,7 @@ def test_an_id_that_no_token_has_is_a_key_error_that_names_it(unknown: int) -> N
 
 
 @pytest.mark.parametrize("dtype", ["u2", "u4", "u8", "i2", "i4", "i8"])
-def test_an_array_with_an_id_that_no_token_has_is_a_key_error(dtype: str) -> None:
+def test_an_unknown_id_in_an_array_is_a_key_error(dtype: str) -> None:
     ids = np.full(5000, 97, dtype)
     ids[-1] = np.iinfo(dtype).max
     for decode in ways_to_decode():
@@ -215,25 +215,25 @@ def test_an_array_with_an_id_that_no_token_has_is_a_key_error(dtype: str) -> Non
         np.array([None]),
     ],
 )
-def test_what_are_no_integers_is_a_type_error(wrong: Any) -> None:
+def test_ids_that_are_not_integers_are_a_type_error(wrong: Any) -> None:
     for decode in ways_to_decode():
         with pytest.raises(TypeError):
             decode(wrong)
 
 
 @pytest.mark.parametrize("wrong", [None, "a", b"a", 97.0, [97], np.array([97, 98])])
-def test_one_id_is_an_integer(wrong: Any) -> None:
+def test_a_single_id_must_be_an_integer(wrong: Any) -> None:
     with pytest.raises(TypeError):
         TOKENIZER.decode_single_token_bytes(wrong)
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "ab", [5], [None], ["ab"]])
-def test_a_batch_is_a_sequence_of_sequences(wrong: Any) -> None:
+def test_a_batch_must_be_sequences_of_ids(wrong: Any) -> None:
     with pytest.raises(TypeError):
         TOKENIZER.decode_batch(wrong)
 
 
-def test_ids_between_those_of_tokens_are_unknown() -> None:
+def test_ids_in_gaps_are_unknown() -> None:
     tokenizer = bytemill.Tokenizer(BYTES | {300: b"ab"}, [(b"a", b"b")], {"<s>": 310})
     for unknown in (256, 299, 301, 309, 311):
         with pytest.raises(UnknownTokenError) as caught:
@@ -242,7 +242,7 @@ def test_ids_between_those_of_tokens_are_unknown() -> None:
     assert tokenizer.decode([300, 310]) == "ab<s>"
 
 
-def test_single_tokens_go_both_ways() -> None:
+def test_single_tokens_encode_and_decode() -> None:
     for i, token in TOKENIZER.vocab.items():
         assert TOKENIZER.decode_single_token_bytes(i) == token
         assert TOKENIZER.encode_single_token(token) == i or TOKENIZER.is_special_token(i)

@@ -53,7 +53,7 @@ def test_both_options_mean_what_tiktoken_means(
 
 
 @ways
-def test_without_it_special_tokens_are_recognised(way: Callable[..., Any]) -> None:
+def test_special_tokens_are_recognized_without_disallowed_special(way: Callable[..., Any]) -> None:
     assert way(OURS, "a<x>!") == way(THEIRS, "a<x>!", allowed_special="all")
     # A set recognises its members, and the others are text; tiktoken refuses those.
     expected = way(THEIRS, "<x><y>!", allowed_special={"<x>"}, disallowed_special=())
@@ -61,7 +61,7 @@ def test_without_it_special_tokens_are_recognised(way: Callable[..., Any]) -> No
 
 
 @ways
-def test_our_own_modes_go_with_it(way: Callable[..., Any]) -> None:
+def test_none_and_none_raise_combine_with_disallowed_special(way: Callable[..., Any]) -> None:
     plain = way(THEIRS, "a<x>!", disallowed_special=())
     assert way(OURS, "a<x>!", allowed_special="none", disallowed_special=()) == plain
     assert way(OURS, "a<x>!", allowed_special="none", disallowed_special=["<y>"]) == plain
@@ -73,13 +73,13 @@ def test_our_own_modes_go_with_it(way: Callable[..., Any]) -> None:
         way(OURS, "a", allowed_special="some", disallowed_special=())
 
 
-def test_the_error_says_where_and_what_to_do() -> None:
+def test_the_error_has_the_position_and_a_hint() -> None:
     with pytest.raises(SpecialTokenError) as caught:
         OURS.encode("é<y>", disallowed_special="all")
     assert "'<y>' at character 1" in str(caught.value)
     assert "allowed_special={'<y>'}" in str(caught.value.hint)
 
 
-def test_of_two_refused_strings_the_leftmost_is_named_and_then_the_longest() -> None:
+def test_the_error_names_the_leftmost_longest_string() -> None:
     with pytest.raises(SpecialTokenError, match="'abc' at character 1"):
         OURS.encode("xabcd", disallowed_special=["b", "ab", "abc", "d"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.patterns import as_pattern
+from tests.support.patterns import as_pattern
 
 import bytemill
 from bytemill.errors import SpecialTokenError
@@ -40,7 +40,7 @@ pieces_of_text = st.lists(
 @pytest.mark.parametrize("pattern", TOKENIZERS)
 @settings(max_examples=150)
 @given(pieces=pieces_of_text, long=st.integers(0, 4))
-def test_pieces_have_the_ids_of_the_joined_text(pattern: str, pieces: list[str], long: int) -> None:
+def test_chunks_have_the_ids_of_the_joined_text(pattern: str, pieces: list[str], long: int) -> None:
     ours = TOKENIZERS[pattern]
     # Ids are given once 16 KiB have come together, so short texts show nothing but the end.
     pieces = pieces * (1 + 200 * long)
@@ -52,7 +52,7 @@ def test_pieces_have_the_ids_of_the_joined_text(pattern: str, pieces: list[str],
 
 @pytest.mark.parametrize("pattern", TOKENIZERS)
 @pytest.mark.parametrize("n_characters", [1, 2, 3, 7, 64, 1000, 20_000])
-def test_a_text_may_be_cut_anywhere(pattern: str, n_characters: int) -> None:
+def test_chunk_borders_do_not_affect_ids(pattern: str, n_characters: int) -> None:
     ours = TOKENIZERS[pattern]
     text = (TRAINING + f"x{END}{END}{END} end of the end of\n" + "a" * 30) * 150
     pieces = [text[start : start + n_characters] for start in range(0, len(text), n_characters)]
@@ -62,7 +62,7 @@ def test_a_text_may_be_cut_anywhere(pattern: str, n_characters: int) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", "llama3"])
-def test_every_place_of_a_token_at_the_cut(pattern: str) -> None:
+def test_a_special_token_across_a_chunk_border_is_recognized(pattern: str) -> None:
     ours = TOKENIZERS[pattern]
     # Cuts are looked for at 16 KiB: everything that is hard to cut comes to lie there, at every offset.
     hard = f" e\u0301\u0301x'll end of the \n  \n 今日は1234{END}{END}<|endof \u3000!"
@@ -72,7 +72,7 @@ def test_every_place_of_a_token_at_the_cut(pattern: str) -> None:
         assert list(ours.encode_iterable(pieces)) == ours.encode(text)
 
 
-def test_whatever_gives_texts_is_taken(small: bytemill.Tokenizer) -> None:
+def test_any_iterable_of_texts_is_accepted(small: bytemill.Tokenizer) -> None:
     expected = small.encode("the fox foxes")
     for iterable in (
         ["the fox", " foxes"],
@@ -85,7 +85,7 @@ def test_whatever_gives_texts_is_taken(small: bytemill.Tokenizer) -> None:
     assert list(small.encode_iterable(["", ""])) == []
 
 
-def test_an_iterator_is_given_back(small: bytemill.Tokenizer) -> None:
+def test_the_result_is_an_iterator(small: bytemill.Tokenizer) -> None:
     ids = small.encode_iterable(["fox"])
     assert isinstance(ids, Iterator)
     assert iter(ids) is ids
@@ -101,7 +101,7 @@ def counted(pieces: Iterable[str], taken: list[str]) -> Iterator[str]:
         yield piece
 
 
-def test_nothing_is_taken_before_it_is_asked_for(small: bytemill.Tokenizer) -> None:
+def test_the_iterable_is_read_lazily(small: bytemill.Tokenizer) -> None:
     taken: list[str] = []
     ids = small.encode_iterable(counted(["the fox "] * 100, taken))
     assert taken == []
@@ -109,7 +109,7 @@ def test_nothing_is_taken_before_it_is_asked_for(small: bytemill.Tokenizer) -> N
     assert taken
 
 
-def test_an_endless_text_is_encoded_as_it_comes(small: bytemill.Tokenizer) -> None:
+def test_an_endless_iterable_is_encoded_incrementally(small: bytemill.Tokenizer) -> None:
     taken: list[str] = []
     ids = small.encode_iterable(counted(itertools.repeat("the quick fox, "), taken))
     expected = small.encode("the quick fox, " * 12_000)
@@ -136,7 +136,7 @@ def test_errors_of_the_iterable_pass_through(small: bytemill.Tokenizer) -> None:
             list(small.encode_iterable(broken(n_pieces)))
 
 
-def test_ids_before_an_error_are_given(small: bytemill.Tokenizer) -> None:
+def test_ids_before_an_error_are_yielded(small: bytemill.Tokenizer) -> None:
     def broken() -> Iterator[str]:
         yield "the fox " * 20_000
         raise OSError("the disk is gone")
@@ -150,7 +150,7 @@ def test_ids_before_an_error_are_given(small: bytemill.Tokenizer) -> None:
     assert len(given_before) > 0.9 * len(expected)
 
 
-def test_after_an_error_nothing_more_comes(small: bytemill.Tokenizer) -> None:
+def test_the_iterator_is_exhausted_after_an_error(small: bytemill.Tokenizer) -> None:
     def broken() -> Iterator[str]:
         yield "the fox"
         raise OSError("the disk is gone")
@@ -167,14 +167,14 @@ def test_after_an_error_nothing_more_comes(small: bytemill.Tokenizer) -> None:
 
 
 @pytest.mark.parametrize("wrong", [b"bytes", None, 5, ["the"], bytearray(b"b")])
-def test_a_piece_is_a_str(small: bytemill.Tokenizer, wrong: Any) -> None:
+def test_a_chunk_that_is_not_a_str_is_a_type_error(small: bytemill.Tokenizer, wrong: Any) -> None:
     for pieces in ([wrong], ["the fox", wrong], ["the fox "] * 5000 + [wrong]):
         with pytest.raises(TypeError, match=type(wrong).__name__):
             list(small.encode_iterable(pieces))
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "one text", b"bytes"])
-def test_one_text_or_no_iterable_is_refused(small: bytemill.Tokenizer, wrong: Any) -> None:
+def test_a_single_text_and_non_iterables_are_refused(small: bytemill.Tokenizer, wrong: Any) -> None:
     with pytest.raises(TypeError):
         list(small.encode_iterable(wrong))
 
@@ -186,7 +186,7 @@ def test_options_are_checked_at_once(small: bytemill.Tokenizer) -> None:
         small.encode_iterable([], allowed_special="some")  # type: ignore[arg-type]
 
 
-def test_a_refused_token_is_named_with_its_byte_in_the_whole(small: bytemill.Tokenizer) -> None:
+def test_a_disallowed_token_is_named_with_its_offset_in_the_stream(small: bytemill.Tokenizer) -> None:
     for n_before in (0, 3, 10_000):
         pieces = ["é fox, "] * n_before + ["<|endof", "text|>", " fox"] + ["fox "] * 10_000
         with pytest.raises(SpecialTokenError, match=f"byte {8 * n_before}$"):
@@ -203,7 +203,7 @@ def test_an_iterable_may_encode_itself(small: bytemill.Tokenizer) -> None:
     assert list(small.encode_iterable(nested())) == small.encode("the fox the fox the fox ")
 
 
-def test_asking_an_iterator_from_inside_itself_is_an_error(small: bytemill.Tokenizer) -> None:
+def test_reentrant_iteration_is_an_error(small: bytemill.Tokenizer) -> None:
     ids: Iterator[int]
 
     def circular() -> Iterator[str]:
@@ -215,6 +215,6 @@ def test_asking_an_iterator_from_inside_itself_is_an_error(small: bytemill.Token
         list(ids)
 
 
-def test_lone_surrogates_are_replaced_piece_by_piece(small: bytemill.Tokenizer) -> None:
+def test_lone_surrogates_are_replaced_chunk_by_chunk(small: bytemill.Tokenizer) -> None:
     assert list(small.encode_iterable(["a\ud800", "b"])) == small.encode("a\ufffdb")
     assert list(small.encode_iterable(["a\ud83d\ude00"])) == small.encode("a😀")

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.patterns import as_pattern
+from tests.support.patterns import as_pattern
 
 import bytemill
 from bytemill import reference
@@ -93,7 +93,7 @@ def test_explanations_add_up_to_the_encoding(name: str, text: str) -> None:
 @pytest.mark.parametrize("name", ["gpt2", "cl100k", "o200k", "llama3", "None"])
 @settings(max_examples=80)
 @given(text=texts)
-def test_steps_are_those_of_the_reference(name: str, text: str) -> None:
+def test_merge_steps_are_those_of_the_reference(name: str, text: str) -> None:
     ours = TOKENIZERS[name]
     rank_of = {merge: rank for rank, merge in enumerate(ours.merges)}
     for part in ours.explain(text, allowed_special="none"):
@@ -106,14 +106,14 @@ def test_steps_are_those_of_the_reference(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("name", ["gpt2", "cl100k", "o200k", "llama3", "None"])
 @given(text=texts)
-def test_parts_are_the_pretokens(name: str, text: str) -> None:
+def test_explanations_follow_the_pretokens(name: str, text: str) -> None:
     ours = TOKENIZERS[name]
     pattern = None if name == "None" else name
     parts = ours.explain(text, allowed_special="none")
     assert [part.text for part in parts] == reference.pretokenize(text, pattern)
 
 
-def test_look_behind_is_explained_as_it_is_encoded() -> None:
+def test_look_behind_patterns_are_explained_as_encoded() -> None:
     ours = bytemill.Tokenizer(
         BYTES | {256: b"ab"}, [(b"a", b"b")], pattern=bytemill.Pattern.regex(r"(?<=1)a|\w+")
     )
@@ -121,7 +121,7 @@ def test_look_behind_is_explained_as_it_is_encoded() -> None:
         assert [i for part in ours.explain(text) for i in part.ids] == ours.encode(text)
 
 
-def test_a_word_that_is_looked_up_whole_has_no_steps() -> None:
+def test_a_pretoken_that_is_looked_up_whole_has_no_steps() -> None:
     ours = TOKENIZERS["ranks that no merges make"]
     (part,) = ours.explain("abc")
     assert part.ids == [256]
@@ -129,13 +129,13 @@ def test_a_word_that_is_looked_up_whole_has_no_steps() -> None:
     assert part.steps == []
 
 
-def test_lone_surrogates_are_explained_as_they_are_encoded() -> None:
+def test_lone_surrogates_are_explained_as_encoded() -> None:
     ours = TOKENIZERS["gpt2"]
     for text in ("a\ud800b", "\ud83d\ude00", "\ufeff\udc00", "\ufeffa"):
         assert [i for part in ours.explain(text) for i in part.ids] == ours.encode(text)
 
 
-def test_explanations_read_as_sentences() -> None:
+def test_explanations_print_tokens_ids_and_merges() -> None:
     ours = bytemill.Tokenizer(BYTES | {256: b"th", 257: b"the"}, [(b"t", b"h"), (b"th", b"e")], [END])
     assert [str(part) for part in ours.explain(f"the é\n{END}")] == [
         "'the' -> 'the' (257): t+h, th+e",
@@ -147,7 +147,7 @@ def test_explanations_read_as_sentences() -> None:
 
 
 @given(token=st.binary(max_size=6))
-def test_tokens_are_shown_on_one_line(token: bytes) -> None:
+def test_tokens_are_shown_without_line_breaks(token: bytes) -> None:
     assert show_bytes(token).isprintable()
     assert show_token(token).isprintable()
 
@@ -155,7 +155,7 @@ def test_tokens_are_shown_on_one_line(token: bytes) -> None:
 # What is known of one token
 
 
-def test_what_is_known_of_tokens() -> None:
+def test_token_describes_bytes_rank_parts_and_count() -> None:
     ours = bytemill.train_from_iterator(["low low lower newer"] * 2, vocab_size=262, special_tokens=[END])
     assert ours.merge_counts is not None
     for rank, (left, right) in enumerate(ours.merges):
@@ -176,7 +176,7 @@ def test_what_is_known_of_tokens() -> None:
         ours.token("l")  # type: ignore[arg-type]
 
 
-def test_tokens_of_ranks_have_parts_where_merges_make_them() -> None:
+def test_tokens_of_ranks_have_the_parts_of_their_merge() -> None:
     made = TOKENIZERS["ranks that merges make"]
     assert made.token(257).parts == (256, ord("c"))
     assert made.token(257).rank == 1

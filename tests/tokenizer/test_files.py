@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.patterns import as_pattern
+from tests.support.patterns import as_pattern
 
 import bytemill
 from bytemill.errors import SpecialTokenError
@@ -54,9 +54,7 @@ def test_files_have_the_ids_of_their_texts(small: bytemill.Tokenizer, texts: lis
                 assert_same(found, expected)
 
 
-def test_small_and_large_files_keep_their_order_whoever_reads_them(
-    small: bytemill.Tokenizer, tmp_path: Path
-) -> None:
+def test_small_and_large_files_keep_their_order(small: bytemill.Tokenizer, tmp_path: Path) -> None:
     chance = random.Random(3)
     words = [*SCRIPTS.split(" "), END, "x" * 70, "\n"]
     sizes = [0, 10, 400_000, 0, 3_000, 90_000, 1, 200_000, *[50] * 30]
@@ -70,7 +68,7 @@ def test_small_and_large_files_keep_their_order_whoever_reads_them(
 
 
 @pytest.mark.parametrize("pattern", [None, r"\w+|\W"])
-def test_patterns_that_are_not_cut_read_a_file_up_to_the_next_special_token(
+def test_custom_patterns_read_a_file_up_to_the_next_special_token(
     pattern: str | None, tmp_path: Path
 ) -> None:
     byte_vocab = {byte: bytes([byte]) for byte in range(256)}
@@ -81,7 +79,7 @@ def test_patterns_that_are_not_cut_read_a_file_up_to_the_next_special_token(
         assert_same(ours.encode_files(written(tmp_path, texts), num_threads=num_threads), expected)
 
 
-def test_paths_are_what_python_takes_for_paths(small: bytemill.Tokenizer, tmp_path: Path) -> None:
+def test_paths_may_be_str_bytes_or_path_like(small: bytemill.Tokenizer, tmp_path: Path) -> None:
     paths = written(tmp_path, ["fox", "Жизнь"])
     # Names on macOS are UTF-8; elsewhere they are any bytes.
     odd = tmp_path / ("наш файл" if sys.platform == "darwin" else "наш файл \udcff")
@@ -101,7 +99,7 @@ def test_paths_are_what_python_takes_for_paths(small: bytemill.Tokenizer, tmp_pa
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "text", b"text", Path("text"), ["a", None], [b"a"], [["a"]]])
-def test_what_is_no_list_of_paths_is_a_type_error(small: bytemill.Tokenizer, wrong: Any) -> None:
+def test_paths_of_another_type_are_a_type_error(small: bytemill.Tokenizer, wrong: Any) -> None:
     with pytest.raises(TypeError):
         small.encode_files(wrong)
 
@@ -131,9 +129,7 @@ def test_a_file_that_cannot_be_read_is_named(small: bytemill.Tokenizer, tmp_path
                 assert caught.value.filename == str(path)
 
 
-def test_bytes_that_are_not_utf8_are_named_with_their_place(
-    small: bytemill.Tokenizer, tmp_path: Path
-) -> None:
+def test_invalid_utf8_is_reported_with_its_offset(small: bytemill.Tokenizer, tmp_path: Path) -> None:
     before = (SCRIPTS * 20_000).encode()
     assert len(before) > MIB
     good, bad = tmp_path / "good", tmp_path / "bad"
@@ -152,9 +148,7 @@ def test_bytes_that_are_not_utf8_are_named_with_their_place(
                 assert str(bad) in str(caught.value)
 
 
-def test_a_special_token_that_is_refused_is_named_with_file_and_place(
-    small: bytemill.Tokenizer, tmp_path: Path
-) -> None:
+def test_a_disallowed_token_is_named_with_file_and_offset(small: bytemill.Tokenizer, tmp_path: Path) -> None:
     text = SCRIPTS * 20_000
     paths = written(tmp_path, [text, text + END + text + END])
     for num_threads in (1, 2, 5):
@@ -167,7 +161,7 @@ def test_a_special_token_that_is_refused_is_named_with_file_and_place(
         small.encode_files(paths, allowed_special={"<unknown>"})
 
 
-def test_ids_take_the_narrowest_type_that_holds_every_id(tmp_path: Path) -> None:
+def test_arrays_have_the_narrowest_dtype(tmp_path: Path) -> None:
     vocab = {byte: bytes([byte]) for byte in range(256)}
     paths = written(tmp_path, ["a<s>", ""])
     for highest, dtype in [(65_535, np.uint16), (65_536, np.uint32)]:

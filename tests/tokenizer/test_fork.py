@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="platform: there is no fork")
 
 PREPARE = """
 import itertools, os, random, signal, sys, threading, time, traceback, warnings
@@ -50,7 +50,7 @@ def child_of(work, expected):
             os._exit(status)
     return process
 
-def outcome_of(process, seconds=20):
+def outcome_of(process, seconds=60):
     "The exit status of a child; 'hangs' for one that had to be killed."
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Batches and pieces come from any iterable of `str`, and an item that is none is named."""
+"""Batches and chunks come from any iterable of `str`; an item of another type is named."""
 
 import array
 import collections
@@ -78,7 +78,7 @@ def test_batches_may_be_any_iterable(small: bytemill.Tokenizer, kind: str, given
     assert list(small.encode_iterable(make(clean))) == joined
 
 
-def test_arrays_of_fixed_width_keys_and_files(small: bytemill.Tokenizer) -> None:
+def test_numpy_arrays_dict_keys_and_files_are_accepted(small: bytemill.Tokenizer) -> None:
     words = ["fox", "", "quick brown", "今日"]
     expected = [small.encode(word) for word in words]
     assert small.encode_batch(np.array(words)) == expected
@@ -124,7 +124,7 @@ def ways(ours: bytemill.Tokenizer) -> list[Callable[[Iterable[Any]], Any]]:
         (array.array("i", [1]), 0, "int"),
     ],
 )
-def test_an_item_that_is_no_text_is_named(
+def test_an_item_that_is_not_a_str_is_named(
     small: bytemill.Tokenizer, items: Any, index: int, kind: str
 ) -> None:
     items = list(items) if isinstance(items, Iterator) else items
@@ -134,20 +134,20 @@ def test_an_item_that_is_no_text_is_named(
 
 
 @pytest.mark.parametrize("wrong", ["text", "", Word("text")])
-def test_one_text_is_no_batch(small: bytemill.Tokenizer, wrong: Any) -> None:
+def test_a_single_text_is_not_a_batch(small: bytemill.Tokenizer, wrong: Any) -> None:
     for encode in ways(small):
         with pytest.raises(TypeError, match="for one str use encode"):
             encode(wrong)
 
 
 @pytest.mark.parametrize("wrong", [None, 5, object()])
-def test_what_cannot_be_iterated_is_an_error(small: bytemill.Tokenizer, wrong: Any) -> None:
+def test_non_iterables_are_an_error(small: bytemill.Tokenizer, wrong: Any) -> None:
     for encode in ways(small):
         with pytest.raises(TypeError, match="iter"):
             encode(wrong)
 
 
-def test_an_error_of_the_iterable_comes_through(small: bytemill.Tokenizer) -> None:
+def test_errors_of_the_iterable_propagate(small: bytemill.Tokenizer) -> None:
     def broken() -> Iterator[str]:
         yield "fox"
         raise OSError("the disk is gone")

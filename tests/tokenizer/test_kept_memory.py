@@ -5,7 +5,9 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="platform: resident memory is read from /proc"
+)
 
 N_TOKENIZERS = 100
 MAX_KEPT_BYTES = 600_000_000
@@ -54,7 +56,7 @@ print(len(held), resident() - before)
         ("a list and decoding", 500_000, 1),
     ],
 )
-def test_a_hundred_tokenizers_used_once_keep_less_than_600_megabytes(
+def test_a_hundred_idle_tokenizers_keep_less_than_600_megabytes(
     use: str, text_bytes: int, num_threads: int
 ) -> None:
     options = map(str, (N_TOKENIZERS, MAX_KEPT_BYTES, text_bytes, num_threads))

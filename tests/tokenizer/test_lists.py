@@ -1,4 +1,4 @@
-"""Lists of ids share their ints, and are lists like any other for all that."""
+"""Lists of ids share their ints and otherwise behave like any list."""
 
 import gc
 import subprocess
@@ -38,7 +38,7 @@ WAYS: dict[str, Callable[[bytemill.Tokenizer, str], list[int]]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_references_to_shared_ints_come_and_go_with_the_lists(way: str, high: bytemill.Tokenizer) -> None:
+def test_lists_hold_and_release_references_to_shared_ints(way: str, high: bytemill.Tokenizer) -> None:
     encode = WAYS[way]
     one = encode(high, "a")[0]
     assert one == 1097
@@ -57,7 +57,7 @@ def test_references_to_shared_ints_come_and_go_with_the_lists(way: str, high: by
     assert sys.getrefcount(one) == before
 
 
-def test_the_table_of_ints_goes_with_its_tokenizer(high: bytemill.Tokenizer) -> None:
+def test_the_shared_ints_are_freed_with_the_tokenizer(high: bytemill.Tokenizer) -> None:
     tokenizer = bytemill.Tokenizer(HIGH, [])
     one = tokenizer.encode("a")[0]
     held = sys.getrefcount(one)
@@ -88,7 +88,7 @@ def test_lists_are_tracked_by_the_collector(high: bytemill.Tokenizer) -> None:
     assert gc.collect() >= 1
 
 
-def test_threads_that_fill_the_table_at_once_get_the_same_ids(high: bytemill.Tokenizer) -> None:
+def test_threads_that_create_shared_ints_concurrently_get_the_same_ids(high: bytemill.Tokenizer) -> None:
     text = bytes(range(128)).decode() * 400
     expected = [1000 + byte for byte in text.encode()]
     results: list[bool] = []
@@ -133,7 +133,7 @@ def test_the_count_is_the_length_of_the_list(text: str, small: bytemill.Tokenize
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are those of Linux")
-def test_a_list_for_which_there_is_no_memory_is_a_memory_error() -> None:
+def test_a_list_that_does_not_fit_into_memory_is_a_memory_error() -> None:
     script = """
         import resource, bytemill
         tok = bytemill.Tokenizer({1000 + i: bytes([i]) for i in range(256)}, [])
@@ -174,19 +174,19 @@ DTYPES = ["u4", "u8", "i4", "i8"]
 def test_decoding_joins_the_bytes_of_the_ids(ids: list[int], dtype: str) -> None:
     vocab = DECODING.vocab
     expected = b"".join(vocab[i] for i in ids)
-    for given_ids in (ids, np.array(ids, dtype)):
-        assert DECODING.decode_bytes(given_ids) == expected
+    for explicit_ids in (ids, np.array(ids, dtype)):
+        assert DECODING.decode_bytes(explicit_ids) == expected
         for errors in ("replace", "ignore", "backslashreplace"):
-            assert DECODING.decode(given_ids, errors=errors) == expected.decode("utf-8", errors)
+            assert DECODING.decode(explicit_ids, errors=errors) == expected.decode("utf-8", errors)
 
 
 @given(before=st.lists(KNOWN, max_size=200), unknown=UNKNOWN, after=st.lists(KNOWN | UNKNOWN, max_size=200))
 def test_the_first_unknown_id_is_named(before: list[int], unknown: int, after: list[int]) -> None:
     ids = [*before, unknown, *after]
-    for given_ids in (ids, np.array(ids, "u4"), np.array(ids, "i8"), np.array(ids, "u8")):
+    for explicit_ids in (ids, np.array(ids, "u4"), np.array(ids, "i8"), np.array(ids, "u8")):
         for decode in (DECODING.decode_bytes, DECODING.decode):
             with pytest.raises(UnknownTokenError) as caught:
-                decode(given_ids)
+                decode(explicit_ids)
             assert caught.value.token_id == unknown
 
 
@@ -201,7 +201,7 @@ class Evil:
         return 1097
 
 
-def test_a_list_that_changes_while_it_is_read_is_read_as_it_is_then() -> None:
+def test_a_list_that_changes_while_it_is_decoded_is_safe() -> None:
     ids: list[object] = []
     ids += [Evil(ids), *range(1000, 1256)]
     assert DECODING.decode(ids) == "a"  # type: ignore[arg-type]
@@ -211,18 +211,18 @@ class Int(int):
     """Not quite an int."""
 
 
-def test_integers_of_other_types_are_ids(high: bytemill.Tokenizer) -> None:
+def test_integer_like_objects_are_accepted_as_ids(high: bytemill.Tokenizer) -> None:
     ids = [1097, np.int64(1098), Int(1099), np.uint16(1100), 1101]
     assert high.decode(ids) == "abcde"
 
 
 @pytest.mark.parametrize("errors", ["strict\0", "\ud800", 5, None])
-def test_a_name_of_an_error_handler_is_a_name(errors: str) -> None:
+def test_the_error_handler_must_be_a_known_name(errors: str) -> None:
     with pytest.raises((ValueError, TypeError)):
         DECODING.decode([1097], errors=errors)
 
 
-def test_strict_decoding_says_where() -> None:
+def test_strict_decoding_reports_the_offset() -> None:
     with pytest.raises(UnicodeDecodeError) as caught:
         DECODING.decode([1097, 1000 + 0xE4, 1098], errors="strict")
     assert (caught.value.start, caught.value.object) == (1, b"a\xe4b")

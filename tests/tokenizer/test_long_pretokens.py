@@ -1,4 +1,4 @@
-"""Long pre-tokens on published vocabularies: a queue merges the first ones, backtracking with tables the rest."""
+"""Long pre-tokens with published vocabularies, merged by a queue first and by backtracking later."""
 
 import random
 from typing import Any

@@ -73,7 +73,7 @@ def test_name_and_expression_mean_the_same(name: str) -> None:
         ("", [""] * 4),
     ],
 )
-def test_what_tells_the_patterns_apart(text: str, expected: list[str]) -> None:
+def test_known_patterns_differ_as_documented(text: str, expected: list[str]) -> None:
     data = text.encode()
     for name, pretokens in zip(("gpt2", "cl100k", "llama3", "o200k"), expected, strict=True):
         spans = pretoken_spans(text, name)
@@ -168,7 +168,7 @@ REPRESENTATIVES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_change_of_class_may_fall_on_any_byte(name: str) -> None:
+def test_class_changes_at_any_byte_offset_are_found(name: str) -> None:
     for left in REPRESENTATIVES:
         for right in REPRESENTATIVES:
             runs = [left * n + right * 3 + left for n in (*range(13, 19), *range(30, 35), *range(61, 67))]
@@ -180,7 +180,7 @@ def test_a_change_of_class_may_fall_on_any_byte(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("filler", ["x", " ", "é", "1", "!", "\n", "字", "😀"])
-def test_a_sentence_may_begin_on_any_byte(filler: str, name: str) -> None:
+def test_text_may_start_at_any_byte_offset(filler: str, name: str) -> None:
     for n in range(132):
         assert_same_pretokens(filler * n + SENTENCE, name)
         assert_same_pretokens("." * (n % 4) + filler * n + SENTENCE, name)
@@ -196,7 +196,7 @@ def test_a_text_may_end_after_any_character(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("character", REPRESENTATIVES)
-def test_runs_of_any_length_are_one_affair(character: str, name: str) -> None:
+def test_runs_of_any_length_split_as_the_expression_says(character: str, name: str) -> None:
     for n in (1, 2, 3, 255, 256, 257, 1023, 65_537):
         assert_same_pretokens(character * n, name)
         assert_same_pretokens(character * n + "a", name)

@@ -1,4 +1,4 @@
-"""Byte and character offsets: exact in bytes, whole characters in characters, always of the `str` that was given."""
+"""Byte and character offsets of tokens in the encoded `str`."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -103,13 +103,13 @@ def check(ours: bytemill.Tokenizer, text: str, allowed: Any, num_threads: int | 
 @example(END)
 @example("\ud83d")
 @example("日日日😀😀" + END + "é")
-def test_offsets_are_those_of_a_loop_over_the_tokens(name: str, text: str) -> None:
+def test_offsets_are_those_of_the_reference(name: str, text: str) -> None:
     ours = TOKENIZERS[name]
     for allowed in ("all", "none", {END}):
         check(ours, text, allowed)
 
 
-def test_long_texts_on_several_threads() -> None:
+def test_offsets_of_long_texts_are_the_same_on_threads() -> None:
     text = "".join(f"{number}: {script}{END}" for number, script in enumerate(SCRIPTS * 3500))
     assert len(text.encode()) > 1 << 20
     one, several = (TRAINED.encode_with_offsets(text, num_threads=num_threads) for num_threads in (1, 3))
@@ -121,7 +121,7 @@ def test_long_texts_on_several_threads() -> None:
 
 
 @given(text=texts)
-def test_the_characters_of_a_token_hold_its_bytes_and_no_character_is_left_out(text: str) -> None:
+def test_char_offsets_cover_every_character(text: str) -> None:
     encoded = TRAINED.encode_with_offsets(text)
     covered = 0
     for token, (start, end) in zip(encoded.tokens, encoded.char_offsets.tolist(), strict=True):
@@ -153,7 +153,7 @@ def test_refused_tokens_and_other_types_are_errors() -> None:
         TRAINED.encode_with_offsets("fox", num_threads=0)
 
 
-def test_white_space_that_a_special_token_takes_in_is_part_of_it() -> None:
+def test_white_space_absorbed_by_a_special_token_belongs_to_it() -> None:
     flags = {END: TokenFlags(lstrip=True, rstrip=True)}
     ours = bytemill.Tokenizer.from_spec(replace(TRAINED.to_spec(), flags=flags))
     encoded = ours.encode_with_offsets(f"é  {END}\n fox")
@@ -194,12 +194,12 @@ def test_hugging_face_has_the_same_offsets(in_hugging_face: tokenizers.Tokenizer
 
 def excerpts(shared_data: Path) -> list[str]:
     """Some kilobytes each of prose in many scripts."""
-    names = ["tinystories_2MiB.txt", "wikitext2_valid.txt", "wagahai_ja.txt", "botchan_en.txt"]
+    names = ["tinystories.txt", "botchan_en.txt", "wagahai_ja.txt", "tinyshakespeare.txt"]
     files = [shared_data / name for name in names] + sorted((shared_data / "udhr").glob("*.txt"))
     return [path.read_text(encoding="utf-8")[:2000] + "😀😀👩\u200d👧" for path in files]
 
 
-def test_tokens_start_where_tiktoken_says(peer: Any, shared_data: Path) -> None:
+def test_token_starts_are_those_of_tiktoken(peer: Any, shared_data: Path) -> None:
     for text in [*excerpts(shared_data), *SCRIPTS, f"a{END}é{END}"]:
         encoded = peer.ours.encode_with_offsets(text)
         assert encoded.ids.tolist() == peer.encode(text)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.patterns import as_pattern
+from tests.support.patterns import as_pattern
 
 import bytemill
 from bytemill.errors import SpecialTokenError
@@ -55,7 +55,7 @@ def text_with_borders(filler: str, at_borders: list[tuple[str, int]]) -> str:
 
 @pytest.mark.parametrize("filler", [FILLER, OTHER_FILLER])
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", "llama3"])
-def test_special_tokens_may_lie_across_the_borders_of_parts(pattern: str, filler: str) -> None:
+def test_special_tokens_across_thread_borders_are_recognized(pattern: str, filler: str) -> None:
     ours = tokenizer(pattern, SPECIAL)
     chance = random.Random(pattern + filler)
     pieces = [
@@ -77,7 +77,7 @@ def test_special_tokens_may_lie_across_the_borders_of_parts(pattern: str, filler
 
 
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", "llama3"])
-def test_every_offset_of_a_special_token_to_a_border(pattern: str) -> None:
+def test_special_tokens_at_every_offset_to_a_border_are_recognized(pattern: str) -> None:
     ours = tokenizer(pattern, SPECIAL)
     piece = "the end of the end of the end"
     offsets = range(-1, len(piece) + 2)
@@ -101,7 +101,7 @@ def test_every_offset_of_a_special_token_to_a_border(pattern: str) -> None:
         ("b a b", "b a "),
     ],
 )
-def test_where_special_tokens_overlap_everywhere_the_leftmost_still_win(special: str, unit: str) -> None:
+def test_the_leftmost_of_many_overlapping_special_tokens_wins(special: str, unit: str) -> None:
     ours = tokenizer("cl100k", [special])
     text = "x" + unit * (2 * PART // len(unit.encode()) + PART // 7)
     expected = ours.encode_to_numpy(text, num_threads=1)
@@ -111,7 +111,7 @@ def test_where_special_tokens_overlap_everywhere_the_leftmost_still_win(special:
 
 
 @pytest.mark.parametrize("pattern", [None, r"\w+|\W", r"(?<=\d)x|\S+"])
-def test_patterns_of_any_kind_are_cut_at_special_tokens_alone(pattern: str | None) -> None:
+def test_custom_patterns_are_split_for_threads_at_special_tokens_only(pattern: str | None) -> None:
     ours = tokenizer(pattern, [END, END + END, "ab"])
     chance = random.Random(5)
     documents = ["word 1x ".join(chance.choices("abcd ", k=40_000)) for _ in range(12)]
@@ -136,13 +136,13 @@ def test_patterns_of_any_kind_are_cut_at_special_tokens_alone(pattern: str | Non
     ],
     ids=["letters", "blanks", "line feeds", "digits", "apostrophes", "ideographs", "marks"],
 )
-def test_texts_that_offer_no_cut_are_encoded_all_the_same(small: bytemill.Tokenizer, text: str) -> None:
+def test_texts_that_cannot_be_split_are_encoded(small: bytemill.Tokenizer, text: str) -> None:
     expected = small.encode_to_numpy(text, num_threads=1)
     assert np.array_equal(small.encode_to_numpy(text, num_threads=4), expected)
     assert (small.decode(expected) == text) is True
 
 
-def test_refused_tokens_are_found_wherever_they_stand(small: bytemill.Tokenizer) -> None:
+def test_disallowed_tokens_are_found_at_any_position(small: bytemill.Tokenizer) -> None:
     text = text_with_borders(FILLER, [("", 0), (END, 5)])
     with pytest.raises(SpecialTokenError, match=f"byte {2 * PART - 5}"):
         small.encode_to_numpy(text, num_threads=4, allowed_special="none_raise")
@@ -174,7 +174,7 @@ def test_batches_of_unequal_texts_keep_their_order(small: bytemill.Tokenizer) ->
     assert small.encode_batch([]) == []
 
 
-def test_one_text_that_is_refused_fails_the_batch(small: bytemill.Tokenizer) -> None:
+def test_a_disallowed_token_in_one_text_fails_the_batch(small: bytemill.Tokenizer) -> None:
     texts = ["fox"] * 500 + [END] + ["fox"] * 500
     for num_threads in (1, 4):
         with pytest.raises(SpecialTokenError):
@@ -194,7 +194,7 @@ def test_a_number_of_threads_below_one_is_an_error(small: bytemill.Tokenizer, nu
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "text", b"text", ["a", None], [b"a"], [["a"]]])
-def test_a_batch_is_a_sequence_of_texts(small: bytemill.Tokenizer, wrong: Any) -> None:
+def test_a_batch_must_be_texts(small: bytemill.Tokenizer, wrong: Any) -> None:
     with pytest.raises(TypeError):
         small.encode_batch(wrong)
 
@@ -207,7 +207,7 @@ def test_a_text_is_a_str(small: bytemill.Tokenizer, wrong: Any) -> None:
 
 
 @pytest.mark.parametrize(("highest", "dtype"), [(65_535, np.uint16), (65_536, np.uint32), (300, np.uint16)])
-def test_arrays_have_the_narrowest_type_that_holds_every_id(highest: int, dtype: Any) -> None:
+def test_arrays_have_the_narrowest_dtype(highest: int, dtype: Any) -> None:
     ours = bytemill.Tokenizer(BYTES, [], {"<s>": highest})
     assert ours.n_vocab == highest + 1
     assert ours.core.dtype == np.dtype(dtype).name
@@ -222,7 +222,7 @@ def test_arrays_have_the_narrowest_type_that_holds_every_id(highest: int, dtype:
     assert stream.feed("<s>").dtype == stream.finish().dtype == dtype
 
 
-def test_where_no_thread_can_be_started_the_calling_one_does_the_work() -> None:
+def test_without_new_threads_the_calling_thread_does_the_work() -> None:
     script = """
 import bytemill
 tok = bytemill.Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
@@ -241,7 +241,7 @@ print(tok.encode_batch([text[:100]] * 1000, num_threads=4) == [list(text[:100].e
     assert done.stdout == "True\nTrue\n", done.stderr[-500:]
 
 
-def test_eight_threads_of_python_may_share_a_tokenizer(small: bytemill.Tokenizer) -> None:
+def test_python_threads_can_share_a_tokenizer(small: bytemill.Tokenizer) -> None:
     chance = random.Random(7)
     words = [*FILLER.split(), *OTHER_FILLER.split(), END, "x" * 40]
     texts = [" ".join(chance.choices(words, k=3000)) for _ in range(8)]

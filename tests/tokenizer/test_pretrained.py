@@ -1,4 +1,4 @@
-"""Tokenizers by name: from what is on the machine, or fetched by somebody else; never anything but the published."""
+"""Tokenizers by name: from local files or a download, always with the published checksum."""
 
 import base64
 import hashlib
@@ -22,15 +22,15 @@ from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerFileError
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.huggingface.folder import FILES_BESIDE
+from bytemill.formats.huggingface.folder import SIDECAR_FILES
 from bytemill.formats.spec import TokenizerSpec
-from bytemill.tokenizer import pretrained
+from bytemill.formats.tiktoken import tiktoken as ranks
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
-from bytemill.tokenizer.pretrained import PUBLISHED
+from bytemill.tokenizer.pretrained import PUBLISHED, cache_folder
 
 TEXT = "It's 12345  naïve 日本語 😀\r\n\r\n  x = [1]  <|endoftext|><|fim_prefix|> \n  "
 RANK_FILES = ("r50k_base", "cl100k_base", "o200k_base")
-BY_TIKTOKEN = [name for name, published in PUBLISHED.items() if published.in_tiktokens_cache]
+BY_TIKTOKEN = [name for name, published in PUBLISHED.items() if published.tiktoken_cache_name]
 
 
 class NetworkUsed(BaseException):
@@ -67,7 +67,7 @@ def rank_files(shared_data: Path) -> dict[str, bytes]:
 
 
 def put_into_tiktokens_cache(folder: Path, name: str, data: bytes) -> Path:
-    path = folder / "tiktoken" / str(PUBLISHED[name].in_tiktokens_cache)
+    path = folder / "tiktoken" / str(PUBLISHED[name].tiktoken_cache_name)
     path.write_bytes(data)
     return path
 
@@ -89,7 +89,7 @@ def without(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
 
 
 @pytest.mark.parametrize("name", BY_TIKTOKEN)
-def test_tiktokens_tokenizers_are_those_of_tiktoken(
+def test_published_tokenizers_are_those_of_tiktoken(
     caches: Path, rank_files: dict[str, bytes], name: str
 ) -> None:
     put_into_tiktokens_cache(caches, name, rank_files[PUBLISHED[name].file.name])
@@ -104,17 +104,17 @@ def test_tiktokens_tokenizers_are_those_of_tiktoken(
 
 
 @pytest.mark.parametrize("name", BY_TIKTOKEN)
-def test_tiktokens_own_source_says_the_same(name: str) -> None:
+def test_checksums_and_cache_names_are_those_of_tiktoken(name: str) -> None:
     published = PUBLISHED[name]
     source = inspect.getsource(getattr(tiktoken_ext.openai_public, published.file.name))
     (address,) = re.findall(r'"(\w+://[^"]+)"', source)
-    assert hashlib.sha1(address.encode()).hexdigest() == published.in_tiktokens_cache  # noqa: S324
+    assert hashlib.sha1(address.encode()).hexdigest() == published.tiktoken_cache_name  # noqa: S324
     assert published.file.sha256 in source
     assert published.file_name == address.rsplit("/", 1)[1]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "r50k_base", "p50k_edit", "cl100k_base"])
-def test_a_file_in_the_own_cache_needs_no_library_and_no_network(
+def test_a_cached_file_needs_no_library_and_no_network(
     caches: Path, rank_files: dict[str, bytes], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without(monkeypatch, "tiktoken", "tiktoken_ext.openai_public", "huggingface_hub")
@@ -128,23 +128,23 @@ def test_a_file_in_the_own_cache_needs_no_library_and_no_network(
     assert tokenizer.decode(tokenizer.encode(TEXT)) == TEXT
 
 
-def test_another_folder_can_be_given(shared_data: Path) -> None:
+def test_cache_dir_selects_the_cache(shared_data: Path) -> None:
     for name in RANK_FILES:
         tokenizer = Tokenizer.from_pretrained(name, cache_dir=shared_data)
         assert tokenizer.fingerprint == Tokenizer.load(shared_data / f"{name}.tiktoken").fingerprint
 
 
-def test_the_own_cache_is_where_it_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BYTEMILL_CACHE", "~/x")
-    assert pretrained.cache_folder() == Path("~/x/tokenizers").expanduser()
+    assert cache_folder() == Path("~/x/tokenizers").expanduser()
     monkeypatch.delenv("BYTEMILL_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert pretrained.cache_folder() == Path("/somewhere/bytemill/tokenizers")
+    assert cache_folder() == Path("/somewhere/bytemill/tokenizers")
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert pretrained.cache_folder() == Path("~/.cache/bytemill/tokenizers").expanduser()
+    assert cache_folder() == Path("~/.cache/bytemill/tokenizers").expanduser()
 
 
-def test_tiktokens_older_variable_and_its_default_count_too(
+def test_tiktokens_older_cache_locations_are_searched(
     caches: Path, rank_files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_into_tiktokens_cache(caches, "gpt2", rank_files["r50k_base"])
@@ -165,7 +165,7 @@ def test_tiktokens_older_variable_and_its_default_count_too(
     assert Tokenizer.from_pretrained("gpt2", local_files_only=True).n_vocab == 50257
 
 
-def test_what_tiktoken_fetches_is_checked_and_kept(
+def test_tiktokens_download_is_verified_and_cached(
     caches: Path, rank_files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
@@ -190,7 +190,7 @@ def test_what_tiktoken_fetches_is_checked_and_kept(
     assert kept.read_bytes() == rank_files["p50k_base"]
 
 
-def test_what_is_fetched_is_used_even_where_it_cannot_be_kept(
+def test_a_download_is_used_even_if_it_cannot_be_cached(
     caches: Path, rank_files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tiktoken.load.read_file", lambda _: rank_files["r50k_base"])
@@ -198,7 +198,7 @@ def test_what_is_fetched_is_used_even_where_it_cannot_be_kept(
     assert Tokenizer.from_pretrained("gpt2", cache_dir=caches / "file" / "x").n_vocab == 50257
 
 
-def test_a_wrong_file_is_refused_wherever_it_comes_from(
+def test_files_with_wrong_checksums_are_refused(
     caches: Path, rank_files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = rank_files["r50k_base"]
@@ -209,45 +209,45 @@ def test_a_wrong_file_is_refused_wherever_it_comes_from(
     monkeypatch.setitem(
         constructors, "cl100k_base", lambda: {"mergeable_ranks": {bytes([i]): i for i in range(256)}}
     )
-    with pytest.raises(TokenizerFileError, match="cl100k_base: not on this machine") as caught:
+    with pytest.raises(TokenizerFileError, match="cl100k_base: not found") as caught:
         Tokenizer.from_pretrained("cl100k_base")
-    for place in (own, theirs, "what tiktoken has fetched"):
+    for place in (own, theirs, "tiktoken's download"):
         assert f"{place} is damaged" in str(caught.value)
     assert own.read_bytes() == wrong
 
 
-def test_without_network_the_message_says_what_to_do(caches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_network_the_hint_says_what_to_do(caches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def offline(address: str) -> bytes:
         raise ConnectionError("Name or service not known\nand more")
 
     monkeypatch.setattr("tiktoken.load.read_file", offline)
     with pytest.raises(TokenizerFileError) as caught:
         Tokenizer.from_pretrained("o200k_base")
-    assert "tiktoken could not fetch it: ConnectionError: Name or service not known)" in str(caught.value)
+    assert "tiktoken could not download it: ConnectionError: Name or service not known)" in str(caught.value)
     path = caches / "own" / "tokenizers" / "o200k_base.tiktoken"
-    assert caught.value.hint == f"Put the published rank file there as {path}."
+    assert caught.value.hint == f"save the published rank file as {path}"
 
 
 @pytest.mark.parametrize(
     ("name", "packages"),
     [("cl100k_base", "tiktoken"), ("llama3", "huggingface_hub"), ("gpt2", "tiktoken or huggingface_hub")],
 )
-def test_without_libraries_the_message_names_them(
+def test_without_libraries_the_hint_names_them(
     name: str, packages: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without(monkeypatch, "tiktoken_ext.openai_public", "huggingface_hub")
-    with pytest.raises(TokenizerFileError, match=f"{name}: not on this machine") as caught:
+    with pytest.raises(TokenizerFileError, match=f"{name}: not found") as caught:
         Tokenizer.from_pretrained(name)
-    assert str(caught.value.hint).endswith(f"{PUBLISHED[name].file_name}, or pip install {packages}.")
+    assert str(caught.value.hint).endswith(f"{PUBLISHED[name].file_name}, or pip install {packages}")
 
 
-def test_nothing_is_fetched_where_that_is_forbidden() -> None:
+def test_local_files_only_disables_downloads() -> None:
     for name in ("gpt2", "llama3"):
-        with pytest.raises(TokenizerFileError, match="nothing is to be fetched"):
+        with pytest.raises(TokenizerFileError, match="downloads are disabled"):
             Tokenizer.from_pretrained(name, local_files_only=True)
 
 
-def test_gpt2_in_the_hubs_cache_is_gpt2(caches: Path, shared_data: Path) -> None:
+def test_gpt2_is_found_in_the_hub_cache(caches: Path, shared_data: Path) -> None:
     original = Tokenizer.load(shared_data / "r50k_base.tiktoken")
     put_into_hubs_cache(
         caches, "openai-community/gpt2", "tokenizer.json", huggingface.write(original.to_spec()).encode()
@@ -257,17 +257,17 @@ def test_gpt2_in_the_hubs_cache_is_gpt2(caches: Path, shared_data: Path) -> None
 
 @pytest.fixture
 def small_llama3(monkeypatch: pytest.MonkeyPatch) -> bytes:
-    """A rank file that is taken for Llama 3's, which is not to be had here."""
+    """A small rank file that replaces Llama 3's, which is gated."""
     tokens = [bytes([i]) for i in range(256)] + [b" " * n for n in range(2, 300)]
     data = "".join(f"{base64.b64encode(token).decode()} {i}\n" for i, token in enumerate(tokens)).encode()
     digest = hashlib.sha256(data).hexdigest()
-    file = replace(pretrained._LLAMA3, sha256=digest, n_ranks=len(tokens))
-    monkeypatch.setattr(pretrained, "_LLAMA3", file)
+    file = replace(PUBLISHED["llama3"].file, sha256=digest, n_ranks=len(tokens))
+    monkeypatch.setattr(ranks, "KNOWN_FILES", (file,))
     monkeypatch.setitem(PUBLISHED, "llama3", replace(PUBLISHED["llama3"], file=file))
     return data
 
 
-def test_llama3s_special_tokens_are_the_256_behind_its_ranks() -> None:
+def test_llama3s_special_tokens_follow_its_ranks() -> None:
     special = PUBLISHED["llama3"].file.special_tokens
     assert sorted(special.values()) == list(range(128_000, 128_256))
     # As they stand in the models' own configuration.
@@ -281,19 +281,19 @@ def test_llama3s_special_tokens_are_the_256_behind_its_ranks() -> None:
     assert special["<|reserved_special_token_250|>"] == 128_255
 
 
-def test_llama3_comes_from_its_own_file_under_any_name(caches: Path, small_llama3: bytes) -> None:
+def test_llama3s_rank_file_is_recognized_by_content(caches: Path, small_llama3: bytes) -> None:
     path = caches / "Meta-Llama-3-8B" / "tokenizer.model"
     path.parent.mkdir()
     path.write_bytes(small_llama3)
-    tokenizer = Tokenizer.from_pretrained(path)
+    tokenizer = Tokenizer.load(path)
     assert tokenizer.pattern == NAMED_PATTERNS["llama3"]
     assert tokenizer.encode("<|eot_id|>   ") == [128_009, 257]
-    assert Tokenizer.from_pretrained(path.parent).fingerprint == tokenizer.fingerprint
+    assert Tokenizer.load(path.parent).fingerprint == tokenizer.fingerprint
     (caches / "own" / "tokenizers" / "llama3.tiktoken").write_bytes(small_llama3)
     assert Tokenizer.from_pretrained("llama3").fingerprint == tokenizer.fingerprint
 
 
-def test_llama3_comes_from_the_hub(
+def test_llama3_is_downloaded_from_the_hub(
     caches: Path, small_llama3: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(repository: str, file: str) -> str:
@@ -301,7 +301,7 @@ def test_llama3_comes_from_the_hub(
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
     with pytest.raises(
-        TokenizerFileError, match="Meta-Llama-3-8B could not be fetched: PermissionError"
+        TokenizerFileError, match="Meta-Llama-3-8B could not be downloaded: PermissionError"
     ) as caught:
         Tokenizer.from_pretrained("llama3")
     assert "llama3.tiktoken" in str(caught.value.hint)
@@ -324,7 +324,7 @@ def spec() -> TokenizerSpec:
     )
 
 
-def test_paths_come_before_names(caches: Path, spec: TokenizerSpec) -> None:
+def test_existing_paths_take_precedence_over_names(caches: Path, spec: TokenizerSpec) -> None:
     (caches / "gpt2").mkdir()
     (caches / "gpt2" / "tokenizer.json").write_text(huggingface.write(spec), encoding="utf-8")
     assert Tokenizer.from_pretrained("gpt2").n_vocab == 258
@@ -345,7 +345,9 @@ def test_a_repository_in_the_hubs_cache_is_loaded(caches: Path, spec: TokenizerS
         Tokenizer.from_pretrained("me/old", revision="v2", local_files_only=True)
 
 
-def test_a_repository_is_fetched(caches: Path, spec: TokenizerSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repository_is_downloaded(
+    caches: Path, spec: TokenizerSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from bytemill.formats import gpt2
 
     vocab, merges = gpt2.write(spec)
@@ -363,10 +365,10 @@ def test_a_repository_is_fetched(caches: Path, spec: TokenizerSpec, monkeypatch:
     assert Tokenizer.from_pretrained("me/small", revision="v2").to_spec() == spec
     assert fetched[0] == ("me/small", "tokenizer.json", "v2")
     files["chat_template.jinja"] = "{{ messages }}"
-    companions = Tokenizer.from_pretrained("me/small", revision="v2").companions
-    assert companions is not None
-    assert companions.chat_template == "{{ messages }}"
-    assert {file for _, file, _ in fetched} == {"tokenizer.json", *FILES_BESIDE}
+    metadata = Tokenizer.from_pretrained("me/small", revision="v2").metadata
+    assert metadata is not None
+    assert metadata.chat_template == "{{ messages }}"
+    assert {file for _, file, _ in fetched} == {"tokenizer.json", *SIDECAR_FILES}
     assert {revision for _, _, revision in fetched} == {"v2"}
     del files["tokenizer.json"]
     assert Tokenizer.from_pretrained("gpt2", revision="main").to_spec() == spec
@@ -374,15 +376,15 @@ def test_a_repository_is_fetched(caches: Path, spec: TokenizerSpec, monkeypatch:
     with pytest.raises(TokenizerFileError, match="is empty"):
         Tokenizer.from_pretrained("me/small")
     files.clear()
-    with pytest.raises(TokenizerFileError, match="could not be fetched from the hub") as caught:
+    with pytest.raises(TokenizerFileError, match="could not be downloaded from the hub") as caught:
         Tokenizer.from_pretrained("me/nothing")
     assert "cl100k_base" in str(caught.value.hint)
 
 
-def test_a_repository_needs_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repository_needs_huggingface_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "huggingface_hub")
     with pytest.raises(
-        TokenizerFileError, match="me/small: no such file or folder, no published name"
+        TokenizerFileError, match="me/small: no such file or folder, not a published name"
     ) as caught:
         Tokenizer.from_pretrained("me/small")
     assert str(caught.value.hint).startswith("pip install huggingface_hub")
@@ -391,20 +393,20 @@ def test_a_repository_needs_the_library(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     "name", ["a/b/c", "../x", "", "a b", "x\0y", "/nowhere/tokenizer.json", Path("me/small")]
 )
-def test_what_can_be_no_name_is_not_looked_for(name: str | Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_names_are_not_searched_on_the_hub(name: str | Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", types.ModuleType("huggingface_hub"))
-    with pytest.raises(TokenizerFileError, match="no such file or folder, and no name"):
+    with pytest.raises(TokenizerFileError, match="no such file or folder, and not the name"):
         Tokenizer.from_pretrained(name)
 
 
-def test_two_special_tokens_of_one_id_are_refused() -> None:
+def test_o200k_harmony_is_refused() -> None:
     special = tiktoken_ext.openai_public.ENCODING_CONSTRUCTORS.keys() - set(BY_TIKTOKEN)
     assert special == {"o200k_harmony"}
-    with pytest.raises(TokenizerFileError, match="two special tokens for the id 200018"):
+    with pytest.raises(TokenizerFileError, match="the id 200018 to two special tokens"):
         Tokenizer.from_pretrained("o200k_harmony")
 
 
-def test_open_is_for_paths_and_published_names(caches: Path, rank_files: dict[str, bytes]) -> None:
+def test_open_tokenizer_accepts_paths_and_published_names(caches: Path, rank_files: dict[str, bytes]) -> None:
     put_into_tiktokens_cache(caches, "gpt2", rank_files["r50k_base"])
     assert open_tokenizer("gpt2").n_vocab == 50257
     with pytest.raises(TokenizerFileError, match="me/small: no such file"):

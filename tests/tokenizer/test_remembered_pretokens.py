@@ -1,4 +1,4 @@
-"""Remembered pre-tokens have the ids of the first time, also after others took their place."""
+"""Cached pre-tokens keep their ids, also after they were evicted."""
 
 import random
 import string
@@ -41,7 +41,7 @@ def by_reference(pretoken: str) -> list[int]:
 
 
 @pytest.mark.parametrize("alphabet", ["a", "ab", "abc", "xyz", "é", "\0", "\0a", "一😀a"])
-def test_pretokens_of_every_length(alphabet: str) -> None:
+def test_pretokens_of_every_length_are_cached(alphabet: str) -> None:
     ours = fresh()
     chance = random.Random(alphabet)
     words = ["".join(chance.choices(alphabet, k=n)) for n in range(1, 140) for _ in range(3)]
@@ -71,7 +71,7 @@ def test_without_merges_every_byte_is_an_id() -> None:
 
 @settings(max_examples=300)
 @given(words=st.lists(st.text("abc\0", min_size=1, max_size=40), min_size=1, max_size=12))
-def test_words_again_and_again(words: list[str]) -> None:
+def test_repeated_pretokens_have_the_same_ids(words: list[str]) -> None:
     ours = fresh()
     text = " ".join(words)
     expected = in_tiktoken().encode_ordinary(text)
@@ -81,7 +81,7 @@ def test_words_again_and_again(words: list[str]) -> None:
     assert ours.encode(text) == expected
 
 
-def test_words_that_differ_in_one_byte_only() -> None:
+def test_pretokens_that_differ_in_one_byte_are_distinguished() -> None:
     ours = fresh()
     chance = random.Random(1)
     for n in (1, 7, 8, 9, 14, 15, 16, 17, 23, 24, 25, 30, 31, 32, 33, 63, 64, 65):
@@ -93,7 +93,7 @@ def test_words_that_differ_in_one_byte_only() -> None:
 
 
 @pytest.mark.parametrize("n_characters", [4, 10, 20, 40])
-def test_more_words_than_can_be_remembered(n_characters: int) -> None:
+def test_more_pretokens_than_the_cache_holds_are_encoded(n_characters: int) -> None:
     ours = fresh()
     chance = random.Random(n_characters)
     words = ["".join(chance.choices("abcxyz", k=n_characters)) for _ in range(60_000)]
@@ -104,7 +104,7 @@ def test_more_words_than_can_be_remembered(n_characters: int) -> None:
         chance.shuffle(words)
 
 
-def test_the_last_pretoken_of_a_text_is_read_no_further_than_its_end() -> None:
+def test_the_last_pretoken_is_not_read_beyond_its_end() -> None:
     ours = fresh()
     tail = "abcabcabcabcabcabcabc" + string.ascii_lowercase * 2
     for n in range(1, len(tail)):
@@ -113,7 +113,7 @@ def test_the_last_pretoken_of_a_text_is_read_no_further_than_its_end() -> None:
             assert ours.encode(text) == in_tiktoken().encode_ordinary(text)
 
 
-def test_tokens_that_are_looked_up_whole_are_remembered_as_such() -> None:
+def test_pretokens_that_are_looked_up_whole_are_cached() -> None:
     long = b"abcdefghijklmnopqrstuvwxyz0123456789"
     ranks = {
         token: i
@@ -122,7 +122,7 @@ def test_tokens_that_are_looked_up_whole_are_remembered_as_such() -> None:
     spec = TokenizerSpec(pattern=PATTERN, special_tokens={}, ranks=ranks)
     ours = bytemill.Tokenizer.from_spec(spec)
     theirs = tiktoken.Encoding("ranks", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={})
-    assert ours.core.whole_pretoken_lookup
+    assert ours.core.ignore_merges
     words = [
         "abcd",
         "abcdabcd",

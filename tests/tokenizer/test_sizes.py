@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 
 
-def test_vocab_size_is_what_training_was_asked_for() -> None:
+def test_vocab_size_is_the_requested_size() -> None:
     tokenizer = bytemill.train_from_iterator(["low low lower lowest"], vocab_size=260, special_tokens=["<e>"])
     assert len(tokenizer) == tokenizer.vocab_size == tokenizer.n_vocab == 260
     assert len(tokenizer) == tokenizer.get_vocab_size()
 
 
-def test_gaps_in_the_ids_count_for_n_vocab_only() -> None:
+def test_only_n_vocab_counts_id_gaps() -> None:
     tokenizer = bytemill.Tokenizer(BYTES, [], {"<e>": 300})
     assert (len(tokenizer), tokenizer.vocab_size, tokenizer.n_vocab) == (257, 257, 301)
 

@@ -1,4 +1,4 @@
-"""Special tokens in a text: recognised, taken as plain text, or refused."""
+"""Special tokens in a text are recognised, encoded as text, or refused."""
 
 import random
 from collections.abc import Callable, Collection
@@ -21,19 +21,19 @@ OVERLAPPING = ["<s>", "<s><s>", "ab", "bcd", "abc", "d<", "字", "字一", "  ",
 
 
 def both(special: Collection[str], pattern: str | None = "gpt2") -> tuple[bytemill.Tokenizer, Any]:
-    """A tokenizer and its slow twin, with the same ids for special tokens."""
+    """A tokenizer and its reference implementation, with the same ids for special tokens."""
     ours = bytemill.Tokenizer(BYTES, [], list(special), pattern=pattern)
     return ours, reference.ReferenceTokenizer(BYTES, [], ours.special_tokens, pattern=pattern)
 
 
-def test_all_are_recognised_by_default(small: bytemill.Tokenizer) -> None:
+def test_all_special_tokens_are_recognised_by_default(small: bytemill.Tokenizer) -> None:
     end, pad = small.special_tokens["<|endoftext|>"], small.special_tokens["<|pad|>"]
     ids = small.encode("<|pad|>fox<|endoftext|><|endoftext|> fox<|pad|>")
     assert [i for i in ids if i in (end, pad)] == [pad, end, end, pad]
     assert ids == small.encode("<|pad|>fox<|endoftext|><|endoftext|> fox<|pad|>", allowed_special="all")
 
 
-def test_none_takes_them_as_plain_text(small: bytemill.Tokenizer) -> None:
+def test_mode_none_encodes_special_tokens_as_text(small: bytemill.Tokenizer) -> None:
     text = "<|endoftext|> fox"
     ids = small.encode(text, allowed_special="none")
     assert small.special_tokens["<|endoftext|>"] not in ids
@@ -41,7 +41,7 @@ def test_none_takes_them_as_plain_text(small: bytemill.Tokenizer) -> None:
     assert small.decode(ids) == text
 
 
-def test_a_set_recognises_its_members_alone(small: bytemill.Tokenizer) -> None:
+def test_a_set_of_special_tokens_recognises_its_members_alone(small: bytemill.Tokenizer) -> None:
     end, pad = small.special_tokens["<|endoftext|>"], small.special_tokens["<|pad|>"]
     text = "<|endoftext|><|pad|>"
     for chosen in ({"<|pad|>"}, ["<|pad|>", "<|pad|>"], ("<|pad|>",), frozenset({"<|pad|>"}), {"<|pad|>": 1}):
@@ -97,7 +97,7 @@ def test_a_text_that_is_no_mode_is_refused(small: bytemill.Tokenizer, mode: Any)
 
 
 @pytest.mark.parametrize("options", [5, {5}, {b"<|pad|>"}, [None]])
-def test_what_is_no_set_of_texts_is_a_type_error(small: bytemill.Tokenizer, options: Any) -> None:
+def test_anything_but_a_set_of_strings_is_a_type_error(small: bytemill.Tokenizer, options: Any) -> None:
     for encode in ways_to_encode(small):
         with pytest.raises(TypeError):
             encode("fox", allowed_special=options)
@@ -112,12 +112,12 @@ def test_the_modes_are_those_of_the_reference() -> None:
 def test_the_leftmost_wins_and_of_those_the_longest(data: st.DataObject) -> None:
     special = data.draw(st.lists(st.sampled_from(OVERLAPPING), unique=True))
     text = "".join(data.draw(st.lists(st.sampled_from([*OVERLAPPING, *"abcd<s>字 x"]), max_size=20)))
-    ours, twin = both(special)
-    assert ours.encode(text) == twin.encode(text)
+    ours, oracle = both(special)
+    assert ours.encode(text) == oracle.encode(text)
     chosen = set(data.draw(st.lists(st.sampled_from(special)))) if special else set()
-    assert ours.encode(text, allowed_special=chosen) == twin.encode(text, chosen)
+    assert ours.encode(text, allowed_special=chosen) == oracle.encode(text, chosen)
     try:
-        expected = twin.encode(text, "none_raise")
+        expected = oracle.encode(text, "none_raise")
     except SpecialTokenError:
         with pytest.raises(SpecialTokenError):
             ours.encode(text, allowed_special="none_raise")
@@ -125,17 +125,17 @@ def test_the_leftmost_wins_and_of_those_the_longest(data: st.DataObject) -> None
         assert ours.encode(text, allowed_special="none_raise") == expected
 
 
-def test_text_around_a_special_token_ends_there() -> None:
-    ours, twin = both(["<s>"], "cl100k")
+def test_a_special_token_ends_the_text_before_it() -> None:
+    ours, oracle = both(["<s>"], "cl100k")
     # White space before a special token stands at the end of a text, where cl100k takes it whole.
     for text in ("a \n  <s>  \n b", "<s> a", "it<s>'s", "  <s>  ", "<s>", "<s><s>", " <s>"):
-        assert ours.encode(text) == twin.encode(text)
+        assert ours.encode(text) == oracle.encode(text)
 
 
 def test_special_tokens_may_be_ordinary_words_and_blanks() -> None:
-    ours, twin = both(["the", " ", "t", "\u0301", "\r\n"])
+    ours, oracle = both(["the", " ", "t", "\u0301", "\r\n"])
     for text in ("the then", "t the\r\nthe\u0301", "  e\u0301", "tthe"):
-        assert ours.encode(text) == twin.encode(text)
+        assert ours.encode(text) == oracle.encode(text)
         assert ours.decode(ours.encode(text)) == text
 
 
@@ -149,7 +149,7 @@ def test_thousands_of_special_tokens_are_told_apart() -> None:
 # Ids of special tokens
 
 
-def test_one_that_the_vocabulary_has_keeps_its_id_and_the_others_follow_in_order() -> None:
+def test_a_special_token_of_the_vocabulary_keeps_its_id_and_the_others_follow_in_order() -> None:
     vocab = VOCAB | {300: b"<known>"}
     tokenizer = bytemill.Tokenizer(vocab, MERGES, ["<z>", "<known>", "<a>"])
     assert tokenizer.special_tokens == {"<z>": 301, "<known>": 300, "<a>": 302}
@@ -177,7 +177,7 @@ def test_a_token_that_merges_make_may_be_special() -> None:
     assert tokenizer.decode([256, 258]) == "ab<s>"
 
 
-def test_a_byte_may_be_special() -> None:
+def test_a_single_byte_may_be_a_special_token() -> None:
     tokenizer = bytemill.Tokenizer(VOCAB, MERGES, ["a"])
     assert tokenizer.special_tokens == {"a": 97}
     assert tokenizer.encode("abab") == [97, 98, 97, 98]
@@ -238,6 +238,6 @@ def test_random_texts_with_many_overlapping_special_tokens() -> None:
     pieces = ["a", "b", "<", ">", "aa", "ab", "<a", "a>"]
     for _ in range(60):
         special = {"".join(chance.choices(pieces, k=chance.randint(1, 4))) for _ in range(6)}
-        ours, twin = both(special)
+        ours, oracle = both(special)
         text = "".join(chance.choices(pieces, k=60))
-        assert ours.encode(text) == twin.encode(text)
+        assert ours.encode(text) == oracle.encode(text)

@@ -1,4 +1,4 @@
-"""A decoder for ids that come one by one: all of the text, at the earliest moment, never half a character."""
+"""The stream decoder returns all of the text, as early as possible, in whole characters."""
 
 import codecs
 
@@ -43,7 +43,7 @@ def fed(ours: bytemill.Tokenizer, ids: list[int]) -> list[str]:
 @given(pieces)
 @example(b"\xf0\x9f\x98")
 @example(b"\xe4\xbbA\x8a")
-def test_bytes_of_any_kind_give_what_decode_gives(data: bytes) -> None:
+def test_arbitrary_bytes_decode_as_with_decode(data: bytes) -> None:
     assert "".join(fed(BYTE_TOKENIZER, list(data))) == BYTE_TOKENIZER.decode(list(data))
     assert BYTE_TOKENIZER.decode(list(data)) == data.decode("utf-8", "replace")
 
@@ -53,7 +53,7 @@ def test_bytes_of_any_kind_give_what_decode_gives(data: bytes) -> None:
         st.integers(0, PART_TOKENIZER.n_vocab - 1) | st.integers(256, PART_TOKENIZER.n_vocab - 1), max_size=30
     )
 )
-def test_ids_of_any_kind_give_what_decode_gives(ids: list[int]) -> None:
+def test_arbitrary_ids_decode_as_with_decode(ids: list[int]) -> None:
     assert "".join(fed(PART_TOKENIZER, ids)) == PART_TOKENIZER.decode(ids)
 
 
@@ -62,7 +62,7 @@ def test_ids_of_any_kind_give_what_decode_gives(ids: list[int]) -> None:
 @example([256 + len(PARTS) - 1], 1)
 @example([0xED, 0x9F], 2)
 @example([0xED], 1)
-def test_what_has_come_is_all_that_is_certain(ids: list[int], cut: int) -> None:
+def test_every_complete_character_is_returned_at_once(ids: list[int], cut: int) -> None:
     """Nothing of it is taken back, whatever follows, and nothing is held back that is a whole character."""
     decoder = PART_TOKENIZER.stream_decoder()
     so_far = "".join(decoder.feed(token_id) for token_id in ids[:cut])
@@ -75,18 +75,18 @@ def test_what_has_come_is_all_that_is_certain(ids: list[int], cut: int) -> None:
     if held_back:
         # There is a continuation with which the bytes held back are a character.
         tail = data[-3:]
-        beginnings = [tail[at:] for at in range(len(tail))]
+        prefixes = [tail[at:] for at in range(len(tail))]
         endings = ["80", "8080", "808080", "9080", "908080", "a080", "bf"]
         assert any(
             len((beginning + bytes.fromhex(ending)).decode("utf-8", "ignore").encode())
             == len(beginning) + len(ending) // 2
-            for beginning in beginnings
+            for beginning in prefixes
             for ending in endings
         )
 
 
 @given(st.text(max_size=30))
-def test_no_character_of_a_text_is_ever_cut(text: str) -> None:
+def test_characters_are_never_split(text: str) -> None:
     for ours in (BYTE_TOKENIZER, PART_TOKENIZER):
         parts = fed(ours, ours.encode(text))
         assert "".join(parts) == text
@@ -94,11 +94,11 @@ def test_no_character_of_a_text_is_ever_cut(text: str) -> None:
         assert parts[-1] == ""
 
 
-def test_special_tokens_come_whole() -> None:
+def test_special_tokens_are_returned_whole() -> None:
     assert fed(BYTE_TOKENIZER, BYTE_TOKENIZER.encode(f"a{END}今日😀é")) == ["a", END, "今日😀", "", "é", ""]
 
 
-def test_an_unknown_id_leaves_the_decoder_as_it_was() -> None:
+def test_an_unknown_id_does_not_change_the_decoder() -> None:
     decoder = BYTE_TOKENIZER.stream_decoder()
     assert decoder.feed(0xC3) == ""
     for unknown in (1000, -1, 1 << 40):
@@ -107,7 +107,7 @@ def test_an_unknown_id_leaves_the_decoder_as_it_was() -> None:
     assert decoder.feed(0xA9) == "é"
 
 
-def test_after_the_end_a_new_text_begins() -> None:
+def test_finish_resets_the_decoder() -> None:
     decoder = BYTE_TOKENIZER.stream_decoder()
     assert decoder.feed(0xC3) == ""
     assert decoder.finish() == "\ufffd"
@@ -115,7 +115,7 @@ def test_after_the_end_a_new_text_begins() -> None:
     assert decoder.finish() == ""
 
 
-def test_decoders_do_not_know_each_other() -> None:
+def test_decoders_are_independent() -> None:
     one, other = BYTE_TOKENIZER.stream_decoder(), BYTE_TOKENIZER.stream_decoder()
     assert (one.feed(0xE4), other.feed(0xC3), one.feed(0xBB), other.feed(0xA9), one.feed(0x8A)) == (
         "",

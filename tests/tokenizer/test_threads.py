@@ -1,4 +1,4 @@
-"""Several threads of Python use one tokenizer at once, and none waits for the others without need."""
+"""Several Python threads use one tokenizer at the same time without blocking each other."""
 
 import copy
 import pickle
@@ -63,7 +63,7 @@ LONG_WORK: dict[str, Callable[[bytemill.Tokenizer, str], Any]] = {
 
 
 @pytest.mark.parametrize("name", LONG_WORK)
-def test_others_go_on_while_one_encodes(small: bytemill.Tokenizer, ticks: list[int], name: str) -> None:
+def test_other_threads_run_while_one_encodes(small: bytemill.Tokenizer, ticks: list[int], name: str) -> None:
     text = PARAGRAPH * (MANY if name == "encode_to_numpy" else MANY // 4)
     before = ticks[0]
     LONG_WORK[name](small, text)
@@ -71,7 +71,7 @@ def test_others_go_on_while_one_encodes(small: bytemill.Tokenizer, ticks: list[i
     assert during >= 5
 
 
-def test_others_go_on_while_one_decodes(small: bytemill.Tokenizer, ticks: list[int]) -> None:
+def test_other_threads_run_while_one_decodes(small: bytemill.Tokenizer, ticks: list[int]) -> None:
     ids = np.tile(small.encode_to_numpy(PARAGRAPH), MANY)
     before = ticks[0]
     small.decode_bytes(ids)
@@ -79,7 +79,7 @@ def test_others_go_on_while_one_decodes(small: bytemill.Tokenizer, ticks: list[i
     assert during >= 2
 
 
-def test_the_count_is_none_where_nobody_gives_the_interpreter_up(ticks: list[int]) -> None:
+def test_the_other_thread_is_blocked_if_the_gil_is_held(ticks: list[int]) -> None:
     before = ticks[0]
     sum(number * number for number in range(300_000))
     assert ticks[0] == before
@@ -114,7 +114,7 @@ def everything(ours: bytemill.Tokenizer, text: str) -> list[Any]:
     ]
 
 
-def test_eight_threads_get_from_one_tokenizer_what_one_thread_gets() -> None:
+def test_eight_threads_get_the_same_ids_as_one() -> None:
     chance = random.Random(11)
     words = [*PARAGRAPH.split(" "), END, "x" * 300, "一" * 100, "é" * 70, "\n"]
     texts = [" ".join(chance.choices(words, k=chance.randint(1, 600))) for _ in range(16)]
@@ -139,7 +139,7 @@ def test_eight_threads_get_from_one_tokenizer_what_one_thread_gets() -> None:
         sys.setswitchinterval(before)
 
 
-def test_a_fingerprint_that_several_ask_for_at_once_is_one() -> None:
+def test_concurrent_fingerprints_are_equal() -> None:
     ours = bytemill.train_from_iterator([PARAGRAPH], vocab_size=300)
     start = threading.Barrier(8)
 

@@ -9,7 +9,7 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.patterns import as_pattern
+from tests.support.patterns import as_pattern
 from tokenizers import pre_tokenizers
 from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
@@ -54,7 +54,7 @@ def assert_same(one: bytemill.Tokenizer, other: bytemill.Tokenizer) -> None:
     sizes=st.tuples(st.integers(0, 60), st.integers(0, 60)).map(sorted),
     pattern=st.sampled_from(["gpt2", "cl100k", None, r"\w+|\W"]),
 )
-def test_it_is_the_tokenizer_that_training_gives(
+def test_truncation_gives_the_tokenizer_that_training_gives(
     corpus: list[str],
     special_ids: Literal["first", "last"],
     ties: Literal["bytes", "huggingface"],
@@ -83,7 +83,9 @@ def test_it_is_the_tokenizer_that_training_gives(
 
 
 @pytest.mark.parametrize("n_special", [0, 2])
-def test_hugging_face_s_own_vocabularies_are_truncated_alike(tmp_path: Path, n_special: int) -> None:
+def test_vocabularies_trained_by_hugging_face_are_truncated_as_trained(
+    tmp_path: Path, n_special: int
+) -> None:
     def trained(vocab_size: int) -> bytemill.Tokenizer:
         theirs = tokenizers.Tokenizer(BPE())
         theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # type: ignore[assignment]
@@ -104,7 +106,7 @@ def test_hugging_face_s_own_vocabularies_are_truncated_alike(tmp_path: Path, n_s
 
 
 @pytest.mark.parametrize("name", ["gpt2", "cl100k"])
-def test_published_vocabularies_keep_the_ids_of_what_is_left(
+def test_published_vocabularies_keep_the_ids_of_remaining_tokens(
     peer_of: Callable[[str], Any], name: str
 ) -> None:
     ours = peer_of(name).ours
@@ -122,7 +124,7 @@ def test_published_vocabularies_keep_the_ids_of_what_is_left(
     assert ours.truncate(len(before)).to_spec() == ours.truncate(ours.n_vocab).to_spec() == ours.to_spec()
 
 
-def test_special_tokens_between_ordinary_ones_keep_their_ids_as_long_as_they_are_between() -> None:
+def test_special_tokens_between_ordinary_tokens_keep_their_ids() -> None:
     vocab = BYTES | {257: b"ab", 258: b"abc", 260: b"abcd"}
     merges = [(b"a", b"b"), (b"ab", b"c"), (b"abc", b"d")]
     ours = bytemill.Tokenizer(vocab, merges, {"<a>": 256, "<c>": 300, "<b>": 259})
@@ -133,7 +135,7 @@ def test_special_tokens_between_ordinary_ones_keep_their_ids_as_long_as_they_are
     assert ours.truncate(259).merges == []
 
 
-def test_a_special_token_that_a_merge_makes_too_stays_without_it() -> None:
+def test_a_special_token_stays_when_its_merge_is_dropped() -> None:
     ours = bytemill.Tokenizer(
         BYTES | {256: b"ab", 257: b"abc"}, [(b"a", b"b"), (b"ab", b"c")], {"abc": 257, "a": 97}
     )
@@ -150,7 +152,7 @@ def by_ranks(*tokens: bytes) -> bytemill.Tokenizer:
     return bytemill.Tokenizer.from_spec(TokenizerSpec(pattern="gpt2", special_tokens={}, ranks=ranks))
 
 
-def test_ranks_that_merges_make_are_truncated_too() -> None:
+def test_ranks_with_equivalent_merges_are_truncated() -> None:
     assert_same(by_ranks(b"ab", b"abc", b"abcd").truncate(257), by_ranks(b"ab"))
 
 
@@ -163,7 +165,7 @@ def test_ranks_that_merges_make_are_truncated_too() -> None:
         (
             bytemill.Tokenizer(BYTES | {257: b"ab", 256: b"cd"}, [(b"a", b"b"), (b"c", b"d")]),
             257,
-            r"b'ab' \(id 257\) comes before b'cd' \(id 256\)",
+            r"b'ab' \(id 257\) precedes b'cd' \(id 256\)",
         ),
         (
             bytemill.Tokenizer(
@@ -171,20 +173,20 @@ def test_ranks_that_merges_make_are_truncated_too() -> None:
                 [(b"a", b"b")],
             ),
             256,
-            "do not follow the merges",
+            "do not follow the order of the merges",
         ),
-        (bytemill.Tokenizer(BYTES | {256: b"ab"}, []), 256, r"b'ab' \(id 256\) is made by no merge"),
-        (by_ranks(b"abcd", b"ab", b"cd"), 257, "no list of merges"),
+        (bytemill.Tokenizer(BYTES | {256: b"ab"}, []), 256, r"no merge produces token b'ab' \(id 256\)"),
+        (by_ranks(b"abcd", b"ab", b"cd"), 257, "without an equivalent list of merges"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_reason(
+def test_impossible_sizes_and_vocabularies_are_refused(
     ours: bytemill.Tokenizer, vocab_size: int, reason: str
 ) -> None:
     with pytest.raises(TokenizerError, match=reason):
         ours.truncate(vocab_size)
 
 
-def test_a_size_is_a_number() -> None:
+def test_vocab_size_must_be_an_int() -> None:
     ours = train(CORPUS, 300)
     for wrong in (None, "300", 300.0):
         with pytest.raises(TypeError, match="vocab_size"):

@@ -77,7 +77,7 @@ def _nothing() -> AbstractContextManager[object]:
     return nullcontext()
 
 
-def test_a_special_token_that_stands_nowhere_in_the_text_may_come_or_go(folder: Path) -> None:
+def test_special_tokens_that_the_text_lacks_may_be_added_or_removed(folder: Path) -> None:
     bytemill.train("corpus.txt", 270, [END, "<|user|>"], counts="c.bin")
     for special in ([END], [END, "<|user|>"], ["<|bot|>", END]):
         tokenizer = bytemill.train("corpus.txt", 270, special, counts="c.bin")
@@ -259,7 +259,7 @@ def test_weights_of_a_corpus_multiply_its_counts(folder: Path) -> None:
     assert dict(counted(repeated, []).items())[b"low"] == 1 + 2
 
 
-def test_what_cannot_be_added_up_is_refused(folder: Path) -> None:
+def test_counts_of_different_settings_cannot_be_added(folder: Path) -> None:
     counts.save(counted(iter([TEXT])), "a.bin")
     counts.save(counted(iter([TEXT]), pattern="o200k"), "o200k.bin")
     counts.save(counted(iter([TEXT]), special=[]), "no-special.bin")
@@ -289,7 +289,7 @@ def test_a_scale_is_shared_by_all_weights() -> None:
 # What is rare
 
 
-def test_rare_pretokens_are_left_out_and_told(folder: Path) -> None:
+def test_rare_pretokens_are_left_out_and_reported(folder: Path) -> None:
     tokenizer = bytemill.train("corpus.txt", 258, [END], min_pretoken_count=2)
     report = tokenizer.training_report
     assert report is not None

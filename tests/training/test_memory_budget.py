@@ -121,7 +121,7 @@ def test_a_budget_that_is_too_small_names_one_that_would_do(corpus: Path) -> Non
 
 
 @pytest.mark.parametrize("value", ["much", "", "0", 0, -5, "3XB"])
-def test_what_is_no_budget_is_refused(corpus: Path, value: object) -> None:
+def test_invalid_budgets_are_refused(corpus: Path, value: object) -> None:
     with pytest.raises(TokenizerError, match="max_memory is"):
         bytemill.train(corpus, 300, max_memory=value)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="max_memory must be"):
@@ -190,21 +190,23 @@ except KeyboardInterrupt:
     )
     try:
         with pipe.open("wb", buffering=0) as writer:
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while not list(temporary_folder.iterdir()) and time.monotonic() < deadline:
                 time.sleep(0.02)
             assert list(temporary_folder.iterdir())
             writer.write(b"low lower newest ")
             time.sleep(0.1)
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=10) == 7
+            assert process.wait(timeout=60) == 7
     finally:
         process.kill()
         process.wait()
     assert not list(temporary_folder.iterdir())
 
 
-def test_what_a_killed_run_left_is_removed_by_the_next_and_what_lives_is_not(temporary_folder: Path) -> None:
+def test_folders_of_killed_runs_are_removed_and_those_of_running_ones_are_kept(
+    temporary_folder: Path,
+) -> None:
     dead = temporary_folder / "bytemill-counting-dead"
     dead.mkdir()
     (dead / "lock").touch()

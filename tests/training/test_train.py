@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.patterns import as_pattern
+from tests.support.patterns import as_pattern
 
 import bytemill
 from bytemill import Pattern, TrainingStoppedEarly, reference, train, train_bpe, train_from_iterator
@@ -216,7 +216,7 @@ def test_files_of_several_blocks_count_the_same_whatever_the_threads_and_chunks(
     shared_data: Path, pattern: str
 ) -> None:
     path = shared_data / "udhr"
-    files = [shared_data / "tinystories_2MiB.txt", *sorted(path.glob("*.txt"))]
+    files = [shared_data / "tinystories.txt", *sorted(path.glob("*.txt"))]
     texts = [file.read_text("utf-8") for file in files]
     expected = train_from_iterator(
         texts, 2000, [END, "<|"], pattern=as_pattern(pattern), num_threads=1, chunk_bytes=1 << 30
@@ -251,7 +251,7 @@ def test_trainings_in_several_threads_do_not_disturb_each_other() -> None:
 
 
 def test_train_bpe_gives_the_vocabulary_and_the_merges_of_cs336(shared_data: Path) -> None:
-    path = shared_data / "tinystories_2MiB.txt"
+    path = shared_data / "tinystories.txt"
     vocab, merges = train_bpe(path, 1000, [END])
     assert (vocab, merges) == reference.train(path.read_text("utf-8"), 1000, [END])
     assert train_bpe(input_path=str(path), vocab_size=1000, special_tokens=[END]) == (vocab, merges)

@@ -294,7 +294,7 @@ def test_the_offset_named_is_the_one_that_python_names(
     assert by_train.value.__cause__.start == by_python.value.start
 
 
-def test_with_replacement_training_goes_on_and_counts(tmp_path: Path) -> None:
+def test_with_replacement_training_continues_and_counts_replacements(tmp_path: Path) -> None:
     paths = [tmp_path / "one.txt", tmp_path / "two.txt"]
     contents = [b"low \xff\xff lower \xe4\xb8", b"x" * (READ_BYTES - 2) + b"\xf0\x9f\x98 low lower"]
     for path, content in zip(paths, contents, strict=True):
@@ -333,7 +333,7 @@ def test_a_pipe_that_is_not_utf8_is_named_and_not_read_again(tmp_path: Path) -> 
     writer = subprocess.Popen([sys.executable, "-c", f"open({str(pipe)!r}, 'wb').write(b'low \\xff')"])
     with pytest.raises(CorpusError, match="pipe: byte offset 4 is not valid UTF-8"):
         train(pipe, 300)
-    assert writer.wait(timeout=30) == 0
+    assert writer.wait(timeout=60) == 0
 
 
 # A pattern that gives up
@@ -431,7 +431,7 @@ def test_a_stream_that_is_none_is_refused(folder: Path) -> None:
         pytest.param(lambda: pretoken_spans(" Aé éaA bA\n", r"(?:(\1|.)\S)+"), id="self-reference"),
     ],
 )
-def test_the_core_refuses_what_is_beyond_it(call: Any) -> None:
+def test_the_core_refuses_sizes_beyond_its_limits(call: Any) -> None:
     with pytest.raises((ValueError, OverflowError)):
         call()
 

@@ -49,7 +49,6 @@ def run_to_the_end(
     """Run the program, kill it `n_kills` times within `seconds`; return how often it had a journal."""
     command = [sys.executable, "-c", PROGRAM, str(counts), documents, *map(str, files)]
     work = counts.with_name(f".{counts.name}.counting")
-    started = time.monotonic()
     n_resumed = 0
     for _ in range(n_kills):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -63,9 +62,8 @@ def run_to_the_end(
         n_resumed += (work / "journal.json").exists()
         if counts.exists():
             break
-    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert outcome.returncode == 0, outcome.stderr
-    assert time.monotonic() - started < 300
     return n_resumed
 
 
@@ -113,7 +111,7 @@ def count_until(
         return count_corpus(corpus, settings, work, report)
 
 
-def test_it_goes_on_where_it_was_and_reads_nothing_twice(tmp_path: Path) -> None:
+def test_counting_resumes_at_its_position_and_reads_nothing_twice(tmp_path: Path) -> None:
     files = texts(tmp_path, 4, 5_000)
     expected = count_until(files, tmp_path / "none", None)
     with pytest.raises(StoppedError):
@@ -144,7 +142,7 @@ def test_a_journal_of_other_settings_is_dropped_with_a_note(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("damage", ["run", "journal", "missing", "state"])
-def test_what_is_damaged_is_counted_afresh(tmp_path: Path, damage: str) -> None:
+def test_damaged_checkpoints_are_counted_again(tmp_path: Path, damage: str) -> None:
     files = texts(tmp_path, 4, 2_000)
     expected = count_until(files, tmp_path / "none", None)
     with pytest.raises(StoppedError):

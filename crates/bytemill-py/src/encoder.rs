@@ -89,14 +89,14 @@ impl PyEncoder {
 impl PyEncoder {
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "what a tokenizer is made of")]
-    #[pyo3(signature = (vocab, merges, special_tokens, pattern, whole_pretoken_lookup, special_rules=None, nfc=false))]
+    #[pyo3(signature = (vocab, merges, special_tokens, pattern, ignore_merges, special_rules=None, nfc=false))]
     fn from_merges(
         py: Python<'_>,
         vocab: &Bound<'_, PyMapping>,
         merges: Vec<(Bound<'_, PyBytes>, Bound<'_, PyBytes>)>,
         special_tokens: &Bound<'_, PyMapping>,
         pattern: Option<&str>,
-        whole_pretoken_lookup: bool,
+        ignore_merges: bool,
         special_rules: Option<&Bound<'_, PyMapping>>,
         nfc: bool,
     ) -> PyResult<Self> {
@@ -113,7 +113,7 @@ impl PyEncoder {
         }
         py.detach(|| {
             let vocab = merged.finish(&[], special).map_err(to_python)?;
-            Self::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern, false, &rules, nfc)
+            Self::build(vocab.with_ignore_merges(ignore_merges), pattern, false, &rules, nfc)
         })
     }
 
@@ -156,8 +156,8 @@ impl PyEncoder {
     }
 
     #[getter]
-    fn whole_pretoken_lookup(&self) -> bool {
-        self.encoder.vocab().whole_pretoken_lookup()
+    fn ignore_merges(&self) -> bool {
+        self.encoder.vocab().ignore_merges()
     }
 
     #[getter]

@@ -103,13 +103,13 @@ impl PyTokenizerJson {
         self.model.with(|model| model.id(spelling))
     }
 
-    #[pyo3(signature = (special_tokens, pattern, whole_pretoken_lookup, special_rules=None, nfc=false))]
+    #[pyo3(signature = (special_tokens, pattern, ignore_merges, special_rules=None, nfc=false))]
     fn encoder(
         &self,
         py: Python<'_>,
         special_tokens: &Bound<'_, PyMapping>,
         pattern: Option<&str>,
-        whole_pretoken_lookup: bool,
+        ignore_merges: bool,
         special_rules: Option<&Bound<'_, PyMapping>>,
         nfc: bool,
     ) -> PyResult<Option<PyEncoder>> {
@@ -117,7 +117,7 @@ impl PyTokenizerJson {
         let model = self.model.take()?;
         py.detach(|| {
             let Some(vocab) = model.into_vocab(special) else { return Ok(None) };
-            PyEncoder::build(vocab.with_whole_pretoken_lookup(whole_pretoken_lookup), pattern, false, &rules, nfc)
+            PyEncoder::build(vocab.with_ignore_merges(ignore_merges), pattern, false, &rules, nfc)
                 .map(Some)
         })
     }

@@ -9,9 +9,9 @@ use pyo3::types::PyMapping;
 /// An id among the arguments. The error names its `token`.
 pub fn id_of(id: &Bound<'_, PyAny>, token: &Bound<'_, PyAny>) -> PyResult<u32> {
     id.extract::<u32>().map_err(|_| match (id.repr(), token.repr()) {
-        (Ok(id), Ok(token)) => {
-            TokenizerError::new_err(format!("special token {token} has the id {id}; ids must be integers of at least 0"))
-        }
+        (Ok(id), Ok(token)) => TokenizerError::new_err(format!(
+            "special token {token} has the id {id}; ids must be integers of at least 0"
+        )),
         _ => PyTypeError::new_err("special token ids must be integers"),
     })
 }

@@ -66,7 +66,9 @@ impl PyStreamEncoder {
             Some(data) => {
                 if let Ok(text) = data.cast::<PyString>() {
                     if inside_character {
-                        return Err(PyValueError::new_err("cannot feed a str here: the bytes before it end inside a character"));
+                        return Err(PyValueError::new_err(
+                            "cannot feed a str here: the bytes before it end inside a character",
+                        ));
                     }
                     let text = convert::text(text)?;
                     self.n_bytes += text.len() as u64;

@@ -35,8 +35,8 @@ fn main() {
 
 fn run(part: &str, kind: Kind, n_bytes: usize) {
     let text = generated(kind, n_bytes, 2);
-    // What the vocabulary is learnt from is another text, so that new text holds what it has not seen.
-    let learnt = || encoder(&generated(kind, n_bytes, 1), "cl100k", N_MERGES);
+    // What the vocabulary is learned from is another text, so that new text holds what it has not seen.
+    let learned = || encoder(&generated(kind, n_bytes, 1), "cl100k", N_MERGES);
     match part {
         "nothing" => {}
         "count" => {
@@ -49,7 +49,7 @@ fn run(part: &str, kind: Kind, n_bytes: usize) {
             });
         }
         "new" | "again" => {
-            let encoder = learnt();
+            let encoder = learned();
             let mut ids: Vec<u32> = Vec::with_capacity(text.len());
             let mut encode = || {
                 ids.clear();
@@ -61,7 +61,7 @@ fn run(part: &str, kind: Kind, n_bytes: usize) {
             measured_part(&mut encode);
         }
         "decode" => {
-            let encoder = learnt();
+            let encoder = learned();
             let mut ids: Vec<u32> = Vec::new();
             encoder.encode(&text, Allowed::None, &mut ids, &no_interrupt).unwrap();
             let decoder = Decoder::new(encoder.vocab()).unwrap();
@@ -74,7 +74,7 @@ fn run(part: &str, kind: Kind, n_bytes: usize) {
             assert!(bytes.iter().map(|byte| unsafe { byte.assume_init() }).eq(text.bytes()));
         }
         "merge-short" | "merge-long" => {
-            let encoder = learnt();
+            let encoder = learned();
             let mut chance = Chance::new(5);
             let letters: Vec<u8> = (0..n_bytes).map(|_| b"etaoinshrdlucmfw"[chance.below(16)]).collect();
             let words = letters.chunks(if part == "merge-short" { 10 } else { n_bytes });

@@ -1,12 +1,12 @@
-"""The tokenizers that byte-pair encoding is compared with: characters, bytes and words.
+"""Baselines for byte-level BPE: byte, character and word-level tokenizers.
 
-Characters and bytes make long sequences of few tokens, words short ones of many, and of these only bytes can
-write every text. All of them have `encode`, `decode` and `n_vocab` as `Tokenizer` has, so metrics take
-either.
+Characters and bytes give long sequences from small vocabularies, words the opposite. Of the three, only bytes encode
+every text without loss. All have `encode`, `decode` and `n_vocab` like `Tokenizer`, so that metrics take either.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 UNKNOWN = "<unk>"
-"""What `decode` writes for the id that stands for everything outside a vocabulary."""
+"""Text of the unknown token, which stands for everything outside the vocabulary."""
 
 
 class TextTokenizer(Protocol):
-    """Anything that turns text into ids and back: the baselines, `Tokenizer`, a `tiktoken.Encoding`."""
+    """Anything that encodes and decodes text: the baselines, `Tokenizer`, a `tiktoken.Encoding`."""
 
     @property
     def n_vocab(self) -> int:
@@ -28,16 +28,16 @@ class TextTokenizer(Protocol):
         ...
 
     def encode(self, text: str, /) -> list[int]:
-        """The ids of `text`."""
+        """Return the ids of `text`."""
         ...
 
     def decode(self, ids: Sequence[int], /) -> str:
-        """The text of `ids`."""
+        """Return the text of `ids`."""
         ...
 
 
 class ByteTokenizer:
-    """Every UTF-8 byte is a token and its value the id. Lossless; nothing to train.
+    """Every UTF-8 byte is a token, and its value the id. Lossless; nothing to train.
 
     >>> ByteTokenizer().encode("né")
     [110, 195, 169]
@@ -49,18 +49,55 @@ class ByteTokenizer:
         return 256
 
     def encode(self, text: str) -> list[int]:
-        """The UTF-8 bytes of `text`. Raises UnicodeEncodeError for a lone surrogate."""
+        """Return the UTF-8 bytes of `text`. Raises UnicodeEncodeError for a lone surrogate."""
         return list(text.encode())
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of `ids`, with U+FFFD for what is not UTF-8. Raises KeyError with the first unknown id."""
-        return bytes(_known_ids(ids, self.n_vocab)).decode("utf-8", errors="replace")
+        """Return the text of `ids`, with U+FFFD for invalid UTF-8. Raises KeyError with the first unknown id."""
+        return bytes(_checked(ids, self.n_vocab)).decode("utf-8", errors="replace")
 
 
-class CharacterTokenizer:
-    """Every character of a training text is a token, numbered by code point from 0.
+class _LookupTokenizer(ABC):
+    """A tokenizer with a fixed list of tokens, followed by the unknown token. It does not split tokens further."""
+
+    def __init__(self, tokens: Sequence[str]) -> None:
+        self._tokens = tokens
+        self._id_of = {token: token_id for token_id, token in enumerate(tokens)}
+
+    @abstractmethod
+    def _split(self, text: str) -> Iterable[str]:
+        """Split a text into what may be tokens."""
+
+    @property
+    def unknown_id(self) -> int:
+        """Id of the unknown token."""
+        return len(self._tokens)
+
+    @property
+    def n_vocab(self) -> int:
+        """Number of tokens, including `<unk>`."""
+        return len(self._tokens) + 1
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of `text`. Raises UnicodeEncodeError for a lone surrogate that is no token."""
+        return [self._id_of.get(token, self.unknown_id) for token in self._split(text)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the tokens of `ids`, joined. Raises KeyError with the first unknown id."""
+        tokens = [*self._tokens, UNKNOWN]
+        return "".join(tokens[token_id] for token_id in _checked(ids, len(tokens)))
+
+
+class CharacterTokenizer(_LookupTokenizer):
+    """Every character of a training text is a token, with ids in code point order.
 
     Lossy: all other characters share the last id, which decodes to `<unk>`.
+
+    Args:
+        characters: Characters of the vocabulary.
+
+    Raises:
+        TokenizerError: A string has not exactly one character.
 
     >>> tokenizer = CharacterTokenizer.train("banana")
     >>> tokenizer.encode("nab!")
@@ -74,38 +111,30 @@ class CharacterTokenizer:
         """The characters by id."""
         for character in self.characters:
             if len(character) != 1:
-                raise TokenizerError(f"{character!r} is not one character", hint="give single characters")
-        self._id_of = {character: token_id for token_id, character in enumerate(self.characters)}
+                raise TokenizerError(f"{character!r} is not one character", hint="pass single characters")
+        super().__init__(self.characters)
 
     @classmethod
     def train(cls, text: str | Iterable[str]) -> CharacterTokenizer:
-        """A tokenizer for the characters of one document or several."""
+        """Build a tokenizer from the characters of one document or several."""
         return cls(character for document in _documents(text) for character in document)
 
-    @property
-    def unknown_id(self) -> int:
-        """The id of characters outside the vocabulary."""
-        return len(self.characters)
-
-    @property
-    def n_vocab(self) -> int:
-        """The number of characters, and one for `<unk>`."""
-        return len(self.characters) + 1
-
-    def encode(self, text: str) -> list[int]:
-        """One id for each character of `text`."""
-        return [self._id_of.get(character, self.unknown_id) for character in text]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The characters of `ids`, joined. Raises KeyError with the first id that no token has."""
-        return _join(self.characters, ids)
+    def _split(self, text: str) -> str:
+        return text
 
 
-class WordTokenizer:
-    """The most frequent pre-tokens of a training text are tokens, the most frequent first.
+class WordTokenizer(_LookupTokenizer):
+    """The most frequent pre-tokens of a training text are tokens, most frequent first.
 
-    Lossy: all other pre-tokens share the last id, which decodes to `<unk>`. White space belongs to
-    pre-tokens, so known ones decode to exactly what they were.
+    Lossy: all other pre-tokens share the last id, which decodes to `<unk>`. Pre-tokens include their white space, so
+    known ones decode exactly.
+
+    Args:
+        words: Pre-tokens of the vocabulary, by id.
+        pattern: Name or regular expression of the pre-tokenizer. None: a text is one pre-token.
+
+    Raises:
+        TokenizerError: A word occurs twice.
 
     >>> tokenizer = WordTokenizer.train("to be or not to be", vocab_size=4, pattern="gpt2")
     >>> tokenizer.words
@@ -118,52 +147,39 @@ class WordTokenizer:
         self.words = list(words)
         """The words by id."""
         self.pattern = pattern
-        """Name or regular expression of the pre-tokenizer; None: a text is one word."""
-        self._id_of = {word: token_id for token_id, word in enumerate(self.words)}
+        """Name or regular expression of the pre-tokenizer."""
+        super().__init__(self.words)
         if len(self._id_of) < len(self.words):
             word, n_times = Counter(self.words).most_common(1)[0]
-            raise TokenizerError(f"word {word!r} is given {n_times} times", hint="give each word once")
+            raise TokenizerError(f"word {word!r} occurs {n_times} times", hint="pass each word once")
 
     @classmethod
     def train(cls, text: str | Iterable[str], vocab_size: int, pattern: str | None = "gpt2") -> WordTokenizer:
-        """A tokenizer for the most frequent words of one document or several.
+        """Build a tokenizer from the most frequent pre-tokens.
 
-        The vocabulary has at most `vocab_size` tokens, `<unk>` among them. Of equally frequent words the one
-        that sorts first is taken first. Raises TokenizerError for a `vocab_size` below 1.
+        Args:
+            text: One document or several.
+            vocab_size: Largest number of tokens, including `<unk>`. Equally frequent words are taken in sort order.
+            pattern: Name or regular expression of the pre-tokenizer. None: a document is one pre-token.
+
+        Raises:
+            TokenizerError: `vocab_size` is below 1.
         """
         if vocab_size < 1:
-            raise TokenizerError(
-                f"vocab_size {vocab_size} has no room for {UNKNOWN}", hint="ask for at least 1"
-            )
-        counts = Counter(word for document in _documents(text) for word in _words(document, pattern))
+            raise TokenizerError(f"vocab_size {vocab_size} has no room for {UNKNOWN}", hint="use at least 1")
+        counts = Counter(word for document in _documents(text) for word in _pretokens(document, pattern))
         ranked = sorted(counts, key=lambda word: (-counts[word], word))
         return cls(ranked[: vocab_size - 1], pattern)
 
-    @property
-    def unknown_id(self) -> int:
-        """The id of words outside the vocabulary."""
-        return len(self.words)
-
-    @property
-    def n_vocab(self) -> int:
-        """The number of words, and one for `<unk>`."""
-        return len(self.words) + 1
-
-    def encode(self, text: str) -> list[int]:
-        """One id for each pre-token of `text`. Raises UnicodeEncodeError for a lone surrogate."""
-        return [self._id_of.get(word, self.unknown_id) for word in _words(text, self.pattern)]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The words of `ids`, joined. Raises KeyError with the first id that no token has."""
-        return _join(self.words, ids)
+    def _split(self, text: str) -> Iterator[str]:
+        return _pretokens(text, self.pattern)
 
 
 def _documents(text: str | Iterable[str]) -> Iterable[str]:
     return [text] if isinstance(text, str) else text
 
 
-def _words(text: str, pattern: str | None) -> Iterator[str]:
-    """The pre-tokens of `text`."""
+def _pretokens(text: str, pattern: str | None) -> Iterator[str]:
     from bytemill._core import pretoken_spans
 
     data = text.encode()
@@ -171,14 +187,8 @@ def _words(text: str, pattern: str | None) -> Iterator[str]:
         yield data[start:end].decode()
 
 
-def _join(tokens: Sequence[str], ids: Iterable[int]) -> str:
-    """The tokens of `ids`, the id after the last being `<unk>`."""
-    with_unknown = [*tokens, UNKNOWN]
-    return "".join(with_unknown[token_id] for token_id in _known_ids(ids, len(with_unknown)))
-
-
-def _known_ids(ids: Iterable[int], n_vocab: int) -> Iterator[int]:
-    """The ids again. Raises KeyError with the first that no token has, also a negative one."""
+def _checked(ids: Iterable[int], n_vocab: int) -> Iterator[int]:
+    """Yield the ids. Raises KeyError with the first id out of range."""
     for token_id in ids:
         if not 0 <= token_id < n_vocab:
             raise KeyError(token_id)

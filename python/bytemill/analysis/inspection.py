@@ -1,13 +1,14 @@
-"""The tokens of a text, ready to be shown: what each is made of, and where it stands."""
+"""Inspect the tokens of a text, and make tokens visible on one line."""
 
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from bytemill.analysis.metric_registry import text_metrics
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -18,20 +19,20 @@ if TYPE_CHECKING:
 PartKind: TypeAlias = Literal["text", "line end", "control", "bytes"]
 
 LINE_END = "↵"
-"""What a line feed is shown as."""
+"""Symbol for a line feed."""
 
 
 @dataclass(frozen=True)
 class VisiblePart:
-    """A stretch of a token and how it is shown."""
+    """A part of a token, as it is shown."""
 
     kind: PartKind
-    """Controls would not be seen or would move the cursor; bytes are part of a character."""
+    """"control": characters that are invisible or move the cursor. "bytes": bytes that are part of a character."""
     shown: str
 
 
 @dataclass(frozen=True)
-class Piece:
+class TextToken:
     """One token of a text."""
 
     id: int
@@ -42,14 +43,14 @@ class Piece:
 
     @property
     def text(self) -> str | None:
-        """The token as text, None where it is not whole characters."""
+        """The token as text. None if it is not valid UTF-8."""
         try:
             return self.bytes.decode()
         except UnicodeDecodeError:
             return None
 
     def to_dict(self) -> dict[str, Any]:
-        """The piece for JSON; `bytes` in hexadecimal."""
+        """Convert to JSON types; `bytes` in hexadecimal."""
         return {
             "id": self.id,
             "text": self.text,
@@ -62,65 +63,71 @@ class Piece:
 
 @dataclass(frozen=True)
 class Inspection:
-    """The tokens of a text in order, and what they add up to."""
+    """The tokens of a text, in order, with totals."""
 
-    pieces: list[Piece]
+    tokens: list[TextToken]
     n_bytes: int
     """UTF-8 bytes of the text."""
     n_characters: int
     """Code points of the text."""
+    metrics: dict[str, float] = field(default_factory=dict[str, float])
+    """Metrics by name (`analysis.metric_registry`)."""
 
     @property
     def n_tokens(self) -> int:
-        """How many tokens the text has."""
-        return len(self.pieces)
-
-    @property
-    def bytes_per_token(self) -> float:
-        """The compression ratio."""
-        return self.n_bytes / self.n_tokens
+        """Number of tokens."""
+        return len(self.tokens)
 
     def to_dict(self) -> dict[str, Any]:
-        """The inspection for JSON."""
+        """Convert to JSON types."""
         return {
             "n_tokens": self.n_tokens,
             "n_bytes": self.n_bytes,
             "n_characters": self.n_characters,
-            "bytes_per_token": round(self.bytes_per_token, 4),
-            "tokens": [piece.to_dict() for piece in self.pieces],
+            **{name: round(value, 4) for name, value in self.metrics.items()},
+            "tokens": [token.to_dict() for token in self.tokens],
         }
 
 
 def inspect(tokenizer: Tokenizer, text: str, *, allowed_special: AllowedSpecial = "all") -> Inspection:
-    """The tokens of `text`. Raises `CorpusError` for an empty text.
+    """Encode a text and describe each token.
+
+    Args:
+        tokenizer: The tokenizer.
+        text: A text, not empty.
+        allowed_special: Special tokens to recognize, as in `Tokenizer.encode`.
+
+    Raises:
+        CorpusError: The text is empty.
 
     >>> from bytemill import Tokenizer
     >>> tok = Tokenizer({i: bytes([i]) for i in range(256)} | {256: b"th"}, [(b"t", b"h")])
-    >>> [(piece.id, piece.text, piece.start) for piece in inspect(tok, "the").pieces]
+    >>> [(token.id, token.text, token.start) for token in inspect(tok, "the").tokens]
     [(256, 'th', 0), (101, 'e', 2)]
     """
     if not text:
-        raise CorpusError("the text is empty: there are no tokens to show", hint="give some text")
+        raise CorpusError("the text is empty, so there are no tokens to show", hint="pass a text")
     special_ids = set(tokenizer.special_tokens.values())
-    pieces: list[Piece] = []
+    tokens: list[TextToken] = []
     start = 0
-    for token_id in tokenizer.encode(text, allowed_special=allowed_special):
-        token = tokenizer.decode_single_token_bytes(token_id)
-        pieces.append(Piece(token_id, token, token_id in special_ids, start))
-        start += len(token)
-    return Inspection(pieces, n_bytes=start, n_characters=len(text))
+    ids = tokenizer.encode(text, allowed_special=allowed_special)
+    for token_id in ids:
+        content = tokenizer.decode_single_token_bytes(token_id)
+        tokens.append(TextToken(token_id, content, token_id in special_ids, start))
+        start += len(content)
+    return Inspection(tokens, start, len(text), text_metrics(tokenizer, text, ids))
 
 
 @lru_cache(maxsize=1 << 16)
 def visible_parts(token: bytes) -> tuple[VisiblePart, ...]:
-    """What a token is made of: text, line ends, other controls, bytes that are part of a character.
+    """Split a token into text, line ends, control characters, and bytes that are part of a character.
 
     >>> visible_parts("a\\n€".encode()[:-1])  # doctest: +NORMALIZE_WHITESPACE
     (VisiblePart(kind='text', shown='a'), VisiblePart(kind='line end', shown='↵'),
      VisiblePart(kind='bytes', shown='⟨e2 82⟩'))
     """
     parts: list[VisiblePart] = []
-    # Each byte that is part of no character becomes a character of its own (U+DC80 and up) here.
+    # Each byte that does not decode becomes a surrogate, from U+DC80 on.
     text = token.decode("utf-8", "surrogateescape")
     for kind, characters in groupby(text, key=_kind):
         stretch = "".join(characters)
@@ -138,7 +145,7 @@ def visible_parts(token: bytes) -> tuple[VisiblePart, ...]:
 
 
 def visible(token: bytes) -> str:
-    """A token on one line, everything in it made visible but the space.
+    """Show a token on one line. All characters except the space become visible.
 
     >>> visible(b" a\\tb\\n"), visible(b"\\x9d\\x94 and"), visible(b"\\x1b[0m")
     (' a␉b↵', '⟨9d 94⟩ and', '␛[0m')
@@ -147,7 +154,7 @@ def visible(token: bytes) -> str:
 
 
 def merge_history(explanation: Explanation) -> list[list[bytes]]:
-    """The parts of a pre-token before its first merge and after each.
+    """Return the parts of a pre-token before its first merge and after each merge.
 
     >>> from bytemill import Tokenizer
     >>> tok = Tokenizer({i: bytes([i]) for i in range(256)} | {256: b"th"}, [(b"t", b"h")])
@@ -164,7 +171,7 @@ def merge_history(explanation: Explanation) -> list[list[bytes]]:
 
 
 def explanation_to_dict(explanation: Explanation) -> dict[str, Any]:
-    """An explanation for JSON; tokens and parts as bytes in hexadecimal."""
+    """Convert an explanation to JSON types; tokens and parts as bytes in hexadecimal."""
     return {
         "text": explanation.text,
         "special": explanation.special,
@@ -186,12 +193,12 @@ def _kind(character: str) -> PartKind:
 
 
 def _with_base(text: str) -> str:
-    """With a dotted circle before a leading combining mark, which would sit on the token before it."""
+    """Put a dotted circle before a leading combining mark, which would otherwise attach to the previous token."""
     return f"\N{DOTTED CIRCLE}{text}" if unicodedata.combining(text[0]) else text
 
 
 def _control(character: str) -> str:
-    """A character that would not be seen: the pictures of Unicode for ASCII's controls, else its number."""
+    """Show a control character as its Unicode control picture, or by its code point."""
     code = ord(character)
     if code < 0x20:
         return chr(0x2400 + code)

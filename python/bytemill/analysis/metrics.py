@@ -1,7 +1,6 @@
-"""How well a tokenizer serves a text: bytes a token, tokens a word, sizes of tokens, use of the vocabulary.
+"""Metrics of a tokenizer on a text: compression, fertility, token sizes, vocabulary use.
 
-All of them depend on the text as much as on the tokenizer: compare tokenizers on one text, and on one they
-were not trained on.
+All of them depend on the text. Compare tokenizers on the same text, and on one that neither was trained on.
 """
 
 from __future__ import annotations
@@ -17,42 +16,43 @@ if TYPE_CHECKING:
 
 
 class Encodes(Protocol):
-    """Anything that turns text into ids."""
+    """Anything that encodes text."""
 
     def encode(self, text: str, /) -> list[int]:
-        """The ids of `text`."""
+        """Return the ids of `text`."""
         ...
 
 
 @dataclass(frozen=True)
 class TextMetrics:
-    """What a text and its tokens count, and the ratios that tokenizers are judged by."""
+    """Counts of a text and its tokens, and the ratios derived from them."""
 
     n_bytes: int
     """UTF-8 bytes of the text."""
     n_characters: int
     """Code points of the text."""
     n_words: int
-    """Words of the text: what stands between white space."""
+    """Words of the text, separated by white space."""
     n_tokens: int
     n_distinct_tokens: int
-    """Different ids among the tokens."""
+    """Distinct ids among the tokens."""
 
     @property
     def bytes_per_token(self) -> float:
-        """The compression ratio: the higher, the more text fits into a model's context."""
+        """Compression ratio. The higher it is, the more text fits into a model's context."""
         return self.n_bytes / self.n_tokens
 
     @property
     def characters_per_token(self) -> float:
-        """Code points a token."""
+        """Code points per token."""
         return self.n_characters / self.n_tokens
 
     @property
     def tokens_per_word(self) -> float:
-        """The fertility: 1 would be a token a word. Raises CorpusError for a text that is all white space.
+        """Fertility. Not meaningful for languages written without spaces, such as Chinese and Thai.
 
-        Says little of languages that are written without white space between words, as Chinese and Thai.
+        Raises:
+            CorpusError: The text contains only white space.
         """
         if self.n_words == 0:
             raise CorpusError("the text has no words, only white space", hint="measure a text with words")
@@ -60,9 +60,15 @@ class TextMetrics:
 
 
 def measure(tokenizer: Encodes, text: str) -> TextMetrics:
-    """The metrics of `text` as `tokenizer` encodes it, with special tokens as `encode` takes them by default.
+    """Encode a text and compute its metrics.
 
-    Raises CorpusError for an empty text, TokenizerError where a text that is not empty has no tokens.
+    Args:
+        tokenizer: Anything with an `encode` method, which is called with its defaults.
+        text: A text, not empty.
+
+    Raises:
+        CorpusError: The text is empty.
+        TokenizerError: `encode` returns no tokens.
 
     >>> from bytemill.analysis.baselines import ByteTokenizer
     >>> measure(ByteTokenizer(), "déjà vu")
@@ -75,7 +81,7 @@ def measure(tokenizer: Encodes, text: str) -> TextMetrics:
     ids = tokenizer.encode(text)
     if len(ids) == 0:
         raise TokenizerError(
-            f"the tokenizer gives no tokens for a text of {len(text)} characters",
+            f"the tokenizer returns no tokens for a text of {len(text)} characters",
             hint="use a tokenizer that covers the text",
         )
     return TextMetrics(
@@ -88,9 +94,15 @@ def measure(tokenizer: Encodes, text: str) -> TextMetrics:
 
 
 def compression_ratio(tokenizer: Encodes, text: str) -> float:
-    """UTF-8 bytes per token; `ByteTokenizer` has 1 for every text.
+    """Return UTF-8 bytes per token, which is 1 for `ByteTokenizer`.
 
-    Raises what `measure` raises.
+    Args:
+        tokenizer: Anything with an `encode` method.
+        text: A text, not empty.
+
+    Raises:
+        CorpusError: The text is empty.
+        TokenizerError: `encode` returns no tokens.
 
     >>> from bytemill.analysis.baselines import CharacterTokenizer
     >>> compression_ratio(CharacterTokenizer.train("日本"), "日本")
@@ -99,24 +111,14 @@ def compression_ratio(tokenizer: Encodes, text: str) -> float:
     return measure(tokenizer, text).bytes_per_token
 
 
-def fertility(tokenizer: Encodes, text: str) -> float:
-    """Tokens per word, where words are what stands between white space.
-
-    The whole text is encoded, white space with it. Raises CorpusError for a text without words, and what
-    `measure` raises.
-
-    >>> from bytemill.analysis.baselines import ByteTokenizer
-    >>> fertility(ByteTokenizer(), "so it is")
-    2.6666666666666665
-    """
-    return measure(tokenizer, text).tokens_per_word
-
-
 def token_size_histogram(tokens: Iterable[bytes]) -> dict[int, int]:
-    """How many tokens have how many bytes, by size: {bytes: tokens}.
+    """Count tokens by size in bytes.
 
-    Give it the tokens of a vocabulary (`vocab.values()`), or those of a text in the order they come, each as
-    often as it occurs (`tokenizer.decode_tokens_bytes(ids)`).
+    Args:
+        tokens: Tokens of a vocabulary (`vocab.values()`) or of a text (`tokenizer.decode_tokens_bytes(ids)`).
+
+    Returns:
+        Number of tokens by size, ordered by size.
 
     >>> token_size_histogram([b"the", b" ", b"cat", b" "])
     {1: 2, 3: 2}
@@ -125,20 +127,25 @@ def token_size_histogram(tokens: Iterable[bytes]) -> dict[int, int]:
 
 
 def vocabulary_use(ids: Iterable[int], n_vocab: int) -> float:
-    """The share of the vocabulary that occurs among `ids`, from 0 to 1.
+    """Return the share of the vocabulary that occurs among `ids`, from 0 to 1.
 
-    Raises TokenizerError for an empty vocabulary or an id outside 0 to `n_vocab` - 1.
+    Args:
+        ids: Ids of a text.
+        n_vocab: Size of the vocabulary.
+
+    Raises:
+        TokenizerError: `n_vocab` is below 1, or an id is not in 0 to `n_vocab` - 1.
 
     >>> vocabulary_use([3, 1, 3], n_vocab=4)
     0.5
     """
     if n_vocab < 1:
-        raise TokenizerError(f"n_vocab is {n_vocab}", hint="give the number of ids that there are")
+        raise TokenizerError(f"n_vocab is {n_vocab}", hint="pass the size of the vocabulary")
     used = set(ids)
     for token_id in used:
         if not 0 <= token_id < n_vocab:
             raise TokenizerError(
                 f"id {token_id} is outside a vocabulary of {n_vocab}",
-                hint="give ids and n_vocab of one tokenizer",
+                hint="pass ids and n_vocab of the same tokenizer",
             )
     return len(used) / n_vocab

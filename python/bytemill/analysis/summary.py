@@ -1,11 +1,12 @@
-"""What a tokenizer is: its sizes, its settings and its longest tokens."""
+"""Summarize a tokenizer: sizes, settings and longest tokens."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from bytemill._core import named_pattern
+from bytemill.analysis.metric_registry import tokenizer_metrics
 from bytemill.analysis.metrics import token_size_histogram
 from bytemill.errors import TokenizerError
 
@@ -19,67 +20,59 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class TokenizerFacts:
-    """A tokenizer at a glance."""
+class TokenizerSummary:
+    """Sizes, settings and longest tokens of a tokenizer."""
 
     n_vocab: int
     """The highest id + 1."""
     n_tokens: int
-    """Tokens that there are; fewer than `n_vocab` where ids have gaps."""
+    """Number of tokens, less than `n_vocab` if there are gaps between ids."""
     n_merges: int
     special_tokens: dict[str, int]
     pattern: str | None
-    """The expression, None for no pre-tokenization."""
+    """Regular expression of the pre-tokenizer. None: no pre-tokenization."""
     pattern_name: str | None
-    """Its name where it is one of the hand-written ones."""
+    """Name of the pattern, if it is a known one."""
     normalizer: Normalizer | None
-    """What is done to texts before they are split."""
+    """Unicode normalization of the text before pre-tokenization."""
     dtype: Literal["uint16", "uint32"]
-    """Smallest of the two array types that every id fits."""
+    """Smaller of the two array types that hold every id."""
     ties: Ties | None
     has_counts: bool
-    """Whether the counts of the merges in the training corpus are known."""
+    """Whether the tokenizer has the count of each merge in the training corpus."""
     fingerprint: str
     token_sizes: dict[int, int]
-    """Bytes -> how many ordinary tokens have that many."""
+    """Number of ordinary tokens by size in bytes."""
     longest_tokens: list[tuple[int, bytes]]
-    """Ordinary tokens with the most bytes, (id, bytes), the longest first, then by id."""
+    """(id, bytes) of the longest ordinary tokens, longest first, then by id."""
+    metrics: dict[str, float] = field(default_factory=dict[str, float])
+    """Metrics by name (`analysis.metric_registry`)."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The facts for JSON."""
-        return {
-            "n_vocab": self.n_vocab,
-            "n_tokens": self.n_tokens,
-            "n_merges": self.n_merges,
-            "special_tokens": self.special_tokens,
-            "pattern": self.pattern,
-            "pattern_name": self.pattern_name,
-            "normalizer": self.normalizer,
-            "dtype": self.dtype,
-            "ties": self.ties,
-            "has_counts": self.has_counts,
-            "fingerprint": self.fingerprint,
-            "token_sizes": self.token_sizes,
-            "longest_tokens": [
-                {"id": token_id, **token_to_dict(token)} for token_id, token in self.longest_tokens
-            ],
-        }
+        """Convert to JSON types; each metric is a key of its own."""
+        values = asdict(self)
+        metrics = {name: round(value, 4) for name, value in values.pop("metrics").items()}
+        longest = [{"id": token_id, **token_to_dict(token)} for token_id, token in self.longest_tokens]
+        return values | metrics | {"longest_tokens": longest}
 
 
-def describe(tokenizer: Tokenizer, n_longest: int = 20) -> TokenizerFacts:
-    """The facts of a tokenizer.
+def describe(tokenizer: Tokenizer, n_longest: int = 20) -> TokenizerSummary:
+    """Summarize a tokenizer.
+
+    Args:
+        tokenizer: The tokenizer.
+        n_longest: Number of longest tokens to include.
 
     >>> from bytemill import Tokenizer
     >>> tok = Tokenizer({i: bytes([i]) for i in range(256)} | {256: b"th"}, [(b"t", b"h")])
-    >>> facts = describe(tok)
-    >>> facts.pattern_name, facts.token_sizes, facts.longest_tokens[0]
+    >>> summary = describe(tok)
+    >>> summary.pattern_name, summary.token_sizes, summary.longest_tokens[0]
     ('gpt2', {1: 256, 2: 1}, (256, b'th'))
     """
     special_ids = set(tokenizer.special_tokens.values())
     vocab = tokenizer.vocab
     ordinary = {token_id: token for token_id, token in vocab.items() if token_id not in special_ids}
-    longest = sorted(ordinary.items(), key=lambda item: (-len(item[1]), item[0]))[:n_longest]
-    return TokenizerFacts(
+    return TokenizerSummary(
         n_vocab=tokenizer.n_vocab,
         n_tokens=len(vocab),
         n_merges=len(tokenizer.merges),
@@ -92,12 +85,20 @@ def describe(tokenizer: Tokenizer, n_longest: int = 20) -> TokenizerFacts:
         has_counts=tokenizer.merge_counts is not None,
         fingerprint=tokenizer.fingerprint,
         token_sizes=token_size_histogram(ordinary.values()),
-        longest_tokens=longest,
+        longest_tokens=_longest(ordinary.items(), n_longest),
+        metrics=tokenizer_metrics(tokenizer),
     )
 
 
 def longest_words(tokenizer: Tokenizer, n_longest: int = 20) -> list[tuple[int, bytes]]:
-    """The longest of the tokens that are letters and at most a space before them: (id, bytes), then by id.
+    """Return the longest tokens that consist of letters, optionally after one space.
+
+    Args:
+        tokenizer: The tokenizer.
+        n_longest: Number of tokens.
+
+    Returns:
+        (id, bytes), longest first, then by id.
 
     >>> from bytemill import Tokenizer
     >>> vocab = {i: bytes([i]) for i in range(256)} | {256: b" a", 257: b"--"}
@@ -105,18 +106,23 @@ def longest_words(tokenizer: Tokenizer, n_longest: int = 20) -> list[tuple[int, 
     [(256, b' a')]
     """
     special_ids = set(tokenizer.special_tokens.values())
-    words = [
+    words = (
         (token_id, token)
         for token_id, token in tokenizer.vocab.items()
         if token_id not in special_ids and token.decode("utf-8", "replace").removeprefix(" ").isalpha()
-    ]
-    return sorted(words, key=lambda item: (-len(item[1]), item[0]))[:n_longest]
+    )
+    return _longest(words, n_longest)
 
 
 def token_infos(tokenizer: Tokenizer, ids: Iterable[int] | None = None) -> Iterator[TokenInfo]:
-    """What is known of tokens: of those with these ids, by default of all, by id.
+    """Yield details of tokens.
 
-    Raises `TokenizerError` for an id that no token has.
+    Args:
+        tokenizer: The tokenizer.
+        ids: Ids of the tokens. None yields all, by id.
+
+    Raises:
+        TokenizerError: No token has one of the ids.
     """
     for token_id in tokenizer.vocab if ids is None else ids:
         try:
@@ -124,12 +130,19 @@ def token_infos(tokenizer: Tokenizer, ids: Iterable[int] | None = None) -> Itera
         except (KeyError, OverflowError) as error:
             raise TokenizerError(
                 f"no token has the id {token_id}",
-                hint=f"the ids of this tokenizer go from 0 to {tokenizer.n_vocab - 1}",
+                hint=f"the ids of this tokenizer are 0 to {tokenizer.n_vocab - 1}",
             ) from error
 
 
 def size_buckets(token_sizes: dict[int, int], last: int = 16) -> list[tuple[str, int]]:
-    """How many tokens have how many bytes, `last` bytes and more in one bucket, no size left out.
+    """Group token counts by size, without gaps.
+
+    Args:
+        token_sizes: Number of tokens by size in bytes.
+        last: Tokens of this size and above share the last bucket.
+
+    Returns:
+        (label, number of tokens) per bucket.
 
     >>> size_buckets({1: 256, 3: 7, 5: 2, 9: 1}, last=4)
     [('1', 256), ('2', 0), ('3', 7), ('4+', 3)]
@@ -143,7 +156,7 @@ def size_buckets(token_sizes: dict[int, int], last: int = 16) -> list[tuple[str,
 
 
 def training_to_dict(report: TrainingReport) -> dict[str, Any]:
-    """What training found out, for JSON."""
+    """Convert a training report to JSON types."""
     return {
         **asdict(report),
         "longest_tokens": [token_to_dict(token) for token in report.longest_tokens],
@@ -154,7 +167,7 @@ def training_to_dict(report: TrainingReport) -> dict[str, Any]:
 
 
 def token_to_dict(token: bytes) -> dict[str, Any]:
-    """A token for JSON: its text (None where it is not whole characters) and its bytes in hexadecimal."""
+    """Convert a token to JSON types: its text (None if it is not valid UTF-8) and its bytes in hexadecimal."""
     try:
         text = token.decode()
     except UnicodeDecodeError:
@@ -163,7 +176,7 @@ def token_to_dict(token: bytes) -> dict[str, Any]:
 
 
 def token_info_to_dict(info: TokenInfo) -> dict[str, Any]:
-    """What is known of a token, for JSON."""
+    """Convert the details of a token to JSON types."""
     return {
         "id": info.id,
         **token_to_dict(info.bytes),
@@ -172,3 +185,7 @@ def token_info_to_dict(info: TokenInfo) -> dict[str, Any]:
         "parts": info.parts,
         "count": info.count,
     }
+
+
+def _longest(tokens: Iterable[tuple[int, bytes]], n_longest: int) -> list[tuple[int, bytes]]:
+    return sorted(tokens, key=lambda item: (-len(item[1]), item[0]))[:n_longest]

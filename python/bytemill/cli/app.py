@@ -34,5 +34,10 @@ app.command(
     help="Train, use, inspect and convert tokenizers.",
     sort_key=2,
 )
+app.register_install_completion_command(  # pyright: ignore[reportUnknownMemberType]
+    help="Install completion of commands and options for bash, zsh or fish.",
+    help_flags=(),
+    version_flags=(),
+)
 app.command("bytemill.cli.data:app", name="data", help="Encode text to shards of token ids.", sort_key=3)
 app.command("bytemill.cli.lm:app", name="lm", help="Train, run and evaluate language models.", sort_key=4)

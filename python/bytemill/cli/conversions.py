@@ -3,7 +3,7 @@
 import shlex
 
 from bytemill.cli import output
-from bytemill.formats.save import FORMATS
+from bytemill.formats.registry import FORMATS
 from bytemill.system.units import plural
 from bytemill.tokenizer.conversion import Conversion
 

@@ -1,4 +1,4 @@
-"""`bytemill data`: encode, info; convert and reencode stand in files of their own."""
+"""The commands `bytemill data encode` and `bytemill data info`."""
 
 import dataclasses
 import time
@@ -10,17 +10,17 @@ from cyclopts.validators import Number
 
 from bytemill.cli import data_convert, data_reencode, options, output
 from bytemill.cli.corpus_options import CorpusOptions
-from bytemill.cli.data_convert import LayoutName
+from bytemill.cli.data_convert import LAYOUTS
 from bytemill.cli.interruption import interruptible, resume_hint
 from bytemill.system.units import format_bytes, format_rate, format_seconds
 
 app = App(
     name="data",
-    help="Turn text into shards of token ids.",
+    help="Encode text to shards of token ids, and convert shards.",
     help_epilogue="bytemill data COMMAND --help shows options and examples.",
 )
 
-app.command("bytemill.cli.data_get:app", name="get", help="Get a well-known text.", sort_key=5)
+app.command("bytemill.cli.data_get:app", name="get", help="Download a well-known text.", sort_key=5)
 
 _EOT = "<|endoftext|>"
 
@@ -37,35 +37,31 @@ def encode(
     tokenizer_file: options.TokenizerFile,
     /,
     *inputs: options.Inputs,
-    output_folder: Annotated[
-        Path, Parameter(name=["--output", "-o"], help="The folder for the shards and their manifest.")
-    ],
+    output_folder: Annotated[Path, Parameter(name=["--output", "-o"], help="The output folder.")],
     corpus: CorpusOptions = CorpusOptions(),  # noqa: B008  (it is immutable)
-    layout: Annotated[
-        LayoutName, Parameter(help="What the files are laid out in, for those who will read them.")
-    ] = "npy",
+    layout: Annotated[str, Parameter(help=f"Layout of the files: {LAYOUTS}.")] = "npy",
     shard_tokens: Annotated[
-        int, Parameter(validator=Number(gte=1), help="Ids in each shard but the last.")
+        int, Parameter(validator=Number(gte=1), help="Ids per shard, except the last one.")
     ] = 100_000_000,
     document_index: Annotated[
         bool,
         Parameter(
             name="--document-index",
             show_default=False,
-            help="Write documents.npy, which tells where documents end.",
+            help="Write documents.npy, the ends of documents.",
         ),
     ] = False,
     document_separator: Annotated[
         str | None,
-        Parameter(help="The special token that stands between documents, and ends them in text files."),
+        Parameter(help="Special token between documents. It ends documents in text files."),
     ] = None,
     append_eot: Annotated[
         bool,
         Parameter(
             name="--append-eot",
             show_default=False,
-            help=f"End every document with the document separator, {_EOT} where none is named. "
-            "Where the layout wants it so, it stands in front.",
+            help=f"End every document with the document separator, by default {_EOT}. "
+            "Some layouts put it at the start.",
         ),
     ] = False,
     prepend_bos: Annotated[
@@ -73,7 +69,7 @@ def encode(
         Parameter(
             name="--prepend-bos",
             show_default=False,
-            help="Begin every document with the special token that the tokenizer has for that.",
+            help="Begin every document with the usual special token of the tokenizer.",
         ),
     ] = False,
     bos: Annotated[
@@ -84,11 +80,11 @@ def encode(
         float,
         Parameter(
             validator=Number(gte=0, lt=1),
-            help="Put this fraction of the documents, by a hash of their text, into the folder validation, the others "
-            "into train.",
+            help="Fraction of the documents, chosen by a hash of their text, for the folder validation; the others go "
+            "to train.",
         ),
     ] = 0.0,
-    split_seed: Annotated[int, Parameter(validator=Number(gte=0), help="Which documents those are.")] = 0,
+    split_seed: Annotated[int, Parameter(validator=Number(gte=0), help="Seed of that hash.")] = 0,
     allowed_special: options.AllowedSpecial = "all",
     threads: options.Threads = None,
     overwrite: options.Overwrite = False,
@@ -101,7 +97,7 @@ def encode(
 
     Memory use does not grow with the text. If interrupted by Ctrl-C or SIGTERM (exit code
     130), the same command resumes from the last checkpoint and writes the same files.
-    A folder that already holds the result is left unchanged; a folder with other shards
+    A folder that already contains the result is left unchanged; a folder with other shards
     is an error.
     """
     from bytemill.cli.profile import profiled
@@ -130,7 +126,7 @@ def encode(
             nonlocal last
             last = event
             if event.already_complete:
-                said.append(f"{output_folder} already holds these shards: nothing to do")
+                said.append(f"{output_folder} already contains these shards: nothing to do")
             elif event.n_bytes_before and not said:
                 said.append(f"resuming an interrupted run at {format_bytes(event.n_bytes_before)}")
             else:
@@ -175,28 +171,32 @@ def encode(
   bytemill data info shards --json | jq .n_tokens""",
 )
 def info(
-    folder: Annotated[Path, Parameter(name="DIR", help="A folder of shards.")],
+    folder: Annotated[Path, Parameter(name="DIR", help="A shard folder.")],
     /,
     *,
     verify: Annotated[
         bool,
-        Parameter(
-            name="--verify", show_default=False, help="Read every shard and compare it with its sha256."
-        ),
+        Parameter(name="--verify", show_default=False, help="Compare every shard with its sha256."),
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Show what a folder of shards holds; of a split corpus, both parts.
+    """Show the contents of a shard folder, or of both parts of a split corpus.
 
-    With --verify the exit status is 1 where anything is wrong with the shards.
+    With --verify, the exit code is 1 if a shard is damaged.
     """
+    from bytemill.cli.summaries import manifest_notes
     from bytemill.errors import ShardError
+    from bytemill.shards import read_manifest
     from bytemill.shards import verify as find_problems
     from bytemill.shards.manifest import parts_of
 
     folders = parts_of(folder)
-    problems = [problem for place in folders for problem in find_problems(place)] if verify else None
+    problems = [problem for path in folders for problem in find_problems(path)] if verify else None
     _show(folders, as_json=as_json, problems=problems)
+    for note in (
+        [] if as_json else manifest_notes(read_manifest(folders[0]))
+    ):  # both parts count the whole corpus
+        output.note(note)
     if problems:
         for problem in problems:
             output.note(problem)
@@ -205,7 +205,7 @@ def info(
             hint=f"encode the corpus again: bytemill data encode TOKENIZER INPUTS --output {folder} --overwrite",
         )
     if problems is not None and not as_json:
-        output.write_line("\n  verified: every shard is as the manifest says")
+        output.write_line("\n  verified: every shard matches the manifest")
 
 
 def _show(
@@ -215,7 +215,7 @@ def _show(
     problems: list[str] | None = None,
     more: dict[str, Any] | None = None,
 ) -> None:
-    """The manifest of a folder, or of the parts of a split corpus."""
+    """Write the manifest of a folder, or of the parts of a split corpus."""
     from bytemill.cli.summaries import manifest_to_json, manifests_to_json, write_manifest
     from bytemill.shards import read_manifest
 

@@ -1,4 +1,4 @@
-"""`bytemill data convert`."""
+"""The command `bytemill data convert`."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -9,15 +9,15 @@ from cyclopts.validators import Number
 from bytemill.cli import options, output
 from bytemill.cli.interruption import interruptible
 
-LayoutName: TypeAlias = Literal["npy", "bin", "llmc", "megatron", "datatrove"]
+LAYOUTS = "npy, bin, llmc, megatron or datatrove"
 IdType: TypeAlias = Literal["uint16", "uint32", "int32", "int64"]
 
 SourceLayout: TypeAlias = Annotated[
-    LayoutName | None,
+    str | None,
     Parameter(
         name="--source-layout",
         show_default=False,
-        help="The layout of files without a manifest, where their names and first bytes do not tell it: bin.",
+        help="Layout of files without a manifest, if it cannot be recognized: bin.",
     ),
 ]
 SourceDtype: TypeAlias = Annotated[
@@ -25,7 +25,7 @@ SourceDtype: TypeAlias = Annotated[
     Parameter(
         name="--dtype",
         show_default=False,
-        help="The type of the ids in files that do not tell it (bin, datatrove).",
+        help="Type of the ids in files that do not store it (bin, datatrove).",
     ),
 ]
 NoVerify: TypeAlias = Annotated[
@@ -34,7 +34,7 @@ NoVerify: TypeAlias = Annotated[
         name="--no-verify",
         show_default=False,
         negative=(),
-        help="Do not compare the sha256 of the source shards with their manifest.",
+        help="Skip the sha256 check of the source shards.",
     ),
 ]
 ShardTokens: TypeAlias = Annotated[
@@ -42,14 +42,14 @@ ShardTokens: TypeAlias = Annotated[
     Parameter(
         validator=Number(gte=1),
         show_default=False,
-        help="Ids in each shard but the last; by default as many as in SHARDS.",
+        help="Ids per shard, except the last one; by default as in SHARDS.",
     ),
 ]
 Separator: TypeAlias = Annotated[
     str | None,
     Parameter(
         show_default=False,
-        help="What stands between documents in SHARDS, where no manifest says so: an id, or a special token.",
+        help="Token between documents in SHARDS without a manifest: an id or a special token.",
     ),
 ]
 
@@ -63,12 +63,12 @@ EXAMPLES = """Examples:
 def convert(
     shards: Annotated[
         Path,
-        Parameter(name="SHARDS", help="A folder of shards; or a file, folder or glob of another program's."),
+        Parameter(name="SHARDS", help="A shard folder, or a file, folder or glob of another program."),
     ],
-    out: Annotated[Path, Parameter(name="OUT", help="The folder for the result and its manifest.")],
+    out: Annotated[Path, Parameter(name="OUT", help="The output folder.")],
     /,
     *,
-    layout: Annotated[LayoutName, Parameter(help="What the result is laid out in.")],
+    layout: Annotated[str, Parameter(help=f"Layout of the result: {LAYOUTS}.")],
     shard_tokens: ShardTokens = None,
     separator: Separator = None,
     keep_separators: Annotated[
@@ -76,14 +76,14 @@ def convert(
         Parameter(
             name="--keep-separators",
             show_default=False,
-            help="Leave all ids as they are, also where the layout wants separators at the other end of documents.",
+            help="Leave all ids unchanged, even if the layout expects separators at the other end of documents.",
         ),
     ] = False,
     tokenizer: Annotated[
         Path | None,
         Parameter(
             show_default=False,
-            help="The tokenizer that made the ids, for files without a manifest: a file, or a name such as gpt2.",
+            help="The tokenizer of files without a manifest: a file, or a name such as gpt2.",
         ),
     ] = None,
     source_layout: SourceLayout = None,
@@ -93,11 +93,11 @@ def convert(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Lay out shards anew, in the files that another program reads.
+    """Convert shards to the layout of another program.
 
-    The ids stay the same. Where the layout wants the separator in front of
-    documents and not behind them, or the other way about, it is moved.
-    Reads files of other programs too: .npy, .bin, .bin with .idx, .ds.
+    The ids stay the same, except that separators are moved to the end of
+    documents that the layout expects. Files of other programs can be read
+    too: .npy, .bin, .bin with .idx, .ds.
     """
     from bytemill.cli.progress import ProgressDisplay
     from bytemill.cli.summaries import manifest_to_json, write_manifest
@@ -133,10 +133,10 @@ def convert(
         write_manifest(manifest, out)
 
 
-def separator_of(word: str | None) -> int | str | None:
-    """A number is an id, everything else a special token.
+def separator_of(text: str | None) -> int | str | None:
+    """Parse a separator: a number is an id, anything else a special token.
 
     >>> separator_of("50256"), separator_of("<|endoftext|>")
     (50256, '<|endoftext|>')
     """
-    return int(word) if word is not None and word.isascii() and word.isdigit() else word
+    return int(text) if text is not None and text.isascii() and text.isdigit() else text

@@ -1,4 +1,4 @@
-"""`bytemill data get`: well-known texts."""
+"""`bytemill data get`: download well-known data sets."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +20,9 @@ app = App(
 
 @app.default
 def get(
-    name: Annotated[str | None, Parameter(name="NAME", help="A data set of --list.")] = None,
+    name: Annotated[
+        str | None, Parameter(name="NAME", help="Name of a data set, as shown by --list.")
+    ] = None,
     /,
     *,
     show_list: Annotated[
@@ -30,69 +32,59 @@ def get(
     output_path: Annotated[
         str | None,
         Parameter(
-            name=["--output", "-o"], help="The file or folder to put it into, and not bytemill's cache."
+            name=["--output", "-o"],
+            help="Output file or folder. By default the file stays in the download cache.",
         ),
     ] = None,
     from_file: Annotated[
         Path | None,
-        Parameter(
-            name="--from-file", help="Fetch nothing: check this file, which came in another way, and copy it."
-        ),
-    ] = None,
-    url: Annotated[
-        str | None,
-        Parameter(
-            name="--url", help="A mirror with the same paths; also the environment's BYTEMILL_DATA_URL."
-        ),
+        Parameter(name="--from-file", help="Check and copy this file instead of downloading."),
     ] = None,
     verify: Annotated[
         bool,
         Parameter(
-            name="--verify", show_default=False, help="Compute the checksum of a file that is there again."
+            name="--verify", show_default=False, help="Compute the checksum of a file that exists already."
         ),
     ] = False,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Get a well-known text, and print the path of its file.
+    """Download a well-known data set and print the path of its file.
 
-    What is there already is not fetched again. An interrupted download goes on
-    where it ended. A file stands under its name only with the published size and
-    sha256.
+    A file that exists already is not downloaded again. Downloads are checked
+    against the published size and sha256. Data sets from the Hugging Face hub
+    require huggingface_hub (pip install 'bytemill[hub]'); HF_ENDPOINT sets a
+    mirror.
     """
     if show_list:
         _list(as_json=as_json)
         return
     if name is None:
-        raise CycloptsError("give the name of a data set, or --list")
+        raise CycloptsError("pass the name of a data set, or --list")
     from bytemill.cli.progress import ProgressDisplay
-    from bytemill.datasets import DownloadProgress, available, path_of
+    from bytemill.datasets import DownloadProgress, available, find
     from bytemill.datasets import get as get_dataset
 
-    was_there = path_of(name, output_path).exists()
+    existed = find(name, output_path) is not None
     with (
-        interruptible("what has come is kept: the same command goes on from there"),
+        interruptible("run the same command again; downloads from the Hugging Face hub resume"),
         ProgressDisplay(quiet=quiet) as display,
     ):
 
         def show(progress: DownloadProgress) -> None:
-            if progress.step == "waiting":
-                display.update("waiting for another process that fetches it", "bytes", 0, None)
-            else:
-                display.update(f"{progress.step} {name}", "bytes", progress.done, progress.total)
+            display.update(f"{progress.step} {name}", "bytes", progress.done, progress.total)
 
         path = get_dataset(
             name,
             output_path,
             from_file=from_file,
-            base_url=url,
             verify=verify,
             overwrite=overwrite,
             progress=show,
         )
     dataset = next(dataset for dataset in available() if dataset.name == name)
-    if not was_there:
+    if not existed:
         output.note(f"licence of {name}: {dataset.licence} (see {dataset.homepage})", quiet=quiet)
     if as_json:
         output.write_json({"path": str(path), **dataset.to_dict()})
@@ -101,25 +93,16 @@ def get(
 
 
 def _list(*, as_json: bool) -> None:
-    from bytemill.datasets import available, path_of
-    from bytemill.datasets.partial import partial_path
+    from bytemill.datasets import available, find
     from bytemill.system.units import format_bytes
 
+    paths = {dataset.name: find(dataset.name) for dataset in available()}
     if as_json:
-        output.write_json(
-            [
-                {
-                    **dataset.to_dict(),
-                    "path": str(path_of(dataset.name)),
-                    "is_here": path_of(dataset.name).exists(),
-                }
-                for dataset in available()
-            ]
-        )
+        entries = ((dataset, paths[dataset.name]) for dataset in available())
+        output.write_json([{**dataset.to_dict(), "path": path and str(path)} for dataset, path in entries])
         return
     for dataset in available():
-        path = path_of(dataset.name)
-        here = "here" if path.exists() else "begun" if partial_path(path).exists() else ""
+        here = "" if paths[dataset.name] is None else "downloaded"
         size = format_bytes(dataset.n_bytes)
         output.write_line(f"{output.styled(f'{dataset.name:<18}', '1')} {size:>8}  {here}".rstrip())
         output.write_facts(

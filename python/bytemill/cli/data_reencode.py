@@ -1,4 +1,4 @@
-"""`bytemill data reencode`."""
+"""The command `bytemill data reencode`."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from bytemill.cli import options, output
-from bytemill.cli.data_convert import IdType, LayoutName, NoVerify, Separator, ShardTokens, separator_of
+from bytemill.cli.data_convert import LAYOUTS, IdType, NoVerify, Separator, ShardTokens, separator_of
 from bytemill.cli.interruption import interruptible, resume_hint
 from bytemill.system.units import plural
 
@@ -18,53 +18,53 @@ EXAMPLES = """Examples:
 def reencode(
     shards: Annotated[
         Path,
-        Parameter(name="SHARDS", help="A folder of shards; or a file, folder or glob of another program's."),
+        Parameter(name="SHARDS", help="A shard folder, or a file, folder or glob of another program."),
     ],
     /,
     *,
     old: Annotated[
-        Path, Parameter(name="--from", help="The tokenizer that made them: a file, or a name such as gpt2.")
+        Path,
+        Parameter(name="--from", help="The tokenizer that encoded them: a file, or a name such as gpt2."),
     ],
-    new: Annotated[Path, Parameter(name="--to", help="The tokenizer that is to make the result.")],
-    output_folder: Annotated[
-        Path, Parameter(name=["--output", "-o"], help="The folder for the result and its manifest.")
-    ],
+    new: Annotated[Path, Parameter(name="--to", help="The tokenizer of the result.")],
+    output_folder: Annotated[Path, Parameter(name=["--output", "-o"], help="The output folder.")],
     layout: Annotated[
-        LayoutName | None,
-        Parameter(show_default=False, help="What the result is laid out in; by default as SHARDS are."),
+        str | None,
+        Parameter(show_default=False, help=f"Layout of the result: {LAYOUTS}; by default as in SHARDS."),
     ] = None,
     shard_tokens: ShardTokens = None,
     document_index: Annotated[
         bool | None,
-        Parameter(show_default=False, help="Write where documents end; by default where SHARDS have that."),
+        Parameter(
+            show_default=False,
+            help="Write documents.npy, the ends of documents; by default if SHARDS have it.",
+        ),
     ] = None,
     separator: Separator = None,
     document_separator: Annotated[
         str | None,
         Parameter(
             show_default=False,
-            help="The new tokenizer's special token to stand between documents; by default the one of the same text.",
+            help="Special token between documents in the result; by default the same as in SHARDS.",
         ),
     ] = None,
     no_separators: Annotated[
         bool,
-        Parameter(
-            name="--no-separators", show_default=False, help="Put nothing between documents in the result."
-        ),
+        Parameter(name="--no-separators", show_default=False, help="Write no separators."),
     ] = False,
     on_error: Annotated[
         Literal["fail", "skip", "replace"],
         Parameter(
-            help="A document that is not UTF-8, or not to be told from special tokens: stop, leave it out, or read "
-            "malformed bytes as U+FFFD."
+            help="A document that is not UTF-8, or contains text that looks like a special token: stop, omit it, or "
+            "read malformed bytes as U+FFFD."
         ),
     ] = "fail",
     threads: options.Threads = None,
     source_layout: Annotated[
-        LayoutName | None,
+        str | None,
         Parameter(
             show_default=False,
-            help="The layout of files without a manifest, where their names and first bytes do not tell it: bin.",
+            help="Layout of files without a manifest, if it cannot be recognized: bin.",
         ),
     ] = None,
     source_dtype: Annotated[
@@ -72,7 +72,7 @@ def reencode(
         Parameter(
             name="--dtype",
             show_default=False,
-            help="The type of the ids in files that do not tell it (bin, datatrove).",
+            help="Type of the ids in files that do not store it (bin, datatrove).",
         ),
     ] = None,
     no_verify: NoVerify = False,
@@ -80,13 +80,13 @@ def reencode(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Make shards of one tokenizer from shards of another.
+    """Re-encode shards with another tokenizer.
 
-    Every document is decoded to its bytes and encoded anew; no text is needed
-    beside the shards. If interrupted, the same command resumes.
+    Every document is decoded to its exact text and encoded again; the original
+    text is not needed. If interrupted, the same command resumes.
     """
     from bytemill.cli.progress import ProgressDisplay, encoding_progress
-    from bytemill.cli.summaries import manifest_to_json, write_manifest
+    from bytemill.cli.summaries import manifest_notes, manifest_to_json, write_manifest
     from bytemill.shards import EncodeProgress
     from bytemill.shards.reencode import reencode_shards, shard_corpus
     from bytemill.tokenizer.open_tokenizer import open_tokenizer
@@ -105,11 +105,11 @@ def reencode(
             source_layout=source_layout,
             source_dtype=source_dtype,
             verify=not no_verify,
-            progress=lambda n, total: display.update("looking for special tokens", "tokens", n, total),
+            progress=lambda n, total: display.update("searching special tokens", "tokens", n, total),
         )
     for token, n in corpus.special_as_text.items():
-        note = f"{new} has no special token {token!r}: {plural(n, 'occurrence')} inside of documents"
-        output.note(f"{note} will be plain text", quiet=quiet)
+        note = f"{new} has no special token {token!r}: {plural(n, 'occurrence')} inside documents"
+        output.note(f"{note} will become plain text", quiet=quiet)
     with (
         interruptible(lambda: resume_hint(output_folder)),
         ProgressDisplay(quiet=quiet) as display,
@@ -118,7 +118,7 @@ def reencode(
 
         def progress(event: EncodeProgress) -> None:
             if event.already_complete:
-                output.note(f"{output_folder} already holds these shards: nothing to do", quiet=quiet)
+                output.note(f"{output_folder} already contains these shards: nothing to do", quiet=quiet)
             else:
                 show(event)
 
@@ -135,10 +135,8 @@ def reencode(
             progress=progress,
             overwrite=overwrite,
         )
-    if manifest.n_broken_documents:
-        output.note(f"{plural(manifest.n_broken_documents, 'document')} left out", quiet=quiet)
-    if manifest.n_replaced:
-        output.note(f"{plural(manifest.n_replaced, 'malformed sequence')} read as U+FFFD", quiet=quiet)
+    for note in manifest_notes(manifest):
+        output.note(note, quiet=quiet)
     if as_json:
         manifest_to_json(manifest, output_folder)
     elif not quiet:

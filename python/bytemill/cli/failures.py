@@ -56,7 +56,7 @@ def report(error: BaseException, options: Set[str] = frozenset()) -> int:
         case _ if _is_out_of_memory(error):
             output.error("there is not enough memory", _memory_hint(options))
         case OSError():
-            output.error(_os_message(error), "choose another place, or mend the cause and run it again")
+            output.error(_os_message(error), "choose another path, or fix the cause and run it again")
             if error.errno in (errno.ENOSPC, errno.EIO):
                 output.give_up_stdout()
         case _:

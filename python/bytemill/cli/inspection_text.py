@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from bytemill.analysis.inspection import LINE_END, Piece, merge_history, visible, visible_parts
-from bytemill.system.units import format_ratio, plural
+from bytemill.analysis.inspection import LINE_END, TextToken, merge_history, visible, visible_parts
+from bytemill.analysis.metric_registry import format_text_metrics
+from bytemill.system.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,7 +27,7 @@ _BACKGROUNDS = tuple(f"\x1b[38;5;16;48;5;{colour}m" for colour in (153, 157, 223
 _SPECIAL = "\x1b[1;38;5;231;48;5;60m"
 
 
-def running_text(pieces: Iterable[Piece], *, colour: bool) -> Iterator[str]:
+def running_text(tokens: Iterable[TextToken], *, colour: bool) -> Iterator[str]:
     """The text with its tokens set apart, in its own lines, as stretches to write one after another.
 
     Without colour, `│` stands between tokens.
@@ -34,38 +35,38 @@ def running_text(pieces: Iterable[Piece], *, colour: bool) -> Iterator[str]:
     >>> from bytemill import Tokenizer
     >>> from bytemill.analysis.inspection import inspect
     >>> tok = Tokenizer({i: bytes([i]) for i in range(256)} | {256: b"th"}, [(b"t", b"h")])
-    >>> print("".join(running_text(inspect(tok, "the").pieces, colour=False)))
+    >>> print("".join(running_text(inspect(tok, "the").tokens, colour=False)))
     th│e
     """
     at_line_start = True
-    for place, piece in enumerate(pieces):
+    for place, token in enumerate(tokens):
         if not colour and not at_line_start:
             yield SEPARATOR
-        style = _style(piece, place) if colour else ""
-        for part in visible_parts(piece.bytes):
+        style = _style(token, place) if colour else ""
+        for part in visible_parts(token.bytes):
             at_line_start = part.kind == "line end"
             # The colour ends before the line does: terminals would fill the rest of the line with it.
             yield f"{style}{part.shown}{_RESET if colour else ''}" + ("\n" if at_line_start else "")
 
 
-def with_ids(pieces: Iterable[Piece], *, colour: bool, width: int) -> Iterator[str]:
+def with_ids(tokens: Iterable[TextToken], *, colour: bool, width: int) -> Iterator[str]:
     """Lines of at most `width` cells with the tokens, each followed by a line with their ids below them.
 
     A line ends where the text's line ends. Without colour, spaces are shown as `·`.
     """
     tokens_line = ids_line = ""
     used = 0
-    for place, piece in enumerate(pieces):
-        shown = visible(piece.bytes)
+    for place, token in enumerate(tokens):
+        shown = visible(token.bytes)
         if not colour:
             shown = shown.replace(" ", SPACE)
-        cells = max(cell_len(shown), len(str(piece.id)))
+        cells = max(cell_len(shown), len(str(token.id)))
         if used and used + cells > width:
             yield from (tokens_line.rstrip(" "), ids_line.rstrip(" "))
             tokens_line, ids_line, used = "", "", 0
         padding = " " * (cells - cell_len(shown) + 1)
-        tokens_line += (f"{_style(piece, place)}{shown}{_RESET}" if colour else shown) + padding
-        ids_line += f"{piece.id:<{cells}} "
+        tokens_line += (f"{_style(token, place)}{shown}{_RESET}" if colour else shown) + padding
+        ids_line += f"{token.id:<{cells}} "
         used += cells + 1
         if shown.endswith(LINE_END):
             yield from (tokens_line.rstrip(" "), ids_line.rstrip(" "))
@@ -78,7 +79,8 @@ def totals(inspection: Inspection) -> str:
     """The sums in one line.
 
     >>> from bytemill.analysis.inspection import Inspection
-    >>> totals(Inspection([Piece(116, b"t", False, 0), Piece(104, b"h", False, 1)], 2, 2))
+    >>> tokens = [TextToken(116, b"t", False, 0), TextToken(104, b"h", False, 1)]
+    >>> totals(Inspection(tokens, 2, 2, {"bytes_per_token": 1.0}))
     '2 tokens, 2 bytes, 2 characters, 1.00 bytes/token'
     """
     return ", ".join(
@@ -86,7 +88,7 @@ def totals(inspection: Inspection) -> str:
             plural(inspection.n_tokens, "token"),
             plural(inspection.n_bytes, "byte"),
             plural(inspection.n_characters, "character"),
-            f"{format_ratio(inspection.bytes_per_token)} bytes/token",
+            *format_text_metrics(inspection.metrics),
         )
     )
 
@@ -129,5 +131,5 @@ def _apart(tokens: list[bytes]) -> str:
     return SEPARATOR.join(visible(token).replace(" ", SPACE) for token in tokens)
 
 
-def _style(piece: Piece, place: int) -> str:
-    return _SPECIAL if piece.special else _BACKGROUNDS[place % len(_BACKGROUNDS)]
+def _style(token: TextToken, place: int) -> str:
+    return _SPECIAL if token.special else _BACKGROUNDS[place % len(_BACKGROUNDS)]

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import options, output
 from bytemill.cli.interruption import interruptible
-from bytemill.cli.lm_config import CONFIG_SOURCES, SettingOptions, resolve_options
+from bytemill.cli.lm_config import SettingOptions, resolve_options
 from bytemill.errors import RunConfigError
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.settings import suggestion
@@ -17,38 +17,41 @@ from bytemill.lm.settings import suggestion
 app = App(
     name="lm",
     help="Train language models on shards, generate text with them, evaluate them.",
-    help_epilogue="bytemill lm COMMAND --help shows options and examples.",
+    help_epilogue="`bytemill lm COMMAND --help` shows options and examples.",
 )
 
+SAMPLING = Group("Sampling", sort_key=-2)
+DISPLAY = Group("Display", sort_key=-1)
+
 Settings = Annotated[SettingOptions, Parameter(name="*")]
-_UNSET = SettingOptions()
 HiddenSettings = Annotated[SettingOptions, Parameter(name="*", show=False)]
-Run = Annotated[Path, Parameter(name="RUN", help="A run folder, or one of its checkpoints.")]
-Device = Annotated[str, Parameter(help="One of auto, cpu, cuda, cuda:N, mps.")]
+_UNSET = SettingOptions()
+Run = Annotated[Path, Parameter(name="RUN", help="Run folder, or one of its checkpoints.")]
+Device = Annotated[str, Parameter(help="Device: auto, cpu, cuda, cuda:N or mps.")]
 
 
 @app.command(
     sort_key=1,
-    config=CONFIG_SOURCES,
+    usage="Usage: bytemill lm train [OPTIONS] [CONFIG]",
     help_epilogue="""Examples:
   bytemill lm train --data.tokenizer tokenizer.json --data.train shards --run.folder mine
   bytemill lm train stories.toml --model.num-layers 8 --training.steps 5000
   bytemill lm train stories.toml --print-config > resolved.toml
   bytemill lm train mine                         resume the run in the folder mine
 
-A settings file has the options' names; BYTEMILL_TRAINING_STEPS and so on set them from
-the environment:
-  [model]
-  preset = "tinystories"
+A settings file has a table for each group, with the names of the options:
   [data]
   tokenizer = "tokenizer.json"
   train = ["shards"]
-  validation = ["validation-shards"]""",
+  [model]
+  preset = "tinystories"
+  num_layers = 8
+Environment variables have names such as BYTEMILL_TRAINING_STEPS.""",
 )
 def train(
     config: Annotated[
         Path | None,
-        Parameter(name="CONFIG", help="A TOML file of settings, or the folder of a run to resume."),
+        Parameter(name="CONFIG", help="TOML file with settings, or a run folder to resume."),
     ] = None,
     /,
     *,
@@ -58,13 +61,13 @@ def train(
         Parameter(
             name="--print-config",
             show_default=False,
-            help="Print every setting with its origin, and do not train.",
+            help="Print every setting with its origin as a TOML file, and exit.",
         ),
     ] = False,
     overwrite: Annotated[
         bool,
         Parameter(
-            name="--overwrite", show_default=False, help="Start over if the folder already holds a run."
+            name="--overwrite", show_default=False, help="Start over if the folder already contains a run."
         ),
     ] = False,
     as_json: options.Json = False,
@@ -73,8 +76,9 @@ def train(
     """Train a language model, or resume training.
 
     Options override environment variables, which override CONFIG, which overrides the
-    defaults. The same command resumes an interrupted run from its last checkpoint, on
-    the CPU bit for bit as if it had never stopped. Ctrl-C and SIGTERM save first.
+    defaults. Ctrl-C and SIGTERM save a checkpoint. The same command, or
+    `bytemill lm train FOLDER`, resumes from the last checkpoint; on the CPU the result
+    is identical to that of an uninterrupted run.
     """
     from bytemill.lm.training.config import config_to_toml
 
@@ -82,27 +86,21 @@ def train(
     if print_config:
         output.write_json(resolved.config.to_dict()) if as_json else output.write(config_to_toml(resolved))
         return
-    from bytemill.cli.lm_training import TrainingView
-    from bytemill.lm.training.metrics_log import read_metrics
+    from bytemill.cli.lm_training import TrainingView, resume_hint, write_result
     from bytemill.lm.training.trainer import train
 
-    folder = resolved.config.run.folder
     with (
-        interruptible(f"progress is saved in {folder}: run the same command again to resume"),
+        interruptible(lambda: resume_hint(resolved.config.run.folder)),
         TrainingView(quiet=quiet) as view,
     ):
         run = train(resolved, overwrite=overwrite, on_record=view)
-    if as_json:
-        last: dict[str, Any] = {
-            kind: (read_metrics(run.metrics, kind) or [None])[-1] for kind in ("step", "validation", "sample")
-        }
-        output.write_json({"folder": folder, "checkpoint": str(run.checkpoint_files()[0]), **last})
-    elif not quiet:
-        output.write_line(f"{folder}: step {resolved.config.training.steps:,}, {run.checkpoint_files()[0]}")
+    if as_json or not quiet:
+        write_result(run, resolved.config.training.steps, as_json=as_json)
 
 
 @app.command(
     sort_key=2,
+    usage="Usage: bytemill lm generate [OPTIONS] RUN [PROMPT]",
     help_epilogue="""Examples:
   bytemill lm generate mine "Once upon a time" --temperature 0.8
   bytemill lm generate mine "Once" --samples 3 --seed 1 --top-p 0.9
@@ -114,64 +112,88 @@ def generate(
     run: Run,
     prompt: Annotated[
         str | None,
-        Parameter(name="PROMPT", help="What the text begins with; - takes it from standard input."),
+        Parameter(name="PROMPT", help="Text to continue; - reads it from standard input."),
     ] = None,
     /,
     *,
     max_tokens: Annotated[
         int,
-        Parameter(name="--max-tokens", validator=Number(gte=1), help="The most tokens of a sample."),
+        Parameter(name="--max-tokens", validator=Number(gte=1), help="Maximum tokens per sample."),
     ] = 256,
-    temperature: Annotated[
-        float, Parameter(help="Below 1 the likely becomes likelier; 0 takes it always.")
-    ] = 1.0,
-    top_k: Annotated[int, Parameter(help="Draw from the so many likeliest only; 0: from all.")] = 0,
-    top_p: Annotated[float, Parameter(help="Draw from the fewest that together are this likely.")] = 1.0,
-    min_p: Annotated[
-        float, Parameter(help="Draw from those at least this likely, as a share of the likeliest.")
-    ] = 0.0,
-    repetition_penalty: Annotated[
-        float, Parameter(help="Above 1 makes tokens that are there already less likely.")
-    ] = 1.0,
-    no_repeat_ngram: Annotated[
-        int, Parameter(name="--no-repeat-ngram", help="No sequence of so many tokens comes twice; 0: may.")
-    ] = 0,
+    samples: Annotated[
+        int, Parameter(validator=Number(gte=1), help="Number of samples, generated in one batch.")
+    ] = 1,
+    seed: Annotated[int | None, Parameter(help="Seed; the same seed gives the same samples.")] = None,
     stop: Annotated[
         tuple[str, ...],
-        Parameter(name="--stop", show_default=False, help="End before this string; give it once for each."),
+        Parameter(
+            name="--stop", show_default=False, help="End a sample before this string; may be repeated."
+        ),
     ] = (),
     ignore_special: Annotated[
-        bool, Parameter(name="--ignore-special", show_default=False, help="Do not end at special tokens.")
+        bool,
+        Parameter(
+            name="--ignore-special", show_default=False, help="Do not end a sample at a special token."
+        ),
     ] = False,
-    samples: Annotated[int, Parameter(validator=Number(gte=1), help="How many texts, drawn at once.")] = 1,
-    seed: Annotated[int | None, Parameter(help="The same seed gives the same texts.")] = None,
+    device: Device = "auto",
+    no_cache: Annotated[
+        bool,
+        Parameter(
+            name="--no-cache",
+            show_default=False,
+            help="Recompute the whole context for every token: same output, slower.",
+        ),
+    ] = False,
+    temperature: Annotated[
+        float,
+        Parameter(group=SAMPLING, help="Below 1 favours likely tokens; 0 always takes the most likely one."),
+    ] = 1.0,
+    top_k: Annotated[
+        int, Parameter(group=SAMPLING, help="Sample from the K most likely tokens; 0: from all.")
+    ] = 0,
+    top_p: Annotated[
+        float,
+        Parameter(group=SAMPLING, help="Sample from the fewest tokens whose probabilities add up to P."),
+    ] = 1.0,
+    min_p: Annotated[
+        float,
+        Parameter(group=SAMPLING, help="Sample from tokens at least P times as likely as the most likely."),
+    ] = 0.0,
+    repetition_penalty: Annotated[
+        float, Parameter(group=SAMPLING, help="Above 1 makes tokens that already occur less likely.")
+    ] = 1.0,
+    no_repeat_ngram: Annotated[
+        int,
+        Parameter(
+            name="--no-repeat-ngram", group=SAMPLING, help="Never repeat a sequence of N tokens; 0: allow."
+        ),
+    ] = 0,
     show_tokens: Annotated[
-        bool, Parameter(name="--show-tokens", show_default=False, help="Draw the boundaries of the tokens.")
+        bool,
+        Parameter(name="--show-tokens", group=DISPLAY, show_default=False, help="Mark token boundaries."),
     ] = False,
     show_probabilities: Annotated[
         bool,
         Parameter(
             name="--show-probabilities",
+            group=DISPLAY,
             show_default=False,
-            help="A line a token: id, probability before and after temperature and cut-offs, bytes, alternatives.",
+            help="Print a line per token: id, probability before and after the sampling options, bytes, alternatives.",
         ),
     ] = False,
     alternatives: Annotated[
-        int, Parameter(validator=Number(gte=0), help="How many of the likeliest others are shown.")
-    ] = 3,
-    no_cache: Annotated[
-        bool,
+        int,
         Parameter(
-            name="--no-cache", show_default=False, help="Compute all tokens anew for each: the same, slower."
+            group=DISPLAY, validator=Number(gte=0), help="Number of most likely tokens to list per token."
         ),
-    ] = False,
-    device: Device = "auto",
+    ] = 3,
     as_json: options.Json = False,
 ) -> None:
     """Generate text with a trained model.
 
-    Text appears as it comes. Without a prompt there is an interactive one; with an
-    empty one ("") the model begins a text.
+    Text is printed as it is generated. Without a prompt, an interactive prompt starts.
+    An empty prompt ("") starts a new document.
     """
     from bytemill.cli import lm_generation
     from bytemill.cli.lm_prompt import run_prompt
@@ -191,7 +213,7 @@ def generate(
         top_p=top_p,
         min_p=min_p,
     )
-    wanted = GenerationOptions(
+    requested = GenerationOptions(
         max_tokens=max_tokens,
         sampling=sampling,
         stop=stop,
@@ -202,23 +224,20 @@ def generate(
     )
     trained = load_trained(run, device)
     for problem in trained.refused:
-        output.note(f"passed over: {problem}")
+        output.note(f"skipped a damaged checkpoint: {problem}")
     if prompt == "-":
         prompt = text_input("-", None).read()
-    with (
-        interruptible("the text above is incomplete"),
-        memory_errors("lower --samples or --max-tokens"),
-    ):
+    with interruptible("the text above is incomplete"), memory_errors("lower --samples or --max-tokens"):
         if prompt is None and not as_json:
-            run_prompt(trained, wanted)
+            run_prompt(trained, requested)
         elif as_json:
-            lm_generation.write_samples_json(trained, prompt or "", wanted, alternatives)
+            lm_generation.write_samples_json(trained, prompt or "", requested, alternatives)
         elif show_probabilities:
-            lm_generation.write_probabilities(trained, prompt or "", wanted, alternatives)
+            lm_generation.write_probabilities(trained, prompt or "", requested, alternatives)
         elif show_tokens:
-            lm_generation.write_tokens(trained, prompt or "", wanted)
+            lm_generation.write_tokens(trained, prompt or "", requested)
         else:
-            lm_generation.write_text(trained, prompt or "", wanted)
+            lm_generation.write_text(trained, prompt or "", requested)
 
 
 @app.command(
@@ -235,41 +254,40 @@ def evaluate(
     *,
     text: Annotated[
         tuple[str, ...],
-        Parameter(name="--text", consume_multiple=True, show_default=False, help="Text files to predict."),
+        Parameter(name="--text", consume_multiple=True, show_default=False, help="Text files to score."),
     ] = (),
     shards: Annotated[
         tuple[Path, ...],
-        Parameter(
-            name="--shards", consume_multiple=True, show_default=False, help="Folders of shards to predict."
-        ),
+        Parameter(name="--shards", consume_multiple=True, show_default=False, help="Shard folders to score."),
     ] = (),
     hellaswag: Annotated[
         Path | None,
-        Parameter(name="--hellaswag", help="HellaSwag's items: JSON lines, or six lines an item."),
+        Parameter(name="--hellaswag", help="HellaSwag file: JSON lines, or six lines per item."),
     ] = None,
     stride: Annotated[
         int | None,
         Parameter(
             validator=Number(gte=1),
-            help="Tokens from window to window: less than the context gives each more to go by, and takes longer.",
+            help="Tokens between windows, by default the context length; a smaller stride gives each token more "
+            "context and takes longer.",
         ),
     ] = None,
     limit: Annotated[
-        int | None, Parameter(validator=Number(gte=1), help="Only the first so many items of HellaSwag.")
+        int | None, Parameter(validator=Number(gte=1), help="Score only the first N HellaSwag items.")
     ] = None,
     results: Annotated[
         Path | None,
-        Parameter(name="--results", help="Keep HellaSwag's results here, and go on from what is there."),
+        Parameter(name="--results", help="Save HellaSwag results to this file, and resume from it."),
     ] = None,
-    batch_size: Annotated[int, Parameter(validator=Number(gte=1), help="Windows or items at once.")] = 16,
+    batch_size: Annotated[int, Parameter(validator=Number(gte=1), help="Windows or items per batch.")] = 16,
     device: Device = "auto",
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Evaluate a trained model: loss, perplexity and bits per byte, HellaSwag.
+    """Evaluate a trained model: loss, perplexity and bits per byte, HellaSwag accuracy.
 
-    Bits per byte can be compared between models with different tokenizers. Special
-    tokens count in loss and perplexity, and neither as bits nor as bytes.
+    Bits per byte are comparable between models with different tokenizers. Special
+    tokens count in loss and perplexity, but not in bits per byte.
     """
     from bytemill.cli.lm_views import write_scores
     from bytemill.cli.progress import ProgressDisplay
@@ -284,46 +302,40 @@ def evaluate(
     from bytemill.lm.loading import load_trained
 
     if not (text or shards or hellaswag):
-        raise CycloptsError("give --text, --shards or --hellaswag: what to evaluate with")
+        raise CycloptsError("nothing to evaluate on: give --text, --shards or --hellaswag")
     items = None if hellaswag is None else read_items(hellaswag)[:limit]
     trained = load_trained(run, device)
     context = trained.config.model.context_length
     if stride is not None and stride > context:
         raise CycloptsError(f"--stride {stride} is more than the model's context of {context} tokens")
-    again = "run it again" if results is None else f"run it again with --results {results} to go on"
-    with interruptible(again), memory_errors("lower --batch-size"), ProgressDisplay(quiet=quiet) as display:
+    hint = "run the same command again to " + ("start over" if results is None else f"resume from {results}")
+    with interruptible(hint), memory_errors("lower --batch-size"), ProgressDisplay(quiet=quiet) as display:
 
-        def shown(name: str, unit: str) -> Callable[[int, int], None]:
-            def show(done: int, total: int) -> None:
-                display.update(name, unit, done, total)
+        def show(name: str, unit: str) -> Callable[[int, int], None]:
+            return lambda done, total: display.update(name, unit, done, total)
 
-            return show
-
-        how: dict[str, Any] = {"stride": stride, "batch_size": batch_size}
+        windows: dict[str, Any] = {"stride": stride, "batch_size": batch_size}
+        model, tokenizer = trained.model, trained.tokenizer
         texts = {
             name: score_text_file(
-                trained.model, trained.tokenizer, name, progress=shown(f"predicting {name}", "tokens"), **how
+                model, tokenizer, name, progress=show(f"scoring {name}", "tokens"), **windows
             )
             for name in text
         } | {
             str(folder): score_shards(
-                trained.model,
-                trained.tokenizer,
-                folder,
-                progress=shown(f"predicting {folder}", "tokens"),
-                **how,
+                model, tokenizer, folder, progress=show(f"scoring {folder}", "tokens"), **windows
             )
             for folder in shards
         }
         endings: dict[str, HellaSwagScore] = {}
         if items is not None:
             endings[str(hellaswag)] = evaluate_hellaswag(
-                trained.model,
-                trained.tokenizer,
+                model,
+                tokenizer,
                 items,
                 batch_size=batch_size,
                 results=results,
-                progress=shown("HellaSwag", "items"),
+                progress=show("HellaSwag", "items"),
             )
     if not quiet or as_json:
         write_scores(trained, texts, endings, as_json=as_json)
@@ -331,7 +343,6 @@ def evaluate(
 
 @app.command(
     sort_key=4,
-    config=CONFIG_SOURCES,
     help_epilogue="""Examples:
   bytemill lm plan gpt2-xl --memory 80GB --batch-size 4
   bytemill lm plan stories.toml --memory 24GB --device rtx4090 --precision mixed
@@ -341,38 +352,43 @@ def plan(
     config: Annotated[
         str,
         Parameter(
-            name="PRESET|CONFIG", help="A preset (tiny, tinystories, gpt2-124m … gpt2-xl) or a TOML file."
+            name="PRESET|CONFIG", help=f"A preset ({', '.join(PRESETS)}), a TOML file or a run folder."
         ),
     ],
     /,
     *,
     settings: HiddenSettings = _UNSET,
     memory: Annotated[
-        str | None, Parameter(help="What the device has, say 80GB; the largest batch is found.")
+        str | None, Parameter(help="Memory of the device, such as 80GB; also prints the largest batch.")
     ] = None,
-    batch_size: Annotated[int, Parameter(validator=Number(gte=1), help="Sequences at once.")] = 1,
-    optimizer: Annotated[Literal["adamw", "muon", "sgd"], Parameter(help="Whose state is held.")] = "adamw",
+    batch_size: Annotated[int, Parameter(validator=Number(gte=1), help="Sequences per batch.")] = 1,
+    optimizer: Annotated[
+        Literal["adamw", "muon", "sgd"], Parameter(help="Optimizer whose state is counted.")
+    ] = "adamw",
     precision: Annotated[
         Literal["float32", "mixed"],
-        Parameter(help="Of matrix products; mixed: bfloat16, with weights in float32."),
+        Parameter(help="Precision of matrix products; mixed is bfloat16 with float32 weights."),
     ] = "float32",
     device: Annotated[
         str | None,
-        Parameter(help="For the days it takes: a100, h100, h200, l4, rtx4090, or FLOPs a second (312e12)."),
+        Parameter(
+            help="Device for the training time: a100, h100, h200, l4, rtx4090, or its FLOPs per second (312e12)."
+        ),
     ] = None,
-    utilization: Annotated[float, Parameter(help="The share of them that is used.")] = 0.4,
+    utilization: Annotated[float, Parameter(help="Share of the device's FLOPs that training reaches.")] = 0.4,
     training_tokens: Annotated[
-        int | None, Parameter(validator=Number(gte=1), help="To train on; by default 20 for each parameter.")
+        int | None,
+        Parameter(validator=Number(gte=1), help="Training tokens; by default 20 per parameter."),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Plan a model: parameters, memory, FLOPs, the largest batch, days of training.
 
-    Nothing is made or trained. The model's settings can be given as options, as in
-    `bytemill lm train` (--model.num-layers 8).
+    No model is built. The settings of the model can be changed as in `bytemill lm train`:
+    --model.num-layers 8.
     """
     from bytemill.cli.lm_views import write_plan
-    from bytemill.lm.training.plan import plan_for
+    from bytemill.lm.planning.user_input import plan_for
 
     if config not in PRESETS and not Path(config).exists():
         raise RunConfigError(f"{config} is neither a preset nor a file", hint=suggestion(config, PRESETS))

@@ -1,4 +1,4 @@
-"""An interactive prompt: each line is gone on with by the model; lines with / set how."""
+"""Interactive prompt: the model continues each line; lines that start with / are commands."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from bytemill.lm.generation.text_generation import GenerationOptions
     from bytemill.lm.loading import TrainedModel
 
-_HELP = """Type a beginning and the model goes on with it; an empty line asks for a text from its start.
+_HELP = """Type a text and the model continues it. An empty line starts a new document.
   /params               show the parameters
-  /params NAME VALUE    set one, for example: /params temperature 0.7
-  /tokens               show boundaries of tokens, or no longer
-  /quit                 end (as Ctrl-D does); Ctrl-C ends only the text that is under way
+  /params NAME VALUE    set a parameter, for example: /params temperature 0.7
+  /tokens               turn token boundaries on or off
+  /quit                 quit, like Ctrl-D; Ctrl-C only stops the current text
 """
-_OWN = ("max_tokens", "n_samples", "seed")
+_GENERATION = ("max_tokens", "n_samples", "seed")
 
 
 def run_prompt(trained: TrainedModel, options: GenerationOptions) -> None:
-    """Reads lines from standard input until /quit or its end."""
+    """Read lines from standard input until /quit or the end of the input."""
     with contextlib.suppress(ImportError):
-        import readline  # noqa: F401  # pyright: ignore[reportUnusedImport]  (gives input() its history)
+        import readline  # noqa: F401  # pyright: ignore[reportUnusedImport]  (adds history to input())
     if sys.stdin.isatty():
-        output.note(f"{trained.path}, step {trained.step:,}. /help lists what else there is")
+        output.note(f"{trained.path}, step {trained.step:,}; /help lists commands")
     show_tokens = False
     while (line := _read()) is not None:
         try:
@@ -45,9 +45,9 @@ def run_prompt(trained: TrainedModel, options: GenerationOptions) -> None:
                     options = _with(options, name, value)
                 case ["/tokens"]:
                     show_tokens = not show_tokens
-                    output.note(f"boundaries of tokens are {'shown' if show_tokens else 'not shown'}")
+                    output.note(f"token boundaries are {'on' if show_tokens else 'off'}")
                 case [command, *_]:
-                    output.error(f"{command} is no command, or has other arguments", "/help lists them all")
+                    output.error(f"unknown command {command}, or wrong arguments", "/help lists all commands")
                 case _:
                     write = lm_generation.write_tokens if show_tokens else lm_generation.write_text
                     write(trained, line, options)
@@ -66,22 +66,24 @@ def _read() -> str | None:
 
 
 def _parameters(options: GenerationOptions) -> dict[str, object]:
-    own: dict[str, object] = {name: getattr(options, name) for name in _OWN}
-    return own | {each.name: getattr(options.sampling, each.name) for each in fields(SamplingParameters)}
+    generation: dict[str, object] = {name: getattr(options, name) for name in _GENERATION}
+    return generation | {
+        each.name: getattr(options.sampling, each.name) for each in fields(SamplingParameters)
+    }
 
 
 def _with(options: GenerationOptions, name: str, value: str) -> GenerationOptions:
     name = name.replace("-", "_")
     known = _parameters(options)
     if name not in known:
-        raise RunConfigError(f"there is no parameter {name}", hint=f"parameters are {', '.join(known)}")
+        raise RunConfigError(f"unknown parameter {name}", hint=f"choose one of {', '.join(known)}")
     kind = float if isinstance(known[name], float) else int
     try:
         number = None if value == "None" else kind(value)
     except ValueError as error:
-        raise RunConfigError(f"{name} is {value!r}, which is no {kind.__name__}") from error
-    if name not in _OWN:
+        raise RunConfigError(f"{name} is {value!r}, not a {'whole ' if kind is int else ''}number") from error
+    if name not in _GENERATION:
         return replace(options, sampling=replace(options.sampling, **{name: number}))
     if number is None and name != "seed":
-        raise RunConfigError(f"{name} needs a number")
+        raise RunConfigError(f"{name} must be a number")
     return replace(options, **{name: number})

@@ -1,9 +1,11 @@
-"""A run as it trains: a live picture on a terminal, plain lines elsewhere."""
+"""Progress of a training run: a live display on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from bytemill.analysis.inspection import visible
@@ -16,13 +18,15 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.live import Live
 
+    from bytemill.lm.training.run_folder import RunFolder
+
 _SECONDS_BETWEEN_LINES = 5.0
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _CURVE_CELLS = 60
 
 
 class TrainingView:
-    """Shows the records of a run on standard error; nothing at all with `quiet`."""
+    """Display of a run's records on standard error; with `quiet`, nothing is shown."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -51,7 +55,7 @@ class TrainingView:
             self._live.stop()
 
     def __call__(self, record: dict[str, Any]) -> None:
-        """Shows one record."""
+        """Show one record."""
         if self._quiet:
             return
         kind, step = record["kind"], record["step"]
@@ -61,27 +65,27 @@ class TrainingView:
         line = _LINES[kind](record) if kind in _LINES else ""
         if kind == "step" and record["loss"] is not None:
             self._losses.append(record["loss"])
-            line += self._left(step)
+            line += self._time_left(step)
         if self._live is not None:
-            self._lines[kind] = line
-            self._live.update(self._picture(step))
+            self._lines[kind] = line.replace("; ", "\n") if kind == "step" else line
+            self._live.update(self._display(step))
         elif line and (kind != "step" or self._line_is_due(step)):
-            self._say(f"step {step:,}: {line}")
+            self._write(f"step {step:,}: {line}")
 
     def _begin(self, record: dict[str, Any]) -> None:
         self._n_steps, self._first_step = record["n_steps"], record["step"]
         for problem in record["refused"]:
-            self._say(f"passed over: {problem}")
+            self._write(f"skipped a damaged checkpoint: {problem}")
         if record["resumed_from"]:
-            self._say(f"going on from {record['resumed_from']}")
+            self._write(f"resuming from {record['resumed_from']}")
         if record["step"] >= record["n_steps"]:
-            self._say(f"all {record['n_steps']:,} steps are done: nothing to do")
-        self._say(
-            f"{record['n_parameters']:,} parameters, {record['n_train_tokens']:,} tokens to train on, "
-            f"{record['tokens_per_step']:,} of them a step; on {record['device']} in {record['precision']}"
+            self._write(f"all {record['n_steps']:,} steps are done; raise --training.steps to train longer")
+        self._write(
+            f"training {format_count(record['n_parameters'])} parameters on {format_count(record['n_train_tokens'])} "
+            f"tokens, {format_count(record['tokens_per_step'])} per step; {record['device']}, {record['precision']}"
         )
 
-    def _say(self, line: str) -> None:
+    def _write(self, line: str) -> None:
         if self._live is not None:
             self._live.console.print(line, markup=False)
         else:
@@ -95,13 +99,13 @@ class TrainingView:
             return True
         return False
 
-    def _left(self, step: int) -> str:
+    def _time_left(self, step: int) -> str:
         if step in (self._first_step, self._n_steps):
             return ""
-        each = (time.monotonic() - self._started) / (step - self._first_step)
-        return f", {format_seconds(each * (self._n_steps - step))} left"
+        per_step = (time.monotonic() - self._started) / (step - self._first_step)
+        return f"; {format_seconds(per_step * (self._n_steps - step))} left"
 
-    def _picture(self, step: int) -> Group:
+    def _display(self, step: int) -> Group:
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.text import Text
@@ -112,19 +116,40 @@ class TrainingView:
         ]
         if self._losses:
             rows.append(Text(f"{curve(self._losses)}  loss {self._losses[-1]:.3f}"))
-        rows += [Text(f"{self._lines[kind]}") for kind in _LINES if self._lines.get(kind)]
+        rows += [Text(self._lines[kind]) for kind in _LINES if self._lines.get(kind)]
         return Group(*rows)
 
 
+def write_result(run: RunFolder, n_steps: int, *, as_json: bool) -> None:
+    """Print the newest checkpoint of a finished run, or as JSON its last records."""
+    from bytemill.lm.training.metrics_log import read_metrics
+
+    checkpoint = run.checkpoint_files()[0]
+    if not as_json:
+        output.write_line(f"trained {n_steps:,} steps: {checkpoint}")
+        return
+    records: dict[str, Any] = {
+        kind: (read_metrics(run.metrics, kind) or [None])[-1] for kind in ("step", "validation", "sample")
+    }
+    output.write_json({"folder": str(run.path), "checkpoint": str(checkpoint), **records})
+
+
+def resume_hint(folder: str) -> str:
+    """Return how to continue an interrupted run, depending on whether it has saved a checkpoint."""
+    if any(Path(folder, "checkpoints").glob("step_*")):
+        return f"to resume: bytemill lm train {shlex.quote(folder)}"
+    return "run the same command again to start over (no checkpoint was saved yet)"
+
+
 def curve(values: list[float], cells: int = _CURVE_CELLS) -> str:
-    """A line of values as blocks of different height; of many values each cell has the mean of some.
+    """Draw values as blocks of different height; with more values than cells, each cell shows a mean.
 
     >>> curve([8.0, 4.0, 2.0, 1.0])
     '█▄▂▁'
     """
     n = min(cells, len(values))
-    parts = [values[i * len(values) // n : (i + 1) * len(values) // n] for i in range(n)]
-    means = [sum(part) / len(part) for part in parts]
+    groups = [values[i * len(values) // n : (i + 1) * len(values) // n] for i in range(n)]
+    means = [sum(group) / len(group) for group in groups]
     low, high = min(means), max(means)
     scale = (len(_BLOCKS) - 1) / (high - low) if high > low else 0.0
     return "".join(_BLOCKS[round((mean - low) * scale)] for mean in means)
@@ -135,9 +160,9 @@ def _step_line(record: dict[str, Any]) -> str:
     return (
         f"loss {record['loss']:.4f}"
         + (f", {bits:.3f} bits per byte" if bits is not None else "")
-        + f", learning rate {record['learning_rate']:.2e}, gradient norm {record['grad_norm']:.2f}, "
-        f"{format_count(round(record['tokens_per_second']))} tokens/s "
-        f"({format_share(record['flop_utilisation'])} of the matrix rate), {format_bytes(record['memory_bytes'])}"
+        + f", learning rate {record['learning_rate']:.2e}, gradient norm {record['grad_norm']:.2f}; "
+        f"{format_count(round(record['tokens_per_second']))} tokens/s ({format_share(record['flop_utilization'])} of "
+        f"peak FLOPs), {format_bytes(record['memory_bytes'])}"
     )
 
 
@@ -153,7 +178,7 @@ def _sample_line(record: dict[str, Any]) -> str:
 
 
 def _skipped_line(record: dict[str, Any]) -> str:
-    return f"skipped: its loss or gradient is not finite ({record['in_a_row']} in a row)"
+    return f"skipped: the loss or gradient is not finite ({record['n_consecutive']} consecutive)"
 
 
 def _checkpoint_line(record: dict[str, Any]) -> str:

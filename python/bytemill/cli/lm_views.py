@@ -1,4 +1,4 @@
-"""Scores and plans of language models, as people and scripts read them."""
+"""Print scores and plans of language models, as tables or JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,14 @@ def write_scores(
     *,
     as_json: bool,
 ) -> None:
-    """Scores by the name of what was scored."""
+    """Print the scores of a model.
+
+    Args:
+        trained: The model.
+        texts: Scores by text file or shard folder.
+        hellaswag: Scores by HellaSwag file.
+        as_json: Print JSON instead of tables.
+    """
     if as_json:
         output.write_json(
             {
@@ -63,7 +70,7 @@ def write_scores(
 
 
 def write_plan(plan: Plan, name: str, *, as_json: bool) -> None:
-    """What a model costs."""
+    """Print the parameters, memory, FLOPs and training time of a model."""
     if as_json:
         output.write_json({"model": name, **plan.to_dict()})
         return
@@ -78,10 +85,10 @@ def write_plan(plan: Plan, name: str, *, as_json: bool) -> None:
         (f"optimizer ({plan.optimizer})", format_bytes(memory.optimizer)),
         (
             "activations",
-            f"{format_bytes(memory.activations_fixed)} + {format_bytes(memory.activations_per_sequence)} x batch "
+            f"{format_bytes(memory.activations_fixed)} + {format_bytes(memory.activations_per_sequence)} × batch "
             f"= {format_bytes(memory.activations(batch))}",
         ),
-        ("in all", f"{format_bytes(memory.total(batch))} for a batch of {batch} x {plan.n_tokens:,} tokens"),
+        ("total", f"{format_bytes(memory.total(batch))} for a batch of {batch} × {plan.n_tokens:,} tokens"),
     ]
     if plan.available_bytes is not None:
         verdict = "fits" if plan.fits else "does not fit"
@@ -90,36 +97,36 @@ def write_plan(plan: Plan, name: str, *, as_json: bool) -> None:
             (
                 "available",
                 f"{format_bytes(plan.available_bytes)}: {verdict}"
-                + (f"; the largest batch is {largest:,}" if largest else "; not even a batch of 1 does"),
+                + (f"; the largest batch is {largest:,}" if largest else ", not even a batch of 1"),
             )
         )
     output.write_line(output.styled(f"  memory in {plan.precision}", "2"))
     output.write_facts(rows, indent="    ")
     output.write_line()
     _write_parts(f"FLOPs forward, batch of {batch}", plan.forward_flops, _flops)
-    output.write_line(f"    and {_flops(sum(plan.step_flops.values()))} for a step with its backward pass")
+    output.write_line(
+        f"    {_flops(sum(plan.step_flops.values()))} for a training step, with the backward pass"
+    )
     output.write_line()
-    facts = [
-        ("compute-optimal", f"{format_count(plan.compute_optimal_tokens)} tokens, 20 for each parameter")
-    ]
+    summary = [("compute-optimal", f"{format_count(plan.compute_optimal_tokens)} tokens, 20 per parameter")]
     if plan.days is not None:
-        facts.append(
+        summary.append(
             (
                 "time",
                 f"{_days(plan.days)} for {format_count(plan.training_tokens)} tokens at "
-                f"{_flops(plan.flops_per_second or 0)}/s and {plan.utilization:.0%} of it used",
+                f"{plan.utilization:.0%} of {_flops(plan.flops_per_second or 0)}/s",
             )
         )
-    output.write_facts(facts)
+    output.write_facts(summary)
 
 
-def _write_parts(title: str, parts: dict[str, int], shown: Any) -> None:
-    whole = sum(parts.values())
+def _write_parts(title: str, parts: dict[str, int], render: Any) -> None:
+    total = sum(parts.values())
     output.write_line(output.styled(f"  {title}", "2"))
-    rows = [(name, shown(value), format_share(value / whole)) for name, value in parts.items()]
-    width = max(len(name) for name in [*parts, "in all"])
-    widest = max(len(value) for _, value, _ in [*rows, ("", shown(whole), "")])
-    for name, value, share in [*rows, ("in all", shown(whole), "")]:
+    rows = [(name, render(value), format_share(value / total)) for name, value in parts.items()]
+    width = max(len(name) for name in [*parts, "total"])
+    widest = max(len(value) for _, value, _ in [*rows, ("", render(total), "")])
+    for name, value, share in [*rows, ("total", render(total), "")]:
         output.write_line(f"    {name:<{width}}  {value:>{widest}}  {share:>7}".rstrip())
 
 

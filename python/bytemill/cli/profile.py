@@ -48,17 +48,17 @@ def profiled(enabled: bool, file: Path | None = None) -> Generator[Profiled]:
 
 
 def write_profile(profile: ProfileResult) -> None:
-    """The profile for people, on standard error."""
+    """Write the profile as text to standard error."""
     sys.stderr.write(output.printable("\n".join([*_lines(profile), ""])))
 
 
 def _lines(profile: ProfileResult) -> Iterator[str]:
     yield (
-        f"profile: {format_seconds(profile.seconds)}, {profile.cores:.2f} of {profile.n_cores} processors busy, "
+        f"profile: {format_seconds(profile.seconds)}, {profile.cores:.2f} of {profile.n_cores} cores busy, "
         f"at most {format_bytes(profile.peak_memory_bytes)} of memory"
     )
     yield ""
-    header = ("phase", "time", "share", "thread busy", "processors", "peak memory", "rate")
+    header = ("phase", "time", "share", "thread busy", "cores", "peak memory", "rate")
     rows = [_phase_row(phase, profile) for phase in _nested(profile.phases)]
     if profile.outside_seconds >= 0.01 * profile.seconds:
         outside = profile.outside_seconds
@@ -71,15 +71,15 @@ def _lines(profile: ProfileResult) -> Iterator[str]:
         header = (
             "threads",
             "number",
-            "processor time",
+            "CPU time",
             "busy",
             "busiest",
-            "no processor free",
+            "no core free",
             "waiting for a disk",
         )
         yield from _indented(output.table_lines(header, _thread_rows(profile), right=range(1, 7)))
     else:
-        yield "  what single threads do is not known on this system, only what the whole process does"
+        yield "  single threads are not measured on this system, only the whole process"
     yield ""
     for sentence in profile.advice:
         yield f"  - {sentence}"

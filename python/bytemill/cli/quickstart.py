@@ -1,4 +1,4 @@
-"""`bytemill quickstart`: the whole arc."""
+"""`bytemill quickstart`: the guided first run."""
 
 import sys
 from contextlib import ExitStack
@@ -14,23 +14,23 @@ from bytemill.cli.interruption import interruptible
 app = App(
     name="quickstart",
     sort_key=1,
-    help="""Run the whole arc: tokenizer, shards, comparison, language model, report.
+    help="""Train a tokenizer and a small language model, and write a report.
 
-The text is the documentation that every Python brings along, a few megabytes;
-nothing is fetched. The model takes about two minutes on two CPU cores, and needs
-torch (pip install 'bytemill[lm]'); without it all else is done. What an earlier
-quickstart left in DIR is replaced; a folder with other files is refused.""",
+The corpus is the documentation that Python ships with, a few megabytes; nothing
+is downloaded. The model takes about two minutes on two CPU cores and requires
+torch (pip install 'bytemill[lm]'); without torch it is skipped. DIR may hold an
+earlier quickstart, which is replaced, but no other files.""",
     help_epilogue="""Examples:
   bytemill quickstart
   bytemill quickstart mine --corpus notes.txt 'essays/*.txt'
   bytemill quickstart big --vocab-size 16384 --model-steps 3000 --no-open
-  bytemill quickstart --model-steps 0            without a language model""",
+  bytemill quickstart --model-steps 0            skip the language model""",
 )
 
 
 @app.default
 def quickstart(
-    folder: Annotated[Path, Parameter(name="DIR", help="The folder to write to.")] = Path("quickstart"),
+    folder: Annotated[Path, Parameter(name="DIR", help="Output folder.")] = Path("quickstart"),
     /,
     *,
     corpus: Annotated[
@@ -39,15 +39,17 @@ def quickstart(
             name="--corpus",
             consume_multiple=True,
             show_default=False,
-            help="Text files or globs to use instead of this Python's documentation.",
+            help="Text files or globs to use instead of the documentation of this Python.",
         ),
     ] = (),
-    vocab_size: Annotated[int, Parameter(name=["--vocab-size", "-n"], help="Tokens in all.")] = 8192,
+    vocab_size: Annotated[
+        int, Parameter(name=["--vocab-size", "-n"], help="Tokens in the vocabulary.")
+    ] = 8192,
     model_steps: Annotated[
         int | None,
         Parameter(
             validator=Number(gte=0),
-            help="Steps of training the language model; 0: none. By default about two minutes' worth.",
+            help="Training steps of the language model; 0 skips it. By default it trains for about two minutes.",
         ),
     ] = None,
     no_open: Annotated[
@@ -56,14 +58,14 @@ def quickstart(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Runs the arc and prints what came of it."""
+    """Run the quickstart and print its results."""
     from bytemill.cli.lm_training import TrainingView
     from bytemill.cli.progress import ProgressDisplay, training_progress
     from bytemill.cli.quickstart_summary import write_quickstart
     from bytemill.quickstart import browser, run
 
     with (
-        interruptible("run the same command again: it starts afresh"),
+        interruptible("run the same command again to start over"),
         ProgressDisplay(quiet=quiet) as display,
         ExitStack() as model_view,
     ):

@@ -1,4 +1,4 @@
-"""What the quickstart has done, as people read it."""
+"""Print the result of `bytemill quickstart`."""
 
 from bytemill.analysis.inspection import visible
 from bytemill.cli import output
@@ -14,8 +14,7 @@ from bytemill.system.units import (
 
 
 def write_quickstart(result: QuickstartResult) -> None:
-    """What was done, how the tokenizer compares, and what to do next."""
-    report = result.training_report
+    """Print the files, the comparison, the model's scores and the next commands."""
     output.write_line(
         output.styled(f"{result.folder}: text to tokens in {format_seconds(result.seconds)}", "1")
     )
@@ -33,7 +32,7 @@ def write_quickstart(result: QuickstartResult) -> None:
             ),
             (
                 "tokenizer",
-                f"{plural(result.n_vocab, 'token')}, trained in {format_seconds(report.seconds)}: "
+                f"{plural(result.n_vocab, 'token')}, trained in {format_seconds(result.tokenizer_seconds)}: "
                 f"{result.tokenizer_file}",
             ),
             ("round trip", "every byte is the same after decoding"),
@@ -58,7 +57,7 @@ def write_quickstart(result: QuickstartResult) -> None:
     output.write_line()
     output.write_line(f"  report: {output.styled(result.report_file, '1')}")
     output.write_line()
-    output.write_line("Go on:")
+    output.write_line("Next:")
     for what, command in result.commands:
         output.write_line(f"  {output.styled(f'# {what}', '2')}")
         output.write_line(f"  {command}")

@@ -1,6 +1,5 @@
 """Print the results of training and encoding."""
 
-import dataclasses
 import json
 import shlex
 from collections.abc import Mapping
@@ -68,7 +67,7 @@ def write_training(
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:
-    """What a folder of shards holds."""
+    """Write a summary of a shard folder."""
     output.write_line(f"{output.styled(str(folder), '1')}: {plural(manifest.n_tokens, 'token')}")
     output.write_line()
     output.write_facts(_shard_facts(manifest))
@@ -86,9 +85,9 @@ def write_manifest(manifest: Manifest, folder: Path) -> None:
 def manifest_to_json(
     manifest: Manifest, folder: Path, problems: list[str] | None = None, more: dict[str, Any] | None = None
 ) -> None:
-    """A manifest as JSON, with the problems where somebody has looked for them, and with what else there is to say."""
+    """Write a manifest as JSON, with the problems that verification found and further entries."""
     found = {} if problems is None else {"problems": problems}
-    output.write_json({"folder": str(folder), **dataclasses.asdict(manifest), **found, **(more or {})})
+    output.write_json({"folder": str(folder), **manifest.to_dict(), **found, **(more or {})})
 
 
 def manifests_to_json(
@@ -97,8 +96,7 @@ def manifests_to_json(
     """Write the totals and the manifests of the parts of a split corpus as JSON."""
     found = {} if problems is None else {"problems": problems}
     parts = {
-        folder.name: {"folder": str(folder), **dataclasses.asdict(manifest)}
-        for folder, manifest in manifests.items()
+        folder.name: {"folder": str(folder), **manifest.to_dict()} for folder, manifest in manifests.items()
     }
     all_parts = list(manifests.values())
     totals = {
@@ -112,11 +110,12 @@ def manifests_to_json(
 
 
 def manifest_notes(manifest: Manifest) -> list[str]:
-    """What the end of an encoding has to say about what was not as it should be; nothing where all was well."""
+    """Return notes about what was replaced or left out, a sentence each."""
     counts = CorpusCounts(
         n_replaced=manifest.n_replaced,
         n_skipped_bytes=manifest.n_skipped_bytes,
         n_broken=manifest.n_broken_documents,
+        n_byte_order_marks=manifest.n_byte_order_marks,
     )
     return corpus_notes(counts)
 
@@ -196,7 +195,6 @@ def _shard_facts(manifest: Manifest) -> list[tuple[str, str]]:
     if manifest.part is not None:
         share = f"{100 * settings.validation_fraction:g} % of the documents, seed {settings.split_seed}"
         facts.append(("part", manifest.part if manifest.part == "train" else f"{manifest.part}: {share}"))
-    facts.extend(("left out", note) for note in manifest_notes(manifest))
     return facts
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import options, output
@@ -258,7 +258,8 @@ def show(
     help_epilogue="""Examples:
   bytemill tokenizer inspect tokenizer.json "It's naïve, isn't it?"
   bytemill tokenizer inspect tokenizer.json --file chapter.txt --ids
-  bytemill tokenizer inspect tokenizer.json "unbelievable" --explain""",
+  bytemill tokenizer inspect tokenizer.json "unbelievable" --explain
+  bytemill tokenizer inspect tokenizer.json "Two tokens" --svg > tokens.svg""",
 )
 def inspect(
     tokenizer_file: options.TokenizerFile,
@@ -268,6 +269,7 @@ def inspect(
     file: options.TextFile = None,
     ids: Annotated[bool, Parameter(help="Show the ids below the tokens.")] = False,
     explain: Annotated[bool, Parameter(help="Show the merges of each pre-token in order.")] = False,
+    svg: Annotated[bool, Parameter(help="Print an SVG image of the tokens and ids.")] = False,
     allowed_special: options.AllowedSpecial = "all",
     errors: options.Errors = "strict",
     as_json: options.Json = False,
@@ -281,10 +283,16 @@ def inspect(
     from bytemill.analysis.inspection import inspect
     from bytemill.cli import views
     from bytemill.cli.texts import text_input
+    from bytemill.report.token_picture import tokens_svg
 
+    if svg and (ids or explain or as_json):
+        raise CycloptsError("give --svg without --ids, --explain and --json: the image has the ids")
     tokenizer = open_tokenizer(tokenizer_file)
     content = text_input(text, file).read(errors)
     inspection = inspect(tokenizer, content, allowed_special=allowed_special)
+    if svg:
+        output.write(tokens_svg(inspection.tokens))
+        return
     explanations = tokenizer.explain(content, allowed_special=allowed_special) if explain else None
     views.write_inspection(inspection, explanations, ids=ids, as_json=as_json)
 

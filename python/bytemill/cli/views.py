@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bytemill.analysis.inspection import Inspection, explanation_to_dict, visible
-from bytemill.analysis.summary import TokenizerFacts, size_buckets, token_info_to_dict
+from bytemill.analysis.metric_registry import format_tokenizer_metrics
+from bytemill.analysis.summary import TokenizerSummary, size_buckets, token_info_to_dict
 from bytemill.cli import output
 from bytemill.cli.inspection_text import explanation_lines, running_text, totals, with_ids
 from bytemill.system.units import format_count, plural
@@ -17,7 +18,7 @@ _MOST_SHOWN = 60
 _TIES = {"bytes": "greatest pair of byte strings", "huggingface": "as Hugging Face's trainer"}
 
 
-def write_tokenizer(facts: TokenizerFacts, file: Path, *, as_json: bool) -> None:
+def write_tokenizer(facts: TokenizerSummary, file: Path, *, as_json: bool) -> None:
     """A tokenizer at a glance."""
     if as_json:
         output.write_json({"file": str(file), **facts.to_dict()})
@@ -88,18 +89,18 @@ def write_inspection(
         for line in explanation_lines(explanations):
             output.write_line(line)
     elif ids:
-        for line in with_ids(inspection.pieces, colour=colour, width=output.width()):
+        for line in with_ids(inspection.tokens, colour=colour, width=output.width()):
             output.write_line(line)
     else:
-        for stretch in running_text(inspection.pieces, colour=colour):
+        for stretch in running_text(inspection.tokens, colour=colour):
             output.write(stretch)
-        if not inspection.pieces[-1].bytes.endswith(b"\n"):
+        if not inspection.tokens[-1].bytes.endswith(b"\n"):
             output.write_line()
     output.write_line()
     output.write_line(output.styled(totals(inspection), "2"))
 
 
-def _facts(facts: TokenizerFacts) -> list[tuple[str, str]]:
+def _facts(facts: TokenizerSummary) -> list[tuple[str, str]]:
     special = ", ".join(f"{visible(token.encode())} = {i}" for token, i in facts.special_tokens.items())
     gaps = "" if facts.n_vocab == facts.n_tokens else f" (ids go up to {facts.n_vocab - 1})"
     pattern = "none" if facts.pattern is None else facts.pattern_name or visible(facts.pattern.encode())
@@ -113,10 +114,11 @@ def _facts(facts: TokenizerFacts) -> list[tuple[str, str]]:
         ("counts", "of each merge in training" if facts.has_counts else "not recorded"),
         ("array type", facts.dtype),
         ("fingerprint", facts.fingerprint),
+        *format_tokenizer_metrics(facts.metrics),
     ]
 
 
-def _write_sizes(facts: TokenizerFacts) -> None:
+def _write_sizes(facts: TokenizerSummary) -> None:
     buckets = size_buckets(facts.token_sizes)
     most = max(n for _, n in buckets)
     rows: list[tuple[str, str, str]] = []

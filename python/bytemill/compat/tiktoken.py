@@ -1,12 +1,11 @@
-"""tiktoken's interface: its names, defaults, results and errors, with bytemill underneath.
+"""Drop-in replacement for tiktoken: the same names, defaults, ids and exception types.
 
     from bytemill.compat import tiktoken
 
     enc = tiktoken.get_encoding("cl100k_base")
 
-Ids are tiktoken's for every text. Errors have its types and say the same in other words; where tiktoken panics (ranks
-without all bytes, two tokens of one rank), there is a `TokenizerError`, which is a ValueError. Of two special tokens
-that start together the longer is taken; tiktoken leaves that to the order of a hash table.
+Where tiktoken panics (ranks without all bytes, two tokens with one rank), this raises `TokenizerError`, a ValueError.
+Of special tokens that start together the longest is recognized; tiktoken leaves this to the order of a hash table.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _NONE: Set[str] = frozenset()
 
 
 class Encoding:
-    """tiktoken's `Encoding`. Immutable; several threads may use one at once."""
+    """tiktoken's `Encoding`. Immutable and thread-safe."""
 
     def __init__(
         self,
@@ -52,12 +51,20 @@ class Encoding:
         special_tokens: dict[str, int],
         explicit_n_vocab: int | None = None,
     ) -> None:
-        """An encoding from its parts: the ranks are ids and priorities at once.
+        """Create an encoding from its parts.
 
-        Raises TokenizerError where they contradict each other, and AssertionError where they have not
-        `explicit_n_vocab` tokens.
+        Args:
+            name: Name of the encoding.
+            pat_str: Regular expression of the pre-tokenizer.
+            mergeable_ranks: Token -> rank, which is both id and priority.
+            special_tokens: Special tokens and their ids.
+            explicit_n_vocab: Expected number of tokens.
+
+        Raises:
+            TokenizerError: The parts contradict each other.
+            AssertionError: The number of tokens is not `explicit_n_vocab`.
         """
-        # Where the expression is the name of another, it must not be taken for that.
+        # The core would take an expression such as "gpt2" for the name of a pattern.
         pattern = f"(?:{pat_str})" if pat_str in NAMED_PATTERNS else pat_str
         core = Encoder.from_ranks(mergeable_ranks, special_tokens, pattern, drops_unmatched=True)
         self._set(name, core, pat_str, mergeable_ranks, special_tokens)
@@ -87,27 +94,27 @@ class Encoding:
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Tokenizer, name: str | None = None) -> Self:
-        """A tokenizer with tiktoken's interface. Any will do; only `to_tiktoken` asks for one that ranks stand for."""
+        """Return a view of any tokenizer with tiktoken's interface."""
         encoding = cls.__new__(cls)
         core = tokenizer.core
         encoding._set(name or tokenizer.name, core, tokenizer.pattern, None, tokenizer.special_tokens)
-        encoding.made_from = encoding._tokenizer = tokenizer
+        encoding.source_tokenizer = encoding._tokenizer = tokenizer
         return encoding
 
-    made_from: Tokenizer | None = None
-    """The tokenizer that this is a view of; None for an encoding made from parts."""
+    source_tokenizer: Tokenizer | None = None
+    """The tokenizer behind this view; None for an encoding made from parts."""
     _tokenizer: Tokenizer | None = None
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer with the same ids. Raises TokenizerError where there is none: see `Tokenizer.from_tiktoken`."""
+        """The tokenizer with the same ids. Raises `TokenizerError` as `Tokenizer.from_tiktoken` does."""
         if self._tokenizer is None:
             from bytemill.tokenizer.tokenizer import Tokenizer
 
             self._tokenizer = Tokenizer.from_tiktoken(self)
         return self._tokenizer
 
-    # What encodings are extended by, under tiktoken's names, which its users know though they are private.
+    # Private attributes that tiktoken's documentation uses to extend an encoding.
 
     @property
     def _pat_str(self) -> str:
@@ -115,7 +122,7 @@ class Encoding:
 
         return (
             self._pattern
-            if self.made_from is None and self._pattern is not None
+            if self.source_tokenizer is None and self._pattern is not None
             else pattern_to(self._pattern)
         )
 
@@ -131,16 +138,16 @@ class Encoding:
         return f"<Encoding {self.name!r}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if _MADE.get(self.name) is self:
+        if _ENCODINGS.get(self.name) is self:
             return get_encoding, (self.name,)
-        if self.made_from is not None:
-            return _from_tokenizer, (type(self), self.made_from, self.name)
+        if self.source_tokenizer is not None:
+            return _from_tokenizer, (type(self), self.source_tokenizer, self.name)
         return _from_parts, (type(self), self.name, self._pattern, self._ranks, self._special_tokens)
 
-    # Text to ids
+    # Encoding
 
     def encode_ordinary(self, text: str) -> list[int]:
-        """The ids of `text`, with special tokens as plain text."""
+        """Return the ids of `text` with special tokens treated as text."""
         return self._core.encode(text, "none", None)
 
     def encode(
@@ -150,16 +157,18 @@ class Encoding:
         allowed_special: Literal["all"] | Set[str] = _NONE,
         disallowed_special: DisallowedSpecial = "all",
     ) -> list[int]:
-        """The ids of `text`.
+        """Return the ids of `text`. Special tokens that are neither allowed nor disallowed are plain text.
 
-        `allowed_special` are recognised. `disallowed_special` (`"all"`: the special tokens that are not allowed) raise
-        a ValueError where they stand in the text. All other special tokens are plain text.
+        Args:
+            text: The text.
+            allowed_special: Special tokens to recognize.
+            disallowed_special: Strings that raise a ValueError; `"all"` for the special tokens that are not allowed.
         """
         if allowed_special is _NONE and isinstance(disallowed_special, str) and disallowed_special == "all":
             try:
                 return self._core.encode(text, "none_raise", None)
             except SpecialTokenError:
-                pass  # to be raised below, in the words that fit these options
+                pass  # raised below, with the hint for these options
         return self._core.encode(text, self._checked([text], allowed_special, disallowed_special), None)
 
     def encode_to_numpy(
@@ -169,17 +178,17 @@ class Encoding:
         allowed_special: Literal["all"] | Set[str] = _NONE,
         disallowed_special: DisallowedSpecial = "all",
     ) -> NDArray[np.uint32]:
-        """As `encode`, as an array that cannot be written to. Raises UnicodeEncodeError for lone surrogates."""
+        """Return the ids of `text` as a read-only array. Raises UnicodeEncodeError for lone surrogates."""
         import numpy as np
 
-        recognised = self._checked([text], allowed_special, disallowed_special)
+        recognized = self._checked([text], allowed_special, disallowed_special)
         _refuse_surrogates(text)
-        ids = self._core.encode_to_numpy(text, recognised, None).astype(np.uint32, copy=False)
+        ids = self._core.encode_to_numpy(text, recognized, None).astype(np.uint32, copy=False)
         ids.flags.writeable = False
         return ids
 
     def encode_ordinary_batch(self, text: list[str], *, num_threads: int = 8) -> list[list[int]]:
-        """As `encode_ordinary`, of each text, on up to `num_threads` threads."""
+        """Return the ids of each text as `encode_ordinary` does, on up to `num_threads` threads."""
         return self._core.encode_batch(list(text), "none", _threads(num_threads))
 
     def encode_batch(
@@ -190,12 +199,12 @@ class Encoding:
         allowed_special: Literal["all"] | Set[str] = _NONE,
         disallowed_special: DisallowedSpecial = "all",
     ) -> list[list[int]]:
-        """As `encode`, of each text, on up to `num_threads` threads."""
+        """Return the ids of each text as `encode` does, on up to `num_threads` threads."""
         texts = list(text)
         if not isinstance(disallowed_special, str):
             disallowed_special = frozenset(disallowed_special)
-        recognised = self._checked(texts, allowed_special, disallowed_special)
-        return self._core.encode_batch(texts, recognised, _threads(num_threads))
+        recognized = self._checked(texts, allowed_special, disallowed_special)
+        return self._core.encode_batch(texts, recognized, _threads(num_threads))
 
     def encode_with_unstable(
         self,
@@ -204,19 +213,19 @@ class Encoding:
         allowed_special: Literal["all"] | Set[str] = _NONE,
         disallowed_special: DisallowedSpecial = "all",
     ) -> tuple[list[int], list[list[int]]]:
-        """The ids that more text cannot change, and the lists of ids that may follow them."""
-        recognised = self._checked([text], allowed_special, disallowed_special)
+        """Return the ids that further text cannot change, and the possible continuations."""
+        recognized = self._checked([text], allowed_special, disallowed_special)
         _refuse_surrogates(text)
-        return self._core.encode_with_unstable(text, recognised)
+        return self._core.encode_with_unstable(text, recognized)
 
     def encode_single_token(self, text_or_bytes: str | bytes) -> int:
-        """The id of a token, special or not. Raises KeyError where there is no such token."""
+        """Return the id of a token, special or ordinary. Raises KeyError if there is no such token."""
         token = text_or_bytes.encode() if isinstance(text_or_bytes, str) else text_or_bytes
         if not isinstance(token, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"a token is a str or bytes, not {type(token).__name__}")
+            raise TypeError(f"a token must be a str or bytes, not {type(token).__name__}")
         found = self._core.bytes_to_id(token)
         if found is None:
-            # What is not UTF-8 becomes a str that is no special token.
+            # Invalid UTF-8 becomes a str that is not a special token.
             found = self._special_tokens.get(token.decode("utf-8", "surrogateescape"))
         if found is None:
             raise KeyError(token)
@@ -225,7 +234,7 @@ class Encoding:
     def _checked(
         self, texts: Sequence[str], allowed: Literal["all"] | Set[str], disallowed: DisallowedSpecial | None
     ) -> AllowedSpecial:
-        """What the core is to recognise. Raises ValueError where a text holds what is disallowed."""
+        """Return which special tokens the core recognizes. Raises ValueError if a text contains a disallowed string."""
         if isinstance(allowed, str) and allowed == "all":
             if isinstance(disallowed, str) and disallowed == "all":
                 return "all"
@@ -234,70 +243,71 @@ class Encoding:
             raise TypeError(f"allowed_special must be 'all' or a set, not {type(allowed).__name__}")
         elif not all(isinstance(token, str) for token in allowed):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError("allowed_special must be a set of str")
-        recognised, refused = options(self._special_tokens, allowed, disallowed or ())
+        recognized, refused = options(self._special_tokens, allowed, disallowed or ())
         if not all(isinstance(token, str) for token in refused):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError("disallowed_special must be a collection of str")
         for text in texts:
             refuse(text, refused)
-        return recognised
+        return recognized
 
-    # Ids to text
+    # Decoding
 
     def decode_bytes(self, tokens: TokenIds) -> bytes:
-        """The bytes of `tokens`. Raises KeyError for an id that no token has."""
-        _refuse_no_sequence(tokens)
+        """Return the bytes of `tokens`. Raises KeyError for an id that belongs to no token."""
+        _check_sequence(tokens)
         try:
             return self._core.decode_bytes(tokens)
         except UnknownTokenError as error:
             _raise_unknown(error)
 
     def decode(self, tokens: TokenIds, errors: str = "replace") -> str:
-        """The text of `tokens`; what is not UTF-8 is treated as `errors` says."""
-        _refuse_no_sequence(tokens)
+        """Return the text of `tokens`; `errors` is the error handler for invalid UTF-8."""
+        _check_sequence(tokens)
         try:
             return self._core.decode(tokens, errors)
         except UnknownTokenError as error:
             _raise_unknown(error)
 
     def decode_single_token_bytes(self, token: int) -> bytes:
-        """The bytes of one token. Raises KeyError for an id that no token has."""
+        """Return the bytes of one token. Raises KeyError for an id that belongs to no token."""
         try:
             return self._core.token_bytes(token)
         except UnknownTokenError as error:
             _raise_unknown(error)
 
     def decode_tokens_bytes(self, tokens: Iterable[int]) -> list[bytes]:
-        """The bytes of each token."""
+        """Return the bytes of each token."""
         return [self.decode_single_token_bytes(token) for token in tokens]
 
     def decode_with_offsets(self, tokens: Iterable[int]) -> tuple[str, list[int]]:
-        """The text of `tokens`, and the index of the first character that each has a byte of.
+        """Return the text of `tokens` and the character offset at which each token starts.
 
-        Raises UnicodeDecodeError where they are not UTF-8 together.
+        Raises:
+            UnicodeDecodeError: The concatenated tokens are not valid UTF-8.
         """
         return text_and_starts(self.decode_tokens_bytes(tokens))
 
     def decode_batch(
         self, batch: Iterable[TokenIds], *, errors: str = "replace", num_threads: int = 8
     ) -> list[str]:
-        """As `decode`, of each sequence of ids."""
+        """Return the text of each sequence of ids."""
         _threads(num_threads)
         return [self.decode(tokens, errors) for tokens in batch]
 
     def decode_bytes_batch(self, batch: Iterable[TokenIds], *, num_threads: int = 8) -> list[bytes]:
-        """As `decode_bytes`, of each sequence of ids."""
+        """Return the bytes of each sequence of ids."""
         _threads(num_threads)
         return [self.decode_bytes(tokens) for tokens in batch]
 
-    # Facts
+    # Vocabulary
 
     def token_byte_values(self) -> list[bytes]:
-        """The bytes of all tokens that are not special, in the order of the bytes."""
+        """Return the bytes of all ordinary tokens in byte order."""
         return self._core.sorted_tokens()
 
     @property
     def eot_token(self) -> int:
-        """The id of `<|endoftext|>`. Raises KeyError where it is no special token."""
+        """The id of `<|endoftext|>`. Raises KeyError if it is not a special token."""
         return self._special_tokens["<|endoftext|>"]
 
     @property
@@ -306,9 +316,9 @@ class Encoding:
         return set(self._special_tokens)
 
     def is_special_token(self, token: int) -> bool:
-        """True for the id of a special token. Raises AssertionError for what is no int."""
+        """Return whether `token` is the id of a special token. Raises AssertionError for another type than int."""
         if not isinstance(token, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise AssertionError(f"an id is an int, not {type(token).__name__}")  # noqa: TRY004
+            raise AssertionError(f"an id must be an int, not {type(token).__name__}")  # noqa: TRY004
         return token in self._special_ids
 
     @property
@@ -317,23 +327,24 @@ class Encoding:
         return self.max_token_value + 1
 
 
-_MADE: dict[str, Encoding] = {}
-_MAKING = threading.RLock()
+_ENCODINGS: dict[str, Encoding] = {}
+_ENCODINGS_LOCK = threading.RLock()
 
 
 def get_encoding(encoding_name: str) -> Encoding:
-    """The encoding of a name, the same object each time, by way of `Tokenizer.from_pretrained`.
+    """Return the encoding of a name, the same object each time. Loads it with `Tokenizer.from_pretrained`.
 
-    Raises ValueError for a name that is none.
+    Raises:
+        ValueError: The name is unknown.
     """
     if not isinstance(encoding_name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"the name of an encoding is a str, not {type(encoding_name).__name__}")  # noqa: TRY004
+        raise ValueError(f"the name of an encoding must be a str, not {type(encoding_name).__name__}")  # noqa: TRY004
     if encoding_name not in ENCODING_NAMES:
-        raise ValueError(f"unknown encoding {encoding_name!r}: there are {', '.join(ENCODING_NAMES)}")
-    with _MAKING:
-        if encoding_name not in _MADE:
-            _MADE[encoding_name] = _pretrained(encoding_name)
-        return _MADE[encoding_name]
+        raise ValueError(f"unknown encoding {encoding_name!r}; the encodings are {', '.join(ENCODING_NAMES)}")
+    with _ENCODINGS_LOCK:
+        if encoding_name not in _ENCODINGS:
+            _ENCODINGS[encoding_name] = _pretrained(encoding_name)
+        return _ENCODINGS[encoding_name]
 
 
 def _pretrained(name: str) -> Encoding:
@@ -341,19 +352,19 @@ def _pretrained(name: str) -> Encoding:
 
     if name == "o200k_harmony":
         raise TokenizerError(
-            "o200k_harmony gives the id 200018 to two special tokens, which bytemill does not do",
-            hint="Take o200k_base, or an Encoding with special tokens of your own.",
+            "o200k_harmony is not supported: it gives the id 200018 to two special tokens",
+            hint="use o200k_base, or an Encoding with your own special tokens",
         )
     return Encoding.from_tokenizer(Tokenizer.from_pretrained(name), name)
 
 
 def encoding_for_model(model_name: str) -> Encoding:
-    """The encoding of a model of OpenAI's. Raises KeyError for a model that is not known."""
+    """Return the encoding of an OpenAI model. Raises KeyError for an unknown model."""
     return get_encoding(encoding_name_for_model(model_name))
 
 
 def list_encoding_names() -> list[str]:
-    """The names that `get_encoding` knows."""
+    """Return the names that `get_encoding` accepts."""
     return list(ENCODING_NAMES)
 
 
@@ -384,9 +395,9 @@ def _refuse_surrogates(text: str) -> None:
         text.encode()
 
 
-def _refuse_no_sequence(tokens: Any) -> None:
+def _check_sequence(tokens: Any) -> None:
     if not hasattr(tokens, "__getitem__"):
-        raise TypeError(f"ids come in a sequence, not in {type(tokens).__name__}")
+        raise TypeError(f"ids must be a sequence, not {type(tokens).__name__}")
 
 
 def _raise_unknown(error: UnknownTokenError) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Which encoding each model of OpenAI's has, as tiktoken says it."""
+"""tiktoken's table of OpenAI models and their encodings."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _MODELS: dict[str, str] = {
 }
 _ENCODING_OF = {model: name for name, models in _MODELS.items() for model in models.split()}
 
-# Names of a family: dated versions, deployments, models that were trained further. No beginning is that of another with
-# a different encoding but where the longer comes first.
-_BEGINNINGS: dict[str, str] = {
+# Prefixes of model families: dated versions, deployments, fine-tuned models. Where prefixes with different encodings
+# overlap, the longer one comes first.
+_PREFIXES: dict[str, str] = {
     "o200k_harmony": "gpt-oss-",
     "o200k_base": "o1- o3- o4-mini- gpt-5 gpt-4.5- gpt-4.1- chatgpt-4o- gpt-4o- ft:gpt-4o",
     "cl100k_base": "gpt-4- gpt-3.5-turbo- gpt-35-turbo- ft:gpt-4 ft:gpt-3.5-turbo ft:davinci-002 ft:babbage-002",
@@ -44,14 +44,14 @@ _BEGINNINGS: dict[str, str] = {
 
 
 def encoding_name_for_model(model_name: str) -> str:
-    """The name of the encoding of a model. Raises KeyError for a model that is not known.
+    """Return the name of a model's encoding. Raises KeyError for an unknown model.
 
     >>> encoding_name_for_model("gpt-4o-mini")
     'o200k_base'
     """
     if model_name in _ENCODING_OF:
         return _ENCODING_OF[model_name]
-    for name, beginnings in _BEGINNINGS.items():
-        if model_name.startswith(tuple(beginnings.split())):
+    for name, prefixes in _PREFIXES.items():
+        if model_name.startswith(tuple(prefixes.split())):
             return name
-    raise KeyError(f"it is not known which encoding {model_name} has; get_encoding takes the name of one")
+    raise KeyError(f"unknown model {model_name!r}: use get_encoding with the name of an encoding")

@@ -2,7 +2,7 @@
 
 from bytemill.corpus.corpus import Corpus
 from bytemill.corpus.documents import CorpusCounts, DocumentBatch, DocumentSource, Position
-from bytemill.corpus.formats import CorpusFormat, register
+from bytemill.corpus.formats import CorpusFormat, register_corpus_format
 from bytemill.corpus.messages import not_utf8
 from bytemill.corpus.options import parse_bytes
 from bytemill.corpus.reading import read_blocks
@@ -22,6 +22,6 @@ __all__ = [
     "not_utf8",
     "parse_bytes",
     "read_blocks",
-    "register",
+    "register_corpus_format",
     "resolve_inputs",
 ]

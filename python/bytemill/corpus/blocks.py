@@ -10,7 +10,8 @@ from bytemill._core import JsonLines, TextSplitter, clean_text
 from bytemill.corpus import documents as batches
 from bytemill.corpus.chunks import Chunk
 from bytemill.corpus.content import UTF8_BOM, check_text
-from bytemill.corpus.messages import REPLACE_HINT, SKIP_HINT, document_too_large
+from bytemill.corpus.messages import document_too_large
+from bytemill.corpus.options import REPLACE_HINT, SKIP_HINT
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bytemill._core import check_documents
+from bytemill.corpus.options import SKIP_HINT
+from bytemill.errors import CorpusError
+
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from bytemill._core import BlockDocuments
-    from bytemill.errors import CorpusError
+    from bytemill.corpus.options import CorpusOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,65 @@ class Chunk:
             n_byte_order_marks,
             error,
         )
+
+    @classmethod
+    def of_texts(
+        cls,
+        texts: Sequence[bytes],
+        options: CorpusOptions,
+        n_bytes_read: int,
+        after: dict[str, Any],
+        name_of: Callable[[int], str],
+    ) -> Chunk:
+        """Make a chunk of documents, checked to be UTF-8.
+
+        Args:
+            texts: The documents.
+            options: Options of the corpus, which decide about malformed UTF-8.
+            n_bytes_read: Bytes of the source read so far.
+            after: State from which the next chunk can be read.
+            name_of: Returns the name of a document, by its index in `texts`, for the error message.
+        """
+        import numpy as np
+
+        ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+        return cls.checked(
+            b"".join(texts), ends, options=options, n_bytes_read=n_bytes_read, after=after, name_of=name_of
+        )
+
+    @classmethod
+    def checked(
+        cls,
+        data: bytes,
+        ends: NDArray[np.int64],
+        *,
+        options: CorpusOptions,
+        n_bytes_read: int,
+        after: dict[str, Any],
+        name_of: Callable[[int], str],
+        missing: NDArray[np.bool_] | None = None,
+        missing_message: str = "",
+    ) -> Chunk:
+        """Make a chunk of packed documents, checked to be UTF-8.
+
+        Args:
+            data: Their bytes.
+            ends: End of each document in `data`.
+            options: As in `of_texts`, also below.
+            n_bytes_read: As in `of_texts`.
+            after: As in `of_texts`.
+            name_of: As in `of_texts`.
+            missing: Mask of the documents that are missing.
+            missing_message: What to report of a missing document.
+        """
+        documents = check_documents(data, ends, missing, options.errors, options.on_error == "skip")
+        error = None
+        if documents.broken is not None:
+            number, offset, _ = documents.broken
+            problem = f"byte offset {offset} of the text is not valid UTF-8"
+            problem = missing_message if offset is None else problem
+            error = CorpusError(f"{name_of(number)}: {problem}", hint=SKIP_HINT)
+        return cls.of(documents, n_bytes_read, after, error)
 
     @classmethod
     def broken(cls, n_bytes_read: int, after: dict[str, Any]) -> Chunk:

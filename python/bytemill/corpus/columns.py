@@ -8,13 +8,12 @@ import tempfile
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bytemill._core import check_documents
 from bytemill.corpus import documents as batches
 from bytemill.corpus import libraries
 from bytemill.corpus.chunks import Chunk
 from bytemill.corpus.compression import compression_of
 from bytemill.corpus.content import HEAD_BYTES
-from bytemill.corpus.messages import SKIP_HINT, document_too_large
+from bytemill.corpus.messages import document_too_large
 from bytemill.corpus.streams import OpenFile, head_of
 from bytemill.errors import CorpusError
 
@@ -91,21 +90,19 @@ class ColumnReader:
                 keep = np.ones(len(array), np.bool_)
                 keep[large] = False
                 array, too_large = array.filter(libraries.pyarrow(self._name).array(keep)), None
-        data, ends = packed(array)
         missing = _missing(array) if array.null_count else None
-        documents = check_documents(
-            data, ends, missing, self._options.errors, self._options.on_error == "skip"
+        name, field = f"{self._name}: row", self._options.field
+        chunk = Chunk.checked(
+            *packed(array),
+            options=self._options,
+            n_bytes_read=n_bytes_read,
+            after=after,
+            name_of=lambda number: f"{name} {row + number + 1:,}",
+            missing=missing,
+            missing_message=f"column '{field}' is missing",
         )
-        error = None
-        if documents.broken is not None:
-            number, offset, _ = documents.broken
-            what = f"column '{self._options.field}' is missing"
-            if offset is not None:
-                what = f"byte offset {offset} of the text is not valid UTF-8"
-            error = CorpusError(f"{self._name}: row {row + number + 1:,}: {what}", hint=SKIP_HINT)
-        chunk = Chunk.of(documents, n_bytes_read, after, error or too_large)
         n_large = len(large) if self._options.on_error == "skip" else 0
-        return replace(chunk, n_broken=chunk.n_broken + n_large)
+        return replace(chunk, n_broken=chunk.n_broken + n_large, error=chunk.error or too_large)
 
     def _no_column(self, names: list[str]) -> CorpusError:
         listing = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")

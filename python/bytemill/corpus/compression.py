@@ -11,8 +11,11 @@ from bytemill.errors import CorpusError
 SUFFIXES = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".xz": "xz", ".bz2": "bzip2"}
 
 _HEAD_BYTES = 6
-_CHUNK_BYTES = 1 << 12
-"""Compressed zstd bytes decompressed at once; at a compression ratio of 100 they become 400 kB."""
+_READ_BYTES = 1 << 16
+_MAX_BLOCK_BYTES = 1 << 17
+"""Most bytes of a zstd block, compressed and decompressed."""
+_RUN_OF_ONE_BYTE = 1
+"""Type of a zstd block that repeats one byte."""
 
 
 def compression_of(head: bytes) -> str | None:
@@ -125,15 +128,22 @@ class _Counting:
 
 
 class _Zstd(io.RawIOBase):
-    """Consecutive zstd frames. zstandard's own stream reader accepts truncated files."""
+    """Consecutive zstd frames, decompressed block by block.
+
+    A block is at most 128 KiB of text, but 4 bytes may encode it. Feeding blocks one by one bounds the memory for any
+    input. zstandard's own stream reader accepts truncated files.
+
+    The frame format is that of RFC 8878, section 3.
+    """
 
     def __init__(self, raw: _Counting, name: str) -> None:
         from bytemill.corpus.libraries import zstandard
 
         self._new_frame = zstandard(name).ZstdDecompressor().decompressobj
         self._raw = raw
+        self._buffer = memoryview(b"")
         self._frame: Any = None
-        self._ahead = b""
+        self._has_checksum = False
         self._text = memoryview(b"")
 
     def readable(self) -> bool:
@@ -141,19 +151,53 @@ class _Zstd(io.RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:
         while not self._text:
-            chunk = self._ahead or self._raw.read(_CHUNK_BYTES)
-            self._ahead = b""
-            if not chunk:
-                if self._frame is not None:
-                    raise EOFError
-                return 0
-            self._frame = self._frame or self._new_frame()
-            self._text = memoryview(self._frame.decompress(chunk))
+            if self._frame is None:
+                magic = self._take(4, may_end=True)
+                if not magic:
+                    return 0
+                if magic[1:] == b"\x2a\x4d\x18" and 0x50 <= magic[0] <= 0x5F:
+                    self._skip(int.from_bytes(self._take(4), "little"))
+                    continue
+                self._frame = self._new_frame()
+                self._text = memoryview(self._frame.decompress(magic + self._frame_header()))
+            else:
+                self._text = memoryview(self._frame.decompress(self._block()))
             if self._frame.eof:
-                self._ahead = self._frame.unused_data
                 self._frame = None
-        room = memoryview(buffer).cast("B")
-        n_bytes = min(len(room), len(self._text))
-        room[:n_bytes] = self._text[:n_bytes]
+        target = memoryview(buffer).cast("B")
+        n_bytes = min(len(target), len(self._text))
+        target[:n_bytes] = self._text[:n_bytes]
         self._text = self._text[n_bytes:]
         return n_bytes
+
+    def _frame_header(self) -> bytes:
+        descriptor = self._take(1)
+        is_single = descriptor[0] >> 5 & 1
+        self._has_checksum = bool(descriptor[0] >> 2 & 1)
+        n_content_size = (is_single, 2, 4, 8)[descriptor[0] >> 6]
+        n_dictionary_id = (0, 1, 2, 4)[descriptor[0] & 3]
+        return descriptor + self._take((1 - is_single) + n_dictionary_id + n_content_size)
+
+    def _block(self) -> bytes:
+        """Take the next block, and the checksum after the last one."""
+        header = self._take(3)
+        number = int.from_bytes(header, "little")
+        is_last, kind, n_bytes = number & 1, number >> 1 & 3, number >> 3
+        content = self._take(1 if kind == _RUN_OF_ONE_BYTE else min(n_bytes, _MAX_BLOCK_BYTES))
+        return header + content + (self._take(4) if is_last and self._has_checksum else b"")
+
+    def _skip(self, n_bytes: int) -> None:
+        while n_bytes:
+            n_bytes -= len(self._take(min(n_bytes, _MAX_BLOCK_BYTES)))
+
+    def _take(self, n_bytes: int, *, may_end: bool = False) -> bytes:
+        while len(self._buffer) < n_bytes:
+            more = self._raw.read(_READ_BYTES)
+            if not more and (self._buffer or not may_end):
+                raise EOFError
+            if not more:
+                return b""
+            self._buffer = memoryview(bytes(self._buffer) + more)
+        taken = bytes(self._buffer[:n_bytes])
+        self._buffer = self._buffer[n_bytes:]
+        return taken

@@ -188,7 +188,7 @@ class Corpus:
         for number, reader in enumerate(self._readers):
             if reader.n_bytes is None:
                 return None
-            total += reader.n_bytes * self._selection.n_turns(number)
+            total += reader.n_bytes * self._selection.n_passes(number)
         return total
 
     @property

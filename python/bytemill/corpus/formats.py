@@ -1,8 +1,8 @@
 """Registry of corpus formats: names, file suffixes, magic bytes and readers.
 
-A new format is one module with a read function plus one call of `register`:
+A new format is one module with a read function plus one call of `register_corpus_format`:
 
-    register(CorpusFormat("csv", suffixes=(".csv",), reader=read_csv))
+    register_corpus_format(CorpusFormat("csv", suffixes=(".csv",), reader=read_csv))
 
 `docs/extending.md` shows the steps.
 """
@@ -54,7 +54,7 @@ FORMATS: dict[str, CorpusFormat] = {}
 """Registered formats by name."""
 
 
-def register(corpus_format: CorpusFormat) -> None:
+def register_corpus_format(corpus_format: CorpusFormat) -> None:
     """Add a format, or replace the one of the same name.
 
     Raises:
@@ -68,29 +68,19 @@ def register(corpus_format: CorpusFormat) -> None:
     FORMATS[corpus_format.name] = corpus_format
 
 
-register(
-    CorpusFormat("text", (".txt", ".text", ".md"), "bytemill.corpus.blocks:read_text", is_text=True),
-)
-register(
-    CorpusFormat(
-        "jsonl",
-        (".jsonl", ".ndjson", ".jsonlines", ".json"),
-        "bytemill.corpus.blocks:read_json_lines",
-        is_text=True,
+_ARROW_MAGIC = (b"ARROW1", b"\xff\xff\xff\xff")
+"""Of a file, of a stream."""
+
+for _name, _suffixes, _reader, _magic in (
+    ("text", (".txt", ".text", ".md"), "blocks:read_text", ()),
+    ("jsonl", (".jsonl", ".ndjson", ".jsonlines", ".json"), "blocks:read_json_lines", ()),
+    ("parquet", (".parquet", ".pq"), "columns:read_parquet", (b"PAR1",)),
+    ("arrow", (".arrow", ".feather", ".ipc"), "columns:read_arrow", _ARROW_MAGIC),
+    ("warc", (".warc", ".wet", ".wat"), "warc:read_warc", (b"WARC/",)),
+):
+    register_corpus_format(
+        CorpusFormat(_name, _suffixes, f"bytemill.corpus.{_reader}", _magic, is_text=not _magic)
     )
-)
-register(
-    CorpusFormat("parquet", (".parquet", ".pq"), "bytemill.corpus.columns:read_parquet", magic=(b"PAR1",))
-)
-register(
-    CorpusFormat(
-        "arrow",
-        (".arrow", ".feather", ".ipc"),
-        "bytemill.corpus.columns:read_arrow",
-        magic=(b"ARROW1", b"\xff\xff\xff\xff"),  # a file, a stream
-    )
-)
-register(CorpusFormat("warc", (".warc", ".wet", ".wat"), "bytemill.corpus.warc:read_warc", magic=(b"WARC/",)))
 
 
 def check_format(name: str) -> None:

@@ -6,13 +6,11 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from bytemill.corpus.options import REPLACE_HINT
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
     from bytemill.corpus.sources import Source
-
-SKIP_HINT = 'on_error="skip" (--on-error skip) leaves broken documents out and counts them'
-REPLACE_HINT = 'errors="replace" (--errors replace) reads malformed bytes as U+FFFD'
 
 _READ_BYTES = 8 << 20
 

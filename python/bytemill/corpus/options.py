@@ -12,6 +12,9 @@ from bytemill.errors import CorpusError
 Errors = Literal["strict", "replace", "skip"]
 OnError = Literal["fail", "skip"]
 
+SKIP_HINT = 'on_error="skip" (--on-error skip) leaves broken documents out and counts them'
+REPLACE_HINT = 'errors="replace" (--errors replace) reads malformed bytes as U+FFFD'
+
 MAX_DOCUMENT_BYTES = 256_000_000
 """Default bound on a document that is held in memory as a whole."""
 

@@ -97,8 +97,20 @@ def _failures(name: str) -> Generator[None]:
         raise CorpusError(f"cannot open {name}: {error}", hint="check the URL") from error
     except OSError as error:
         raise CorpusError(
-            f"cannot read {name}: {error.strerror or error}", hint="check permissions and network"
+            f"cannot read {name}: {error.strerror or error}", hint=_network_hint(name)
         ) from error
+    except Exception as error:  # HTTP libraries and stores have error classes of their own
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise CorpusError(f"cannot read {name}: {reason}", hint=_network_hint(name)) from error
+
+
+def _network_hint(name: str) -> str:
+    if "hf://" in name:
+        return (
+            "check the connection and HF_HUB_OFFLINE, set HF_ENDPOINT to a mirror, or pass a local copy "
+            "(`hf download` on another machine)"
+        )
+    return "check permissions and network, or pass a local copy"
 
 
 def _missing_library(error: ImportError) -> str:

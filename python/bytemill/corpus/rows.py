@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from bytemill.corpus import documents as batches
 from bytemill.corpus.chunks import Chunk
 from bytemill.corpus.columns import ColumnReader, n_rows_of_batch
-from bytemill.corpus.messages import SKIP_HINT, document_too_large, not_a_str
+from bytemill.corpus.messages import document_too_large, not_a_str
+from bytemill.corpus.options import SKIP_HINT
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:

@@ -38,19 +38,19 @@ class Selection:
         """Yield the batches from `start` on."""
         yield from _Selecting(self, start, stop).batches()
 
-    def chosen(self, number: int, turn: int, first: int, n: int) -> NDArray[np.bool_] | None:
-        """Return the mask of the documents `first` to `first + n` that are yielded at this turn; None for all.
+    def chosen(self, number: int, pass_number: int, first: int, n: int) -> NDArray[np.bool_] | None:
+        """Return the mask of the documents `first` to `first + n` that are yielded in this pass; None for all.
 
         Only the document's number in its source, the source's number and the seed decide, not how documents are
         packed or what else is read.
         """
-        share = min(1.0, self.shares[number] - turn)
+        share = min(1.0, self.shares[number] - pass_number)
         if self.sample >= 1 and share >= 1:
             return None
         keep = _drawn(self.seed, 2 * number, first, n, self.sample)
         return keep & _drawn(self.seed, 2 * number + 1, first, n, share)
 
-    def n_turns(self, number: int) -> int:
+    def n_passes(self, number: int) -> int:
         """Return how many times a source is read."""
         return math.ceil(self.shares[number])
 
@@ -80,7 +80,7 @@ def _mixed(x: int) -> int:
 class _SourcePosition:
     """Position within a source; the state of a `Position`."""
 
-    turn: int = 0
+    pass_number: int = 0
     reader: dict[str, Any] = field(default_factory=dict[str, Any])
     """The reader's state before the next chunk."""
     document: int = 0
@@ -110,25 +110,27 @@ class _Selecting:
     def batches(self) -> Generator[DocumentBatch]:
         selection, start = self._selection, self._start
         sizes = [reader.n_bytes or 0 for reader in selection.readers]
-        turns = [selection.n_turns(number) for number in range(len(sizes))]
-        before = sum(size * n for size, n in zip(sizes[: start.source], turns[: start.source], strict=True))
+        passes = [selection.n_passes(number) for number in range(len(sizes))]
+        before = sum(size * n for size, n in zip(sizes[: start.source], passes[: start.source], strict=True))
         at = _SourcePosition(**start.state)
         for number in range(start.source, len(sizes)):
-            for turn in range(at.turn, turns[number]):
-                yield from self._turn(number, replace(at, turn=turn), before + turn * sizes[number])
+            for pass_number in range(at.pass_number, passes[number]):
+                yield from self._pass(
+                    number, replace(at, pass_number=pass_number), before + pass_number * sizes[number]
+                )
                 if self._is_finished or self._stop.is_set():
                     break
-                at = _SourcePosition(turn=turn + 1)
-                self._move(at.position(number, self._counts), before + (turn + 1) * sizes[number])
+                at = _SourcePosition(pass_number=pass_number + 1)
+                self._move(at.position(number, self._counts), before + (pass_number + 1) * sizes[number])
             if self._is_finished or self._stop.is_set():
                 break
-            before += turns[number] * sizes[number]
+            before += passes[number] * sizes[number]
             at = _SourcePosition()
             self._move(Position(number + 1, {}, self._counts), before)
         if self._pending is not None and not self._stop.is_set():
             yield self._pending
 
-    def _turn(self, number: int, at: _SourcePosition, before: int) -> Generator[DocumentBatch]:
+    def _pass(self, number: int, at: _SourcePosition, before: int) -> Generator[DocumentBatch]:
         """Yield the batches of one pass over a source."""
         selection = self._selection
         reader = selection.readers[number]
@@ -137,13 +139,13 @@ class _Selecting:
             return
         if (
             reader.is_one_document()
-            and (keep := selection.chosen(number, at.turn, 0, 1)) is not None
+            and (keep := selection.chosen(number, at.pass_number, 0, 1)) is not None
             and not keep[0]
         ):
             return
         for chunk in reader.read(at.reader, self._stop):
             after = _SourcePosition(
-                at.turn, chunk.after, at.document + len(chunk.ends) - chunk.is_open, chunk.is_open
+                at.pass_number, chunk.after, at.document + len(chunk.ends) - chunk.is_open, chunk.is_open
             )
             if not at.n_yielded:
                 self._count(chunk)
@@ -169,7 +171,7 @@ class _Selecting:
     ) -> Generator[DocumentBatch]:
         """Yield the selected part of a chunk as batches."""
         data, ends, is_open = chunk.data, chunk.ends, chunk.is_open
-        keep = self._selection.chosen(number, at.turn, at.document, len(ends))
+        keep = self._selection.chosen(number, at.pass_number, at.document, len(ends))
         if keep is not None and not keep.all():
             is_open = is_open and bool(keep[-1])
             data, ends = select_documents(data, ends, keep)
@@ -223,13 +225,13 @@ class _Selecting:
         """Return the number of documents and bytes before the limit; None if it is not reached."""
         if self._selection.limit_bytes is None:
             return None
-        room = self._selection.limit_bytes - self._counts.n_bytes
-        if room > len(data):
+        remaining = self._selection.limit_bytes - self._counts.n_bytes
+        if remaining > len(data):
             return None
-        n = int(ends.searchsorted(room)) + 1
+        n = int(ends.searchsorted(remaining)) + 1
         if self._selection.readers[number].is_one_document():
             # A file may be many times the limit, so it is cut after the line that reaches it.
-            end = data.find(b"\n", max(0, room - 1), int(ends[n - 1])) + 1
+            end = data.find(b"\n", max(0, remaining - 1), int(ends[n - 1])) + 1
             if end:
                 return n, end
         if n == len(ends) and is_open:

@@ -28,16 +28,16 @@ def iter_texts(inputs: CorpusInputs | Corpus, *, errors: Errors = "strict") -> I
     ['one', 'two']
     """
     corpus = inputs if isinstance(inputs, Corpus) else Corpus(inputs, errors=errors)
-    begun: list[bytes] = []
+    parts: list[bytes] = []
     for batch in corpus.read():
         start, last = 0, len(batch.ends) - 1
         for number, end in enumerate(batch.ends.tolist()):
             part = bytes(batch.data[start:end])
             if number == last and batch.is_open:
-                begun.append(part)
+                parts.append(part)
             else:
-                yield b"".join([*begun, part]).decode()
-                begun = []
+                yield b"".join([*parts, part]).decode()
+                parts = []
             start = end
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from bytemill._core import check_documents
 from bytemill.corpus import documents as batches
 from bytemill.corpus import libraries
 from bytemill.corpus.chunks import Chunk
-from bytemill.corpus.messages import SKIP_HINT, document_too_large
+from bytemill.corpus.messages import document_too_large
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -23,11 +22,9 @@ _READ_BYTES = 1 << 16
 
 def read_warc(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) -> Generator[Chunk]:
     """Yield the text of each conversion record."""
-    import numpy as np
-
     offset, n_records = state.get("offset", 0), state.get("records", 0)
     with file.stream(offset) as stream:
-        packed, ends, numbers, n_large = bytearray(), list[int](), list[int](), 0
+        texts, numbers, n_text_bytes, n_large = list[bytes](), list[int](), 0, 0
         records = _records(stream, file.name, offset, n_records, options.max_document_bytes)
         while not file.stop.is_set():
             record = next(records, None)
@@ -39,29 +36,21 @@ def read_warc(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) -> 
                     too_large = text if options.on_error == "fail" else None
                     n_large += 1
                 elif text is not None:
-                    packed += text
-                    ends.append(len(packed))
+                    texts.append(text)
                     numbers.append(n_records)
+                    n_text_bytes += len(text)
                 if too_large is None:
                     offset = end
-                    if len(packed) < batches.BATCH_BYTES:
+                    if n_text_bytes < batches.BATCH_BYTES:
                         continue
-            documents = check_documents(
-                bytes(packed), np.array(ends, np.int64), None, options.errors, options.on_error == "skip"
-            )
-            error = None
-            if documents.broken is not None:
-                number, position, _ = documents.broken
-                error = CorpusError(
-                    f"{file.name}: record {numbers[number]:,}: byte offset {position} of the text is not valid UTF-8",
-                    hint=SKIP_HINT,
-                )
             after = {"offset": offset, "records": n_records}
-            chunk = Chunk.of(documents, stream.n_bytes_read, after, error or too_large)
-            yield replace(chunk, n_broken=chunk.n_broken + (n_large if options.on_error == "skip" else 0))
+            names = [f"{file.name}: record {number:,}" for number in numbers]
+            chunk = Chunk.of_texts(texts, options, stream.n_bytes_read, after, names.__getitem__)
+            n_broken = chunk.n_broken + (n_large if options.on_error == "skip" else 0)
+            yield replace(chunk, n_broken=n_broken, error=chunk.error or too_large)
             if record is None:
                 return
-            packed, ends, numbers, n_large = bytearray(), [], [], 0
+            texts, numbers, n_text_bytes, n_large = [], [], 0, 0
 
 
 def _records(

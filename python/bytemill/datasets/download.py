@@ -1,293 +1,186 @@
-"""Fetching one file of known size and checksum: in pieces if need be, over broken connections, whole in the end."""
+"""Download files: from the Hugging Face hub through `huggingface_hub`, from other hosts over HTTP."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
 import http.client
+import importlib
+import io
 import re
-import shutil
-import socket
-import ssl
-import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from bytemill._core import __version__
-from bytemill.datasets.partial import PartialFile, hold_partial
-from bytemill.errors import BytemillError, DownloadError, OutputError
-from bytemill.system.atomic_files import make_folder
-from bytemill.system.units import format_bytes
+from bytemill.errors import DownloadError
+from bytemill.system.atomic_files import AtomicFile, make_folder, output_error
+from bytemill.system.extras import install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-_TIMEOUT = 30.0
-"""Seconds without a byte."""
-_MAX_FAILURES = 5
-"""Failures one after the other, without a byte in between, after which it is given up."""
-_LONGEST_PAUSE = 60.0
-_BLOCK_BYTES = 1 << 20
-_TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
-_UNREACHABLE = frozenset(
-    {errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL}
-)
+    from bytemill.datasets.catalogue import HubFile
+
+_TIMEOUT_SECONDS = 30.0
+_CHUNK_BYTES = 1 << 20
+_WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @dataclass(frozen=True)
 class DownloadProgress:
-    """How far a download has come."""
+    """Progress of a download or of its check."""
 
-    step: Literal["waiting", "fetching", "checking"]
-    """Waiting for another process that fetches the same file; fetching; computing the checksum."""
+    step: Literal["downloading", "checking"]
     done: int
+    """Bytes."""
     total: int
     """Bytes."""
 
 
-@dataclass(frozen=True)
-class _Remote:
-    """What is to be fetched."""
-
-    url: str
-    n_bytes: int
-    sha256: str
-
-    @property
-    def host(self) -> str:
-        return urlsplit(self.url).netloc
-
-
-def download(
-    url: str,
-    target: Path,
-    *,
-    n_bytes: int,
-    sha256: str,
-    replace: bool = False,
-    progress: Callable[[DownloadProgress], None] | None = None,
-    pause: Callable[[float], None] = time.sleep,
+def download_url(
+    url: str, target: Path, *, n_bytes: int, sha256: str, show: Callable[[DownloadProgress], None]
 ) -> None:
-    """Fetch `url` to `target`, which appears when it has the size and the checksum, and not before.
+    """Download a file over HTTP. It appears under its name only with the expected size and checksum.
 
-    What has come is kept beside it as `NAME.partial`, whatever ends this process, and the next call goes on from
-    there if the server can and still has the same file. Broken connections and passing troubles of the server are
-    tried again a few times, with pauses that grow. Of several processes one fetches, the others wait for it. With
-    `replace` a file that stands there already is replaced.
+    Args:
+        url: An `http` or `https` URL.
+        target: Path of the file. Its folder is created.
+        n_bytes: Expected size.
+        sha256: Expected checksum, in hexadecimal.
+        show: Called with the progress.
 
-    Raises `DownloadError` where the server cannot be reached, refuses, or has another file; `OutputError` where the
-    file cannot be written.
+    Raises:
+        DownloadError: The server cannot be reached, or refuses, or sends another file.
+        OutputError: The file cannot be written.
     """
-    show = progress or show_nothing
-    remote = _Remote(url, n_bytes, sha256)
     make_folder(target.parent)
-    with hold_partial(target, lambda: show(DownloadProgress("waiting", 0, n_bytes))) as partial:
-        if target.exists() and not replace:  # another process has fetched it meanwhile
-            partial.start_afresh()
-            return
-        if partial.n_bytes > n_bytes:
-            partial.start_afresh()
-        has_older_part = partial.n_bytes > 0
-        while True:
-            _check_space(partial, n_bytes)
-            _Transfer(remote, partial, show, pause).run()
-            found = file_sha256(partial.path, n_bytes, show)
-            if found == sha256:
-                partial.commit()
-                return
-            partial.start_afresh()
-            if not has_older_part:
-                raise DownloadError(
-                    f"{url} is not the file that was published: its sha256 is {found}, not {sha256}",
-                    hint="try again, or another mirror; nothing of it is kept",
-                )
-            has_older_part = False  # what an earlier run left may have been damaged: once more, all of it
-
-
-def show_nothing(progress: DownloadProgress) -> None:
-    """For those who want to see no progress."""
-
-
-def file_sha256(path: Path, n_bytes: int, show: Callable[[DownloadProgress], None]) -> str:
-    """The sha256 of a file, in hexadecimal."""
     digest, done = hashlib.sha256(), 0
+    request = urllib.request.Request(url, headers={"User-Agent": f"bytemill/{__version__}"})  # noqa: S310
+    with AtomicFile(target) as file:
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310
+                while done <= n_bytes and (chunk := response.read(_CHUNK_BYTES)):
+                    file.write(chunk)
+                    digest.update(chunk)
+                    done += len(chunk)
+                    show(DownloadProgress("downloading", done, n_bytes))
+        except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
+            raise DownloadError(
+                f"cannot download {target.name} from {urlsplit(url).netloc}: {_reason(error)}"
+            ) from error
+        if done != n_bytes:
+            size = f"{done:,} bytes" if done < n_bytes else f"more than {n_bytes:,} bytes"
+            raise DownloadError(f"{url} is not the published file: it has {size}, not {n_bytes:,}")
+        if digest.hexdigest() != sha256:
+            raise DownloadError(
+                f"{url} is not the published file: its sha256 is {digest.hexdigest()}, not {sha256}"
+            )
+
+
+def find_on_hub(file: HubFile) -> Path | None:
+    """Return the path of a hub file in the cache of `huggingface_hub`, or None."""
+    with suppress(ImportError):
+        hub = importlib.import_module("huggingface_hub")
+        found = hub.try_to_load_from_cache(
+            file.repository, file.path, repo_type="dataset", revision=file.revision
+        )
+        return Path(found) if isinstance(found, str) else None
+    return None
+
+
+def download_from_hub(
+    file: HubFile, *, n_bytes: int, force: bool, show: Callable[[DownloadProgress], None]
+) -> Path:
+    """Download a file through `huggingface_hub`, which caches it and resumes interrupted downloads.
+
+    Args:
+        file: The file.
+        n_bytes: Expected size, for the progress.
+        force: Download the file even if it is in the cache.
+        show: Called with the progress.
+
+    Returns:
+        The path in the cache of `huggingface_hub`.
+
+    Raises:
+        DownloadError: `huggingface_hub` is not installed, or the hub cannot be reached or refuses.
+        OutputError: The cache cannot be written.
+    """
+    try:
+        hub: Any = importlib.import_module("huggingface_hub")
+    except ImportError as error:
+        raise DownloadError(
+            "downloads from the Hugging Face hub need huggingface_hub", hint=install_hint("hub")
+        ) from error
+    try:
+        location = {"repo_type": "dataset", "revision": file.revision}
+        # Without a connection this fails at once, while `hf_hub_download` retries for 23 s.
+        hub.get_hf_file_metadata(hub.hf_hub_url(file.repository, file.path, **location))
+        path: str = hub.hf_hub_download(
+            file.repository,
+            file.path,
+            **location,
+            library_name="bytemill",
+            library_version=__version__,
+            force_download=force,
+            tqdm_class=_progress_bar(n_bytes, show),
+        )
+    except Exception as error:  # the set of exceptions depends on the version and on its HTTP library
+        if isinstance(error, OSError) and error.errno in _WRITE_ERRORS:
+            raise output_error(error, hub.constants.HF_HUB_CACHE) from error
+        raise DownloadError(
+            f"cannot download {file.path} of {file.repository} from the hub: {_reason(error)}"
+        ) from error
+    return Path(path)
+
+
+def file_sha256(path: Path, show: Callable[[DownloadProgress], None]) -> str:
+    """Compute the sha256 of a file, in hexadecimal.
+
+    Args:
+        path: The file.
+        show: Called with the progress.
+    """
+    digest, done, n_bytes = hashlib.sha256(), 0, path.stat().st_size
     with path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            digest.update(block)
-            done += len(block)
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            done += len(chunk)
             show(DownloadProgress("checking", done, n_bytes))
     return digest.hexdigest()
 
 
-def check_space(folder: Path, n_bytes: int) -> None:
-    """Raises `OutputError` where so many bytes do not fit into a folder."""
-    try:
-        free = shutil.disk_usage(folder).free
-    except OSError:  # a system that does not tell
-        return
-    if free < n_bytes:
-        error = OutputError(
-            f"{format_bytes(n_bytes)} are needed in {folder}, and {format_bytes(free)} are free",
-            hint="free some space, or choose a folder on another disk (--output, or BYTEMILL_CACHE)",
-        )
-        error.errno = errno.ENOSPC
-        raise error
+def _progress_bar(n_bytes: int, show: Callable[[DownloadProgress], None]) -> type:
+    """Return a tqdm class that reports to `show` and draws nothing."""
+    tqdm: Any = importlib.import_module("tqdm").tqdm
+    done = 0
+
+    class ProgressBar(tqdm):
+        monitor_interval = 0  # starts no thread
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            options |= {"file": io.StringIO(), "disable": False}
+            super().__init__(*args, **options)  # pyright: ignore[reportUnknownMemberType] (tqdm has no types)
+
+        def display(self, *_: Any, **__: Any) -> None:
+            nonlocal done  # the hub may use two bars, for bytes received and bytes written
+            done = max(done, int(self.n))
+            show(DownloadProgress("downloading", min(done, n_bytes), n_bytes))
+
+    return ProgressBar
 
 
-def _check_space(partial: PartialFile, n_bytes: int) -> None:
-    check_space(partial.target.parent, n_bytes - partial.n_bytes)
-
-
-class _Transfer:
-    """Fills a partial file, with as many requests as it takes."""
-
-    def __init__(
-        self,
-        remote: _Remote,
-        partial: PartialFile,
-        show: Callable[[DownloadProgress], None],
-        pause: Callable[[float], None],
-    ) -> None:
-        self._remote, self._partial, self._show, self._pause = remote, partial, show, pause
-        self._has_answered = False
-
-    def run(self) -> None:
-        """Returns when all bytes are there. Raises `DownloadError`, and `OutputError` of writing."""
-        n_failures = 0
-        while self._partial.n_bytes < self._remote.n_bytes:
-            before = self._partial.n_bytes
-            try:
-                self._receive()
-                continue
-            except BytemillError:
-                raise
-            except (OSError, http.client.HTTPException) as error:
-                n_failures = 1 if self._partial.n_bytes > before else n_failures + 1
-                wait = self._seconds_to_wait(error, n_failures)
-            self._pause(wait)
-
-    def _receive(self) -> None:
-        """One request, and what comes of it."""
-        partial = self._partial
-        with self._request() as response:
-            self._has_answered = True
-            validator = _validator(response)
-            if response.status == http.client.PARTIAL_CONTENT:
-                if not self._goes_on(response, validator):
-                    partial.start_afresh()
-                    return
-            elif response.status == http.client.OK:
-                # The server knows no ranges, or has another file by now: this is all of it.
-                length = response.headers.get("Content-Length")
-                self._check_size(int(length) if length and length.isdecimal() else None)
-                partial.start_afresh()
-                partial.remember(validator)
-            else:
-                raise DownloadError(f"{self._remote.url}: unexpected status {response.status}")
-            while block := response.read1(_BLOCK_BYTES):
-                self._check_more(len(block))
-                partial.append(block)
-                self._show(DownloadProgress("fetching", partial.n_bytes, self._remote.n_bytes))
-        if partial.n_bytes < self._remote.n_bytes:
-            raise ConnectionError("the connection ended early")
-
-    def _request(self) -> Any:
-        # Without a compression of its own: the bytes are counted and hashed as they are published.
-        headers = {"User-Agent": f"bytemill/{__version__}", "Accept-Encoding": "identity"}
-        if self._partial.n_bytes:
-            headers["Range"] = f"bytes={self._partial.n_bytes}-"
-            validator = self._partial.validator()
-            if validator is not None:
-                headers["If-Range"] = validator
-        request = urllib.request.Request(self._remote.url, headers=headers)  # noqa: S310 (http and https alone)
-        return urllib.request.urlopen(request, timeout=_TIMEOUT)  # noqa: S310 (as above)
-
-    def _goes_on(self, response: Any, validator: str | None) -> bool:
-        """Whether an answer in part is the one that was asked for, and of the same file."""
-        known = self._partial.validator()
-        if known is not None and validator is not None and known != validator:
-            return False
-        content_range = re.fullmatch(
-            r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", "").strip()
-        )
-        if content_range is None or int(content_range[1]) != self._partial.n_bytes:
-            return False
-        if content_range[2] != "*":
-            self._check_size(int(content_range[2]))
-        return True
-
-    def _check_size(self, n_bytes: int | None) -> None:
-        if n_bytes is not None and n_bytes != self._remote.n_bytes:
-            raise DownloadError(
-                f"{self._remote.url} is not the file that was published: it has {n_bytes:,} bytes, not "
-                f"{self._remote.n_bytes:,}"
-            )
-
-    def _check_more(self, n_bytes: int) -> None:
-        """A server that does not say how much it sends may send too much."""
-        total = self._partial.n_bytes + n_bytes
-        if total > self._remote.n_bytes:
-            self._partial.start_afresh()
-            self._check_size(total)
-
-    def _seconds_to_wait(self, error: OSError | http.client.HTTPException, n_failures: int) -> float:
-        """How long to wait before the next request. Raises `DownloadError` where there is to be none."""
-        pause = min(_LONGEST_PAUSE, 2.0 ** (n_failures - 1))
-        if isinstance(error, urllib.error.HTTPError):
-            status, headers = error.code, error.headers
-            error.close()
-            if status == http.client.REQUESTED_RANGE_NOT_SATISFIABLE and self._partial.n_bytes:
-                self._partial.start_afresh()
-            elif status not in _TRANSIENT:
-                raise self._refused(status) from error
-            asked = headers.get("Retry-After", "")
-            pause = max(pause, min(_LONGEST_PAUSE, float(asked))) if asked.isdecimal() else pause
-        reason: object = error
-        if isinstance(error, urllib.error.URLError) and not isinstance(error, urllib.error.HTTPError):
-            reason = error.reason
-        if isinstance(reason, ssl.SSLCertVerificationError):
-            raise DownloadError(
-                f"{self._remote.host} cannot be trusted: {reason.verify_message}",
-                hint="the certificates of this machine may be missing or old (SSL_CERT_FILE names others)",
-            ) from error
-        if n_failures >= _MAX_FAILURES or (not self._has_answered and _is_offline(reason)):
-            raise self._unreachable(reason) from error
-        return pause
-
-    def _refused(self, status: int) -> DownloadError:
-        reason = http.client.responses.get(status, "unknown status")
-        return DownloadError(f"{self._remote.url}: the server says {status} ({reason})")
-
-    def _unreachable(self, reason: object) -> DownloadError:
-        kept = self._partial.n_bytes
-        what = f"; {format_bytes(kept)} are here, and the same command goes on from there" if kept else ""
-        words = _words(reason, has_answered=self._has_answered)
-        return DownloadError(f"{self._remote.host} {words}{what}")
-
-
-def _validator(response: Any) -> str | None:
-    """What tells versions of a file apart: its ETag, unless that is a weak one, else the time of its last change."""
-    tag = response.headers.get("ETag")
-    if tag and not tag.startswith("W/"):
-        return tag
-    return response.headers.get("Last-Modified")
-
-
-def _is_offline(reason: object) -> bool:
-    """Whether there is nobody to talk to, so that to try again is of no use."""
-    return isinstance(reason, socket.gaierror) or (
-        isinstance(reason, OSError) and reason.errno in _UNREACHABLE
-    )
-
-
-def _words(reason: object, *, has_answered: bool) -> str:
-    if isinstance(reason, urllib.error.HTTPError):
-        return (
-            f"says {reason.code} ({http.client.responses.get(reason.code, 'unknown status')}) time and again"
-        )
-    words = (reason.strerror if isinstance(reason, OSError) else None) or str(reason) or type(reason).__name__
-    return f"does not go on: {words}" if has_answered else f"cannot be reached: {words}"
+def _reason(error: BaseException) -> str:
+    """Describe an error in one line, by its cause if it is a wrapper."""
+    if isinstance(error, urllib.error.HTTPError):
+        return f"the server answers {error.code} ({http.client.responses.get(error.code, 'unknown status')})"
+    inner = error.reason if isinstance(error, urllib.error.URLError) else error.__cause__
+    if isinstance(inner, BaseException):
+        return _reason(inner)
+    text = (error.strerror if isinstance(error, OSError) else None) or str(inner or error)
+    return re.sub(r"^\[Errno -?\d+\] ", "", text.strip().partition("\n")[0]) or type(error).__name__

@@ -1,4 +1,4 @@
-"""A data set by name: from the cache, from a file that is here, or fetched."""
+"""Get a data set by name: from the disk, from a user-supplied file, or by download."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from bytemill.datasets.catalogue import DATASETS, Dataset
 from bytemill.datasets.download import (
     DownloadProgress,
-    check_space,
-    download,
+    download_from_hub,
+    download_url,
     file_sha256,
-    show_nothing,
+    find_on_hub,
 )
-from bytemill.datasets.partial import hold_partial
 from bytemill.errors import CorpusError, DownloadError
 from bytemill.system.atomic_files import AtomicFile, make_folder
 from bytemill.system.paths import cache_folder
@@ -27,18 +25,25 @@ if TYPE_CHECKING:
 
 
 def available() -> list[Dataset]:
-    """The data sets that `get` knows, with their sizes and licences."""
+    """Return the data sets of the catalogue."""
     return list(DATASETS.values())
 
 
-def path_of(name: str, output: str | os.PathLike[str] | None = None) -> Path:
-    """Where `get` puts a data set: `output`, a file or a folder, or else the cache. Raises `CorpusError`."""
-    dataset = _known(name)
-    if output is None:
-        return cache_folder("datasets") / dataset.file_name
-    target = Path(output)
-    is_folder = target.is_dir() or os.fspath(output).endswith(("/", os.sep))
-    return target / dataset.file_name if is_folder else target
+def find(name: str, output: str | os.PathLike[str] | None = None) -> Path | None:
+    """Return the local file of a data set, or None if it is not on this machine.
+
+    Args:
+        name: Name of the data set.
+        output: File or folder to look for it. None looks in the caches of bytemill and `huggingface_hub`.
+
+    Raises:
+        CorpusError: There is no data set of this name.
+    """
+    dataset = _lookup(name)
+    path = _local_path(dataset, output)
+    if path.exists():
+        return path
+    return None if output is not None or isinstance(dataset.source, str) else find_on_hub(dataset.source)
 
 
 def get(
@@ -46,49 +51,59 @@ def get(
     output: str | os.PathLike[str] | None = None,
     *,
     from_file: str | os.PathLike[str] | None = None,
-    base_url: str | None = None,
     verify: bool = False,
     overwrite: bool = False,
     progress: Callable[[DownloadProgress], None] | None = None,
 ) -> Path:
-    """The path of a data set, which is fetched if it is not there yet: a file of the published size and sha256.
+    """Return the path of a data set, and download it if it is not on this machine.
 
-    It stands under its name only when both are right, so a file that is there is believed by its size; `verify`
-    computes the checksum again. A download that was interrupted goes on where it ended. `from_file` takes a file that
-    was fetched in another way, checks it, and copies it. `base_url` is a mirror with the same paths (default: the
-    environment's `BYTEMILL_DATA_URL`, else the publisher's host). `overwrite` fetches anew what is there.
+    Every download is checked against the published size and sha256.
 
-    Raises `CorpusError` for an unknown name, `DownloadError` where it cannot be had or is not what was published,
-    `OutputError` where it cannot be written.
+    Args:
+        name: Name of the data set.
+        output: File, or folder for it. None leaves the file in the cache of `huggingface_hub`, or in
+            `$BYTEMILL_CACHE/datasets` if it comes from another host.
+        from_file: Check and copy this file instead of downloading.
+        verify: Compute the checksum of a file that exists already, rather than check its size only.
+        overwrite: Replace a file that exists already.
+        progress: Called with the progress.
+
+    Raises:
+        CorpusError: There is no data set of this name, or `from_file` cannot be read.
+        DownloadError: The download fails, or a file is not the published one.
+        OutputError: The file cannot be written.
     """
-    dataset, target = _known(name), path_of(name, output)
-    base = _checked_base(base_url or os.environ.get("BYTEMILL_DATA_URL") or None)
-    if target.exists() and not overwrite:
-        _check(target, dataset, progress if verify else None, with_sha256=verify)
-        return target
+    dataset, show = _lookup(name), progress or _show_nothing
+    found = None if overwrite else find(name, output)
+    if found is not None:
+        _check(found, dataset, show, with_sha256=verify)
+        return found
+    target = _local_path(dataset, output)
     if from_file is not None:
-        _copy(Path(from_file), target, dataset, progress)
-        return target
-    url = dataset.url(base)
+        _check(Path(from_file), dataset, show, with_sha256=True)
+        return _copy(Path(from_file), target)
     try:
-        download(
-            url,
-            target,
-            n_bytes=dataset.n_bytes,
-            sha256=dataset.sha256,
-            replace=overwrite,
-            progress=progress,
-        )
+        if isinstance(dataset.source, str):
+            download_url(dataset.source, target, n_bytes=dataset.n_bytes, sha256=dataset.sha256, show=show)
+            return target
+        cached = download_from_hub(dataset.source, n_bytes=dataset.n_bytes, force=overwrite, show=show)
     except DownloadError as error:
-        elsewhere = (
-            f"fetch {url} elsewhere and give it with `bytemill data get {name} --from-file FILE`; BYTEMILL_DATA_URL "
-            "names a mirror"
-        )
-        raise DownloadError(f"{name}: {error}", hint=error.hint or elsewhere) from error
-    return target
+        manual = f"download {dataset.url} on another machine, then: bytemill data get {name} --from-file FILE"
+        raise DownloadError(
+            f"{name}: {error}", hint=f"{error.hint}, or {manual}" if error.hint else manual
+        ) from error
+    _check(cached, dataset, show, with_sha256=True)
+    if output is not None:
+        return _copy(cached, target)
+    target.unlink(missing_ok=True)  # with `overwrite` an older copy may exist, which `find` would prefer
+    return cached
 
 
-def _known(name: str) -> Dataset:
+def _show_nothing(progress: DownloadProgress) -> None:
+    """Ignore the progress."""
+
+
+def _lookup(name: str) -> Dataset:
     dataset = DATASETS.get(name)
     if dataset is None:
         close = difflib.get_close_matches(name, DATASETS, 1)
@@ -99,45 +114,35 @@ def _known(name: str) -> Dataset:
     return dataset
 
 
-def _checked_base(base: str | None) -> str | None:
-    if base is not None and (urlsplit(base).scheme not in ("http", "https") or not urlsplit(base).netloc):
-        raise DownloadError(
-            f"{base!r} is no address of a mirror",
-            hint="it begins with https:// (or http://) and a host: BYTEMILL_DATA_URL, or --url",
-        )
-    return base
+def _local_path(dataset: Dataset, output: str | os.PathLike[str] | None) -> Path:
+    """Return the path of a file outside the hub's cache."""
+    if output is None:
+        return cache_folder("datasets") / dataset.file_name
+    is_folder = Path(output).is_dir() or os.fspath(output).endswith(("/", os.sep))
+    return Path(output) / dataset.file_name if is_folder else Path(output)
 
 
 def _check(
-    path: Path, dataset: Dataset, progress: Callable[[DownloadProgress], None] | None, *, with_sha256: bool
+    path: Path, dataset: Dataset, show: Callable[[DownloadProgress], None], *, with_sha256: bool
 ) -> None:
-    """Raises `DownloadError` where a file is not the data set."""
     try:
         n_bytes = path.stat().st_size
         if n_bytes != dataset.n_bytes:
             found = f"it has {n_bytes:,} bytes, not {dataset.n_bytes:,}"
-        elif (
-            with_sha256 and (sha256 := file_sha256(path, n_bytes, progress or show_nothing)) != dataset.sha256
-        ):
+        elif with_sha256 and (sha256 := file_sha256(path, show)) != dataset.sha256:
             found = f"its sha256 is {sha256}, not {dataset.sha256}"
         else:
             return
     except OSError as error:
         raise CorpusError(f"cannot read {path}: {error.strerror or error}") from error
     raise DownloadError(
-        f"{path} is not {dataset.name} as it was published: {found}",
-        hint="--overwrite fetches it anew; --output puts it elsewhere",
+        f"{path} is not the published file of {dataset.name}: {found}",
+        hint="--overwrite downloads it again; --output saves it elsewhere",
     )
 
 
-def _copy(
-    source: Path, target: Path, dataset: Dataset, progress: Callable[[DownloadProgress], None] | None
-) -> None:
-    _check(source, dataset, progress, with_sha256=True)
+def _copy(source: Path, target: Path) -> Path:
     make_folder(target.parent)
-    check_space(target.parent, dataset.n_bytes)
-    # Not beside a process that fetches it, and what an earlier one has fetched is of no use any more.
-    with hold_partial(target, lambda: None) as partial:
-        with source.open("rb") as file, AtomicFile(target) as copy:
-            shutil.copyfileobj(file, copy.file, 1 << 20)
-        partial.start_afresh()
+    with source.open("rb") as file, AtomicFile(target) as copy:
+        shutil.copyfileobj(file, copy.file, 1 << 20)
+    return target

@@ -1,4 +1,4 @@
-"""Opens a tokenizer file of any known format, recognised by its content."""
+"""Read a tokenizer file of any supported format, recognized by its content."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE
 from bytemill.formats.files import GGUF_MAGIC, begins_with, decode_utf8, is_object, parse_json, read_bytes
 from bytemill.formats.gguf import gguf
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.huggingface.folder import with_files_beside
-from bytemill.formats.paths import UNDERSTOOD, find, merges_beside, vocab_beside
+from bytemill.formats.huggingface.folder import with_sidecar_files
+from bytemill.formats.paths import SUPPORTED_FILES, find, sibling_merges, sibling_vocab
+from bytemill.formats.registry import format_of_content
 from bytemill.formats.tiktoken import rank_settings, tiktoken
 from bytemill.formats.vocab_listing import looks_like_listing
 
@@ -22,20 +23,31 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import EllipsisType
 
-    from bytemill.formats.spec import GivenSpecialTokens, TokenizerSpec
+    from bytemill.formats.spec import SpecialTokens, TokenizerSpec
+
+_BOTH_FILES = "give the folder that contains both vocab.json and merges.txt, or use from_files"
 
 
-def load(
+class IncompletePairError(TokenizerFileError):
+    """The file is one of GPT-2's two files, and the other one is missing."""
+
+
+def read(
     path: str | os.PathLike[str],
     *,
     pattern: str | EllipsisType | None = ...,
-    special_tokens: GivenSpecialTokens | None = None,
+    special_tokens: SpecialTokens | None = None,
 ) -> TokenizerSpec:
-    """The tokenizer at `path`: a file of any format, one of GPT-2's two with the other beside it, or a folder.
+    """Read the tokenizer at `path`.
 
-    `pattern` and `special_tokens` are for files that hold neither, rank files and GPT-2's. Left out, they are
-    for a rank file those of the file beside it (`rank_settings`) or of the published one with the same
-    content. Raises TokenizerFileError where there is no file, of no known format, or a damaged one.
+    Args:
+        path: A file of any supported format, one of GPT-2's two files beside the other one, or a folder.
+        pattern: Pattern for a file that stores none. By default that of the settings file beside a rank file, of the
+            published rank file with this content, or GPT-2's for its own files.
+        special_tokens: Special tokens for a file that stores none, with the same defaults.
+
+    Raises:
+        TokenizerFileError: The file is missing, damaged or unsupported, or stores its own pattern.
     """
     found = find(path)
     if isinstance(found, tuple):
@@ -45,10 +57,10 @@ def load(
         return gguf.read(found, pattern)
     data = read_bytes(found)
     if tiktoken.looks_like_ranks(data):
-        pattern, special_tokens = rank_settings.completed(found, data, pattern, special_tokens)
+        pattern, special_tokens = rank_settings.with_settings(found, data, pattern, special_tokens)
     spec = from_content(data, found, pattern, special_tokens)
     if found.name == "tokenizer.json":
-        return replace(spec, companions=with_files_beside(spec.companions, found.parent))
+        return replace(spec, metadata=with_sidecar_files(spec.metadata, found.parent))
     return spec
 
 
@@ -56,84 +68,76 @@ def from_content(
     data: bytes,
     file: Path,
     pattern: str | EllipsisType | None = ...,
-    special_tokens: GivenSpecialTokens | None = None,
+    special_tokens: SpecialTokens | None = None,
 ) -> TokenizerSpec:
-    """As `from_bytes`, and where `file` is one of GPT-2's two, with the other that lies beside it."""
+    """Read a file's content; for one of GPT-2's two files, also read the other one beside `file`."""
     try:
         return from_bytes(data, str(file), pattern, special_tokens)
-    except HalfError:
-        if (merges := merges_beside(file)) is not None:
+    except IncompletePairError:
+        if (merges := sibling_merges(file)) is not None:
             return gpt2.read(file, merges, special_tokens, pattern=pattern)
-        if (vocab := vocab_beside(file)) is not None:
+        if (vocab := sibling_vocab(file)) is not None:
             return gpt2.read(vocab, file, special_tokens, pattern=pattern)
         raise
 
 
 def from_bytes(
     data: bytes,
-    where: str,
+    location: str,
     pattern: str | EllipsisType | None = ...,
-    special_tokens: GivenSpecialTokens | None = None,
+    special_tokens: SpecialTokens | None = None,
 ) -> TokenizerSpec:
-    """As `load`, of a file's content; `where` names it in errors."""
+    """Read a file's content; `location` names the file in errors. Other arguments as for `read`."""
+    if (registered := format_of_content(data)) is not None:
+        _refuse_arguments(pattern, special_tokens, location)
+        return registered.read(data, location)
     if data.startswith(GGUF_MAGIC):
-        _refuse_arguments(..., special_tokens, where)
-        return gguf.from_bytes(data, where, pattern)
+        _refuse_arguments(..., special_tokens, location)
+        return gguf.from_bytes(data, location, pattern)
     if tiktoken.looks_like_ranks(data):
-        return tiktoken.from_bytes(data, where, pattern, special_tokens)
+        return tiktoken.from_bytes(data, location, pattern, special_tokens)
     if looks_like_listing(data):
         raise TokenizerFileError(
-            f"{where}: a listing for people, in which tokens are no longer told apart",
-            hint="Give the .model file that lies beside it.",
+            f"{location}: a listing for people; it does not identify every token",
+            hint="give the .model file beside it",
         )
-    text = decode_utf8(data, where)
+    text = decode_utf8(data, location)
     if minbpe.dialect_of(data) is not None:
-        _refuse_arguments(pattern, special_tokens, where)
-        return minbpe.from_text(text, where)
+        _refuse_arguments(pattern, special_tokens, location)
+        return minbpe.from_text(text, location)
     if text.lstrip().startswith("{"):
-        document = parse_json(text, where)
+        document = parse_json(text, location)
         if _is_vocabulary(document):
-            raise HalfError(
-                f"{where}: a vocabulary without its merges",
-                hint="Give the folder that holds both vocab.json and merges.txt, or use from_files.",
-            )
+            raise IncompletePairError(f"{location}: a vocabulary without its merges", hint=_BOTH_FILES)
         if is_object(document) and "model" in document:
-            _refuse_arguments(pattern, special_tokens, where)
-            return huggingface.from_document(document, where)
+            _refuse_arguments(pattern, special_tokens, location)
+            return huggingface.from_document(document, location)
     elif _is_merges(text):
-        raise HalfError(
-            f"{where}: merges without their vocabulary",
-            hint="Give the folder that holds both vocab.json and merges.txt, or use from_files.",
-        )
-    raise TokenizerFileError(f"{where}: of no known format", hint=UNDERSTOOD)
-
-
-class HalfError(TokenizerFileError):
-    """The file is one of GPT-2's two."""
+        raise IncompletePairError(f"{location}: merges without their vocabulary", hint=_BOTH_FILES)
+    raise TokenizerFileError(f"{location}: unknown format", hint=SUPPORTED_FILES)
 
 
 def _refuse_arguments(
     pattern: str | EllipsisType | None,
-    special_tokens: GivenSpecialTokens | None,
-    where: str,
+    special_tokens: SpecialTokens | None,
+    location: str,
 ) -> None:
     if pattern is not ... or special_tokens is not None:
         raise TokenizerFileError(
-            f"{where}: names its pattern and special tokens; they can be given only for a rank file and for "
-            "vocab.json with merges.txt"
+            f"{location} stores its pattern and special tokens; only a rank file and vocab.json with merges.txt "
+            "take explicit ones"
         )
 
 
 def _is_vocabulary(document: Any) -> bool:
-    """Whether most of its values are ids; one that is none is for the reader to name."""
+    """Return whether most values of a JSON object are ids. The reader reports those that are not."""
     if not is_object(document) or not document:
         return False
     return sum(type(value) is int for value in document.values()) * 2 > len(document)
 
 
 def _is_merges(text: str) -> bool:
-    """Whether the first line is the header of merges.txt, or two single bytes as the first merge must
-    have."""
+    """Return whether the first line is the header of merges.txt, or a merge of two single bytes."""
     first = next((line for line in text[:4096].split("\n") if line.strip()), "").removesuffix("\r")
     if re.fullmatch(r"#version: [0-9.]+", first):
         return True

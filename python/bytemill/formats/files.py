@@ -1,4 +1,4 @@
-"""Reading of files and JSON with errors that name the file and the place."""
+"""Read files and JSON with errors that name the file and the position."""
 
 from __future__ import annotations
 
@@ -14,38 +14,37 @@ if TYPE_CHECKING:
     import os
 
 GGUF_MAGIC = b"GGUF"
-"""How files begin that may be as large as a model, and of which only the head is read."""
-
+"""First bytes of a GGUF file. These may be as large as a model, so only their head is read."""
 
 MAX_FILE_BYTES = 1 << 28
-"""More than a tokenizer file has: the largest published ones have 35 MB."""
+"""Limit for all other files. The largest published tokenizer files have 35 MB."""
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The file's bytes. Raises TokenizerFileError where it cannot be read, is far too large, or is empty."""
+    """Read a file. Raises TokenizerFileError if it is unreadable, too large, or empty."""
     file = Path(path)
     try:
-        data = file.read_bytes() if _is_small(file) else _read_stream(file)
+        data = file.read_bytes() if _has_bounded_size(file) else _read_stream(file)
     except TokenizerFileError:
         raise
     except FileNotFoundError as error:
-        raise TokenizerFileError(f"{file}: no such file", hint="Check the path.") from error
+        raise TokenizerFileError(f"{file}: no such file", hint="check the path") from error
     except IsADirectoryError as error:
-        raise TokenizerFileError(f"{file}: is a folder, not a file") from error
+        raise TokenizerFileError(f"{file} is a folder, not a file") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise TokenizerFileError(f"{file}: cannot be read: {reason}") from error
-    if not data or data.isspace():  # `strip` would copy it
+    if not data or data.isspace():  # `strip` would copy the data
         raise TokenizerFileError(f"{file}: the file is empty")
     return data
 
 
-def _is_small(file: Path) -> bool:
-    """Whether it is a file of a size that is known and bounded; not so a device or a pipe."""
-    facts = file.stat()
-    if facts.st_size > MAX_FILE_BYTES:
+def _has_bounded_size(file: Path) -> bool:
+    """Return False for devices and pipes, whose size is unknown."""
+    status = file.stat()
+    if status.st_size > MAX_FILE_BYTES:
         raise _too_large(file)
-    return stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)
+    return stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
 
 
 def _read_stream(file: Path) -> bytes:
@@ -60,61 +59,88 @@ def _read_stream(file: Path) -> bytes:
 
 def _too_large(file: Path) -> TokenizerFileError:
     return TokenizerFileError(
-        f"{file}: has more than {MAX_FILE_BYTES >> 20} MiB, which no tokenizer file has",
-        hint="Give the tokenizer's file, not the weights of its model or a corpus.",
+        f"{file} has more than {MAX_FILE_BYTES >> 20} MiB, which no tokenizer file has",
+        hint="give the tokenizer's file, not the weights of its model or a corpus",
     )
 
 
 def begins_with(path: Path, magic: bytes) -> bool:
-    """Whether a regular file begins with `magic`. A pipe is left as it is: it could not be read a second time."""
+    """Return whether a regular file begins with `magic`. Never reads from a pipe, which cannot be read twice."""
     try:
         if not path.is_file():
             return False
         with path.open("rb") as file:
             return file.read(len(magic)) == magic
-    except (OSError, ValueError):  # who reads the file afterwards will say what is wrong
+    except (OSError, ValueError):  # the reader will report the problem
         return False
 
 
-def decode_utf8(data: bytes, where: str) -> str:
-    """`data` as text, without a byte order mark. Raises TokenizerFileError naming the first wrong byte."""
+def decode_utf8(data: bytes, location: str) -> str:
+    """Decode `data` without a byte-order mark. Raises TokenizerFileError with the offset of the first invalid byte."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise TokenizerFileError(
-            f"{where}: not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}"
+            f"{location}: not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}"
         ) from error
 
 
-def parse_json(text: str, where: str) -> Any:
-    """The JSON value in `text`. Raises TokenizerFileError naming line and column of what is wrong."""
+def parse_json(text: str, location: str) -> Any:
+    """Parse JSON. Raises TokenizerFileError with line and column."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise TokenizerFileError(
-            f"{where}: not valid JSON at line {error.lineno} column {error.colno}: {error.msg}",
-            hint="The file may be cut short: fetch or write it again.",
+            f"{location}: not valid JSON at line {error.lineno} column {error.colno}: {error.msg}",
+            hint="the file may be truncated: download or write it again",
         ) from error
     except RecursionError as error:
-        raise TokenizerFileError(f"{where}: not a tokenizer: its JSON is nested too deeply") from error
+        raise TokenizerFileError(f"{location}: not a tokenizer: its JSON is nested too deeply") from error
     except ValueError as error:  # an integer of thousands of digits
-        raise TokenizerFileError(f"{where}: not valid JSON: {error}") from error
+        raise TokenizerFileError(f"{location}: not valid JSON: {error}") from error
 
 
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether a JSON value is an object."""
+    """Return whether a JSON value is an object."""
     return isinstance(value, dict)
 
 
 def is_array(value: Any) -> TypeGuard[list[Any]]:
-    """Whether a JSON value is an array."""
+    """Return whether a JSON value is an array."""
     return isinstance(value, list)
 
 
-def checked_pattern(pattern: str | None) -> str | None:
-    """A pattern that a caller gives, by name or as an expression, as an expression; None for no splitting.
+def wrong_value(location: str, value: object, expected: str, hint: str | None = None) -> TokenizerFileError:
+    """Return the error for a JSON value of the wrong kind."""
+    return TokenizerFileError(f"{location} is {shown(value)}, not {expected}", hint=hint)
 
-    Raises TokenizerError where it is neither.
+
+def object_at(value: Any, location: str, expected: str = "an object") -> dict[str, Any]:
+    """Return a JSON value that must be an object. Raises TokenizerFileError."""
+    if not is_object(value):
+        raise wrong_value(location, value, expected)
+    return value
+
+
+def array_at(value: Any, location: str) -> list[Any]:
+    """Return a JSON value that must be an array. Raises TokenizerFileError."""
+    if not is_array(value):
+        raise wrong_value(location, value, "an array")
+    return value
+
+
+def bool_at(value: Any, location: str) -> bool:
+    """Return a JSON value that must be a boolean. Raises TokenizerFileError."""
+    if not isinstance(value, bool):
+        raise wrong_value(location, value, "true or false")
+    return value
+
+
+def checked_pattern(pattern: str | None) -> str | None:
+    """Return the regular expression of a known name or a regular expression.
+
+    Raises:
+        TokenizerError: `pattern` does not compile.
     """
     if pattern is None:
         return None
@@ -126,8 +152,7 @@ def checked_pattern(pattern: str | None) -> str | None:
 
 
 def shown(value: object, n_characters: int = 60) -> str:
-    """`value` as it may stand in an error message: its repr cut to `n_characters`; of containers only the
-    kind.
+    """Return a short form of `value` for messages: its repr, or the kind of a JSON container.
 
     >>> shown("x" * 100, 10)
     "'xxxxxxxx…"
@@ -139,8 +164,6 @@ def shown(value: object, n_characters: int = 60) -> str:
     if isinstance(value, list):
         return "an array"
     if isinstance(value, str | bytes):
-        value = value[
-            :n_characters
-        ]  # what is longer is cut anyway, and its repr may be hundreds of megabytes
+        value = value[:n_characters]  # the repr of a huge string would be huge
     text = "null" if value is None else repr(value)
     return text if len(text) <= n_characters else text[: n_characters - 1] + "…"

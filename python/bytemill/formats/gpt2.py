@@ -1,8 +1,7 @@
-"""GPT-2's pair of files: `vocab.json` (token -> id) and `merges.txt` (one merge a line, most frequent first).
+"""GPT-2's pair of files: `vocab.json` (token -> id) and `merges.txt` (one merge per line, in rank order).
 
-Neither names a pattern: both mean GPT-2's, unless the caller knows better. Neither says which tokens are
-special. A token that is neither a single byte nor the product of a merge can only be one; it is taken for
-special where it is named by the caller or looks it.
+The files store no pattern (GPT-2's is the default) and do not mark special tokens. A token that is neither a single
+byte nor the product of a merge must be a special token; it is accepted if the caller names it or if it looks like one.
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ from typing import TYPE_CHECKING
 
 from bytemill._core import NAMED_PATTERNS, named_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats.byte_spelling import checked_vocab, spelled_vocab, tokens_and_merges
+from bytemill.formats.byte_level import byte_level_vocab, checked_vocab, tokens_and_merges
 from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE, bytes_to_text
 from bytemill.formats.files import checked_pattern, decode_utf8, parse_json, read_bytes, shown
 from bytemill.formats.ids import MAX_ID, is_text
 from bytemill.formats.ranks import merges_of_ranks, unreachable_token
-from bytemill.formats.spec import TokenizerSpec, given_ids, refuse_what_they_cannot_say
-from bytemill.formats.vocabulary import check_merges, check_special_tokens, ordinary_tokens
+from bytemill.formats.spec import TokenizerSpec, check_expressible, explicit_ids
+from bytemill.formats.vocabulary import checked_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from types import EllipsisType
 
-    from bytemill.formats.spec import GivenSpecialTokens
+    from bytemill.formats.spec import SpecialTokens
 
 _HEADER = "#version"
 
@@ -33,75 +32,76 @@ _HEADER = "#version"
 def read(
     vocab_path: str | os.PathLike[str],
     merges_path: str | os.PathLike[str],
-    special_tokens: GivenSpecialTokens | None = None,
+    special_tokens: SpecialTokens | None = None,
     *,
     pattern: str | EllipsisType | None = ...,
 ) -> TokenizerSpec:
-    """The tokenizer in a vocabulary file and a merges file.
+    """Read a vocabulary file and a merges file.
 
-    `special_tokens` that the vocabulary holds keep their ids; others get those given with them, or the next
-    ids after the highest one. `pattern` is GPT-2's where it is left out.
-    A token that no merge makes is special without being named if it is written `<like this>` or `[like this]`
-    or has a character that stands for no byte. Raises TokenizerFileError, naming the token or the line, where
-    a file is damaged or the two do not belong together.
+    Args:
+        vocab_path: The vocabulary file.
+        merges_path: The merges file.
+        special_tokens: Special tokens. Those in the vocabulary keep their ids; the others get their explicit ids or the
+            next ids after the highest one. `<tokens>` and `[tokens]` that no merge produces, and tokens that are not
+            byte-level text, are special tokens in any case.
+        pattern: Name or regular expression; GPT-2's pattern by default.
+
+    Raises:
+        TokenizerFileError: A file is damaged or the two do not belong together.
     """
-    where, merges_where = os.fspath(vocab_path), os.fspath(merges_path)
-    vocab = checked_vocab(parse_json(decode_utf8(read_bytes(vocab_path), where), where), where)
-    pairs, line_numbers = _read_pairs(decode_utf8(read_bytes(merges_path), merges_where), merges_where)
-    special = _special_tokens(vocab, pairs, special_tokens or (), where)
+    location, merges_location = os.fspath(vocab_path), os.fspath(merges_path)
+    vocab = checked_vocab(parse_json(decode_utf8(read_bytes(vocab_path), location), location), location)
+    pairs, line_numbers = _read_pairs(decode_utf8(read_bytes(merges_path), merges_location), merges_location)
+    special = _special_tokens(vocab, pairs, special_tokens or (), location)
     tokens, merges = tokens_and_merges(
         vocab,
         pairs,
         special,
-        vocab_place=where,
-        merge_place=lambda index: f"{merges_where}:{line_numbers[index]}",
+        vocab_location=location,
+        merge_location=lambda index: f"{merges_location}:{line_numbers[index]}",
     )
     expression = NAMED_PATTERNS["gpt2"] if pattern is ... else checked_pattern(pattern)
     return TokenizerSpec(pattern=expression, special_tokens=special, vocab=tokens, merges=merges)
 
 
-def special_tokens_to_name(spec: TokenizerSpec) -> list[str]:
-    """The special tokens that must be named when the two files of `spec` are read again."""
+def unmarked_special_tokens(spec: TokenizerSpec) -> list[str]:
+    """Return the special tokens that a reader of the two files cannot recognize and must be told."""
     merges = spec.merges if spec.merges is not None else merges_of_ranks(spec.ranks or {})
     made = {bytes_to_text(left + right) for left, right in merges} | CHARACTER_TO_BYTE.keys()
-    return [text for text in spec.special_tokens if text in made or not _looks_special(text)]
+    return [text for text in spec.special_tokens if text in made or not looks_special(text)]
 
 
 def write(spec: TokenizerSpec) -> tuple[str, str]:
-    """The texts of vocab.json and merges.txt for `spec`.
+    """Return the texts of vocab.json and merges.txt.
 
-    Raises TokenizerError where the two files could not say what `spec` says: another pattern than GPT-2's, or
-    tokens that no merge makes. A special token that does not look like one (see `read`) must be named again
-    on reading.
+    Raises:
+        TokenizerError: `spec` has another pattern than GPT-2's, or tokens that no merge produces.
     """
     if spec.pattern is None or named_pattern(spec.pattern) != "gpt2":
         raise TokenizerError(
-            f"vocab.json and merges.txt mean GPT-2's pattern, and this tokenizer's is {shown(spec.pattern)}",
-            hint="Write a tokenizer.json: it names the pattern.",
+            f"vocab.json and merges.txt imply GPT-2's pattern; this tokenizer's pattern is {shown(spec.pattern)}",
+            hint="write a tokenizer.json: it stores the pattern",
         )
-    refuse_what_they_cannot_say(spec, "vocab.json and merges.txt")
-    tokens = ordinary_tokens(spec)
-    check_special_tokens(spec, tokens)
-    merges = spec.merges if spec.merges is not None else merges_of_ranks(spec.ranks or {})
-    check_merges(merges, tokens.values())
+    check_expressible(spec, "vocab.json and merges.txt")
+    tokens, merges = checked_parts(spec)
     products = {left + right for left, right in merges}
     orphan = next((token for token in tokens.values() if len(token) > 1 and token not in products), None)
-    if orphan is None and (spec.whole_pretoken_lookup or spec.ranks is not None):
+    if orphan is None and (spec.ignore_merges or spec.ranks is not None):
         orphan = unreachable_token(merges, list(tokens.values()))
     if orphan is not None:
         raise TokenizerError(
-            f"no sequence of merges makes token {orphan!r}, and these two files have no other way to it",
-            hint="Write a tokenizer.json.",
+            f"no sequence of merges produces token {orphan!r}, so these two files cannot represent it",
+            hint="write a tokenizer.json",
         )
-    vocab = spelled_vocab(spec, tokens, whole_pretoken_lookup=False)
+    vocab = byte_level_vocab(spec, tokens, ignore_merges=False)
     text = {part: bytes_to_text(part) for merge in merges for part in merge}
     lines = [f"{_HEADER}: 0.2", *(f"{text[left]} {text[right]}" for left, right in merges)]
     vocab_json = "{\n" + json.dumps(vocab, ensure_ascii=False, separators=(",\n", ": "))[1:-1] + "\n}\n"
     return vocab_json, "\n".join(lines) + "\n"
 
 
-def _read_pairs(text: str, where: str) -> tuple[list[tuple[str, str]], list[int]]:
-    """The merges by spelling, and the line number of each. Blank lines and the header are passed over."""
+def _read_pairs(text: str, location: str) -> tuple[list[tuple[str, str]], list[int]]:
+    """Return the merges as byte-level text and the line number of each, skipping blank lines and the header."""
     pairs: list[tuple[str, str]] = []
     line_numbers: list[int] = []
     for number, line in enumerate(text.split("\n"), start=1):
@@ -115,7 +115,7 @@ def _read_pairs(text: str, where: str) -> tuple[list[tuple[str, str]], list[int]
                 pass
             case _:
                 raise TokenizerFileError(
-                    f"{where}:{number}: {shown(line)} is not two tokens with a space between them"
+                    f"{location}:{number}: {shown(line)} is not two tokens separated by a space"
                 )
     return pairs, line_numbers
 
@@ -123,44 +123,45 @@ def _read_pairs(text: str, where: str) -> tuple[list[tuple[str, str]], list[int]
 def _special_tokens(
     vocab: Mapping[str, int],
     pairs: Iterable[tuple[str, str]],
-    named: GivenSpecialTokens,
-    where: str,
+    requested: SpecialTokens,
+    location: str,
 ) -> dict[str, int]:
-    """The special tokens by text: those named, and those that look it."""
+    """Return the requested special tokens and those that look like one, with ids."""
     special: dict[str, int] = {}
-    given = given_ids(named) or {}
+    ids = explicit_ids(requested) or {}
     next_id = max(vocab.values()) + 1
-    for text in dict.fromkeys(named):
+    for text in dict.fromkeys(requested):
         if not text or not is_text(text):
             raise TokenizerError(f"special token {text!r} is not a text")
         if text in vocab:
             special[text] = vocab[text]
-            if given.get(text, vocab[text]) != vocab[text]:
+            if ids.get(text, vocab[text]) != vocab[text]:
                 raise TokenizerError(
-                    f"special token {text!r} is to have id {given[text]}, and has {vocab[text]} in {where}"
+                    f"special token {text!r} has id {vocab[text]} in {location}, not {ids[text]}"
                 )
-        elif text in given:
-            special[text] = given[text]
+        elif text in ids:
+            special[text] = ids[text]
         else:
             special[text] = next_id
             next_id += 1
     if next_id > MAX_ID + 1:
-        raise TokenizerFileError(f"{where}: no ids are left for the special tokens")
+        raise TokenizerFileError(f"{location}: no ids are left for the special tokens")
     made = {left + right for left, right in pairs}
     for text, token_id in vocab.items():
         if text in made or text in CHARACTER_TO_BYTE or text in special:
             continue
-        if not _looks_special(text):
+        if not looks_special(text):
             raise TokenizerFileError(
-                f"{where}: token {shown(text)} (id {token_id}) is neither a single byte nor made by a merge",
-                hint="Name it among the special tokens if it is one; if not, the merges are cut short or "
-                "those of another vocabulary.",
+                f"{location}: token {shown(text)} (id {token_id}) is neither a single byte nor the product of a merge",
+                hint="name it in special_tokens if it is a special token; otherwise the merges are truncated or "
+                "belong to another vocabulary",
             )
         special[text] = token_id
     return special
 
 
-def _looks_special(text: str) -> bool:
+def looks_special(text: str) -> bool:
+    """Return whether a token is `<bracketed>`, `[bracketed]`, or not byte-level text."""
     if not is_text(text):
         return False
     bracketed = len(text) > 2 and (text[0], text[-1]) in {("<", ">"), ("[", "]")}

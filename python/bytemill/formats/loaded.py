@@ -1,4 +1,4 @@
-"""What comes of a tokenizer file: an encoder, and what the file says beyond that."""
+"""The result of loading a tokenizer file: an encoder and the file's metadata."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.spec import special_rules
 
 if TYPE_CHECKING:
-    from bytemill.formats.spec import Companions, Ties, TokenFlags, TokenizerSpec
+    from bytemill.formats.spec import Ties, TokenFlags, TokenizerMetadata, TokenizerSpec
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A tokenizer ready to encode, and what its file says beyond that."""
+    """An encoder with the fields of `TokenizerSpec` that the encoder does not store."""
 
     core: Encoder
     ties: Ties | None = None
     merge_counts: list[int] | None = None
     flags: dict[str, TokenFlags] = field(default_factory=dict[str, "TokenFlags"])
-    companions: Companions | None = None
+    metadata: TokenizerMetadata | None = None
 
 
 def build(spec: TokenizerSpec) -> Loaded:
-    """The encoder of a spec. Raises TokenizerError where it contradicts itself."""
+    """Build the encoder of a spec. Raises TokenizerError if the spec contradicts itself."""
     try:
         core = _encoder(spec)
     except TokenizerError:
@@ -35,15 +35,15 @@ def build(spec: TokenizerSpec) -> Loaded:
         if regular is None:
             raise
         spec, core = regular, _encoder(regular)
-    return Loaded(core, spec.ties, spec.merge_counts, spec.flags, spec.companions)
+    return Loaded(core, spec.ties, spec.merge_counts, spec.flags, spec.metadata)
 
 
-def build_file(spec: TokenizerSpec, where: str) -> Loaded:
-    """As `build`, of a file's spec. Raises TokenizerFileError, which names the file, where it contradicts itself."""
+def build_file(spec: TokenizerSpec, location: str) -> Loaded:
+    """Build the encoder of a file's spec. Raises TokenizerFileError, which names the file."""
     try:
         return build(spec)
     except TokenizerError as error:
-        raise TokenizerFileError(f"{where}: {error}", hint=error.hint) from error
+        raise TokenizerFileError(f"{location}: {error}", hint=error.hint) from error
 
 
 def _encoder(spec: TokenizerSpec) -> Encoder:
@@ -52,11 +52,5 @@ def _encoder(spec: TokenizerSpec) -> Encoder:
     if spec.ranks is not None:
         return Encoder.from_ranks(spec.ranks, spec.special_tokens, spec.pattern, rules, nfc)
     return Encoder.from_merges(
-        spec.vocab,
-        spec.merges or [],
-        spec.special_tokens,
-        spec.pattern,
-        spec.whole_pretoken_lookup,
-        rules,
-        nfc,
+        spec.vocab, spec.merges or [], spec.special_tokens, spec.pattern, spec.ignore_merges, rules, nfc
     )

@@ -1,8 +1,7 @@
-"""Lists of merges that are not in the order of training, as files have them that were made from ranks.
+"""Merge lists with several merges per token, as in files converted from ranks.
 
-Such a file (Llama 3's `tokenizer.json` is one) lists every way to split a token into two, 280,000 merges for 128,000
-tokens, some of them before their parts are made. A token comes of one pair wherever it comes about, so the others are
-never done; see `needed_merges`.
+Such a file (Llama 3's `tokenizer.json`) lists every split of a token into two: 280,000 merges for 128,000 tokens, some
+before the merges that produce their parts. Only one pair ever produces a token; see `ranks`.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def with_needed_merges(spec: TokenizerSpec) -> TokenizerSpec | None:
-    """A spec that encodes as `spec` does, with at most one merge for each token, each behind those of its parts.
+    """Return an equivalent spec with at most one merge per token, each after the merges of its parts.
 
-    None where there is none, or `spec` contradicts itself.
+    None if there is none, or if `spec` contradicts itself.
 
     >>> from bytemill.formats.spec import TokenizerSpec
     >>> vocab = {i: bytes([i]) for i in range(256)} | {256: b"ab", 257: b"bc", 258: b"abc"}
@@ -34,11 +33,11 @@ def with_needed_merges(spec: TokenizerSpec) -> TokenizerSpec | None:
     if spec.merges is None or not all(left in tokens and right in tokens for left, right in spec.merges):
         return None
     try:
-        places = needed_merges(spec.merges)
+        indices = needed_merges(spec.merges)
     except TokenizerError:
         return None
-    merges = [spec.merges[place] for place in places]
-    counts = spec.merge_counts and [spec.merge_counts[place] for place in places]
+    merges = [spec.merges[index] for index in indices]
+    counts = spec.merge_counts and [spec.merge_counts[index] for index in indices]
     known = {bytes([byte]) for byte in range(256)}
     for left, right in merges:
         if left not in known or right not in known:
@@ -46,8 +45,8 @@ def with_needed_merges(spec: TokenizerSpec) -> TokenizerSpec | None:
         known.add(left + right)
     else:
         return replace(spec, merges=merges, merge_counts=counts)
-    # A token that comes of later ones is no list that the core takes, but ranks may be.
+    # The core rejects a merge before the merges of its parts, but equivalent ranks may exist.
     ranks = {token: token_id for token_id, token in sorted(spec.vocab.items())}
-    if spec.whole_pretoken_lookup and merges_of_ranks(ranks) == merges:
+    if spec.ignore_merges and merges_of_ranks(ranks) == merges:
         return replace(spec, vocab={}, merges=None, ranks=ranks, merge_counts=None)
     return None

@@ -1,14 +1,14 @@
-"""Whether a pattern matches every character of every text.
+"""Check whether a pattern matches every character of every text.
 
-tiktoken passes over what its pattern does not match; bytemill makes it a pre-token. Where nothing is left over, the two
-are the same. That is seen for a pattern which nowhere matches nothing, and of whose alternatives some are *plain*:
-atoms that each match one character, with or without a quantifier, one after another.
+tiktoken drops text that its pattern does not match; bytemill makes it a pre-token. If the pattern matches everything,
+both do the same. This module proves that for patterns that never match the empty string and have enough *plain*
+alternatives: sequences of atoms that each match one character, with or without a quantifier.
 
-A plain alternative that matches the text c, a single character, matches wherever c stands. One atom has taken c, and
-all others have taken nothing; so they can. In a longer text those before it can still take nothing, unless one is
-possessive and matches c: but then it would have taken the c of the text c as well. Those behind it can take nothing
-whatever it and they have taken, possessive or not. So if for each character there is a plain alternative that matches
-it alone, there is a match at every place of a text: this one, or that of an alternative which comes before it.
+Proof. Let a plain alternative match the text c, a single character: one atom has matched c, and all others have matched
+nothing. Then it matches wherever c occurs in a longer text. The atoms before it can match nothing there too, unless one
+is possessive and matches c; but then it would have matched the c of the text c as well. The atoms after it can match
+nothing whatever the others matched. So if every character has a plain alternative that matches it alone, the pattern
+matches at every position of a text, with this alternative or an earlier one.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _ZERO_TIMES = re.compile(r"\{0+(,0+)?\}")
 
 
 @lru_cache(maxsize=64)
-def why_not_covering(pattern: str) -> str | None:
-    """Why it is not seen that `pattern` matches every character of every text; None where it is.
+def coverage_gap(pattern: str) -> str | None:
+    """Return why `pattern` may leave characters unmatched, or None if it provably matches every character.
 
-    >>> why_not_covering(r"\\w+|\\s+(?!\\S)|[^\\w\\s]|\\s")
-    >>> why_not_covering(r"\\w+|\\s+(?!\\S)|[^\\w\\s]")
-    'no plain part of it matches U+0009'
+    >>> coverage_gap(r"\\w+|\\s+(?!\\S)|[^\\w\\s]|\\s")
+    >>> coverage_gap(r"\\w+|\\s+(?!\\S)|[^\\w\\s]")
+    'no plain alternative matches U+0009'
     """
     if named_pattern(pattern) is not None:
         return None
@@ -47,14 +47,14 @@ def why_not_covering(pattern: str) -> str | None:
     alone = "".join(found for part in _alternatives(pattern) for found in _matches_alone(part))
     missing = f"[^{alone}]"
     characters = _all_characters()
-    # Pre-tokens are missing characters, one by one, and what lies between: all in one if there are none.
+    # The pre-tokens are the missing characters and the text between them: a single one if nothing is missing.
     spans = pretoken_spans(characters, missing) if alone else [(0, 1), (1, 2)]
     if len(spans) == 1:
         return None
     data = characters.encode()
     first, second = (data[start : start + 4].decode("utf-8", "ignore")[0] for start, _ in spans[:2])
     is_missing = not alone or len(pretoken_spans(2 * first, missing)) == 2
-    return f"no plain part of it matches U+{ord(first if is_missing else second):04X}"
+    return f"no plain alternative matches U+{ord(first if is_missing else second):04X}"
 
 
 def _all_characters() -> str:
@@ -62,7 +62,7 @@ def _all_characters() -> str:
 
 
 def _alternatives(pattern: str) -> list[str]:
-    """The parts between the "|" that are in no group and in no class."""
+    """Split a pattern at each "|" outside groups and classes."""
     parts, start, at, depth, in_class = list[str](), 0, 0, 0, False
     while at < len(pattern):
         character = pattern[at]
@@ -82,7 +82,7 @@ def _alternatives(pattern: str) -> list[str]:
 
 
 def _matches_alone(alternative: str) -> list[str]:
-    """Classes of those characters that a plain alternative matches alone; none for an alternative that is not plain."""
+    """Return classes of the characters that an alternative matches alone; none if it is not plain."""
     atoms: list[tuple[str, int, bool]] = []
     at = 0
     while at < len(alternative):
@@ -99,15 +99,15 @@ def _matches_alone(alternative: str) -> list[str]:
             possessive = quantifier[4] == "+"
         atoms.append((atom[0], fewest, possessive))
     found: list[str] = []
-    for place, (atom, fewest, _) in enumerate(atoms):
-        if fewest <= 1 and not any(others for i, (_, others, _) in enumerate(atoms) if i != place):
-            taken_before = "".join(_in_class(earlier) for earlier, _, takes in atoms[:place] if takes)
+    for position, (atom, fewest, _) in enumerate(atoms):
+        if fewest <= 1 and not any(others for i, (_, others, _) in enumerate(atoms) if i != position):
+            taken_before = "".join(_in_class(earlier) for earlier, _, takes in atoms[:position] if takes)
             found.append(f"[{_in_class(atom)}--[{taken_before}]]" if taken_before else _in_class(atom))
     return found
 
 
 def _in_class(atom: str) -> str:
-    """An atom as a part of a class."""
+    """Return an atom as part of a class."""
     if atom == ".":
         return r"[^\n]"
     return atom if len(atom) > 1 else re.escape(atom)

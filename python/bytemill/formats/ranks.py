@@ -1,16 +1,16 @@
-"""From ranks to merges and back: when a rank file and a list of merges are the same tokenizer.
+"""Conversion of ranks to merges.
 
-A rank file (tiktoken's) merges the neighbouring parts whose concatenation has the lowest rank, wherever it
-was cut; a list of merges names the two parts. Both walk the same way through a text. Take a moment at which
-two neighbours l, r with l + r = t are merged by ranks. Nothing has crossed the two ends of this stretch of
-text so far, so what happened inside it depends on nothing outside: each merge inside was the lowest of the
-whole text, hence of the stretch. The same merges in the same order happen when t stands alone. So t always
-arises from the two parts that t alone falls into before its last merge, and the list of these pairs in the
-order of the ranks is an equivalent list of merges. A token that does not arise from itself never arises; only
-the look-up of whole pre-tokens gives it.
+A rank file (tiktoken's) merges the adjacent parts whose concatenation has the lowest rank, wherever it is split; a
+merge list names the two parts. Both do the same:
 
-The same holds where a list names several pairs for one token, as files do that were converted from ranks (Llama
-3's has 280,147 merges for 128,000 tokens): of those only the pair that t alone falls into ever happens.
+Consider the moment at which ranks merge two adjacent parts l and r into t = l + r. No merge has crossed either end of
+this stretch of text, so the merges inside it depend on nothing outside: each was the lowest of the whole text, hence of
+the stretch. The same merges happen in the same order if t stands alone. So t is always produced from the two parts that
+t alone consists of before its last merge, and the list of these pairs in rank order is an equivalent merge list. A
+token that does not produce itself is never produced; only the lookup of whole pre-tokens yields it.
+
+The same holds for lists with several pairs per token, as in files converted from ranks (Llama 3's has 280,147 merges
+for 128,000 tokens): only the pair that t alone consists of is ever merged.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ _NEVER = 2**32
 
 
 def last_two_parts(token: bytes, ranks: Mapping[bytes, int]) -> tuple[bytes, bytes] | None:
-    """The two parts whose merge makes `token` when it is merged alone by ranks; None where it never becomes
-    one.
+    """Return the two parts whose merge produces `token` when it is merged alone by ranks, if it is produced at all.
 
     >>> ranks = {b"a": 0, b"b": 1, b"c": 2, b"bc": 3, b"abc": 4}
     >>> last_two_parts(b"abc", ranks)
@@ -51,7 +50,7 @@ def last_two_parts(token: bytes, ranks: Mapping[bytes, int]) -> tuple[bytes, byt
 
 
 def merges_of_ranks(ranks: Mapping[bytes, int]) -> list[tuple[bytes, bytes]]:
-    """The list of merges that encodes as `ranks` do. Tokens that never arise by merging have none.
+    """Return the merge list that is equivalent to `ranks`. Tokens that merging never produces have no merge.
 
     >>> merges_of_ranks({b"a": 0, b"b": 1, b"ab": 2, b"abab": 3})
     [(b'a', b'b'), (b'ab', b'ab')]
@@ -68,7 +67,7 @@ def merges_of_ranks(ranks: Mapping[bytes, int]) -> list[tuple[bytes, bytes]]:
 
 
 def unreachable_token(merges: Sequence[tuple[bytes, bytes]], tokens: Sequence[bytes]) -> bytes | None:
-    """The first of `tokens` that does not come out whole when merged alone by the ordered `merges`."""
+    """Return the first of `tokens` that the ordered `merges` do not produce from its own bytes, if any."""
     order = {merge: index for index, merge in enumerate(merges)}
     never = len(merges)
     for token in tokens:

@@ -1,13 +1,13 @@
-"""Tokenizers into files of every format that bytemill writes."""
+"""Write a tokenizer in any of the output formats."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from bytemill.errors import TokenizerError
 from bytemill.formats.files import shown
+from bytemill.formats.registry import FORMATS, TokenizerFormat
 from bytemill.system.atomic_files import make_folder, write_bytes
 
 if TYPE_CHECKING:
@@ -16,60 +16,45 @@ if TYPE_CHECKING:
     from bytemill.formats.spec import TokenizerSpec
 
 WrittenFormat: TypeAlias = Literal["huggingface", "tiktoken", "gpt2", "minbpe", "vocab", "gguf"]
-
-WRITTEN_FORMATS: tuple[WrittenFormat, ...] = get_args(WrittenFormat)
-
-
-@dataclass(frozen=True)
-class FormatFacts:
-    """What is to be known of a format before a tokenizer is written in it."""
-
-    title: str
-    """The files, as a sentence names them."""
-    names: tuple[str, ...]
-    """Ends of file names that mean this format; `/` is a folder."""
+"""Names of the built-in formats that can be written, for the command line."""
 
 
-FORMATS: dict[WrittenFormat, FormatFacts] = {
-    "gpt2": FormatFacts("vocab.json and merges.txt", ("vocab.json", "merges.txt", "/")),
-    "huggingface": FormatFacts("tokenizer.json", (".json",)),
-    "tiktoken": FormatFacts("rank file", (".tiktoken",)),
-    "minbpe": FormatFacts("minbpe model", (".model",)),
-    "vocab": FormatFacts("listing", (".vocab",)),
-    "gguf": FormatFacts("GGUF file", (".gguf",)),
-}
-"""In the order in which names are compared."""
+def format_of_name(path: Path) -> str:
+    """Return the format that a file name selects; a name without a suffix is a folder.
 
-
-def format_of_name(path: Path) -> WrittenFormat:
-    """The format that a name asks for; one without an ending is a folder.
-
-    Raises TokenizerError where it asks for none that bytemill writes.
+    Raises:
+        TokenizerError: The name selects no format.
 
     >>> format_of_name(Path("stories.tiktoken")), format_of_name(Path("gpt2/vocab.json"))
     ('tiktoken', 'gpt2')
     """
     name = "/" if path.is_dir() or not path.suffix else path.name
-    for written_format, facts in FORMATS.items():
-        if name.endswith(facts.names):
-            return written_format
+    for each in FORMATS.values():
+        if name.endswith(each.suffixes):
+            return each.name
     raise TokenizerError(
-        f"{path}: bytemill writes no format with files named *{path.suffix}",
-        hint=f"Name the format with --output-format: {', '.join(WRITTEN_FORMATS)}.",
+        f"{path}: no output format has files named *{path.suffix}",
+        hint=f"name the format with --output-format: {', '.join(FORMATS)}",
     )
 
 
-def rendered(
+def render(
     spec: TokenizerSpec,
     path: Path,
-    written_format: WrittenFormat,
+    written_format: str,
     *,
-    special_tokens_as_they_are: bool = False,
+    raw_special_tokens: bool = False,
 ) -> dict[Path, bytes]:
-    """The files that stand for `spec` and what they hold, in the order in which they are to be written.
+    """Return the output files and their contents, in writing order.
 
-    `path` is a file, and a folder for GPT-2's two files or for a tokenizer.json by its own name. Raises
-    TokenizerError where the format cannot say what `spec` says. `special_tokens_as_they_are` is for listings.
+    Args:
+        spec: The tokenizer.
+        path: A file, or a folder for GPT-2's two files or for tokenizer.json.
+        written_format: The format.
+        raw_special_tokens: As in `vocab_listing.write`.
+
+    Raises:
+        TokenizerError: The format cannot represent `spec`.
     """
     match written_format:
         case "huggingface":
@@ -81,10 +66,10 @@ def rendered(
             return _rank_file(spec, path)
         case "gpt2":
             from bytemill.formats import gpt2
-            from bytemill.formats.paths import halves
+            from bytemill.formats.paths import vocab_and_merges_paths
 
             vocab_json, merges_txt = gpt2.write(spec)
-            vocab, merges = halves(path)
+            vocab, merges = vocab_and_merges_paths(path)
             return {merges: merges_txt.encode(), vocab: vocab_json.encode()}
         case "minbpe":
             from bytemill.formats import minbpe
@@ -93,42 +78,52 @@ def rendered(
         case "vocab":
             from bytemill.formats import vocab_listing
 
-            listing = vocab_listing.write(spec, special_tokens_as_they_are=special_tokens_as_they_are)
-            return {path: listing.encode()}
+            return {path: vocab_listing.write(spec, raw_special_tokens=raw_special_tokens).encode()}
         case "gguf":
             return {path: _gguf(spec)}
+        case _:
+            registered = FORMATS.get(written_format)
+            if not isinstance(registered, TokenizerFormat) or registered.write is None:
+                raise TokenizerError(
+                    f"there is no output format {written_format!r}",
+                    hint=f"choose one of {', '.join(FORMATS)}",
+                )
+            return {path: registered.write(spec)}
 
 
 def publish(files: Mapping[Path, bytes], path: Path) -> None:
-    """Write what was `rendered` for `path`, each file atomically. Raises OutputError."""
+    """Write the files that `render` returned for `path`, each atomically. Raises OutputError."""
     if any(file.parent == path for file in files):
         make_folder(path)
     for file, data in files.items():
         write_bytes(file, data)
 
 
-def left_out(spec: TokenizerSpec, written_format: WrittenFormat) -> list[str]:
-    """What `spec` says and files of the format do not, a phrase for each."""
+def left_out(spec: TokenizerSpec, written_format: str) -> list[str]:
+    """Describe what the format does not store of `spec`, one phrase per item."""
     if written_format == "vocab":
-        return ["the bytes of tokens that are no text", "the pattern", "which tokens are special"]
+        return ["the bytes of tokens that are not UTF-8", "the pattern", "which tokens are special"]
+    registered = FORMATS[written_format]
+    if isinstance(registered, TokenizerFormat) and registered.left_out is not None:
+        return registered.left_out(spec)
     phrases: list[str] = []
     if written_format == "gpt2":
-        from bytemill.formats.gpt2 import special_tokens_to_name
+        from bytemill.formats.gpt2 import unmarked_special_tokens
 
-        named = special_tokens_to_name(spec)
-        if named:
-            phrases.append(f"that these tokens are special: {', '.join(map(shown, named))}")
+        unmarked = unmarked_special_tokens(spec)
+        if unmarked:
+            phrases.append(f"that these tokens are special: {', '.join(map(shown, unmarked))}")
     if written_format == "tiktoken":
         from bytemill.formats.minbpe import hidden_token
 
         overlapping = hidden_token(sorted(spec.special_tokens))
         if overlapping is not None:
-            phrases.append("that {1} is found where {0} begins it".format(*map(shown, overlapping)))
+            phrases.append("that {1} takes precedence over {0}, its prefix".format(*map(shown, overlapping)))
     if written_format not in ("huggingface", "gguf"):
         if spec.ties is not None:
-            phrases.append("how training broke ties")
+            phrases.append("the tie-breaking rule of training")
         if spec.merge_counts is not None:
-            phrases.append("how often each merge's pair stood in the corpus")
+            phrases.append("the count of each merge's pair in the training corpus")
     return phrases
 
 
@@ -139,12 +134,12 @@ def _rank_file(spec: TokenizerSpec, path: Path) -> dict[Path, bytes]:
     if tiktoken.is_published(ranks, spec):
         return {path: ranks.encode()}
     settings = rank_settings.write(spec, path.stem)
-    # The ranks last: where they stand, what they leave out stands beside them.
+    # The settings first: a rank file never exists without them.
     return {rank_settings.settings_file(path): settings.encode(), path: ranks.encode()}
 
 
 def _gguf(spec: TokenizerSpec) -> bytes:
-    # The library that writes it knows files only.
+    # The gguf package can only write to a file.
     from tempfile import TemporaryDirectory
 
     from bytemill.formats.gguf import gguf

@@ -1,4 +1,4 @@
-"""What a tokenizer file says, whatever its format."""
+"""The contents of a tokenizer file, independent of its format."""
 
 from __future__ import annotations
 
@@ -10,37 +10,38 @@ from bytemill.errors import TokenizerError
 
 Ties: TypeAlias = Literal["bytes", "huggingface"]
 Normalizer: TypeAlias = Literal["NFC"]
+SpecialTokens: TypeAlias = Mapping[str, int] | Iterable[str]
+"""User-supplied special tokens: with explicit ids, or for the next free ids."""
 
-
-THEN = "(?#then)"
-"""What stands between the steps of a pattern, of which each cuts the pieces of the one before: a comment, which no
-expression has by chance."""
+STEP_SEPARATOR = "(?#then)"
+"""Separates the steps of a pattern, each of which splits the output of the previous one. A comment that no real
+expression contains."""
 
 
 @dataclass(frozen=True)
 class TokenFlags:
-    """What Hugging Face's files say of an added token beside its text and id. The defaults are a special token's."""
+    """Flags of an added token in Hugging Face's files. The defaults are those of an ordinary special token."""
 
-    special: bool = True
-    """False: an ordinary word that was added later. It decides what a decoder leaves out, and no ids."""
     single_word: bool = False
-    """True: only where no letter, mark, digit or underscore stands beside it."""
+    """Match only if no letter, mark, digit or underscore is adjacent."""
     lstrip: bool = False
-    """True: the white space before it belongs to it (and is lost in decoding)."""
+    """Absorb white space before the token; decoding loses it."""
     rstrip: bool = False
-    """True: the white space behind it belongs to it."""
+    """Absorb white space after the token."""
     normalized: bool = False
-    """True: looked for only in what the tokens without this leave over."""
+    """Match only in text that the other special tokens leave over."""
+    special: bool = True
+    """False for an ordinary word added later. Affects `skip_special_tokens`, not ids."""
 
 
 @dataclass(frozen=True)
-class Companions:
-    """What Hugging Face's files say beyond ids: kept as it stands there, and written again."""
+class TokenizerMetadata:
+    """Contents of Hugging Face's files that do not affect ids. Kept unchanged and written again."""
 
     post_processor: Any = None
-    """`post_processor` of tokenizer.json, where it is not what bytemill writes by itself."""
+    """`post_processor` of tokenizer.json, unless it is bytemill's default."""
     decoder: Any = None
-    """`decoder` of tokenizer.json, where it is not what bytemill writes by itself."""
+    """`decoder` of tokenizer.json, unless it is bytemill's default."""
     config: dict[str, Any] | None = None
     """tokenizer_config.json."""
     special_tokens_map: dict[str, Any] | None = None
@@ -49,41 +50,37 @@ class Companions:
     """chat_template.jinja."""
 
 
-GivenSpecialTokens: TypeAlias = Mapping[str, int] | Iterable[str]
-"""Special tokens that a caller names for a file that does not: with their ids, or for the next free ones."""
-
-
 @dataclass(frozen=True)
 class TokenizerSpec:
-    """A tokenizer as data: what the formats read and write, and what `Tokenizer` is built from.
+    """A tokenizer as plain data: the result of every reader and the input of every writer.
 
-    Exactly one of `merges` and `ranks` is set: `merges` for BPE by an ordered list of merges, `ranks` (token bytes
-    -> id, which is also the priority) for tiktoken's rank files, which record no merges.
+    Exactly one of `merges` and `ranks` is set. `ranks` (token bytes -> id, which is also the priority) comes from
+    tiktoken's rank files, which store no merges.
     """
 
     pattern: str | None
-    """Regular expression of the pre-tokenizer; None: the text between special tokens is one pre-token."""
+    """Regular expression of the pre-tokenizer; None for no pre-tokenization."""
     special_tokens: dict[str, int]
     vocab: dict[int, bytes] = field(default_factory=dict[int, bytes])
-    """Ordinary tokens by id, special tokens left out. Empty when `ranks` is set."""
+    """Ordinary tokens by id. Empty if `ranks` is set."""
     merges: list[tuple[bytes, bytes]] | None = None
     ranks: dict[bytes, int] | None = None
-    whole_pretoken_lookup: bool = False
-    """True: a pre-token that is itself a token is that token even if no sequence of merges leads there."""
+    ignore_merges: bool = False
+    """Encode a pre-token that is itself a token as that token, even if merges would not produce it."""
     ties: Ties | None = None
-    """How training broke ties between equally frequent pairs, where the file records it."""
+    """Tie-breaking rule of training, if known."""
     merge_counts: list[int] | None = None
-    """How often each merge's pair stood in the corpus when it was merged, where the file records it."""
+    """Count of each merge's pair in the training corpus when it was merged, if known."""
     normalizer: Normalizer | None = None
-    """What is done to a text between its special tokens before it is split; decoding gives back what that has left."""
+    """Unicode normalization of the text between special tokens."""
     flags: dict[str, TokenFlags] = field(default_factory=dict[str, TokenFlags])
-    """Flags of the special tokens that have other than the usual ones."""
-    companions: Companions | None = None
-    """What came with the tokenizer and decides no ids; None where there was nothing."""
+    """Flags of the special tokens whose flags differ from the defaults."""
+    metadata: TokenizerMetadata | None = None
+    """Metadata that does not affect ids, if any."""
 
 
-def given_ids(special_tokens: GivenSpecialTokens) -> Mapping[str, int] | None:
-    """Special tokens and their ids, None where they are named without."""
+def explicit_ids(special_tokens: SpecialTokens) -> Mapping[str, int] | None:
+    """Return the special tokens with their ids, or None if they have no explicit ids."""
     return cast("Mapping[str, int]", special_tokens) if isinstance(special_tokens, Mapping) else None
 
 
@@ -93,9 +90,9 @@ _SINGLE_WORD, _LSTRIP, _RSTRIP, _LATE = 1, 2, 4, 8
 def special_rules(
     special_tokens: Mapping[str, int], flags: Mapping[str, TokenFlags], normalizer: Normalizer | None
 ) -> dict[str, int]:
-    """How special tokens are found beyond their text, as the core takes it: bits by token; none without a rule.
+    """Return the matching rules of special tokens as the core's bit masks; tokens without a rule are absent.
 
-    Where all are `normalized` and nothing is, none is looked for after another, as where none is `normalized`.
+    `normalized` matters only if there is a normalizer or if just some of the tokens have it.
     """
     is_mixed = len({token in flags and flags[token].normalized for token in special_tokens}) > 1
     is_mixed |= normalizer is not None
@@ -108,17 +105,22 @@ def special_rules(
     return rules
 
 
-def refuse_what_they_cannot_say(spec: TokenizerSpec, files: str) -> None:
-    """Raise TokenizerError, naming `files`, where only a tokenizer.json can say what decides the ids of `spec`."""
+def check_expressible(spec: TokenizerSpec, files: str) -> None:
+    """Raise TokenizerError if `spec` has a feature that only tokenizer.json can store.
+
+    Args:
+        spec: The tokenizer.
+        files: The output format, for the message.
+    """
     rules = special_rules(spec.special_tokens, spec.flags, None)
     if spec.normalizer is not None:
-        reason = f"it brings texts into {spec.normalizer}"
+        reason = f"its {spec.normalizer} normalizer"
     elif rules:
-        reason = f"special token {next(iter(rules))!r} is found by more than its text"
-    elif spec.pattern is not None and THEN in spec.pattern:
-        reason = "its pattern has several steps"
+        reason = f"the matching rules of special token {next(iter(rules))!r}"
+    elif spec.pattern is not None and STEP_SEPARATOR in spec.pattern:
+        reason = "its pattern of several steps"
     else:
         return
     raise TokenizerError(
-        f"{files} cannot say all of this tokenizer: {reason}", hint="Write a tokenizer.json."
+        f"{files} cannot represent this tokenizer: no room for {reason}", hint="write a tokenizer.json"
     )

@@ -1,9 +1,9 @@
-"""`.vocab` files: a tokenizer as a list for people, a token a line, as minbpe and simple-bpe write it.
+"""`.vocab` files: a human-readable list of tokens, one per line, as minbpe and simple-bpe write it.
 
     [ t][he] -> [ the] 262
 
-A token that a merge makes stands behind its two parts. Tokens are shown as text, what is not UTF-8 as U+FFFD,
-so that no reader could tell them apart again: a listing is written and never read.
+The two parts precede a token that a merge produces. Tokens are shown as text, with U+FFFD for invalid UTF-8, so a
+listing does not identify every token: it is written, never read.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
-from bytemill.formats.ranks import merges_of_ranks
-from bytemill.formats.vocabulary import check_special_tokens, ordinary_tokens
+from bytemill.formats.vocabulary import checked_parts
 
 if TYPE_CHECKING:
     from bytemill.formats.spec import TokenizerSpec
 
 
-def write(spec: TokenizerSpec, *, special_tokens_as_they_are: bool = False) -> str:
-    """The listing of `spec`: tokens by id, then the special tokens in their order.
+def write(spec: TokenizerSpec, *, raw_special_tokens: bool = False) -> str:
+    """Return the listing: tokens by id, then the special tokens in their order.
 
-    minbpe escapes control characters in special tokens too; simple-bpe writes them as they are. Which
-    characters are controls, and which are not assigned, is for the Unicode tables of this Python to say. Raises
-    TokenizerError where `spec` contradicts itself.
+    Args:
+        spec: The tokenizer.
+        raw_special_tokens: Do not escape control characters in special tokens, as in simple-bpe's listings.
+
+    Raises:
+        TokenizerError: `spec` contradicts itself.
     """
-    tokens = ordinary_tokens(spec)
-    check_special_tokens(spec, tokens)
-    merges = spec.merges if spec.merges is not None else merges_of_ranks(spec.ranks or {})
+    tokens, merges = checked_parts(spec)
     parts = {left + right: (left, right) for left, right in merges}
-    shown = {token: _rendered(token.decode("utf-8", "replace")) for token in tokens.values()}
+    shown = {token: _render(token.decode("utf-8", "replace")) for token in tokens.values()}
     lines: list[str] = []
     for token_id, token in tokens.items():
         origin = "".join(f"[{shown[part]}]" for part in parts.get(token, ()))
         lines.append(f"{origin} -> [{shown[token]}] {token_id}" if origin else f"[{shown[token]}] {token_id}")
     lines += [
-        f"[{text if special_tokens_as_they_are else _rendered(text)}] {token_id}"
+        f"[{text if raw_special_tokens else _render(text)}] {token_id}"
         for text, token_id in spec.special_tokens.items()
         if token_id not in tokens
     ]
@@ -44,7 +44,7 @@ def write(spec: TokenizerSpec, *, special_tokens_as_they_are: bool = False) -> s
 
 
 def looks_like_listing(data: bytes) -> bool:
-    r"""Whether `data` begins as a listing does.
+    r"""Return whether `data` begins like a listing.
 
     >>> looks_like_listing(b"[\\u0000] 0\n")
     True
@@ -53,10 +53,10 @@ def looks_like_listing(data: bytes) -> bool:
     return re.fullmatch(rb"\[.+\](\[.+\] -> \[.+\])? [0-9]+", first) is not None
 
 
-def _rendered(text: str) -> str:
-    """`text` with an escape for every character of Unicode's category C: controls, formats, unassigned ones."""
+def _render(text: str) -> str:
+    """Escape the characters of Unicode's category C in the Unicode tables of this Python."""
     if text.isprintable():
-        return text  # none of category C is printable
+        return text  # contains none of category C
     return "".join(
         f"\\u{ord(character):04x}" if unicodedata.category(character).startswith("C") else character
         for character in text

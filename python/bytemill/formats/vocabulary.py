@@ -1,25 +1,43 @@
-"""What a vocabulary must be to be written: one token an id, all 256 bytes, merges among known tokens."""
+"""Checks of a vocabulary before it is written: one token per id, all 256 bytes, merges of known tokens."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from bytemill.errors import TokenizerError
 from bytemill.formats.ids import MAX_ID, is_text
+from bytemill.formats.ranks import merges_of_ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from bytemill.formats.spec import TokenizerSpec
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 SINGLE_BYTES: frozenset[bytes] = frozenset(bytes([byte]) for byte in range(256))
 
 
-def ordinary_tokens(spec: TokenizerSpec) -> dict[int, bytes]:
-    """Every token of `spec` that is not special, by id, in the order of the ids.
+def checked_parts(spec: TokenizerSpec) -> tuple[dict[int, bytes], list[tuple[bytes, bytes]]]:
+    """Return the ordinary tokens by id, in id order, and the merges.
 
-    Raises TokenizerError where merges and ranks are both there or both missing, where two ids mean the same
-    token, and where a single byte has no token.
+    Raises:
+        TokenizerError: Vocabulary, merges and special tokens contradict each other.
+    """
+    tokens = ordinary_tokens(spec)
+    _check_special_tokens(spec, tokens)
+    if spec.merges is None:
+        return tokens, merges_of_ranks(spec.ranks or {})
+    _check_merges(spec.merges, tokens.values())
+    return tokens, spec.merges
+
+
+def ordinary_tokens(spec: TokenizerSpec) -> dict[int, bytes]:
+    """Return the ordinary tokens by id, in id order.
+
+    Raises:
+        TokenizerError: Not exactly one of merges and ranks is set, two ids share a token, or a byte has no token.
     """
     if (spec.merges is None) == (spec.ranks is None):
         raise TokenizerError("a tokenizer needs either merges or ranks, and not both")
@@ -30,25 +48,20 @@ def ordinary_tokens(spec: TokenizerSpec) -> dict[int, bytes]:
     else:
         tokens = spec.vocab
     tokens = dict(sorted(tokens.items()))
-    if len(set(tokens.values())) != len(tokens):
-        seen: dict[bytes, int] = {}
-        for token_id, token in tokens.items():
-            if token in seen:
-                raise TokenizerError(f"ids {seen[token]} and {token_id} are the same token {token!r}")
-            seen[token] = token_id
+    if (duplicate := first_duplicate(tokens)) is not None:
+        raise TokenizerError("ids {} and {} are the same token {!r}".format(*duplicate))
     tokens = _with_ordinary_special_tokens(spec, tokens)
     missing = missing_bytes(tokens.values())
     if missing is not None:
-        raise TokenizerError(f"the vocabulary lacks {missing}", hint="Byte-level BPE needs all 256 bytes.")
-    check_ids(tokens)
+        raise TokenizerError(f"the vocabulary lacks {missing}", hint="byte-level BPE needs all 256 bytes")
+    _check_ids(tokens)
     return tokens
 
 
 def _with_ordinary_special_tokens(spec: TokenizerSpec, tokens: dict[int, bytes]) -> dict[int, bytes]:
-    """`tokens` and those special tokens that are also a single byte or take part in a merge.
+    """Add the special tokens that are also a single byte or part of a merge.
 
-    A tokenizer that has listed a token's text as special leaves it out of its vocabulary, but merges still
-    need it.
+    Some tokenizers leave a token out of the vocabulary because it is special, although merges still need it.
     """
     needed = {
         part for left, right in spec.merges or () for part in (left, right, left + right)
@@ -61,35 +74,30 @@ def _with_ordinary_special_tokens(spec: TokenizerSpec, tokens: dict[int, bytes])
     return dict(sorted((more | tokens).items())) if more else tokens
 
 
-def check_ids(ids: Collection[int]) -> None:
-    """Raise TokenizerError where an id does not fit 32 bits."""
+def _check_ids(ids: Collection[int]) -> None:
     if ids and not (min(ids) >= 0 and max(ids) <= MAX_ID):
         wrong = min(ids) if min(ids) < 0 else max(ids)
         raise TokenizerError(f"token id {wrong} is not between 0 and {MAX_ID}")
 
 
-def check_special_tokens(spec: TokenizerSpec, tokens: dict[int, bytes]) -> None:
-    """Raise TokenizerError where a special token is empty, not text, or shares its id with another token."""
-    check_ids(list(spec.special_tokens.values()))
-    by_id: dict[int, str] = {}
+def _check_special_tokens(spec: TokenizerSpec, tokens: dict[int, bytes]) -> None:
+    _check_ids(list(spec.special_tokens.values()))
+    if (duplicate := first_duplicate(spec.special_tokens)) is not None:
+        raise TokenizerError("special tokens {!r} and {!r} have the same id {}".format(*duplicate))
     for text, token_id in spec.special_tokens.items():
         if not text:
             raise TokenizerError("a special token is empty")
         if not is_text(text):
-            raise TokenizerError(f"special token {text!r} holds a lone surrogate, which UTF-8 cannot express")
-        if token_id in by_id:
             raise TokenizerError(
-                f"special tokens {by_id[token_id]!r} and {text!r} have the same id {token_id}"
+                f"special token {text!r} contains a lone surrogate, which UTF-8 cannot encode"
             )
-        by_id[token_id] = text
         if tokens.get(token_id, text.encode()) != text.encode():
             raise TokenizerError(
                 f"special token {text!r} and ordinary token {tokens[token_id]!r} have the same id {token_id}"
             )
 
 
-def check_merges(merges: list[tuple[bytes, bytes]], tokens: Collection[bytes]) -> None:
-    """Raise TokenizerError where a merge is there twice or a part or a product of one is no token."""
+def _check_merges(merges: list[tuple[bytes, bytes]], tokens: Collection[bytes]) -> None:
     known = set(tokens)
     for index, (left, right) in enumerate(merges):
         for token in (left, right, left + right):
@@ -97,15 +105,26 @@ def check_merges(merges: list[tuple[bytes, bytes]], tokens: Collection[bytes]) -
                 raise TokenizerError(
                     f"merge {index} ({left!r}, {right!r}): {token!r} is not in the vocabulary"
                 )
-    if len(set(merges)) != len(merges):
-        first_seen: dict[tuple[bytes, bytes], int] = {}
-        for index, merge in enumerate(merges):
-            if first_seen.setdefault(merge, index) != index:
-                raise TokenizerError(f"merges {first_seen[merge]} and {index} are the same: {merge!r}")
+    if (duplicate := first_duplicate(dict(enumerate(merges)))) is not None:
+        raise TokenizerError("merges {} and {} are the same: {!r}".format(*duplicate))
+
+
+def first_duplicate(values: Mapping[Key, Value]) -> tuple[Key, Key, Value] | None:
+    """Return the first two keys with the same value, and the value; None if all values differ.
+
+    >>> first_duplicate({"a": 1, "b": 2, "c": 1})
+    ('a', 'c', 1)
+    """
+    if len(set(values.values())) == len(values):
+        return None
+    seen: dict[Value, Key] = {}
+    return next(
+        (seen[value], key, value) for key, value in values.items() if seen.setdefault(value, key) != key
+    )
 
 
 def missing_bytes(tokens: Collection[bytes]) -> str | None:
-    """Names the bytes that have no token of their own, None where all 256 have one.
+    """Describe the bytes that have no token, or return None if all 256 have one.
 
     >>> missing_bytes([bytes([byte]) for byte in range(255)])
     '1 of the 256 bytes (0xff)'

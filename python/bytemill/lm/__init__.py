@@ -1,6 +1,6 @@
-"""Transformer language models from scratch: parts, training, generation and accounting. Needs torch.
+"""Transformer language models from scratch: layers, training, generation, evaluation and planning. Needs torch.
 
-torch itself (more than a second) is imported with what needs it, so that shapes and plans come at once.
+Importing torch takes more than a second, so it happens only in the modules that need it.
 """
 
 from importlib import import_module
@@ -23,10 +23,10 @@ if find_spec("torch") is None:
         "bytemill.lm needs torch, which is not installed", hint=f"install it with: {install_hint('lm')}"
     )
 
-_LATER = {"KVCache": "bytemill.lm.kv_cache", "TransformerLM": "bytemill.lm.model"}
+_LAZY = {"KVCache": "bytemill.lm.kv_cache", "TransformerLM": "bytemill.lm.model"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LATER[name]), name)
+    return getattr(import_module(_LAZY[name]), name)

@@ -1,4 +1,4 @@
-"""Attention: which tokens look where, and what they take from there."""
+"""Attention: scaled dot products, masks, and multi-head self-attention."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn import Module
 from bytemill.errors import ModelConfigError
 from bytemill.lm.activations import softmax
 from bytemill.lm.kernels.attention import causal_attention
-from bytemill.lm.kernels.rows import by_hand
+from bytemill.lm.kernels.rows import uses_kernels
 from bytemill.lm.layers import Dropout, Linear
 from bytemill.lm.rotary import RotaryEmbedding
 
@@ -33,10 +33,17 @@ __all__ = [
 def scaled_dot_product_attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dropout: Module | None = None
 ) -> Tensor:
-    """softmax(q kᵀ / √d_k) v: (..., n_queries, d_k), (..., n_keys, d_k), (..., n_keys, d_v) -> (..., n_queries, d_v).
+    """Compute softmax(q kᵀ / √d_k) v (Vaswani et al. 2017).
 
-    `mask` is boolean, of a shape that broadcasts to (..., n_queries, n_keys): True where a query may attend to a key.
-    A query that may attend to nothing gets zeros. `dropout` is applied to the weights (Vaswani et al. 2017).
+    Args:
+        q: Queries (..., n_queries, d_k).
+        k: Keys (..., n_keys, d_k).
+        v: Values (..., n_keys, d_v).
+        mask: Boolean, broadcastable to (..., n_queries, n_keys); True where a query may attend to a key.
+        dropout: Applied to the attention weights.
+
+    Returns:
+        (..., n_queries, d_v); zeros for a query that may attend to no key.
     """
     scores = (q / math.sqrt(q.shape[-1])) @ k.mT
     if mask is not None:
@@ -50,9 +57,15 @@ def scaled_dot_product_attention(
 def fused_attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, dropout: float = 0.0, causal: bool = False
 ) -> Tensor:
-    """`scaled_dot_product_attention` by torch's kernel, which never holds all the weights at once.
+    """Compute `scaled_dot_product_attention` with torch's kernel, which never stores all weights at once.
 
-    Shapes are (batch, heads, tokens, d). `causal` stands for the mask of that name and needs none.
+    Args:
+        q: Queries (batch, n_heads, n_queries, d_k).
+        k: Keys (batch, n_heads, n_keys, d_k).
+        v: Values (batch, n_heads, n_keys, d_v).
+        mask: As in `scaled_dot_product_attention`.
+        dropout: Dropout rate of the attention weights.
+        causal: Apply the causal mask; `mask` must be None then.
     """
     return torch.nn.functional.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal
@@ -66,10 +79,17 @@ def causal_mask(
     n_padding: Tensor | None = None,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """True where a query may attend: to itself and to what stands before it, the queries being the last of the keys.
+    """Return the causal mask: True where a query may attend to a key, which is itself or an earlier token.
 
-    With a window only to itself and the window − 1 tokens before. `n_padding` of shape (batch,) hides so many keys at
-    the start of each row. The shape is (n_queries, n_keys), or (batch, 1, n_queries, n_keys) with padding.
+    Args:
+        n_queries: Number of queries; they are the last of the keys.
+        n_keys: Number of keys.
+        window: Attend only to the token itself and the window − 1 tokens before it.
+        n_padding: (batch,), number of keys to hide at the start of each row.
+        device: Device of the mask.
+
+    Returns:
+        (n_queries, n_keys), or with `n_padding` (batch, 1, n_queries, n_keys).
 
     >>> causal_mask(2, 3, window=2).int().tolist()
     [[1, 1, 0], [0, 1, 1]]
@@ -85,10 +105,22 @@ def causal_mask(
 
 
 class MultiHeadSelfAttention(Module):
-    """Causal self-attention in `num_heads` heads: (..., n_tokens, d_model) -> the same (Vaswani et al. 2017).
+    """Causal multi-head self-attention (Vaswani et al. 2017): (..., n_tokens, d_model) -> the same shape.
 
-    With `rope`, queries and keys are turned by their positions. With `num_kv_heads`, groups of query heads share keys
-    and values (Ainslie et al. 2023).
+    Args:
+        d_model: Width of the input.
+        num_heads: Number of query heads.
+        rope: Rotary embedding of queries and keys.
+        num_kv_heads: Number of key and value heads, shared by groups of query heads (Ainslie et al. 2023).
+        sliding_window: Number of most recent tokens that a token attends to, itself included.
+        dropout: Dropout rate of the attention weights.
+        bias: Add a bias to the projections.
+        attention: "scratch" (this package) or "fused" (torch's kernel).
+        device: Device of the weights.
+        dtype: Type of the weights.
+
+    Raises:
+        ModelConfigError: The numbers do not divide each other.
     """
 
     def __init__(
@@ -110,8 +142,8 @@ class MultiHeadSelfAttention(Module):
         self.n_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         if d_model % num_heads or num_heads % self.n_kv_heads:
             raise ModelConfigError(
-                f"d_model {d_model}, num_heads {num_heads} and num_kv_heads {self.n_kv_heads} do not fit",
-                hint="num_heads has to divide d_model, and num_kv_heads num_heads",
+                f"d_model {d_model}, num_heads {num_heads} and num_kv_heads {self.n_kv_heads} do not divide each other",
+                hint="num_heads must divide d_model, and num_kv_heads must divide num_heads",
             )
         self.d_head = d_model // num_heads
         self.window = sliding_window
@@ -132,9 +164,13 @@ class MultiHeadSelfAttention(Module):
         mask: Tensor | None = None,
         cache: LayerCache | None = None,
     ) -> Tensor:
-        """`token_positions` (n_tokens,) or (..., n_tokens) are for the rotary embedding: 0, 1, 2, … by default.
+        """Attend.
 
-        `mask` replaces the causal one. With a cache, `x` are the tokens behind those in it.
+        Args:
+            x: (..., n_tokens, d_model).
+            token_positions: (n_tokens,) or (..., n_tokens), for the rotary embedding; by default 0, 1, 2, …
+            mask: Replaces the causal mask.
+            cache: Keys and values of earlier tokens; those of `x` are appended.
         """
         *batch, n_tokens, d_model = x.shape
         x = x.reshape(math.prod(batch), n_tokens, d_model)
@@ -143,11 +179,11 @@ class MultiHeadSelfAttention(Module):
         v = self._heads(self.v_proj(x), self.n_kv_heads)
         if self.rope is not None:
             if token_positions is not None and token_positions.ndim > 1:
-                # (..., n_tokens) -> (batch, 1, n_tokens): the same for every head.
+                # (..., n_tokens) -> (batch, 1, n_tokens): equal for all heads.
                 token_positions = token_positions.expand(*batch, n_tokens).reshape(-1, 1, n_tokens)
             q, k = self.rope(q, token_positions), self.rope(k, token_positions)
         if cache is not None:
-            k, v = cache.extended(k, v)
+            k, v = cache.append(k, v)
         if self.n_kv_heads < self.n_heads:
             k, v = (t.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1) for t in (k, v))
         mixed = self._attend(q, k, v, mask)
@@ -158,12 +194,12 @@ class MultiHeadSelfAttention(Module):
         return x.view(*x.shape[:-1], n_heads, self.d_head).transpose(1, 2)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """(batch, n_heads, n_queries, d_head)."""
+        """Return (batch, n_heads, n_queries, d_head)."""
         n_queries, n_keys = q.shape[-2], k.shape[-2]
-        whole = mask is None and n_queries == n_keys
-        if self.kind == "scratch" and whole and by_hand(q) and not (self.training and self.dropout.p):
+        is_full = mask is None and n_queries == n_keys
+        if self.kind == "scratch" and is_full and uses_kernels(q) and not (self.training and self.dropout.p):
             return causal_attention(q, k, v, self.window)
-        causal = whole and self.window is None
+        causal = is_full and self.window is None
         if mask is None and not causal:
             mask = causal_mask(n_queries, n_keys, self.window, device=q.device)
         if self.kind == "fused":

@@ -1,4 +1,4 @@
-"""Checkpoints: a model, its optimizer and the iteration in one file; weights alone as safetensors."""
+"""Save and load checkpoints: model, optimizer and iteration in one file, or the weights as safetensors."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def save_checkpoint(
     """Write the state of a model and its optimizer.
 
     Args:
-        model: its state dict is saved.
-        optimizer: its state dict is saved.
-        iteration: number of completed iterations.
-        out: a path, written atomically, or a binary file.
+        model: Model whose state dict is saved.
+        optimizer: Optimizer whose state dict is saved.
+        iteration: Number of completed iterations.
+        out: Path, which is written atomically, or a binary file.
 
     Raises:
-        OutputError: the path cannot be written.
+        OutputError: The path cannot be written.
     """
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "iteration": iteration}
     data = state_bytes(state)
@@ -52,7 +52,7 @@ def load_checkpoint(src: str | os.PathLike[str] | BinaryIO, model: Module, optim
     Loading executes no code from the file.
 
     Raises:
-        CheckpointError: the file is damaged or belongs to another model or optimizer; both are unchanged then.
+        CheckpointError: The file is damaged or of another model or optimizer; both remain unchanged.
     """
     name = str(src) if isinstance(src, (str, os.PathLike)) else str(getattr(src, "name", "the checkpoint"))
     try:
@@ -81,16 +81,16 @@ def parse_state(data: bytes, name: str) -> dict[str, Any]:
     """Read the result of `state_bytes` without executing code.
 
     Raises:
-        CheckpointError: the data is damaged or holds anything but plain data; the message names `name`.
+        CheckpointError: The data is damaged or contains other objects; the message names `name`.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            damaged = archive.testzip()  # torch itself checks no checksum
+            damaged = archive.testzip()  # torch verifies no checksums
         if damaged is None:
             state: object = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
             if isinstance(state, dict):
                 return cast("dict[str, Any]", state)
-    except Exception as error:  # every parser below has exceptions of its own
+    except Exception as error:  # the parsers raise many types of exception
         raise CheckpointError(f"{name} is not a checkpoint, or it is damaged: {error}") from error
     raise CheckpointError(f"{name} is not a checkpoint, or it is damaged")
 
@@ -107,7 +107,7 @@ def load_weights(model: Module, data: bytes, name: str) -> None:
     """Load the result of `weights_bytes` into `model`.
 
     Raises:
-        CheckpointError: the data is damaged or belongs to another model; the message names `name`.
+        CheckpointError: The data is damaged or of another model; the message names `name`.
     """
     try:
         state = parse_safetensors(data)
@@ -139,15 +139,15 @@ def check_model_state(model: Module, state: Mapping[str, Any]) -> None:
     own = cast("dict[str, Tensor]", model.state_dict())
     for name, tensor in own.items():
         if name not in state:
-            raise _another("the checkpoint has no", name)
+            raise _mismatch("the checkpoint has no", name)
         found = state[name]
         if not isinstance(found, Tensor) or found.shape != tensor.shape:
             shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-            raise _another(f"the checkpoint has {shape} where the model has {tuple(tensor.shape)}:", name)
+            raise _mismatch(f"the checkpoint has {shape} where the model has {tuple(tensor.shape)}:", name)
         if found.dtype != tensor.dtype:
-            raise _another(f"the checkpoint has {found.dtype} where the model has {tensor.dtype}:", name)
+            raise _mismatch(f"the checkpoint has {found.dtype} where the model has {tensor.dtype}:", name)
     if more := [name for name in state if name not in own]:
-        raise _another("the model has no", more[0])
+        raise _mismatch("the model has no", more[0])
 
 
 def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
@@ -157,7 +157,7 @@ def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> None
         found = [len(group["params"]) for group in state["param_groups"]]
         if own != found:
             raise CheckpointError(
-                f"the checkpoint's optimizer has groups of {found} parameters, this one of {own}",
+                f"the checkpoint's optimizer has groups of {found} parameters, and this one of {own}",
                 hint="load it into an optimizer of the same kind over the same model",
             )
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -174,5 +174,7 @@ def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> None
         raise CheckpointError(f"the checkpoint holds no optimizer state: {error!r}") from error
 
 
-def _another(what: str, name: str) -> CheckpointError:
-    return CheckpointError(f"{what} {name}", hint="the checkpoint is of a model with another configuration")
+def _mismatch(problem: str, name: str) -> CheckpointError:
+    return CheckpointError(
+        f"{problem} {name}", hint="load a checkpoint of a model with the same configuration"
+    )

@@ -1,11 +1,13 @@
-"""Where a model computes: which device, in which precision, how fast it could be and what memory it takes."""
+"""Devices: selection, precision, memory, and peak speed."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import time
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,12 +22,15 @@ _ALLOCATION_FAILED = re.compile(
     r"can't allocate memory|not enough memory|out of memory|bad alloc", re.IGNORECASE
 )
 """Messages of torch's allocators, which raise a plain RuntimeError on the CPU and on MPS."""
+_MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
+"""Memory limit of a container (cgroup v2): bytes, or "max"."""
 
 
 def pick_device(name: str = "auto") -> torch.device:
-    """The device of that name; "auto" is CUDA where there is one, else MPS, else the CPU.
+    """Return the device of that name; "auto" is CUDA if available, else MPS, else the CPU.
 
-    Raises `RunConfigError` for a device that is unknown or not there.
+    Raises:
+        RunConfigError: The device is unknown or not available.
     """
     if name == "auto":
         if torch.cuda.is_available():
@@ -35,28 +40,28 @@ def pick_device(name: str = "auto") -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise RunConfigError(
-            f"there is no kind of device {name!r}", hint="take auto, cpu, cuda, cuda:1 or mps"
+            f"unknown device {name!r}", hint="choose one of auto, cpu, cuda, cuda:N, mps"
         ) from error
-    there = {
+    is_available = {
         "cpu": True,
         "cuda": torch.cuda.is_available() and (device.index or 0) < torch.cuda.device_count(),
         "mps": torch.backends.mps.is_available(),
     }.get(device.type, False)
-    if not there:
-        raise RunConfigError(f"device {name} is not there", hint="take auto, or cpu")
+    if not is_available:
+        raise RunConfigError(f"device {name} is not available", hint="choose auto or cpu")
     return device
 
 
 def pick_precision(name: str, device: torch.device) -> torch.dtype:
-    """The type of the matrix products: "auto" is bfloat16 where CUDA has it in hardware, else float32."""
+    """Return the type of matrix products; "auto" is bfloat16 on CUDA devices with hardware support, else float32."""
     if name == "auto":
-        fast = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-        return torch.bfloat16 if fast else torch.float32
+        has_bfloat16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        return torch.bfloat16 if has_bfloat16 else torch.float32
     return {"float32": torch.float32, "bfloat16": torch.bfloat16}[name]
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[object]:
-    """Matrix products in `dtype` inside the block; the parameters and what is added up stay in float32."""
+    """Compute matrix products in `dtype` inside the block; parameters and sums stay float32."""
     if dtype == torch.float32:
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype=dtype)
@@ -64,7 +69,11 @@ def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager
 
 @contextlib.contextmanager
 def memory_errors(hint: str) -> Generator[None]:
-    """Turn every kind of failed allocation in the block into `NotEnoughMemoryError` with `hint`."""
+    """Turn every kind of failed allocation in the block into NotEnoughMemoryError.
+
+    Args:
+        hint: What to lower, in the imperative.
+    """
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -73,12 +82,25 @@ def memory_errors(hint: str) -> Generator[None]:
             isinstance(error, (MemoryError, torch.OutOfMemoryError)) or _ALLOCATION_FAILED.search(text)
         ):
             raise
-        where = "on the GPU" if isinstance(error, torch.OutOfMemoryError) else "for this model"
-        raise NotEnoughMemoryError(f"there is not enough memory {where}", hint=hint) from error
+        is_gpu = isinstance(error, torch.OutOfMemoryError) or "MPS" in text
+        raise NotEnoughMemoryError(f"not enough {'GPU ' if is_gpu else ''}memory", hint=hint) from error
+
+
+def total_memory(device: torch.device) -> int | None:
+    """Return the bytes of memory of a device; on the CPU those of the machine or its container, None if unknown."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    try:
+        n_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return None
+    with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
+        n_bytes = min(n_bytes, int(_MEMORY_LIMIT.read_text()))
+    return n_bytes
 
 
 def synchronise(device: torch.device) -> None:
-    """Waits until the device has done all it was given, so that the clock tells its time."""
+    """Wait until the device has finished all queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     elif device.type == "mps":
@@ -86,7 +108,7 @@ def synchronise(device: torch.device) -> None:
 
 
 def peak_memory(device: torch.device) -> int:
-    """The most bytes in use so far: of the device's memory, on the CPU of the whole process."""
+    """Return the peak bytes in use: of the device's memory, or on the CPU of the whole process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     if device.type == "mps":
@@ -95,15 +117,20 @@ def peak_memory(device: torch.device) -> int:
 
 
 def matmul_rate(device: torch.device, dtype: torch.dtype, *, seconds: float = 0.3) -> float:
-    """FLOPs a second of a large square matrix product: what utilisation is measured against.
+    """Measure the FLOPs per second of a large square matrix product, the peak that utilization refers to.
 
-    The best of several, since on a machine with other work every disturbance makes it slower and none faster.
+    The best of several runs counts: other work on the machine only makes a run slower.
+
+    Args:
+        device: Device to measure.
+        dtype: Type of the matrices.
+        seconds: Duration of the measurement.
     """
     size = 8192 if device.type == "cuda" else 1024
     left, right = (torch.ones(size, size, device=device, dtype=dtype) for _ in range(2))
-    torch.matmul(left, right)  # the first one takes longer
+    torch.matmul(left, right)  # warm up
     best = 0.0
-    ends = time.perf_counter() + seconds
+    end = time.perf_counter() + seconds
     while True:
         synchronise(device)
         started = time.perf_counter()
@@ -111,5 +138,5 @@ def matmul_rate(device: torch.device, dtype: torch.dtype, *, seconds: float = 0.
         synchronise(device)
         now = time.perf_counter()
         best = max(best, 2 * size**3 / (now - started))
-        if now > ends:
+        if now > end:
             return best

@@ -1,4 +1,4 @@
-"""Keys and values of what a model has read, so that each new token costs one row of attention."""
+"""Cache of keys and values, so that each new token costs one row of attention."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ if TYPE_CHECKING:
 
 
 class KVCache:
-    """Keys and values of every layer for a batch of sequences that grow together.
+    """Keys and values of all layers, for a batch of sequences that grow together.
 
-    Rows of different length are padded on the left: `n_padding` of shape (batch_size,) says how many positions at
-    the start of each row are to be ignored. Positions count from a row's first real token.
+    Rows of different length are padded on the left. Positions count from the first real token of a row.
+
+    Args:
+        config: Shape of the model.
+        batch_size: Number of sequences.
+        device: Device of the cache.
+        dtype: Type of the cache.
+        n_padding: (batch_size,), number of padding positions at the start of each row; by default 0.
     """
 
     def __init__(
@@ -31,25 +37,33 @@ class KVCache:
         shape = (batch_size, config.n_kv_heads, config.context_length, config.d_head)
         self.layers = [LayerCache(shape, device, dtype) for _ in range(config.num_layers)]
         self.n_padding: Tensor | None = None
-        self.n_positions = 0  # held so far, padding included
+        self.n_positions = 0
+        """Number of cached positions, including padding."""
         self.reset(n_padding)
 
     @property
-    def room(self) -> int:
-        """How many positions more there is place for."""
+    def n_free(self) -> int:
+        """Number of free positions."""
         return self.context_length - self.n_positions
 
     def reset(self, n_padding: Tensor | None = None) -> None:
-        """Forgets everything, for new sequences in the same memory."""
+        """Clear the cache for new sequences.
+
+        Args:
+            n_padding: See `KVCache`.
+
+        Raises:
+            ValueError: `n_padding` has another shape than (batch_size,).
+        """
         if n_padding is not None and n_padding.shape != (self.batch_size,):
             raise ValueError(
-                f"n_padding has the shape {tuple(n_padding.shape)}, and the batch size is {self.batch_size}"
+                f"n_padding has shape {tuple(n_padding.shape)}, but the batch size is {self.batch_size}"
             )
         self.n_padding = n_padding
         self.advance_to(0)
 
     def advance_to(self, n_positions: int) -> None:
-        """Says how many positions are filled; the next ones are written behind them."""
+        """Set the number of cached positions; the next ones are written after them."""
         self.n_positions = n_positions
         for layer in self.layers:
             layer.n_positions = n_positions
@@ -65,8 +79,8 @@ class LayerCache:
         self.values = torch.zeros(shape, device=device, dtype=dtype)
         self.n_positions = 0
 
-    def extended(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Writes those of new positions behind the others; all of them, in the type of the new ones."""
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Append keys and values of new positions, and return those of all positions, in the type of the new ones."""
         end = self.n_positions + keys.shape[-2]
         self.keys[:, :, self.n_positions : end] = keys
         self.values[:, :, self.n_positions : end] = values

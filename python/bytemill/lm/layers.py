@@ -1,4 +1,4 @@
-"""Layers: linear, embedding, norms, feed-forward networks. `...` in a shape is any number of batch dimensions."""
+"""Layers: linear, embedding, norms, dropout, feed-forward networks. `...` in a shape stands for batch dimensions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bytemill.lm.activations import gelu, relu, silu
 from bytemill.lm.initialization import truncated_normal
 from bytemill.lm.kernels.gates import gated_silu, gelu_tanh
 from bytemill.lm.kernels.norm import normalized
-from bytemill.lm.kernels.rows import by_hand
+from bytemill.lm.kernels.rows import uses_kernels
 from bytemill.lm.tensors import widened
 
 __all__ = [
@@ -35,9 +35,16 @@ __all__ = [
 
 
 class Linear(Module):
-    """y = W x (+ b): (..., d_in) -> (..., d_out), with `weight` of shape (d_out, d_in).
+    """Compute y = W x (+ b): (..., d_in) -> (..., d_out).
 
-    Weights start normal with σ² = 2 / (d_in + d_out), cut at ±3σ; the bias starts at 0.
+    The initial weights are normal with σ² = 2 / (d_in + d_out), truncated at ±3σ; the initial bias is 0.
+
+    Args:
+        d_in: Width of the input.
+        d_out: Width of the output; `weight` has shape (d_out, d_in).
+        bias: Add a bias.
+        device: Device of the weights.
+        dtype: Type of the weights.
     """
 
     def __init__(
@@ -60,7 +67,15 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """A vector for each id: (...) of integers -> (..., d_model); starts normal with the given σ, cut at ±3σ."""
+    """Look up a vector for each id: (...) of integers -> (..., d_model).
+
+    Args:
+        num_embeddings: Number of ids.
+        d_model: Width of the vectors.
+        std: Standard deviation σ of the initial weights, which are normal and truncated at ±3σ.
+        device: Device of the weights.
+        dtype: Type of the weights.
+    """
 
     def __init__(
         self,
@@ -81,14 +96,14 @@ class Embedding(Module):
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """x / √(mean(x²) + eps) · weight over the last dimension, computed in float32 and cast back."""
+    """Compute x / √(mean(x²) + eps) · weight over the last dimension, in float32; the result has the type of `x`."""
     wide = widened(x)
     scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
     return (wide * scale * weight).to(x.dtype)
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
-    """(x − mean) / √(variance + eps) · weight + bias over the last dimension, computed in float32 and cast back."""
+    """Compute (x − mean) / √(variance + eps) · weight + bias over the last dimension, in float32."""
     wide = widened(x)
     centred = wide - wide.mean(-1, keepdim=True)
     scale = torch.rsqrt(centred.square().mean(-1, keepdim=True) + eps)
@@ -97,12 +112,12 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Te
 
 
 def gated(gate: Tensor, x: Tensor) -> Tensor:
-    """silu(gate) ⊙ x."""
+    """Compute silu(gate) ⊙ x."""
     return silu(gate) * x
 
 
 class RMSNorm(Module):
-    """x / √(mean(x²) + eps) · weight over the last dimension (Zhang & Sennrich 2019), computed in float32."""
+    """RMSNorm (Zhang & Sennrich 2019): x / √(mean(x²) + eps) · weight over the last dimension, in float32."""
 
     def __init__(
         self,
@@ -117,13 +132,13 @@ class RMSNorm(Module):
         self.weight = Parameter(torch.ones(d_model, device=device, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        if by_hand(x):
+        if uses_kernels(x):
             return normalized(x, self.weight, None, self.eps, centred=False)
         return rms_norm(x, self.weight, self.eps)
 
 
 class LayerNorm(Module):
-    """(x − mean) / √(variance + eps) · weight + bias over the last dimension (Ba et al. 2016), in float32."""
+    """LayerNorm (Ba et al. 2016): (x − mean) / √(variance + eps) · weight + bias, in float32."""
 
     def __init__(
         self,
@@ -140,13 +155,13 @@ class LayerNorm(Module):
         self.bias = Parameter(torch.zeros(d_model, device=device, dtype=dtype)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        if by_hand(x):
+        if uses_kernels(x):
             return normalized(x, self.weight, self.bias, self.eps, centred=True)
         return layer_norm(x, self.weight, self.bias, self.eps)
 
 
 class Dropout(Module):
-    """While training, zeroes each number with probability `p` and divides the others by 1 − p."""
+    """Dropout: in training mode, zero each number with probability `p` and divide the others by 1 − p."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -160,7 +175,10 @@ class Dropout(Module):
 
 
 class SwiGLU(Module):
-    """W₂ (silu(W₁ x) ⊙ W₃ x): (..., d_model) -> (..., d_model) (Shazeer 2020)."""
+    """Feed-forward network W₂ (silu(W₁ x) ⊙ W₃ x), of width d_model (Shazeer 2020).
+
+    `d_ff` is `swiglu_width(d_model)` by default.
+    """
 
     def __init__(
         self,
@@ -179,11 +197,11 @@ class SwiGLU(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         gate, inner = self.w1(x), self.w3(x)
-        return self.w2(gated_silu(gate, inner) if by_hand(x) else gated(gate, inner))
+        return self.w2(gated_silu(gate, inner) if uses_kernels(x) else gated(gate, inner))
 
 
 class FeedForward(Module):
-    """W₂ f(W₁ x): (..., d_model) -> (..., d_model), with f = relu or GPT-2's gelu (its tanh form)."""
+    """Feed-forward network W₂ f(W₁ x), of width d_model, with f = ReLU or the tanh GELU of GPT-2."""
 
     def __init__(
         self,
@@ -204,11 +222,11 @@ class FeedForward(Module):
         inner = self.w1(x)
         if self.activation == "relu":
             return self.w2(relu(inner))
-        return self.w2(gelu_tanh(inner) if by_hand(x) else gelu(inner, "tanh"))
+        return self.w2(gelu_tanh(inner) if uses_kernels(x) else gelu(inner, "tanh"))
 
 
 def swiglu_width(d_model: int) -> int:
-    """The multiple of 64 nearest to 8/3 · d_model: as many weights in three matrices as two of 4 · d_model have.
+    """Return the multiple of 64 nearest to 8/3 · d_model: three matrices then equal two of width 4 · d_model.
 
     >>> swiglu_width(512)
     1344

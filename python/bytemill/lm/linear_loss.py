@@ -1,4 +1,4 @@
-"""Output layer and loss in one, without ever holding all the logits."""
+"""Output layer and cross-entropy in one function that never stores all logits."""
 
 from __future__ import annotations
 
@@ -11,17 +11,24 @@ from torch.autograd.function import once_differentiable
 from bytemill.lm.kernels.rows import row_blocks
 from bytemill.lm.tensors import widened
 
-# Logits of a block. A block's matrix products must be large enough to run at full rate (each reads and writes the whole
-# gradient of the weights once) and small enough to be in cache when softmax comes: with 10,000 ids, 2²² are 420 rows.
+# Logits per block. The matrix products of a block must be large enough to run at full rate (each reads and writes the
+# whole gradient of the weights), and small enough to be in cache for the softmax: with 10,000 ids, 2²² are 420 rows.
 _BLOCK_CPU, _BLOCK = 2**22, 2**26
 
 
 def linear_cross_entropy(x: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    """`cross_entropy(x @ weight.T, targets)`: (..., d), (vocab_size, d), (...) of ids -> one float32 number, in nats.
+    """Compute `cross_entropy(x @ weight.T, targets)`, for one backward pass.
 
-    Logits come block by block, and their gradient at once, while the block is in cache: what is kept for the backward
-    pass is the gradients of `x` and `weight`, not (..., vocab_size) numbers. Made for a mean loss that is followed
-    by one backward pass.
+    Logits are computed block by block. Their gradient is computed at once, while the block is in cache, so the
+    backward pass needs only the gradients of `x` and `weight` instead of (..., vocab_size) numbers.
+
+    Args:
+        x: Input of the output layer, (..., d).
+        weight: Weight of the output layer, (vocab_size, d).
+        targets: Ids (...).
+
+    Returns:
+        Mean loss in nats, a float32 scalar.
     """
     rows, targets = x.reshape(-1, x.shape[-1]), targets.reshape(-1).long()
     device = x.device.type
@@ -43,12 +50,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         if ctx.gradients is None:
-            raise RuntimeError(
-                "linear_cross_entropy keeps what it needs for one backward pass, and this is the second"
-            )
+            raise RuntimeError("linear_cross_entropy supports one backward pass, and this is the second")
         d_x, d_weight = ctx.gradients
         ctx.gradients = None
-        # Mostly the loss is where backward starts, and this is 1.
+        # The gradient is 1 if the backward pass starts at the loss.
         if gradient.device.type != "cpu" or gradient.item() != 1:
             d_x.mul_(gradient)
             d_weight.mul_(gradient)
@@ -79,13 +84,13 @@ def _forward(ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, with_gradient
 
 
 def _losses(logits: Tensor, targets: Tensor, n_tokens: int) -> Tensor:
-    """(n_rows, 1) of losses. In place of the logits comes their gradient, (softmax − 1 at the target) / n_tokens."""
+    """Return losses (n_rows, 1), and replace the logits by their gradient (softmax − 1 at the target) / n_tokens."""
     losses = -logits.gather(-1, targets)
     for block in row_blocks(logits):
         rows = logits[block]
-        greatest = rows.amax(-1, keepdim=True)
-        total = rows.sub_(greatest).exp_().sum(-1, keepdim=True)
-        losses[block].add_(greatest).add_(total.log())  # in this order: see `token_losses`
+        maximum = rows.amax(-1, keepdim=True)
+        total = rows.sub_(maximum).exp_().sum(-1, keepdim=True)
+        losses[block].add_(maximum).add_(total.log())  # in this order: see `token_losses`
         rows.div_(total.mul_(n_tokens))
     logits.scatter_add_(-1, targets, torch.full_like(losses, -1 / n_tokens))
     return losses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,14 +36,15 @@ class TrainedModel:
 
 
 def load_trained(path: str | os.PathLike[str], device: str = "auto") -> TrainedModel:
-    """Load a trained model; only weights are read, no optimizer state.
+    """Load a trained model from its weights; no optimizer state is read.
 
     Args:
-        path: a run folder, of which the newest intact checkpoint is used, or one of its checkpoints.
-        device: one of auto, cpu, cuda, cuda:N, mps.
+        path: Run folder, of which the newest intact checkpoint is used, or one of its checkpoints.
+        device: Device: auto, cpu, cuda, cuda:N or mps.
 
     Raises:
-        CheckpointError: there is no checkpoint, it is damaged, or its tokenizer is not beside it.
+        CheckpointError: There is no intact checkpoint, or not the tokenizer it was trained with.
+        NotEnoughMemoryError: The model does not fit into memory.
     """
     path = Path(path)
     if (path / MANIFEST).exists():
@@ -52,18 +54,19 @@ def load_trained(path: str | os.PathLike[str], device: str = "auto") -> TrainedM
         found = folder.load_newest(weights_only=True)
     if found is None:
         raise CheckpointError(
-            f"there is no checkpoint in {path}", hint="name the folder of a run: bytemill lm train"
+            f"there is no checkpoint in {path}" if path.exists() else f"there is no folder {path}",
+            hint=f"name a run folder, or train one: bytemill lm train --run.folder {shlex.quote(str(path))}",
         )
     checkpoint = found.checkpoint
     if not folder.tokenizer.exists():
-        raise CheckpointError(f"{folder.tokenizer} is missing", hint="put the run's tokenizer back there")
+        raise CheckpointError(f"{folder.tokenizer} is missing", hint="restore the tokenizer of the run")
     tokenizer = Tokenizer.load(folder.tokenizer)
     if tokenizer.fingerprint != checkpoint.fingerprint:
         raise CheckpointError(
             f"{folder.tokenizer} is not the tokenizer that the model was trained with",
-            hint="put the run's own tokenizer back there",
+            hint="restore the tokenizer of the run",
         )
-    with memory_errors("use a smaller model"):
+    with memory_errors("close other programs, or choose another --device"):
         model = TransformerLM(checkpoint.config.model, seed=0)
         checkpoint.load_weights(model)
         model = model.to(pick_device(device)).eval()

@@ -1,4 +1,4 @@
-"""How wrong a model is: cross-entropy, perplexity, bits per byte."""
+"""Cross-entropy, perplexity and bits per byte."""
 
 from __future__ import annotations
 
@@ -12,32 +12,44 @@ from torch.autograd.function import once_differentiable
 from bytemill.lm.tensors import split, widened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from bytemill.tokenizer.tokenizer import Tokenizer
 
-# Numbers of a block of logits. On the CPU 2¹⁸ (1 MB in float32) stay in a core's cache between the steps; on other
-# devices 2²⁶ are enough to keep them busy.
+# Logits per block. On the CPU, 2¹⁸ (1 MB in float32) stay in the cache of a core; other devices need larger blocks.
 _BLOCK_CPU, _BLOCK = 2**18, 2**26
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """The mean of −log softmax(logits)[target]: (..., vocab_size) and (...) of ids -> one float32 number, in nats."""
+    """Compute the mean of −log softmax(logits)[target].
+
+    Args:
+        logits: (..., vocab_size).
+        targets: Ids (...).
+
+    Returns:
+        Mean loss in nats, a float32 scalar.
+    """
     return token_losses(logits, targets).mean()
 
 
 def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
-    """−log softmax(logits)[target] of each token: (..., vocab_size) and (...) of ids -> (...) in float32, in nats.
+    """Compute −log softmax(logits)[target] of each token.
 
     With the maximum m this is log Σ exp(x − m) − (x[target] − m): log and exp of the target's own term cancel, and no
     exponential overflows.
 
+    Args:
+        logits: (..., vocab_size).
+        targets: Ids (...).
+
+    Returns:
+        Losses in nats, (...) in float32.
+
     Raises:
-        ValueError: the shapes do not fit.
+        ValueError: The shapes do not match.
     """
     if logits.shape[:-1] != targets.shape:
         raise ValueError(
-            f"logits of the shape {tuple(logits.shape)} do not fit targets of the shape {tuple(targets.shape)}"
+            f"logits of shape {tuple(logits.shape)} do not match targets of shape {tuple(targets.shape)}"
         )
     flat = logits.reshape(-1, logits.shape[-1])
     losses: Tensor = _TokenLosses.apply(flat, targets.reshape(-1).long())  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
@@ -45,7 +57,7 @@ def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def perplexity(mean_loss: float) -> float:
-    """exp of the mean loss per token: as unsure as a fair choice among so many tokens. ∞ where that overflows.
+    """Compute exp(mean loss per token), the size of an equally uncertain uniform choice; ∞ on overflow.
 
     >>> round(perplexity(math.log(50)), 9)
     50.0
@@ -57,81 +69,81 @@ def perplexity(mean_loss: float) -> float:
 
 
 def bits_per_byte(total_nats: float, n_bytes: int) -> float:
-    """Bits that the model needs for a byte of text: the sum of the losses over the bytes that the tokens stand for.
+    """Compute the bits that a model needs per byte of text; unlike perplexity, comparable between tokenizers.
 
-    Unlike perplexity it can be compared between tokenizers.
+    Args:
+        total_nats: Sum of the losses.
+        n_bytes: Number of bytes that the tokens represent.
 
     >>> bits_per_byte(16 * math.log(2), 4)
     4.0
 
     Raises:
-        ValueError: there are no bytes.
+        ValueError: There are no bytes.
     """
     if n_bytes < 1:
-        raise ValueError("bits per byte of no bytes: every token scored is a special token, or there is none")
+        raise ValueError("no bytes to divide by: there are no tokens, or only special tokens")
     return total_nats / math.log(2) / n_bytes
 
 
 def token_byte_counts(tokenizer: Tokenizer) -> Tensor:
-    """(n_vocab,) of int64: how many bytes each token stands for; 0 for special tokens, which stand for no text."""
+    """Return the number of bytes of each token, (n_vocab,) of int64; 0 for special tokens."""
     counts = torch.zeros(tokenizer.n_vocab, dtype=torch.int64)
-    for token, count in _byte_counts(tokenizer):
-        counts[token] = count
+    for token, token_bytes in tokenizer.vocab.items():
+        if not tokenizer.is_special_token(token):
+            counts[token] = len(token_bytes)
     return counts
 
 
 def text_nats_and_bytes(losses: Tensor, targets: Tensor, byte_counts: Tensor) -> tuple[float, int]:
-    """What `bits_per_byte` takes, for the tokens scored: `losses` and `targets` of one shape, and `token_byte_counts`.
+    """Return the arguments of `bits_per_byte`; special tokens count neither in nats nor in bytes.
 
-    Special tokens count neither in nats nor in bytes: what is measured is text. The sum is taken in float64.
+    Args:
+        losses: Losses in nats; summed in float64.
+        targets: Ids, of the same shape.
+        byte_counts: Result of `token_byte_counts`.
     """
     counts = byte_counts.to(targets.device)[targets.long()]
     nats = losses.detach().double().masked_fill(counts == 0, 0.0).sum()
     return float(nats), int(counts.sum())
 
 
-def _greatest_and_total(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The maximum m and Σ exp(x − m) of each row, (n_rows, 1); in float32 at least."""
+def _maximum_and_total(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the maximum m and Σ exp(x − m) of each row, (n_rows, 1), in float32 or wider."""
     wide = widened(x)
-    greatest = wide.amax(-1, keepdim=True)
-    return greatest, (wide - greatest).exp_().sum(-1, keepdim=True)
+    maximum = wide.amax(-1, keepdim=True)
+    return maximum, (wide - maximum).exp_().sum(-1, keepdim=True)
 
 
 def rows_per_block(logits: Tensor) -> int:
-    """How many rows of logits to treat at once."""
+    """Return the number of rows of logits to process at once."""
     block = _BLOCK_CPU if logits.device.type == "cpu" else _BLOCK
     return max(1, block // logits.shape[-1])
 
 
 class _TokenLosses(torch.autograd.Function):
-    """Keeps the logits and one number a row; softmax is made anew for the backward pass, block by block."""
+    """Cross-entropy that saves the logits and two numbers per row; the backward pass computes softmax again."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor) -> Tensor:
-        parts = [_greatest_and_total(block) for block in split(logits, rows_per_block(logits))]
-        greatest, total = (torch.cat(numbers) for numbers in zip(*parts, strict=True))
+        blocks = [_maximum_and_total(block) for block in split(logits, rows_per_block(logits))]
+        maximum, total = (torch.cat(numbers) for numbers in zip(*blocks, strict=True))
         chosen = logits.gather(-1, targets[:, None])
-        ctx.save_for_backward(logits, targets, greatest, total)
-        # The maximum first: beside logits of 10⁴ the logarithm would lose 10 of its 24 bits.
-        return (greatest - chosen).add_(total.log()).squeeze(-1)
+        ctx.save_for_backward(logits, targets, maximum, total)
+        # Subtract first: added to a logit of 10⁴, the logarithm would lose 10 of its 24 bits.
+        return (maximum - chosen).add_(total.log()).squeeze(-1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        logits, targets, greatest, total = ctx.saved_tensors
+        logits, targets, maximum, total = ctx.saved_tensors
         result = torch.empty_like(logits)
         n_rows = rows_per_block(logits)
         for x, target, most, sum_, g, out in zip(
-            *(split(t, n_rows) for t in (logits, targets, greatest, total, gradient[:, None], result)),
+            *(split(t, n_rows) for t in (logits, targets, maximum, total, gradient[:, None], result)),
             strict=True,
         ):
             # d loss / d x = softmax(x) − 1 at the target
             share = (x - most).exp_().mul_(g / sum_)
             out.copy_(share.scatter_add_(-1, target[:, None], -g))
         return result, None
-
-
-def _byte_counts(tokenizer: Tokenizer) -> Iterator[tuple[int, int]]:
-    for token, spelling in tokenizer.vocab.items():
-        if not tokenizer.is_special_token(token):
-            yield token, len(spelling)

@@ -22,10 +22,15 @@ __all__ = ["ModelConfig", "TransformerBlock", "TransformerLM"]
 
 
 class TransformerBlock(Module):
-    """Attention, then a feed-forward network, each added to the stream: (..., n_tokens, d_model) -> the same.
+    """Attention and a feed-forward network, each added to the stream: (..., n_tokens, d_model) -> the same shape.
 
-    The norm stands before each of the two (Xiong et al. 2020), or after each addition (Vaswani et al. 2017).
-    `rope` is shared by the blocks of a model; a block on its own makes one if its configuration asks for it.
+    A norm precedes each of the two (Xiong et al. 2020), or follows each addition (Vaswani et al. 2017).
+
+    Args:
+        config: Shape of the model.
+        rope: Rotary embedding shared by the blocks of a model; by default a new one, if the configuration has one.
+        device: Device of the weights.
+        dtype: Type of the weights.
     """
 
     def __init__(
@@ -63,7 +68,7 @@ class TransformerBlock(Module):
         mask: Tensor | None = None,
         cache: LayerCache | None = None,
     ) -> Tensor:
-        """The arguments are those of `MultiHeadSelfAttention`."""
+        """Compute the block; the arguments are those of `MultiHeadSelfAttention.forward`."""
         if self.pre_norm:
             x = x + self.dropout(self.attn(self.ln1(x), token_positions, mask=mask, cache=cache))
             return x + self.dropout(self.ffn(self.ln2(x)))
@@ -72,9 +77,13 @@ class TransformerBlock(Module):
 
 
 class TransformerLM(Module):
-    """A decoder-only Transformer: (..., n_tokens) of ids -> (..., n_tokens, vocab_size) of logits for the next id.
+    """Decoder-only Transformer: ids (..., n_tokens) -> logits of the next id (..., n_tokens, vocab_size).
 
-    Weights are drawn from torch's generator; with `seed` they depend on it alone, and that generator is left as it was.
+    Args:
+        config: Shape of the model.
+        seed: Seed of the initial weights; by default torch's global generator, which is unchanged if a seed is set.
+        device: Device of the weights.
+        dtype: Type of the weights.
     """
 
     def __init__(
@@ -88,15 +97,15 @@ class TransformerLM(Module):
         super().__init__()
         self.config = config
         if seed is None:
-            self._make_parts(device, dtype)
+            self._build(device, dtype)
         else:
             with torch.random.fork_rng():  # pyright: ignore[reportUnknownMemberType]
                 torch.manual_seed(seed)  # pyright: ignore[reportUnknownMemberType]
-                self._make_parts(device, dtype)
+                self._build(device, dtype)
 
-    def _make_parts(self, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
+    def _build(self, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
         config = self.config
-        # As rows of the output layer, vectors of norm √d_model would make logits of that size at the start.
+        # As rows of the output layer, vectors of norm √d_model would give initial logits of that size.
         std = 0.02 if config.tied_embeddings else 1.0
         self.token_embeddings = Embedding(config.vocab_size, config.d_model, std, device=device, dtype=dtype)
         if config.position == "learned":
@@ -111,43 +120,46 @@ class TransformerLM(Module):
         self.layers = ModuleList(
             TransformerBlock(config, rope, device, dtype) for _ in range(config.num_layers)
         )
-        if config.norm_position == "pre":  # after the last block's own norm another would be one too many
+        if config.norm_position == "pre":  # with post-norm, the last block ends with a norm
             self.ln_final = _norm(config, device, dtype)
         self.lm_head = Linear(config.d_model, config.vocab_size, False, device=device, dtype=dtype)
         if config.tied_embeddings:
             self.lm_head.weight = self.token_embeddings.weight
 
     def forward(self, ids: Tensor, cache: KVCache | None = None, *, last_only: bool = False) -> Tensor:
-        """Logits of the next token after each id; with `last_only`, after the last one alone: (..., 1, vocab_size).
+        """Compute the logits of the next id at each position.
 
-        With a cache, `ids` (batch, n_tokens) stand behind those that it holds, and are added to it.
+        Args:
+            ids: (..., n_tokens); with a cache (batch, n_tokens).
+            cache: Keys and values of the preceding tokens; those of `ids` are appended.
+            last_only: Compute only the logits after the last id, (..., 1, vocab_size).
 
         Raises:
-            ValueError: more positions than the context has.
+            ValueError: There are more positions than the context length.
         """
         x = self.hidden(ids, cache)
         return self.lm_head(x[..., -1:, :] if last_only else x)
 
     def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """`cross_entropy(model(ids), targets)`, with the logits made block by block and never held: for training."""
+        """Compute `cross_entropy(model(ids), targets)` without storing all logits, for training."""
         x = self.hidden(ids)
-        if torch.compiler.is_compiling():  # which fuses the plain way itself
+        if torch.compiler.is_compiling():  # the compiler fuses the reference implementation
             return cross_entropy(self.lm_head(x), targets)
         return linear_cross_entropy(x, self.lm_head.weight, targets)
 
     def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
-        """What the output layer reads: (..., n_tokens) of ids -> (..., n_tokens, d_model)."""
+        """Compute the input of the output layer: ids (..., n_tokens) -> (..., n_tokens, d_model)."""
         n_before = 0 if cache is None else cache.n_positions
         n_positions = n_before + ids.shape[-1]
         if n_positions > self.config.context_length:
             raise ValueError(
-                f"{n_positions} positions are more than the context of {self.config.context_length} tokens has"
+                f"{n_positions} positions exceed the context length of {self.config.context_length} tokens"
             )
         positions = torch.arange(n_before, n_positions, device=ids.device)
         mask = None
         if cache is not None:
             if cache.n_padding is not None:
-                # (batch, n_tokens), counted from each row's first real token
+                # (batch, n_tokens), counted from the first real token of each row
                 positions = (positions - cache.n_padding.to(ids.device)[:, None]).clamp_min(0)
             if n_before or cache.n_padding is not None:
                 mask = causal_mask(
@@ -161,7 +173,7 @@ class TransformerLM(Module):
         return self.ln_final(x) if self.config.norm_position == "pre" else x
 
     def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """(..., n_tokens, d_model)."""
+        """Return token and position embeddings (..., n_tokens, d_model)."""
         x = self.token_embeddings(ids)
         if self.config.position == "learned":
             x = x + self.position_embeddings(positions)
@@ -170,9 +182,10 @@ class TransformerLM(Module):
         return self.dropout(x)
 
     def n_parameters(self, *, non_embedding: bool = False) -> int:
-        """How many numbers are trained; a tensor under two names counts once.
+        """Return the number of parameters; a shared tensor counts once.
 
-        `non_embedding` leaves out the token and position embeddings, but not an output layer of its own.
+        Args:
+            non_embedding: Exclude token and position embeddings, but not an untied output layer.
         """
         n_parameters = sum(parameter.numel() for parameter in self.parameters())
         if non_embedding:

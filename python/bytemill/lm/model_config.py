@@ -27,13 +27,13 @@ class ModelConfig(Settings):
     (8, 4)
 
     Raises:
-        ModelConfigError: a field is missing, unknown or out of range, or two fields contradict each other.
+        ModelConfigError: A field is missing, unknown or out of range, or two fields contradict each other.
     """
 
     error_type: ClassVar[type[BytemillError]] = ModelConfigError
 
     vocab_size: Count
-    """Token ids are 0 … vocab_size − 1."""
+    """Number of token ids, from 0 to vocab_size − 1."""
     context_length: Count
     """Maximum number of tokens in the context."""
     d_model: Count
@@ -41,7 +41,7 @@ class ModelConfig(Settings):
     num_layers: Count
     """Number of Transformer blocks."""
     num_heads: Count
-    """Query heads; each is d_model / num_heads wide."""
+    """Number of query heads, each d_model / num_heads wide."""
     d_ff: Count
     """Inner width of the feed-forward network."""
     rope_theta: PositiveFloat = 10_000.0
@@ -49,15 +49,15 @@ class ModelConfig(Settings):
     norm: Norm = "rms"
     """RMSNorm or LayerNorm."""
     position: Position = "rotary"
-    """Position encoding; "none" leaves order to the causal mask."""
+    """Position encoding; with none, only the causal mask tells the order."""
     feed_forward: FeedForwardKind = "swiglu"
-    """Feed-forward network: three matrices with SwiGLU, or two with GELU or ReLU in between."""
+    """Feed-forward network: SwiGLU (three matrices), or GELU or ReLU (two matrices)."""
     norm_position: NormPosition = "pre"
-    """Normalize before each sub-layer, or after its output is added to the stream."""
+    """Normalize before each sub-layer (pre), or after its output is added to the stream (post)."""
     num_kv_heads: Count | None = None
-    """Key and value heads, shared by groups of query heads; by default one for each query head."""
+    """Number of key and value heads, shared by groups of query heads; by default num_heads."""
     sliding_window: Count | None = None
-    """Number of most recent tokens, itself included, that a token attends to; by default all."""
+    """Number of most recent tokens that a token attends to, itself included; by default all."""
     tied_embeddings: bool = False
     """Use the token embedding as the output layer."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -65,9 +65,9 @@ class ModelConfig(Settings):
     bias: bool = False
     """Add a bias to every linear layer except the output layer."""
     norm_eps: PositiveFloat = 1e-5
-    """Added to the variance (mean square) in the norms."""
+    """Term added to the variance (mean square) in the norms."""
     attention: AttentionKind = "scratch"
-    """Attention implementation: this package's own, or torch's fused kernel."""
+    """Attention implementation: written here (scratch), or torch's fused kernel (fused)."""
 
     @model_validator(mode="after")
     def _check_sizes(self) -> Self:
@@ -83,12 +83,12 @@ class ModelConfig(Settings):
             )
         if self.position == "rotary" and self.d_head % 2:
             raise ModelConfigError(
-                f"position 'rotary' needs an even head width, and d_model / num_heads is {self.d_head}",
+                f"position 'rotary' needs an even head width, but d_model / num_heads is {self.d_head}",
                 hint="choose num_heads so that d_model / num_heads is even, or another position",
             )
         if self.position == "sinusoidal" and self.d_model % 2:
             raise ModelConfigError(
-                f"position 'sinusoidal' needs an even width, and d_model is {self.d_model}",
+                f"position 'sinusoidal' needs an even width, but d_model is {self.d_model}",
                 hint="choose an even d_model, or another position",
             )
         return self
@@ -108,9 +108,9 @@ class ModelConfig(Settings):
         return ModelConfig(**{**self.to_dict(), **changes})
 
 
-def _divisors_near(number: int, wanted: int) -> str:
-    """Return the divisors of `number` on both sides of `wanted`."""
+def _divisors_near(number: int, target: int) -> str:
+    """Return the divisors of `number` next to `target`."""
     divisors = [d for d in range(1, number + 1) if number % d == 0]
-    below = [d for d in divisors if d < wanted][-1:]
-    above = [d for d in divisors if d > wanted][:1]
+    below = [d for d in divisors if d < target][-1:]
+    above = [d for d in divisors if d > target][:1]
     return " or ".join(str(d) for d in below + above)

@@ -10,7 +10,7 @@ from bytemill.lm.settings import suggestion
 
 
 def _gpt2(d_model: int, num_layers: int, num_heads: int) -> ModelConfig:
-    """GPT-2's architecture (Radford et al. 2019)."""
+    """Return a shape of GPT-2 (Radford et al. 2019)."""
     return ModelConfig(
         vocab_size=50_257,
         context_length=1024,
@@ -41,13 +41,13 @@ PRESETS: dict[str, ModelConfig] = {
 
 
 def preset(name: str, **overrides: Any) -> ModelConfig:
-    """Return a named model shape with some of its fields replaced.
+    """Return a named model shape, with some fields replaced.
 
     >>> preset("tinystories", vocab_size=32_000).vocab_size
     32000
 
     Raises:
-        ModelConfigError: the preset or a field is unknown, or the fields contradict each other.
+        ModelConfigError: The preset or a field is unknown, or the fields contradict each other.
     """
     if name not in PRESETS:
         raise ModelConfigError(f"unknown preset {name!r}", hint=suggestion(name, PRESETS))

@@ -1,4 +1,4 @@
-"""The learning rate of step t, counted from 0."""
+"""Learning-rate schedules as functions of the step t, counted from 0."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 def constant(t: int, max_lr: float, warmup_steps: int = 0) -> float:
-    """Linear warm-up, then always the same.
+    """Linear warm-up, then constant.
 
     >>> [constant(t, 1.0, warmup_steps=2) for t in range(4)]
     [0.0, 0.5, 1.0, 1.0]
@@ -15,10 +15,17 @@ def constant(t: int, max_lr: float, warmup_steps: int = 0) -> float:
 
 
 def cosine_with_warmup(t: int, max_lr: float, min_lr: float, warmup_steps: int, cycle_steps: int) -> float:
-    """Linear from 0 to `max_lr` in `warmup_steps`, half a cosine down to `min_lr` at `cycle_steps`, and on at that.
+    """Linear warm-up, cosine decay to `min_lr` at `cycle_steps`, then constant (Touvron et al. 2023, LLaMA).
 
-    After Touvron et al. 2023 (LLaMA): t / T_w · α_max for t < T_w; α_min + ½ (1 + cos(π (t − T_w) / (T_c − T_w)))
-    (α_max − α_min) for T_w ≤ t ≤ T_c; α_min afterwards.
+    t / T_w · α_max for t < T_w; α_min + ½ (1 + cos(π (t − T_w) / (T_c − T_w))) (α_max − α_min) for T_w ≤ t ≤ T_c;
+    α_min afterwards.
+
+    Args:
+        t: Step, from 0.
+        max_lr: Peak learning rate α_max.
+        min_lr: Final learning rate α_min.
+        warmup_steps: Length T_w of the warm-up.
+        cycle_steps: Step T_c at which the decay ends.
 
     >>> [round(cosine_with_warmup(t, 1.0, 0.1, warmup_steps=2, cycle_steps=6), 3) for t in range(8)]
     [0.0, 0.5, 1.0, 0.868, 0.55, 0.232, 0.1, 0.1]
@@ -27,17 +34,25 @@ def cosine_with_warmup(t: int, max_lr: float, min_lr: float, warmup_steps: int, 
         return max_lr * t / warmup_steps
     if t > cycle_steps:
         return min_lr
-    # A cycle that is all warm-up ends at its top.
-    done = (t - warmup_steps) / (cycle_steps - warmup_steps) if cycle_steps > warmup_steps else 0.0
-    return min_lr + 0.5 * (1 + math.cos(math.pi * done)) * (max_lr - min_lr)
+    # A cycle without decay ends at its peak.
+    progress = (t - warmup_steps) / (cycle_steps - warmup_steps) if cycle_steps > warmup_steps else 0.0
+    return min_lr + 0.5 * (1 + math.cos(math.pi * progress)) * (max_lr - min_lr)
 
 
 def warmup_stable_decay(
     t: int, max_lr: float, min_lr: float, *, warmup_steps: int, decay_steps: int, total_steps: int
 ) -> float:
-    """Linear up in `warmup_steps`, level, linear down to `min_lr` in the last `decay_steps` of `total_steps`.
+    """Linear warm-up, constant, then linear decay at the end of the run (Hu et al. 2024, MiniCPM).
 
-    After Hu et al. 2024 (MiniCPM): the length of the run need not be known before the decay starts.
+    The length of the run need not be known before the decay starts.
+
+    Args:
+        t: Step, from 0.
+        max_lr: Peak learning rate.
+        min_lr: Learning rate from `total_steps` on.
+        warmup_steps: Length of the warm-up.
+        decay_steps: Length of the decay, which ends at `total_steps`.
+        total_steps: Length of the run.
 
     >>> schedule = dict(warmup_steps=2, decay_steps=2, total_steps=6)
     >>> [round(warmup_stable_decay(t, 1.0, 0.1, **schedule), 3) for t in range(8)]
@@ -47,5 +62,5 @@ def warmup_stable_decay(
         return max_lr * t / warmup_steps
     if t >= total_steps:
         return min_lr
-    left = total_steps - t
-    return max_lr if left >= decay_steps else min_lr + (max_lr - min_lr) * left / decay_steps
+    remaining = total_steps - t
+    return max_lr if remaining >= decay_steps else min_lr + (max_lr - min_lr) * remaining / decay_steps

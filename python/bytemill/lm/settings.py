@@ -1,4 +1,4 @@
-"""Base class of validated settings, and one-line messages for what pydantic refuses."""
+"""Base class of validated settings, with one-line error messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Settings(BaseModel):
     """Immutable settings with strict types and no unknown fields.
 
     Raises:
-        BytemillError: a value is missing, unknown, of the wrong type or out of range (`error_type` of the class).
+        BytemillError: A value is missing, unknown, of the wrong type or out of range (`error_type` of the class).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
@@ -30,22 +30,23 @@ class Settings(BaseModel):
             raise _first_error(error, type(self), values) from error
 
     def to_dict(self) -> dict[str, Any]:
-        """Return every field by name, in values that JSON can hold."""
+        """Return every field by name, as values that JSON supports."""
         return self.model_dump()
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the closest known name, or with all of them."""
+def suggestion(name: str, known: Iterable[str], fallback: str | None = None) -> str:
+    """Return a hint with the closest known name; if none is close, `fallback` or a list of all names."""
     names = list(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]}?" if close else f"choose one of {', '.join(names)}"
+    if close := difflib.get_close_matches(name, names, n=1):
+        return f"did you mean {close[0]}?"
+    return fallback or f"choose one of {', '.join(names)}"
 
 
 def _first_error(error: ValidationError, kind: type[Settings], values: Mapping[str, Any]) -> BytemillError:
     details = error.errors()
     first = details[0]
     context = first.get("ctx", {})
-    if isinstance(own := context.get("error"), BytemillError):  # from a validator of ours
+    if isinstance(own := context.get("error"), BytemillError):  # raised by a validator of a subclass
         return own
     if missing := [str(item["loc"][0]) for item in details if item["type"] == "missing"]:
         return kind.error_type(
@@ -78,4 +79,4 @@ def _hint(problem: str, context: Mapping[str, Any]) -> str:
         case "tuple_type":
             return 'write a list of names: ["a", "b"]'
         case _:
-            return "choose a value of the type that `bytemill lm train --help` names"
+            return "`bytemill lm train --help` names the type of each setting"

@@ -1,4 +1,4 @@
-"""Tensor operations that torch has without types, or with other names in other releases."""
+"""Typed wrappers of tensor operations."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 
 def widened(x: Tensor) -> Tensor:
-    """In float32 at least."""
+    """Return `x` in float32, or unchanged if it is float32 or float64."""
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
 def split(x: Tensor, n_rows: int) -> tuple[Tensor, ...]:
-    """Views of so many rows each; the last one may have fewer."""
+    """Split `x` into views of `n_rows` rows; the last one may have fewer."""
     return cast("tuple[Tensor, ...]", x.split(n_rows))  # pyright: ignore[reportUnknownMemberType]
 
 
 def l2_norm(x: Tensor) -> Tensor:
-    """√Σ x², summed in float32."""
+    """Return √Σ x², summed in float32."""
     return cast("Any", torch.linalg).vector_norm(x, dtype=torch.float32)

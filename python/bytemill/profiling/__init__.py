@@ -1,6 +1,6 @@
-"""Where the time and the memory of long work go, phase by phase.
+"""Profile long-running work: time and memory by phase.
 
-Whoever works says so (`with phase("count"): …`); where nobody asked for a profile that costs nothing.
+Code marks its phases (`with phase("count"): …`). Without an active profile a mark costs almost nothing.
 """
 
 from bytemill.profiling.profile import Profile, add, phase

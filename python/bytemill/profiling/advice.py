@@ -1,4 +1,4 @@
-"""Where to look next, from the numbers of a profile."""
+"""Advice on bottlenecks, derived from the numbers of a profile."""
 
 from __future__ import annotations
 
@@ -10,62 +10,63 @@ if TYPE_CHECKING:
     from bytemill.profiling.result import PhaseUse, ProfileResult, ThreadUse
 
 _BUSY = 0.85
-"""A thread that computes so much of its time has no waiting left to be rid of."""
+"""Share of time computing from which a thread counts as never waiting."""
 _IDLE = 0.5
 _MUCH = 0.2
-"""A share of the time that is worth a sentence."""
+"""Share of the time from which a cause is reported."""
 
 _REMEDIES = (
-    (("spill", "merge runs"), "a larger --max-memory leaves less to be written to the disk and read again"),
+    (("spill", "merge runs"), "a larger --max-memory writes less to the disk"),
     (
         ("read", "decompress", "parse", "fetch"),
-        "plain files are read faster than compressed ones, and of these zstd faster than gzip, bzip2 and xz",
+        "uncompressed files are the fastest to read; of the compressed ones, zstd is faster than gzip, bzip2 and xz",
     ),
     (
         ("count",),
-        "named patterns are faster than a regular expression of your own, for which moreover a text is cut at special "
-        "tokens alone; saved counts (--counts) need no second pass over it",
+        "named patterns are faster than custom regular expressions; saved counts (--counts) avoid another pass",
     ),
     (
         ("merge", "learn"),
-        "it grows with the number of different pre-tokens: --min-frequency and a smaller --vocab-size end it sooner",
+        "its time grows with the number of distinct pre-tokens; --min-frequency and a smaller --vocab-size stop early",
     ),
-    (("write", "hash", "sync", "shard"), "another disk may be faster: try a folder on it"),
-    (("encode",), "pre-tokens that were seen before are looked up: text with fewer different ones is faster"),
+    (("write", "hash", "sync", "shard"), "try an output folder on a faster disk"),
+    (("encode",), "repeated pre-tokens come from a cache, so text with fewer distinct ones is faster"),
 )
 
 
 def advice(profile: ProfileResult) -> list[str]:
-    """Sentences for people, the most important first."""
+    """Describe the bottleneck and the memory peak, most important first.
+
+    Args:
+        profile: A profile; its own `advice` is ignored.
+    """
     phases = [phase for phase in profile.phases if phase.seconds > 0]
     if not phases:
-        return [
-            "no part of this work is a phase: a sampling profiler (py-spy, perf) says where its time goes"
-        ]
+        return ["this work has no phases; use a sampling profiler (py-spy, perf)"]
     longest = max(phases, key=lambda phase: _own_seconds(phase, phases))
     share = _share(longest.seconds, profile.seconds)
     return [
-        f"{share} of the time goes to `{longest.name}`: {_limit(longest, phases, profile)}",
+        f"{share} of the time is spent in `{longest.name}`: {_limit(longest, phases, profile)}",
         *_memory(phases),
     ]
 
 
 def _own_seconds(phase: PhaseUse, phases: list[PhaseUse]) -> float:
-    """What a phase takes beside the phases within it."""
+    """Return the time of a phase without its nested phases."""
     return phase.seconds - sum(other.seconds for other in phases if other.parent == phase.name)
 
 
 def _limit(longest: PhaseUse, phases: list[PhaseUse], profile: ProfileResult) -> str:
-    """What keeps the longest phase from being shorter."""
+    """Describe what limits the longest phase."""
     n_cores = profile.n_cores
     if longest.cores >= _BUSY * n_cores:
         return (
-            f"all {n_cores} processors are busy, so only less work helps, or more processors; `perf record` shows "
-            f"the functions{_remedy(longest.name)}"
+            f"all {n_cores} cores are busy, so it needs less work or more cores; `perf record` shows the functions"
+            f"{_remedy(longest.name)}"
             if n_cores > 1
-            else f"the only processor is busy, so only less work helps{_remedy(longest.name)}"
+            else f"the only core is busy, so it needs less work{_remedy(longest.name)}"
         )
-    # Stages of a pipeline go on at the same time: the one that never waits sets the pace of the others.
+    # The stages of a pipeline run at the same time. The one that never waits limits the others.
     stages = [
         phase
         for phase in phases
@@ -76,8 +77,8 @@ def _limit(longest: PhaseUse, phases: list[PhaseUse], profile: ProfileResult) ->
     if stages:
         stage = max(stages, key=lambda phase: phase.own_busy * phase.seconds)
         return (
-            f"one thread does `{stage.name}` and is busy {_percent(stage.own_busy)} of its time, while "
-            f"{longest.cores:.1f} of {n_cores} processors are: it sets the pace{_remedy(stage.name)}"
+            f"`{stage.name}` runs in one thread, which computes {_percent(stage.own_busy)} of the time, while "
+            f"{longest.cores:.1f} of {n_cores} cores are busy; it is the bottleneck{_remedy(stage.name)}"
         )
     alone = _busy_alone(longest)
     if alone is not None:
@@ -87,24 +88,21 @@ def _limit(longest: PhaseUse, phases: list[PhaseUse], profile: ProfileResult) ->
             else f"one of {alone.n_threads} threads {alone.name}"
         )
         return (
-            f"{which} has work {_percent(alone.busiest)} of it, and the others have hardly any: it sets the pace"
+            f"{which} computes {_percent(alone.busiest)} of the time while the others mostly wait; it is the bottleneck"
             f"{_remedy(alone.name) or _remedy(longest.name)}"
         )
     lacking = sum(thread.runnable_seconds for thread in longest.threads)
     if lacking >= _MUCH * longest.seconds:
         return (
-            f"its threads were ready to run for {format_seconds(lacking)} without a free processor: other programs "
-            f"use this machine, or there are more threads than its {n_cores} processors (--threads)"
+            f"its threads waited {format_seconds(lacking)} for a free core: other programs use this machine, or there "
+            f"are more threads than its {n_cores} cores (--threads)"
         )
     if _disk_wait(longest.threads) >= _MUCH:
-        return "its threads wait for the disk: a faster one, or a second run while the files are still in memory, helps"
+        return "its threads wait for the disk; a faster disk helps, or a second run while the files are still in memory"
     if longest.cores < _IDLE:
-        return (
-            "the processors have little to do meanwhile: it waits for its input or output (a pipe, the network, a "
-            "disk, another process)"
-        )
+        return "the cores are mostly idle: it waits for input or output (a pipe, the network, a disk, another process)"
     return (
-        f"{longest.cores:.1f} of {n_cores} processors are busy: the threads wait for one another part of the time"
+        f"{longest.cores:.1f} of {n_cores} cores are busy: the threads wait for one another part of the time"
         f"{_remedy(longest.name)}"
     )
 
@@ -112,14 +110,14 @@ def _limit(longest: PhaseUse, phases: list[PhaseUse], profile: ProfileResult) ->
 def _memory(phases: list[PhaseUse]) -> list[str]:
     peak = max(phase.peak_memory_bytes for phase in phases)
     highest = [phase for phase in phases if phase.peak_memory_bytes == peak]
-    # Of a phase and those within it, which have the same peak, the innermost; where the system knows only the peak so
-    # far, the first one.
+    # A phase and its nested phases share a peak: report the innermost. On systems that report only the peak so far,
+    # later phases share it too: report the first.
     innermost = [phase for phase in highest if not any(other.parent == phase.name for other in highest)]
-    return [f"memory was at its highest in `{innermost[0].name}`: {format_bytes(peak)}"] if peak else []
+    return [f"memory peaked in `{innermost[0].name}`: {format_bytes(peak)}"] if peak else []
 
 
 def _busy_alone(phase: PhaseUse) -> ThreadUse | None:
-    """The threads of which one has work all the time, while all others together have little."""
+    """Return the threads of which one always computes, if all other threads together do little."""
     busiest = max(phase.threads, key=lambda thread: thread.busiest, default=None)
     if busiest is None or busiest.busiest < _BUSY:
         return None

@@ -1,140 +1,63 @@
-"""Measuring phases and threads while others work."""
+"""Measure the phases and threads of running work."""
 
 from __future__ import annotations
 
-import os
 import threading
-import time
-from collections import defaultdict
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bytemill.profiling.result import PhaseUse, ProfileResult, ThreadUse
-from bytemill.profiling.threads import ThreadKey, ThreadReading, group_name, n_cores, read_threads
-from bytemill.system.memory import PeakWatch
+from bytemill.profiling.advice import advice
+from bytemill.profiling.result import PhaseUse, ProfileResult
+from bytemill.profiling.system import System
+from bytemill.profiling.totals import PhaseTotals, ThreadGroups
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+    from contextlib import AbstractContextManager
     from types import TracebackType
     from typing import Self
+
+    from bytemill.profiling.threads import ThreadKey, ThreadReading
 
 _SAMPLER = "bytemill-profile"
 _SECONDS_BETWEEN_SAMPLES = 0.1
 _YOUNG = 0.01
-"""Seconds: a change of phase takes a sample of its own only if the last one is older, so that a phase that is entered a
-thousand times a second costs no more than one that is entered once."""
+"""Seconds. A phase change takes a sample only if the last one is older, so that frequent entries stay cheap."""
 
 _NOTHING = nullcontext()
 _active: Profile | None = None
 
 
 def phase(name: str) -> AbstractContextManager[None]:
-    """The block is the phase `name` of the work under way; phases of the same name are added up.
+    """Mark a block as a phase of the active profile. Phases may nest, and several threads may be in one.
 
-    Phases of several threads may go on at the same time, and one within another.
+    Args:
+        name: Name of the phase. Entries of the same name are summed.
     """
     return _NOTHING if _active is None else _active.phase(name)
 
 
 def add(name: str, *, n_bytes: int = 0, n_tokens: int = 0) -> None:
-    """So much more was done in the phase `name`; rates come from it."""
+    """Add to the amount of work done in a phase, from which rates are computed.
+
+    Args:
+        name: Name of the phase.
+        n_bytes: Bytes processed.
+        n_tokens: Tokens processed.
+    """
     if _active is not None:
         _active.add(name, n_bytes=n_bytes, n_tokens=n_tokens)
 
 
-class System:
-    """The clocks and counters that a profile reads."""
-
-    n_cores = n_cores()
-
-    def __init__(self) -> None:
-        self._watch = PeakWatch()
-
-    def wall(self) -> float:
-        """Seconds, from any beginning."""
-        return time.perf_counter()
-
-    def cpu(self) -> float:
-        """Processor seconds of this process."""
-        return time.process_time()
-
-    def thread_cpu(self) -> float:
-        """Processor seconds of the calling thread."""
-        return time.thread_time()
-
-    def children_cpu(self) -> float:
-        """Processor seconds of child processes that have ended."""
-        times = os.times()
-        return times.children_user + times.children_system
-
-    def threads(self) -> dict[ThreadKey, ThreadReading] | None:
-        """All threads; None where the system does not tell."""
-        return read_threads()
-
-    def take_peak(self) -> int:
-        """Peak memory since the last call."""
-        peak = self._watch.peak_bytes()
-        self._watch.restart()
-        return peak
-
-    def close(self) -> None:
-        """Ends the measurement."""
-        self._watch.close()
-
-
-@dataclass
-class _Threads:
-    """Threads of one name during one phase, or all the time."""
-
-    active_seconds: defaultdict[ThreadKey, float] = field(default_factory=lambda: defaultdict(float))
-    """Of each thread: on a processor or ready for one."""
-    cpu_seconds: float = 0.0
-    runnable_seconds: float = 0.0
-    n_samples: float = 0.0
-    n_in_disk_wait: float = 0.0
-
-    def use(self, name: str, seconds: float) -> ThreadUse:
-        return ThreadUse(
-            name=name,
-            n_threads=len(self.active_seconds),
-            cpu_seconds=self.cpu_seconds,
-            runnable_seconds=self.runnable_seconds,
-            busy=self.cpu_seconds / seconds if seconds else 0.0,
-            busiest=min(1.0, max(self.active_seconds.values(), default=0.0) / seconds) if seconds else 0.0,
-            disk_wait=self.n_in_disk_wait / self.n_samples if self.n_samples else 0.0,
-        )
-
-
-@dataclass
-class _Phase:
-    """What is known of a phase so far."""
-
-    parent: str | None
-    n_entries: int = 0
-    n_inside: int = 0
-    started: float = 0.0
-    started_cpu: float = 0.0
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    thread_seconds: float = 0.0
-    """Of each thread that was in it, added up."""
-    own_seconds: float = 0.0
-    own_cpu_seconds: float = 0.0
-    """Of entries that began and ended in the same thread."""
-    in_window: float = 0.0
-    """Seconds since the last sample during which it went on, without those since `window_started`."""
-    window_started: float = 0.0
-    peak: int = 0
-    n_bytes: int = 0
-    n_tokens: int = 0
-    threads: defaultdict[str, _Threads] = field(default_factory=lambda: defaultdict(_Threads))
-
-
 class Profile:
-    """Measures the phases and the threads of what the block does; `result` says what it found.
+    """Measure the phases and threads of a block. Only one profile can be active.
 
-    There can be one at a time. Threads are sampled ten times a second; all else is exact. `system` and `interval`
-    (None: only changes of phase and `sample` take samples) are for tests.
+    Threads are sampled ten times a second. All other numbers are exact.
+
+    Args:
+        interval: Seconds between samples. None samples only at phase changes and in `sample`.
+        system: Clocks and counters, replaced in tests.
 
     >>> with Profile() as profile:
     ...     with phase("add"):
@@ -149,9 +72,9 @@ class Profile:
         self._interval = interval
         self._system = System() if system is None else system
         self._lock = threading.Lock()
-        self._phases: dict[str, _Phase] = {}
+        self._phases: dict[str, PhaseTotals] = {}
         self._own = _Own()
-        self._threads: defaultdict[str, _Threads] = defaultdict(_Threads)
+        self._threads = ThreadGroups()
         self._seen: dict[ThreadKey, ThreadReading] = {}
         self._peak = 0
         self._n_inside = 0
@@ -162,15 +85,15 @@ class Profile:
 
     @property
     def result(self) -> ProfileResult:
-        """What was found. Raises RuntimeError before the block has ended."""
+        """The result. Raises RuntimeError before the block has ended."""
         if self._result is None:
-            raise RuntimeError("the profile has not ended yet")
+            raise RuntimeError("the profile has not ended")
         return self._result
 
     def __enter__(self) -> Self:
-        global _active  # noqa: PLW0603 (who works does not know who measures)
+        global _active  # noqa: PLW0603 (measured code does not know the profile)
         if _active is not None:
-            raise RuntimeError("there is a profile already")
+            raise RuntimeError("another profile is active")
         self._started = self._sampled = self._outside_since = self._system.wall()
         self._started_cpu, self._children_cpu = self._system.cpu(), self._system.children_cpu()
         self._system.take_peak()
@@ -195,66 +118,71 @@ class Profile:
             self._sampler.join()
         with self._lock:
             self._take_sample()
-            self._result = self._found()
+            self._result = self._summarize()
         self._system.close()
 
-    def phase(self, name: str) -> AbstractContextManager[None]:
+    @contextmanager
+    def phase(self, name: str) -> Generator[None]:
         """See `bytemill.profiling.phase`."""
-        return _Entry(self, name)
+        entry = self._enter(name)
+        try:
+            yield
+        finally:
+            self._leave(entry)
 
     def add(self, name: str, *, n_bytes: int = 0, n_tokens: int = 0) -> None:
         """See `bytemill.profiling.add`."""
         with self._lock:
-            known = self._phases.setdefault(name, _Phase(None))
-            known.n_bytes += n_bytes
-            known.n_tokens += n_tokens
+            totals = self._phases.setdefault(name, PhaseTotals(None))
+            totals.n_bytes += n_bytes
+            totals.n_tokens += n_tokens
 
     def sample(self) -> None:
-        """Looks at the threads and at memory now."""
+        """Sample the threads and the memory now."""
         with self._lock:
             self._take_sample()
 
-    def enter(self, name: str) -> _Inside:
-        """The calling thread begins a phase."""
+    def _enter(self, name: str) -> _Entry:
+        """Start a phase in the calling thread."""
         stack = self._own.stack
         with self._lock:
             self._sample_at_change()
-            known = self._phases.setdefault(name, _Phase(stack[-1].name if stack else None))
+            totals = self._phases.setdefault(name, PhaseTotals(stack[-1].name if stack else None))
             now = self._system.wall()
-            if known.n_inside == 0:
-                known.started, known.started_cpu = now, self._system.cpu()
-                known.window_started = now
+            if totals.n_inside == 0:
+                totals.started, totals.started_cpu = now, self._system.cpu()
+                totals.window_started = now
             if self._n_inside == 0:
                 self._outside_seconds += now - self._outside_since
             self._n_inside += 1
-            known.n_inside += 1
-            known.n_entries += 1
-        inside = _Inside(name, threading.get_ident(), now, self._system.thread_cpu())
-        stack.append(inside)
-        return inside
+            totals.n_inside += 1
+            totals.n_entries += 1
+        entry = _Entry(name, threading.get_ident(), now, self._system.thread_cpu())
+        stack.append(entry)
+        return entry
 
-    def leave(self, inside: _Inside) -> None:
-        """A thread ends what `enter` has begun."""
+    def _leave(self, entry: _Entry) -> None:
+        """End a phase that `_enter` started."""
         own_cpu = self._system.thread_cpu()
-        is_same_thread = threading.get_ident() == inside.thread
+        is_same_thread = threading.get_ident() == entry.thread
         if is_same_thread:
-            # Not always the last one: generators may end in another order than they began.
-            self._own.stack.remove(inside)
+            # Not always the last entry: generators may end out of order.
+            self._own.stack.remove(entry)
         with self._lock:
-            known = self._phases[inside.name]
+            totals = self._phases[entry.name]
             now = self._system.wall()
-            known.n_inside -= 1
+            totals.n_inside -= 1
             self._n_inside -= 1
             if self._n_inside == 0:
                 self._outside_since = now
-            if known.n_inside == 0:
-                known.seconds += now - known.started
-                known.cpu_seconds += self._system.cpu() - known.started_cpu
-                known.in_window += now - known.window_started
-            known.thread_seconds += now - inside.started
+            if totals.n_inside == 0:
+                totals.seconds += now - totals.started
+                totals.cpu_seconds += self._system.cpu() - totals.started_cpu
+                totals.in_window += now - totals.window_started
+            totals.thread_seconds += now - entry.started
             if is_same_thread:
-                known.own_seconds += now - inside.started
-                known.own_cpu_seconds += own_cpu - inside.started_cpu
+                totals.own_seconds += now - entry.started
+                totals.own_cpu_seconds += own_cpu - entry.started_cpu
             self._sample_at_change()
 
     def _sample_often(self, interval: float) -> None:
@@ -266,64 +194,43 @@ class Profile:
             self._take_sample()
 
     def _take_sample(self) -> None:
-        """Gives what has happened since the last sample to the phases that went on meanwhile.
-
-        A phase that went on for a part of that time gets that part.
-        """
+        """Add the time since the last sample to the phases that were active, in proportion to their active time."""
         now = self._system.wall()
         window, self._sampled = now - self._sampled, now
-        shares: list[tuple[_Phase, float]] = []
+        shares: list[tuple[PhaseTotals, float]] = []
         peak = self._system.take_peak()
         self._peak = max(self._peak, peak)
-        for known in self._phases.values():
-            if known.n_inside:
-                known.in_window += now - known.window_started
-                known.window_started = now
-            if known.in_window > 0 or known.n_inside:
-                known.peak = max(known.peak, peak)
-                shares.append((known, min(1.0, known.in_window / window) if window > 0 else 0.0))
-                known.in_window = 0.0
+        for totals in self._phases.values():
+            if totals.n_inside:
+                totals.in_window += now - totals.window_started
+                totals.window_started = now
+            if totals.in_window > 0 or totals.n_inside:
+                totals.peak = max(totals.peak, peak)
+                shares.append((totals, min(1.0, totals.in_window / window) if window > 0 else 0.0))
+                totals.in_window = 0.0
         readings = self._system.threads() or {}
         for key, reading in readings.items():
             if reading.name != _SAMPLER:
                 before = self._seen.get(key)
-                self._give(key, reading, before, [(self._threads, 1.0), *((p.threads, s) for p, s in shares)])
+                self._threads.add(key, reading, before, 1.0)
+                for totals, share in shares:
+                    if share > 0:
+                        totals.threads.add(key, reading, before, share)
         self._seen = readings
 
-    @staticmethod
-    def _give(
-        key: ThreadKey,
-        now: ThreadReading,
-        before: ThreadReading | None,
-        to: list[tuple[defaultdict[str, _Threads], float]],
-    ) -> None:
-        cpu = now.cpu_seconds - (before.cpu_seconds if before else 0.0)
-        runnable = now.runnable_seconds - (before.runnable_seconds if before else 0.0)
-        name = group_name(now.name)
-        for threads, share in to:
-            if share > 0:
-                one = threads[name]
-                one.active_seconds[key] += share * (cpu + runnable)
-                one.cpu_seconds += share * cpu
-                one.runnable_seconds += share * runnable
-                one.n_samples += share
-                one.n_in_disk_wait += share if now.state == "D" else 0.0
-
-    def _found(self) -> ProfileResult:
-        from bytemill.profiling.advice import advice
-
+    def _summarize(self) -> ProfileResult:
         wall, cpu = self._system.wall(), self._system.cpu()
         seconds, cpu_seconds = wall - self._started, cpu - self._started_cpu
         phases: list[PhaseUse] = []
-        for name, known in self._phases.items():
-            if known.n_inside:  # cut short: what is not over yet counts up to now
-                known.seconds += wall - known.started
-                known.cpu_seconds += cpu - known.started_cpu
-            phases.append(_phase_use(name, known))
+        for name, totals in self._phases.items():
+            if totals.n_inside:  # still active: count the time up to now
+                totals.seconds += wall - totals.started
+                totals.cpu_seconds += cpu - totals.started_cpu
+            phases.append(totals.result(name))
         outside = self._outside_seconds + (0.0 if self._n_inside else wall - self._outside_since)
-        threads = _thread_uses(self._threads, seconds)
+        threads = self._threads.result(seconds)
         seen = sum(thread.cpu_seconds for thread in threads)
-        found = ProfileResult(
+        result = ProfileResult(
             seconds=seconds,
             cpu_seconds=cpu_seconds,
             children_cpu_seconds=self._system.children_cpu() - self._children_cpu,
@@ -336,34 +243,12 @@ class Profile:
             has_threads=self._has_threads,
             advice=[],
         )
-        found.advice.extend(advice(found))
-        return found
-
-
-def _phase_use(name: str, known: _Phase) -> PhaseUse:
-    seconds = known.seconds
-    return PhaseUse(
-        name=name,
-        parent=known.parent,
-        n_entries=known.n_entries,
-        seconds=seconds,
-        n_threads=known.thread_seconds / seconds if seconds else 0.0,
-        own_busy=min(1.0, known.own_cpu_seconds / known.own_seconds) if known.own_seconds else 0.0,
-        cores=known.cpu_seconds / seconds if seconds else 0.0,
-        peak_memory_bytes=known.peak,
-        n_bytes=known.n_bytes,
-        n_tokens=known.n_tokens,
-        threads=_thread_uses(known.threads, seconds),
-    )
-
-
-def _thread_uses(threads: dict[str, _Threads], seconds: float) -> list[ThreadUse]:
-    uses = [one.use(name, seconds) for name, one in threads.items()]
-    return sorted(uses, key=lambda use: -use.cpu_seconds)
+        result.advice.extend(advice(result))
+        return result
 
 
 @dataclass(eq=False)
-class _Inside:
+class _Entry:
     """A thread in a phase."""
 
     name: str
@@ -373,21 +258,8 @@ class _Inside:
 
 
 class _Own(threading.local):
-    """What each thread knows for itself."""
+    """State of each thread."""
 
     def __init__(self) -> None:
-        self.stack: list[_Inside] = []
-        """The phases that it is in, the innermost last."""
-
-
-class _Entry(AbstractContextManager[None]):
-    """A phase as a context manager."""
-
-    def __init__(self, profile: Profile, name: str) -> None:
-        self._profile, self._name = profile, name
-
-    def __enter__(self) -> None:
-        self._inside = self._profile.enter(self._name)
-
-    def __exit__(self, *_: object) -> None:
-        self._profile.leave(self._inside)
+        self.stack: list[_Entry] = []
+        """Active phases of the thread, innermost last."""

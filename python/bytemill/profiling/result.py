@@ -1,4 +1,4 @@
-"""What a profile has found."""
+"""Results of a profile."""
 
 from __future__ import annotations
 
@@ -8,75 +8,76 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ThreadUse:
-    """Threads of one name."""
+    """Times of the threads that share a name."""
 
     name: str
     n_threads: int
-    """How many there have been, at the same time or one after the other."""
+    """Number of threads, at the same time or one after another."""
     cpu_seconds: float
     runnable_seconds: float
-    """Ready to run, but no processor was free."""
+    """Time ready to run, without a free core."""
     busy: float
-    """Processors that they kept busy on average: 1.0 is one thread that never waits."""
+    """Average number of busy cores; 1.0 is one thread that never waits."""
     busiest: float
-    """The share of the time for which the busiest of them computed, or was ready to."""
+    """Share of the time in which the busiest thread computed or was ready to."""
     disk_wait: float
-    """The share of the samples in which one of them waited for a disk."""
+    """Share of the samples in which a thread waited for a disk."""
 
 
 @dataclass(frozen=True)
 class PhaseUse:
-    """One phase, all the times that it was entered."""
+    """One phase, summed over all its entries."""
 
     name: str
     parent: str | None
-    """The phase within which the same thread entered it."""
+    """The enclosing phase of the same thread."""
     n_entries: int
     seconds: float
-    """Wall-clock seconds during which at least one thread was in it."""
+    """Wall-clock time with at least one thread in the phase."""
     n_threads: float
-    """Threads that were in it at the same time, on average."""
+    """Average number of threads in the phase at the same time."""
     own_busy: float
-    """The share of their time that these threads computed; they waited for the rest."""
+    """Share of their time that these threads computed, rather than waited."""
     cores: float
-    """Processors that the whole process kept busy meanwhile, on average."""
+    """Average number of cores that the whole process kept busy."""
     peak_memory_bytes: int
-    """Most resident memory of the process meanwhile."""
+    """Peak resident memory of the process."""
     n_bytes: int
+    """Bytes processed, as reported with `add`."""
     n_tokens: int
-    """What was done, where somebody has said; 0 elsewhere."""
+    """Tokens processed, as reported with `add`."""
     threads: list[ThreadUse]
-    """What the threads of the process did meanwhile, from samples; empty where the system does not tell."""
+    """Threads of the process, from samples. Empty on systems other than Linux."""
 
 
 @dataclass(frozen=True)
 class ProfileResult:
-    """Where time and memory went."""
+    """Time and memory of the profiled work."""
 
     seconds: float
     cpu_seconds: float
-    """Of all threads of this process, also of those that ended between two samples."""
+    """CPU time of all threads of this process, including those that ended between two samples."""
     children_cpu_seconds: float
-    """Of processes that were started meanwhile and have ended."""
+    """CPU time of child processes that ended."""
     n_cores: int
     peak_memory_bytes: int
     phases: list[PhaseUse]
-    """In the order in which they were first entered."""
+    """In the order of their first entry."""
     outside_seconds: float
-    """Wall-clock seconds during which no thread was in any phase."""
+    """Wall-clock time with no thread in any phase."""
     threads: list[ThreadUse]
     unseen_cpu_seconds: float
-    """Of threads that lived too short to be sampled."""
+    """CPU time of threads too short-lived to be sampled."""
     has_threads: bool
-    """Whether the system tells what threads do: only Linux does."""
+    """Whether threads were measured, which only Linux supports."""
     advice: list[str]
-    """Where to look next."""
+    """Sentences on the bottleneck and the memory peak."""
 
     @property
     def cores(self) -> float:
-        """Processors that were busy on average."""
+        """Average number of busy cores."""
         return self.cpu_seconds / self.seconds if self.seconds else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """The profile for JSON."""
+        """Convert to JSON types."""
         return asdict(self) | {"cores": self.cores}

@@ -1,4 +1,4 @@
-"""What the threads of this process have done so far, as Linux tells it."""
+"""Read the state and the times of the threads of this process (Linux)."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from pathlib import Path
 from typing import TypeAlias
 
 ThreadKey: TypeAlias = tuple[int, int]
-"""Number and start time: numbers are given again to later threads."""
+"""(thread id, start time), because thread ids are reused."""
 
 _TASKS = Path("/proc/self/task")
 
 
 @dataclass(frozen=True)
 class ThreadReading:
-    """One thread at one moment."""
+    """State and times of one thread at one moment."""
 
     name: str
     cpu_seconds: float
-    """On a processor since it began."""
+    """Time on a core since the thread started."""
     runnable_seconds: float
-    """Ready to run since it began, but no processor was free."""
+    """Time ready to run, without a free core, since the thread started."""
     state: str
-    """A letter of proc(5): R running or ready, S asleep, D waiting for a disk."""
+    """A letter from proc(5): R running or ready, S sleeping, D waiting for a disk."""
 
 
 def read_threads() -> dict[ThreadKey, ThreadReading] | None:
-    """All threads of this process; None where the system does not tell."""
+    """Read all threads of this process. Returns None on systems other than Linux."""
     try:
-        numbers = [int(name) for name in os.listdir(_TASKS)]  # noqa: PTH208 (called many times: no Path for each)
+        numbers = [int(name) for name in os.listdir(_TASKS)]  # noqa: PTH208 (called often, so no Path per entry)
     except (OSError, ValueError):
         return None
     names = {thread.native_id: _python_name(thread) for thread in threading.enumerate()}
     readings: dict[ThreadKey, ThreadReading] = {}
     for number in numbers:
-        with suppress(OSError, ValueError, IndexError):  # it may have ended since it was listed
+        with suppress(OSError, ValueError, IndexError):  # the thread may have ended
             key, reading = _read(number, names.get(number))
             readings[key] = reading
     return readings
@@ -47,13 +47,13 @@ def read_threads() -> dict[ThreadKey, ThreadReading] | None:
 
 def _read(number: int, python_name: str | None) -> tuple[ThreadKey, ThreadReading]:
     folder = f"{_TASKS}/{number}"
-    # The name stands in brackets and may hold brackets and blanks itself.
+    # The name is in parentheses and may contain parentheses and spaces.
     head, _, tail = _content(f"{folder}/stat").rpartition(")")
     fields = tail.split()
     state, ticks, start = fields[0], int(fields[11]) + int(fields[12]), int(fields[19])
     try:
         on_cpu, waiting = (int(field) / 1e9 for field in _content(f"{folder}/schedstat").split()[:2])
-    except (OSError, ValueError):  # a kernel built without it: hundredths of seconds from the line above
+    except (OSError, ValueError):  # a kernel without schedstat: use the clock ticks
         on_cpu, waiting = ticks / os.sysconf("SC_CLK_TCK"), 0.0
     name = python_name or head.partition("(")[2]
     return (number, start), ThreadReading(name, on_cpu, waiting, state)
@@ -69,7 +69,7 @@ def _python_name(thread: threading.Thread) -> str:
 
 
 def group_name(name: str) -> str:
-    """What threads of the same kind have in common: their name without a number at its end.
+    """Return the name of a thread without its trailing number, which threads of the same kind share.
 
     >>> [group_name(name) for name in ("bytemill-count", "worker-12", "pool_3")]
     ['bytemill-count', 'worker', 'pool']
@@ -78,7 +78,7 @@ def group_name(name: str) -> str:
 
 
 def n_cores() -> int:
-    """Processors that this process may use."""
+    """Return the number of cores that this process may use."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""The whole arc on text that every machine has: corpus, tokenizer, shards, comparison, report."""
+"""The guided first run: corpus, tokenizer, shards, comparison, language model, report."""
 
 from bytemill.quickstart.pipeline import run
 from bytemill.quickstart.result import QuickstartResult

@@ -1,4 +1,4 @@
-"""Opens the report where somebody sits in front of the machine."""
+"""Open the report in a browser."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def open_page(path: Path) -> bool:
-    """Opens a page in a browser, and tells whether there is one; browsers inside a terminal do not count."""
+    """Open a page in a graphical browser, and return whether there is one."""
     has_screen = sys.platform in ("darwin", "win32") or bool(
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     )

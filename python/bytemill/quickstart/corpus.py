@@ -1,4 +1,4 @@
-"""Text to begin with: what every Python brings along, or files of one's own, cut into documents."""
+"""The quickstart corpus: the documentation that Python ships with, or user-supplied files, as documents."""
 
 from __future__ import annotations
 
@@ -18,71 +18,87 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 END_OF_TEXT = "<|endoftext|>"
-"""What ends every document."""
+"""Special token that ends every document."""
 
 VALIDATION_SHARE = 0.1
-"""Of the documents; whole ones, so that no sentence of the validation text was seen in training."""
+"""Share of the documents. Documents stay whole, so no sentence of the validation text occurs in training."""
 
 MAX_BYTES = 64_000_000
-"""What the arc takes in at most: it holds the text in memory."""
+"""Largest corpus, because the run holds the text in memory."""
 
 _SKIPPED_FOLDERS = frozenset({"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"})
 _MIN_DOCUMENTS = 20
-"""Files with fewer documents are cut into parts, so that some of them can be set aside for validation."""
+"""A corpus with fewer documents is cut into smaller ones, so that some can be set aside for validation."""
 
 
 def python_documents() -> list[str]:
-    """The documentation topics of this Python and its library's docstrings: a document a topic or module.
+    """Return the documentation topics and the docstrings of this Python, one document per topic or module.
 
-    The library is read and not run. Raises `CorpusError` where this Python has neither.
+    The standard library is parsed, not imported.
+
+    Raises:
+        CorpusError: This Python has neither.
     """
     documents = [*_topics(), *_library_docstrings(Path(sysconfig.get_path("stdlib")))]
     if not documents:
         raise CorpusError(
-            "this Python has neither its documentation nor its library as text",
-            hint="give files of your own with --corpus",
+            "this Python has neither documentation topics nor the source of its library",
+            hint="pass text files with --corpus",
         )
     return documents
 
 
 def file_documents(inputs: Sequence[str]) -> list[str]:
-    """The documents of files: what stands between `<|endoftext|>`; few and long ones are cut at line ends.
+    """Return the documents of files, separated by `<|endoftext|>`. A few long ones are cut at line ends.
 
-    Raises `CorpusError` for files that cannot be read, are empty, or hold more than `MAX_BYTES`.
+    Args:
+        inputs: Paths, globs or folders.
+
+    Raises:
+        CorpusError: A file cannot be read, or the corpus is empty or larger than `MAX_BYTES`.
     """
     n_bytes = sum(source.n_bytes or 0 for source in resolve_inputs(inputs))
     _check_size(n_bytes)
     texts = list(iter_texts(list(inputs)))
     _check_size(sum(len(text.encode()) for text in texts))
-    documents = [part for text in texts for part in text.split(END_OF_TEXT) if part.strip()]
+    documents = [document for text in texts for document in text.split(END_OF_TEXT) if document.strip()]
     if not documents:
-        raise CorpusError("the corpus holds nothing but white space", hint="give some text")
+        raise CorpusError("the corpus contains only white space", hint="pass files with text")
     if len(documents) < _MIN_DOCUMENTS:
-        part_size = max(1, sum(map(len, documents)) // (2 * _MIN_DOCUMENTS))
-        documents = [part for document in documents for part in _parts(document, part_size)]
+        size = max(1, sum(map(len, documents)) // (2 * _MIN_DOCUMENTS))
+        documents = [chunk for document in documents for chunk in _cut(document, size)]
     return documents
 
 
 def split(documents: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Documents to train on and documents to validate with, in their order; neither is empty.
+    """Split documents into training and validation documents, in their order. Neither list is empty.
 
-    Which is which depends on the texts alone. Raises `CorpusError` where there are not two.
+    The split depends on the texts alone.
+
+    Args:
+        documents: At least two documents.
+
+    Returns:
+        Training documents and validation documents.
+
+    Raises:
+        CorpusError: There are fewer than two documents.
 
     >>> split(["a", "b", "c"])
     (['a', 'c'], ['b'])
     """
     if len(documents) < 2:
         raise CorpusError(
-            "the corpus is a single line: none of it can be set aside for validation",
-            hint="give more text, in several files or lines",
+            "the corpus is a single line, which leaves nothing for validation",
+            hint="pass more text, in several files or lines",
         )
-    places = _places(documents)
-    # However few documents there are, the smallest number is validation's and the largest is training's.
-    limit, largest = max(VALIDATION_SHARE, min(places)), max(places)
+    keys = _split_keys(documents)
+    # The smallest key always goes to validation and the largest to training, so that neither list is empty.
+    limit, largest = max(VALIDATION_SHARE, min(keys)), max(keys)
     training: list[str] = []
     validation: list[str] = []
-    for document, place in zip(documents, places, strict=True):
-        (validation if place <= limit and place < largest else training).append(document)
+    for document, key in zip(documents, keys, strict=True):
+        (validation if key <= limit and key < largest else training).append(document)
     return training, validation
 
 
@@ -102,7 +118,7 @@ def _library_docstrings(folder: Path) -> Iterator[str]:
             continue
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the library's own escapes and the like
+                warnings.simplefilter("ignore")  # invalid escapes in the library's own strings
                 tree = ast.parse(path.read_bytes())
         except (OSError, SyntaxError, ValueError, RecursionError):
             continue
@@ -111,9 +127,9 @@ def _library_docstrings(folder: Path) -> Iterator[str]:
 
 
 def _docstrings(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
-    """The docstrings of a module, class or function and of what is defined directly in it, in their order."""
+    """Yield the docstrings of a module, class or function and of the definitions in its body."""
     if text := ast.get_docstring(node):
-        # Escapes in the source can spell lone surrogates, which UTF-8 cannot.
+        # Escapes in the source can spell lone surrogates, which UTF-8 cannot encode.
         yield text.encode("utf-8", "replace").decode()
     for child in node.body:
         if isinstance(child, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -123,32 +139,32 @@ def _docstrings(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFun
 def _check_size(n_bytes: int) -> None:
     if n_bytes > MAX_BYTES:
         raise CorpusError(
-            f"the corpus has {format_bytes(n_bytes)}, and quickstart takes at most {format_bytes(MAX_BYTES)}",
-            hint="give it a part, or train on all of it: bytemill tokenizer train FILE --vocab-size 32000",
+            f"the corpus has {format_bytes(n_bytes)}; quickstart takes at most {format_bytes(MAX_BYTES)}",
+            hint="pass fewer files, or train on all of it: bytemill tokenizer train FILE --vocab-size 32000",
         )
 
 
-def _parts(text: str, size: int) -> Iterator[str]:
-    """The text in parts of at least `size` characters, cut at line ends."""
-    part: list[str] = []
+def _cut(text: str, size: int) -> Iterator[str]:
+    """Cut a text at line ends into chunks of at least `size` characters."""
+    lines: list[str] = []
     n_characters = 0
     for line in text.splitlines(keepends=True):
-        part.append(line)
+        lines.append(line)
         n_characters += len(line)
         if n_characters >= size:
-            yield "".join(part)
-            part, n_characters = [], 0
-    if part:
-        yield "".join(part)
+            yield "".join(lines)
+            lines, n_characters = [], 0
+    if lines:
+        yield "".join(lines)
 
 
-def _places(documents: Iterable[str]) -> list[float]:
-    """A number from 0 to 1 for each document, which depends on its text and on how often it came before."""
+def _split_keys(documents: Iterable[str]) -> list[float]:
+    """Return a number from 0 to 1 per document, from a hash of its text and of how often it came before."""
     n_before: Counter[bytes] = Counter()
-    places: list[float] = []
+    keys: list[float] = []
     for document in documents:
         digest = hashlib.sha256(document.encode()).digest()
         repeated = hashlib.sha256(digest + n_before[digest].to_bytes(8, "big")).digest()
-        places.append(int.from_bytes(repeated[:8], "big") / 2**64)
+        keys.append(int.from_bytes(repeated[:8], "big") / 2**64)
         n_before[digest] += 1
-    return places
+    return keys

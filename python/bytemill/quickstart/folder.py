@@ -1,4 +1,4 @@
-"""The folder that the arc writes to: its own, so that it can replace what an earlier run left there."""
+"""The output folder of the quickstart."""
 
 from __future__ import annotations
 
@@ -14,57 +14,56 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class QuickstartFolder:
-    """Where everything goes."""
+    """Paths in the output folder. A later run replaces the files of an earlier one."""
 
     path: Path
 
     @property
     def tokenizer(self) -> Path:
-        """The tokenizer's file."""
+        """The tokenizer file."""
         return self.path / "tokenizer.json"
 
     @property
     def report(self) -> Path:
-        """The page to open."""
+        """The HTML report."""
         return self.path / "report.html"
 
     @property
     def result(self) -> Path:
-        """The result as JSON. From the beginning it marks the folder as one that may be replaced."""
+        """The result as JSON. It is written first, to mark the folder as one that a later run may replace."""
         return self.path / "quickstart.json"
 
     @property
     def model(self) -> Path:
-        """The folder of the language model's run."""
+        """The run folder of the language model."""
         return self.path / "model"
 
     def text(self, part: str) -> Path:
-        """The text of "train" or "validation"."""
+        """The text file of a part: "train" or "validation"."""
         return self.path / f"{part}.txt"
 
     def shards(self, part: str) -> Path:
-        """The folder of the shards of "train" or "validation"."""
+        """The shard folder of a part: "train" or "validation"."""
         return self.path / part
 
-    def claim(self) -> bool:
-        """Makes the folder, or takes it over from an earlier run, and tells whether there was one.
+    def prepare(self) -> None:
+        """Create the folder, or reuse that of an earlier run.
 
-        Raises `OutputError` where it holds anything else, or cannot be written to.
+        Raises:
+            OutputError: The folder holds other files, or cannot be written to.
         """
         try:
             is_used = self.path.is_dir() and any(self.path.iterdir())
         except OSError as error:
             raise output_error(error, self.path) from error
-        was_ours = self.result.is_file()
-        if is_used and not was_ours:
+        if is_used and not self.result.is_file():
             raise OutputError(
-                f"{self.path} holds files, and not those of an earlier quickstart",
-                hint="give another folder: bytemill quickstart NAME",
+                f"{self.path} holds files that are not from an earlier quickstart",
+                hint="choose another folder: bytemill quickstart NAME",
             )
         make_folder(self.path)
         write_json(self.result, {"complete": False})
-        return was_ours
 
     def finish(self, result: dict[str, Any]) -> None:
-        """Writes the result."""
+        """Write the result and mark the run as complete."""
         write_json(self.result, {"complete": True, **result})

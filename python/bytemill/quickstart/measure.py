@@ -1,4 +1,4 @@
-"""How the tokenizer does beside the baselines, and how much each part of its vocabulary is worth."""
+"""Compare the tokenizer with baselines, and with smaller vocabularies of its own merges."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ TOKENIZER_NAME = "Byte-pair encoding"
 
 
 def compare(tokenizer: Tokenizer, training: Sequence[str], validation_text: str) -> list[Comparison]:
-    """Bytes per token of baselines made of the same documents, and of the tokenizer, which comes last.
+    """Measure baselines trained on the same documents and, last, the tokenizer.
 
-    The words are as many as the tokenizer has tokens, the most frequent ones.
+    Args:
+        tokenizer: The trained tokenizer. The word-level baseline gets a vocabulary of the same size.
+        training: Training documents.
+        validation_text: Text to measure on.
     """
     characters = CharacterTokenizer.train(training)
     words = WordTokenizer.train(training, tokenizer.n_vocab, tokenizer.pattern)
@@ -31,9 +34,14 @@ def compare(tokenizer: Tokenizer, training: Sequence[str], validation_text: str)
 
 
 def sweep(tokenizer: Tokenizer, training_text: str, validation_text: str) -> list[SweepPoint]:
-    """Bytes per token of the tokenizers that the first merges make: with 512, 1,024, … tokens, with all.
+    """Measure the tokenizers made of the first merges, with 512, 1,024, … and finally all tokens.
 
-    Training is greedy, one merge after another: the first merges of a large vocabulary are a small one.
+    Training is greedy, so the first merges of a large vocabulary are the merges of a small one.
+
+    Args:
+        tokenizer: The trained tokenizer.
+        training_text: Text it was trained on.
+        validation_text: Text it was not trained on.
     """
     n_special = len(tokenizer.special_tokens)
     smallest = 256 + n_special
@@ -60,7 +68,7 @@ def sweep(tokenizer: Tokenizer, training_text: str, validation_text: str) -> lis
 
 
 def first_merges_only(tokenizer: Tokenizer, n_merges: int) -> Tokenizer:
-    """The tokenizer as training would have made it had it stopped after `n_merges`.
+    """Return the tokenizer that training would give if it stopped after `n_merges` merges.
 
     >>> vocab = {i: bytes([i]) for i in range(256)} | {256: b"th", 257: b"the"}
     >>> tok = Tokenizer(vocab, [(b"t", b"h"), (b"th", b"e")])

@@ -1,4 +1,4 @@
-"""A small language model on the shards, and how it does beside what needs no training. Needs torch."""
+"""Train a small language model on the shards and compare it with untrained baselines. Requires torch."""
 
 from __future__ import annotations
 
@@ -33,46 +33,46 @@ if TYPE_CHECKING:
 
 _CONTEXT = 128
 _BATCH = 16
-_FEWEST_STEPS, _MOST_STEPS = 200, 600
+_MIN_STEPS, _MAX_STEPS = 200, 600
 _N_SAMPLES = 3
 _PROMPT_WORDS = 5
 _SAMPLE_TOKENS = 80
 
 
 def train_model(
-    place: QuickstartFolder,
+    folder: QuickstartFolder,
     tokenizer: Tokenizer,
     validation: Sequence[str],
     n_steps: int | None,
     on_record: Callable[[dict[str, Any]], None] | None,
 ) -> ModelResult:
-    """Trains a model of a few million parameters for `n_steps` into the folder, and measures it.
+    """Train and evaluate a model of a few million parameters.
 
-    None is as many as this machine does in about two minutes, between `_FEWEST_STEPS` and `_MOST_STEPS`.
-
-    `validation` are the documents whose beginnings it is given to go on with.
+    Args:
+        folder: Folder with the shards. The run folder is created in it.
+        tokenizer: The tokenizer of the shards.
+        validation: Validation documents, whose first words serve as prompts.
+        n_steps: Training steps. None takes about two minutes, within `_MIN_STEPS` and `_MAX_STEPS`.
+        on_record: Called with each record of the training log.
     """
-    train_ids, validation_ids = (
-        TokenShards(place.shards("train"))[:],
-        TokenShards(place.shards("validation"))[:],
-    )
-    # A text shorter than a context would leave no window to train on.
+    train_ids, validation_ids = (TokenShards(folder.shards(name))[:] for name in ("train", "validation"))
+    # A text shorter than the context would leave no window to train on.
     context = max(1, min(_CONTEXT, (len(train_ids) - 1) // 2, len(validation_ids) - 1))
     if n_steps is None:
         n_steps = _steps_in_two_minutes(preset("tiny", vocab_size=tokenizer.n_vocab, context_length=context))
     settings = {
         "model.preset": "tiny",
         "model.context_length": context,
-        "data.tokenizer": str(place.tokenizer),
-        "data.train": str(place.shards("train")),
-        "data.validation": str(place.shards("validation")),
-        # In so few steps Muon comes further: after 60 of 8 windows a validation loss of 6.28, AdamW at 3e-3 of 6.69.
+        "data.tokenizer": str(folder.tokenizer),
+        "data.train": str(folder.shards("train")),
+        "data.validation": str(folder.shards("validation")),
+        # Muon learns more in so few steps: validation loss 6.28 after 60 steps of 8 windows; AdamW at 3e-3: 6.69.
         "optimizer.name": "muon",
         "optimizer.learning_rate": 1e-2,
         "schedule.warmup_steps": max(1, n_steps // 20),
         "training.steps": n_steps,
         "training.batch_size": _BATCH,
-        "run.folder": str(place.model),
+        "run.folder": str(folder.model),
         "run.log_every": max(1, n_steps // 100),
         "run.validate_every": max(1, n_steps // 10),
         "run.validation_windows": 64,
@@ -104,28 +104,28 @@ def train_model(
             _score("The model", own),
         ],
         samples=[
-            _sample(trained.model, tokenizer, document, place_)
-            for place_, document in _beginnings(validation)
+            _sample(trained.model, tokenizer, prompt, seed)
+            for seed, prompt in enumerate(_prompts(validation))
         ],
     )
 
 
 def _steps_in_two_minutes(config: ModelConfig) -> int:
-    """A guess from how fast the machine multiplies now: training such a model uses about a fifth of that."""
+    """Estimate from the current matrix multiplication rate, of which training such a model uses about a fifth."""
     rate = 0.2 * matmul_rate(pick_device(), torch.float32, seconds=1)
     n_flops = flops_per_token(config, config.context_length, backward=True) * _BATCH * config.context_length
-    return min(_MOST_STEPS, max(_FEWEST_STEPS, round(120 * rate / n_flops)))
+    return min(_MAX_STEPS, max(_MIN_STEPS, round(120 * rate / n_flops)))
 
 
 def uniform_score(targets: NDArray[Any], byte_counts: NDArray[np.int64], n_vocab: int) -> TextScore:
-    """Every token as likely as any other."""
+    """Score the model that predicts every token with the same probability."""
     return _baseline(targets, byte_counts, np.full(n_vocab, math.log(n_vocab)))
 
 
 def unigram_score(
     targets: NDArray[Any], byte_counts: NDArray[np.int64], training: NDArray[Any], n_vocab: int
 ) -> TextScore:
-    """Every token as likely as it was frequent in training, and one more (Laplace), wherever it stands."""
+    """Score the model that predicts tokens by their frequency in training, with add-one (Laplace) smoothing."""
     counts = np.bincount(training, minlength=n_vocab) + 1
     return _baseline(targets, byte_counts, -np.log(counts / counts.sum()))
 
@@ -144,11 +144,11 @@ def _score(name: str, score: TextScore) -> Score:
     return Score(name, score.loss, score.perplexity, score.bits_per_byte)
 
 
-def _beginnings(documents: Sequence[str]) -> list[tuple[int, str]]:
-    """The first words of documents that have more than those, spread over all."""
+def _prompts(documents: Sequence[str]) -> list[str]:
+    """Return the first words of evenly spaced documents that are long enough."""
     long = [text for text in documents if len(text.split()) > 2 * _PROMPT_WORDS] or list(documents)
-    chosen = [long[place * len(long) // _N_SAMPLES] for place in range(min(_N_SAMPLES, len(long)))]
-    return list(enumerate(" ".join(text.split()[:_PROMPT_WORDS]) for text in chosen))
+    chosen = [long[number * len(long) // _N_SAMPLES] for number in range(min(_N_SAMPLES, len(long)))]
+    return [" ".join(text.split()[:_PROMPT_WORDS]) for text in chosen]
 
 
 def _sample(model: Any, tokenizer: Tokenizer, prompt: str, seed: int) -> Sample:

@@ -1,4 +1,4 @@
-"""The arc, step by step."""
+"""Run the quickstart, step by step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bytemill.quickstart.corpus import END_OF_TEXT
 from bytemill.quickstart.folder import QuickstartFolder
 from bytemill.quickstart.measure import compare, sweep
 from bytemill.quickstart.report import report
-from bytemill.quickstart.result import Part, QuickstartResult, Timing
+from bytemill.quickstart.result import TRAINING_STEP, Part, QuickstartResult, Timing
 from bytemill.shards import TokenShards, encode_corpus
 from bytemill.system.atomic_files import write_text
 from bytemill.training.train import train
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bytemill.training.train import TrainingProgress
 
 DEFAULT_VOCAB_SIZE = 8192
-"""About what a few megabytes have use for: the last merges still join pairs that occur dozens of times."""
+"""Suits a few megabytes: the last merges still join pairs that occur dozens of times."""
 
 _N_LONGEST = 8
 _N_LONGEST_WORDS = 24
@@ -48,31 +48,38 @@ def run(
     on_training: Callable[[TrainingProgress], None] | None = None,
     on_model: Callable[[dict[str, Any]], None] | None = None,
 ) -> QuickstartResult:
-    """Trains a tokenizer, encodes the text to shards, compares, trains a language model, and writes a report.
+    """Train a tokenizer, encode the text to shards, compare, train a language model, and write a report.
 
-    All goes into `folder`. `corpus` names files (by default it is the documentation of this Python). What an earlier
-    run left in the folder is replaced. The model is trained for `model_steps`, by default about two minutes; there is
-    none with 0, and none where torch is not installed. `on_step` is told what begins, `on_training` how far the
-    tokenizer's training has come, and `on_model` the records of the model's.
+    Args:
+        folder: Output folder. Files of an earlier run are replaced.
+        corpus: Text files. None uses the documentation of this Python.
+        vocab_size: Tokens in the vocabulary, including `<|endoftext|>`.
+        model_steps: Training steps of the language model. None trains for about two minutes, 0 skips the model.
+            Without torch there is no model.
+        on_step: Called with the name of each step when it starts.
+        on_training: Called with the progress of the tokenizer's training.
+        on_model: Called with each record of the model's training log.
 
-    Raises `CorpusError` for a corpus that cannot be used, `TokenizerError` for a `vocab_size` that is too
-    small, and `OutputError` for a folder that cannot be written to or holds other files.
+    Raises:
+        CorpusError: The corpus cannot be used.
+        TokenizerError: `vocab_size` is too small.
+        OutputError: The folder cannot be written to, or holds other files.
     """
-    place = QuickstartFolder(Path(folder))
+    output = QuickstartFolder(Path(folder))
     clock = _Clock(on_step)
     with clock.step("collecting text"):
         documents = text_sources.file_documents(corpus) if corpus else text_sources.python_documents()
         training, validation = text_sources.split(documents)
-        place.claim()
-        write_text(place.text("train"), _with_ends(training))
-        write_text(place.text("validation"), _with_ends(validation))
-    with clock.step("training the tokenizer"):
-        tokenizer = train([str(place.text("train"))], vocab_size, [END_OF_TEXT], progress=on_training)
-        tokenizer.save(place.tokenizer)
+        output.prepare()
+        write_text(output.text("train"), _with_ends(training))
+        write_text(output.text("validation"), _with_ends(validation))
+    with clock.step(TRAINING_STEP):
+        tokenizer = train([str(output.text("train"))], vocab_size, [END_OF_TEXT], progress=on_training)
+        tokenizer.save(output.tokenizer)
     with clock.step("encoding to shards"):
         parts = [
-            _encode(place, "train", tokenizer, n_documents=len(training)),
-            _encode(place, "validation", tokenizer, n_documents=len(validation)),
+            _encode(output, "train", tokenizer, n_documents=len(training)),
+            _encode(output, "validation", tokenizer, n_documents=len(validation)),
         ]
     with clock.step("decoding and checking every byte"):
         for part in parts:
@@ -81,7 +88,7 @@ def run(
         training_text, validation_text = "\n".join(training), "\n".join(validation)
         comparison = compare(tokenizer, training, validation_text)
         points = sweep(tokenizer, training_text, validation_text)
-        facts = describe(tokenizer, _N_LONGEST)
+        summary = describe(tokenizer, _N_LONGEST)
         validation_ids = tokenizer.encode(validation_text, allowed_special="none")
         text_sizes = token_size_histogram(tokenizer.decode_tokens_bytes(validation_ids))
         used_ids = np.unique(tokenizer.encode_to_numpy(training_text, allowed_special="none"))
@@ -92,14 +99,14 @@ def run(
         from bytemill.quickstart.model import train_model
 
         with clock.step("training a language model"):
-            model = train_model(place, tokenizer, validation, model_steps, on_model)
+            model = train_model(output, tokenizer, validation, model_steps, on_model)
     training_report = tokenizer.training_report
     if training_report is None:
         raise ValueError("training leaves a report")
     result = QuickstartResult(
-        folder=str(place.path),
-        tokenizer_file=str(place.tokenizer),
-        report_file=str(place.report),
+        folder=str(output.path),
+        tokenizer_file=str(output.tokenizer),
+        report_file=str(output.report),
         corpus=", ".join(corpus) if corpus else "the documentation and docstrings of this Python",
         training=parts[0],
         validation=parts[1],
@@ -108,10 +115,10 @@ def run(
         training_report=training_report,
         comparison=comparison,
         sweep=points,
-        vocabulary_token_sizes=facts.token_sizes,
+        vocabulary_token_sizes=summary.token_sizes,
         text_token_sizes=text_sizes,
         vocabulary_use=used,
-        longest_tokens=facts.longest_tokens,
+        longest_tokens=summary.longest_tokens,
         longest_words=longest_words(tokenizer, _N_LONGEST_WORDS),
         first_merges=tokenizer.merges[:_N_FIRST_MERGES],
         first_merge_counts=(tokenizer.merge_counts or [])[:_N_FIRST_MERGES],
@@ -119,29 +126,36 @@ def run(
         model_note=model_note,
         timings=clock.timings,
     )
-    write_text(place.report, report(result, tokenizer, validation))
-    place.finish(result.to_dict())
+    write_text(output.report, report(result, tokenizer, validation))
+    output.finish(result.to_dict())
     return result
 
 
 def check_round_trip(tokenizer: Tokenizer, shard_folder: Path, text_file: Path) -> None:
-    """Raises `ShardError` where the tokens of the shards do not decode to exactly the bytes of the file."""
-    n_same = 0
+    """Check that shards decode to exactly the bytes of a file.
+
+    Args:
+        tokenizer: The tokenizer of the shards.
+        shard_folder: Folder of the shards.
+        text_file: The encoded file.
+
+    Raises:
+        ShardError: They differ.
+    """
+    n_checked = 0
     with text_file.open("rb") as text:
         for ids in TokenShards(shard_folder).blocks():
             decoded = tokenizer.decode_bytes(ids)
             if decoded != text.read(len(decoded)):
-                raise ShardError(
-                    f"{shard_folder} differs from {text_file} within the block from byte {n_same} on"
-                )
-            n_same += len(decoded)
+                raise ShardError(f"{shard_folder} differs from {text_file} in the block at byte {n_checked}")
+            n_checked += len(decoded)
         if text.read(1):
-            raise ShardError(f"{shard_folder} ends after {n_same} bytes of {text_file}, which goes on")
+            raise ShardError(f"{shard_folder} ends after {n_checked} bytes of {text_file}, which is longer")
 
 
 def _why_no_model(model_steps: int | None) -> str | None:
     if model_steps is not None and model_steps < 1:
-        return "none was asked for"
+        return "disabled by --model-steps 0"
     if find_spec("torch") is None:
         return "torch is not installed: pip install 'bytemill[lm]', then run quickstart again"
     return None
@@ -165,19 +179,19 @@ def _with_ends(documents: list[str]) -> str:
     return "".join(document + END_OF_TEXT for document in documents)
 
 
-def _encode(place: QuickstartFolder, part: str, tokenizer: Tokenizer, *, n_documents: int) -> Part:
+def _encode(output: QuickstartFolder, part: str, tokenizer: Tokenizer, *, n_documents: int) -> Part:
     manifest = encode_corpus(
         tokenizer,
-        [str(place.text(part))],
-        place.shards(part),
+        [str(output.text(part))],
+        output.shards(part),
         document_separator=END_OF_TEXT,
         overwrite=True,
     )
     if manifest.n_documents != n_documents:
-        raise ShardError(f"{place.shards(part)} holds {manifest.n_documents} documents, not {n_documents}")
+        raise ShardError(f"{output.shards(part)} holds {manifest.n_documents} documents, not {n_documents}")
     return Part(
-        text_file=str(place.text(part)),
-        shard_folder=str(place.shards(part)),
+        text_file=str(output.text(part)),
+        shard_folder=str(output.shards(part)),
         n_documents=manifest.n_documents,
         n_bytes=manifest.n_bytes,
         n_tokens=manifest.n_tokens,

@@ -1,4 +1,4 @@
-"""The report of the arc: one page that says what was done and what came of it."""
+"""The quickstart report: one HTML page."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from bytemill.analysis.inspection import inspect, visible
-from bytemill.quickstart.report_charts import compression, time_spent, vocabulary, vocabulary_sizes
-from bytemill.quickstart.report_model import language_model
-from bytemill.report.markup import Markup, tag
-from bytemill.report.page import commands, page, paragraph, section, tiles
-from bytemill.report.tokens import sample
-from bytemill.system.units import format_bytes, format_count, format_ratio, format_seconds
+from bytemill.quickstart import charts
+from bytemill.report import render
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,81 +22,63 @@ OTHER_SCRIPTS = (
     "こんにちは、世界。 안녕하세요. नमस्ते दुनिया। مرحبا بالعالم\n"
     "∀x ∈ ℝ: x² ≥ 0 → 👩‍🚀🎉"
 )
-"""Text that the corpus has little of: what the tokenizer does without merges to help it."""
+"""Text that the corpus has little of, to show how it splits without merges of its own."""
 
 
 def report(result: QuickstartResult, tokenizer: Tokenizer, validation: Sequence[str]) -> str:
-    """The page. `validation` are the documents of which one is shown."""
-    return page(
-        "From text to tokens",
-        f"What bytemill quickstart did with {_shown(result.corpus)}: it trained a tokenizer, encoded the "
-        "text to shards, checked that they decode to the same bytes, and compared.",
-        [
-            _overview(result),
-            compression(result),
-            vocabulary_sizes(result),
-            _samples(tokenizer, validation),
-            vocabulary(result),
-            *language_model(result),
-            time_spent(result),
-            _next_steps(result),
+    """Render the page.
+
+    Args:
+        result: What the run produced.
+        tokenizer: The trained tokenizer.
+        validation: Validation documents, one of which is shown.
+    """
+    model = result.model
+    return render(
+        "report.html",
+        "bytemill.quickstart",
+        result=result,
+        model=model,
+        corpus=_visible_name(result.corpus),
+        own=result.comparison[-1],
+        lossy=[one for one in result.comparison if one.is_lossy],
+        compression=charts.compression(result.comparison),
+        sizes=charts.vocabulary_sizes(result),
+        own_sample=inspect(tokenizer, pick_sample(validation)),
+        other_sample=inspect(tokenizer, OTHER_SCRIPTS),
+        token_sizes=charts.token_sizes(result),
+        merges=list(zip(result.first_merges, result.first_merge_counts, strict=True)),
+        torch_is_missing="torch" in (result.model_note or ""),
+        loss=model and charts.loss(model),
+        scores=model and charts.scores(model),
+        samples=[]
+        if model is None
+        else [(_visible_lines(s.prompt), _visible_lines(s.text)) for s in model.samples],
+        time=charts.time_spent(result),
+        commands=[
+            (purpose[:1].upper() + purpose[1:], _visible_name(line)) for purpose, line in result.commands
         ],
     )
 
 
-def _overview(result: QuickstartResult) -> Markup:
-    own, training = result.comparison[-1], result.training_report
-    return tiles(
-        [
-            (format_ratio(own.bytes_per_token), "bytes per token, on text it was not trained on"),
-            (format_count(result.n_vocab), "tokens in the vocabulary"),
-            (format_bytes(training.n_bytes), "of text to train on"),
-            (format_seconds(training.seconds), "of training"),
-            ("exact", "every byte is the same after decoding"),
-        ]
-    )
-
-
-def _samples(tokenizer: Tokenizer, validation: Sequence[str]) -> Markup:
-    own, other = inspect(tokenizer, pick_sample(validation)), inspect(tokenizer, OTHER_SCRIPTS)
-    return section(
-        "How a text splits",
-        paragraph("Point at a token, or move to it with the Tab key, to see its id."),
-        tag("h3", f"From the validation text: {format_ratio(own.bytes_per_token)} bytes per token"),
-        sample(own.pieces, "own-sample"),
-        tag("h3", f"Other scripts: {format_ratio(other.bytes_per_token)} bytes per token"),
-        paragraph(
-            "Every text can be encoded, whatever the tokenizer was trained on: where no merge fits, tokens "
-            "are single bytes. Those that are part of a character are shown as such: ",
-            tag("code", "⟨e2\N{NO-BREAK SPACE}80⟩"),
-            ".",
-        ),
-        sample(other.pieces, "other-sample"),
-        id_="samples",
-    )
-
-
-def _next_steps(result: QuickstartResult) -> Markup:
-    blocks: list[str] = []
-    for what, command in result.commands:
-        blocks += [tag("h3", f"{what[:1].upper()}{what[1:]}"), commands([_shown(command)])]
-    return section("Go on", *blocks, id_="next")
-
-
 def pick_sample(documents: Sequence[str]) -> str:
-    """The beginning of the first document that is long enough, else of the longest; cut between words."""
+    """Return the start of the first document that is long enough, else of the longest, cut between words."""
     longest = max(documents, key=len)
     document = next((text for text in documents if len(text) >= _SAMPLE_CHARACTERS), longest)
     if len(document) <= _SAMPLE_CHARACTERS:
         return document
-    # With the character after it, which tells whether the last word is whole.
-    beginning = document[: _SAMPLE_CHARACTERS + 1]
-    words = beginning.rsplit(maxsplit=1)
-    if beginning[-1].isspace() or len(words) < 2:
-        return beginning[:_SAMPLE_CHARACTERS].rstrip()
+    # The character after the limit shows whether the last word is whole.
+    start = document[: _SAMPLE_CHARACTERS + 1]
+    words = start.rsplit(maxsplit=1)
+    if start[-1].isspace() or len(words) < 2:
+        return start[:_SAMPLE_CHARACTERS].rstrip()
     return words[0]
 
 
-def _shown(name: str) -> str:
-    """Names of files may hold anything, also what is neither text nor visible."""
+def _visible_name(name: str) -> str:
+    """Make a file name visible, which may hold control characters and invalid UTF-8."""
     return visible(os.fsencode(name))
+
+
+def _visible_lines(text: str) -> str:
+    return "\n".join(visible(line.encode("utf-8", "replace")) for line in text.split("\n"))

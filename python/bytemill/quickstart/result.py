@@ -1,4 +1,4 @@
-"""What the arc has done and found out."""
+"""Results of the quickstart."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     from bytemill.tokenizer.training_report import TrainingReport
 
 
+TRAINING_STEP = "training the tokenizer"
+
+
 @dataclass(frozen=True)
 class Part:
-    """The text of training or of validation, and its shards."""
+    """The training or the validation text, and its shards."""
 
     text_file: str
     shard_folder: str
@@ -24,25 +27,30 @@ class Part:
 
     @property
     def bytes_per_token(self) -> float:
-        """With the tokens that end documents."""
+        """Compression ratio, counting the tokens that end documents."""
         return self.n_bytes / self.n_tokens
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One tokenizer on the validation text."""
+    """One tokenizer, measured on the validation text."""
 
     name: str
     n_vocab: int
     n_tokens: int
     bytes_per_token: float
     unknown_share: float
-    """Share of its tokens that stand for something outside its vocabulary, which it cannot write again."""
+    """Share of tokens that stand for text outside the vocabulary and cannot be decoded."""
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether the tokenizer lost some of the text, so that its ratio is not comparable."""
+        return self.unknown_share > 0
 
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """The tokenizer of the first merges: bytes per token by size of the vocabulary."""
+    """Bytes per token of the tokenizer made of the first merges."""
 
     n_vocab: int
     training: float
@@ -51,7 +59,7 @@ class SweepPoint:
 
 @dataclass(frozen=True)
 class Timing:
-    """How long a step took."""
+    """Duration of a step."""
 
     step: str
     seconds: float
@@ -59,18 +67,18 @@ class Timing:
 
 @dataclass(frozen=True)
 class Score:
-    """How well the validation text is predicted, and by what."""
+    """How well a model predicts the validation text."""
 
     name: str
     loss: float
-    """Nats a token."""
+    """Nats per token."""
     perplexity: float
     bits_per_byte: float
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What the model goes on with."""
+    """A prompt and the text that the model generated from it."""
 
     prompt: str
     text: str
@@ -78,93 +86,96 @@ class Sample:
 
 @dataclass(frozen=True)
 class ModelResult:
-    """A small language model, its training and what it learnt."""
+    """The small language model: size, training and scores."""
 
     folder: str
-    """Of its run."""
+    """Run folder."""
     n_parameters: int
     n_steps: int
     n_tokens: int
-    """Tokens it was trained on, repeated ones counted again."""
+    """Tokens read in training; those read twice count twice."""
     device: str
     curve: list[tuple[int, float]]
-    """(step, mean training loss since the one before)"""
+    """(step, mean training loss since the previous record)."""
     validation_curve: list[tuple[int, float]]
+    """(step, validation loss)."""
     scores: list[Score]
-    """On the validation text: uniform, unigram, the model."""
+    """Scores of a uniform model, a unigram model and, last, the trained model."""
     samples: list[Sample]
 
 
 @dataclass(frozen=True)
 class QuickstartResult:
-    """What the arc has done and found out."""
+    """Files and measurements of one quickstart run."""
 
     folder: str
     tokenizer_file: str
     report_file: str
     corpus: str
-    """What the text is."""
+    """Description or names of the text files."""
     training: Part
     validation: Part
     n_vocab: int
     fingerprint: str
     training_report: TrainingReport
     comparison: list[Comparison]
-    """On the validation documents without the tokens between them; the tokenizer itself comes last."""
+    """Measured on the validation documents without separators; the trained tokenizer is the last one."""
     sweep: list[SweepPoint]
     vocabulary_token_sizes: dict[int, int]
-    """Bytes -> how many ordinary tokens of the vocabulary have that many."""
+    """Number of ordinary tokens in the vocabulary by size in bytes."""
     text_token_sizes: dict[int, int]
-    """Bytes -> how many tokens of the validation text have that many."""
+    """Number of tokens in the validation text by size in bytes."""
     vocabulary_use: float
-    """Share of the vocabulary that the training text uses."""
+    """Share of the vocabulary that occurs in the training text."""
     longest_tokens: list[tuple[int, bytes]]
-    """(id, bytes), the longest first."""
+    """(id, bytes), longest first."""
     longest_words: list[tuple[int, bytes]]
-    """The same of the tokens that are letters and at most a space before them."""
+    """The same for tokens of letters only, optionally after one space."""
     first_merges: list[tuple[bytes, bytes]]
     first_merge_counts: list[int]
-    """How often the pair of each stood in the training text when it was merged."""
+    """Count of each pair in the training text when it was merged."""
     model: ModelResult | None
-    """None where none was asked for, or torch is missing."""
+    """None if disabled, or if torch is not installed."""
     model_note: str | None
-    """Why there is no model."""
+    """Reason why there is no model."""
     timings: list[Timing]
 
     @property
     def seconds(self) -> float:
-        """Wall-clock seconds in all, without writing the report."""
+        """Total wall-clock time, without writing the report."""
         return sum(timing.seconds for timing in self.timings)
 
     @property
-    def commands(self) -> list[tuple[str, str]]:
-        """What to do next: (what it does, the command)."""
-        tokenizer, shards = shlex.quote(self.tokenizer_file), shlex.quote(self.training.shard_folder)
-        model = [] if self.model is None else self._model_commands(shlex.quote(self.model.folder))
-        return [
-            *model,
-            ("see how a text splits", f"bytemill tokenizer inspect {tokenizer} \"It's naïve, isn't it?\""),
-            ("and why it splits so", f'bytemill tokenizer inspect {tokenizer} "unbelievable" --explain'),
-            ("look into the vocabulary", f"bytemill tokenizer show {tokenizer}"),
-            ("check the shards", f"bytemill data info {shards} --verify"),
-            ("train on text of your own", "bytemill tokenizer train FILE... --vocab-size 32000"),
-        ]
+    def tokenizer_seconds(self) -> float:
+        """Wall-clock time of training and saving the tokenizer."""
+        return next(timing.seconds for timing in self.timings if timing.step == TRAINING_STEP)
 
-    @staticmethod
-    def _model_commands(folder: str) -> list[tuple[str, str]]:
+    @property
+    def commands(self) -> list[tuple[str, str]]:
+        """Suggested next commands as (purpose, command)."""
+        tokenizer, shards = shlex.quote(self.tokenizer_file), shlex.quote(self.training.shard_folder)
+        model = [] if self.model is None else [f"bytemill lm generate {shlex.quote(self.model.folder)}"]
         return [
-            (
-                "let the model write",
-                f'bytemill lm generate {folder} "The function returns" --temperature 0.8',
+            *(
+                ("generate text", f'{generate} "The function returns" --temperature 0.8')
+                for generate in model
             ),
-            (
-                "and see how sure it was",
-                f'bytemill lm generate {folder} "The" --max-tokens 8 --show-probabilities',
+            *(
+                ("show token probabilities", f'{generate} "The" --max-tokens 8 --show-probabilities')
+                for generate in model
             ),
+            ("show how a text splits", f"bytemill tokenizer inspect {tokenizer} \"It's naïve, isn't it?\""),
+            (
+                "explain the merges of a word",
+                f'bytemill tokenizer inspect {tokenizer} "unbelievable" --explain',
+            ),
+            ("show the vocabulary", f"bytemill tokenizer show {tokenizer}"),
+            ("verify the shards", f"bytemill data info {shards} --verify"),
+            ("train on your own text", "bytemill tokenizer train FILE... --vocab-size 32000"),
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """The result for JSON; tokens as text and as bytes in hexadecimal."""
+        """Convert to JSON types; tokens become text and hexadecimal bytes."""
         return {
             **asdict(self),
             "training_report": training_to_dict(self.training_report),
@@ -174,6 +185,7 @@ class QuickstartResult:
                 [token_to_dict(left), token_to_dict(right)] for left, right in self.first_merges
             ],
             "seconds": self.seconds,
+            "tokenizer_seconds": self.tokenizer_seconds,
         }
 
 

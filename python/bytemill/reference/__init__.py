@@ -1,14 +1,13 @@
-r"""Byte-level byte-pair encoding in plain Python: slow, short, and meant to be read from top to bottom.
+r"""Reference implementation of byte-level BPE in plain Python: slow, short, to be read from top to bottom.
 
-The tests hold the fast core against these files, so they do everything in the most direct way that is still
-correct. In reading order:
+The tests compare the fast core with these modules, which use the most direct correct method. In reading order:
 
-1. `pretokens`: a text is cut at special tokens, and between them into pre-tokens, which no token crosses;
-2. `training`: merges are learned from the pre-tokens, in three versions with one result, each a step faster;
-3. `encoding`: the merges turn a text into ids, and ids are turned back into text.
+1. `pretokens`: split a text at special tokens, then into pre-tokens, which no token crosses;
+2. `training`: learn merges from the pre-tokens, in three versions with the same result, each faster;
+3. `encoding`: encode text to ids with the merges, and decode ids to text.
 
-The example of the paper that brought byte-pair encoding to language models (Sennrich, Haddow and Birch, 2016,
-"Neural machine translation of rare words with subword units"), with words split on blanks:
+The example of Sennrich, Haddow and Birch (2016), "Neural machine translation of rare words with subword units", with
+words split at spaces:
 
 >>> text = "low " * 5 + "lower " * 2 + "widest " * 3 + "newest " * 6
 >>> vocab, merges = train(text, vocab_size=256 + 6, pattern=r"\S+")

@@ -1,6 +1,6 @@
-"""Chapter 3: from a text to ids, and back.
+"""Step 3: encode text to ids, and decode ids to text.
 
-A pre-token starts as its single bytes, and the merges are done over in the order in which they were learned.
+A pre-token starts as its single bytes, and the merges apply in the order in which they were learned.
 """
 
 from __future__ import annotations
@@ -22,22 +22,26 @@ AllowedSpecial: TypeAlias = "Literal['all', 'none', 'none_raise'] | Collection[s
 
 
 class MergeStep(NamedTuple):
-    """One merge while a pre-token is encoded."""
+    """One merge in the encoding of a pre-token."""
 
     rank: int
     left: bytes
     right: bytes
     left_index: int
-    """Place of the left part among the tokens at that time."""
+    """Index of the left token before the merge."""
 
 
 def merge_by_rank(
     pretoken: bytes, rank_of: Callable[[bytes, bytes], int | None]
 ) -> tuple[list[bytes], list[MergeStep]]:
-    """The tokens of a pre-token, and the merges that led to them.
+    """Merge the adjacent pair with the lowest rank, leftmost first, until no pair has a rank.
 
-    At each step the adjacent pair of the lowest rank is merged, the leftmost of several, until none has a
-    rank.
+    Args:
+        pretoken: UTF-8 of a pre-token.
+        rank_of: Rank of a pair, or None if it does not merge.
+
+    Returns:
+        The tokens, and the merges in order.
     """
     tokens = single_bytes(pretoken)
     steps: list[MergeStep] = []
@@ -55,7 +59,7 @@ def merge_by_rank(
 
 
 def apply_merges(pretoken: bytes, merge_ranks: Mapping[Pair, int]) -> list[bytes]:
-    """The tokens of a pre-token by ranked merges: a pair may merge where it is in the table.
+    """Encode a pre-token with ranked merges: pairs in the table merge.
 
     >>> apply_merges(b"lower", {(b"o", b"w"): 0, (b"l", b"ow"): 1})
     [b'low', b'e', b'r']
@@ -65,12 +69,17 @@ def apply_merges(pretoken: bytes, merge_ranks: Mapping[Pair, int]) -> list[bytes
 
 
 def encode_by_ranks(pretoken: bytes, ranks: Mapping[bytes, int]) -> list[int]:
-    """The ids of a pre-token by ranked tokens, as in tiktoken: the id of a token is its rank.
+    """Encode a pre-token with ranked tokens, as tiktoken does. The id of a token is its rank.
 
-    A pre-token that is itself a token is that token. Otherwise a pair may merge where the two together are a
-    token, no matter which merge that token was once learned by.
+    A pre-token that is a token is encoded as that token. Otherwise pairs merge whose concatenation is a token, whatever
+    merge the token was learned from.
 
-    Raises TokenizerError where a byte of the pre-token is no token.
+    Args:
+        pretoken: UTF-8 of a pre-token.
+        ranks: Rank of each token.
+
+    Raises:
+        TokenizerError: A byte of the pre-token is not a token.
 
     >>> encode_by_ranks(b"lowl", {b"l": 0, b"o": 1, b"w": 2, b"ow": 3, b"low": 4})
     [4, 0]
@@ -84,19 +93,22 @@ def encode_by_ranks(pretoken: bytes, ranks: Mapping[bytes, int]) -> list[int]:
 def _ids_of(tokens: list[bytes], id_of: Mapping[bytes, int]) -> list[int]:
     for token in tokens:
         if token not in id_of:
-            raise TokenizerError(f"the vocabulary has no token {token!r}", hint="give it all 256 bytes")
+            raise TokenizerError(f"the vocabulary has no token {token!r}", hint="add all 256 bytes to it")
     return [id_of[token] for token in tokens]
 
 
 class ReferenceTokenizer:
-    """A tokenizer that encodes and decodes by the book.
+    """A tokenizer that encodes and decodes by definition.
 
-    `vocab` has the bytes of each token by id and may hold the special tokens; `merges` are in the order of
-    their ranks. With `merges=None` the id of a token is its rank, as in tiktoken. `special_tokens` are texts,
-    or texts with their ids. A text without an id gets that of the token with the same bytes, the highest of
-    several, since special tokens come last; where there is none, the next free one.
+    Args:
+        vocab: Bytes of each token by id. It may contain the special tokens.
+        merges: Merges in rank order. None: the id of a token is its rank, as in tiktoken.
+        special_tokens: Special tokens, or their ids by text. Without an id, a special token gets the highest id of a
+            token with the same bytes, else the next free id.
+        pattern: A pattern as in `pretokenize`.
 
-    Raises TokenizerError where vocabulary, merges and special tokens contradict each other.
+    Raises:
+        TokenizerError: Vocabulary, merges and special tokens contradict each other.
 
     >>> from bytemill.reference import train
     >>> vocab, merges = train("so so so", vocab_size=259, special_tokens=["<|end|>"])
@@ -121,7 +133,7 @@ class ReferenceTokenizer:
         self._id_of = {token: number for number, token in self.vocab.items() if number not in special_ids}
         self._merge_ranks = None if merges is None else {pair: rank for rank, pair in enumerate(merges)}
         if self._merge_ranks is not None:
-            # A token that a merge makes may have been declared special: then both meanings share its id.
+            # A special token may have the bytes of a merged token: then they share an id.
             for text, token_id in self.special_tokens.items():
                 self._id_of.setdefault(text.encode(), token_id)
             for (left, right), rank in self._merge_ranks.items():
@@ -129,7 +141,7 @@ class ReferenceTokenizer:
                     if token not in self._id_of:
                         raise TokenizerError(
                             f"merge {rank} of {left!r} and {right!r}: the vocabulary has no token {token!r}",
-                            hint="give the vocabulary and the merges of one tokenizer",
+                            hint="pass the vocabulary and the merges of the same tokenizer",
                         )
 
     @property
@@ -138,45 +150,48 @@ class ReferenceTokenizer:
         return max(self.vocab, default=-1) + 1
 
     def encode(self, text: str, allowed_special: AllowedSpecial = "all") -> list[int]:
-        """The ids of `text`.
+        """Encode a text.
 
-        `allowed_special` says which special tokens are recognised: "all", "none" (they are plain text), a set
-        of them (the others are plain text), or "none_raise", which raises SpecialTokenError where the text
-        has one.
+        Args:
+            text: A text.
+            allowed_special: Special tokens to recognize: "all", "none" or a set; the others are plain text.
+                "none_raise" raises if the text contains one.
 
-        Raises SpecialTokenError also for a name in the set that is no special token, and UnicodeEncodeError
-        for a lone surrogate, which UTF-8 cannot write.
+        Raises:
+            SpecialTokenError: The text contains a special token and `allowed_special` is "none_raise", or the set
+                names an unknown special token.
+            UnicodeEncodeError: The text contains a lone surrogate.
         """
         ids: list[int] = []
-        for piece, is_special in split_at_special_tokens(text, self._recognised(text, allowed_special)):
+        for part, is_special in split_at_special_tokens(text, self._recognized(text, allowed_special)):
             if is_special:
-                ids.append(self.special_tokens[piece])
+                ids.append(self.special_tokens[part])
             else:
-                for pretoken in pretokenize(piece, self.pattern):
+                for pretoken in pretokenize(part, self.pattern):
                     ids += self.encode_pretoken(pretoken.encode())
         return ids
 
     def encode_pretoken(self, pretoken: bytes) -> list[int]:
-        """The ids of one pre-token, given as UTF-8."""
+        """Encode the UTF-8 of one pre-token."""
         if self._merge_ranks is None:
             return encode_by_ranks(pretoken, self._id_of)
         return _ids_of(apply_merges(pretoken, self._merge_ranks), self._id_of)
 
-    def _recognised(self, text: str, allowed_special: AllowedSpecial) -> set[str]:
-        """The special tokens to cut out of the text."""
+    def _recognized(self, text: str, allowed_special: AllowedSpecial) -> set[str]:
+        """Return the special tokens to split the text at."""
         if allowed_special == "all":
             return set(self.special_tokens)
         if allowed_special == "none":
             return set()
         if allowed_special == "none_raise":
-            n_characters_before = 0
-            for piece, is_special in split_at_special_tokens(text, self.special_tokens):
+            position = 0
+            for part, is_special in split_at_special_tokens(text, self.special_tokens):
                 if is_special:
                     raise SpecialTokenError(
-                        f"the text has special token {piece!r} at character {n_characters_before}",
-                        hint="pass allowed_special='all' to recognise it or 'none' to take it as plain text",
+                        f"the text has special token {part!r} at character {position}",
+                        hint="pass allowed_special='all' to recognize it or 'none' to take it as plain text",
                     )
-                n_characters_before += len(piece)
+                position += len(part)
             return set()
         if isinstance(allowed_special, str):
             raise SpecialTokenError(
@@ -186,28 +201,28 @@ class ReferenceTokenizer:
         for name in allowed_special:
             if name not in self.special_tokens:
                 raise SpecialTokenError(
-                    f"allowed_special names {name!r}, which is no special token of this tokenizer",
+                    f"allowed_special names {name!r}, which is not a special token of this tokenizer",
                     hint=f"its special tokens: {', '.join(map(repr, self.special_tokens)) or 'none'}",
                 )
         return set(allowed_special)
 
     def decode_tokens_bytes(self, ids: Iterable[int]) -> list[bytes]:
-        """The bytes of each token. Raises KeyError with the first id that no token has."""
+        """Return the bytes of each token. Raises KeyError with the first unknown id."""
         return [self.vocab[token_id] for token_id in ids]
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        """The bytes of the tokens, joined. Raises KeyError as `decode_tokens_bytes` does."""
+        """Return the bytes of the tokens, joined. Raises KeyError with the first unknown id."""
         return b"".join(self.decode_tokens_bytes(ids))
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of the tokens, with U+FFFD for what is not UTF-8. Raises KeyError as `decode_bytes`."""
+        """Return the text of the tokens, with U+FFFD for invalid UTF-8. Raises KeyError with the first unknown id."""
         return self.decode_bytes(ids).decode("utf-8", errors="replace")
 
 
 def _add_special_tokens(
     vocab: dict[int, bytes], special_tokens: Sequence[str] | Mapping[str, int]
 ) -> dict[str, int]:
-    """The id of each special token, which `vocab` has afterwards."""
+    """Add the special tokens to `vocab` and return their ids."""
     check_special_tokens(special_tokens)
     id_of: dict[str, int] = {}
     for text in special_tokens:
@@ -219,8 +234,8 @@ def _add_special_tokens(
             token_id = max(same_bytes, default=max(vocab, default=-1) + 1)
         if vocab.setdefault(token_id, token) != token:
             raise TokenizerError(
-                f"special token {text!r} has id {token_id}, which is that of token {vocab[token_id]!r}",
-                hint="give it an id of its own",
+                f"special token {text!r} has id {token_id}, which token {vocab[token_id]!r} has already",
+                hint="use another id",
             )
         id_of[text] = token_id
     return id_of

@@ -1,7 +1,7 @@
-r"""Chapter 1: from a corpus to pre-tokens.
+r"""Step 1: split a corpus into pre-tokens.
 
-A text is first cut at its special tokens. What lies between them is cut by a regular expression into
-pre-tokens, roughly words with the blank before them. No token ever reaches across the border of a pre-token.
+A text is split at its special tokens. A regular expression splits the rest into pre-tokens, roughly words with the
+space before them. No token crosses the boundary of a pre-token.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
 PATTERNS: dict[str, str] = {
-    # Contraction, letters, digits, signs (the last three with one blank before them), white space; of white
-    # space before a word, the last character is left to the word.
+    # Contractions, letters, digits, symbols (the last three after an optional space), white space. The last character
+    # of white space before a word belongs to the word.
     "gpt2": r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-    # `\Z` stands where tiktoken has `$`, which in Python would also match before a final newline.
+    # tiktoken has `$` for `\Z`, but in Python `$` also matches before a final newline.
     "cl100k": (
         r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
         r"|\s++\Z|\s*[\r\n]|\s+(?!\S)|\s"
@@ -30,7 +30,7 @@ PATTERNS: dict[str, str] = {
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
         r"|\s*[\r\n]+|\s+(?!\S)|\s+"
     ),
-    # Letters begin with upper case and go on with lower case, so camelCase falls apart.
+    # Upper-case letters, then lower-case letters, which splits camelCase.
     "o200k": (
         r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -39,24 +39,37 @@ PATTERNS: dict[str, str] = {
         r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
     ),
 }
-"""Expressions of well-known tokenizers by name."""
+"""Regular expressions of well-known tokenizers by name."""
 
 
 def corpus_pretokens(
     text: str | Iterable[str], special_tokens: Collection[str], pattern: str | None
 ) -> Iterator[bytes]:
-    """The pre-tokens of one document or several, as UTF-8, without the special tokens."""
+    """Yield the pre-tokens of a corpus as UTF-8, without special tokens.
+
+    Args:
+        text: One document or several.
+        special_tokens: Special tokens, which are removed.
+        pattern: A pattern as in `pretokenize`.
+    """
     for document in [text] if isinstance(text, str) else text:
-        for piece, is_special in split_at_special_tokens(document, special_tokens):
+        for part, is_special in split_at_special_tokens(document, special_tokens):
             if not is_special:
-                for pretoken in pretokenize(piece, pattern):
+                for pretoken in pretokenize(part, pattern):
                     yield pretoken.encode()
 
 
 def split_at_special_tokens(text: str, special_tokens: Collection[str]) -> list[tuple[str, bool]]:
-    """The text in pieces, each with True where it is a special token; empty pieces are left out.
+    """Split a text at special tokens.
 
-    The leftmost special token is taken first, and where several begin at one place, the longest.
+    The leftmost special token comes first. If several start at the same position, the longest is taken.
+
+    Args:
+        text: A text.
+        special_tokens: Special tokens.
+
+    Returns:
+        The parts that are not empty, each with True if it is a special token.
 
     >>> split_at_special_tokens("a<s><s>b", ["<s>", "<s><s>"])
     [('a', False), ('<s><s>', True), ('b', False)]
@@ -64,21 +77,24 @@ def split_at_special_tokens(text: str, special_tokens: Collection[str]) -> list[
     if not special_tokens:
         return [(text, False)] if text else []
     longest_first = sorted(special_tokens, key=len, reverse=True)
-    # The group makes `re.split` keep what it split at: every second piece is a special token.
-    pieces = re.split("(" + "|".join(map(re.escape, longest_first)) + ")", text)
-    return [(piece, place % 2 == 1) for place, piece in enumerate(pieces) if piece]
+    # Because of the group, `re.split` returns the separators too: every second part is a special token.
+    parts = re.split("(" + "|".join(map(re.escape, longest_first)) + ")", text)
+    return [(part, index % 2 == 1) for index, part in enumerate(parts) if part]
 
 
 def pretokenize(text: str, pattern: str | None) -> list[str]:
-    """The pre-tokens of `text`, in order; joined they are the text again.
+    """Split a text into pre-tokens, which joined give the text again.
 
-    `pattern` is a name in `PATTERNS`, a regular expression, several of them with `(?#then)` in between (each cuts
-    the pieces of the one before), or None: the whole text is one pre-token. Text
-    that no match covers forms pre-tokens of its own, so nothing is lost. After an empty match the search goes
-    on behind the next character.
+    Text between matches forms pre-tokens of its own. After an empty match, the search continues one character later.
 
-    Raises BytemillError where the package `regex` is missing, TokenizerError for an expression that does not
-    compile.
+    Args:
+        text: A text.
+        pattern: A name in `PATTERNS`, or a regular expression, or several joined by `(?#then)`, each of which splits
+            the pre-tokens of the previous one. None: the text is one pre-token.
+
+    Raises:
+        BytemillError: The package `regex` is not installed.
+        TokenizerError: The regular expression does not compile.
 
     >>> pretokenize("It's 2 blanks:  here", "gpt2")
     ['It', "'s", ' 2', ' blanks', ':', ' ', ' here']
@@ -88,12 +104,12 @@ def pretokenize(text: str, pattern: str | None) -> list[str]:
     if pattern is None:
         return [text] if text else []
     first, then, rest = pattern.partition("(?#then)")
-    if then:  # several patterns: each cuts the pieces of the one before
-        return [pretoken for piece in pretokenize(text, first) for pretoken in pretokenize(piece, rest)]
+    if then:
+        return [pretoken for part in pretokenize(text, first) for pretoken in pretokenize(part, rest)]
     expression = _compile(PATTERNS.get(pattern, pattern))
     pretokens: list[str] = []
-    covered = 0  # characters in the pre-tokens so far
-    position = 0  # where the search for the next match begins
+    covered = 0  # end of the last pre-token
+    position = 0  # start of the search for the next match
     while position < len(text) and (match := expression.search(text, position)):
         start, end = match.span()
         if start == end:
@@ -110,7 +126,7 @@ def pretokenize(text: str, pattern: str | None) -> list[str]:
 
 @lru_cache
 def _compile(expression: str) -> Any:
-    """The compiled expression, by the package `regex`: the standard library's `re` has no `\\p{L}`."""
+    """Compile an expression with the package `regex`, because `re` does not support `\\p{L}`."""
     try:
         regex = importlib.import_module("regex")
     except ModuleNotFoundError as error:
@@ -122,13 +138,13 @@ def _compile(expression: str) -> Any:
         return regex.compile(expression)
     except regex.error as error:
         raise TokenizerError(
-            f"pattern {expression!r} is neither a known name nor a regular expression that compiles: {error}",
+            f"pattern {expression!r} is neither a known name nor a valid regular expression: {error}",
             hint=f"known names: {', '.join(PATTERNS)}",
         ) from error
 
 
 def check_special_tokens(special_tokens: Collection[str]) -> None:
-    """Raise TokenizerError unless `special_tokens` is a collection of distinct texts, none of them empty."""
+    """Check that special tokens are distinct and not empty. Raises TokenizerError otherwise."""
     if isinstance(special_tokens, str):
         raise TokenizerError(
             f"special_tokens is the single text {special_tokens!r}", hint=f"write [{special_tokens!r}]"
@@ -137,4 +153,4 @@ def check_special_tokens(special_tokens: Collection[str]) -> None:
         if not token:
             raise TokenizerError("a special token is empty", hint="leave it out")
         if n_times > 1:
-            raise TokenizerError(f"special token {token!r} is given {n_times} times", hint="give it once")
+            raise TokenizerError(f"special token {token!r} occurs {n_times} times", hint="pass it once")

@@ -1,9 +1,8 @@
-"""Chapter 2: learning the merges.
+"""Step 2: learn the merges.
 
-Every pre-token starts as its single bytes. The most frequent pair of neighbours in the corpus is merged into
-one token wherever it stands, and again, until the vocabulary is full. `train_naive` does just that,
-`train_unique` does the same with each distinct pre-token once, `train` looks only at what a merge has
-changed.
+Every pre-token starts as its single bytes. The most frequent pair of neighbours in the corpus is merged into one token
+wherever it occurs, and so on until the vocabulary is full. `train_naive` does exactly this, `train_unique` processes
+each distinct pre-token once, and `train` updates only the pair counts that a merge changes.
 """
 
 from __future__ import annotations
@@ -33,14 +32,21 @@ def train_naive(
     ties: Ties = "bytes",
     min_frequency: int = 1,
 ) -> tuple[dict[int, bytes], list[Pair]]:
-    """Vocabulary and merges by the book: count all pairs, merge the most frequent, begin again.
+    """Train by definition: count all pairs, merge the most frequent one, repeat.
 
-    `text` is one document or several. Special tokens are cut out of it first and are part of no pre-token.
-    The vocabulary has the 256 bytes, then one token for each merge, then the special tokens. It has at most
-    `vocab_size` tokens, and fewer where no pair is left that occurs `min_frequency` times. Of equally
-    frequent pairs `ties` picks one: see `TieBreak`.
+    Args:
+        text: One document or several.
+        vocab_size: Largest number of tokens, including the 256 bytes and the special tokens.
+        special_tokens: Special tokens, which are removed from the text.
+        pattern: A pattern as in `pretokenize`.
+        ties: Order of equally frequent pairs: see `TieBreak`.
+        min_frequency: Smallest count of a pair that is merged.
 
-    Raises TokenizerError where `vocab_size` has no room for the bytes and the special tokens.
+    Returns:
+        The vocabulary (256 bytes, then one token per merge, then the special tokens) and the merges.
+
+    Raises:
+        TokenizerError: `vocab_size` has no room for the bytes and the special tokens.
     """
     n_merges = n_merges_for(vocab_size, special_tokens)
     tie_break = TieBreak(ties)
@@ -66,10 +72,10 @@ def train_unique(
     ties: Ties = "bytes",
     min_frequency: int = 1,
 ) -> tuple[dict[int, bytes], list[Pair]]:
-    """The result of `train_naive`, with each distinct pre-token handled once.
+    """Train with each distinct pre-token processed once. Arguments and result are those of `train_naive`.
 
-    Equal pre-tokens hold equal tokens at every step, and a text repeats most of its words. So it is enough to
-    know how often a pre-token occurs, and to count its pairs that often.
+    Equal pre-tokens have equal tokens at every step, and most pre-tokens of a text repeat. So it is enough to know how
+    often each one occurs, and to weight its pairs by that count.
     """
     n_merges = n_merges_for(vocab_size, special_tokens)
     tie_break = TieBreak(ties)
@@ -99,7 +105,7 @@ def train(
     ties: Ties = "bytes",
     min_frequency: int = 1,
 ) -> tuple[dict[int, bytes], list[Pair]]:
-    """The result of `train_naive`, counting anew only what a merge has changed: see `learn_merges`."""
+    """Train with incremental counts: see `learn_merges`. Arguments and result are those of `train_naive`."""
     n_merges = n_merges_for(vocab_size, special_tokens)
     pretoken_counts = Counter(corpus_pretokens(text, special_tokens, pattern))
     merges, _ = learn_merges(pretoken_counts, n_merges, ties, min_frequency)
@@ -109,23 +115,31 @@ def train(
 def learn_merges(
     pretoken_counts: Mapping[bytes, int], n_merges: int, ties: Ties = "bytes", min_frequency: int = 1
 ) -> tuple[list[Pair], list[int]]:
-    """Up to `n_merges` merges in order, and the count of each pair when it was merged.
+    """Learn merges from pre-token counts.
 
-    A merge changes only the pre-tokens that hold its pair, most often a handful. So the counts of pairs are
-    kept from one merge to the next, `holders` tells which pre-tokens hold a pair, and a heap has the best
-    pair on top.
+    A merge changes only the pre-tokens that contain its pair, usually few. So pair counts are kept between merges,
+    `containing` maps each pair to its pre-tokens, and a heap has the best pair on top.
+
+    Args:
+        pretoken_counts: Count of each distinct pre-token.
+        n_merges: Largest number of merges.
+        ties: Order of equally frequent pairs: see `TieBreak`.
+        min_frequency: Smallest count of a pair that is merged.
+
+    Returns:
+        The merges in order, and the count of each pair when it was merged.
 
     >>> learn_merges({b"low": 5, b"lower": 2}, 2)
     ([(b'o', b'w'), (b'l', b'ow')], [7, 7])
     """
-    words = [single_bytes(pretoken) for pretoken in pretoken_counts]
-    word_counts = list(pretoken_counts.values())
+    pretokens = [single_bytes(pretoken) for pretoken in pretoken_counts]
+    counts = list(pretoken_counts.values())
     pair_counts: Counter[Pair] = Counter()
-    holders: defaultdict[Pair, set[int]] = defaultdict(set)
-    for word, tokens in enumerate(words):
+    containing: defaultdict[Pair, set[int]] = defaultdict(set)
+    for index, tokens in enumerate(pretokens):
         for pair in pairwise(tokens):
-            pair_counts[pair] += word_counts[word]
-            holders[pair].add(word)
+            pair_counts[pair] += counts[index]
+            containing[pair].add(index)
 
     tie_break = TieBreak(ties)
     heap = [_Candidate(count, tie_break.preference(pair), pair) for pair, count in pair_counts.items()]
@@ -136,7 +150,7 @@ def learn_merges(
     while heap and len(merges) < n_merges:
         top = heapq.heappop(heap)
         if top.count != pair_counts[top.pair]:
-            continue  # the count has changed since, and was put on the heap anew when it did
+            continue  # outdated: the pair was pushed again when its count changed
         if top.count < max(1, min_frequency):
             break
         merges.append(top.pair)
@@ -144,18 +158,18 @@ def learn_merges(
         tie_break.learn(top.pair)
 
         changed: set[Pair] = set()
-        for word in holders[top.pair]:
-            before = words[word]
+        for index in containing[top.pair]:
+            before = pretokens[index]
             after = merge_pair(before, top.pair)
             if len(after) == len(before):
-                continue  # an earlier merge has taken the pair from it
+                continue  # an earlier merge has removed the pair
             for pair in pairwise(before):
-                pair_counts[pair] -= word_counts[word]
+                pair_counts[pair] -= counts[index]
             for pair in pairwise(after):
-                pair_counts[pair] += word_counts[word]
-                holders[pair].add(word)
+                pair_counts[pair] += counts[index]
+                containing[pair].add(index)
             changed.update(pairwise(before), pairwise(after))
-            words[word] = after
+            pretokens[index] = after
         for pair in changed:
             heapq.heappush(heap, _Candidate(pair_counts[pair], tie_break.preference(pair), pair))
     return merges, merge_counts
@@ -163,61 +177,64 @@ def learn_merges(
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A pair on the heap, with its count at the time it was put there."""
+    """A pair on the heap, with its count when it was pushed."""
 
     count: int
     preference: Any
     pair: Pair
 
     def __lt__(self, other: _Candidate) -> bool:
-        """`heapq` hands out the smallest first, so the better candidate counts as smaller."""
+        """Order better candidates first, because `heapq` pops the smallest."""
         return (self.count, self.preference) > (other.count, other.preference)
 
 
 def most_frequent_pair(pair_counts: Counter[Pair], tie_break: TieBreak, min_frequency: int) -> Pair | None:
-    """The pair to merge next, None where no pair is frequent enough."""
+    """Return the pair to merge next, or None if no pair is frequent enough."""
     best = max(pair_counts, key=lambda pair: (pair_counts[pair], tie_break.preference(pair)), default=None)
     return None if best is None or pair_counts[best] < min_frequency else best
 
 
 class TieBreak:
-    """Which of several equally frequent pairs is merged: that of the greatest `preference`.
+    """Choice among equally frequent pairs: the one with the greatest `preference`.
 
-    "bytes": the lexicographically greatest pair of byte strings, which depends on nothing but the pair.
+    Args:
+        ties: "bytes" takes the lexicographically greatest pair of byte strings, which depends on the pair alone.
+            "huggingface" takes the pair with the smallest ids of Hugging Face's `BpeTrainer`, which numbers the bytes
+            by code point in GPT-2's byte-to-character table, then the merges in order. It puts special tokens first,
+            which shifts all ids equally.
 
-    "huggingface": the pair of the smallest ids, with the ids of Hugging Face's `BpeTrainer`. It writes each
-    byte as a character by GPT-2's table, numbers these by code point, and then numbers the tokens of the
-    merges in order. Special tokens come first there, which moves all ids alike and decides nothing.
+    Raises:
+        TokenizerError: `ties` has another value.
     """
 
     def __init__(self, ties: Ties) -> None:
         if ties not in ("bytes", "huggingface"):
             raise TokenizerError(f"ties is {ties!r}", hint="use 'bytes' or 'huggingface'")
         self._ties = ties
-        # GPT-2's table: bytes that are printable in Latin-1 stand for themselves, the rest from U+0100 on.
+        # GPT-2's table maps bytes that are printable in Latin-1 to themselves, the others to U+0100 and up.
         printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
         others = [byte for byte in range(256) if byte not in printable]
         self._id_of = {bytes([byte]): token_id for token_id, byte in enumerate(printable + others)}
 
     def preference(self, pair: Pair) -> tuple[Any, Any]:
-        """A value that is greater for the pair to take."""
+        """Return a value that is greater for the preferred pair."""
         if self._ties == "bytes":
             return pair
         left, right = pair
         return -self._id_of[left], -self._id_of[right]
 
     def learn(self, merge: Pair) -> None:
-        """Give the token of a merge the next id."""
+        """Assign the next id to the token of a merge."""
         self._id_of.setdefault(b"".join(merge), len(self._id_of))
 
 
 def single_bytes(pretoken: bytes) -> list[bytes]:
-    """The tokens that every pre-token starts as: its bytes, one by one."""
+    """Split a pre-token into its single bytes."""
     return [bytes([byte]) for byte in pretoken]
 
 
 def merge_pair(tokens: list[bytes], pair: Pair) -> list[bytes]:
-    """The tokens with the pair merged wherever it stands, from left to right and without overlap.
+    """Merge a pair wherever it occurs, from left to right and without overlap.
 
     >>> merge_pair([b"a", b"a", b"a", b"b"], (b"a", b"a"))
     [b'aa', b'a', b'b']
@@ -235,19 +252,19 @@ def merge_pair(tokens: list[bytes], pair: Pair) -> list[bytes]:
 
 
 def n_merges_for(vocab_size: int, special_tokens: Collection[str]) -> int:
-    """The number of merges that fit into the vocabulary. Raises TokenizerError where it would be negative."""
+    """Return the number of merges that fit into the vocabulary. Raises TokenizerError if it is negative."""
     check_special_tokens(special_tokens)
     n_fixed = 256 + len(special_tokens)
     if vocab_size < n_fixed:
         raise TokenizerError(
             f"vocab_size {vocab_size} has no room for 256 bytes and {len(special_tokens)} special tokens",
-            hint=f"ask for at least {n_fixed}",
+            hint=f"use at least {n_fixed}",
         )
     return vocab_size - n_fixed
 
 
 def build_vocab(merges: Sequence[Pair], special_tokens: Sequence[str]) -> dict[int, bytes]:
-    """Token by id: the 256 bytes, the merges in order, the special tokens."""
+    """Return the tokens by id: the 256 bytes, the merges in order, the special tokens."""
     tokens = [bytes([byte]) for byte in range(256)]
     tokens += [left + right for left, right in merges]
     tokens += [token.encode() for token in special_tokens]

@@ -1,175 +1,295 @@
-"""Charts: bars, lines, columns side by side, and one bar in parts."""
+"""Charts as SVG shapes: bars, lines, grouped columns, and one bar in parts.
+
+Each chart is drawn twice, for a screen and for a phone, so that text keeps its size. The page shows one of them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bytemill.report.scale import Linear, Logarithmic, powers_of_two, text_width, ticks
-from bytemill.report.svg import NARROW, Caption, both_widths, box, dot, label, line, path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bytemill.report.markup import Markup
+WIDE, NARROW = 720, 360
+"""Widths that charts are drawn for."""
 
-_ROW, _THICK = 34, 22
-_PLOT_HEIGHT = 240
+_ROW_HEIGHT, _BAR_HEIGHT = 34, 22
+_TOP, _PLOT_HEIGHT = 24.0, 250.0
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One SVG element."""
+
+    element: str
+    attributes: dict[str, str | float | None]
+    text: str = ""
+    tooltip: str = ""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A chart drawn for one width."""
+
+    name: str
+    """"wide" or "narrow"."""
+    width: float
+    height: float
+    shapes: list[Shape]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart and its text alternative."""
+
+    id: str
+    """Unique on the page."""
+    title: str
+    description: str
+    drawings: list[Drawing]
+    legend: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """(CSS class of the colour, meaning)."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar of a bar chart."""
+    """One bar of a bar chart, or one part of a whole."""
 
     label: str
     value: float
     shown: str
-    """The value as it is written at the end of the bar."""
-    colour: str = "f1"
+    """The value as text."""
+    css_class: str = "f1"
 
 
 @dataclass(frozen=True)
 class Series:
-    """Values that belong together."""
+    """A line, or the columns of one colour."""
 
     name: str
     colour: int
     """1 to 7, as in the style sheet."""
-    values: Sequence[float]
+    points: Sequence[tuple[float, float]]
+    """(x, y); columns ignore x."""
     dashed: bool = False
+    has_dots: bool = True
+    """Mark each point of a line and give it a tooltip."""
 
 
-def bar_chart(caption: Caption, bars: Sequence[Bar], axis: str) -> Markup:
-    """Horizontal bars from 0, with a common axis; `axis` says what it measures, with the unit."""
+def bar_chart(id_: str, title: str, bars: Sequence[Bar], axis: str) -> Chart:
+    """Draw horizontal bars from 0.
 
-    def draw(width: float) -> tuple[float, list[Markup]]:
+    Args:
+        id_: Identifier of the chart, unique on the page.
+        title: What the chart shows.
+        bars: The bars, from top to bottom.
+        axis: Quantity and unit of the values.
+    """
+
+    def draw(width: float) -> tuple[float, list[Shape]]:
         narrow = width <= NARROW
         left = 2.0 if narrow else 14 + max(text_width(bar.label) for bar in bars)
-        right = width - 12 - max(text_width(bar.shown) for bar in bars)
-        row = _ROW + 18 if narrow else _ROW
-        bottom = row * len(bars) + 6
+        right = width - 12 - max(text_width(bar.shown, 14) for bar in bars)  # bold
+        row_height = _ROW_HEIGHT + 18 if narrow else _ROW_HEIGHT
+        bottom = row_height * len(bars) + 6
         steps = ticks(max(bar.value for bar in bars), 4 if narrow else 6)
-        place = Linear(steps[-1], left, right)
-        shapes = [
-            line(place(step), 0, place(step), bottom, "axis" if step == 0 else "grid") for step in steps
-        ]
-        for number, bar in enumerate(bars):
-            top = number * row + (24 if narrow else (row - _THICK) / 2)
-            middle = top + _THICK / 2 + 4.5
-            end = place(bar.value)
-            shapes.append(
-                box(
-                    left, top, end - left, _THICK, class_=bar.colour, about=f"{bar.label}: {bar.shown} {axis}"
-                )
-            )
-            shapes.append(label(end + 7, middle, bar.shown, class_="strong"))
-            shapes.append(
-                label(left + 4, top - 6, bar.label)
+        scale = Linear(steps[-1], left, right)
+        shapes = [_line(scale(x), 0, scale(x), bottom, "axis" if x == 0 else "grid") for x in steps]
+        for row, bar in enumerate(bars):
+            top = row * row_height + (24 if narrow else (row_height - _BAR_HEIGHT) / 2)
+            middle, end = top + _BAR_HEIGHT / 2 + 4.5, scale(bar.value)
+            tooltip = f"{bar.label}, {axis}: {bar.shown}"
+            shapes += [
+                _box(left, top, end - left, _BAR_HEIGHT, bar.css_class, tooltip),
+                _label(end + 7, middle, bar.shown, "strong"),
+                _label(left + 4, top - 6, bar.label)
                 if narrow
-                else label(left - 10, middle, bar.label, anchor="end")
-            )
-        shapes += [
-            label(place(step), bottom + 17, f"{step:g}", anchor="middle", class_="small") for step in steps
-        ]
-        shapes.append(label((left + right) / 2, bottom + 36, axis, anchor="middle", class_="small"))
+                else _label(left - 10, middle, bar.label, anchor="end"),
+            ]
+        shapes += [_label(scale(x), bottom + 17, f"{x:g}", "small", "middle") for x in steps]
+        shapes.append(_label((left + right) / 2, bottom + 36, axis, "small", "middle"))
         return bottom + 42, shapes
 
-    return both_widths(caption, draw)
+    described = "; ".join(f"{bar.label} {bar.shown}" for bar in bars)
+    return Chart(id_, title, f"Horizontal bars, {axis}: {described}.", _drawings(draw))
 
 
 def line_chart(
-    caption: Caption, x: Sequence[int], series: Sequence[Series], x_axis: str, y_axis: str
-) -> Markup:
-    """Lines over a logarithmic axis of counts; the values' axis begins at 0."""
+    id_: str,
+    title: str,
+    description: str,
+    series: Sequence[Series],
+    *,
+    x_axis: str,
+    y_axis: str,
+    levels: Sequence[tuple[str, float]] = (),
+    log_x: bool = False,
+) -> Chart:
+    """Draw lines, with the vertical axis starting at 0.
 
-    def draw(width: float) -> tuple[float, list[Markup]]:
-        left, right, top, bottom = 34.0, width - 14, 24.0, 24.0 + _PLOT_HEIGHT
-        steps = ticks(max(value for one in series for value in one.values))
-        up = Linear(steps[-1], bottom, top)
-        across = Logarithmic(x[0], x[-1], left + 12, right - 12)
-        shapes = _values_axis(up, steps, left, right, name=y_axis, shown=lambda step: f"{step:g}")
-        marks = [x[0], *(power for power in powers_of_two(x[0], x[-1]) if power > 1.5 * x[0])]
-        if width <= NARROW:
-            marks = marks[::-1][::2][::-1]  # every other one, the last among them
-        for mark in marks:
-            shapes.append(line(across(mark), bottom, across(mark), bottom + 5, "axis"))
-            shapes.append(label(across(mark), bottom + 19, f"{mark:,}", anchor="middle", class_="small"))
-        shapes.append(label((left + right) / 2, bottom + 39, x_axis, anchor="middle", class_="small"))
-        for one in series:
-            points = [(across(size), up(value)) for size, value in zip(x, one.values, strict=True)]
-            shapes.append(path(points, f"line s{one.colour}" + (" dashed" if one.dashed else "")))
-            shapes += [
-                dot(*point, f"f{one.colour} gap", f"{one.name}, {size:,}: {value:.2f} {y_axis}")
-                for point, size, value in zip(points, x, one.values, strict=True)
-            ]
+    Args:
+        id_: Identifier of the chart, unique on the page.
+        title: What the chart shows.
+        description: The chart in words, for readers who do not see it.
+        series: The lines.
+        x_axis: Quantity and unit of x.
+        y_axis: Quantity and unit of y.
+        levels: (name, y) of horizontal dashed lines.
+        log_x: Use a logarithmic axis for x, with marks at powers of two.
+    """
+    points = [point for line in series for point in line.points]
+    first, last = min(x for x, _ in points), max(x for x, _ in points)
+
+    def draw(width: float) -> tuple[float, list[Shape]]:
+        narrow = width <= NARROW
+        left, right, bottom = 34.0, width - 14, _TOP + _PLOT_HEIGHT
+        shapes, y_scale = _y_axis(
+            max([y for _, y in points] + [y for _, y in levels]), left, right, y_axis, lambda y: f"{y:g}"
+        )
+        if log_x:
+            x_scale = Logarithmic(first, last, left + 12, right - 12)
+            marks = [first, *(power for power in powers_of_two(first, last) if power > 1.5 * first)]
+            marks = marks[::-1][::2][::-1] if narrow else marks  # every other one, and always the last
+        else:
+            marks = ticks(last, 3 if narrow else 6)
+            x_scale = Linear(marks[-1], left, right)
+        for x in marks:
+            shapes.append(_line(x_scale(x), bottom, x_scale(x), bottom + 5, "axis"))
+            shapes.append(_label(x_scale(x), bottom + 19, f"{x:,}", "small", "middle"))
+        shapes.append(_label((left + right) / 2, bottom + 39, x_axis, "small", "middle"))
+        for name, y in levels:
+            shapes.append(_path([(left, y_scale(y)), (right, y_scale(y))], "line s7 dashed"))
+            shapes.append(_label(right, y_scale(y) - 6, f"{name}: {y:.2f}", "small", "end"))
+        for line in series:
+            positions = [(x_scale(x), y_scale(y)) for x, y in line.points]
+            if len(positions) > 1:
+                shapes.append(_path(positions, f"line s{line.colour}" + (" dashed" if line.dashed else "")))
+            if line.has_dots or len(positions) == 1:
+                for (x, y), (cx, cy) in zip(line.points, positions, strict=True):
+                    tooltip = f"{line.name}, {x:,}: {y:.2f} {y_axis}"
+                    attributes = {"cx": round(cx, 2), "cy": round(cy, 2), "r": 4.0}
+                    shapes.append(
+                        Shape("circle", {**attributes, "class": f"f{line.colour} gap"}, tooltip=tooltip)
+                    )
         return bottom + 45, shapes
 
-    return both_widths(caption, draw)
+    return Chart(
+        id_, title, description, _drawings(draw), [(f"f{line.colour}", line.name) for line in series]
+    )
 
 
 def column_chart(
-    caption: Caption, names: Sequence[str], series: Sequence[Series], x_axis: str, y_axis: str
-) -> Markup:
-    """Columns side by side for each name; the values are shares of 1, written as per cent."""
+    id_: str,
+    title: str,
+    description: str,
+    names: Sequence[str],
+    series: Sequence[tuple[str, int, Sequence[float]]],
+    *,
+    x_axis: str,
+    y_axis: str,
+) -> Chart:
+    """Draw grouped columns of shares, from 0 to 1, labelled in per cent.
 
-    def draw(width: float) -> tuple[float, list[Markup]]:
-        left, right, top, bottom = 44.0, width - 2, 24.0, 24.0 + _PLOT_HEIGHT
-        steps = ticks(max(value for one in series for value in one.values))
-        up = Linear(steps[-1], bottom, top)
-        shapes = _values_axis(up, steps, left, right, name=y_axis, shown=lambda step: f"{step * 100:g} %")
-        group = (right - left) / len(names)
-        thick = group * 0.76 / len(series)
-        for place, name in enumerate(names):
-            start = left + group * (place + 0.12)
-            for number, one in enumerate(series):
-                value = one.values[place]
-                about = f"{name} {x_axis}: {value * 100:.1f} % {one.name}"
-                shapes.append(
-                    box(
-                        start + number * thick,
-                        up(value),
-                        thick,
-                        bottom - up(value),
-                        class_=f"f{one.colour}",
-                        about=about,
-                        radius=1,
-                    )
-                )
-            # On a phone there is room for every other name; the last, often the longest, is one of them.
-            if width > NARROW or (len(names) - 1 - place) % 2 == 0:
-                middle = left + group * (place + 0.5)
-                shapes.append(label(middle, bottom + 17, name, anchor="middle", class_="small"))
-        shapes.append(line(left, bottom, right, bottom, "axis"))
-        shapes.append(label((left + right) / 2, bottom + 37, x_axis, anchor="middle", class_="small"))
+    Args:
+        id_: Identifier of the chart, unique on the page.
+        title: What the chart shows.
+        description: The chart in words, for readers who do not see it.
+        names: Labels of the groups.
+        series: (name, colour, share per group) of the columns side by side.
+        x_axis: Quantity that the names measure.
+        y_axis: Quantity that the shares measure.
+    """
+
+    def draw(width: float) -> tuple[float, list[Shape]]:
+        left, right, bottom = 44.0, width - 2, _TOP + _PLOT_HEIGHT
+        highest = max(share for _, _, shares in series for share in shares)
+        shapes, y_scale = _y_axis(highest, left, right, y_axis, lambda y: f"{y * 100:g} %")
+        group_width = (right - left) / len(names)
+        column_width = group_width * 0.76 / len(series)
+        for group, name in enumerate(names):
+            start = left + group_width * (group + 0.12)
+            for column, (label, colour, shares) in enumerate(series):
+                share = shares[group]
+                tooltip = f"{name} {x_axis}: {share * 100:.1f} %, {label}"
+                x, y = start + column * column_width, y_scale(share)
+                shapes.append(_box(x, y, column_width, bottom - y, f"f{colour}", tooltip, radius=1))
+            # A phone has room for every other name, and always for the last.
+            if width > NARROW or (len(names) - 1 - group) % 2 == 0:
+                middle = left + group_width * (group + 0.5)
+                shapes.append(_label(middle, bottom + 17, name, "small", "middle"))
+        shapes.append(_line(left, bottom, right, bottom, "axis"))
+        shapes.append(_label((left + right) / 2, bottom + 37, x_axis, "small", "middle"))
         return bottom + 43, shapes
 
-    return both_widths(caption, draw)
+    legend = [(f"f{colour}", name) for name, colour, _ in series]
+    return Chart(id_, title, description, _drawings(draw), legend)
 
 
-def parts_chart(caption: Caption, parts: Sequence[Bar]) -> Markup:
-    """One bar in parts that add up to the whole; a legend below says what they are."""
-    whole = sum(part.value for part in parts)
+def parts_chart(id_: str, title: str, parts: Sequence[Bar]) -> Chart:
+    """Draw one bar in parts that add up to the whole, with a legend.
 
-    def draw(width: float) -> tuple[float, list[Markup]]:
-        place = Linear(whole, 0, width)
-        shapes: list[Markup] = []
+    Args:
+        id_: Identifier of the chart, unique on the page.
+        title: What the chart shows.
+        parts: The parts, from left to right.
+    """
+    meanings = [f"{part.label}: {part.shown}" for part in parts]
+
+    def draw(width: float) -> tuple[float, list[Shape]]:
+        scale = Linear(sum(part.value for part in parts), 0, width)
+        shapes: list[Shape] = []
         before = 0.0
-        for part in parts:
-            start, end = place(before), place(before + part.value)
-            about = f"{part.label}: {part.shown}"
-            shapes.append(box(start, 0, end - start, 40, class_=f"{part.colour} gap", about=about, radius=0))
+        for part, tooltip in zip(parts, meanings, strict=True):
+            css_class = f"{part.css_class} gap"
+            shapes.append(_box(scale(before), 0, scale(part.value), 40, css_class, tooltip, radius=0))
             before += part.value
         return 40, shapes
 
-    return both_widths(caption, draw)
+    legend = [(part.css_class, meaning) for part, meaning in zip(parts, meanings, strict=True)]
+    return Chart(id_, title, f"One bar in parts: {'; '.join(meanings)}.", _drawings(draw), legend)
 
 
-def _values_axis(
-    up: Linear, steps: Sequence[float], left: float, right: float, *, name: str, shown: Callable[[float], str]
-) -> list[Markup]:
-    """The vertical axis: a line across for each step, its value, and above all what is measured."""
-    shapes = [label(0, up(steps[-1]) - 12, name, class_="small")]
+def _drawings(draw: Callable[[float], tuple[float, list[Shape]]]) -> list[Drawing]:
+    """Draw for both widths; `draw` returns the height and the shapes for a width."""
+    return [Drawing(name, width, *draw(width)) for name, width in (("wide", WIDE), ("narrow", NARROW))]
+
+
+def _y_axis(
+    highest: float, left: float, right: float, name: str, shown: Callable[[float], str]
+) -> tuple[list[Shape], Linear]:
+    """Draw the vertical axis with its grid, and return the scale of the plot area."""
+    steps = ticks(highest)
+    scale = Linear(steps[-1], _TOP + _PLOT_HEIGHT, _TOP)
+    shapes = [_label(0, _TOP - 12, name, "small")]
     for step in steps:
-        shapes.append(line(left, up(step), right, up(step), "axis" if step == 0 else "grid"))
-        shapes.append(label(left - 7, up(step) + 4, shown(step), anchor="end", class_="small"))
-    return shapes
+        y = scale(step)
+        shapes.append(_line(left, y, right, y, "axis" if step == 0 else "grid"))
+        shapes.append(_label(left - 7, y + 4, shown(step), "small", "end"))
+    return shapes, scale
+
+
+def _label(x: float, y: float, text: str, css_class: str | None = None, anchor: str | None = None) -> Shape:
+    """Draw text with its base line at `y`."""
+    position = {"x": round(x, 2), "y": round(y, 2)}
+    return Shape("text", {**position, "text-anchor": anchor, "class": css_class}, text)
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, css_class: str) -> Shape:
+    ends = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
+    return Shape("line", {**{name: round(value, 2) for name, value in ends.items()}, "class": css_class})
+
+
+def _box(  # noqa: PLR0917 (position, size, style, as in SVG)
+    x: float, y: float, width: float, height: float, css_class: str, tooltip: str, *, radius: float = 2
+) -> Shape:
+    sides = {"x": x, "y": y, "width": max(0.0, width), "height": max(0.0, height), "rx": radius}
+    attributes = {name: round(value, 2) for name, value in sides.items()}
+    return Shape("rect", {**attributes, "class": css_class}, tooltip=tooltip)
+
+
+def _path(points: Sequence[tuple[float, float]], css_class: str) -> Shape:
+    steps = " L".join(f"{x:.2f},{y:.2f}" for x, y in points)
+    return Shape("path", {"d": f"M{steps}", "class": css_class})

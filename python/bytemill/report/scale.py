@@ -1,4 +1,4 @@
-"""From values to places in a chart, and the values that axes name."""
+"""Chart scales: map values to positions, and choose the values that axes show."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import math
 from dataclasses import dataclass
 
 _CHARACTER_WIDTH = 0.56
-"""Mean width of a character of a sans-serif typeface as a share of its size."""
+"""Mean character width of a sans-serif typeface, as a fraction of the font size."""
 
 
 @dataclass(frozen=True)
 class Linear:
-    """Values from 0 to `largest` on the stretch from `start` to `end`."""
+    """Linear scale: map 0 to `start` and `largest` to `end`."""
 
     largest: float
     start: float
     end: float
 
     def __call__(self, value: float) -> float:
-        """Where `value` stands."""
+        """Return the position of `value`."""
         return self.start + (self.end - self.start) * (value / self.largest if self.largest else 0.0)
 
 
 @dataclass(frozen=True)
 class Logarithmic:
-    """Values from `smallest` to `largest`, both above 0, on the stretch from `start` to `end`."""
+    """Logarithmic scale: map `smallest` to `start` and `largest` to `end`; both values are positive."""
 
     smallest: float
     largest: float
@@ -32,7 +32,7 @@ class Logarithmic:
     end: float
 
     def __call__(self, value: float) -> float:
-        """Where `value` stands."""
+        """Return the position of `value`."""
         if self.largest <= self.smallest:
             return (self.start + self.end) / 2
         share = math.log(value / self.smallest) / math.log(self.largest / self.smallest)
@@ -40,7 +40,7 @@ class Logarithmic:
 
 
 def ticks(largest: float, n_wanted: int = 5) -> list[float]:
-    """Round values from 0 up to the first that is not below `largest`, about `n_wanted` steps.
+    """Return round values from 0 to at least `largest`, in about `n_wanted` steps.
 
     >>> ticks(4.3), ticks(0.23), ticks(70)
     ([0, 1, 2, 3, 4, 5], [0, 0.05, 0.1, 0.15, 0.2, 0.25], [0, 20, 40, 60, 80])
@@ -51,11 +51,11 @@ def ticks(largest: float, n_wanted: int = 5) -> list[float]:
     magnitude = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * magnitude for factor in (1, 2, 2.5, 5, 10) if factor * magnitude >= rough * 0.999)
     n_steps = math.ceil(largest / step - 1e-9)
-    return [_tidy(place * step) for place in range(n_steps + 1)]
+    return [_tidy(number * step) for number in range(n_steps + 1)]
 
 
 def powers_of_two(smallest: float, largest: float) -> list[int]:
-    """The powers of two between two values.
+    """Return the powers of two from `smallest` to `largest`.
 
     >>> powers_of_two(257, 5000)
     [512, 1024, 2048, 4096]
@@ -65,7 +65,7 @@ def powers_of_two(smallest: float, largest: float) -> list[int]:
 
 
 def text_width(text: str, size: float = 13) -> float:
-    """About how wide a text is; browsers know it exactly, but not before they draw it."""
+    """Estimate the width of a text in pixels."""
     return len(text) * size * _CHARACTER_WIDTH
 
 

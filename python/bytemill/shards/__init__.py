@@ -1,10 +1,10 @@
-"""Where tokens go: shards of ids in files that any reader of their layout opens, and the manifest beside them."""
+"""Token shards: files of ids in several layouts, with a manifest."""
 
 from bytemill.shards.convert import ConvertProgress, convert_shards
 from bytemill.shards.encode import encode_corpus
 from bytemill.shards.manifest import Manifest, ShardInfo, ShardSettings, SourceInfo, read_manifest
 from bytemill.shards.pipeline import EncodeProgress
-from bytemill.shards.reader import TokenShards, open_shards
+from bytemill.shards.reader import TokenShards
 from bytemill.shards.reencode import reencode_shards, shard_corpus
 from bytemill.shards.shard_corpus import ShardCorpus
 from bytemill.shards.verify import verify
@@ -20,7 +20,6 @@ __all__ = [
     "TokenShards",
     "convert_shards",
     "encode_corpus",
-    "open_shards",
     "read_manifest",
     "reencode_shards",
     "shard_corpus",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from bytemill.errors import ShardError
 from bytemill.shards.journal import JOURNAL_NAME, as_json, first_difference
-from bytemill.shards.lock import OVERWRITE_HINT, tidy_up
+from bytemill.shards.lock import OVERWRITE_HINT, remove_leftovers
 from bytemill.shards.manifest import MANIFEST_NAME, Manifest, ShardSettings, read_manifest
 from bytemill.shards.verify import size_problems
 
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What shards are to hold."""
+class Request:
+    """The requested shards."""
 
     fingerprint: str
     layout: str
@@ -28,28 +27,37 @@ class Wanted:
     source: DocumentSource
 
 
-def complete_manifests(folder: Path, parts: list[Path], wanted: Wanted) -> list[Manifest] | None:
-    """The manifests of all `parts` of `folder` if they hold this result already, None where a manifest is missing.
+def complete_manifests(folder: Path, parts: list[Path], request: Request) -> list[Manifest] | None:
+    """Return the manifests of complete shards that match a request.
 
-    Raises `ShardError` where they hold another result, where shards are missing or not of their size, and where a
-    manifest is damaged.
+    Args:
+        folder: The output folder.
+        parts: Folders of the parts of the corpus, in `folder` or `folder` itself.
+        request: The requested shards.
+
+    Returns:
+        The manifest of each part, or None if one is missing.
+
+    Raises:
+        ShardError: If the shards do not match the request, a shard is missing or has the wrong size, or a manifest is
+            damaged.
     """
     if not all((part / MANIFEST_NAME).exists() for part in parts):
         return None
     manifests = [read_manifest(part) for part in parts]
     for part, manifest in zip(parts, manifests, strict=True):
-        if difference := _difference(part, manifest, wanted):
-            raise ShardError(f"{part} holds other shards already: {difference}", hint=OVERWRITE_HINT)
+        if difference := _difference(part, manifest, request):
+            raise ShardError(f"{part} already contains other shards: {difference}", hint=OVERWRITE_HINT)
         if problems := size_problems(part, manifest):
-            hint = "overwrite=True (--overwrite) makes them anew"
+            hint = "write them again with --overwrite (overwrite=True)"
             raise ShardError(f"the shards in {part} are damaged: {problems[0]}", hint=hint)
-    for place in dict.fromkeys([*parts, folder]):
-        tidy_up(place, folder / JOURNAL_NAME)
+    for path in dict.fromkeys([*parts, folder]):
+        remove_leftovers(path, folder / JOURNAL_NAME)
     return manifests
 
 
 def reproducible(description: dict[str, Any]) -> dict[str, Any]:
-    """What a corpus says of itself, without the times at which its files were changed.
+    """Return the description of a corpus without the modification times of its files.
 
     >>> reproducible({"sources": [["a.txt", 30, 1700000000000000000]], "options": {"seed": 0}})
     {'sources': [['a.txt', 30]], 'options': {'seed': 0}}
@@ -62,31 +70,32 @@ def reproducible(description: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_time(source: Any) -> Any:
-    """Name, size and, where it is no time but a name, what changes with the content."""
+    """Keep the name, the size and a version that is not a time, such as an ETag."""
     if not isinstance(source, list):
         return source
     entry = cast("list[Any]", source)
     return [*entry[:2], *(version for version in entry[2:3] if isinstance(version, str))]
 
 
-def _difference(part: Path, manifest: Manifest, wanted: Wanted) -> str | None:
-    """What keeps the shards on disk from being the result that is asked for, None if nothing does."""
-    source = wanted.source
-    if manifest.fingerprint != wanted.fingerprint:
-        return f"they were made with the tokenizer {manifest.fingerprint}, this one is {wanted.fingerprint}"
-    if difference := first_difference(manifest.layout, wanted.layout, "layout"):
+def _difference(part: Path, manifest: Manifest, request: Request) -> str | None:
+    source = request.source
+    if manifest.fingerprint != request.fingerprint:
+        return (
+            f"they were encoded with tokenizer {manifest.fingerprint}, but this one is {request.fingerprint}"
+        )
+    if difference := first_difference(manifest.layout, request.layout, "layout"):
         return difference
-    before, now = dataclasses.asdict(manifest.settings), dataclasses.asdict(wanted.settings)
+    before, now = manifest.settings.to_dict(), request.settings.to_dict()
     if difference := first_difference(as_json(before), as_json(now)):
         return difference
     if not source.can_resume:
-        return f"whether {source.source_names[0]} gives the same text again cannot be known"
+        return f"{source.source_names[0]} can be read only once, so its text cannot be compared"
     if difference := first_difference(manifest.corpus, reproducible(source.description), "corpus"):
         return difference
-    return _changed_since(source, (part / MANIFEST_NAME).stat().st_mtime)
+    return _changed_file(source, (part / MANIFEST_NAME).stat().st_mtime)
 
 
-def _changed_since(source: DocumentSource, written_at: float) -> str | None:
+def _changed_file(source: DocumentSource, written_at: float) -> str | None:
     files: list[Any] = getattr(source, "sources", [])
     for file in files:
         path: Path | None = getattr(file, "path", None)
@@ -94,5 +103,5 @@ def _changed_since(source: DocumentSource, written_at: float) -> str | None:
             if path is not None and path.stat().st_mtime > written_at:
                 return f"{file.name} has changed since"
         except OSError:
-            continue  # whoever reads it says so
+            continue  # reading it reports the error
     return None

@@ -1,12 +1,11 @@
-"""Shards of one layout to shards of another: the same ids, laid out anew."""
+"""Convert shards to another layout, with the same ids."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from bytemill._core import __version__
 from bytemill.errors import ShardError
 from bytemill.profiling import phase
 from bytemill.shards.layouts import layout_named
-from bytemill.shards.lock import claim_folder, remove_growing
+from bytemill.shards.lock import lock_folder, remove_partial_files
 from bytemill.shards.manifest import Manifest, ShardSettings, SourceInfo, write_manifest
 from bytemill.shards.separators import move_separators
 from bytemill.shards.shard_writer import ShardWriter
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
 
 DEFAULT_SHARD_TOKENS = 100_000_000
 UNKNOWN_FINGERPRINT = "unknown"
-"""In the manifest of ids whose tokenizer nobody named."""
+"""Fingerprint in manifests of ids from an unknown tokenizer."""
 
-_MOVED = {True: "goes in front of each document", False: "goes behind each document"}
+_MOVED = {True: "is moved to the start of each document", False: "is moved to the end of each document"}
 
 
 class NamedTokenizer(Protocol):
-    """What is asked of the tokenizer that made the ids."""
+    """The tokenizer that encoded the ids."""
 
     @property
     def fingerprint(self) -> str: ...
@@ -47,12 +46,12 @@ class NamedTokenizer(Protocol):
 
 @dataclass(frozen=True)
 class ConvertProgress:
-    """How far a conversion has come."""
+    """Progress of a conversion."""
 
     n_tokens: int
     total_tokens: int
     n_shards: int
-    """Shards that stand under their names."""
+    """Finished shards."""
 
 
 def convert_shards(
@@ -72,25 +71,33 @@ def convert_shards(
     overwrite: bool = False,
     verify: bool = True,
 ) -> Manifest:
-    """Lay out the ids at `source` anew in `out_folder`, in constant memory; the manifest that is written there.
+    """Convert shards to another layout in constant memory. An interrupted conversion starts over.
 
-    `source` is a folder of shards, or files of other programs (see `open_tokens`, which `source_layout` and
-    `source_dtype` are for). `shard_tokens` are as many as in the source by default.
+    Args:
+        source: A shard folder, or files of other programs (see `open_tokens`).
+        out_folder: The output folder.
+        layout: Layout of the result (`bytemill.shards.layouts`).
+        shard_tokens: Ids per shard; by default as in the source.
+        separator: Id of the token between documents, or its text if `tokenizer` is set. By default the manifest's.
+            Documents end according to the source's document index, else its sidecar files, else the separator.
+        keep_separators: Leave all ids unchanged. By default separators are moved to the end of documents that the
+            layout expects, and every document gets one.
+        document_index: Write `documents.npy`; by default if the ends of documents are known.
+        tokenizer: The tokenizer that encoded the ids. By default the manifest's fingerprint, else unknown.
+        source_layout: Layout of files without a manifest.
+        source_dtype: Type of the ids in files that do not store it.
+        note: Called with a sentence if separators are moved.
+        progress: Called after each block. An exception that it raises stops the conversion.
+        overwrite: Replace existing shards.
+        verify: Compare the sha256 of every source file with the manifest first.
 
-    Documents end where the source says so: by its document index, by the files of its layout, or at the id `separator`
-    (a special token by its id, or by its text if `tokenizer` is given; shards with a manifest name it themselves).
-    Where the layout wants the separator at the other end of documents it is moved there, and every document has one
-    then; `keep_separators` leaves all ids as they are. A document index is written where documents are known, unless
-    `document_index` is False.
+    Returns:
+        The manifest of the result.
 
-    `tokenizer` is the one that made the ids. Shards with a manifest name its fingerprint; for others it is asked for,
-    or stays unknown.
-    `verify` compares the sha256 of every source file with the manifest first. `note` receives a
-    sentence when separators move.
-
-    Raises `ShardError` for a source that cannot be read, is damaged or belongs to another tokenizer, for an
-    `out_folder` that must not be replaced, and where the layout cannot hold the ids or needs to know the documents;
-    `OutputError` where writing fails. After an interruption the next run starts afresh.
+    Raises:
+        ShardError: If the source cannot be read, is damaged or is of another tokenizer; if `out_folder` contains other
+            shards; or if the layout cannot represent the ids or documents.
+        OutputError: If writing fails.
     """
     target = layout_named(layout)
     tokens = open_tokens(source, layout=source_layout, dtype=source_dtype)
@@ -98,15 +105,11 @@ def convert_shards(
     if verify and tokens.manifest:
         require_intact(tokens.files[0].parent, tokens.manifest)
     find_separator(tokens, separator, tokenizer.special_tokens if tokenizer else {})
-    if target.whole_documents and not tokens.knows_documents:
+    if (target.whole_documents or document_index) and not tokens.knows_documents:
+        needs = f"layout {layout}" if target.whole_documents else "a document index"
         raise ShardError(
-            f"the layout {layout} is made of documents, and nothing in {source} says where they end",
-            hint="name the id that separates them: separator=50256 (--separator 50256) for GPT-2",
-        )
-    if document_index and not tokens.knows_documents:
-        raise ShardError(
-            f"nothing in {source} says where documents end",
-            hint="name the id that separates them: separator=50256 (--separator 50256) for GPT-2",
+            f"{needs} needs the ends of documents, which are unknown in {source}",
+            hint="name the separator, for GPT-2: --separator 50256 (separator=50256)",
         )
     known = tokens.manifest
     n_vocab = known.n_vocab if known else tokenizer.n_vocab if tokenizer else None
@@ -114,34 +117,36 @@ def convert_shards(
     if shard_tokens is None:
         shard_tokens = known.settings.shard_tokens if known else DEFAULT_SHARD_TOKENS
     if shard_tokens < 1:
-        raise ShardError(f"shard_tokens is {shard_tokens}; a shard holds at least one token")
-    target.header(dtype, shard_tokens)  # refuses too many before a folder is touched
+        raise ShardError(f"shard_tokens is {shard_tokens}; it must be at least 1")
+    target.header(dtype, shard_tokens)  # checks the number before a folder is touched
     fingerprint = known.fingerprint if known else tokenizer.fingerprint if tokenizer else UNKNOWN_FINGERPRINT
     folder = Path(out_folder)
     has_index = tokens.knows_documents and document_index is not False
-    with phase("convert"), claim_folder(folder, overwrite=overwrite), contextlib.ExitStack() as stack:
+    with phase("convert"), lock_folder(folder, overwrite=overwrite), contextlib.ExitStack() as stack:
         writer = ShardWriter(folder, target, dtype, shard_tokens, fingerprint, document_index=has_index)
         stack.callback(writer.close)
-        limits = _Limits(tokens, n_vocab if n_vocab is not None else 2**32)
+        checked = _CheckedIds(tokens, n_vocab if n_vocab is not None else 2**32)
         n_documents = 0
         if note and _moves(tokens, target, keep_separators):
             note(
-                f"the separator, {tokens.separator}, {_MOVED[target.separator_in_front]} (not with --keep-separators)"
+                f"separator {tokens.separator} {_MOVED[target.separator_in_front]} (--keep-separators leaves it)"
             )
-        for block in _arranged(limits.checked(), tokens, target, keep_separators):
+        for block in _arranged(checked.blocks(), tokens, target, keep_separators):
             writer.append([block.tokens], block.ends.astype(np.uint64))
             n_documents += len(block.ends)
             if progress:
-                progress(ConvertProgress(limits.n_tokens, tokens.n_tokens, len(writer.shards)))
+                progress(ConvertProgress(checked.n_tokens, tokens.n_tokens, len(writer.shards)))
         shards, documents = writer.finish()
-        manifest = dataclasses.replace(
-            known or _manifest_of(tokens),
+        n_known = known.n_documents if known else 0
+        manifest = _manifest(
+            tokens,
+            known,
             bytemill_version=__version__,
             fingerprint=fingerprint,
-            n_vocab=n_vocab if n_vocab is not None else limits.highest + 1,
+            n_vocab=n_vocab if n_vocab is not None else checked.highest + 1,
             dtype=dtype,
             n_tokens=writer.n_tokens,
-            n_documents=n_documents if tokens.knows_documents else known.n_documents if known else 0,
+            n_documents=n_documents if tokens.knows_documents else n_known,
             shards=shards,
             layout=layout,
             documents=documents,
@@ -155,39 +160,30 @@ def convert_shards(
             ),
         )
         write_manifest(folder, manifest)
-        remove_growing(folder)
+        remove_partial_files(folder)
     return manifest
 
 
 def _check(tokens: TokenSource, tokenizer: NamedTokenizer | None, source: Path, out_folder: Path) -> None:
-    """Refuse what would lose or mix up ids, before anything is written."""
+    """Check the source and the output folder before anything is written."""
     if tokens.n_tokens == 0:
-        raise ShardError(f"{source} holds no token")
+        raise ShardError(f"{source} contains no tokens")
     if any(file.parent.resolve() == out_folder.resolve() for file in tokens.files):
-        raise ShardError(f"{out_folder} holds the ids themselves", hint="give another folder for the result")
+        raise ShardError(f"{out_folder} is the folder of the source", hint="choose another output folder")
     if tokens.manifest and tokenizer and tokenizer.fingerprint != tokens.manifest.fingerprint:
         raise ShardError(
-            f"the shards in {source} were made with the tokenizer {tokens.manifest.fingerprint}, "
-            f"this one is {tokenizer.fingerprint}",
-            hint="name the tokenizer that they were made with, or none",
+            f"the shards in {source} were encoded with tokenizer {tokens.manifest.fingerprint}, "
+            f"but this one is {tokenizer.fingerprint}",
+            hint="name the tokenizer that encoded them, or none",
         )
 
 
-def _manifest_of(tokens: TokenSource) -> Manifest:
-    """What can be said of the ids of other programs."""
-    return Manifest(
-        bytemill_version=__version__,
-        fingerprint=UNKNOWN_FINGERPRINT,
-        n_vocab=0,
-        dtype="uint32",
-        n_tokens=0,
-        n_bytes=0,
-        n_documents=0,
-        n_replaced=0,
-        shards=(),
-        sources=tuple(SourceInfo(str(file), file.stat().st_size) for file in tokens.files),
-        settings=ShardSettings(0, "all", "strict", None, False),
-    )
+def _manifest(tokens: TokenSource, known: Manifest | None, **values: Any) -> Manifest:
+    """Make the manifest of the result, from the source's if it has one."""
+    if known is not None:
+        return known.model_copy(update=values)
+    sources = tuple(SourceInfo(name=str(file), n_bytes=file.stat().st_size) for file in tokens.files)
+    return Manifest(n_bytes=0, n_replaced=0, sources=sources, **values)
 
 
 def _settings(
@@ -198,16 +194,24 @@ def _settings(
     shard_tokens: int,
     has_index: bool,
 ) -> ShardSettings:
-    """What the result has around documents, as far as it is known."""
-    before = (tokens.manifest or _manifest_of(tokens)).settings
+    """Make the settings of the result, as far as they are known."""
+    before = ShardSettings(
+        shard_tokens=shard_tokens,
+        allowed_special="all",
+        errors="strict",
+        document_separator=None,
+        append_separator=False,
+    )
+    before = tokens.manifest.settings if tokens.manifest else before
     names = {token: text for text, token in tokenizer.special_tokens.items()} if tokenizer else {}
     separator = before.document_separator if tokens.separator is None else names.get(tokens.separator)
-    return dataclasses.replace(
-        before,
-        shard_tokens=shard_tokens,
-        document_index=has_index,
-        document_separator=separator or before.document_separator,
-        append_separator=is_moved or before.append_separator,
+    return before.model_copy(
+        update={
+            "shard_tokens": shard_tokens,
+            "document_index": has_index,
+            "document_separator": separator or before.document_separator,
+            "append_separator": is_moved or before.append_separator,
+        }
     )
 
 
@@ -217,8 +221,8 @@ def _narrowest(tokens: TokenSource, n_vocab: int | None) -> Dtype:
     return "uint16" if tokens.dtype in ("uint8", "uint16") else "uint32"
 
 
-class _Limits:
-    """Lets blocks pass whose ids are within the vocabulary."""
+class _CheckedIds:
+    """Checks that ids are in the vocabulary."""
 
     def __init__(self, tokens: TokenSource, n_vocab: int) -> None:
         self.n_tokens = 0
@@ -226,15 +230,15 @@ class _Limits:
         self._source = tokens
         self._n_vocab = n_vocab
 
-    def checked(self) -> Iterator[TokenBlock]:
+    def blocks(self) -> Iterator[TokenBlock]:
         for block in self._source.blocks():
             lowest, highest = int(block.tokens.min()), int(block.tokens.max())
             if lowest < 0 or highest >= self._n_vocab:
                 bad = lowest if lowest < 0 else highest
-                place = self._source.place(self.n_tokens + int(np.argmax(block.tokens == bad)))
+                where = self._source.locate(self.n_tokens + int(np.argmax(block.tokens == bad)))
                 raise ShardError(
-                    f"{place} is {bad:,}, no id of a vocabulary of {self._n_vocab:,}",
-                    hint="the file is damaged, of another dtype, or of another tokenizer",
+                    f"{where} is {bad:,}, which is not in a vocabulary of {self._n_vocab:,}",
+                    hint="the file is damaged, or has another dtype or tokenizer",
                 )
             self.highest = max(self.highest, highest)
             self.n_tokens += len(block.tokens)
@@ -244,7 +248,7 @@ class _Limits:
 def _arranged(
     blocks: Iterator[TokenBlock], tokens: TokenSource, target: Layout, keep_separators: bool
 ) -> Iterator[TokenBlock]:
-    """`blocks` with the separators where the layout wants them."""
+    """Return blocks with the separators at the end of documents that the layout expects."""
     if tokens.separator is None or not _moves(tokens, target, keep_separators):
         return blocks
     return move_separators(blocks, tokens.separator, to_front=target.separator_in_front)

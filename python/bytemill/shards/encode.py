@@ -1,24 +1,26 @@
-"""From a corpus to a folder of token shards, in constant memory, and from where an interrupted run was."""
+"""Encode a corpus to a folder of token shards, in constant memory and resumable."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
+
+from pydantic import ValidationError
 
 from bytemill._core import DocumentEncoder, __version__
 from bytemill.corpus import Corpus, DocumentSource
 from bytemill.corpus.sources import empty_corpus
 from bytemill.errors import ShardError, SpecialTokenError
-from bytemill.shards.complete import Wanted, complete_manifests, reproducible
+from bytemill.shards.complete import Request, complete_manifests, reproducible
 from bytemill.shards.journal import JOURNAL_NAME, as_json, read_journal
 from bytemill.shards.layouts import layout_named
-from bytemill.shards.lock import claim_folder, remove_growing
+from bytemill.shards.lock import lock_folder, remove_partial_files
 from bytemill.shards.manifest import Manifest, ShardSettings, SourceInfo, write_manifest
 from bytemill.shards.pipeline import EncodeProgress, Encoding
 from bytemill.shards.shard_writer import ShardWriter
+from bytemill.system.records import first_problem
 
 if TYPE_CHECKING:
     import os
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from bytemill._core import Encoder
     from bytemill.corpus import CorpusInputs
+    from bytemill.shards.journal import WriterState
     from bytemill.shards.layouts import Layout
 
 AllowedSpecial: TypeAlias = "Literal['all', 'none', 'none_raise'] | Collection[str]"
@@ -33,13 +36,13 @@ Errors: TypeAlias = Literal["strict", "replace", "skip"]
 Part: TypeAlias = Literal["train", "validation"]
 
 CHECKPOINT_BYTES = 128 << 20
-"""Text after which files are synced and the journal is written: a second's work for a core, and 60 MB to sync."""
+"""Bytes of text between checkpoints: about a second of work for one core, and 60 MB to sync."""
 _BEGIN_TOKENS = ("<|begin_of_text|>", "<s>", "<bos>", "<|startoftext|>", "[BOS]", "<|endoftext|>")
-"""What tokenizers call the token that documents begin with; GPT-2's begin with the one that ends them."""
+"""Usual names of the special token at the start of documents. GPT-2 uses the one that ends them."""
 
 
 class ShardTokenizer(Protocol):
-    """What a tokenizer must offer to write shards."""
+    """A tokenizer that can encode a corpus."""
 
     @property
     def core(self) -> Encoder: ...
@@ -69,39 +72,52 @@ def encode_corpus(
     overwrite: bool = False,
     checkpoint_bytes: int = CHECKPOINT_BYTES,
 ) -> Manifest:
-    """Encode a corpus to `out_folder` as shards of `shard_tokens` ids each, the last one excepted; their manifest.
+    """Encode a corpus to a folder of shards.
 
-    `inputs` are a `Corpus`, or files, globs and "-", or an iterable of texts, of which a `Corpus` is made. No token
-    reaches across the end of a document. `document_separator` names the special token that stands between documents:
-    it ends documents where `inputs` are files and no `Corpus` says otherwise, and with `append_separator` is appended
-    to every document that does not end with it. `prepend` names one that every document begins with (True: the one
-    that the tokenizer has for that). In a `layout` whose readers expect separators in front of documents they are
-    moved there. A document without text has no tokens, thus no separator either.
+    The files depend only on the tokenizer, the corpus and the options, not on the number of threads or on
+    interruptions. After Ctrl-C, a crash or a full disk, the same call resumes from the last checkpoint. A corpus that
+    cannot be read twice (standard input, an iterator) starts over. Memory does not grow with the corpus.
 
-    With `document_index` the file `documents.npy` tells where documents end. With a `validation_fraction` above 0
-    documents are divided by a hash of their text (of its first MiB), which `split_seed` varies, among the folders
-    `train` and `validation` in `out_folder`; equal documents fall on the same side. The manifest is that of `train`.
+    A folder that already contains the complete result is left unchanged. Each document is encoded by itself; a
+    document without text has no tokens and no separator.
 
-    What is written depends on nothing but tokenizer, corpus and options: every file is the same for any number of
-    threads, and after an interruption. Every `checkpoint_bytes` of text (or ten seconds) `progress.json` notes how far
-    the work has come, and after Ctrl-C, a crash or a full disk the same call goes on from there, unless the corpus is
-    one that cannot be read again (standard input, an iterable): then it starts afresh. Memory does not grow with the
-    corpus. `progress` is called after each block of a few megabytes, in this thread; an exception that it raises stops
-    the work.
+    Args:
+        tokenizer: The tokenizer.
+        inputs: A `Corpus`, or names of files, folders and globs, or "-" for standard input (see `Corpus`).
+        out_folder: The output folder.
+        layout: Layout of the files (`bytemill.shards.layouts`).
+        shard_tokens: Ids per shard, except the last one.
+        document_index: Write `documents.npy`, the ends of documents.
+        allowed_special: Special tokens recognised in the text: "all", "none", "none_raise" or a collection.
+        errors: Handling of malformed UTF-8: "strict", "replace" or "skip". A `Corpus` has its own option.
+        document_separator: Special token between documents. It ends documents in text files, unless `inputs` is a
+            `Corpus`.
+        append_separator: Append `document_separator` to every document that does not end with it. In some layouts it
+            is at the start of documents.
+        prepend: Special token at the start of every document; True for the usual one of the tokenizer.
+        validation_fraction: Fraction of the documents, chosen by a hash of their first MiB, that is written to the
+            folder `validation` in `out_folder`; the others are written to `train`. Equal documents stay together.
+        split_seed: Seed of that hash.
+        num_threads: Threads of the encoder; by default one per core.
+        progress: Called in this thread after every few megabytes. An exception that it raises stops the encoding.
+        overwrite: Replace existing shards.
+        checkpoint_bytes: Bytes of text between checkpoints; there is one every ten seconds too.
 
-    A folder that holds the complete result of the same call is left as it is, and its manifest returned; one that
-    holds anything else, or the beginning of it, is refused unless `overwrite`.
+    Returns:
+        The manifest of the shards, or of `train`.
 
-    Raises `CorpusError` for a corpus that cannot be read, is not UTF-8 (with `errors="strict"`) or is empty,
-    `SpecialTokenError` for an unknown special token, `ShardError` for a folder that must not be replaced, and
-    `OutputError` where the shards cannot be written.
+    Raises:
+        CorpusError: If the corpus cannot be read, is not UTF-8 (with `errors="strict"`) or is empty.
+        SpecialTokenError: If a special token is unknown or not allowed.
+        ShardError: If the folder contains other shards, or an option is out of range.
+        OutputError: If the shards cannot be written.
     """
     source = _source(inputs, errors, document_separator)
     job = _Job.checked(
         tokenizer,
         layout_named(layout),
         source,
-        ShardSettings(
+        _settings(
             shard_tokens=shard_tokens,
             allowed_special=allowed_special
             if isinstance(allowed_special, str)
@@ -118,22 +134,22 @@ def encode_corpus(
     )
     folder = Path(out_folder)
     parts = [folder / name for name in job.parts] if job.parts else [folder]
-    wanted = Wanted(tokenizer.fingerprint, layout, job.settings, source)
-    if not overwrite and (complete := complete_manifests(folder, parts, wanted)):
+    request = Request(tokenizer.fingerprint, layout, job.settings, source)
+    if not overwrite and (complete := complete_manifests(folder, parts, request)):
         if progress:
             progress(_already_complete(complete))
         return complete[0]
     with contextlib.ExitStack() as stack:
         journal = folder / JOURNAL_NAME
-        goes_on = [
-            stack.enter_context(claim_folder(place, overwrite=overwrite, journal=journal))
-            for place in dict.fromkeys([folder, *parts])
+        resumes = [
+            stack.enter_context(lock_folder(path, overwrite=overwrite, journal=journal))
+            for path in dict.fromkeys([folder, *parts])
         ]
-        checkpoint = read_journal(folder, job.identity) if all(goes_on) else None
+        checkpoint = read_journal(folder, job.identity) if all(resumes) else None
         encoding = Encoding(
             folder, source, job.identity, checkpoint, checkpoint_bytes=checkpoint_bytes, progress=progress
         )
-        states = checkpoint.shards if checkpoint else [None] * len(parts)
+        states = checkpoint.writers if checkpoint else [None] * len(parts)
         writers = [
             stack.enter_context(contextlib.closing(job.writer(part, state)))
             for part, state in zip(parts, states, strict=True)
@@ -146,14 +162,14 @@ def encode_corpus(
             write_manifest(part, manifest)
         encoding.report_end(writers)
         for part in parts:
-            remove_growing(part)
+            remove_partial_files(part)
         journal.unlink(missing_ok=True)
     return manifests[0]
 
 
 @dataclass(frozen=True)
 class _Job:
-    """What is to be done, checked."""
+    """An encoding with checked options."""
 
     tokenizer: ShardTokenizer
     layout: Layout
@@ -170,22 +186,13 @@ class _Job:
         settings: ShardSettings,
         num_threads: int | None,
     ) -> _Job:
-        """Refuses what is wrong with the options before a folder is touched."""
-        if settings.shard_tokens < 1:
-            raise ShardError(f"shard_tokens is {settings.shard_tokens}; a shard holds at least one token")
-        if not 0 <= settings.validation_fraction < 1:
-            raise ShardError(
-                f"validation_fraction is {settings.validation_fraction}",
-                hint="give a fraction of the documents, such as 0.01",
-            )
-        if not 0 <= settings.split_seed < 1 << 64:
-            raise ShardError(f"split_seed is {settings.split_seed}; it has 64 bits")
+        """Check the options before a folder is touched."""
         if settings.append_separator and settings.document_separator is None:
             raise SpecialTokenError(
                 "there is no document separator to append", hint='name one, for example "<|endoftext|>"'
             )
         separator = _id(tokenizer, settings.document_separator, "the document separator")
-        first = _id(tokenizer, settings.prepended, "the token to begin documents with,")
+        first = _id(tokenizer, settings.prepended, "the prepended token")
         layout.header(layout.dtype(tokenizer.core.dtype), settings.shard_tokens)
         in_front = separator if layout.separator_in_front else None
         encoder = DocumentEncoder(
@@ -203,23 +210,23 @@ class _Job:
 
     @property
     def parts(self) -> list[Part]:
-        """The parts of a split corpus, none where it is not split."""
+        """The parts of a split corpus; empty if it is not split."""
         return ["train", "validation"] if self.settings.validation_fraction else []
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What has to be the same for the work to go on."""
+        """What must be equal for another run to resume."""
         return as_json(
             {
                 "bytemill_version": __version__,
                 "tokenizer": self.tokenizer.fingerprint,
                 "layout": self.layout.name,
-                **dataclasses.asdict(self.settings),
+                **self.settings.to_dict(),
                 "corpus": self.source.description,
             }
         )
 
-    def writer(self, folder: Path, state: dict[str, Any] | None) -> ShardWriter:
+    def writer(self, folder: Path, state: WriterState | None) -> ShardWriter:
         return ShardWriter(
             folder,
             self.layout,
@@ -244,7 +251,10 @@ class _Job:
             n_documents=counted.n_documents,
             n_replaced=counts.n_replaced,
             shards=shards,
-            sources=tuple(map(SourceInfo, self.source.source_names, n_bytes)),
+            sources=tuple(
+                SourceInfo(name=name, n_bytes=n)
+                for name, n in zip(self.source.source_names, n_bytes, strict=False)
+            ),
             settings=self.settings,
             layout=self.layout.name,
             documents=documents,
@@ -252,6 +262,7 @@ class _Job:
             n_empty_documents=counted.n_empty,
             n_skipped_bytes=counts.n_skipped_bytes,
             n_broken_documents=counts.n_broken,
+            n_byte_order_marks=counts.n_byte_order_marks,
             part=self.parts[index] if self.parts else None,
             corpus=reproducible(self.source.description),
         )
@@ -261,12 +272,19 @@ def _source(
     inputs: CorpusInputs | DocumentSource, errors: Errors, document_separator: str | None
 ) -> DocumentSource:
     if errors not in ("strict", "replace", "skip"):
-        raise ShardError(f"errors is {errors!r}", hint='give "strict", "replace" or "skip"')
+        raise ShardError(f"errors is {errors!r}", hint='choose "strict", "replace" or "skip"')
     if hasattr(inputs, "read") and hasattr(inputs, "source_names"):
         if errors != "strict":
-            raise ShardError("a corpus that is made already knows its errors", hint="leave out errors")
+            raise ShardError("errors is an option of the Corpus", hint="set it there")
         return cast("DocumentSource", inputs)
     return Corpus(cast("CorpusInputs", inputs), errors=errors, documents=document_separator or "file")
+
+
+def _settings(**values: Any) -> ShardSettings:
+    try:
+        return ShardSettings(**values)
+    except ValidationError as error:
+        raise ShardError(first_problem(error, values)) from error
 
 
 def _errors_of(source: DocumentSource, errors: Errors) -> Errors:
@@ -283,7 +301,7 @@ def _prepended(tokenizer: ShardTokenizer, prepend: str | bool) -> str | None:
     if found is None:
         known = ", ".join(tokenizer.special_tokens) or "none"
         raise SpecialTokenError(
-            "this tokenizer has no special token that is known to begin documents",
+            "the tokenizer has no special token for the start of documents",
             hint=f"name one (--bos); its special tokens: {known}",
         )
     return found
@@ -295,7 +313,7 @@ def _id(tokenizer: ShardTokenizer, token: str | None, what: str) -> int | None:
     if token not in tokenizer.special_tokens:
         known = ", ".join(tokenizer.special_tokens) or "none"
         raise SpecialTokenError(
-            f"{what} {token!r} is no special token of this tokenizer", hint=f"its special tokens: {known}"
+            f"{what} {token!r} is not a special token of the tokenizer", hint=f"its special tokens: {known}"
         )
     return tokenizer.special_tokens[token]
 

@@ -1,79 +1,111 @@
 """Checkpoints of an encoding, from which an interrupted run resumes."""
 
-from __future__ import annotations
-
-import dataclasses
 import json
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, Literal, cast
 
-from bytemill.corpus import CorpusCounts, Position
+from pydantic import Field, StrictStr
+
+from bytemill.corpus import Position
 from bytemill.errors import ShardError
+from bytemill.shards.manifest import ShardInfo
 from bytemill.system.atomic_files import write_bytes
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from bytemill.system.records import Count, Record, parse_record, read_json_object
 
 JOURNAL_NAME = "progress.json"
-_VERSION = 1
-_AFRESH_HINT = "overwrite=True (--overwrite) begins it afresh"
+_RESTART_HINT = "start over with --overwrite (overwrite=True)"
 
 
-@dataclasses.dataclass(frozen=True)
-class Checkpoint:
-    """A place between two batches, and all that is needed to go on from there."""
+class PartCounts(Record, frozen=False):
+    """Counts of one part of the corpus."""
+
+    source_bytes: list[Count] = Field(default_factory=list[int])
+    """Bytes of text per source read so far."""
+    n_documents: Count = 0
+    """Documents with tokens."""
+    n_empty: Count = 0
+    """Documents without tokens."""
+
+    def add_bytes(self, source: int, n_bytes: int) -> None:
+        """Add bytes of text of a source."""
+        self.source_bytes.extend([0] * (source + 1 - len(self.source_bytes)))
+        self.source_bytes[source] += n_bytes
+
+
+class WriterState(Record):
+    """State of a `ShardWriter`, from which another one resumes."""
+
+    n_tokens: Count
+    shards: tuple[ShardInfo, ...]
+    """Finished shards."""
+    shard_bytes: Count | None
+    """Size of the partial shard; None if there is none. Also below."""
+    ends_bytes: Count | None
+    """Size of the partial file of document ends in that shard."""
+    documents_bytes: Count | None
+    """Size of the partial document index."""
+
+
+class Checkpoint(Record):
+    """A position between two batches, with the state needed to resume from it."""
 
     position: Position
-    """In the corpus."""
-    n_bytes_read: int
-    carry: tuple[Any, ...] | None
-    """What is left of a document that goes on (`DocumentEncoder.carry`)."""
-    parts: list[dict[str, Any]]
-    """For each part of the corpus what was counted of it."""
-    shards: list[dict[str, Any]]
-    """For each part of the corpus how far its files have come (`ShardWriter.checkpoint`)."""
+    """Position in the corpus."""
+    n_bytes_read: Count
+    carry: tuple[StrictStr, Count, Count | None, list[Count], Count | None] | None
+    """Rest of an open document (`DocumentEncoder.carry`)."""
+    parts: list[PartCounts]
+    """Counts of each part of the corpus."""
+    writers: list[WriterState] = Field(default_factory=list[WriterState])
+    """State of the writer of each part."""
+
+
+class _Journal(Checkpoint):
+    version: Literal[2] = 2
+    identity: dict[str, Any]
 
 
 def write_journal(folder: Path, identity: dict[str, Any], checkpoint: Checkpoint) -> None:
-    """Write the journal of `folder`, atomically: the one before it stays until then. Raises `OutputError`."""
-    document = {"version": _VERSION, "identity": identity, **dataclasses.asdict(checkpoint)}
+    """Replace the journal of a folder atomically.
+
+    Args:
+        folder: The output folder.
+        identity: What must be equal for another run to resume, as JSON values.
+        checkpoint: The checkpoint.
+
+    Raises:
+        OutputError: If writing fails.
+    """
+    document = {"version": 2, "identity": identity, **checkpoint.to_dict()}
     write_bytes(folder / JOURNAL_NAME, json.dumps(document).encode())
 
 
 def read_journal(folder: Path, identity: dict[str, Any]) -> Checkpoint | None:
-    """Where the interrupted encoding to `folder` goes on, None where nothing tells.
+    """Read the checkpoint of a folder, or return None if there is no journal.
 
-    Raises `ShardError` where that was another encoding, naming the first difference, and where the journal is damaged.
+    Args:
+        folder: The output folder.
+        identity: As for `write_journal`.
+
+    Raises:
+        ShardError: If the journal is damaged or of another encoding; names the first difference.
     """
     path = folder / JOURNAL_NAME
     try:
-        document = json.loads(path.read_bytes())
-        if document["version"] != _VERSION:
-            raise ShardError(f"{path} has version {document['version']!r}", hint=_AFRESH_HINT)
-        before = document["identity"]
-        position = document["position"]
-        checkpoint = Checkpoint(
-            Position(position["source"], position["state"], CorpusCounts(**position["counts"])),
-            document["n_bytes_read"],
-            None if document["carry"] is None else tuple(document["carry"]),
-            document["parts"],
-            document["shards"],
-        )
+        document = read_json_object(path, ShardError, _RESTART_HINT)
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise ShardError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise ShardError(f"{path} is damaged: {error!r:.100}", hint=_AFRESH_HINT) from error
-    if difference := first_difference(before, identity):
+    journal = parse_record(_Journal, document, path, ShardError, _RESTART_HINT)
+    if difference := first_difference(journal.identity, identity):
         raise ShardError(
-            f"{folder} holds the beginning of other shards: {difference}",
-            hint=f"give the same settings to go on, or another folder; {_AFRESH_HINT}",
+            f"{folder} contains an unfinished encoding with other settings: {difference}",
+            hint=f"resume with the same settings, choose another folder, or {_RESTART_HINT}",
         )
-    return checkpoint
+    return journal
 
 
 def as_json(value: Any) -> Any:
-    """What comes back when `value` is written as JSON and read again.
+    """Return `value` as it is after writing it to JSON and reading it back.
 
     >>> as_json({"a": (1, None)})
     {'a': [1, None]}
@@ -82,7 +114,7 @@ def as_json(value: Any) -> Any:
 
 
 def first_difference(before: Any, now: Any, name: str = "") -> str | None:
-    """The first place where two JSON values differ, in words; None where they are equal.
+    """Describe the first difference between two JSON values, or return None if they are equal.
 
     >>> first_difference({"seed": 0, "corpus": {"sample": None}}, {"seed": 0, "corpus": {"sample": 0.5}})
     'corpus.sample was None, now it is 0.5'
@@ -103,7 +135,7 @@ def first_difference(before: Any, now: Any, name: str = "") -> str | None:
             for index, items in enumerate(zip(old_items, new_items, strict=True))
         )
         return next(filter(None, differences), None)
-    # 1 and True are equal to Python, and no setting changes from one to the other.
+    # Python treats 1 and True as equal, but no setting changes between them.
     return None if before == now else f"{name} was {_shown(before)}, now it is {_shown(now)}"
 
 

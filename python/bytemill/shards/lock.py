@@ -10,13 +10,13 @@ from bytemill.shards.manifest import (
     DOCUMENTS_NAME,
     MANIFEST_NAME,
     UNFINISHED_NAME,
-    companion_files,
     shard_files,
+    sidecar_files,
 )
-from bytemill.shards.partial_file import growing_name
 from bytemill.system.atomic_files import (
     make_folder,
-    output_error,
+    output_errors,
+    partial_name,
     remove_temporaries,
     sync_folder,
     write_text,
@@ -24,134 +24,124 @@ from bytemill.system.atomic_files import (
 from bytemill.system.file_lock import try_lock
 
 _LOCK_NAME = ".lock"
-OVERWRITE_HINT = "give another folder, or overwrite=True (--overwrite) to replace what is there"
+OVERWRITE_HINT = "choose another folder, or replace the files in it with --overwrite (overwrite=True)"
 
 
 @contextlib.contextmanager
-def claim_folder(folder: Path, *, overwrite: bool, journal: Path | None = None) -> Generator[bool]:
-    """Make `folder` ready for a set of shards, which the block writes, and the manifest last.
+def lock_folder(folder: Path, *, overwrite: bool, journal: Path | None = None) -> Generator[bool]:
+    """Lock and prepare a folder; the block writes shards, and the manifest last.
 
-    Gives True where the `journal` tells how to go on with what an interrupted run has left: that stays. Else the folder
-    is cleared of what such a run left, so that nothing of an older set outlives it.
+    `UNFINISHED.txt` marks the folder during the block and after an interruption: its shards may be replaced or resumed.
+    If the block fails and there is no journal, partial files are removed. If no shard is left either, the mark is
+    removed, and so is a new folder.
 
-    While the block runs, and after it was interrupted, `UNFINISHED.txt` marks the folder as one whose shards may be
-    replaced or gone on with. When the block fails and there is no journal, growing files are removed, and where no
-    shard stands no mark stays either, nor the folder if it is new.
+    Args:
+        folder: The output folder, created if needed.
+        overwrite: Replace existing shards.
+        journal: Journal from which an interrupted run can resume.
 
-    Raises `ShardError` where another run writes there, and, unless `overwrite`, where the folder holds a manifest, or
-    shards, without the mark; `OutputError` where it cannot be written to.
+    Yields:
+        True if an interrupted run can be resumed: its files are kept. False if the folder was cleared.
+
+    Raises:
+        ShardError: If another process holds the lock, or if the folder has a manifest or shards, but no mark, and
+            `overwrite` is False.
+        OutputError: If the folder cannot be written.
     """
     is_new = not folder.exists()
     make_folder(folder)
     marker = folder / UNFINISHED_NAME
-    goes_on = False
     try:
         with _locked(marker) as was_marked:
-            ours = was_marked
+            may_replace = was_marked
             try:
                 if not overwrite and not was_marked:
-                    _refuse_others_work(folder)
-                ours = True
-                goes_on = was_marked and not overwrite and journal is not None and journal.exists()
-                if goes_on:
-                    _remove(folder, [MANIFEST_NAME])
-                    _remove_temporaries(folder)
-                else:
-                    _clear(folder, was_marked=was_marked)
-                yield goes_on
+                    _refuse_existing(folder)
+                may_replace = True
+                resumes = was_marked and not overwrite and journal is not None and journal.exists()
+                with output_errors(folder):
+                    _clear(folder, was_marked=was_marked, resumes=resumes)
+                yield resumes
             except BaseException:
-                if not ours or not _is_worth_keeping(folder, journal):
+                if not may_replace or not _keep_unfinished(folder, journal):
                     marker.unlink(missing_ok=True)
                 raise
-            try:
+            with output_errors(folder):
                 marker.unlink()
                 sync_folder(folder)
-            except OSError as error:
-                raise output_error(error, folder) from error
     except BaseException:
         if is_new:
-            with contextlib.suppress(OSError):  # it holds finished shards
+            with contextlib.suppress(OSError):  # it contains finished shards
                 folder.rmdir()
         raise
 
 
-def remove_growing(folder: Path) -> None:
-    """Remove the files in `folder` that have not grown to be shards."""
-    for path in [*folder.glob(growing_name("shard_*")), *folder.glob(growing_name(DOCUMENTS_NAME))]:
+def remove_partial_files(folder: Path) -> None:
+    """Remove partial shards and a partial document index."""
+    for path in [*folder.glob(partial_name("shard_*")), *folder.glob(partial_name(DOCUMENTS_NAME))]:
         path.unlink(missing_ok=True)
 
 
-def tidy_up(folder: Path, journal: Path) -> None:
-    """Remove what a run left that was killed when all was done but this."""
+def remove_leftovers(folder: Path, journal: Path) -> None:
+    """Remove the files of a run that was killed after it wrote the manifest."""
     if not any((folder / name).exists() for name in (UNFINISHED_NAME, journal.name)):
         return
-    with _locked(folder / UNFINISHED_NAME):
-        remove_growing(folder)
+    with _locked(folder / UNFINISHED_NAME), output_errors(folder):
         _remove_temporaries(folder)
-        _remove(folder, [journal.name, UNFINISHED_NAME])
+        remove_partial_files(folder)
+        for name in (journal.name, UNFINISHED_NAME):
+            (folder / name).unlink(missing_ok=True)
 
 
-def _refuse_others_work(folder: Path) -> None:
+def _refuse_existing(folder: Path) -> None:
     if (folder / MANIFEST_NAME).exists():
-        raise ShardError(f"{folder} holds a {MANIFEST_NAME} already", hint=OVERWRITE_HINT)
+        raise ShardError(f"{folder} already contains a {MANIFEST_NAME}", hint=OVERWRITE_HINT)
     if shards := shard_files(folder):
-        raise ShardError(f"{folder} holds {shards[0]} but no {MANIFEST_NAME}", hint=OVERWRITE_HINT)
+        raise ShardError(f"{folder} contains {shards[0]} but no {MANIFEST_NAME}", hint=OVERWRITE_HINT)
 
 
-def _is_worth_keeping(folder: Path, journal: Path | None) -> bool:
-    """True where what an interrupted run leaves is of use; what is of none is removed."""
+def _keep_unfinished(folder: Path, journal: Path | None) -> bool:
+    """Return True if an interrupted run left a journal or shards; remove partial files that are of no use."""
     if journal is not None and journal.exists():
         return True
     with contextlib.suppress(OSError):
-        remove_growing(folder)
+        remove_partial_files(folder)
     return bool(shard_files(folder))
 
 
-def _clear(folder: Path, *, was_marked: bool) -> None:
+def _clear(folder: Path, *, was_marked: bool, resumes: bool) -> None:
+    """Remove the manifest, then what an earlier run left that this one does not resume."""
     is_ours = was_marked or (folder / MANIFEST_NAME).exists()
-    # The manifest first: from here on nobody may take the folder for a complete one.
-    _remove(folder, [MANIFEST_NAME])
-    others = companion_files(folder)
-    _remove(folder, [JOURNAL_NAME, *shard_files(folder)] if is_ours else shard_files(folder))
-    # A file of that name may be somebody's where no shards of ours are.
-    _remove(folder, [name for name in others if is_ours or name != DOCUMENTS_NAME])
-    try:
-        remove_growing(folder)
-    except OSError as error:
-        raise output_error(error, folder) from error
+    # Without a manifest nobody takes the folder for a complete one.
+    (folder / MANIFEST_NAME).unlink(missing_ok=True)
     _remove_temporaries(folder)
+    if resumes:
+        return
+    names = [JOURNAL_NAME, *shard_files(folder), *sidecar_files(folder)]
+    if not is_ours:  # files of these names may belong to the user
+        names = [name for name in names if name not in (JOURNAL_NAME, DOCUMENTS_NAME)]
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+    remove_partial_files(folder)
 
 
 def _remove_temporaries(folder: Path) -> None:
-    try:
-        for name in ("shard_*", MANIFEST_NAME, JOURNAL_NAME):
-            remove_temporaries(folder, name)
-    except OSError as error:
-        raise output_error(error, folder) from error
-
-
-def _remove(folder: Path, names: list[str]) -> None:
-    try:
-        for name in names:
-            (folder / name).unlink(missing_ok=True)
-    except OSError as error:
-        raise output_error(error, folder) from error
+    for name in ("shard_*", MANIFEST_NAME, JOURNAL_NAME):
+        remove_temporaries(folder, name)
 
 
 @contextlib.contextmanager
 def _locked(marker: Path) -> Generator[bool]:
-    """Hold the lock of the folder; True where the mark of an earlier run stood already."""
-    try:
+    """Hold the lock of the folder and mark it. Yields True if it was marked before."""
+    with output_errors(marker):
         lock = try_lock(marker.with_name(_LOCK_NAME))
-    except OSError as error:
-        raise output_error(error, marker) from error
     if lock is None:
         raise ShardError(
-            f"another run is writing shards to {marker.parent}",
-            hint="wait for its end, or give another folder",
+            f"another process is writing shards to {marker.parent}",
+            hint="wait until it has finished, or choose another folder",
         )
     with lock:
         was_marked = marker.exists()
         if not was_marked:
-            write_text(marker, "bytemill has not finished writing shards here: run the same command again.\n")
+            write_text(marker, "The shards in this folder are unfinished. Run the same command again.\n")
         yield was_marked

@@ -1,22 +1,21 @@
-"""Reading, encoding and writing at the same time, with a note now and then of how far all three have come.
+"""Encoding pipeline: reading, encoding and writing overlap, with regular checkpoints.
 
-This thread takes batches of documents from the corpus, which reads ahead, and has them encoded by the threads of the
-core; another one hashes and writes what comes of it.
+A reader thread (in the corpus) reads ahead. This thread passes groups of batches to the encoder, which uses all cores.
+A writer thread hashes and writes the ids.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bytemill.corpus import CorpusCounts, Position
 from bytemill.errors import SpecialTokenError
 from bytemill.profiling import add, phase
-from bytemill.shards.journal import Checkpoint, write_journal
-from bytemill.shards.writer_thread import Background
+from bytemill.shards.journal import Checkpoint, PartCounts, write_journal
+from bytemill.shards.worker import BackgroundWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -27,53 +26,46 @@ if TYPE_CHECKING:
     from bytemill.shards.shard_writer import ShardWriter
 
 _GROUP_BYTES = 4 << 20
-"""Text that is encoded at a time, at least: enough to keep some threads busy."""
-_MOST_BATCHES = 4096
-_WAITING = 3
-"""Groups that may wait to be written."""
+"""Least text to encode at once: enough work for several threads."""
+_GROUP_BATCHES = 4096
+"""Most batches to encode at once."""
+_QUEUE_SIZE = 3
+"""Encoded groups that wait to be written."""
 _CHECKPOINT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class EncodeProgress:
-    """How far the encoding of a corpus has come."""
+    """Progress of the encoding of a corpus."""
 
     source: str
-    """Name of the source that is being read."""
+    """Name of the current source."""
     n_bytes: int
-    """Bytes read so far, of all sources, by an interrupted run that this one goes on with too."""
+    """Bytes of all sources read so far, including those of an interrupted run."""
     total_bytes: int | None
-    """Bytes of all sources; None where one of them is a stream of unknown size."""
+    """Bytes of all sources; None if one is a stream of unknown size."""
     n_tokens: int
     n_shards: int
-    """Shards that stand under their names."""
+    """Finished shards."""
     already_complete: bool = False
-    """True where the folder held the result before, and nothing was done."""
+    """True if the folder already contained the result."""
     n_bytes_before: int = 0
     """Bytes read by the interrupted run that this one resumes."""
     n_tokens_before: int = 0
     """Tokens written by the interrupted run that this one resumes."""
 
 
-@dataclass
-class PartCounts:
-    """What was encoded of a part of the corpus."""
-
-    source_bytes: list[int] = field(default_factory=list[int])
-    """Bytes of text, by sources, as far as they have been read."""
-    n_documents: int = 0
-    """Documents that have tokens."""
-    n_empty: int = 0
-    """Documents that have none."""
-
-    def add_bytes(self, source: int, n_bytes: int) -> None:
-        """Text of this source."""
-        self.source_bytes.extend([0] * (source + 1 - len(self.source_bytes)))
-        self.source_bytes[source] += n_bytes
-
-
 class Encoding:
-    """The encoding of a corpus to the shards of each of its parts, from the beginning or from a checkpoint."""
+    """Encodes a corpus to one or more parts, from the start or from a checkpoint.
+
+    Args:
+        folder: Folder of the journal.
+        source: The corpus.
+        identity: What must be equal for another run to resume (see `write_journal`).
+        checkpoint: Checkpoint of an interrupted run.
+        checkpoint_bytes: Bytes of text between checkpoints; there is one every ten seconds too.
+        progress: Called in this thread after each group of batches. An exception that it raises stops the encoding.
+    """
 
     def __init__(
         self,
@@ -85,7 +77,7 @@ class Encoding:
         checkpoint_bytes: int,
         progress: Callable[[EncodeProgress], None] | None,
     ) -> None:
-        self.parts: list[PartCounts] = []
+        self.parts: list[PartCounts] = checkpoint.parts if checkpoint else []
         self._folder = folder
         self._source = source
         self._identity = identity
@@ -93,57 +85,62 @@ class Encoding:
         self._checkpoint_bytes = checkpoint_bytes
         self._progress = progress
         self._position = checkpoint.position if checkpoint else Position()
-        self._n_bytes_read = checkpoint.n_bytes_read if checkpoint else 0
-        shards = checkpoint.shards if checkpoint else []
-        self._n_tokens = self._n_tokens_before = sum(int(state["n_tokens"]) for state in shards)
+        self._n_bytes_read = self._n_bytes_before = checkpoint.n_bytes_read if checkpoint else 0
+        self._n_tokens = sum(state.n_tokens for state in checkpoint.writers) if checkpoint else 0
+        self._n_tokens_before = self._n_tokens
 
     @property
     def counts(self) -> CorpusCounts:
-        """What reading has come across."""
+        """Counts of what was read."""
         return self._position.counts
 
     def run(self, encoder: DocumentEncoder, writers: list[ShardWriter]) -> None:
-        """Encode all that is left of the corpus; `writers` has one for each part."""
+        """Encode the rest of the corpus.
+
+        Args:
+            encoder: The encoder, new.
+            writers: A writer for each part.
+        """
         if self._checkpoint is not None:
             encoder.go_on(self._checkpoint.carry)
-            self.parts = [PartCounts(**counts) for counts in self._checkpoint.parts]
         else:
             self.parts = [PartCounts() for _ in writers]
 
         def write(item: list[Any] | Checkpoint) -> None:
             with phase("write"):
                 if isinstance(item, Checkpoint):
-                    shards = [writer.checkpoint() for writer in writers]
-                    write_journal(self._folder, self._identity, dataclasses.replace(item, shards=shards))
+                    states = [writer.checkpoint() for writer in writers]
+                    checkpoint = item.model_copy(update={"writers": states})
+                    write_journal(self._folder, self._identity, checkpoint)
                 else:
-                    for writer, (pieces, ends) in zip(writers, item, strict=True):
-                        writer.append(pieces, ends)
+                    for writer, (chunks, ends) in zip(writers, item, strict=True):
+                        writer.append(chunks, ends)
 
         start = self._position if self._checkpoint else None
-        n_bytes_noted, noted_at = 0, time.monotonic()
+        n_bytes_since, saved_at = 0, time.monotonic()
         with (
             closing(self._source.read(start)) as batches,
-            Background(write, _WAITING, "write shards") as background,
+            BackgroundWorker(write, _QUEUE_SIZE, "write shards") as worker,
         ):
             for group in _groups(batches):
-                background.put(self._encode(encoder, group, len(writers)))
-                n_bytes_noted += sum(len(batch.data) for batch in group)
+                worker.put(self._encode(encoder, group, len(writers)))
+                n_bytes_since += sum(len(batch.data) for batch in group)
                 is_due = (
-                    n_bytes_noted >= self._checkpoint_bytes
-                    or time.monotonic() - noted_at >= _CHECKPOINT_SECONDS
+                    n_bytes_since >= self._checkpoint_bytes
+                    or time.monotonic() - saved_at >= _CHECKPOINT_SECONDS
                 )
                 if is_due and self._source.can_resume:
-                    background.put(self._note(encoder))
-                    n_bytes_noted, noted_at = 0, time.monotonic()
+                    worker.put(self._new_checkpoint(encoder))
+                    n_bytes_since, saved_at = 0, time.monotonic()
                 self._report(self._source.source_names[group[-1].source], writers)
-            background.finish()
+            worker.finish()
 
     def report_end(self, writers: list[ShardWriter]) -> None:
-        """Tell that all is done."""
+        """Report that all shards are finished."""
         self._report(self._source.source_names[-1], writers)
 
     def _encode(self, encoder: DocumentEncoder, group: list[DocumentBatch], n_parts: int) -> list[Any]:
-        """What a group of batches gives for each part: pieces of ids, ends of documents."""
+        """Encode a group of batches and return (chunks of ids, ends of documents) for each part."""
         try:
             with phase("encode"):
                 sides = encoder.encode([(batch.data, batch.ends, batch.is_open) for batch in group])
@@ -152,23 +149,28 @@ class Encoding:
             raise SpecialTokenError(
                 f"{' or '.join(names)}: {error} of a document", hint=error.hint
             ) from error
-        taken: list[Any] = []
+        encoded: list[Any] = []
         n_tokens_before = self._n_tokens
-        for counts, (pieces, ends, n_bytes, n_empty) in zip(self.parts, sides[:n_parts], strict=True):
+        for counts, (chunks, ends, n_bytes, n_empty) in zip(self.parts, sides[:n_parts], strict=True):
             for batch, n_of_batch in zip(group, n_bytes, strict=True):
                 counts.add_bytes(batch.source, n_of_batch)
             counts.n_documents += len(ends)
             counts.n_empty += n_empty
-            self._n_tokens += sum(map(len, pieces))
-            taken.append((pieces, ends))
+            self._n_tokens += sum(map(len, chunks))
+            encoded.append((chunks, ends))
         n_text_bytes = sum(len(batch.data) for batch in group)
         add("encode", n_bytes=n_text_bytes, n_tokens=self._n_tokens - n_tokens_before)
         self._position, self._n_bytes_read = group[-1].after, group[-1].n_bytes_read
-        return taken
+        return encoded
 
-    def _note(self, encoder: DocumentEncoder) -> Checkpoint:
-        parts = [dataclasses.asdict(part) for part in self.parts]
-        return Checkpoint(self._position, self._n_bytes_read, encoder.carry(), parts, [])
+    def _new_checkpoint(self, encoder: DocumentEncoder) -> Checkpoint:
+        """Make a checkpoint; the writer thread adds the state of the writers."""
+        return Checkpoint(
+            position=self._position,
+            n_bytes_read=self._n_bytes_read,
+            carry=encoder.carry(),
+            parts=[part.model_copy(deep=True) for part in self.parts],
+        )
 
     def _report(self, source: str, writers: list[ShardWriter]) -> None:
         if self._progress:
@@ -179,14 +181,14 @@ class Encoding:
                     self._source.total_bytes,
                     self._n_tokens,
                     sum(len(writer.shards) for writer in writers),
-                    n_bytes_before=self._checkpoint.n_bytes_read if self._checkpoint else 0,
+                    n_bytes_before=self._n_bytes_before,
                     n_tokens_before=self._n_tokens_before,
                 )
             )
 
 
 def _groups(batches: Generator[DocumentBatch]) -> Iterator[list[DocumentBatch]]:
-    """Batches that are encoded together: many small ones, one large one."""
+    """Yield groups of batches to encode at once: many small ones, or one large one."""
     group: list[DocumentBatch] = []
     n_bytes = 0
     while True:
@@ -195,7 +197,7 @@ def _groups(batches: Generator[DocumentBatch]) -> Iterator[list[DocumentBatch]]:
         if batch is not None:
             group.append(batch)
             n_bytes += len(batch.data)
-        if group and (batch is None or n_bytes >= _GROUP_BYTES or len(group) >= _MOST_BATCHES):
+        if group and (batch is None or n_bytes >= _GROUP_BYTES or len(group) >= _GROUP_BATCHES):
             yield group
             group, n_bytes = [], 0
         if batch is None:

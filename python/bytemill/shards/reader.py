@@ -1,4 +1,4 @@
-"""Reading token shards as if they were one long array."""
+"""Read shards as arrays, or as one array."""
 
 import os
 from bisect import bisect_right
@@ -13,44 +13,44 @@ from numpy.typing import NDArray
 from bytemill.errors import ShardError
 from bytemill.shards.layouts import layout_named
 from bytemill.shards.manifest import Manifest, read_manifest
-from bytemill.shards.verify import documents_problem, layout_problem, size_problems
+from bytemill.shards.verify import documents_problem, open_shard, size_problems
 
 TokenArray: TypeAlias = NDArray[np.uint16] | NDArray[np.uint32]
 
 
-def open_shards(folder: str | os.PathLike[str]) -> list[TokenArray]:
-    """The shards of `folder` in order, as read-only arrays mapped from the disk.
-
-    Raises `ShardError` where a shard is missing or contradicts the manifest in size, dtype or number of
-    tokens. (Whether its content is intact only `verify` tells.)
-    """
-    place = Path(folder)
-    return _open_checked(place, read_manifest(place))
-
-
 class TokenShards:
-    """The tokens of a folder of shards, addressed as one array of ids that stays on the disk.
+    """The ids of a shard folder as one array that stays on the disk.
 
-    `len(tokens)`, `tokens[i]` and `tokens[start:stop]` do what they do for a numpy array; a slice is a copy.
+    `len(tokens)`, `tokens[i]` and `tokens[start:stop]` work as for a NumPy array; a slice is a copy. `verify` checks
+    the content of the shards.
+
+    Args:
+        folder: Folder that contains `manifest.json`.
+
+    Raises:
+        ShardError: If a shard is missing or contradicts the manifest in size, dtype or number of tokens.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        """Open `folder`. Raises `ShardError` as `open_shards` does."""
         self.folder = Path(folder)
         self.manifest = read_manifest(folder)
         self.dtype = np.dtype(self.manifest.dtype)
         self.n_tokens = self.manifest.n_tokens
-        self._shards = _open_checked(self.folder, self.manifest)
-        self._starts = [0, *accumulate(len(shard) for shard in self._shards)]
+        self.arrays = _open_arrays(self.folder, self.manifest)
+        """Ids of each shard, read-only."""
+        self._starts = [0, *accumulate(map(len, self.arrays))]
 
     def __len__(self) -> int:
         return self.n_tokens
 
     def document_ends(self) -> NDArray[np.uint64] | None:
-        """Where each document ends, in tokens from the beginning, read-only and mapped from the disk; None where the
-        folder has no document index. Shape (n_documents,), ascending to `n_tokens`.
+        """Map the document index, or return None if there is none.
 
-        Raises `ShardError` where the index is damaged.
+        Returns:
+            End of each document in tokens, ascending to `n_tokens`, read-only, shape (n_documents,).
+
+        Raises:
+            ShardError: If the index is damaged.
         """
         info = self.manifest.documents
         if info is None:
@@ -61,9 +61,10 @@ class TokenShards:
         return npy.open(path, "uint64", npy.inspect(path).n_tokens)
 
     def read(self, start: int, stop: int) -> TokenArray:
-        """A copy of the ids from `start` up to and without `stop`, both from 0 to `n_tokens`.
+        """Return a copy of the ids from `start` to `stop` (exclusive), both from 0 to `n_tokens`.
 
-        Raises `IndexError` for a range that is not within the tokens.
+        Raises:
+            IndexError: If the range is not within the tokens.
         """
         if not 0 <= start <= stop <= self.n_tokens:
             raise IndexError(f"tokens {start} to {stop} of {self.n_tokens}")
@@ -72,16 +73,16 @@ class TokenShards:
         index = bisect_right(self._starts, start) - 1
         while n_read < len(tokens):
             offset = start + n_read - self._starts[index]
-            piece = self._shards[index][offset : offset + len(tokens) - n_read]
-            tokens[n_read : n_read + len(piece)] = piece
-            n_read += len(piece)
+            chunk = self.arrays[index][offset : offset + len(tokens) - n_read]
+            tokens[n_read : n_read + len(chunk)] = chunk
+            n_read += len(chunk)
             index += 1
         return cast("TokenArray", tokens)
 
     def blocks(self, n_tokens: int = 1 << 20) -> Iterator[TokenArray]:
-        """All ids in order, `n_tokens` at a time (the last block may be shorter)."""
+        """Yield all ids in order, in blocks of `n_tokens`; the last one may be shorter."""
         if n_tokens < 1:
-            raise ValueError(f"a block of {n_tokens} tokens")
+            raise ValueError(f"n_tokens is {n_tokens}; it must be at least 1")
         for start in range(0, self.n_tokens, n_tokens):
             yield self.read(start, min(start + n_tokens, self.n_tokens))
 
@@ -93,27 +94,24 @@ class TokenShards:
         if isinstance(index, slice):
             start, stop, step = index.indices(self.n_tokens)
             if step != 1:
-                raise ValueError(f"a slice of token shards has step 1, not {step}")
+                raise ValueError(f"slices of token shards must have step 1, not {step}")
             return self.read(start, max(start, stop))
-        place = index + self.n_tokens if index < 0 else index
-        if not 0 <= place < self.n_tokens:
+        position = index + self.n_tokens if index < 0 else index
+        if not 0 <= position < self.n_tokens:
             raise IndexError(f"token {index} of {self.n_tokens}")
-        return int(self.read(place, place + 1)[0])
+        return int(self.read(position, position + 1)[0])
 
     def __repr__(self) -> str:
         return f"TokenShards({str(self.folder)!r}, n_tokens={self.n_tokens}, dtype={self.dtype.name})"
 
 
-def _open_checked(folder: Path, manifest: Manifest) -> list[TokenArray]:
-    problems = size_problems(folder, manifest)
-    for shard in manifest.shards:
-        if not problems and (problem := layout_problem(folder / shard.file, shard, manifest)):
-            problems = [problem]
-    if problems:
+def _open_arrays(folder: Path, manifest: Manifest) -> list[TokenArray]:
+    if problems := size_problems(folder, manifest):
         raise _damaged(folder, problems[0])
-    layout = layout_named(manifest.layout)
-    arrays = [layout.open(folder / shard.file, manifest.dtype, shard.n_tokens) for shard in manifest.shards]
-    return cast("list[TokenArray]", arrays)
+    try:
+        return [open_shard(folder, shard, manifest) for shard in manifest.shards]
+    except ShardError as error:
+        raise _damaged(folder, str(error)) from error
 
 
 def _damaged(folder: Path, problem: str) -> ShardError:

@@ -1,4 +1,4 @@
-"""Shards of one tokenizer to shards of another."""
+"""Re-encode shards with another tokenizer."""
 
 from __future__ import annotations
 
@@ -34,16 +34,23 @@ def shard_corpus(
     progress: Callable[[int, int], None] | None = None,
     verify: bool = True,
 ) -> ShardCorpus:
-    """The documents at `source`, which `tokenizer` made, as a corpus for `target` (see `ShardCorpus`).
+    """Open shards as a corpus for another tokenizer (see `ShardCorpus`).
 
-    `source` is a folder of shards, or files of other programs (see `open_tokens`). Documents end where the source says
-    so, or at the id `separator` (or special token of `tokenizer`); by default at the one that the manifest names, or at
-    the one that it says they begin with, and in files of other programs at `<|endoftext|>`. Where nothing is known all
-    is one document.
+    Args:
+        source: A shard folder, or files of other programs (see `open_tokens`).
+        tokenizer: The tokenizer that encoded them.
+        target: The tokenizer that encodes the corpus.
+        separator: Id or text of the token between documents. By default the manifest's separator, else the special
+            token at the start of documents; in files of other programs `<|endoftext|>`. Without any, all ids are one
+            document. A document index or sidecar files take precedence.
+        on_error: Handling of broken documents (see `ShardCorpus`).
+        source_layout: Layout of files without a manifest.
+        source_dtype: Type of the ids in files that do not store it.
+        progress: Called with the ids searched for special tokens so far, and all ids.
+        verify: Compare the sha256 of every source file with the manifest first.
 
-    `verify` compares the sha256 of every source file with the manifest first.
-
-    Raises `ShardError` for a source that cannot be read, is damaged or belongs to another tokenizer.
+    Raises:
+        ShardError: If the source cannot be read, is damaged or is of another tokenizer.
     """
     tokens = open_tokens(source, layout=source_layout, dtype=source_dtype)
     if verify and tokens.manifest:
@@ -54,7 +61,7 @@ def shard_corpus(
     prepended = tokens.manifest.settings.prepended if tokens.manifest else None
     if not tokens.knows_documents and prepended in tokenizer.special_tokens:
         tokens.separate_at(tokenizer.special_tokens[prepended or ""], in_front=True)
-    # Some special tokens are found by what stands around them too, or take up white space: text does not carry them.
+    # Special tokens that also match surrounding text or white space cannot be represented in plain text.
     rules = special_rules(target.special_tokens, target.token_flags, target.normalizer)
     plain = {text: token for text, token in target.special_tokens.items() if text not in rules}
     return ShardCorpus(tokens, tokenizer, plain, on_error=on_error, progress=progress)
@@ -77,12 +84,29 @@ def reencode_shards(
     progress: Callable[[EncodeProgress], None] | None = None,
     overwrite: bool = False,
 ) -> Manifest:
-    """Encode a `shard_corpus` with `target` to `out_folder`: the manifest that is written there.
+    """Encode a `shard_corpus` with another tokenizer.
 
-    What is not said is as it was in the source: layout, size of shards, document index, and the tokens around
-    documents, where `target` has those too. `document_separator` and `prepend` name others, `append_separator=False`
-    and `prepend=False` leave them out. Everything else is as in `encode_corpus`, which does the work: workers,
-    resuming after an interruption, what is raised. A document without text has no tokens.
+    Resumes and raises as `encode_corpus`, which does the work.
+
+    Args:
+        corpus: The corpus.
+        target: The tokenizer.
+        out_folder: The output folder.
+        layout: Layout of the result; by default as in the source. The same holds for the next two options.
+        shard_tokens: Ids per shard.
+        document_index: Write `documents.npy`.
+        document_separator: Special token between documents; by default the source's, else `<|endoftext|>`.
+        append_separator: Add the separator to every document; by default if the source has one.
+        prepend: Special token at the start of every document; by default the source's if `target` has it. False for
+            none.
+        validation_fraction: As for `encode_corpus`.
+        split_seed: As for `encode_corpus`.
+        num_threads: Threads of the encoder; by default one per core.
+        progress: As for `encode_corpus`.
+        overwrite: Replace existing shards.
+
+    Returns:
+        The manifest of the result.
     """
     around = corpus.around
     separator = document_separator or _separator_of(target, around.separator)
@@ -112,13 +136,13 @@ def reencode_shards(
 
 
 def _separator_of(target: Tokenizer, separator: str | None) -> str | None:
-    """The special token of `target` that stands where `separator` stood; None where none stood."""
+    """Return the separator of the result, or None if the source has none."""
     if separator is None:
         return None
     for token in (separator, _END_OF_TEXT):
         if token in target.special_tokens:
             return token
     raise SpecialTokenError(
-        f"the documents are separated by {separator!r}, which the new tokenizer does not have",
+        f"the separator {separator!r} is not a special token of the new tokenizer",
         hint=f"name one of its special tokens (--document-separator): {', '.join(target.special_tokens) or 'none'}",
     )

@@ -1,4 +1,4 @@
-"""Shards as a corpus for another tokenizer: the text of their documents, byte for byte."""
+"""Shards as a corpus for another tokenizer: the exact text of their documents."""
 
 from __future__ import annotations
 
@@ -20,26 +20,30 @@ if TYPE_CHECKING:
     from bytemill.shards.token_source import TokenSource
 
 BATCH_TOKENS = 1 << 20
-"""Ids that are decoded at once: some 4 MB of text."""
+"""Ids decoded at once: about 4 MB of text."""
 
 OnError = Literal["fail", "skip", "replace"]
-_SKIP_HINT = 'on_error="skip" (--on-error skip) leaves such documents out'
+_SKIP_HINT = '--on-error skip (on_error="skip") leaves such documents out'
 
 
 class ShardCorpus:
-    """The documents of `tokens` as text, for `encode_corpus`: a `DocumentSource`.
+    """A `DocumentSource` of the documents of shards, for `encode_corpus`.
 
-    `tokenizer` is the one that made them. The tokens that stand around documents (separators, and what the manifest
-    says is prepended) are left out: they are no text, and whoever encodes the documents puts his own. Other special
-    tokens inside of documents become their text; those that `target_special` (the special tokens of the other
-    tokenizer) has too are to be recognised again. Text that merely looks like one of these could not be told from it
-    afterwards: such a document is broken.
+    Tokens around documents (separators, and the token at their start) are not text and are left out. Other special
+    tokens become text. Those that the target tokenizer also has are recognised again when it encodes the text. Plain
+    text that looks like one of these cannot be told apart from it, so its document is broken.
 
-    `on_error` says what becomes of broken documents, whose bytes are not UTF-8 or whose text looks like a special
-    token: "fail" names the first one, "skip" leaves them out, "replace" reads malformed bytes as U+FFFD. `progress` is
-    told how many ids of how many were searched for special tokens, which comes first.
+    Args:
+        tokens: The shards.
+        tokenizer: The tokenizer that encoded them.
+        target_special: Special tokens of the target tokenizer.
+        on_error: A broken document (not UTF-8, or with text that looks like a special token) is an error ("fail") or
+            left out ("skip"). "replace" reads malformed bytes as U+FFFD.
+        batch_tokens: Ids decoded at once.
+        progress: Called with the ids searched for special tokens so far, and all ids.
 
-    Raises `ShardError` where the shards were made with another tokenizer, or hold ids that it does not have.
+    Raises:
+        ShardError: If the shards were encoded with another tokenizer, or contain unknown ids.
     """
 
     def __init__(
@@ -54,12 +58,12 @@ class ShardCorpus:
     ) -> None:
         if tokens.manifest and tokens.manifest.fingerprint != tokenizer.fingerprint:
             raise ShardError(
-                f"the shards in {tokens.name} were made with the tokenizer {tokens.manifest.fingerprint}, not with "
+                f"the shards in {tokens.name} were encoded with tokenizer {tokens.manifest.fingerprint}, not "
                 f"{tokenizer.fingerprint}",
-                hint="name the tokenizer that they were made with (--from)",
+                hint="name the tokenizer that encoded them (--from)",
             )
         if on_error not in ("fail", "skip", "replace"):
-            raise CorpusError(f"on_error is {on_error!r}", hint='give "fail", "skip" or "replace"')
+            raise CorpusError(f"on_error is {on_error!r}", hint='choose "fail", "skip" or "replace"')
         self._tokens = tokens
         self._fingerprint = tokenizer.fingerprint
         self._on_error: OnError = on_error
@@ -69,19 +73,19 @@ class ShardCorpus:
         inside = self._count_special(tokenizer, progress)
         again = {text: tokenizer.special_tokens[text] for text in inside if text in target_special}
         self.allowed_special = tuple(sorted(again))
-        """Special tokens inside of documents that are to be recognised again."""
+        """Special tokens inside documents that the target recognises again."""
         self.special_as_text = {text: n for text, n in inside.items() if text not in again}
-        """Special tokens inside of documents that the other tokenizer lacks, and how often each comes as plain text."""
+        """Special tokens inside documents that the target lacks, with their number. They become plain text."""
         self._text = TokenText(tokenizer, again)
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of the ids, as they are stored."""
+        """Bytes of the ids as stored."""
         return self._tokens.n_bytes
 
     @property
     def source_names(self) -> list[str]:
-        """Where the shards are."""
+        """Folder or file of the shards."""
         return [self._tokens.name]
 
     @property
@@ -102,13 +106,15 @@ class ShardCorpus:
 
     @property
     def can_resume(self) -> bool:
-        """True: files give the same documents again."""
+        """True: a second read yields the same documents."""
         return True
 
     def read(self, start: Position | None = None) -> Generator[DocumentBatch]:
         """See `DocumentSource`.
 
-        Raises `CorpusError` for a broken document, `ShardError` for an id that no token has.
+        Raises:
+            CorpusError: If a document is broken.
+            ShardError: If an id is unknown.
         """
         at = start or Position()
         if at.source > 0:
@@ -124,25 +130,25 @@ class ShardCorpus:
                 yield batch
 
     def _next(self, state: _State) -> DocumentBatch | None:
-        """The next batch, None where all of its documents are left out; `state` goes behind it."""
-        piece = self._piece(state.token, state.document)
-        if state.document is None and piece.is_open:
+        """Return the next batch, or None if all its documents are left out, and advance `state`."""
+        chunk = self._chunk(state.token, state.document)
+        if state.document is None and chunk.is_open:
             state.document = state.token
-            # What is given cannot be taken back: a long document is looked through before.
+            # A long document spans several batches, so it is checked before the first one.
             if self._on_error == "skip" and not self._skip_broken(state):
                 return self._batch(b"", np.empty(0, np.int64), state)
         if state.document is None:
-            data, ends = self._documents(piece, state)
+            data, ends = self._documents(chunk, state)
         else:
-            data = self._part(piece, state)
+            data = self._part(chunk, state)
             ends = np.array([len(data)])
-        state.token += piece.n_tokens
-        if not piece.is_open:
+        state.token += chunk.n_tokens
+        if not chunk.is_open:
             state.document = None
         return self._batch(data, ends, state)
 
     def _batch(self, data: bytes, ends: NDArray[np.int64], state: _State) -> DocumentBatch | None:
-        """Text in front of `state`. One without documents only at the end, to tell of those that were left out."""
+        """Make a batch that ends at `state`. Only the last one may be empty; it carries the final counts."""
         n_tokens, is_open = self._tokens.n_tokens, state.document is not None
         n_done = 0 if is_open else len(ends)
         counts = state.counts
@@ -154,12 +160,12 @@ class ShardCorpus:
         n_read = state.token * self._tokens.n_bytes // n_tokens
         return DocumentBatch(data, ends, is_open, 0, n_read, state.position(n_tokens))
 
-    def _piece(self, token: int, document: int | None) -> _Piece:
-        """The documents that are whole within a block, or a part of one that is longer, without what stands around."""
+    def _chunk(self, token: int, document: int | None) -> _Chunk:
+        """Return the complete documents of a block, or part of a longer one, without tokens around documents."""
         block = self._tokens.read(token, min(token + self._batch_tokens, self._tokens.n_tokens))
         ends = block.ends if document is None else block.ends[:1]
         if not len(ends) and token + len(block.tokens) == self._tokens.n_tokens:
-            ends = np.array([len(block.tokens)])  # nothing says so, but here ends all
+            ends = np.array([len(block.tokens)])  # the last document
         n_tokens = int(ends[-1]) if len(ends) else len(block.tokens)
         ids = block.tokens[:n_tokens]
         is_text = np.ones(n_tokens, dtype=bool)
@@ -168,7 +174,7 @@ class ShardCorpus:
             starts = np.concatenate((np.zeros(1, np.int64), stops[:-1]))
             first = starts[np.isin(ids[starts], self._leading)]
             is_text[first] = False
-            # A separator and a token that every document begins with may both be there.
+            # A document may begin with both a separator and another special token.
             stops_of_first = stops[np.searchsorted(stops, first, side="right")]
             both = first[first + 1 < stops_of_first]
             both = both[(ids[both] != ids[both + 1]) & np.isin(ids[both + 1], self._leading)]
@@ -177,16 +183,16 @@ class ShardCorpus:
             last = ends - 1
             is_text[last[np.isin(ids[last], self._trailing)]] = False
         n_before = np.concatenate((np.zeros(1, np.int64), np.cumsum(is_text)))
-        return _Piece(n_tokens, ids[is_text], n_before[ends], is_open=not len(ends))
+        return _Chunk(n_tokens, ids[is_text], n_before[ends], is_open=not len(ends))
 
-    def _documents(self, piece: _Piece, state: _State) -> tuple[bytes, NDArray[np.int64]]:
-        """The text of whole documents, and where each ends."""
-        data = self._text.decode(piece.ids)
-        ends = self._text.byte_ends(piece.ids, piece.ends)
+    def _documents(self, chunk: _Chunk, state: _State) -> tuple[bytes, NDArray[np.int64]]:
+        """Return the text of complete documents, and the end of each."""
+        data = self._text.decode(chunk.ids)
+        ends = self._text.byte_ends(chunk.ids, chunk.ends)
         alike = [
             int(np.searchsorted(ends, start, side="right"))
-            for start, stop in self._text.look_alikes(piece.ids, data)
-            # What reads so across the end of a document is in none.
+            for start, stop in self._text.look_alikes(chunk.ids, data)
+            # A look-alike across the end of a document is in none.
             if stop <= ends[np.searchsorted(ends, start, side="right")]
         ]
         if not alike and _is_utf8(data, ends):
@@ -197,14 +203,14 @@ class ShardCorpus:
             try:
                 if number in alike:
                     raise _look_alike(self._tokens.name, state.number(len(texts)))
-                texts.append(self._sound(text, state, state.number(len(texts))))
+                texts.append(self._valid_utf8(text, state, state.number(len(texts))))
             except CorpusError:
                 if self._on_error != "skip":
                     raise
                 state.counts = replace(state.counts, n_broken=state.counts.n_broken + 1)
         return b"".join(texts), np.cumsum([len(text) for text in texts], dtype=np.int64)
 
-    def _sound(self, text: bytes, state: _State, number: int) -> bytes:
+    def _valid_utf8(self, text: bytes, state: _State, number: int) -> bytes:
         try:
             text.decode()
         except UnicodeDecodeError as error:
@@ -213,60 +219,60 @@ class ShardCorpus:
             return _replaced(text.decode("utf-8", "replace"), text, state)
         return text
 
-    def _part(self, piece: _Piece, state: _State) -> bytes:
-        """The text of a part of a long document, cut at a character; the rest of the last one is carried on."""
-        data = self._text.decode(piece.ids)
+    def _part(self, chunk: _Chunk, state: _State) -> bytes:
+        """Return the text of a part of a long document; an incomplete character is carried to the next part."""
+        data = self._text.decode(chunk.ids)
         number = state.number(0)
         first = max(state.document or 0, state.token - self._text.n_context)
         before = self._text.decode(self._tokens.read(first, state.token).tokens)
-        if next(self._text.look_alikes(piece.ids, data, before), None) is not None:
+        if next(self._text.look_alikes(chunk.ids, data, before), None) is not None:
             raise _look_alike(self._tokens.name, number)
         data = state.carry + data
         decoder = codecs.getincrementaldecoder("utf-8")(
             "replace" if self._on_error == "replace" else "strict"
         )
         try:
-            text = decoder.decode(data, final=not piece.is_open)
+            text = decoder.decode(data, final=not chunk.is_open)
         except UnicodeDecodeError as error:
             raise _not_utf8(self._tokens.name, number, error) from error
         state.carry = decoder.getstate()[0]
         return _replaced(text, data, state)
 
     def _skip_broken(self, state: _State) -> bool:
-        """True where the long document that begins at `state` is sound; otherwise `state` goes behind it."""
+        """Check the long document at `state`; if it is broken, advance `state` past it and return False."""
         trial = replace(state)
-        is_sound, is_open = True, True
+        is_valid, is_open = True, True
         while is_open:
-            piece = self._piece(trial.token, trial.document if trial.token > state.token else None)
-            if is_sound:
+            chunk = self._chunk(trial.token, trial.document if trial.token > state.token else None)
+            if is_valid:
                 try:
-                    self._part(piece, trial)
+                    self._part(chunk, trial)
                 except CorpusError:
-                    is_sound = False
-            trial.token += piece.n_tokens
-            is_open = piece.is_open and trial.token < self._tokens.n_tokens
-        if not is_sound:
+                    is_valid = False
+            trial.token += chunk.n_tokens
+            is_open = chunk.is_open and trial.token < self._tokens.n_tokens
+        if not is_valid:
             state.token, state.document, state.carry = trial.token, None, b""
             state.counts = replace(state.counts, n_broken=state.counts.n_broken + 1)
-        return is_sound
+        return is_valid
 
     def _count_special(
         self, tokenizer: DecodingTokenizer, progress: Callable[[int, int], None] | None
     ) -> dict[str, int]:
-        """The special tokens inside of documents, and how often each is there."""
+        """Count the special tokens inside documents."""
         special = np.array(sorted(tokenizer.special_tokens.values()), dtype=np.int64)
         names = {token: text for text, token in tokenizer.special_tokens.items()}
         counts: dict[str, int] = {}
         token, document = 0, None
         while token < self._tokens.n_tokens and len(special):
-            piece = self._piece(token, document)
-            # Special tokens mostly have the highest ids.
-            candidates = piece.ids[piece.ids >= special[0]]
+            chunk = self._chunk(token, document)
+            # Special tokens usually have the highest ids.
+            candidates = chunk.ids[chunk.ids >= special[0]]
             found, n_found = np.unique(candidates[np.isin(candidates, special)], return_counts=True)
             for token_id, n in zip(found.tolist(), n_found.tolist(), strict=True):
                 counts[names[token_id]] = counts.get(names[token_id], 0) + n
-            document = token if piece.is_open else None
-            token += piece.n_tokens
+            document = token if chunk.is_open else None
+            token += chunk.n_tokens
             if progress:
                 progress(token, self._tokens.n_tokens)
         return counts
@@ -274,32 +280,32 @@ class ShardCorpus:
 
 @dataclass(frozen=True)
 class Around:
-    """What the shards have around their documents."""
+    """Layout of the source, and the tokens around its documents."""
 
     layout: str
     shard_tokens: int | None
-    """None in files of other programs."""
+    """None for files of other programs."""
     has_index: bool
-    """Whether there is a document index."""
+    """True if there is a document index."""
     separator: str | None
-    """The special token between documents."""
+    """Special token between documents."""
     prepended: str | None
-    """The special token that every document begins with."""
+    """Special token at the start of every document."""
 
 
 @dataclass
 class _State:
-    """Where reading is."""
+    """Position of the reader."""
 
     token: int
     document: int | None
-    """The first token of the document that goes on here, None between documents."""
+    """First token of an open document; None between documents."""
     carry: bytes
-    """Bytes of a character that goes on."""
+    """Bytes of an incomplete character."""
     counts: CorpusCounts
 
     def number(self, n_before: int) -> int:
-        """Of a document, counted from 1, with `n_before` sound ones in front of it in its batch."""
+        """Return the number of a document, from 1, with `n_before` valid documents before it in its batch."""
         return self.counts.n_documents + self.counts.n_broken + n_before + 1
 
     def position(self, n_tokens: int) -> Position:
@@ -312,17 +318,17 @@ class _State:
 
 
 @dataclass(frozen=True)
-class _Piece:
-    """Ids of some documents, or of a part of one."""
+class _Chunk:
+    """Ids of complete documents, or of part of one."""
 
     n_tokens: int
-    """Tokens that it takes in the shards."""
+    """Tokens in the shards."""
     ids: NDArray[Any]
-    """Those of them that are text."""
+    """Ids of text among them."""
     ends: NDArray[np.int64]
-    """Where documents end in `ids`."""
+    """Ends of documents in `ids`."""
     is_open: bool
-    """True where the only document goes on."""
+    """True if the only document continues."""
 
 
 def _around(tokens: TokenSource, tokenizer: DecodingTokenizer) -> Around:
@@ -330,7 +336,7 @@ def _around(tokens: TokenSource, tokenizer: DecodingTokenizer) -> Around:
     names = {token: text for text, token in tokenizer.special_tokens.items()}
     separator = None if tokens.separator is None else names.get(tokens.separator)
     if settings and settings.document_separator is None and separator == settings.prepended:
-        separator = None  # documents are told apart by what they begin with
+        separator = None  # the token at the start separates documents
     return Around(
         tokens.layout.name,
         settings.shard_tokens if settings else None,
@@ -343,7 +349,7 @@ def _around(tokens: TokenSource, tokenizer: DecodingTokenizer) -> Around:
 def _ids_around(
     tokens: TokenSource, tokenizer: DecodingTokenizer
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The ids that documents may begin with, and end with, without their being text."""
+    """Return the ids at the start and at the end of documents that are not text."""
     separator = [] if tokens.separator is None else [tokens.separator]
     prepended = tokens.manifest.settings.prepended if tokens.manifest else None
     first = tokenizer.special_tokens.get(prepended or "")
@@ -354,7 +360,7 @@ def _ids_around(
 
 
 def _is_utf8(data: bytes, ends: NDArray[np.int64]) -> bool:
-    """True where every document is UTF-8 by itself: all together are, and none begins within a character."""
+    """Check that every document is UTF-8: their concatenation is, and none begins inside a character."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -364,7 +370,7 @@ def _is_utf8(data: bytes, ends: NDArray[np.int64]) -> bool:
 
 
 def _replaced(text: str, data: bytes, state: _State) -> bytes:
-    """`text` as UTF-8, after its U+FFFD that `data` does not have were counted."""
+    """Return `text` as UTF-8 and count the U+FFFD that are not in `data`."""
     encoded = text.encode()
     n_replaced = encoded.count(b"\xef\xbf\xbd") - data.count(b"\xef\xbf\xbd")
     if n_replaced:
@@ -374,13 +380,13 @@ def _replaced(text: str, data: bytes, state: _State) -> bytes:
 
 def _not_utf8(name: str, number: int, error: UnicodeDecodeError) -> CorpusError:
     return CorpusError(
-        f"{name}: the bytes of document {number:,} are not UTF-8 (byte {error.start:,}: {error.reason})",
-        hint=f'{_SKIP_HINT}, on_error="replace" reads them as U+FFFD',
+        f"{name}: document {number:,} is not UTF-8 (byte {error.start:,}: {error.reason})",
+        hint=f"{_SKIP_HINT}; --on-error replace reads malformed bytes as U+FFFD",
     )
 
 
 def _look_alike(name: str, number: int) -> CorpusError:
     return CorpusError(
-        f"{name}: document {number:,} holds text that reads as a special token, which other documents use",
+        f"{name}: document {number:,} contains text that looks like a special token used in the shards",
         hint=_SKIP_HINT,
     )

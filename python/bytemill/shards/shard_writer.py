@@ -1,24 +1,24 @@
-"""Cuts a stream of token ids into shards that stand under their names when they are whole."""
+"""Writer that divides a stream of token ids into shards."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bytemill.shards.hashed_file import HashedFile
+from bytemill.shards.journal import WriterState
 from bytemill.shards.layouts.npy import npy_header
 from bytemill.shards.manifest import (
     DOCUMENTS_NAME,
     FileInfo,
     ShardInfo,
-    companion_files,
     shard_files,
     shard_name,
+    sidecar_files,
 )
-from bytemill.shards.partial_file import GrowingFile, growing_name
-from bytemill.system.atomic_files import write_bytes
+from bytemill.system.atomic_files import partial_name, write_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,17 +28,27 @@ if TYPE_CHECKING:
 
     from bytemill.shards.layouts import Dtype, Layout
 
-_SMALL_IDS = 1 << 14
-"""Pieces of fewer ids on average are joined before they are written."""
+_SMALL_CHUNK_TOKENS = 1 << 14
+"""Chunks with fewer ids on average are joined before they are written."""
 
 
 class ShardWriter:
-    """Writes ids to shards of exactly `shard_tokens`, the last one excepted; where the layout keeps documents whole, a
-    shard ends with the document that reaches so many.
+    """Writes token ids to shards of exactly `shard_tokens` ids, except the last one.
 
-    What `checkpoint` gives can be handed to another writer as `state`: that one goes on from there, and the files come
-    out the same byte for byte. Raises `OutputError` where writing fails, and `ShardError` for what the layout cannot
-    hold.
+    In layouts of whole documents, the document that reaches `shard_tokens` ends a shard.
+
+    Args:
+        folder: The output folder.
+        layout: Layout of the files.
+        dtype: Type of the ids in the files.
+        shard_tokens: Ids per shard.
+        fingerprint: Fingerprint of the tokenizer, for the sidecar files.
+        document_index: Write `documents.npy`.
+        state: A `checkpoint` of another writer with the same arguments. The files come out identical.
+
+    Raises:
+        OutputError: If writing fails. Also raised by every method.
+        ShardError: If the layout cannot represent the ids or documents.
     """
 
     def __init__(
@@ -50,12 +60,12 @@ class ShardWriter:
         fingerprint: str,
         *,
         document_index: bool = False,
-        state: dict[str, Any] | None = None,
+        state: WriterState | None = None,
     ) -> None:
         self.shards: list[ShardInfo] = []
-        """The shards that stand under their names."""
+        """Finished shards."""
         self.n_tokens = 0
-        """Tokens taken so far."""
+        """Ids written so far."""
         self._folder = folder
         self._layout = layout
         self._dtype: Dtype = dtype
@@ -63,99 +73,99 @@ class ShardWriter:
         self._shard_tokens = shard_tokens
         self._fingerprint = fingerprint
         self._shard_start = 0
-        """Tokens in the finished shards."""
-        self._shard: GrowingFile | None = None
-        self._shard_ends: GrowingFile | None = None
-        """Where documents end in the growing shard, in tokens from the first one on, for layouts that want to know."""
-        self._documents: GrowingFile | None = None
-        self._n_settled = self._n_removed = 0
-        """Finished shards whose ends nobody will ask for again, and those of them whose ends are removed."""
+        """Ids in the finished shards."""
+        self._shard: HashedFile | None = None
+        self._shard_ends: HashedFile | None = None
+        """Ends of documents in the current shard, in tokens from the first shard, for layouts with sidecar files."""
+        self._documents: HashedFile | None = None
+        self._n_removable = self._n_removed = 0
+        """Finished shards whose ends no checkpoint needs any more, and those whose ends are removed."""
         if state is not None:
-            self._go_on(state)
+            self._resume(state)
         elif document_index:
-            self._documents = GrowingFile(folder / DOCUMENTS_NAME, self._documents_header(0))
+            self._documents = HashedFile(folder / DOCUMENTS_NAME, npy_header("uint64", 0))
 
-    def append(self, pieces: Sequence[NDArray[Any]], ends: NDArray[np.uint64]) -> None:
-        """Write ids, which come in pieces. `ends` are where documents end among them."""
+    def append(self, chunks: Sequence[NDArray[Any]], ends: NDArray[np.uint64]) -> None:
+        """Write ids.
+
+        Args:
+            chunks: Consecutive arrays of ids.
+            ends: Ends of documents, in ids from the start of the first chunk.
+        """
         ends = ends + np.uint64(self.n_tokens)
         if len(ends) and self._documents is not None:
-            self._documents.write(_as_bytes(ends, "<u8"))
-        if len(pieces) > 1 and sum(map(len, pieces)) < _SMALL_IDS * len(pieces):
-            pieces = [np.concatenate(pieces)]
+            self._documents.append(_as_bytes(ends, "<u8"))
+        if len(chunks) > 1 and sum(map(len, chunks)) < _SMALL_CHUNK_TOKENS * len(chunks):
+            chunks = [np.concatenate(chunks)]
         stop = self._shard_stop(ends)
-        for piece in pieces:
+        for chunk in chunks:
             start = 0
-            while start < len(piece):
-                n_taken = (
-                    len(piece) - start if stop is None else min(len(piece) - start, stop - self.n_tokens)
-                )
-                self._grow(piece[start : start + n_taken])
+            while start < len(chunk):
+                n_taken = len(chunk) - start
+                if stop is not None:
+                    n_taken = min(n_taken, stop - self.n_tokens)
+                self._append_ids(chunk[start : start + n_taken])
                 start += n_taken
                 if stop is not None and self.n_tokens == stop:
-                    ends = self._note_ends(ends, stop)
+                    ends = self._append_ends(ends, stop)
                     self._finish_shard()
                     stop = self._shard_stop(ends)
-        self._note_ends(ends, self.n_tokens)
+        self._append_ends(ends, self.n_tokens)
 
-    def checkpoint(self) -> dict[str, Any]:
-        """Makes all that was taken survive a power cut; what another writer can go on from, as JSON can hold it."""
-        # Who goes on goes back to the checkpoint before this one at the most.
-        if self._layout.companion_suffixes:
-            for index in range(self._n_removed, self._n_settled):
-                (self._folder / growing_name(self._ends_path(index).name)).unlink(missing_ok=True)
-            self._n_removed, self._n_settled = self._n_settled, len(self.shards)
-        state: dict[str, Any] = {
-            "n_tokens": self.n_tokens,
-            "shards": [dataclasses.asdict(shard) for shard in self.shards],
-        }
-        for name, file in (
-            ("shard", self._shard),
-            ("ends", self._shard_ends),
-            ("documents", self._documents),
-        ):
-            if file is not None:
-                file.sync()
-            state[name] = None if file is None else file.n_bytes
-        return state
+    def checkpoint(self) -> WriterState:
+        """Sync all files and return the state from which another writer resumes."""
+        # A run resumes from this checkpoint or the one before it.
+        if self._layout.sidecar_suffixes:
+            for index in range(self._n_removed, self._n_removable):
+                (self._folder / partial_name(self._ends_path(index).name)).unlink(missing_ok=True)
+            self._n_removed, self._n_removable = self._n_removable, len(self.shards)
+        return WriterState(
+            n_tokens=self.n_tokens,
+            shards=tuple(self.shards),
+            shard_bytes=_synced_bytes(self._shard),
+            ends_bytes=_synced_bytes(self._shard_ends),
+            documents_bytes=_synced_bytes(self._documents),
+        )
 
     def finish(self) -> tuple[tuple[ShardInfo, ...], FileInfo | None]:
-        """Finish the last shard, whatever it holds: all shards in order, and the document index."""
+        """Finish the last shard and return all shards in order, and the document index."""
         self._finish_shard()
         documents = self._documents
         if documents is None:
             return tuple(self.shards), None
-        n_items = (documents.n_bytes - len(self._documents_header(0))) // 8
-        sha256 = documents.finish(self._documents_header(n_items))
-        return tuple(self.shards), FileInfo(documents.path.name, documents.n_bytes, sha256)
+        header = npy_header("uint64", (documents.n_bytes - len(documents.header)) // 8)
+        sha256 = documents.finish(header)
+        info = FileInfo(file=documents.path.name, n_bytes=documents.n_bytes, sha256=sha256)
+        return tuple(self.shards), info
 
     def close(self) -> None:
-        """Leave what grows as it is."""
+        """Close all files and keep partial ones under their temporary names."""
         for file in (self._shard, self._shard_ends, self._documents):
             if file is not None:
                 file.close()
 
     def _shard_stop(self, ends: NDArray[np.uint64]) -> int | None:
-        """The token at which the growing shard ends, None where it goes on behind those with these `ends`."""
+        """Return the token at which the current shard ends; None if no document in `ends` ends it."""
         full = self._shard_start + self._shard_tokens
         if not self._layout.whole_documents:
             return full
-        place = int(np.searchsorted(ends, full))
-        return int(ends[place]) if place < len(ends) else None
+        index = int(np.searchsorted(ends, full))
+        return int(ends[index]) if index < len(ends) else None
 
-    def _grow(self, ids: NDArray[Any]) -> None:
+    def _append_ids(self, ids: NDArray[Any]) -> None:
         if self._shard is None:
             path = self._folder / shard_name(len(self.shards), self._layout.suffix)
-            self._shard = GrowingFile(path, self._layout.header(self._dtype, self._shard_tokens))
-            if self._layout.companion_suffixes:
-                self._shard_ends = GrowingFile(self._ends_path(), b"")
-        self._shard.write(_as_bytes(ids, self._item))
+            self._shard = HashedFile(path, self._layout.header(self._dtype, self._shard_tokens))
+            if self._layout.sidecar_suffixes:
+                self._shard_ends = HashedFile(self._ends_path(len(self.shards)), b"")
+        self._shard.append(_as_bytes(ids, self._item))
         self.n_tokens += len(ids)
 
-    def _note_ends(self, ends: NDArray[np.uint64], stop: int) -> NDArray[np.uint64]:
-        """Keeps the ends that lie in the growing shard, which has come to `stop`; the others."""
+    def _append_ends(self, ends: NDArray[np.uint64], stop: int) -> NDArray[np.uint64]:
+        """Append the ends up to `stop` to those of the current shard, and return the others."""
         n_within = int(np.searchsorted(ends, stop, side="right"))
         if n_within and self._shard_ends is not None:
-            self._shard_ends.write(_as_bytes(ends[:n_within], "<u8"))
+            self._shard_ends.append(_as_bytes(ends[:n_within], "<u8"))
         return ends[n_within:]
 
     def _finish_shard(self) -> None:
@@ -163,62 +173,66 @@ class ShardWriter:
         if shard is None:
             return
         n_tokens = self.n_tokens - self._shard_start
-        # The companions first: a shard that stands under its name is complete.
-        companions: list[FileInfo] = []
-        if self._shard_ends is not None:
-            ends = np.frombuffer(self._shard_ends.read(), "<u8").astype(np.uint64) - np.uint64(
-                self._shard_start
-            )
-            if not len(ends) or int(ends[-1]) != n_tokens:
-                ends = np.append(ends, np.uint64(n_tokens))
-            stem = shard.path.name.removesuffix(self._layout.suffix)
-            for suffix, content in self._layout.companions(self._dtype, ends, self._fingerprint):
-                write_bytes(self._folder / (stem + suffix), content)
-                companions.append(FileInfo(stem + suffix, len(content), hashlib.sha256(content).hexdigest()))
+        # Sidecar files first: a shard under its final name is complete.
+        sidecars = (
+            [] if self._shard_ends is None else self._write_sidecars(shard.path, self._shard_ends, n_tokens)
+        )
         sha256 = shard.finish(self._layout.header(self._dtype, n_tokens))
-        if self._shard_ends is not None:
-            self._shard_ends.close()
-        self.shards.append(ShardInfo(shard.path.name, n_tokens, shard.n_bytes, sha256, tuple(companions)))
+        info = ShardInfo(
+            file=shard.path.name,
+            n_tokens=n_tokens,
+            n_bytes=shard.n_bytes,
+            sha256=sha256,
+            sidecars=tuple(sidecars),
+        )
+        self.shards.append(info)
         self._shard_start = self.n_tokens
         self._shard = self._shard_ends = None
 
-    def _go_on(self, state: dict[str, Any]) -> None:
-        """Takes up what a writer left: what it wrote behind `state` is cut off."""
-        self.n_tokens = int(state["n_tokens"])
-        self.shards = [_shard_info(shard) for shard in state["shards"]]
+    def _write_sidecars(self, shard: Path, ends_file: HashedFile, n_tokens: int) -> list[FileInfo]:
+        ends = np.frombuffer(ends_file.content(), "<u8").astype(np.uint64) - np.uint64(self._shard_start)
+        ends_file.close()
+        if not len(ends) or int(ends[-1]) != n_tokens:
+            ends = np.append(ends, np.uint64(n_tokens))
+        sidecars: list[FileInfo] = []
+        stem = shard.name.removesuffix(self._layout.suffix)
+        for suffix, content in self._layout.sidecars(self._dtype, ends, self._fingerprint):
+            write_bytes(self._folder / (stem + suffix), content)
+            sha256 = hashlib.sha256(content).hexdigest()
+            sidecars.append(FileInfo(file=stem + suffix, n_bytes=len(content), sha256=sha256))
+        return sidecars
+
+    def _resume(self, state: WriterState) -> None:
+        """Open the files of another writer and remove what it wrote after `state`."""
+        self.n_tokens = state.n_tokens
+        self.shards = list(state.shards)
         self._shard_start = sum(shard.n_tokens for shard in self.shards)
-        growing = shard_name(len(self.shards), self._layout.suffix)
-        kept = {name for shard in self.shards for name in _names(shard)}
-        if state["shard"] is not None:
+        number = len(self.shards)
+        if state.shard_bytes is not None:
+            path = self._folder / shard_name(number, self._layout.suffix)
             header = self._layout.header(self._dtype, self._shard_tokens)
-            self._shard = GrowingFile(self._folder / growing, header, n_bytes=state["shard"])
-            if state["ends"] is not None:
-                self._shard_ends = GrowingFile(self._ends_path(), b"", n_bytes=state["ends"])
-        if state["documents"] is not None:
-            path, header = self._folder / DOCUMENTS_NAME, self._documents_header(0)
-            self._documents = GrowingFile(path, header, n_bytes=state["documents"])
-        for name in [*shard_files(self._folder), *companion_files(self._folder)]:
+            self._shard = HashedFile(path, header, n_bytes=state.shard_bytes)
+        if state.ends_bytes is not None:
+            self._shard_ends = HashedFile(self._ends_path(number), b"", n_bytes=state.ends_bytes)
+        if state.documents_bytes is not None:
+            path = self._folder / DOCUMENTS_NAME
+            self._documents = HashedFile(path, npy_header("uint64", 0), n_bytes=state.documents_bytes)
+        kept = {info.file for shard in self.shards for info in (shard, *shard.sidecars)}
+        for name in [*shard_files(self._folder), *sidecar_files(self._folder)]:
             if name not in kept and name != DOCUMENTS_NAME:
                 (self._folder / name).unlink()
 
-    def _ends_path(self, index: int | None = None) -> Path:
-        """Of the shard with this index, or of the growing one."""
-        return self._folder / f"{shard_name(len(self.shards) if index is None else index, '')}.ends"
-
-    @staticmethod
-    def _documents_header(n_items: int) -> bytes:
-        return npy_header("uint64", n_items)
+    def _ends_path(self, index: int) -> Path:
+        return self._folder / f"{shard_name(index, '')}.ends"
 
 
 def _as_bytes(items: NDArray[Any], dtype: Any) -> memoryview:
     return np.ascontiguousarray(items, dtype=dtype).data.cast("B")
 
 
-def _names(shard: ShardInfo) -> list[str]:
-    return [shard.file, *(companion.file for companion in shard.companions)]
-
-
-def _shard_info(fields: dict[str, Any]) -> ShardInfo:
-    return dataclasses.replace(
-        ShardInfo(**fields), companions=tuple(FileInfo(**companion) for companion in fields["companions"])
-    )
+def _synced_bytes(file: HashedFile | None) -> int | None:
+    """Sync a file and return its size."""
+    if file is None:
+        return None
+    file.sync()
+    return file.n_bytes

@@ -1,4 +1,4 @@
-"""Token ids in order, with the ends of documents, from shards with a manifest or from files of other programs."""
+"""Read token ids with the ends of documents, from shard folders and files of other programs."""
 
 from __future__ import annotations
 
@@ -16,103 +16,118 @@ from bytemill.shards.layouts import LAYOUTS, Layout, layout_named
 from bytemill.shards.layouts.files import cannot_read
 from bytemill.shards.layouts.llmc import has_header
 from bytemill.shards.manifest import DOCUMENTS_NAME, MANIFEST_NAME, UNFINISHED_NAME, Manifest
-from bytemill.shards.reader import TokenShards, open_shards
+from bytemill.shards.reader import TokenShards
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
 BLOCK_TOKENS = 1 << 20
-"""Ids that are held at once."""
+"""Ids in memory at once."""
 
 
 @dataclass(frozen=True)
 class TokenBlock:
-    """Ids in a row, and where documents end in them."""
+    """Consecutive ids with the ends of documents."""
 
     tokens: NDArray[Any]
     ends: NDArray[np.int64]
-    """Ascending, from 0 (a document that ended with the block before) to `len(tokens)`. Empty where documents are
-    unknown. Documents without a token are left out."""
+    """Ascending, from 0 (the end of a document of the block before) to `len(tokens)`. Documents without tokens are left
+    out. Empty if the ends are unknown."""
 
 
 @dataclass(frozen=True)
-class _Ids:
-    """Where ids lie."""
+class _IdRange:
+    """The ids of a file."""
 
     file: Path
     dtype: np.dtype[Any]
     offset: int
-    """First byte in the file."""
+    """First byte of the ids."""
     n_tokens: int
 
     def map(self, start: int, stop: int) -> NDArray[Any]:
-        """Some of them, mapped for as long as the array is kept: memory does not grow with what was read before."""
+        """Map a range of the ids. The mapping ends with the array, so memory does not grow while reading."""
         n_tokens = min(stop, self.n_tokens) - start
         if n_tokens <= 0:
             return np.empty(0, self.dtype)
-        place = self.offset + start * self.dtype.itemsize
+        offset = self.offset + start * self.dtype.itemsize
         try:
-            return np.asarray(np.memmap(self.file, self.dtype, "r", place, (n_tokens,)))
-        except (OSError, ValueError) as error:  # it was changed or removed since it was opened
+            return np.asarray(np.memmap(self.file, self.dtype, "r", offset, (n_tokens,)))
+        except (OSError, ValueError) as error:  # the file was changed or removed
             raise cannot_read(self.file, error) from error
 
 
 class TokenSource:
-    """The ids of some files in order, mapped from the disk.
+    """The ids of consecutive files, mapped from the disk.
 
-    Documents end where the files' index says, or else at the `separator`. Raises `ShardError` for files that are no
-    shards, or damaged.
+    Documents end according to the document index or the sidecar files, else at the separator.
+
+    Args:
+        files: The files, in order.
+        arrays: Their ids, as opened by the layout.
+        layout: Layout of the files.
+        manifest: Manifest of their folder; None for files of other programs.
+        document_ends: Document index of the folder.
+
+    Raises:
+        ShardError: If a file is damaged. Also raised by the methods.
     """
 
     def __init__(
-        self, files: list[Path], arrays: list[NDArray[Any]], layout: Layout, manifest: Manifest | None = None
+        self,
+        files: list[Path],
+        arrays: Sequence[NDArray[Any]],
+        layout: Layout,
+        manifest: Manifest | None = None,
+        document_ends: NDArray[np.uint64] | None = None,
     ) -> None:
         self.name = str(files[0] if len(files) == 1 and manifest is None else files[0].parent)
         self.files = files
         self.layout = layout
         self.manifest = manifest
-        """None for files of other programs."""
         self.n_tokens = sum(len(array) for array in arrays)
         self.n_bytes = sum(array.nbytes for array in arrays)
-        """Bytes of all ids as they are stored."""
+        """Bytes of all ids as stored."""
         self.separator: int | None = None
-        """The id that separates documents, where it is known."""
+        """Id of the separator, or None."""
         self.separator_in_front = layout.separator_in_front
-        """True where it stands before each document, and not behind it."""
-        self._ids = [
-            _Ids(file, array.dtype, getattr(array, "offset", 0), len(array))
+        """True if it is at the start of documents, False at their end."""
+        self._ranges = [
+            _IdRange(file, array.dtype, getattr(array, "offset", 0), len(array))
             for file, array in zip(files, arrays, strict=True)
         ]
         self._starts = [0, *accumulate(len(array) for array in arrays)]
         self._index: tuple[int, NDArray[np.uint64]] | None = None
-        """Number of a file and where its documents end: blocks come file by file."""
-        self._document_ends = None if manifest is None else TokenShards(files[0].parent).document_ends()
+        """Number of the file read last, with the ends of its documents."""
+        self._document_ends = document_ends
         self._has_indices = self._document_ends is None and self._find_indices()
 
     @property
     def dtype(self) -> str:
-        """What the ids are stored as (numpy's name); "int64" where the files differ."""
-        names = {ids.dtype.name for ids in self._ids}
+        """NumPy's name of the type of the ids; "int64" if the files differ."""
+        names = {ids.dtype.name for ids in self._ranges}
         return names.pop() if len(names) == 1 else "int64"
 
     @property
     def has_index(self) -> bool:
-        """True where the files say where documents end."""
+        """True if there is a document index, or sidecar files with the ends of documents."""
         return self._document_ends is not None or self._has_indices
 
     @property
     def knows_documents(self) -> bool:
-        """True where `blocks` says where documents end."""
+        """True if `blocks` yields the ends of documents."""
         return self.has_index or self.separator is not None
 
     def separate_at(self, separator: int, *, in_front: bool | None = None) -> None:
-        """Let `separator` be the id that stands before (`in_front`) or behind each document.
+        """Set the separator.
 
-        By default this is judged by the first document that the index knows; without an index, it stands in front where
-        the first token of all is one.
+        Args:
+            separator: Id of the separator.
+            in_front: True if it is at the start of documents, False at their end. By default that is found from the
+                first documents of the index; without an index, from whether the first id is a separator.
         """
         self.separator = separator
         self.separator_in_front = self._is_in_front(separator) if in_front is None else in_front
@@ -125,25 +140,25 @@ class TokenSource:
             return int(block.tokens[0]) == separator
         stops = np.unique(block.ends[block.ends > 0])
         starts = np.concatenate((np.zeros(1, np.int64), stops[:-1]))[: len(stops)]
-        begins_so = block.tokens[starts] == separator
-        ends_so = block.tokens[stops - 1] == separator
-        # One that begins and ends so tells nothing, such as a document of nothing but its separator.
-        telling = np.flatnonzero(begins_so != ends_so)
-        return bool(begins_so[telling[0]]) if len(telling) else self.layout.separator_in_front
+        at_start = block.tokens[starts] == separator
+        at_end = block.tokens[stops - 1] == separator
+        # A document with a separator at both ends, or of a separator alone, is ambiguous.
+        clear = np.flatnonzero(at_start != at_end)
+        return bool(at_start[clear[0]]) if len(clear) else self.layout.separator_in_front
 
     def blocks(self, start: int = 0, block_tokens: int = BLOCK_TOKENS) -> Iterator[TokenBlock]:
-        """All ids from token `start` on, in blocks that end with their file or hold `block_tokens`."""
-        for number, ids in enumerate(self._ids):
+        """Yield the ids from token `start` on, in blocks of `block_tokens` that end at the end of each file."""
+        for number, ids in enumerate(self._ranges):
             before = self._starts[number]
             for offset in range(max(0, start - before), ids.n_tokens, block_tokens):
                 tokens = ids.map(offset, offset + block_tokens)
                 yield TokenBlock(tokens, self._ends_in(number, before + offset, tokens))
 
     def read(self, start: int, stop: int) -> TokenBlock:
-        """A copy of the ids from `start` up to and without `stop`; what ends behind them ends in this block."""
+        """Return a copy of the ids from `start` to `stop` (exclusive). An end at `stop` belongs to this block."""
         blocks = [
             TokenBlock(tokens, self._ends_in(number, first, tokens) + (first - start))
-            for number, ids in enumerate(self._ids)
+            for number, ids in enumerate(self._ranges)
             if (before := self._starts[number]) < stop and before + ids.n_tokens > start
             for first in [max(start, before)]
             for tokens in [ids.map(first - before, stop - before)]
@@ -152,27 +167,27 @@ class TokenSource:
             return TokenBlock(np.empty(0, self.dtype), np.empty(0, np.int64))
         ends = np.concatenate([block.ends for block in blocks])
         if self.separator is not None and self.separator_in_front and not self.has_index:
-            ends = ends[ends > 0]  # these were given with the block before
+            ends = ends[ends > 0]  # they belong to the block before
             if stop < self.n_tokens and self._id_at(stop) == self.separator:
                 ends = np.append(ends, stop - start)
         return TokenBlock(np.concatenate([block.tokens for block in blocks]), ends)
 
-    def place(self, token: int) -> str:
-        """The file and the place in it of a token, for messages."""
+    def locate(self, token: int) -> str:
+        """Return the file of a token and its position there, for messages."""
         number = bisect_right(self._starts, token, hi=len(self.files)) - 1
         return f"{self.files[number].name}: token {token - self._starts[number]:,}"
 
     def _id_at(self, token: int) -> int:
         number = bisect_right(self._starts, token) - 1
-        place = token - self._starts[number]
-        return int(self._ids[number].map(place, place + 1)[0])
+        offset = token - self._starts[number]
+        return int(self._ranges[number].map(offset, offset + 1)[0])
 
     def _find_indices(self) -> bool:
-        """True where every file has an index beside it."""
+        """Check whether every file has a sidecar file with the ends of its documents."""
         return all(self._ends_of_file(number) is not None for number in range(len(self.files)))
 
     def _ends_of_file(self, number: int) -> NDArray[np.uint64] | None:
-        ids = self._ids[number]
+        ids = self._ranges[number]
         return self.layout.document_ends(ids.file, ids.dtype.name, ids.n_tokens)
 
     def _ends_in(self, number: int, start: int, tokens: NDArray[Any]) -> NDArray[np.int64]:
@@ -183,12 +198,12 @@ class TokenSource:
                 ends, base = self._index_of(number), self._starts[number]
             first = int(np.searchsorted(ends, np.uint64(start - base), side="right"))
             last = int(np.searchsorted(ends, np.uint64(stop - base), side="right"))
-            # A document without a token ends where another does.
+            # A document without tokens ends where the one before it does.
             return np.unique(ends[first:last].astype(np.int64)) + (base - start)
         if self.separator is None:
             return np.empty(0, np.int64)
-        places = np.flatnonzero(tokens == self.separator).astype(np.int64)
-        ends = places if self.separator_in_front else places + 1
+        separators = np.flatnonzero(tokens == self.separator).astype(np.int64)
+        ends = separators if self.separator_in_front else separators + 1
         if self.separator_in_front and start == 0:
             ends = ends[ends > 0]
         if stop == self.n_tokens and (len(ends) == 0 or ends[-1] != len(tokens)):
@@ -205,43 +220,55 @@ class TokenSource:
 def open_tokens(
     path: str | os.PathLike[str], *, layout: str | None = None, dtype: str | None = None
 ) -> TokenSource:
-    """The ids at `path`: a folder of shards with a manifest; or one file, a folder, or a glob of files of others.
+    """Open the ids of a shard folder, or of a file, a folder or a glob of files of other programs.
 
-    Files of others are told apart by their names and first bytes. A headerless `.bin` says nothing about itself: it
-    needs `layout="bin"` and the `dtype` of its ids. All files of a folder, sorted by name, are one sequence.
+    The layout of files of other programs is found from their names and first bytes. A headerless `.bin` needs
+    `layout="bin"` and a `dtype`. The files of a folder or glob are one sequence, sorted by name.
 
-    Raises `ShardError` where nothing is there, where it is not what `layout` and `dtype` say, or where only they could
-    tell what it is.
+    Args:
+        path: Path or glob.
+        layout: Layout of files without a manifest.
+        dtype: Type of the ids in files that do not store it.
+
+    Raises:
+        ShardError: If there is no file, if the files contradict `layout` or `dtype`, or if these are needed.
     """
-    place = Path(path)
-    if place.is_dir() and ((place / MANIFEST_NAME).exists() or (place / UNFINISHED_NAME).exists()):
-        shards = TokenShards(place)
+    root = Path(path)
+    if root.is_dir() and ((root / MANIFEST_NAME).exists() or (root / UNFINISHED_NAME).exists()):
+        shards = TokenShards(root)
         manifest = shards.manifest
         if layout not in (None, manifest.layout) or dtype not in (None, manifest.dtype):
             raise ShardError(
-                f"the manifest of {place} says {manifest.layout} of {manifest.dtype}, not "
-                f"{layout or manifest.layout} of {dtype or manifest.dtype}",
-                hint="leave out layout and dtype (--source-layout, --dtype): the manifest tells both",
+                f"the shards in {root} have layout {manifest.layout} and dtype {manifest.dtype}, not "
+                f"{layout or manifest.layout} and {dtype or manifest.dtype}",
+                hint="leave out --source-layout and --dtype: the manifest has both",
             )
         if not manifest.shards:
-            raise ShardError(f"the shards in {place} hold no token")
-        files = [place / shard.file for shard in manifest.shards]
-        return TokenSource(files, list(open_shards(place)), layout_named(manifest.layout), manifest)
-    files = _files_at(place, None if layout is None else layout_named(layout))
+            raise ShardError(f"the shards in {root} contain no tokens")
+        files = [root / shard.file for shard in manifest.shards]
+        layout_of_shards = layout_named(manifest.layout)
+        return TokenSource(files, shards.arrays, layout_of_shards, manifest, shards.document_ends())
+    files = _files_at(root, None if layout is None else layout_named(layout))
     found = layout_named(layout) if layout is not None else _layout_of(files)
     arrays: list[NDArray[Any]] = []
     for file in files:
-        facts = found.inspect(file, dtype)
-        arrays.append(found.open(file, facts.dtype, facts.n_tokens))
+        summary = found.inspect(file, dtype)
+        arrays.append(found.open(file, summary.dtype, summary.n_tokens))
     return TokenSource(files, arrays, found)
 
 
 def find_separator(
     tokens: TokenSource, separator: int | str | None, special_tokens: Mapping[str, int]
 ) -> None:
-    """Tell `tokens` its separator, where it is given, or the manifest knows it.
+    """Set the separator of a token source, if it is explicit or in the manifest.
 
-    Raises `ShardError` for a special token whose id `special_tokens` do not tell.
+    Args:
+        tokens: The token source.
+        separator: Id or text of the separator; None for the manifest's.
+        special_tokens: Ids of special tokens.
+
+    Raises:
+        ShardError: If the id of the separator is unknown.
     """
     known = tokens.manifest
     name = separator or (known.settings.document_separator if known else None)
@@ -252,46 +279,46 @@ def find_separator(
     elif separator is not None:
         raise ShardError(
             f"the id of the separator {separator!r} is unknown",
-            hint="give the id itself, or the tokenizer that has this special token",
+            hint="name its id, or the tokenizer that has this special token",
         )
     elif known and known.separator_id is not None:
         tokens.separate_at(known.separator_id)
 
 
-def _files_at(place: Path, layout: Layout | None) -> list[Path]:
+def _files_at(root: Path, layout: Layout | None) -> list[Path]:
     suffixes = {known.suffix for known in LAYOUTS.values()} if layout is None else {layout.suffix}
-    if place.is_dir():
-        found = (file for file in place.iterdir() if file.suffix in suffixes and file.name != DOCUMENTS_NAME)
+    if root.is_dir():
+        found = (file for file in root.iterdir() if file.suffix in suffixes and file.name != DOCUMENTS_NAME)
         files = sorted(file for file in found if file.is_file())
         if not files:
-            parts = [part.name for part in sorted(place.iterdir()) if (part / MANIFEST_NAME).exists()]
+            parts = [part.name for part in sorted(root.iterdir()) if (part / MANIFEST_NAME).exists()]
             raise ShardError(
-                f"{place} holds neither a {MANIFEST_NAME} nor a file named *{', *'.join(sorted(suffixes))}",
+                f"{root} contains neither a {MANIFEST_NAME} nor files named *{', *'.join(sorted(suffixes))}",
                 hint=f"name one of its folders: {', '.join(parts)}"
                 if parts
-                else "name a folder of shards, or the files themselves",
+                else "name a shard folder, or files",
             )
         return files
-    if place.exists():
-        return [place]
-    files = [Path(name) for name in sorted(glob.glob(str(place)))]  # noqa: PTH207  the pattern may be absolute
+    if root.exists():
+        return [root]
+    files = [Path(name) for name in sorted(glob.glob(str(root)))]  # noqa: PTH207  the pattern may be absolute
     if not files:
-        raise ShardError(f"there is no {place}", hint="name a folder of shards, a file, or a glob of files")
+        raise ShardError(f"there is no {root}", hint="name a shard folder, a file, or a glob of files")
     return files
 
 
 def _layout_of(files: list[Path]) -> Layout:
-    """The layout that all of them have. Raises `ShardError` where they differ or say nothing."""
-    names = {_name_of_layout(file) for file in files}
+    """Return the layout of all files. Raises `ShardError` if they differ or it is unknown."""
+    names = {_layout_name(file) for file in files}
     if len(names) > 1:
         raise ShardError(
-            f"{files[0].parent} holds files of several layouts: {', '.join(sorted(names))}",
-            hint="name one with layout=… (--source-layout), or a glob of the files",
+            f"{files[0].parent} contains files of several layouts: {', '.join(sorted(names))}",
+            hint="choose one with --source-layout (source_layout=), or use a glob",
         )
     return layout_named(names.pop())
 
 
-def _name_of_layout(file: Path) -> str:
+def _layout_name(file: Path) -> str:
     if file.suffix == ".npy":
         return "npy"
     if file.suffix == ".ds":
@@ -300,11 +327,11 @@ def _name_of_layout(file: Path) -> str:
         return "megatron"
     if has_header(file):
         return "llmc"
-    # A suffix that only one layout has, such as a registered one.
+    # The suffix of a single layout, such as a registered one.
     names = [layout.name for layout in LAYOUTS.values() if layout.suffix == file.suffix]
     if len(names) == 1:
         return names[0]
     raise ShardError(
-        f"nothing in {file} tells its layout",
-        hint='if it holds ids and nothing else: layout="bin", dtype="uint16" (--source-layout bin --dtype uint16)',
+        f"the layout of {file} is unknown",
+        hint="for ids without a header: --source-layout bin --dtype uint16",
     )

@@ -1,4 +1,4 @@
-"""The text of ids, packed, and what in it looks like a special token without being one."""
+"""Decode arrays of ids, and find plain text that looks like a special token."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class DecodingTokenizer(Protocol):
-    """What is asked of the tokenizer that made the shards."""
+    """A tokenizer that can decode shards."""
 
     @property
     def fingerprint(self) -> str: ...
@@ -27,53 +27,61 @@ class DecodingTokenizer(Protocol):
 
 
 class TokenText:
-    """Decodes rows of ids, and finds the text of `special` tokens where no such id stands."""
+    """Decodes arrays of ids.
+
+    Args:
+        tokenizer: The tokenizer that encoded them.
+        special: Special tokens to find in plain text, with their ids.
+    """
 
     def __init__(self, tokenizer: DecodingTokenizer, special: Mapping[str, int]) -> None:
         vocab = tokenizer.vocab
         self._lengths = np.zeros(max(vocab) + 1, dtype=np.int64)
-        """Bytes of each id."""
+        """Bytes of each token, by id."""
         self._lengths[list(vocab)] = [len(token) for token in vocab.values()]
         self._decode_bytes = tokenizer.decode_bytes
         self._special = [(text.encode(), token) for text, token in special.items()]
         self.n_context = max((len(text) for text, _ in self._special), default=1) - 1
-        """So many ids before a row decide what in it looks like a special token."""
+        """Ids before an array that can be part of a look-alike in it."""
 
     def decode(self, ids: NDArray[Any]) -> bytes:
-        """The bytes of a row of ids. Raises `ShardError` for an id that no token has."""
+        """Return the bytes of ids. Raises `ShardError` for an unknown id."""
         try:
             return self._decode_bytes(ids)
         except (KeyError, OverflowError) as error:
             known = np.flatnonzero(self._lengths)
-            strangers = ids[~np.isin(ids, known)]
-            bad = int(strangers[0]) if len(strangers) else -1
+            unknown = ids[~np.isin(ids, known)]
+            bad = int(unknown[0]) if len(unknown) else -1
             raise ShardError(
-                f"the shards hold the id {bad:,}, which the tokenizer does not have",
-                hint="they are damaged, or were made with another tokenizer",
+                f"the shards contain the id {bad:,}, which the tokenizer does not have",
+                hint="they are damaged, or were encoded with another tokenizer",
             ) from error
 
     def byte_ends(self, ids: NDArray[Any], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where rows that end at `ends` in `ids` end in their bytes."""
+        """Convert ends of documents from ids to bytes."""
         sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(self._lengths[ids])))
         return sums[ends]
 
     def look_alikes(self, ids: NDArray[Any], data: bytes, before: bytes = b"") -> Iterator[tuple[int, int]]:
-        """Where `data`, the bytes of `ids`, reads as a special token and holds none: first byte, and last byte + 1.
+        """Yield (start, end) of plain text that looks like a special token, in bytes.
 
-        `before` is text in front of it: what begins there begins below 0.
+        Args:
+            ids: The ids.
+            data: Their bytes.
+            before: Text before them. A look-alike that begins in it has a negative start.
         """
         starts: NDArray[np.int64] | None = None
         text = before + data if before else data
         for needle, token in self._special:
-            place = text.find(needle)
-            if place < 0:
+            found = text.find(needle)
+            if found < 0:
                 continue
             if starts is None:
                 lengths = self._lengths[ids]
                 starts = np.cumsum(lengths) - lengths
             real = set(starts[ids == token].tolist())
-            while place >= 0:
-                start = place - len(before)
+            while found >= 0:
+                start = found - len(before)
                 if start + len(needle) > 0 and start not in real:
                     yield start, start + len(needle)
-                place = text.find(needle, place + 1)
+                found = text.find(needle, found + 1)

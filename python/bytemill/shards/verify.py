@@ -3,8 +3,10 @@
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bytemill.errors import ShardError
 from bytemill.shards.layouts import layout_named
@@ -23,30 +25,26 @@ def verify(folder: str | os.PathLike[str]) -> list[str]:
     Raises:
         ShardError: If the manifest cannot be read.
     """
-    place = Path(folder)
-    manifest = read_manifest(place)
-    problems = size_problems(place, manifest)
+    root = Path(folder)
+    manifest = read_manifest(root)
+    problems = size_problems(root, manifest)
     layout = layout_named(manifest.layout)
     for shard in manifest.shards:
-        broken = [
-            problem for info in (shard, *shard.companions) if (problem := _content_problem(place, info))
-        ]
+        broken = [problem for info in (shard, *shard.sidecars) if (problem := _content_problem(root, info))]
         problems.extend(broken)
-        path = place / shard.file
+        path = root / shard.file
         if not path.exists():
-            continue  # named among the sizes
-        if problem := layout_problem(path, shard, manifest):
-            problems.append(problem)
-            continue
+            continue  # reported by size_problems
         try:
+            open_shard(root, shard, manifest)
             layout.document_ends(path, manifest.dtype, shard.n_tokens)
         except ShardError as error:
             problems.append(str(error))
     if manifest.documents is not None:
-        found = (_content_problem(place, manifest.documents), documents_problem(place, manifest))
+        found = (_content_problem(root, manifest.documents), documents_problem(root, manifest))
         problems.extend(problem for problem in found if problem)
     listed = {info.file for info in _files_of(manifest)}
-    problems.extend(f"{name} is not in the manifest" for name in shard_files(place) if name not in listed)
+    problems.extend(f"{name} is not in the manifest" for name in shard_files(root) if name not in listed)
     return problems
 
 
@@ -86,29 +84,30 @@ def size_problems(folder: Path, manifest: Manifest) -> list[str]:
     return problems
 
 
-def layout_problem(path: Path, shard: ShardInfo, manifest: Manifest) -> str | None:
-    """What keeps `path` from being the shard that the manifest describes, None if it is one."""
+def open_shard(folder: Path, shard: ShardInfo, manifest: Manifest) -> NDArray[Any]:
+    """Map the ids of a shard. Raises `ShardError` if the file contradicts the manifest."""
     try:
-        layout_named(manifest.layout).open(path, manifest.dtype, shard.n_tokens)
+        return layout_named(manifest.layout).open(folder / shard.file, manifest.dtype, shard.n_tokens)
     except ShardError as error:
-        return f"{error} (the manifest says {shard.n_tokens:,} tokens of {manifest.dtype})"
-    return None
+        raise ShardError(
+            f"{error} (the manifest says {shard.n_tokens:,} tokens of {manifest.dtype})"
+        ) from error
 
 
 def documents_problem(folder: Path, manifest: Manifest) -> str | None:
-    """What keeps the document index from being one of these shards, None if it is one or there is none."""
+    """Return how the document index contradicts the manifest, or None."""
     info = manifest.documents
     if info is None or not (folder / info.file).exists():
         return None
     npy = layout_named("npy")
     try:
-        facts = npy.inspect(folder / info.file, "uint64")
-        ends = npy.open(folder / info.file, "uint64", facts.n_tokens)
+        summary = npy.inspect(folder / info.file, "uint64")
+        ends = npy.open(folder / info.file, "uint64", summary.n_tokens)
     except ShardError as error:
         return str(error)
     last = int(ends[-1]) if len(ends) else 0
     if last != manifest.n_tokens:
-        return f"{info.file} ends with token {last:,}, the manifest says {manifest.n_tokens:,} tokens"
+        return f"{info.file} ends at token {last:,}, the manifest says {manifest.n_tokens:,} tokens"
     for start in range(0, len(ends), _BLOCK_ITEMS):
         block = ends[start : start + _BLOCK_ITEMS + 1]
         if np.any(block[1:] < block[:-1]):
@@ -120,12 +119,12 @@ _BLOCK_ITEMS = 1 << 20
 
 
 def _files_of(manifest: Manifest) -> list[ShardInfo | FileInfo]:
-    files = [info for shard in manifest.shards for info in (shard, *shard.companions)]
+    files = [info for shard in manifest.shards for info in (shard, *shard.sidecars)]
     return files if manifest.documents is None else [*files, manifest.documents]
 
 
 def _content_problem(folder: Path, info: ShardInfo | FileInfo) -> str | None:
-    """How the content of a file contradicts its sha256; a missing file is named among the sizes."""
+    """Return how a file contradicts its sha256, or None; `size_problems` reports missing files."""
     try:
         with (folder / info.file).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,11 +1,13 @@
-"""Files that stand under their name whole or not at all.
+"""Atomic publication of files.
 
-A result is written to a temporary name in the same folder, synced to the disk, and only then renamed. Whoever
-looks while it is written, or after it was interrupted, finds the old file or none, never half of a new one.
+A file is written under a temporary name in its folder, synced to the disk and renamed. Readers find the old file or
+the complete new one. `AtomicFile` discards its temporary file if writing fails. `PartialFile` keeps it, and a later
+process can resume it.
 """
 
 import contextlib
 import errno
+import glob
 import io
 import json
 import os
@@ -18,17 +20,28 @@ from typing import Any, BinaryIO, Self, TextIO
 from bytemill.errors import OutputError
 from bytemill.system.paths import require_local
 
+try:
+    import fcntl
+except ImportError:  # Windows, which does not remove open files
+    fcntl = None
+
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NAME_LENGTH = 60
+"""Characters of a file name in its temporary name: at 4 bytes each, below the usual limit of 255 bytes."""
 
 
 class AtomicFile:
-    """A binary file that grows under a temporary name; `commit` gives it its own, `discard` removes it.
+    """A binary file that replaces `path` on `commit`.
 
-    As a context manager it commits at the end and discards on any exception. A link is followed: the file
-    that it points to is replaced. What is no regular file (a device, a named pipe) is written directly, since
-    to rename something over it would destroy it.
+    As a context manager it commits at the end and discards on an exception. A symbolic link is followed: its target is
+    replaced. Devices and named pipes are written directly. Temporary files that killed processes left for the same path
+    are removed.
 
-    Raises `OutputError` (with the `errno` of the cause) wherever writing fails.
+    Args:
+        path: The file to create or replace.
+
+    Raises:
+        OutputError: If writing fails, with the `errno` of the cause. Also raised by every method.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -37,52 +50,43 @@ class AtomicFile:
         self._final = Path(os.path.realpath(path))
         mode = _writable_mode(self.path, self._final)
         self._direct = mode is not None and not stat.S_ISREG(mode)
-        self._written_to = self._final if self._direct else _temporary_name(self._final)
-        try:
-            # A new file is open for reading too: who patches a header may need to read the whole again.
-            self.file: io.BufferedRandom | io.BufferedWriter = (
-                self._written_to.open("wb") if self._direct else self._written_to.open("x+b")
-            )
-        except OSError as error:
-            raise output_error(error, self.path) from error
-        if mode is not None and not self._direct:
-            with contextlib.suppress(OSError):  # the file system may know no permissions
-                self._written_to.chmod(stat.S_IMODE(mode))
+        self.file: io.BufferedRandom | io.BufferedWriter
+        with output_errors(self.path):
+            if self._direct:
+                self._temporary, self.file = self._final, self._final.open("wb")
+                return
+            self._temporary, self.file = _new_temporary(self._final)
+        remove_temporaries(self._final.parent, glob.escape(self._final.name[:_NAME_LENGTH]))
+        if mode is not None:
+            with contextlib.suppress(OSError):  # the file system may not support permissions
+                self._temporary.chmod(stat.S_IMODE(mode))
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append all of `data`."""
-        try:
+        """Append `data`."""
+        with output_errors(self.path):
             self.file.write(data)
-        except OSError as error:
-            raise output_error(error, self.path) from error
 
     def commit(self) -> None:
-        """Sync, close and rename: from now on the file stands under its name."""
+        """Sync, close and rename the file."""
         try:
-            self.file.flush()
-            if not self._direct:
-                os.fsync(self.file.fileno())
-            self.file.close()
-            if not self._direct:
-                self._written_to.replace(self._final)
-                sync_folder(self._final.parent)
-        except BaseException as error:
+            with output_errors(self.path):
+                self.file.flush()
+                if self._direct:
+                    self.file.close()
+                else:
+                    _publish(self.file, self._temporary, self._final)
+        except BaseException:
             self.discard()
-            if isinstance(error, OSError):
-                raise output_error(error, self.path) from error
             raise
 
     def discard(self) -> None:
-        """Close and remove what was written; the file that stood under the name before stays."""
-        # Flushing what did not fit fails a second time, but the descriptor is closed then too.
+        """Close and remove the temporary file. An existing file at `path` remains."""
+        # Closing flushes again and may fail again, but it always closes the descriptor.
         with contextlib.suppress(OSError):
             self.file.close()
-        self._remove_temporary()
-
-    def _remove_temporary(self) -> None:
         if not self._direct:
             with contextlib.suppress(OSError):
-                self._written_to.unlink()
+                self._temporary.unlink()
 
     def __enter__(self) -> Self:
         return self
@@ -94,24 +98,100 @@ class AtomicFile:
             self.commit()
             return
         self.discard()
-        # Only writing runs out of space; other errors (say, of a file that the block reads) stay what they
-        # are.
+        # Other errors may come from files that the block reads. Only writing runs out of space.
         if isinstance(error, OSError) and not isinstance(error, OutputError) and error.errno in _NO_SPACE:
             raise output_error(error, self.path) from error
 
 
+class PartialFile:
+    """An append-only file under a temporary name, `.NAME.partial`. A later process can resume it.
+
+    The caller ensures that one process at a time writes the file.
+
+    Args:
+        path: The file to create or replace.
+        n_bytes: Bytes to keep of the file that an earlier process left, under its temporary or its final name.
+
+    Raises:
+        OutputError: If writing fails, or if fewer than `n_bytes` are left. Also raised by every method.
+    """
+
+    def __init__(self, path: Path, *, n_bytes: int = 0) -> None:
+        self.path = path
+        self.temporary = path.with_name(partial_name(path.name))
+        self.n_bytes = n_bytes
+        """Bytes of the file so far."""
+        with output_errors(path):
+            if n_bytes and path.exists():
+                path.replace(self.temporary)
+            mode = "r+b" if self.temporary.exists() else "x+b"
+            self._file: io.FileIO = self.temporary.open(mode, buffering=0)
+        try:
+            self._keep_bytes(n_bytes)
+        except BaseException:
+            self.close()
+            raise
+
+    def append(self, data: bytes | memoryview) -> None:
+        """Append all of `data`."""
+        self._write_at(self.n_bytes, data)
+        self.n_bytes += len(data)
+
+    def sync(self) -> None:
+        """Sync the file to the disk."""
+        with output_errors(self.path):
+            os.fsync(self._file.fileno())
+
+    def commit(self) -> None:
+        """Sync, close and rename the file."""
+        with output_errors(self.path):
+            _publish(self._file, self.temporary, self.path)
+
+    def close(self) -> None:
+        """Close the file and keep it under its temporary name."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    def _keep_bytes(self, n_bytes: int) -> None:
+        with output_errors(self.path):
+            n_found = os.fstat(self._file.fileno()).st_size
+            self._file.truncate(min(n_found, n_bytes))
+        if n_found < n_bytes:
+            raise OutputError(
+                f"cannot resume {self.path}: {self.temporary.name} has {n_found:,} bytes of {n_bytes:,}",
+                hint="start over with --overwrite (overwrite=True)",
+            )
+
+    def _write_at(self, offset: int, data: bytes | memoryview) -> None:
+        rest = memoryview(data)
+        with output_errors(self.path):
+            self._file.seek(offset)
+            while rest:
+                # One call may write less, for example just before the disk is full.
+                rest = rest[self._file.write(rest) :]
+
+
+def partial_name(name: str) -> str:
+    """Return the temporary name of a `PartialFile`.
+
+    >>> partial_name("shard_00000.npy")
+    '.shard_00000.npy.partial'
+    """
+    return f".{name}.partial"
+
+
 @contextlib.contextmanager
 def open_bytes(path: str | os.PathLike[str]) -> Generator[BinaryIO]:
-    """A binary file to write to, which takes its name when the block ends without an exception."""
+    """Open a binary file that replaces `path` when the block ends without an exception."""
     with AtomicFile(path) as atomic:
         yield atomic.file
 
 
 @contextlib.contextmanager
 def open_text(path: str | os.PathLike[str]) -> Generator[TextIO]:
-    r"""A UTF-8 text file to write to, which takes its name when the block ends without an exception.
+    r"""Open a UTF-8 text file that replaces `path` when the block ends without an exception.
 
-    Line ends are written as they are given (no `\r\n` on any system).
+    Line ends are written unchanged on every system.
     """
     with AtomicFile(path) as atomic:
         text = io.TextIOWrapper(atomic.file, encoding="utf-8", newline="")
@@ -120,20 +200,20 @@ def open_text(path: str | os.PathLike[str]) -> Generator[TextIO]:
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write `data` as the whole file, atomically. Raises `OutputError`."""
+    """Write a binary file atomically. Raises `OutputError`."""
     with AtomicFile(path) as atomic:
         atomic.write(data)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write `text` as the whole file in UTF-8, atomically. Raises `OutputError`."""
+    """Write a UTF-8 text file atomically. Raises `OutputError`."""
     write_bytes(path, text.encode())
 
 
 def write_json(path: str | os.PathLike[str], document: Any) -> None:
-    """Write `document` as indented JSON with a final newline, atomically. Raises `OutputError`.
+    """Write an indented JSON file with a final newline atomically. Raises `OutputError`.
 
-    Text stays readable in every script, unless a file name that is not UTF-8 asks for escapes.
+    Text is not escaped, except in documents with lone surrogates (from file names that are not UTF-8).
     """
     text = json.dumps(document, indent=2, ensure_ascii=False)
     try:
@@ -144,67 +224,97 @@ def write_json(path: str | os.PathLike[str], document: Any) -> None:
 
 
 def make_folder(folder: str | os.PathLike[str]) -> None:
-    """Create `folder` and its missing parents. Raises `OutputError`."""
+    """Create a folder and its missing parents. Raises `OutputError`."""
     require_local(folder)
-    try:
+    with output_errors(folder):
         Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise output_error(error, folder) from error
 
 
 def remove_temporaries(folder: Path, name_glob: str) -> None:
-    """Remove what killed runs left of the files in `folder` whose names match `name_glob`."""
-    for leftover in folder.glob(f".{name_glob}.*.tmp"):
-        leftover.unlink(missing_ok=True)
+    """Remove temporary files of killed processes. Files that a live process writes remain.
+
+    Args:
+        folder: Folder of the files.
+        name_glob: Pattern of the final file names; the first 60 characters count.
+    """
+    for leftover in folder.glob(f".{name_glob}.????????.tmp"):
+        # An unreadable file belongs to somebody else; Windows refuses to remove an open one.
+        with contextlib.suppress(OSError):
+            if fcntl is None:
+                leftover.unlink()
+                continue
+            with leftover.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                leftover.unlink()
 
 
 def sync_folder(folder: Path) -> None:
-    """Make new names in `folder` survive a power cut, on systems where folders can be synced."""
+    """Sync the file names of a folder to the disk, on systems that support it."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):  # some network file systems know no fsync of folders
+        with contextlib.suppress(OSError):  # some network file systems do not support fsync on folders
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def output_errors(path: str | os.PathLike[str]) -> Generator[None]:
+    """Convert an `OSError` of the block to an `OutputError` that names `path`."""
+    try:
+        yield
+    except OutputError:
+        raise
+    except OSError as error:
+        raise output_error(error, path) from error
+
+
 def output_error(error: OSError, path: str | os.PathLike[str]) -> OutputError:
-    """The `OutputError` that says why `path` cannot be written and what to do; it keeps the `errno`."""
+    """Return an `OutputError` with the `errno` of `error`, a reason and a hint.
+
+    Args:
+        error: What the system raised.
+        path: The file or folder that cannot be written.
+    """
     target = Path(path)
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
-            reason = "no space is left for it" if error.errno == errno.ENOSPC else "the disk quota is used up"
+            reason = (
+                "no space is left on the device"
+                if error.errno == errno.ENOSPC
+                else "the disk quota is exceeded"
+            )
             hint = "free some space or choose a folder on another disk, then run it again"
         case errno.EFBIG:
             reason = "the file would grow beyond the size limit for files"
             hint = "raise the limit (`ulimit -f`) or choose another file system, then run it again"
         case errno.EACCES | errno.EPERM:
             reason = "permission denied"
-            hint = "choose a place that you may write to, or change the permissions of this one"
+            hint = "choose another path, or change the permissions"
         case errno.EROFS:
             reason = "the file system is read-only"
-            hint = "choose a place that you may write to"
+            hint = "choose a path on another file system"
         case errno.EISDIR:
             reason = "it is a folder"
-            hint = f"give the name of a file, for example {target / 'NAME'}"
+            hint = f"name a file, for example {target / 'NAME'}"
         case errno.ENOENT | errno.ENOTDIR | errno.EEXIST if obstacle := _file_in_the_way(target):
             reason = f"{obstacle} is a file, not a folder"
-            hint = "choose another place, or rename that file"
+            hint = "choose another path, or rename that file"
         case errno.ENOENT if not target.parent.exists():
             reason = f"the folder {target.parent} does not exist"
-            hint = f"make it first: mkdir -p {target.parent}"
+            hint = f"create it: mkdir -p {target.parent}"
         case _:
             reason = error.strerror or str(error)
-            hint = "choose another place, or mend the cause and run it again"
+            hint = "choose another path, or fix the cause and run it again"
     converted = OutputError(f"cannot write {target}: {reason}", hint=hint)
     converted.errno = error.errno
     return converted
 
 
 def _writable_mode(path: Path, final: Path) -> int | None:
-    """`st_mode` of the file that stands under the name, None where there is none."""
+    """Return `st_mode` of an existing file, or None. Raises `OutputError` for a folder or a read-only file."""
     try:
         mode = final.stat().st_mode
     except FileNotFoundError:
@@ -213,20 +323,38 @@ def _writable_mode(path: Path, final: Path) -> int | None:
         raise output_error(error, path) from error
     if stat.S_ISDIR(mode):
         raise output_error(IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)), path)
-    # Renaming would replace a write-protected file without a word, if only its folder may be written.
+    # Renaming replaces a write-protected file if its folder is writable.
     if not os.access(final, os.W_OK):
         raise output_error(PermissionError(errno.EACCES, os.strerror(errno.EACCES)), path)
     return mode
 
 
-def _temporary_name(final: Path) -> Path:
-    # 60 characters of at most 4 bytes keep even the longest name below the usual 255 bytes.
-    return final.with_name(f".{final.name[:60]}.{os.urandom(4).hex()}.tmp")
+def _new_temporary(final: Path) -> tuple[Path, io.BufferedRandom]:
+    """Create a temporary file with a lock that marks it as in use until it is closed."""
+    while True:
+        path = final.with_name(f".{final.name[:_NAME_LENGTH]}.{os.urandom(4).hex()}.tmp")
+        file = path.open("x+b")
+        if fcntl is not None:
+            with contextlib.suppress(OSError):  # some network file systems do not support locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+            # Another process may have removed the file before it was locked.
+            if os.fstat(file.fileno()).st_nlink == 0:
+                file.close()
+                continue
+        return path, file
+
+
+def _publish(file: BinaryIO | io.FileIO, temporary: Path, final: Path) -> None:
+    """Sync and close a file, and rename it."""
+    os.fsync(file.fileno())
+    file.close()
+    temporary.replace(final)
+    sync_folder(final.parent)
 
 
 def _file_in_the_way(target: Path) -> Path | None:
-    """The file that stands where a folder on the way to `target` should be."""
-    for place in (target, *target.parents):
-        if place.exists():
-            return None if place.is_dir() else place
+    """Return the file that occupies the path of a parent folder of `target`, or None."""
+    for path in (target, *target.parents):
+        if path.exists():
+            return None if path.is_dir() else path
     return None

@@ -12,10 +12,10 @@ _lock = threading.Lock()
 
 
 class PeakWatch:
-    """The peak since `restart`, whoever else measures at the same time.
+    """Peak memory of the process since `restart`. Several watches can measure at the same time.
 
-    The system keeps one high-water mark for the whole process. So whoever resets it first tells the others what it
-    was; what is allocated between these two steps may go unseen by them.
+    The system has one high-water mark per process. A watch that resets it first saves its value in the others; they may
+    miss a peak between these two steps.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class PeakWatch:
             _watches.append(self)
 
     def restart(self) -> bool:
-        """Starts a new measurement. False where the system cannot: the peak is that of all time."""
+        """Start a new measurement. Returns False if the system cannot; the peak is then that of the whole process."""
         with _lock:
             mark = _high_water_mark()
             for watch in _watches:
@@ -37,27 +37,27 @@ class PeakWatch:
             return True
 
     def peak_bytes(self) -> int:
-        """The most memory (resident set, bytes) that this process had since `restart`, or ever."""
+        """Return the peak resident set in bytes since `restart`."""
         return max(self._before, _high_water_mark())
 
     def close(self) -> None:
-        """Ends the measurement."""
+        """End the measurement."""
         with _lock:
             _watches.remove(self)
 
 
 _watches: list[PeakWatch] = []
-_of_all = PeakWatch()
+_process_watch = PeakWatch()
 
 
 def reset_peak() -> bool:
-    """Starts a new measurement of the peak. False where the system cannot: the peak is that of all time."""
-    return _of_all.restart()
+    """Start a new measurement. Returns False if the system cannot; the peak is then that of the whole process."""
+    return _process_watch.restart()
 
 
 def peak_bytes() -> int:
-    """The most memory (resident set, bytes) that this process had since `reset_peak`, or ever."""
-    return _of_all.peak_bytes()
+    """Return the peak resident set in bytes since `reset_peak`."""
+    return _process_watch.peak_bytes()
 
 
 def _high_water_mark() -> int:
@@ -68,7 +68,7 @@ def _high_water_mark() -> int:
     for line in status.splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
-    # No Linux, or one that shows less, as sandboxes do. (Windows has no module `resource`.)
+    # Not Linux, or a sandbox with a reduced /proc. Windows has no module `resource`.
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

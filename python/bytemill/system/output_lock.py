@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bytemill.errors import OutputError
-from bytemill.system.atomic_files import output_error, remove_temporaries
+from bytemill.system.atomic_files import output_errors
 from bytemill.system.file_lock import try_lock
 
 if TYPE_CHECKING:
@@ -18,9 +17,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def lock_output(path: str | os.PathLike[str]) -> Generator[None]:
-    """Hold the lock of an output file, and remove temporary files that killed processes left for it.
-
-    Devices and pipes are not locked.
+    """Hold the lock of an output file. Devices and pipes are not locked.
 
     Args:
         path: The output file, which need not exist.
@@ -32,15 +29,11 @@ def lock_output(path: str | os.PathLike[str]) -> Generator[None]:
     if target.exists() and not target.is_file():
         yield
         return
-    lock_path = target.with_name(f".{target.name[:60]}.lock")
-    try:
-        lock = try_lock(lock_path)
-    except OSError as error:
-        raise output_error(error, path) from error
+    with output_errors(path):
+        lock = try_lock(target.with_name(f".{target.name[:60]}.lock"))
     if lock is None:
         raise OutputError(
             f"another process is writing {path}", hint="wait until it has finished, or choose another output"
         )
     with lock:
-        remove_temporaries(target.parent, glob.escape(target.name[:60]))
         yield

@@ -1,4 +1,4 @@
-"""Numbers as people read them: sizes, counts, times and rates."""
+"""Formatting of sizes, counts, times and rates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ _COUNT_UNITS = ("", " k", " M", " G", " T")
 
 
 def format_bytes(n_bytes: float) -> str:
-    """A size in decimal units (1 kB is 1,000 bytes), with three digits that matter.
+    """Format a size in decimal units (1 kB is 1,000 bytes) with three significant digits.
 
     >>> format_bytes(512), format_bytes(1_115_394), format_bytes(23_400_000_000)
     ('512 bytes', '1.12 MB', '23.4 GB')
@@ -16,7 +16,7 @@ def format_bytes(n_bytes: float) -> str:
 
 
 def format_count(n: int) -> str:
-    """A count, exact, in groups of three digits.
+    """Format a count exactly, in groups of three digits.
 
     >>> format_count(1115394)
     '1,115,394'
@@ -25,7 +25,7 @@ def format_count(n: int) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """A time, from microseconds to hours.
+    """Format a time, from microseconds to hours.
 
     >>> [format_seconds(t) for t in (0.00042, 0.0312, 3.14159, 75, 7_325)]
     ['0.42 ms', '31.2 ms', '3.14 s', '1 min 15 s', '2 h 02 min']
@@ -41,7 +41,12 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_rate(amount: float, seconds: float, unit: str) -> str:
-    """How much a second; `unit` "bytes" gives MB/s and the like, any other is counted.
+    """Format an amount per second.
+
+    Args:
+        amount: The amount.
+        seconds: The time it took.
+        unit: "bytes" for MB/s and the like, or a plural noun such as "tokens".
 
     >>> format_rate(250_000_000, 2, "bytes"), format_rate(31_744, 0.5, "merges")
     ('125 MB/s', '63.5 k merges/s')
@@ -53,7 +58,7 @@ def format_rate(amount: float, seconds: float, unit: str) -> str:
 
 
 def format_ratio(ratio: float) -> str:
-    """A ratio such as bytes per token, with two decimals.
+    """Format a ratio such as bytes per token with two decimals.
 
     >>> format_ratio(4.0567)
     '4.06'
@@ -62,7 +67,7 @@ def format_ratio(ratio: float) -> str:
 
 
 def format_share(share: float) -> str:
-    """A share of 1 as per cent; what is there but rounds to nothing is not called nothing.
+    """Format a share of 1 as a percentage. A small share is not rounded to 0.
 
     >>> format_share(0.5), format_share(0.0312), format_share(0.00001), format_share(0.0)
     ('50.0 %', '3.1 %', '< 0.1 %', '0 %')
@@ -73,7 +78,7 @@ def format_share(share: float) -> str:
 
 
 def plural(n: int, noun: str, nouns: str | None = None) -> str:
-    """A count with its noun.
+    """Format a count with its noun.
 
     >>> plural(1, "token"), plural(2_000, "token"), plural(0, "byte"), plural(2, "entry", "entries")
     ('1 token', '2,000 tokens', '0 bytes', '2 entries')
@@ -82,9 +87,9 @@ def plural(n: int, noun: str, nouns: str | None = None) -> str:
 
 
 def _scaled(value: float, units: tuple[str, ...], space: str) -> str:
-    """Three digits and the unit that leaves one to three of them before the point."""
+    """Format with three digits, in the unit that leaves one to three of them before the point."""
     power = 0
-    # 999.5 would be rounded to 1000.
+    # 999.5 would round to 1000.
     while value >= 999.5 and power < len(units) - 1:
         value /= 1000
         power += 1

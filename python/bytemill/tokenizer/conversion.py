@@ -1,4 +1,4 @@
-"""From one file format to another, with a proof that it is the same tokenizer."""
+"""Conversion of tokenizer files between formats, with verification."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from bytemill.errors import OutputError, TokenizerError
 from bytemill.formats import minbpe
 from bytemill.formats.files import read_bytes
 from bytemill.formats.huggingface import tokenizer_json
-from bytemill.formats.save import FORMATS, format_of_name, left_out, publish, rendered
+from bytemill.formats.registry import FORMATS
+from bytemill.formats.save import format_of_name, left_out, publish, render
 from bytemill.system.output_file import check_output_file
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 from bytemill.tokenizer.tokenizer import Tokenizer
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from types import EllipsisType
 
     from bytemill.formats.patterns import Pattern
-    from bytemill.formats.save import WrittenFormat
     from bytemill.formats.spec import TokenizerSpec
 
 Proof: TypeAlias = Literal["fingerprint", "ids", "none"]
@@ -35,29 +35,29 @@ SAMPLE = (
     "Ünïcödé — “ﬁ” Ελληνικά, русский язык, עברית, العربية, हिन्दी, ไทย, 日本語とかな, 한국어, 中文字符。\n"
     "👩‍👩‍👧‍👦 🇪🇺 e\u0301 \u00a0\u200b\u3000\u2028 \x00\x1f\x7f \ufffd \U0010ffff      \n\n\n \t "
 )
-"""A text with something of everything that patterns and merges treat differently."""
+"""A text with every kind of character that patterns and merges treat differently."""
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """What was written, and how it is known to be the same tokenizer."""
+    """The result of a conversion: the files and how they were verified."""
 
     source: Path
     files: list[Path]
-    written_format: WrittenFormat
+    written_format: str
     tokenizer: Tokenizer
-    """The one that was read."""
+    """The source tokenizer."""
     proof: Proof
-    """`fingerprint`: the new files, read again, have the same one. `ids`: they give the same pre-tokens and ids
-    for a sample text of every kind and the text of all tokens, and every special token. `none`: no tool reads
-    such a file."""
+    """How the new files were verified. `fingerprint`: loading them gives the same fingerprint. `ids`: loading them
+    gives the same pre-tokens and ids for a sample text, all tokens and all special tokens. `none`: a listing, which
+    cannot be loaded."""
     left_out: list[str]
-    """What the tokenizer has and the new files do not say."""
+    """What the new files do not store, one phrase per item."""
     warnings: list[str]
-    """What the user of the new files should know beyond that."""
+    """Further warnings for the user."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The conversion for JSON."""
+        """Return the result as JSON values."""
         return {
             "input": str(self.source),
             "output": [str(file) for file in self.files],
@@ -73,22 +73,30 @@ class Conversion:
 def convert(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
-    written_format: WrittenFormat | None = None,
+    written_format: str | None = None,
     *,
     pattern: str | Pattern | EllipsisType | None = ...,
     special_tokens: Mapping[str, int] | Iterable[str] | None = None,
     overwrite: bool = False,
 ) -> Conversion:
-    """Write the tokenizer in `source` to `target`, in the format that its name asks for or that is given.
+    """Convert a tokenizer file. The output is verified before a file appears under its name.
 
-    `pattern` and `special_tokens` are for a source that holds neither. What is to be written is read again and
-    compared before a file appears under its name. Raises TokenizerFileError and TokenizerError where the source
-    is refused or the format cannot say what it says, and OutputError where a file cannot be written or, without
-    `overwrite`, is there already.
+    Args:
+        source: A file, a folder, or a published name.
+        target: The output file or folder.
+        written_format: Output format; by default the one that the name of `target` selects.
+        pattern: Pattern of a source that stores none.
+        special_tokens: Special tokens of a source that stores none.
+        overwrite: Replace existing files.
+
+    Raises:
+        TokenizerFileError: The source cannot be read.
+        TokenizerError: The format cannot represent the tokenizer.
+        OutputError: A file cannot be written, or exists and `overwrite` is not set.
     """
     source, target = Path(source), Path(target)
     if str(target) == "-":
-        raise OutputError("a tokenizer is written to files, not to standard output", hint="Give a file name.")
+        raise OutputError("a tokenizer cannot be written to standard output", hint="give a file name")
     if written_format is None:
         written_format = format_of_name(target)
     tokenizer = open_tokenizer(source, pattern=pattern, special_tokens=special_tokens)
@@ -96,7 +104,7 @@ def convert(
     is_simple_bpe = written_format == "vocab" and _is_simple_bpe(source)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        files = rendered(spec, target, written_format, special_tokens_as_they_are=is_simple_bpe)
+        files = render(spec, target, written_format, raw_special_tokens=is_simple_bpe)
     for file in files:
         if file.parent.exists():
             check_output_file(file, overwrite=overwrite)
@@ -114,9 +122,9 @@ def convert(
 
 
 def check_can_be_saved(pattern: str | Pattern | None, special_tokens: Sequence[str]) -> None:
-    """Raises `TokenizerError` where no tokenizer.json can say this pattern and these special tokens.
+    """Raise `TokenizerError` if a tokenizer.json cannot store this pattern and these special tokens.
 
-    Asked before training: what cannot be saved after it would be lost.
+    Called before training, so that its result can be saved.
     """
     single_bytes = {byte: bytes([byte]) for byte in range(256)}
     tokenizer_json.write(Tokenizer(single_bytes, [], special_tokens, pattern=pattern).to_spec())
@@ -127,52 +135,52 @@ def _is_simple_bpe(source: Path) -> bool:
 
 
 def _prove(
-    tokenizer: Tokenizer, spec: TokenizerSpec, files: Mapping[Path, bytes], written_format: WrittenFormat
+    tokenizer: Tokenizer, spec: TokenizerSpec, files: Mapping[Path, bytes], written_format: str
 ) -> Proof:
-    """Read the files again and compare. Raises TokenizerError where they are another tokenizer."""
+    """Load the new files and compare. Raises TokenizerError if they are another tokenizer."""
     if written_format == "vocab":
         return "none"
     with TemporaryDirectory() as folder:
         copies = [Path(folder) / file.name for file in files]
         for copy, data in zip(copies, files.values(), strict=True):
             copy.write_bytes(data)
-        again = _load_again(copies[-1], spec, written_format)
-    if again.fingerprint == tokenizer.fingerprint:
+        reloaded = _reload(copies[-1], spec, written_format)
+    if reloaded.fingerprint == tokenizer.fingerprint:
         return "fingerprint"
-    difference = _difference(tokenizer, again)
+    difference = _difference(tokenizer, reloaded)
     if difference is not None:
         raise TokenizerError(
-            f"read again, the {FORMATS[written_format].title} is another tokenizer: {difference}",
-            hint="Nothing is written. This is a bug of bytemill: please report it with the file.",
+            f"verification failed, the {FORMATS[written_format].title} would be another tokenizer: {difference}",
+            hint="nothing was written; this is a bug in bytemill: please report it with the file",
         )
     return "ids"
 
 
-def _load_again(file: Path, spec: TokenizerSpec, written_format: WrittenFormat) -> Tokenizer:
+def _reload(file: Path, spec: TokenizerSpec, written_format: str) -> Tokenizer:
     if written_format == "gpt2":
-        # Only some of its special tokens can be told from others.
+        # The format does not mark special tokens.
         return Tokenizer.load(file, special_tokens=spec.special_tokens)
     return Tokenizer.load(file)
 
 
 def _difference(one: Tokenizer, other: Tokenizer) -> str | None:
-    """In what two tokenizers differ on a sample text, their tokens and their special tokens; None: nothing."""
+    """Describe the first difference between two tokenizers, if any."""
     if one.special_tokens != other.special_tokens:
-        return "its special tokens are not the same"
+        return "different special tokens"
     if one.vocab != other.vocab:
-        return "its tokens are not the same"
+        return "different tokens"
     texts = [
         SAMPLE,
         SAMPLE.join(one.special_tokens),
         "".join(token.decode("utf-8", "ignore") for token in one.vocab.values()),
     ]
     for text in texts:
-        # Ids alone would not tell patterns apart with a vocabulary of few merges.
+        # With few merges, different patterns give the same ids.
         if pretoken_spans(text, one.pattern) != pretoken_spans(text, other.pattern):
-            return f"it cuts a text that begins with {text[:20]!r} into other pre-tokens"
+            return f"different pre-tokens for a text that begins with {text[:20]!r}"
         if one.encode(text) != other.encode(text):
-            return f"its ids for a text that begins with {text[:20]!r} are not the same"
+            return f"different ids for a text that begins with {text[:20]!r}"
     for token in one.vocab.values():
         if one.core.encode_bytes(token) != other.core.encode_bytes(token):
-            return f"its ids for {token!r} are not the same"
+            return f"different ids for {token!r}"
     return None

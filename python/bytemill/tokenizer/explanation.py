@@ -96,7 +96,7 @@ def explain(core: Encoder, text: str, allowed_special: AllowedSpecial) -> Explan
         for start, end in pretoken_spans(segment, core.pattern):
             pretoken = data[start:end]
             ids = core.encode_bytes(pretoken) if len(pretoken) == 1 else _encode_pretoken(core, pretoken)
-            looked_up = core.whole_pretoken_lookup and core.bytes_to_id(pretoken) is not None
+            looked_up = core.ignore_merges and core.bytes_to_id(pretoken) is not None
             steps = [
                 MergeStep(rank, core.token_bytes(left), core.token_bytes(right), at)
                 for rank, left, right, at in ([] if looked_up else core.merge_steps(pretoken))
@@ -108,7 +108,7 @@ def explain(core: Encoder, text: str, allowed_special: AllowedSpecial) -> Explan
 
 def _encode_pretoken(core: Encoder, pretoken: bytes) -> list[int]:
     """Replay the merges of a pre-token. Encoding it on its own might split it further."""
-    if core.whole_pretoken_lookup and (whole := core.bytes_to_id(pretoken)) is not None:
+    if core.ignore_merges and (whole := core.bytes_to_id(pretoken)) is not None:
         return [whole]
     parts = [pretoken[i : i + 1] for i in range(len(pretoken))]
     for _, _, _, at in core.merge_steps(pretoken):

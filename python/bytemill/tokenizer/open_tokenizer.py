@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from types import EllipsisType
 
     from bytemill.formats.patterns import Pattern
-    from bytemill.formats.spec import GivenSpecialTokens
+    from bytemill.formats.spec import SpecialTokens
 
 
 def open_tokenizer(
     path_or_name: str | os.PathLike[str],
     *,
     pattern: str | Pattern | EllipsisType | None = ...,
-    special_tokens: GivenSpecialTokens | None = None,
+    special_tokens: SpecialTokens | None = None,
 ) -> Tokenizer:
     """Load a file or folder, or the published tokenizer of that name. Never searches the hub.
 

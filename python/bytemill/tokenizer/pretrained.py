@@ -1,8 +1,8 @@
 """Published tokenizers by name: `Tokenizer.from_pretrained`.
 
-What is on this machine comes first: a file or folder of that name, bytemill's own cache, tiktoken's, Hugging Face's.
-Only then is anything fetched, and that by `tiktoken` or `huggingface_hub` where they are installed: they know where the
-files are. A file of a published name counts only if it has the published checksum, wherever it comes from.
+Local files come first: a path, bytemill's cache, tiktoken's cache, Hugging Face's cache. Only then does `tiktoken` or
+`huggingface_hub`, if installed, download a file. A file for a published name must have the published checksum, wherever
+it comes from.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bytemill.formats import load as loading
 from bytemill.formats.loaded import Loaded, build
 from bytemill.formats.tiktoken import tiktoken
 from bytemill.formats.tiktoken.tiktoken import KNOWN_FILES, KnownFile
-from bytemill.system import paths as cache
+from bytemill.system import paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,42 +31,26 @@ _KNOWN = {known.name: known for known in KNOWN_FILES}
 _ENDOFTEXT = {"<|endoftext|>": 50256}
 
 
-def _llama3_special_tokens() -> dict[str, int]:
-    """The 256 special tokens of Llama 3, of which most are reserved."""
-    names = ["begin_of_text", "end_of_text", *(f"reserved_special_token_{i}" for i in range(4))]
-    names += ["start_header_id", "end_header_id", "reserved_special_token_4", "eot_id"]
-    names += [f"reserved_special_token_{i}" for i in range(5, 251)]
-    return {f"<|{name}|>": 128_000 + i for i, name in enumerate(names)}
-
-
 @dataclass(frozen=True)
 class Published:
-    """A tokenizer that is known by name."""
+    """A tokenizer with a published name."""
 
     name: str
     file: KnownFile
     """The rank file, with the pattern and the special tokens."""
-    in_tiktokens_cache: str | None = None
-    """What tiktoken's cache calls the file."""
+    tiktoken_cache_name: str | None = None
+    """Name of the rank file in tiktoken's cache."""
     hub: tuple[tuple[str, str], ...] = ()
-    """Repositories on Hugging Face's hub and their files with the same vocabulary; the first is fetched from."""
+    """Repositories on Hugging Face's hub and their files with the same vocabulary; the first is used for downloads."""
 
     @property
     def file_name(self) -> str:
-        """What the rank file is called in bytemill's own cache."""
+        """Name of the rank file in bytemill's cache."""
         return f"{self.file.name}.tiktoken"
 
 
 _R50K = "0ea1e91bbb3a60f729a8dc8f777fd2fc07cd8df4"
 _P50K = "ec7223a39ce59f226a68acc30dc1af2788490e15"
-# Llama 3.1 to 3.3 have the same file and other names for some of the reserved tokens.
-_LLAMA3 = KnownFile(
-    "llama3",
-    128_000,
-    "82e9d31979e92ab929cd544440f129d9ecd797b69e327f80f17e1c50d5551b55",
-    "llama3",
-    _llama3_special_tokens(),
-)
 _LLAMA3_HUB = tuple(
     (f"meta-llama/{name}", "original/tokenizer.model")
     for name in ("Meta-Llama-3-8B", "Meta-Llama-3-8B-Instruct", "Llama-3.1-8B", "Llama-3.2-1B")
@@ -74,9 +58,7 @@ _LLAMA3_HUB = tuple(
 _GPT2_HUB = tuple((name, "tokenizer.json") for name in ("openai-community/gpt2", "gpt2"))
 _P50K_EDIT = {"<|fim_prefix|>": 50281, "<|fim_middle|>": 50282, "<|fim_suffix|>": 50283}
 
-_REFUSED = {
-    "o200k_harmony": "it has two special tokens for the id 200018, so that ids do not tell which it was"
-}
+_UNSUPPORTED = {"o200k_harmony": "not supported: it gives the id 200018 to two special tokens"}
 
 PUBLISHED: dict[str, Published] = {
     published.name: published
@@ -87,16 +69,17 @@ PUBLISHED: dict[str, Published] = {
         Published("p50k_edit", replace(_KNOWN["p50k_base"], special_tokens=_ENDOFTEXT | _P50K_EDIT), _P50K),
         Published("cl100k_base", _KNOWN["cl100k_base"], "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"),
         Published("o200k_base", _KNOWN["o200k_base"], "fb374d419588a4632f3f557e76b4b70aebbca790"),
-        Published("llama3", _LLAMA3, hub=_LLAMA3_HUB),
+        Published("llama3", _KNOWN["llama3"], hub=_LLAMA3_HUB),
     )
 }
+_PUBLISHED_NAMES = f"published tokenizers: {', '.join(PUBLISHED)}"
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 
 
 def cache_folder() -> Path:
-    """Where published rank files are kept: `$BYTEMILL_CACHE`, else bytemill's folder in the user's cache."""
-    return cache.cache_folder("tokenizers")
+    """Return the folder of cached rank files: in `$BYTEMILL_CACHE`, or in bytemill's folder of the user's cache."""
+    return paths.cache_folder("tokenizers")
 
 
 def load(
@@ -106,140 +89,121 @@ def load(
     cache_dir: str | os.PathLike[str] | None = None,
     local_files_only: bool = False,
 ) -> Loaded:
-    """The tokenizer of that name; arguments and errors are those of `Tokenizer.from_pretrained`."""
+    """Implement `Tokenizer.from_pretrained`."""
     text = os.fspath(name)
     with suppress(OSError, ValueError):
         if text and Path(text).exists():
-            return _from_path(Path(text))
+            return loading.load(text)
     published = PUBLISHED.get(text) if revision is None else None
     if published is not None:
         folder = cache_folder() if cache_dir is None else Path(cache_dir)
         return _Search(published, folder, local_files_only=local_files_only).run()
-    if text in _REFUSED:
+    if text in _UNSUPPORTED:
         raise TokenizerFileError(
-            f"{text}: {_REFUSED[text]}", hint="Take o200k_base, or the model's tokenizer.json."
+            f"{text}: {_UNSUPPORTED[text]}", hint="use o200k_base, or the model's tokenizer.json"
         )
     if not isinstance(name, str) or not _HUB_NAME.fullmatch(text):
-        raise TokenizerFileError(f"{text}: no such file or folder, and no name of a tokenizer", hint=_names())
+        raise TokenizerFileError(
+            f"{text}: no such file or folder, and not the name of a tokenizer", hint=_PUBLISHED_NAMES
+        )
     return _from_hub(text, revision, local_files_only=local_files_only)
 
 
 def is_published(name: str | os.PathLike[str]) -> bool:
-    """Whether `name` is a published tokenizer's, and not that of a file or folder that is here."""
+    """Return whether `name` is a published name and not an existing path."""
     return os.fspath(name) in PUBLISHED and not Path(name).exists()
 
 
-def _names() -> str:
-    return f"Published tokenizers: {', '.join(PUBLISHED)}."
-
-
-def _from_path(path: Path) -> Loaded:
-    """A file or folder; also Llama's own rank file, which is called `tokenizer.model`."""
-    model = path / "tokenizer.model" if path.is_dir() else path
-    beside = path.is_dir() and (path / "tokenizer.json").exists()
-    if not beside and model.is_file() and model.stat().st_size < 2**22:
-        data = model.read_bytes()
-        if hashlib.sha256(data).hexdigest() == _LLAMA3.sha256:
-            return _of_ranks(data, str(model), _LLAMA3)
-    return loading.load(path)
-
-
-def _of_ranks(data: bytes, where: str, known: KnownFile) -> Loaded:
-    """The tokenizer of a published rank file."""
-    quick = loading.load_quickly(data, where, known.pattern, known.special_tokens)
-    return quick or build(tiktoken.from_bytes(data, where, known.pattern, known.special_tokens))
-
-
 class _Search:
-    """The search for a published tokenizer, and why each place had none."""
+    """Search for a published tokenizer, with the reason why each source failed."""
 
     def __init__(self, published: Published, folder: Path, *, local_files_only: bool) -> None:
         self.published = published
-        self.own = folder / published.file_name
+        self.cache_file = folder / published.file_name
         self.local_files_only = local_files_only
         self.reasons: list[str] = []
         self.missing: list[str] = []
-        """Packages that could have fetched it."""
+        """Packages that could download it."""
 
     def run(self) -> Loaded:
         known = self.published.file
-        for data, where in self._candidates():
+        for data, location in self._candidates():
             if hashlib.sha256(data).hexdigest() == known.sha256:
-                return _of_ranks(data, where, known)
-            self.reasons.append(f"{where} is damaged: it has not the published checksum")
-        reasons = "; ".join(self.reasons)
+                loaded = loading.load_fast(data, location, known.pattern, known.special_tokens)
+                return loaded or build(
+                    tiktoken.from_bytes(data, location, known.pattern, known.special_tokens)
+                )
+            self.reasons.append(f"{location} is damaged: its checksum is not the published one")
         install = f", or pip install {' or '.join(self.missing)}" if self.missing else ""
         raise TokenizerFileError(
-            f"{self.published.name}: not on this machine ({reasons})",
-            hint=f"Put the published rank file there as {self.own}{install}.",
+            f"{self.published.name}: not found ({'; '.join(self.reasons)})",
+            hint=f"save the published rank file as {self.cache_file}{install}",
         )
 
     def _candidates(self) -> Iterator[tuple[bytes, str]]:
-        """Contents that may be the rank file, each with the place where it was found."""
-        for path in (self.own, self._in_tiktokens_cache()):
-            data = None if path is None else _content(path)
+        """Yield contents that may be the rank file, each with its origin."""
+        for path in (self.cache_file, self._tiktoken_cache_file()):
+            data = None if path is None else _read_if_possible(path)
             if data is not None:
                 yield data, str(path)
-        self.reasons.append(f"no {self.own.name} in {self.own.parent} or in tiktoken's cache")
-        hub = _optional("huggingface_hub") if self.published.hub else None
+        self.reasons.append(f"no {self.cache_file.name} in {self.cache_file.parent} or in tiktoken's cache")
+        hub = _import_if_installed("huggingface_hub") if self.published.hub else None
         if hub is not None:
             for repository, file in self.published.hub:
-                path = _cached(hub, repository, file, None)
+                path = _hub_cache_path(hub, repository, file, None)
                 if path is not None:
-                    yield from self._as_ranks(path)
+                    yield from self._as_rank_file(path)
         if self.local_files_only:
-            self.reasons.append("and nothing is to be fetched")
+            self.reasons.append("downloads are disabled")
             return
-        yield from self._fetched_by_tiktoken()
+        yield from self._download_with_tiktoken()
         if self.published.hub:
-            yield from self._fetched_from_hub(hub)
+            yield from self._download_from_hub(hub)
 
-    def _in_tiktokens_cache(self) -> Path | None:
-        if self.published.in_tiktokens_cache is None:
+    def _tiktoken_cache_file(self) -> Path | None:
+        if self.published.tiktoken_cache_name is None:
             return None
         folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
         if folder == "":
             return None
         base = Path(tempfile.gettempdir(), "data-gym-cache") if folder is None else Path(folder)
-        return base / self.published.in_tiktokens_cache
+        return base / self.published.tiktoken_cache_name
 
-    def _fetched_by_tiktoken(self) -> Iterator[tuple[bytes, str]]:
-        if self.published.in_tiktokens_cache is None:
+    def _download_with_tiktoken(self) -> Iterator[tuple[bytes, str]]:
+        if self.published.tiktoken_cache_name is None:
             return
-        encodings = _optional("tiktoken_ext.openai_public")
+        encodings = _import_if_installed("tiktoken_ext.openai_public")
         if encodings is None:
             self.missing.append("tiktoken")
-            self.reasons.append("tiktoken, which could fetch it, is not installed")
+            self.reasons.append("tiktoken, which could download it, is not installed")
             return
         try:
             ranks = encodings.ENCODING_CONSTRUCTORS[self.published.file.name]()["mergeable_ranks"]
             data = _rank_file(ranks)
-        except (
-            Exception
-        ) as error:  # what a library of another version and the network may raise is not to be listed
-            self.reasons.append(f"tiktoken could not fetch it: {_shortly(error)}")
+        except Exception as error:  # other versions of the library and the network may raise anything
+            self.reasons.append(f"tiktoken could not download it: {_summary(error)}")
             return
-        # tiktoken's own cache is a folder that many systems empty when they start.
+        # Many systems clear tiktoken's own cache, which is in the temporary folder, at startup.
         if hashlib.sha256(data).hexdigest() == self.published.file.sha256:
-            self._keep(data)
-        yield data, "what tiktoken has fetched"
+            self._store(data)
+        yield data, "tiktoken's download"
 
-    def _fetched_from_hub(self, hub: Any) -> Iterator[tuple[bytes, str]]:
+    def _download_from_hub(self, hub: Any) -> Iterator[tuple[bytes, str]]:
         if hub is None:
             self.missing.append("huggingface_hub")
-            self.reasons.append("huggingface_hub, which could fetch it, is not installed")
+            self.reasons.append("huggingface_hub, which could download it, is not installed")
             return
         repository, file = self.published.hub[0]
         try:
             path = Path(hub.hf_hub_download(repository, file))
         except Exception as error:  # as above
-            self.reasons.append(f"{repository} could not be fetched: {_shortly(error)}")
+            self.reasons.append(f"{repository} could not be downloaded: {_summary(error)}")
             return
-        yield from self._as_ranks(path)
+        yield from self._as_rank_file(path)
 
-    def _as_ranks(self, path: Path) -> Iterator[tuple[bytes, str]]:
-        """A file of the hub as the rank file that says the same."""
-        data = _content(path)
+    def _as_rank_file(self, path: Path) -> Iterator[tuple[bytes, str]]:
+        """Yield a file from the hub, converted to a rank file."""
+        data = _read_if_possible(path)
         if data is None:
             return
         try:
@@ -252,76 +216,74 @@ class _Search:
             return
         yield data, str(path)
 
-    def _keep(self, data: bytes) -> None:
+    def _store(self, data: bytes) -> None:
         from bytemill.system.atomic_files import make_folder, write_bytes
 
-        with suppress(OutputError):  # without a cache it is fetched again, and no more
-            make_folder(self.own.parent)
-            write_bytes(self.own, data)
+        with suppress(OutputError):  # without a cache, the next call downloads it again
+            make_folder(self.cache_file.parent)
+            write_bytes(self.cache_file, data)
 
 
 def _from_hub(name: str, revision: str | None, *, local_files_only: bool) -> Loaded:
-    """The tokenizer of a repository on Hugging Face's hub: from its cache, else fetched."""
-    hub = _optional("huggingface_hub")
+    """Load a repository of Hugging Face's hub from its cache, or download it."""
+    hub = _import_if_installed("huggingface_hub")
     if hub is None:
         raise TokenizerFileError(
-            f"{name}: no such file or folder, no published name, and huggingface_hub, which could look for it "
-            "on the hub, is not installed",
-            hint=f"pip install huggingface_hub. {_names()}",
+            f"{name}: no such file or folder, not a published name, and huggingface_hub, which could download it, "
+            "is not installed",
+            hint=f"pip install huggingface_hub; {_PUBLISHED_NAMES}",
         )
-    kinds = (("tokenizer.json",), ("vocab.json", "merges.txt"))
-    for files in kinds:
-        paths = [_cached(hub, name, file, revision) for file in files]
-        if None not in paths:
-            return _of_files([path for path in paths if path is not None])
+    file_sets = (("tokenizer.json",), ("vocab.json", "merges.txt"))
+    for files in file_sets:
+        cached = [_hub_cache_path(hub, name, file, revision) for file in files]
+        if None not in cached:
+            return _load_files([path for path in cached if path is not None])
     if local_files_only:
         raise TokenizerFileError(
-            f"{name}: no such file or folder, not in the hub's cache, and nothing is to be fetched",
-            hint="Fetch it once with local_files_only=False.",
+            f"{name}: no such file or folder, not in the hub's cache, and downloads are disabled",
+            hint="download it once with local_files_only=False",
         )
     reasons: list[str] = []
-    for files in kinds:
+    for files in file_sets:
         try:
-            paths = [Path(hub.hf_hub_download(name, file, revision=revision)) for file in files]
+            downloaded = [Path(hub.hf_hub_download(name, file, revision=revision)) for file in files]
             if files == ("tokenizer.json",):
-                from bytemill.formats.huggingface.folder import FILES_BESIDE
+                from bytemill.formats.huggingface.folder import SIDECAR_FILES
 
-                for file in FILES_BESIDE:
-                    with suppress(Exception):  # few repositories have all of them, and no id depends on them
+                for file in SIDECAR_FILES:
+                    with suppress(Exception):  # optional; they do not affect ids
                         hub.hf_hub_download(name, file, revision=revision)
-            return _of_files(paths)
+            return _load_files(downloaded)
         except BytemillError:
             raise
-        except (
-            Exception
-        ) as error:  # what a library of another version and the network may raise is not to be listed
-            reason = f"{files[0]}: {_shortly(error)}"
+        except Exception as error:  # other versions of the library and the network may raise anything
+            reason = f"{files[0]}: {_summary(error)}"
             if reason not in reasons:
                 reasons.append(reason)
     raise TokenizerFileError(
-        f"{name}: no such file or folder, and it could not be fetched from the hub ({'; '.join(reasons)})",
-        hint=f"Check the name and the connection, or give the path of a tokenizer that is here. {_names()}",
+        f"{name}: no such file or folder, and it could not be downloaded from the hub ({'; '.join(reasons)})",
+        hint=f"check the name and the connection, or give the path of a local tokenizer; {_PUBLISHED_NAMES}",
     )
 
 
-def _of_files(paths: list[Path]) -> Loaded:
-    if len(paths) == 1:
-        return loading.load(paths[0])
+def _load_files(files: list[Path]) -> Loaded:
+    if len(files) == 1:
+        return loading.load(files[0])
     from bytemill.formats import gpt2
 
-    return build(gpt2.read(paths[0], paths[1]))
+    return build(gpt2.read(files[0], files[1]))
 
 
-def _cached(hub: Any, repository: str, file: str, revision: str | None) -> Path | None:
-    """Where the hub's cache has a file."""
+def _hub_cache_path(hub: Any, repository: str, file: str, revision: str | None) -> Path | None:
+    """Return the path of a file in the hub's cache, if it is there."""
     try:
         found = hub.try_to_load_from_cache(repository, file, revision=revision)
-    except Exception:  # a name that the hub does not allow; fetching will say so
+    except Exception:  # a name that the hub does not allow; the download will report it
         return None
     return Path(found) if isinstance(found, str) else None
 
 
-def _content(path: Path) -> bytes | None:
+def _read_if_possible(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
     except OSError:
@@ -334,16 +296,15 @@ def _rank_file(ranks: dict[bytes, int]) -> bytes:
     return tiktoken.write(TokenizerSpec(pattern=None, special_tokens={}, ranks=ranks)).encode()
 
 
-def _optional(name: str) -> Any:
-    """A module that may not be installed."""
+def _import_if_installed(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
         return None
 
 
-def _shortly(error: Exception) -> str:
-    """The kind of an error and the first line of what it says."""
+def _summary(error: Exception) -> str:
+    """Return the type of an error and the first line of its message."""
     lines = str(error).strip().splitlines()
     text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return text if len(text) <= 160 else text[:159] + "…"

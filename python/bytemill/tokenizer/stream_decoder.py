@@ -1,4 +1,4 @@
-"""Text from ids that come one by one, never half a character of it."""
+"""Incremental decoding of ids that arrive one at a time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 class StreamDecoder:
-    """Takes ids as they come and gives the text that is certain by then.
+    """Decoder of ids that arrive one at a time. Never returns part of a character.
 
-    A character whose bytes come in several tokens is held back until its last one. All pieces together, with that of
-    `finish`, are what `Tokenizer.decode` gives for all ids at once.
+    A character whose bytes are spread over several tokens is returned with its last token. The concatenated results,
+    including that of `finish`, equal `Tokenizer.decode` of all ids.
 
     >>> from bytemill import Tokenizer
     >>> decoder = Tokenizer({i: bytes([i]) for i in range(256)}, []).stream_decoder()
@@ -26,16 +26,16 @@ class StreamDecoder:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, token_id: int) -> str:
-        """The text that this id makes certain, often all of its own. Raises KeyError for an id that no token has."""
+        """Return the text that `token_id` completes. Raises `UnknownTokenError` for an id that belongs to no token."""
         text = self._decoder.decode(self._token_bytes(token_id))
         held_back, _ = self._decoder.getstate()
         if held_back[:1] == b"\xed" and held_back[1:2] >= b"\xa0":
-            # The beginning of a surrogate, of which Python waits for the third byte: in UTF-8 it begins no character.
+            # The first two bytes of a surrogate. Python waits for the third, but no valid UTF-8 begins like this.
             text += self.finish()
         return text
 
     def finish(self) -> str:
-        """What was held back, as U+FFFD where it is no whole character. Afterwards a new text may begin."""
+        """Return U+FFFD for an incomplete character, else an empty string, and reset the decoder for a new text."""
         rest = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         return rest

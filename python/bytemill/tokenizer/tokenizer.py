@@ -1,10 +1,11 @@
-"""The tokenizer: text to ids and back."""
+"""The tokenizer class."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import EllipsisType
@@ -14,10 +15,10 @@ from bytemill.errors import TokenizerError
 from bytemill.formats.loaded import Loaded, build
 from bytemill.formats.patterns import Pattern, resolve_pattern
 from bytemill.formats.spec import (
-    Companions,
-    GivenSpecialTokens,
+    SpecialTokens,
     Ties,
     TokenFlags,
+    TokenizerMetadata,
     TokenizerSpec,
     special_rules,
 )
@@ -29,13 +30,12 @@ from bytemill.tokenizer.vocabulary import VocabularyMethods
 if TYPE_CHECKING:
     import tiktoken
 
-    from bytemill.formats.save import WrittenFormat
     from bytemill.formats.tiktoken.objects import EncodingView
     from bytemill.tokenizer.training_report import TrainingReport
 
 
 class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
-    """A byte-level BPE tokenizer. Immutable; several threads may use one at once.
+    """A byte-level BPE tokenizer. Immutable and thread-safe.
 
     See `EncodingMethods` for the meaning of `allowed_special`, `disallowed_special` and `num_threads`.
 
@@ -55,19 +55,20 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
         *,
         pattern: str | Pattern | None = "gpt2",
     ) -> None:
-        """A tokenizer from its parts.
+        """Create a tokenizer from its parts.
 
-        `vocab` holds the tokens by id and `merges` the pairs in order of rank. A special token that is in the
-        vocabulary keeps its id; the others are appended after the highest id. `pattern` is a name (`gpt2`, `cl100k`,
-        `o200k`, `llama3`), any regular expression, or None for no pre-tokenization.
+        Args:
+            vocab: Tokens by id.
+            merges: Pairs of tokens in rank order.
+            special_tokens: Special tokens. Those in the vocabulary keep their ids; the others get their explicit ids or
+                the next ids after the highest one.
+            pattern: A known name (`gpt2`, `cl100k`, `o200k`, `llama3`), a `Pattern`, or None for no pre-tokenization.
 
-        Raises `TokenizerError` where the parts contradict each other, naming the first contradiction.
+        Raises:
+            TokenizerError: The parts contradict each other.
         """
         special = _with_ids(vocab, special_tokens)
-        expression = resolve_pattern(pattern)
-        spec = TokenizerSpec(
-            pattern=expression, special_tokens=special, vocab=dict(vocab), merges=list(merges)
-        )
+        spec = TokenizerSpec(resolve_pattern(pattern), special, vocab=dict(vocab), merges=list(merges))
         self._set(build(spec))
 
     def _set(self, loaded: Loaded) -> None:
@@ -76,18 +77,18 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
         self.special_tokens = core.special_tokens
         self.merge_counts = loaded.merge_counts
         self.ties: Ties | None = loaded.ties
-        """How training broke ties, where that is known."""
+        """Tie-breaking rule of training, if known."""
         self.token_flags: dict[str, TokenFlags] = loaded.flags
-        """The flags of special tokens that have others than usual, as Hugging Face's files have them."""
-        self.companions: Companions | None = loaded.companions
-        """What came with the tokenizer and decides no ids: post-processor, chat template, tokenizer_config.json."""
+        """Flags of the special tokens whose flags differ from the defaults, as in Hugging Face's files."""
+        self.metadata: TokenizerMetadata | None = loaded.metadata
+        """Metadata that does not affect ids: post-processor, chat template, tokenizer_config.json."""
         self.training_report: TrainingReport | None = None
-        """What `train` found out; None for a tokenizer that was not trained in this process."""
+        """Statistics of training, if `train` made this object."""
         self._name: str | None = None
 
     @classmethod
     def from_spec(cls, spec: TokenizerSpec) -> Self:
-        """A tokenizer from the contents of a file. Raises `TokenizerError` as the constructor does."""
+        """Create a tokenizer from a spec. Raises `TokenizerError` as the constructor does."""
         return cls._from_loaded(build(spec))
 
     @classmethod
@@ -97,33 +98,28 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
         return tokenizer
 
     def to_spec(self) -> TokenizerSpec:
-        """The tokenizer as data."""
+        """Return the tokenizer as plain data."""
         core = self.core
-        if core.ranked:
-            ranks = {token: i for i, token in core.vocab().items()}
-            return TokenizerSpec(
-                pattern=self.pattern,
-                special_tokens=self.special_tokens,
-                ranks=ranks,
-                normalizer=self.normalizer,
-                flags=self.token_flags,
-                companions=self.companions,
-            )
-        return TokenizerSpec(
+        spec = TokenizerSpec(
             pattern=self.pattern,
             special_tokens=self.special_tokens,
-            vocab=self._ordinary(),
-            merges=core.merges(),
-            whole_pretoken_lookup=core.whole_pretoken_lookup,
-            ties=self.ties,
-            merge_counts=self.merge_counts,
             normalizer=self.normalizer,
             flags=self.token_flags,
-            companions=self.companions,
+            metadata=self.metadata,
+        )
+        if core.ranked:
+            return replace(spec, ranks={token: i for i, token in core.vocab().items()})
+        return replace(
+            spec,
+            vocab=self._ordinary(),
+            merges=core.merges(),
+            ignore_merges=core.ignore_merges,
+            ties=self.ties,
+            merge_counts=self.merge_counts,
         )
 
     def _ordinary(self) -> dict[int, bytes]:
-        """The vocabulary without the tokens that are special and nothing else."""
+        """Return the vocabulary without tokens that are only special."""
         vocab = self.core.vocab()
         made = {left + right for left, right in self.core.merges()}
         for i in self.special_tokens.values():
@@ -140,9 +136,17 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
         *,
         pattern: str | Pattern | None = "gpt2",
     ) -> Self:
-        """A tokenizer from GPT-2's two files, `vocab.json` and `merges.txt`, with GPT-2's pattern.
+        """Load GPT-2's two files, `vocab.json` and `merges.txt`.
 
-        Raises `TokenizerFileError` for damaged files and `TokenizerError` for files that contradict each other.
+        Args:
+            vocab_filepath: The vocabulary file.
+            merges_filepath: The merges file.
+            special_tokens: Special tokens. Those in the vocabulary keep their ids; the others get the next ids after
+                the highest one.
+            pattern: As in the constructor.
+
+        Raises:
+            TokenizerFileError: A file is damaged, or the files contradict each other.
         """
         from bytemill.formats import gpt2
 
@@ -155,22 +159,23 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
         path: str | os.PathLike[str],
         *,
         pattern: str | Pattern | EllipsisType | None = ...,
-        special_tokens: GivenSpecialTokens | None = None,
+        special_tokens: SpecialTokens | None = None,
     ) -> Self:
-        """A tokenizer from a file of any format that bytemill reads, recognised by its content.
+        """Load a tokenizer file of any supported format, recognized by its content.
 
-        `path` is a file or a folder; of GPT-2's two files either will do where the other lies beside it. `pattern` and
-        `special_tokens` are for formats that hold neither: `.tiktoken` rank files, of which only the published ones and
-        those with a `.tiktoken.json` beside them go without, and GPT-2's files, which otherwise mean GPT-2's pattern.
+        Args:
+            path: A file or a folder. For GPT-2's two files, the path of either one.
+            pattern: Pattern for a file that stores none: a rank file that is not a published one and has no
+                `.tiktoken.json` beside it, or GPT-2's files (default: GPT-2's pattern).
+            special_tokens: Special tokens for a file that stores none.
 
-        Raises `TokenizerFileError` for a file that is damaged, unknown, or asks for what bytemill does not do exactly.
+        Raises:
+            TokenizerFileError: The file is missing, damaged, or has a feature that is not supported exactly.
         """
         from bytemill.formats import load as loading
 
         expression = pattern if isinstance(pattern, EllipsisType) else resolve_pattern(pattern)
         return cls._from_loaded(loading.load(path, expression, special_tokens))
-
-    # Published tokenizers
 
     @classmethod
     def from_pretrained(
@@ -181,16 +186,21 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
         cache_dir: str | os.PathLike[str] | None = None,
         local_files_only: bool = False,
     ) -> Self:
-        """A published tokenizer by its name, or one from Hugging Face's hub.
+        """Load a published tokenizer by name, or a repository of Hugging Face's hub.
 
-        `name` is the path of a file or folder, one of `gpt2`, `r50k_base`, `p50k_base`, `p50k_edit`, `cl100k_base`,
-        `o200k_base` and `llama3`, or a repository of the hub (`revision` says which version). Files on this machine
-        come first: in `cache_dir` (by default `$BYTEMILL_CACHE/tokenizers` or `bytemill/tokenizers` in the user's
-        cache), in tiktoken's cache, in Hugging Face's. What is not there is fetched through `tiktoken` or
-        `huggingface_hub`, where they are installed and `local_files_only` is not set. Files of the seven names must
-        have the published checksums.
+        Looks in bytemill's cache, tiktoken's cache and Hugging Face's cache, then downloads with `tiktoken` or
+        `huggingface_hub`, if installed. Files of published names must have the published checksums.
 
-        Raises `TokenizerFileError` where it is not found, saying where to put which file.
+        Args:
+            name: `gpt2`, `r50k_base`, `p50k_base`, `p50k_edit`, `cl100k_base`, `o200k_base`, `llama3`, or a repository.
+                An existing path takes precedence, as in transformers.
+            revision: Version of the repository.
+            cache_dir: bytemill's cache; by default `$BYTEMILL_CACHE/tokenizers`, or `bytemill/tokenizers` in the user's
+                cache folder.
+            local_files_only: Never download.
+
+        Raises:
+            TokenizerFileError: The tokenizer is not found; the hint says where to save which file.
         """
         from bytemill.tokenizer import pretrained
 
@@ -201,20 +211,22 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
             tokenizer._name = str(name)
         return tokenizer
 
-    def save(self, path: str | os.PathLike[str], *, format: WrittenFormat = "huggingface") -> None:  # noqa: A002
-        """Writes a `tokenizer.json` that Hugging Face `tokenizers` opens and that gives the same ids there.
+    def save(self, path: str | os.PathLike[str], *, format: str = "huggingface") -> None:  # noqa: A002
+        """Save the tokenizer; by default as a `tokenizer.json` that gives the same ids in Hugging Face `tokenizers`.
 
-        Into a folder (one that exists, or a path that ends with a slash) goes also a `tokenizer_config.json`, so that
-        `AutoTokenizer.from_pretrained` opens it, and what else came with the tokenizer, such as its chat template.
+        Each file is written atomically. `bytemill tokenizer convert` also verifies the output.
 
-        Other formats are `"tiktoken"` (a rank file, with a `.json` beside it for what it leaves out), `"gpt2"`
-        (`vocab.json` and `merges.txt` in a folder), `"minbpe"` (a `.model`), `"vocab"` (a listing for people) and
-        `"gguf"`. `bytemill.formats.conversion` has what `bytemill tokenizer convert` does, proof included.
+        Args:
+            path: A file, or a folder (an existing one, or a path that ends with a slash). A folder also gets a
+                `tokenizer_config.json`, so that `AutoTokenizer.from_pretrained` opens it, and the other metadata files.
+            format: `"huggingface"`, `"tiktoken"` (a rank file and its settings in a `.json` beside it), `"gpt2"`
+                (`vocab.json` and `merges.txt`), `"minbpe"` (a `.model`), `"vocab"` (a listing for people) or `"gguf"`.
 
-        Each file appears under its name once it is whole. Raises `OutputError` where it cannot be written, and
-        `TokenizerError` where the format cannot say what this tokenizer is.
+        Raises:
+            OutputError: A file cannot be written.
+            TokenizerError: The format cannot represent this tokenizer.
         """
-        from bytemill.formats.save import publish, rendered
+        from bytemill.formats.save import publish, render
 
         spec = self.to_spec()
         is_folder = str(path).endswith(("/", os.sep)) or Path(path).is_dir()
@@ -223,27 +235,28 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
 
             write_folder(spec, Path(path))
             return
-        publish(rendered(spec, Path(path), format), Path(path))
-
-    # Hugging Face
+        publish(render(spec, Path(path), format), Path(path))
 
     def to_huggingface(self) -> Any:
-        """A `tokenizers.Tokenizer` that gives the same ids with `encode(text, add_special_tokens=False)`.
+        """Return a `tokenizers.Tokenizer` that gives the same ids with `encode(text, add_special_tokens=False)`.
 
-        Raises `TokenizerError` where it could not, and `BytemillError` where `tokenizers` is not installed.
+        Raises:
+            TokenizerError: It could not give the same ids.
+            BytemillError: `tokenizers` is not installed.
         """
         from bytemill.formats.huggingface import objects as huggingface_objects
 
         return huggingface_objects.to_tokenizers(self.to_spec())
 
     def to_transformers(self, **arguments: Any) -> Any:
-        """A `transformers.PreTrainedTokenizerFast` that gives the same ids with `add_special_tokens=False`.
-
-        `arguments` are its own (`pad_token="<pad>"`, `model_max_length=1024`, `chat_template=...`) and go before what
-        came with the tokenizer. Where nothing did, `<|endoftext|>` is the token that ends a text, if it is there. A
-        token that is named and is not there yet is added by `transformers`.
+        """Return a `transformers.PreTrainedTokenizerFast` that gives the same ids with `add_special_tokens=False`.
 
         Raises as `to_huggingface` does.
+
+        Args:
+            **arguments: Arguments of its constructor, such as `pad_token="<pad>"`, `model_max_length=1024` or
+                `chat_template=...`. They override the tokenizer's metadata, in whose absence `<|endoftext|>`, if it is
+                a special token, is the `eos_token`. `transformers` adds tokens that do not exist yet.
         """
         from bytemill.formats.huggingface import objects as huggingface_objects
 
@@ -251,30 +264,29 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
 
     @classmethod
     def from_huggingface(cls, tokenizer: Any) -> Self:
-        """The tokenizer in a `tokenizers.Tokenizer` or a `transformers.PreTrainedTokenizerFast`.
+        """Convert a `tokenizers.Tokenizer` or a `transformers.PreTrainedTokenizerFast`.
 
-        Raises `TokenizerFileError` where bytemill cannot give the same ids, naming the reason.
+        Raises:
+            TokenizerFileError: bytemill cannot give the same ids.
         """
         from bytemill.formats.huggingface import objects as huggingface_objects
 
         return cls._from_loaded(huggingface_objects.from_object(tokenizer))
 
-    # tiktoken
-
     @property
     def name(self) -> str:
-        """The name of the encoding it was made from (`from_tiktoken`), else one that its fingerprint gives it."""
+        """The published name or the name of the tiktoken encoding, or a name derived from the fingerprint."""
         return self._name or f"bytemill-{self.fingerprint[:12]}"
 
     @classmethod
     def from_tiktoken(cls, encoding: tiktoken.Encoding | EncodingView) -> Self:
-        """The tokenizer that gives the ids of a tiktoken `Encoding`, or of one of `bytemill.compat.tiktoken`.
+        """Convert a tiktoken `Encoding`, or one of `bytemill.compat.tiktoken`.
 
-        Where that refuses special tokens by default, this recognises them.
+        Unlike the encoding, the tokenizer recognizes special tokens by default.
 
-        Raises `TokenizerError` where not all ids would be the same: tiktoken passes over text that the pattern does not
-        match, so the pattern must be seen to match every character; bytes without a token; special tokens of which one
-        begins another if tiktoken takes the shorter.
+        Raises:
+            TokenizerError: Some ids could differ: the pattern does not provably match every character (tiktoken drops
+                other text), a byte has no token, or a special token begins with another one that tiktoken prefers.
         """
         from bytemill.formats.tiktoken.objects import spec_of
 
@@ -283,10 +295,15 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
         return tokenizer
 
     def to_tiktoken(self, name: str | None = None) -> tiktoken.Encoding:
-        """The tiktoken `Encoding` that gives the same ids; it needs the package `tiktoken`.
+        """Return a tiktoken `Encoding` that gives the same ids.
 
-        Raises `TokenizerError` where none does: where ids do not follow the order of the merges, where the pattern is
-        one of your own that may match nothing, or where of two special tokens tiktoken would take the shorter.
+        Args:
+            name: Name of the encoding; by default `self.name`.
+
+        Raises:
+            TokenizerError: There is none: the ids do not follow the order of the merges, a custom pattern can match the
+                empty string, or a special token begins with another one that tiktoken prefers.
+            MissingExtraError: `tiktoken` is not installed.
         """
         from bytemill.formats.tiktoken.objects import encoding_of
 
@@ -317,11 +334,10 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 (hexadecimal) of all that decides ids, and of nothing else.
+        """SHA-256 (hexadecimal) of everything that affects ids, and of nothing else.
 
-        Two tokenizers with one fingerprint give the same ids for every text. Those of one vocabulary have one whatever
-        files they come from: it does not depend on how a pattern is written, on whether merges or ranks are given, on
-        merges that no text needs, or on tokens that no text has.
+        Tokenizers with the same fingerprint give the same ids for every text. The fingerprint does not depend on the
+        file format, on how a pattern is written, on unused merges, or on tokens that no text produces.
         """
         return self._fingerprint
 
@@ -334,14 +350,17 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
         return digest.hexdigest()
 
     def truncate(self, vocab_size: int) -> Self:
-        """The tokenizer of the first merges: what training with this `vocab_size` gives on the same corpus.
+        """Return the tokenizer that training with a smaller `vocab_size` gives on the same corpus.
 
-        Of the `vocab_size` tokens 256 are bytes, and all special tokens stay. Those whose ids come before that of the
-        last ordinary token which is left keep them; the others follow it in their order. Where all merges fit, the
-        tokenizer stays as it is.
+        It has the first merges and all special tokens. Special tokens after the last remaining ordinary token are
+        renumbered to follow it in their order.
 
-        Raises `TokenizerError` where there are fewer tokens than that, where 256 bytes and the special tokens are more,
-        where the ids do not follow the merges, and for ranks that no list of merges stands for.
+        Args:
+            vocab_size: Number of tokens, including the 256 bytes and the special tokens.
+
+        Raises:
+            TokenizerError: `vocab_size` is too large or too small, ids do not follow the order of merges, or ranks
+                have no equivalent list of merges.
 
         >>> import bytemill
         >>> tok = bytemill.train_from_iterator(["low low low low low lower lower"], 259, ["<e>"])
@@ -356,28 +375,30 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
 def _with_ids(
     vocab: Mapping[int, bytes], special_tokens: Iterable[str] | Mapping[str, int] | None
 ) -> dict[str, int]:
-    """Ids for special tokens: their own where they are in the vocabulary, else the next ones after all others."""
+    """Return the special tokens with ids: those of the vocabulary, else the next ids after the highest one."""
     if special_tokens is None:
         return {}
     if isinstance(special_tokens, str):
         raise TokenizerError(
-            "special_tokens is a str; give a list of them", hint=f"special_tokens=[{special_tokens!r}]"
+            "special_tokens is a str, not a list", hint=f"special_tokens=[{special_tokens!r}]"
         )
-    given: list[str] = list(special_tokens)
-    for token in given:
+    texts: list[str] = list(special_tokens)
+    for token in texts:
         if not isinstance(token, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"special tokens are str, not {type(token).__name__}")
+            raise TypeError(f"special tokens must be str, not {type(token).__name__}")
         if any("\ud800" <= character <= "\udfff" for character in token):
-            raise TokenizerError(f"special token {token!a} holds a lone surrogate, which no text can hold")
+            raise TokenizerError(
+                f"special token {token!a} contains a lone surrogate, which UTF-8 cannot encode"
+            )
     if isinstance(special_tokens, Mapping):
         return dict(cast("Mapping[str, int]", special_tokens))
-    wanted = {token.encode() for token in given}
+    wanted = {token.encode() for token in texts}
     known = {token: i for i, token in vocab.items() if token in wanted}
     with_ids: dict[str, int] = {}
     next_id = max(vocab, default=-1) + 1
-    for token in given:
+    for token in texts:
         if token in with_ids:
-            raise TokenizerError(f"special token {token!r} is there twice")
+            raise TokenizerError(f"special token {token!r} appears twice")
         if token.encode() in known:
             with_ids[token] = known[token.encode()]
         else:

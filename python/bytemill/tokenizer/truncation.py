@@ -1,4 +1,4 @@
-"""A smaller tokenizer from the first merges of a larger one."""
+"""Truncation of a tokenizer to its first merges."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def truncate(spec: TokenizerSpec, vocab_size: int) -> TokenizerSpec:
-    """See `Tokenizer.truncate`.
+    """Implement `Tokenizer.truncate`.
 
-    Learning picks one merge after the other and never looks ahead, so the first merges of a vocabulary are those that a
-    smaller one has.
+    Training chooses one merge after the other without looking ahead, so the first merges of a vocabulary are those of a
+    smaller one.
     """
     try:
         vocab_size = operator.index(vocab_size)
@@ -31,13 +31,13 @@ def truncate(spec: TokenizerSpec, vocab_size: int) -> TokenizerSpec:
         return spec
     if vocab_size > n_ids:
         raise TokenizerError(
-            f"vocab_size {vocab_size} is more than the {n_tokens} tokens that there are",
+            f"vocab_size {vocab_size} is more than the {n_tokens} tokens of this tokenizer",
             hint=f"give a vocab_size of at most {n_tokens}, or train a larger tokenizer",
         )
     n_merges, n_kept = len(made), n_tokens
     while n_kept > vocab_size and n_merges:
         n_merges -= 1
-        # A special token that was the result of a merge too stays without it.
+        # A special token that is also the product of a merge stays.
         n_kept -= made[n_merges] not in special_ids
     if n_kept > vocab_size:
         raise TokenizerError(
@@ -50,47 +50,46 @@ def truncate(spec: TokenizerSpec, vocab_size: int) -> TokenizerSpec:
         spec,
         vocab=vocab,
         merges=(spec.merges or [])[:n_merges],
-        special_tokens=_moved_up(spec.special_tokens, max(vocab)),
+        special_tokens=_renumbered(spec.special_tokens, max(vocab)),
         merge_counts=spec.merge_counts and spec.merge_counts[:n_merges],
     )
 
 
-def _moved_up(special_tokens: dict[str, int], last: int) -> dict[str, int]:
-    """`special_tokens` with those behind the id `last` directly behind it, in their order."""
-    moved: dict[str, int] = {}
+def _renumbered(special_tokens: dict[str, int], last: int) -> dict[str, int]:
+    """Renumber the special tokens after the id `last` to follow it directly, in their order."""
+    renumbered: dict[str, int] = {}
     next_id = last + 1
     for text, token_id in sorted(special_tokens.items(), key=lambda item: item[1]):
         if token_id > last:
-            moved[text] = next_id
+            renumbered[text] = next_id
             next_id += 1
         else:
-            moved[text] = token_id
-    return moved
+            renumbered[text] = token_id
+    return renumbered
 
 
 def _ids_of_merges(spec: TokenizerSpec) -> list[int]:
-    """The ids of the results of the merges, in order.
+    """Return the ids of the products of the merges, in order.
 
-    Raises TokenizerError where a smaller vocabulary would not be that of the first merges.
+    Raises:
+        TokenizerError: The first merges are not the vocabulary that training with a smaller size would produce.
     """
     if spec.merges is None:
         raise TokenizerError(
-            "a tokenizer by ranks that no list of merges stands for cannot be truncated: some of its tokens are not "
-            "made of tokens of lower rank, so its first tokens are not what training would have given"
+            "cannot truncate ranks without an equivalent list of merges: some tokens are not merged from tokens of "
+            "lower rank"
         )
     ids = {token: token_id for token_id, token in spec.vocab.items()}
     made = [ids[left + right] for left, right in spec.merges]
     if len(ids) != 256 + len(made):
         alone = ids.keys() - {left + right for left, right in spec.merges}
         token_id, token = min((ids[token], token) for token in alone if len(token) > 1)
-        raise TokenizerError(
-            f"token {token!r} (id {token_id}) is made by no merge, so no merge is its place to cut"
-        )
+        raise TokenizerError(f"cannot truncate: no merge produces token {token!r} (id {token_id})")
     last_byte = max(ids[bytes([byte])] for byte in range(256))
     for before, after in pairwise([last_byte, *made]):
         if after < before:
             raise TokenizerError(
-                f"the ids do not follow the merges: {spec.vocab[before]!r} (id {before}) comes before "
-                f"{spec.vocab[after]!r} (id {after}) in training, so fewer merges would leave gaps in the ids"
+                f"cannot truncate: ids do not follow the order of the merges, {spec.vocab[before]!r} (id {before}) "
+                f"precedes {spec.vocab[after]!r} (id {after})"
             )
     return made

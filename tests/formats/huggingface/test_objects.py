@@ -16,8 +16,8 @@ from bytemill.errors import BytemillError, OutputError, TokenizerError, Tokenize
 from bytemill.formats import detect
 from bytemill.formats.bytes_to_unicode import bytes_to_text
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.huggingface.folder import files_beside
-from bytemill.formats.spec import Companions, TokenFlags
+from bytemill.formats.huggingface.folder import sidecar_files
+from bytemill.formats.spec import TokenFlags, TokenizerMetadata
 
 CORPUS = "the cat sat on the mat and the cat's 12345 mats; naïve 日本語 😀 the end.\n"
 SPECIAL = ["<|endoftext|>", "<pad>", "<mask>"]
@@ -36,7 +36,7 @@ def with_config(ours: Tokenizer) -> Callable[..., Tokenizer]:
 
     def make(**fields: Any) -> Tokenizer:
         spec = ours.to_spec()
-        return Tokenizer.from_spec(replace(spec, companions=Companions(**fields)))
+        return Tokenizer.from_spec(replace(spec, metadata=TokenizerMetadata(**fields)))
 
     return make
 
@@ -44,7 +44,7 @@ def with_config(ours: Tokenizer) -> Callable[..., Tokenizer]:
 # tokenizers
 
 
-def test_a_tokenizer_becomes_hugging_faces_and_comes_back(ours: Tokenizer) -> None:
+def test_conversion_to_hugging_face_and_back_keeps_the_fingerprint(ours: Tokenizer) -> None:
     theirs = ours.to_huggingface()
     assert isinstance(theirs, tokenizers.Tokenizer)
     for text in TEXTS:
@@ -53,10 +53,10 @@ def test_a_tokenizer_becomes_hugging_faces_and_comes_back(ours: Tokenizer) -> No
     assert Tokenizer.from_huggingface(theirs).fingerprint == ours.fingerprint
 
 
-def test_what_is_set_in_the_object_is_refused_or_kept(ours: Tokenizer) -> None:
+def test_settings_of_the_object_are_refused_or_kept(ours: Tokenizer) -> None:
     theirs = ours.to_huggingface()
     theirs.enable_truncation(5)
-    with pytest.raises(TokenizerFileError, match="Tokenizer: truncation: is set"):
+    with pytest.raises(TokenizerFileError, match="Tokenizer: truncation is set"):
         Tokenizer.from_huggingface(theirs)
     theirs.no_truncation()
     theirs.add_tokens([tokenizers.AddedToken("cat", single_word=True, lstrip=True)])
@@ -67,26 +67,26 @@ def test_what_is_set_in_the_object_is_refused_or_kept(ours: Tokenizer) -> None:
     for text in ["the cat", "the   cats cat", "cat_"]:
         assert back.encode(text) == theirs.encode(text).ids
     theirs.normalizer = tokenizers.normalizers.Lowercase()  # type: ignore[assignment]
-    with pytest.raises(TokenizerFileError, match="normalizer: is 'Lowercase'"):
+    with pytest.raises(TokenizerFileError, match="normalizer is 'Lowercase'"):
         Tokenizer.from_huggingface(theirs)
     other = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="a"))
-    with pytest.raises(TokenizerFileError, match=r"model\.type: is 'WordLevel'"):
+    with pytest.raises(TokenizerFileError, match=r"model\.type is 'WordLevel'"):
         Tokenizer.from_huggingface(other)
 
 
 @pytest.mark.parametrize("thing", [None, "tokenizer.json", 5])
-def test_other_objects_are_a_type_error(thing: object) -> None:
-    with pytest.raises(TypeError, match=r"takes a tokenizers.Tokenizer or a PreTrainedTokenizerFast, not"):
+def test_other_objects_raise_a_type_error(thing: object) -> None:
+    with pytest.raises(TypeError, match=r"expects a tokenizers.Tokenizer or a PreTrainedTokenizerFast, not"):
         Tokenizer.from_huggingface(thing)
 
 
 def test_a_library_that_is_missing_is_named(ours: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("tokenizers", "transformers"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(BytemillError, match="needs the package 'tokenizers'") as caught:
+    with pytest.raises(BytemillError, match="the package 'tokenizers' is required") as caught:
         ours.to_huggingface()
     assert caught.value.hint == "pip install tokenizers"
-    with pytest.raises(BytemillError, match="needs the package 'transformers'"):
+    with pytest.raises(BytemillError, match="the package 'transformers' is required"):
         ours.to_transformers()
 
 
@@ -109,7 +109,7 @@ def test_tokens_have_hugging_faces_names(ours: Tokenizer) -> None:
 # Folders
 
 
-def test_a_folder_is_written_whole_and_again_the_same(
+def test_a_folder_survives_a_round_trip_unchanged(
     with_config: Callable[..., Tokenizer], tmp_path: Path
 ) -> None:
     config = {"chat_template": TEMPLATE, "model_max_length": 64, "pad_token": "<pad>", "x": [1, {"é": None}]}
@@ -123,20 +123,20 @@ def test_a_folder_is_written_whole_and_again_the_same(
     assert first["chat_template.jinja"].decode() == "{{ é }}\n"
     for place in (tmp_path / "new", tmp_path / "new" / "tokenizer.json"):
         again = Tokenizer.load(place)
-        assert again.to_spec() == kept.to_spec() == Tokenizer.from_spec(detect.load(place)).to_spec()
-        assert again.companions == kept.companions
+        assert again.to_spec() == kept.to_spec() == Tokenizer.from_spec(detect.read(place)).to_spec()
+        assert again.metadata == kept.metadata
         again.save(tmp_path)
         assert {name: (tmp_path / name).read_bytes() for name in first} == first
     # A file alone has what tokenizer.json holds.
     kept.save(tmp_path / "alone.json")
-    assert Tokenizer.load(tmp_path / "alone.json").companions is None
+    assert Tokenizer.load(tmp_path / "alone.json").metadata is None
 
 
-def test_a_copy_has_what_came_with_the_tokenizer(with_config: Callable[..., Tokenizer]) -> None:
+def test_copies_keep_the_metadata(with_config: Callable[..., Tokenizer]) -> None:
     import pickle
 
     kept = with_config(config={"pad_token": "<pad>"})
-    assert pickle.loads(pickle.dumps(kept)).companions == kept.companions  # noqa: S301
+    assert pickle.loads(pickle.dumps(kept)).metadata == kept.metadata  # noqa: S301
     assert kept.fingerprint == with_config().fingerprint
 
 
@@ -152,43 +152,43 @@ def test_a_copy_has_what_came_with_the_tokenizer(with_config: Callable[..., Toke
         ("chat_template.jinja", b"\xff\xfe{{", "not UTF-8: byte 0xff at offset 0"),
     ],
 )
-def test_a_damaged_file_beside_is_refused_by_name(
+def test_a_damaged_sidecar_file_is_refused_by_name(
     ours: Tokenizer, tmp_path: Path, name: str, content: str | bytes, said: str
 ) -> None:
     ours.save(tmp_path)
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    for load in (Tokenizer.load, detect.load):
+    for load in (Tokenizer.load, detect.read):
         with pytest.raises(TokenizerFileError, match=said) as caught:
             load(tmp_path)
         assert name in str(caught.value)
 
 
-def test_ids_that_have_changed_are_written_anew(ours: Tokenizer) -> None:
+def test_changed_ids_are_updated_in_the_metadata(ours: Tokenizer) -> None:
     spec = ours.to_spec()
     around = {"id": "<pad>", "ids": [5], "tokens": ["<pad>"]}
     template = {"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {"<pad>": around}}
     sides = {"type": "BertProcessing", "sep": ["<pad>", 5], "cls": ["<mask>", 6]}
-    companions = Companions(
+    metadata = TokenizerMetadata(
         post_processor={"type": "Sequence", "processors": [template, sides]},
         config={"added_tokens_decoder": {"5": {"content": "<pad>"}}},
     )
-    spec = replace(spec, companions=companions)
+    spec = replace(spec, metadata=metadata)
     written = json.loads(huggingface.write(spec))["post_processor"]["processors"]
     pad, mask = ours.special_tokens["<pad>"], ours.special_tokens["<mask>"]
     assert written[0]["special_tokens"]["<pad>"]["ids"] == [pad]
     assert (written[1]["sep"], written[1]["cls"]) == (["<pad>", pad], ["<mask>", mask])
-    decoder = json.loads(files_beside(spec)["tokenizer_config.json"])["added_tokens_decoder"]
+    decoder = json.loads(sidecar_files(spec)["tokenizer_config.json"])["added_tokens_decoder"]
     assert {i: token["content"] for i, token in decoder.items()} == {
         "287": SPECIAL[0],
         "288": "<pad>",
         "289": "<mask>",
     }
     gone = {text: i for text, i in spec.special_tokens.items() if text != "<pad>"}
-    with pytest.raises(TokenizerError, match="puts '<pad>' around texts, which is no token any more"):
+    with pytest.raises(TokenizerError, match="adds '<pad>', which is not a token any more"):
         huggingface.write(replace(spec, special_tokens=gone))
 
 
-def test_a_folder_that_cannot_be_made_is_an_output_error(ours: Tokenizer, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_output_error(ours: Tokenizer, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="file"):
         ours.save(f"{tmp_path}/file/inside/")
@@ -207,7 +207,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def test_transformers_does_what_it_does_with_its_own(
+def test_transformers_behaves_as_with_the_original_tokenizer(
     ours: Tokenizer, transformers: Any, tmp_path: Path, quiet: None
 ) -> None:
     fast = ours.to_transformers(
@@ -241,8 +241,8 @@ def test_transformers_does_what_it_does_with_its_own(
         assert tokenizer.apply_chat_template(messages, return_dict=False) == ours.encode(said)
         back = Tokenizer.from_huggingface(tokenizer)
         assert back.fingerprint == ours.fingerprint
-        assert back.companions is not None
-        assert back.companions.chat_template == TEMPLATE
+        assert back.metadata is not None
+        assert back.metadata.chat_template == TEMPLATE
         assert back.to_transformers().apply_chat_template(messages, tokenize=False) == said
     # Written here, without a configuration of its own.
     plain = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
@@ -250,7 +250,9 @@ def test_transformers_does_what_it_does_with_its_own(
     assert plain("the cat<mask>")["input_ids"] == ours.encode("the cat<mask>")
 
 
-def test_what_a_call_has_set_does_not_stay(ours: Tokenizer, transformers: Any, quiet: None) -> None:
+def test_truncation_and_padding_of_a_call_are_not_kept(
+    ours: Tokenizer, transformers: Any, quiet: None
+) -> None:
     fast = ours.to_transformers(pad_token="<pad>")
     fast(["the cat", "the"], truncation=True, max_length=1, padding=True)
     assert fast.backend_tokenizer.truncation is not None
@@ -258,7 +260,7 @@ def test_what_a_call_has_set_does_not_stay(ours: Tokenizer, transformers: Any, q
     assert fast.backend_tokenizer.truncation is not None
 
 
-def test_a_configuration_decides_and_arguments_go_before_it(
+def test_arguments_override_the_configuration(
     with_config: Callable[..., Tokenizer], transformers: Any, quiet: None
 ) -> None:
     config = {

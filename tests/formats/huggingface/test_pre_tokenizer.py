@@ -95,16 +95,16 @@ def test_a_pattern_splits_the_same_in_hugging_face(pattern: str | None) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_named_pattern_comes_back(name: str) -> None:
+def test_a_known_pattern_survives_a_round_trip(name: str) -> None:
     assert from_pre_tokenizer(to_pre_tokenizer(name), "f") == _core.NAMED_PATTERNS[name]
     assert to_pre_tokenizer(_core.NAMED_PATTERNS[name]) == to_pre_tokenizer(name)
 
 
-def test_no_pattern_comes_back() -> None:
+def test_no_pattern_survives_a_round_trip() -> None:
     assert from_pre_tokenizer(to_pre_tokenizer(None), "f") is None
 
 
-def test_white_space_at_the_end_tells_gpt4_from_llama3() -> None:
+def test_trailing_white_space_distinguishes_cl100k_from_llama3() -> None:
     text = "a\n  "
     assert split_by_hugging_face(to_pre_tokenizer("cl100k"))(text) == ["a", "\n  "]
     assert split_by_hugging_face(to_pre_tokenizer("llama3"))(text) == ["a", "\n", "  "]
@@ -118,7 +118,7 @@ def test_white_space_at_the_end_tells_gpt4_from_llama3() -> None:
         {"type": "Sequence", "pretokenizers": [BYTE_LEVEL | {"use_regex": True}]},
     ],
 )
-def test_the_forms_of_gpt2_are_recognised(pre_tokenizer: dict[str, Any]) -> None:
+def test_equivalent_forms_of_gpt2s_pattern_are_recognized(pre_tokenizer: dict[str, Any]) -> None:
     assert from_pre_tokenizer(pre_tokenizer, "f") == _core.NAMED_PATTERNS["gpt2"]
 
 
@@ -134,7 +134,7 @@ def test_the_forms_of_gpt2_are_recognised(pre_tokenizer: dict[str, Any]) -> None
         ({"type": "Sequence", "pretokenizers": [split_first(GPT4_OF_OLD)]}, "llama3"),
     ],
 )
-def test_the_forms_of_published_files_are_recognised(pre_tokenizer: dict[str, Any], name: str) -> None:
+def test_pre_tokenizers_of_published_files_are_recognized(pre_tokenizer: dict[str, Any], name: str) -> None:
     assert from_pre_tokenizer(pre_tokenizer, "f") == _core.NAMED_PATTERNS[name]
     theirs, ours = split_by_hugging_face(pre_tokenizer), split_here(name)
 
@@ -166,48 +166,48 @@ def test_tiktokens_own_expression_is_read_as_oniguruma_reads_it() -> None:
 @pytest.mark.parametrize(
     ("pre_tokenizer", "said"),
     [
-        (None, "f: is null, not a pre-tokenizer"),
-        ("ByteLevel", "f: is 'ByteLevel'"),
-        ({}, r"f: is null, which does not end with ByteLevel"),
+        (None, "f is null, not a pre-tokenizer"),
+        ("ByteLevel", "f is 'ByteLevel'"),
+        ({}, r"f is null, which does not end with ByteLevel"),
         ({"type": "Whitespace"}, "Whitespace, which does not end with ByteLevel"),
         ({"type": "Metaspace", "replacement": "▁"}, "Metaspace"),
-        ({"type": "Sequence", "pretokenizers": []}, "f: is empty"),
-        ({"type": "Sequence"}, "f.pretokenizers: is null, not an array"),
-        ({"type": "Sequence", "pretokenizers": [None]}, r"f.pretokenizers\[0\]: is null"),
-        ({"type": "ByteLevel", "add_prefix_space": True}, "f.add_prefix_space: is true"),
-        ({"type": "ByteLevel"}, "add_prefix_space: is true"),
-        (split_first("a", behavior="Removed"), r"pretokenizers\[0\]: a Split of behaviour 'Removed'"),
-        (split_first(r"\S+", behavior="Removed", invert=True), "behaviour 'Removed' with invert True"),
+        ({"type": "Sequence", "pretokenizers": []}, "f is empty"),
+        ({"type": "Sequence"}, "f.pretokenizers is null, not an array"),
+        ({"type": "Sequence", "pretokenizers": [None]}, r"f.pretokenizers\[0\] is null"),
+        ({"type": "ByteLevel", "add_prefix_space": True}, "f.add_prefix_space is true"),
+        ({"type": "ByteLevel"}, "add_prefix_space is true"),
+        (split_first("a", behavior="Removed"), r"pretokenizers\[0\]: a Split with behavior 'Removed'"),
+        (split_first(r"\S+", behavior="Removed", invert=True), "behavior 'Removed' and invert True"),
         (split_first("a", behavior="MergedWithNext"), "MergedWithNext"),
         (split_first("a", behavior="Contiguous"), "Contiguous"),
-        (split_first("a", pattern={"String": ""}), "pattern: is neither {'Regex'"),
-        (split_first("a", pattern={"Regex": "a", "String": "a"}), "pattern: is neither {'Regex'"),
-        (split_first("a", pattern="a"), "pattern: is neither {'Regex'"),
-        (split_first("a", invert=1), r"pretokenizers\[0\].invert: is 1, not true or false"),
-        (split_first("a", behavior=[]), "behaviour an array"),
-        (split_first(r"\w+|\W+"), r"pattern.Regex: .* cannot be followed exactly"),
-        (split_first(r"\p{Klingon}+"), "cannot be followed exactly"),
+        (split_first("a", pattern={"String": ""}), "pattern is neither {'Regex'"),
+        (split_first("a", pattern={"Regex": "a", "String": "a"}), "pattern is neither {'Regex'"),
+        (split_first("a", pattern="a"), "pattern is neither {'Regex'"),
+        (split_first("a", invert=1), r"pretokenizers\[0\].invert is 1, not true or false"),
+        (split_first("a", behavior=[]), "behavior an array"),
+        (split_first(r"\w+|\W+"), r"pattern.Regex: .* has no exact equivalent"),
+        (split_first(r"\p{Klingon}+"), "has no exact equivalent"),
         (split_first("a|"), "empty string"),
         (split_first("(" * 3000), "nested more than"),
-        (after({"type": "Punctuation"}), "no 'Punctuation' pre-tokenizer"),
-        (after({"type": "Metaspace"}), "no 'Metaspace' pre-tokenizer"),
-        (after({"type": ["Split"]}), "no an array pre-tokenizer"),
-        (after({"type": "Digits", "individual_digits": "yes"}), "individual_digits: is 'yes'"),
-        ({"type": "ByteLevel", "add_prefix_space": 0}, "add_prefix_space: is 0, not true or false"),
-        (BYTE_LEVEL | {"use_regex": None}, "use_regex: is null, not true or false"),
+        (after({"type": "Punctuation"}), "the pre-tokenizer 'Punctuation' is not supported"),
+        (after({"type": "Metaspace"}), "the pre-tokenizer 'Metaspace' is not supported"),
+        (after({"type": ["Split"]}), "the pre-tokenizer an array is not supported"),
+        (after({"type": "Digits", "individual_digits": "yes"}), "individual_digits is 'yes'"),
+        ({"type": "ByteLevel", "add_prefix_space": 0}, "add_prefix_space is 0, not true or false"),
+        (BYTE_LEVEL | {"use_regex": None}, "use_regex is null, not true or false"),
         # Falcon's, which cuts between the bytes of a character.
         (
             after({"type": "ByteLevel", "add_prefix_space": False}, {"type": "Digits"}),
-            "no 'ByteLevel' pre-tokenizer",
+            "the pre-tokenizer 'ByteLevel' is not supported",
         ),
     ],
 )
-def test_what_splits_otherwise_is_refused_by_name(pre_tokenizer: Any, said: str) -> None:
+def test_unsupported_pre_tokenizers_are_refused_by_name(pre_tokenizer: Any, said: str) -> None:
     with pytest.raises(TokenizerFileError, match=said):
         from_pre_tokenizer(pre_tokenizer, "f")
 
 
-def test_a_pattern_without_exact_counterpart_is_not_written() -> None:
-    with pytest.raises(TokenizerError, match=r"cannot be written .* exactly: '\\\\w'") as caught:
+def test_a_pattern_without_exact_equivalent_is_refused() -> None:
+    with pytest.raises(TokenizerError, match=r"has no exact equivalent .*: '\\\\w'") as caught:
         to_pre_tokenizer(r"\w+|\W")
     assert caught.value.hint is not None

@@ -21,8 +21,8 @@ from bytemill.errors import SpecialTokenError, TokenizerError, TokenizerFileErro
 from bytemill.formats import gpt2, minbpe
 from bytemill.formats.gguf import gguf
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.load import load_quickly
-from bytemill.formats.spec import THEN
+from bytemill.formats.load import load_fast
+from bytemill.formats.spec import STEP_SEPARATOR
 from bytemill.formats.tiktoken import tiktoken
 
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -237,7 +237,7 @@ def in_shape(trained: dict[str, Any], name: str) -> str:
 
 def opened(text: str) -> tuple[Tokenizer, tokenizers.Tokenizer]:
     """The tokenizer read quickly, which is the one read slowly, and Hugging Face's."""
-    quick = load_quickly(text.encode(), "t")
+    quick = load_fast(text.encode(), "t")
     assert quick is not None
     ours = Tokenizer._from_loaded(quick)
     assert ours.to_spec() == huggingface.read(text)
@@ -292,7 +292,7 @@ def excerpts(shared_data: Path, n_characters: int) -> list[str]:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_the_ids_of_real_texts_are_the_originals(
+def test_real_texts_have_the_ids_of_hugging_face(
     shared_data: Path, trained: dict[str, Any], name: str
 ) -> None:
     ours, theirs = opened(in_shape(trained, name))
@@ -301,7 +301,7 @@ def test_the_ids_of_real_texts_are_the_originals(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
-def test_the_ids_of_whole_files_are_the_originals(
+def test_whole_files_have_the_ids_of_hugging_face(
     shared_data: Path, trained: dict[str, Any], name: str
 ) -> None:
     ours, theirs = opened(in_shape(trained, name))
@@ -312,21 +312,21 @@ def test_the_ids_of_whole_files_are_the_originals(
         assert ours.encode(text, num_threads=3) == ours.encode(text, num_threads=1)
 
 
-def test_steps_are_the_steps_of_the_file(trained: dict[str, Any]) -> None:
+def test_each_pre_tokenizer_step_becomes_a_step_of_the_pattern(trained: dict[str, Any]) -> None:
     ours, _ = opened(in_shape(trained, "starcoder-smollm"))
-    assert ours.pattern == r"\p{N}" + THEN + NAMED_PATTERNS["gpt2"]
+    assert ours.pattern == r"\p{N}" + STEP_SEPARATOR + NAMED_PATTERNS["gpt2"]
     assert [part.text for part in ours.explain("a  12 b")] == ["a", "  ", "1", "2", " b"]
-    assert (opened(in_shape(trained, "deepseek-v3"))[0].pattern or "").count(THEN) == 2
+    assert (opened(in_shape(trained, "deepseek-v3"))[0].pattern or "").count(STEP_SEPARATOR) == 2
 
 
-def test_every_character_is_a_digit_here_and_there_alike(trained: dict[str, Any]) -> None:
+def test_digits_are_the_digits_of_hugging_face(trained: dict[str, Any]) -> None:
     ours, theirs = opened(in_shape(trained, "starcoder-smollm"))
     characters = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
     texts = ["a".join(characters[i : i + 4096]) for i in range(0, 0x20000, 4096)]
     assert_same_ids(ours, theirs, texts)
 
 
-def test_every_character_is_normalized_as_there(trained: dict[str, Any]) -> None:
+def test_every_character_is_normalized_as_in_hugging_face(trained: dict[str, Any]) -> None:
     ours, theirs = opened(in_shape(trained, "qwen"))
     characters = [chr(c) for c in range(0x30000) if not 0xD800 <= c < 0xE000]
     texts = ["".join(f"{c}\u0301\u0323" for c in characters[i : i + 4096]) for i in range(0, 0x30000, 4096)]
@@ -335,7 +335,7 @@ def test_every_character_is_normalized_as_there(trained: dict[str, Any]) -> None
     assert ours.decode(ours.encode("e\u0301")) == "\u00e9"
 
 
-def test_normalized_texts_are_cut_for_threads_and_streams_where_nothing_changes(
+def test_normalized_texts_have_the_same_ids_on_threads_and_in_streams(
     trained: dict[str, Any],
 ) -> None:
     ours, theirs = opened(in_shape(trained, "gpt-neox-olmo"))
@@ -350,7 +350,7 @@ def test_normalized_texts_are_cut_for_threads_and_streams_where_nothing_changes(
 # What `allowed_special` makes of added tokens
 
 
-def test_added_tokens_are_recognised_refused_or_text(trained: dict[str, Any]) -> None:
+def test_added_tokens_follow_allowed_special(trained: dict[str, Any]) -> None:
     ours, _ = opened(in_shape(trained, "modernbert"))
     mask = ours.special_tokens["[MASK]"]
     assert ours.encode("a  [MASK]")[-1] == mask
@@ -363,29 +363,29 @@ def test_added_tokens_are_recognised_refused_or_text(trained: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("qwen", "texts into NFC"),
-        ("phi-4", "found by more than its text"),
-        ("starcoder-smollm", "several steps"),
+        ("qwen", "its NFC normalizer"),
+        ("phi-4", "the matching rules of special token"),
+        ("starcoder-smollm", "its pattern of several steps"),
     ],
 )
-def test_other_formats_do_not_take_what_they_cannot_say(
+def test_other_formats_refuse_what_they_cannot_represent(
     trained: dict[str, Any], name: str, said: str, tmp_path: Path
 ) -> None:
     spec = opened(in_shape(trained, name))[0].to_spec()
-    with pytest.raises(TokenizerError, match=f"ranks cannot say all of this tokenizer: .*{said}"):
+    with pytest.raises(TokenizerError, match=f"ranks cannot represent this tokenizer: .*{said}"):
         tiktoken.write(spec)
-    with pytest.raises(TokenizerError, match=f"a .model cannot say all of this tokenizer: .*{said}"):
+    with pytest.raises(TokenizerError, match=f"a .model cannot represent this tokenizer: .*{said}"):
         minbpe.write(spec)
-    with pytest.raises(TokenizerError, match=f"a GGUF file cannot say all of this tokenizer: .*{said}"):
+    with pytest.raises(TokenizerError, match=f"a GGUF file cannot represent this tokenizer: .*{said}"):
         gguf.write(spec, tmp_path / "tokenizer.gguf")
     assert not list(tmp_path.iterdir())
     if name != "qwen":
         return
-    with pytest.raises(TokenizerError, match=f"merges.txt cannot say all of this tokenizer: .*{said}"):
+    with pytest.raises(TokenizerError, match=f"merges.txt cannot represent this tokenizer: .*{said}"):
         gpt2.write(replace(spec, pattern="gpt2"))
 
 
-def test_flags_decide_the_fingerprint_where_they_decide_ids(trained: dict[str, Any]) -> None:
+def test_flags_affect_the_fingerprint_only_if_they_affect_ids(trained: dict[str, Any]) -> None:
     document = json.loads(in_shape(trained, "gpt2"))
     of = {}
     for flag in ("", "special", "normalized", "lstrip", "rstrip", "single_word"):
@@ -399,15 +399,15 @@ def test_flags_decide_the_fingerprint_where_they_decide_ids(trained: dict[str, A
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"normalizer": {"type": "NFKC"}}, "normalizer: is 'NFKC'"),
-        ({"normalizer": {"type": "NFC", "x": 1}}, "normalizer: is 'NFC'"),
+        ({"normalizer": {"type": "NFKC"}}, "normalizer is 'NFKC'"),
+        ({"normalizer": {"type": "NFC", "x": 1}}, "normalizer is 'NFC'"),
         ({"normalizer": {"type": "Sequence", "normalizers": [NFC, {"type": "Lowercase"}]}}, "is 'Lowercase'"),
-        ({"normalizer": {"type": "Sequence", "normalizers": [None]}}, "normalizers: is null"),
-        ({"normalizer": {"type": "Sequence", "normalizers": 3}}, "normalizers: is 3, not an array"),
-        ({"normalizer": {"type": "Sequence"}}, "normalizers: is null, not an array"),
+        ({"normalizer": {"type": "Sequence", "normalizers": [None]}}, "normalizers is null"),
+        ({"normalizer": {"type": "Sequence", "normalizers": 3}}, "normalizers is 3, not an array"),
+        ({"normalizer": {"type": "Sequence"}}, "normalizers is null, not an array"),
         (
             {"normalizer": NFC, "added_tokens": [{"id": 330, **added("é!", normalized=True)[0]}]},
-            "'é!' is 'normalized', which bytemill does with ASCII alone",
+            "'é!' is 'normalized', which is supported for ASCII only",
         ),
     ],
 )
@@ -415,12 +415,12 @@ def test_other_normalizers_are_refused_by_name(
     trained: dict[str, Any], change: dict[str, Any], said: str
 ) -> None:
     text = json.dumps(json.loads(in_shape(trained, "gpt2")) | change)
-    assert load_quickly(text.encode(), "t") is None
+    assert load_fast(text.encode(), "t") is None
     with pytest.raises(TokenizerFileError, match=said):
         huggingface.read(text)
 
 
-def test_several_times_nfc_is_nfc(trained: dict[str, Any]) -> None:
+def test_repeated_nfc_is_nfc(trained: dict[str, Any]) -> None:
     document = json.loads(in_shape(trained, "gpt2")) | {
         "normalizer": {"type": "Sequence", "normalizers": [NFC, NFC]}
     }

@@ -39,7 +39,7 @@ def say(rank_file: Path, text: str) -> None:
         {"pattern": r"\w+|\W", "special_tokens": {"<|日|>": 400}},
     ],
 )
-def test_ranks_and_settings_are_the_tokenizer_in_tiktoken_too(
+def test_ranks_and_settings_give_the_same_ids_in_tiktoken(
     make_spec: MakeSpec, rank_file: Path, fields: dict[str, Any]
 ) -> None:
     spec = make_spec(**fields)
@@ -55,7 +55,7 @@ def test_ranks_and_settings_are_the_tokenizer_in_tiktoken_too(
     assert rank_settings.write(ours.to_spec(), "t") == rank_settings.write(spec, "t")
 
 
-def test_what_the_caller_says_comes_first(make_spec: MakeSpec, rank_file: Path) -> None:
+def test_explicit_arguments_override_the_settings_file(make_spec: MakeSpec, rank_file: Path) -> None:
     say(rank_file, rank_settings.write(make_spec(), "t"))
     assert Tokenizer.load(rank_file, pattern="cl100k").pattern == NAMED_PATTERNS["cl100k"]
     assert Tokenizer.load(rank_file, pattern="cl100k").special_tokens == {"<|endoftext|>": 261}
@@ -71,14 +71,14 @@ def test_what_the_caller_says_comes_first(make_spec: MakeSpec, rank_file: Path) 
         ("", r"t.tiktoken.json: the file is empty"),
         ("{", "t.tiktoken.json: not valid JSON at line 1 column 2"),
         ("[" * 100_000, "t.tiktoken.json: not a tokenizer: its JSON is nested too deeply"),
-        ("[]", "t.tiktoken.json: is an array, not an object"),
-        ({"pat_str": None}, "pat_str: is null, not an expression"),
+        ("[]", "t.tiktoken.json is an array, not an object"),
+        ({"pat_str": None}, "pat_str is null, not a regular expression"),
         ({"pat_str": "("}, r"pat_str: pattern '\('"),
-        ({"special_tokens": ["<x>"]}, "special_tokens: is an array"),
-        ({"special_tokens": {"<x>": "300"}}, r"special_tokens\['<x>'\]: is '300', not an id"),
-        ({"special_tokens": {"<x>": 2**32}}, r"special_tokens\['<x>'\]: is 4294967296"),
-        ({"explicit_n_vocab": -1}, "explicit_n_vocab: is -1"),
-        ({"explicit_n_vocab": 300}, "t.tiktoken: has with its special tokens 262 tokens, and .* says 300"),
+        ({"special_tokens": ["<x>"]}, "special_tokens is an array"),
+        ({"special_tokens": {"<x>": "300"}}, r"special_tokens\['<x>'\] is '300', not an id"),
+        ({"special_tokens": {"<x>": 2**32}}, r"special_tokens\['<x>'\] is 4294967296"),
+        ({"explicit_n_vocab": -1}, "explicit_n_vocab is -1"),
+        ({"explicit_n_vocab": 300}, "t.tiktoken has 262 tokens including special tokens; .* says 300"),
     ],
 )
 def test_damaged_settings_are_refused(
@@ -91,10 +91,10 @@ def test_damaged_settings_are_refused(
         Tokenizer.load(rank_file)
 
 
-def test_a_rank_file_that_is_cut_at_a_line_is_found_out(make_spec: MakeSpec, rank_file: Path) -> None:
+def test_a_rank_file_truncated_at_a_line_is_detected(make_spec: MakeSpec, rank_file: Path) -> None:
     say(rank_file, rank_settings.write(make_spec(), "t"))
     rank_file.write_text("".join(rank_file.read_text().splitlines(keepends=True)[:-1]))
-    with pytest.raises(TokenizerFileError, match=r"has with its special tokens 261 tokens, and .* says 262"):
+    with pytest.raises(TokenizerFileError, match=r"has 261 tokens including special tokens; .* says 262"):
         Tokenizer.load(rank_file)
 
 

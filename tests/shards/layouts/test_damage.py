@@ -23,7 +23,7 @@ def write(folder: Path, name: str) -> Path:
     layout = layout_named(name)
     path = folder / f"some{layout.suffix}"
     path.write_bytes(layout.header("uint16", len(IDS)) + IDS.tobytes())
-    for suffix, content in layout.companions("uint16", ENDS, "f"):
+    for suffix, content in layout.sidecars("uint16", ENDS, "f"):
         (folder / f"some{suffix}").write_bytes(content)
     return path
 
@@ -115,32 +115,37 @@ def change(at: int, data: bytes) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("name", "victim", "break_it", "says"),
     [
-        ("llmc", "some.bin", change(0, b"\0\0"), "no magic number and version of the layout llmc"),
+        ("llmc", "some.bin", change(0, b"\0\0"), "not a magic number and version of layout llmc"),
         ("llmc", "some.bin", change(4, b"\7"), "begins with 20240520 and 7"),
-        ("llmc", "some.bin", change(8, b"\x29"), "40 ids|41 ids .* take 1,106"),
-        ("llmc", "some.bin", change(8, b"\xff\xff\xff\xff"), "says -1 tokens"),
+        ("llmc", "some.bin", change(8, b"\x29"), "41 ids .* need 1,106"),
+        ("llmc", "some.bin", change(8, b"\xff\xff\xff\xff"), "its header has -1 tokens"),
         ("llmc", "some.bin", lambda path: path.write_bytes(b"12345678"), "too few for the header"),
-        ("megatron", "some.idx", Path.unlink, "has no some.idx beside it"),
+        ("megatron", "some.idx", Path.unlink, "has no some.idx next to it"),
         ("megatron", "some.idx", change(0, b"X"), "does not begin with MMIDIDX"),
-        ("megatron", "some.idx", change(9, b"\2"), "has version 2; version 1 is known"),
-        ("megatron", "some.idx", change(17, b"\7"), "says that ids are float32"),
-        ("megatron", "some.idx", change(17, b"\x63"), "of the unknown type 99"),
-        ("megatron", "some.idx", change(18, b"\x63"), "what its header names takes"),
-        ("megatron", "some.idx", change(34, b"\4"), "do not lie one after another"),
+        ("megatron", "some.idx", change(9, b"\2"), "has version 2, not 1"),
+        ("megatron", "some.idx", change(17, b"\7"), "ids of type float32"),
+        ("megatron", "some.idx", change(17, b"\x63"), "of type 99, which is unknown"),
+        ("megatron", "some.idx", change(18, b"\x63"), "its header requires"),
+        ("megatron", "some.idx", change(34, b"\4"), "are not consecutive"),
         (
             "megatron",
             "some.bin",
             lambda path: path.write_bytes(b"12"),
-            "has 2 bytes; 40 ids of uint16 take 80",
+            "has 2 bytes; 40 ids of uint16 need 80",
         ),
         ("datatrove", "some.ds.index", change(0, b"\x63"), "do not ascend"),
-        ("datatrove", "some.ds.index", change(16, b"\x29"), "end with token 41, not with the last, 40"),
-        ("datatrove", "some.ds.index", lambda path: path.write_bytes(b""), "names no document"),
-        ("datatrove", "some.ds.index", lambda path: path.write_bytes(b"123"), "no whole number of uint64"),
-        ("datatrove", "some.ds.metadata", change(11, b"4"), "says uint32, not uint16"),
-        ("datatrove", "some.ds", lambda path: path.write_bytes(b"123"), "no whole number of uint16"),
-        ("bin", "some.bin", lambda path: path.write_bytes(b"123"), "has 3 bytes, which is no whole number"),
-        ("npy", "some.npy", lambda path: path.write_bytes(b""), "no readable .npy file"),
+        ("datatrove", "some.ds.index", change(16, b"\x29"), "end at token 41, but there are 40"),
+        ("datatrove", "some.ds.index", lambda path: path.write_bytes(b""), "lists no document"),
+        ("datatrove", "some.ds.index", lambda path: path.write_bytes(b"123"), "not a whole number of uint64"),
+        ("datatrove", "some.ds.metadata", change(11, b"4"), "holds uint32 according to its metadata"),
+        ("datatrove", "some.ds", lambda path: path.write_bytes(b"123"), "not a whole number of uint16"),
+        (
+            "bin",
+            "some.bin",
+            lambda path: path.write_bytes(b"123"),
+            "has 3 bytes, which is not a whole number",
+        ),
+        ("npy", "some.npy", lambda path: path.write_bytes(b""), "not a valid .npy file"),
     ],
 )
 def test_the_error_says_what_is_wrong(
@@ -154,7 +159,7 @@ def test_the_error_says_what_is_wrong(
 
 
 def test_too_long_for_their_layouts() -> None:
-    with pytest.raises(ShardError, match="llmc counts up to 2,147,483,647"):
+    with pytest.raises(ShardError, match="layout llmc has at most 2,147,483,647"):
         layout_named("llmc").header("uint16", 2**31)
-    with pytest.raises(ShardError, match="counts to 2,147,483,647"):
-        layout_named("megatron").companions("uint16", np.array([2**31], np.uint64), "f")
+    with pytest.raises(ShardError, match="layout megatron has at most 2,147,483,647"):
+        layout_named("megatron").sidecars("uint16", np.array([2**31], np.uint64), "f")

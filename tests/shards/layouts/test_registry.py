@@ -12,7 +12,7 @@ from bytemill import Tokenizer
 from bytemill.corpus import Corpus
 from bytemill.errors import ShardError
 from bytemill.shards import TokenShards, convert_shards, encode_corpus, verify
-from bytemill.shards.layouts import LAYOUTS, Dtype, FileFacts, PlainLayout, register_layout
+from bytemill.shards.layouts import LAYOUTS, Dtype, FileSummary, PlainLayout, register_layout
 
 MAGIC = b"TOY!"
 
@@ -31,9 +31,9 @@ class ToyLayout(PlainLayout):
         del dtype, n_tokens
         return MAGIC
 
-    def inspect(self, path: Path, dtype: str | None = None) -> FileFacts:
+    def inspect(self, path: Path, dtype: str | None = None) -> FileSummary:
         del dtype
-        return FileFacts("uint32", (path.stat().st_size - len(MAGIC)) // 4)
+        return FileSummary("uint32", (path.stat().st_size - len(MAGIC)) // 4)
 
     def open(self, path: Path, dtype: str, n_tokens: int) -> NDArray[Any]:
         del dtype

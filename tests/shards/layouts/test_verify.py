@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bytemill.errors import ShardError
-from bytemill.shards import TokenShards, open_shards, read_manifest, verify
+from bytemill.shards import TokenShards, read_manifest, verify
 from bytemill.shards.convert import convert_shards
 from bytemill.shards.layouts import LAYOUTS
 
@@ -29,7 +29,7 @@ def test_tokens_are_one_array_whatever_the_layout(tmp_path: Path, layout: str) -
     tokens = TokenShards(out)
     assert tokens[:].tolist() == TOKENS
     assert tokens.dtype == np.uint16
-    assert np.concatenate(open_shards(out)).tolist() == TOKENS
+    assert np.concatenate(TokenShards(out).arrays).tolist() == TOKENS
     assert np.concatenate(list(tokens.blocks(7))).tolist() == TOKENS
     assert verify(out) == []
 
@@ -55,7 +55,7 @@ def test_damage_to_any_file_is_found(
     out = make(tmp_path, layout)
     whole = {path.name: path.read_bytes() for path in out.iterdir()}
     manifest = read_manifest(out)
-    names = [info.file for shard in manifest.shards for info in (shard, *shard.companions)]
+    names = [info.file for shard in manifest.shards for info in (shard, *shard.sidecars)]
     assert manifest.documents is not None
     for name in [*names, manifest.documents.file]:
         break_it(out / name)
@@ -72,8 +72,8 @@ def test_a_document_index_that_does_not_fit_is_found(tmp_path: Path) -> None:
     out = make(tmp_path, "npy")
     index = out / "documents.npy"
     for ends, says in (
-        (np.arange(3, 123, 3)[::-1].copy(), "ends with token 3"),
-        (np.array([*range(3, 120, 3), 119]), "ends with token 119"),
+        (np.arange(3, 123, 3)[::-1].copy(), "ends at token 3"),
+        (np.array([*range(3, 120, 3), 119]), "ends at token 119"),
         (np.array([6, 3, *range(9, 123, 3)]), "do not ascend"),
     ):
         np.save(index, ends.astype(np.uint64))

@@ -1,4 +1,4 @@
-//! What benches and instruction counts work on: generated text, the same everywhere, and a vocabulary learnt from it.
+//! What benches and instruction counts work on: generated text, the same everywhere, and a vocabulary learned from it.
 //!
 //! The text has what decides an encoder's speed in real text: words by a Zipf law with a tail that never repeats, lengths
 //! that fall with frequency, punctuation, numbers, capitals, line ends; no sense. `BYTEMILL_BENCH_TEXT` names a file to use
@@ -80,7 +80,7 @@ pub fn generated(kind: Kind, n_bytes: usize, seed: u64) -> String {
         Kind::Multilingual => OTHER_SCRIPTS.to_vec(),
         _ => vec![&LATIN],
     };
-    // The words are the same whatever the seed, so that a vocabulary learnt from one text fits the next.
+    // The words are the same whatever the seed, so that a vocabulary learned from one text fits the next.
     let mut spelling = Chance::new(7);
     let words: Vec<Vec<String>> = scripts
         .iter()
@@ -164,12 +164,12 @@ pub fn counted(text: &str, pattern: &str) -> Counts {
     counter.finish(&no_interrupt).unwrap()
 }
 
-/// An encoder with `n_merges` merges learnt from `text`.
+/// An encoder with `n_merges` merges learned from `text`.
 pub fn encoder(text: &str, pattern: &str, n_merges: usize) -> Encoder {
-    let learnt = learn(&counted(text, pattern), n_merges, Ties::Bytes, 1, 1, |_| Ok(())).unwrap();
+    let learned = learn(&counted(text, pattern), n_merges, Ties::Bytes, 1, 1, |_| Ok(())).unwrap();
     let mut tokens: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
     let mut merges = Vec::new();
-    for merge in &learnt {
+    for merge in &learned {
         let (left, right) = (tokens[merge.left as usize].clone(), tokens[merge.right as usize].clone());
         tokens.push([left.clone(), right.clone()].concat());
         merges.push((left, right));

@@ -42,7 +42,7 @@ impl<T> Side<T> {
     }
 }
 
-/// The part of a [`Side`] that comes from one piece of [`Work`].
+/// The part of a [`Side`] that comes from one item of [`Work`].
 #[derive(Default)]
 struct Group<T> {
     ids: Vec<T>,
@@ -133,7 +133,7 @@ impl DocumentEncoder {
         Ok(sides)
     }
 
-    /// Encodes one piece of work, for both sides. The ids of a chunk are not framed yet.
+    /// Encodes one work item, for both sides. The ids of a chunk are not framed yet.
     fn encode_work<T: Id + Into<u32>>(
         &self,
         planner: &Planner,

@@ -54,7 +54,7 @@ pub const SIZES: Sizes = Sizes { joined: 1 << 16, hashed: 1 << 20, max_chunk: us
 pub struct Planner<'p> {
     pub cutter: Cutter<'p>,
     pub split: Option<Split>,
-    /// About so many bytes for each piece of work.
+    /// Approximate bytes per work item.
     pub chunk_bytes: usize,
     pub sizes: Sizes,
 }

@@ -6,9 +6,9 @@
 //! starts the rest and can follow the last one, else the next shorter one. If there is none, no symbol of the pre-token ends
 //! here: go back and shorten the last one.
 
+use super::backtrack_tables::{AdjacencyCache, DeadEnds};
 use super::heap::check_length;
 use super::live_merges::{can_be_adjacent, reachable_symbols};
-use super::memo::{DeadEnds, Memo};
 use super::trie::Trie;
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
@@ -25,12 +25,12 @@ pub(super) struct Budget {
     pub n_kept: usize,
     /// Blocks of 64 offsets in the table of dead ends: 16 bytes each.
     pub n_blocks: usize,
-    /// Answers in the memo of pairs: 8 bytes each.
-    pub n_answers: usize,
+    /// Entries of the adjacency cache, 8 bytes each.
+    pub n_adjacent: usize,
 }
 
-/// 128 + 128 + 32 KB. A memo that exceeds the first-level cache is slower on text without repetitions.
-const BUDGET: Budget = Budget { n_kept: 1 << 15, n_blocks: 1 << 13, n_answers: 1 << 12 };
+/// 128 + 128 + 32 KB. An adjacency cache that exceeds the first-level cache is slower on text without repetitions.
+const BUDGET: Budget = Budget { n_kept: 1 << 15, n_blocks: 1 << 13, n_adjacent: 1 << 12 };
 
 #[derive(Clone, Copy)]
 struct Symbol {
@@ -117,7 +117,7 @@ impl Backtracker {
     ) -> Result<bool> {
         let max_symbols = n_kept.saturating_mul(2);
         let mut dead_ends = DeadEnds::new(pretoken.len(), self.budget.n_blocks);
-        let mut memo = Memo::new(pretoken.len(), self.budget.n_answers);
+        let mut adjacency = AdjacencyCache::new(pretoken.len(), self.budget.n_adjacent);
         let parts = |symbol: u32| (self.symbols[symbol as usize].left, self.symbols[symbol as usize].right);
         let mut n_tries = 0;
         let mut last = NONE;
@@ -132,7 +132,9 @@ impl Backtracker {
             let Symbol { n_bytes, shorter, .. } = self.symbols[candidate as usize];
             let end = start + n_bytes as usize;
             if !dead_ends.contains(end)
-                && (last == NONE || memo.get(last, candidate, || can_be_adjacent(parts, pairs, last, candidate, NONE)))
+                && (last == NONE
+                    || adjacency
+                        .get_or_compute(last, candidate, || can_be_adjacent(parts, pairs, last, candidate, NONE)))
             {
                 symbols.push(candidate);
                 if symbols.len() >= max_symbols {

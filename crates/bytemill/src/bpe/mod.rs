@@ -7,14 +7,14 @@
 //! 3. `heap`: the plain way, for any length, and the steps for explanations;
 //! 4. `lockstep`: many short pre-tokens at once, waiting for memory together;
 //! 5. `live_merges`: which merges some text needs, and which symbols can be adjacent;
-//! 6. `backtrack` (with `trie` and `memo`): long pre-tokens in linear time.
+//! 6. `backtrack` (with `trie` and `backtrack_tables`): long pre-tokens in linear time.
 
 mod backtrack;
+mod backtrack_tables;
 pub mod heap;
 pub mod limits;
 pub mod live_merges;
 mod lockstep;
-mod memo;
 mod merger;
 #[cfg(test)]
 mod tests;

@@ -50,7 +50,7 @@ impl Encoder {
                 form.number(ids[symbol as usize]);
             }
         }
-        form.tokens(if vocab.whole_pretoken_lookup() { unreachable_tokens(vocab, &live) } else { Vec::new() });
+        form.tokens(if vocab.ignore_merges() { unreachable_tokens(vocab, &live) } else { Vec::new() });
         form.0
     }
 }

@@ -59,7 +59,7 @@ impl Encoder {
     /// [`Error::Invalid`] if the special tokens contradict each other, [`Error::Memory`] if the system refuses memory.
     pub fn new(vocab: Vocab, pattern: Pattern) -> Result<Self> {
         let special = SpecialTokens::new(vocab.special().to_vec())?;
-        let unreachable_tokens = if vocab.whole_pretoken_lookup() {
+        let unreachable_tokens = if vocab.ignore_merges() {
             unreachable_tokens(&vocab, &live_merges(&vocab)).into_iter().map(|(id, token)| (token.into(), id)).collect()
         } else {
             HashMap::new()

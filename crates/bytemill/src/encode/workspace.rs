@@ -12,7 +12,7 @@ use crate::sys::hash::{PACKED_BYTES, Packed, long_hash};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// Reused from text to text, with what its caches have learnt.
+/// Reused from text to text; the caches keep their content.
 pub struct Workspace {
     pub short_cache: ShortCache,
     pub long_cache: LongCache,

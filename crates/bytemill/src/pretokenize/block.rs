@@ -3,7 +3,7 @@
 //! [`Layout::next`] shifts a mask to the characters that follow, so "a letter after a letter" is `letter & next(letter)`. The rules
 //! tell which characters start a pre-token, given the classes of their neighbours; `docs/algorithms.md` derives them from the
 //! expressions. They are written once, for one block with or without characters outside ASCII and for eight ASCII blocks at once. The
-//! few questions that look further than a neighbour are answered one by one by the functions at the end.
+//! few checks that look further than a neighbour are made one by one, by the functions at the end.
 
 use super::carry::Carry;
 use super::chars::{Chars, Layout};
@@ -317,7 +317,7 @@ fn singles<R: Rules>(classify: impl Classify, text: &[u8], block: usize, apostro
     apostrophes.filter(|k| rest.get(k + 1).is_some_and(|letter| CONTRACTION_LETTERS.contains(&(letter | case))))
 }
 
-// Questions that look further than a neighbour. The functions take what they need and not the block, which would have to be in memory.
+// Checks that look further than a neighbour. The functions take what they need and not the block, which would have to be in memory.
 
 /// The upper-case letters of `starts` from which on only upper-case letters follow in the word. The letter without case or mark
 /// before them is the last that can serve as W.

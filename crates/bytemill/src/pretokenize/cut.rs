@@ -4,7 +4,7 @@
 //! behind, so it suffices that (1) a pre-token of `text` ends at `p`, and (2) the part before `p` splits the same way if the text ends
 //! at `p`.
 //!
-//! Claim: for every named pattern both hold if the character before `p` is a letter and the one at `p` is white space, a number, or
+//! Lemma: for every named pattern both hold if the character before `p` is a letter and the one at `p` is white space, a number, or
 //! neither letter, number, mark, white space nor apostrophe.
 //!
 //! (1) In every alternative that can take a letter, only letters follow it, or with words cut by case also marks and a contraction,
@@ -15,7 +15,7 @@
 //! at `p` ends there in both texts. What follows an apostrophe in a contraction is letters, so the character at `p` makes it fail just
 //! as the end of the text does.
 //!
-//! Custom patterns and several steps allow no such claim. They are cut at special tokens only.
+//! Custom patterns and several steps have no such property. They are cut at special tokens only.
 
 use super::pattern::Pattern;
 use crate::text::unicode::{Class, class_at};

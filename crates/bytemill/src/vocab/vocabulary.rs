@@ -27,7 +27,7 @@ pub struct Vocab {
     /// All pairs that merge: those of `merges`, or for a ranked vocabulary every split of a token into two.
     pairs: PairTable,
     ranked: bool,
-    whole_pretoken_lookup: bool,
+    ignore_merges: bool,
 }
 
 /// The first symbol from which on all ids are the symbol plus one number, and that number.
@@ -108,7 +108,7 @@ impl Vocab {
             symbol_ids,
             pairs,
             ranked: false,
-            whole_pretoken_lookup: false,
+            ignore_merges: false,
         })
     }
 
@@ -196,20 +196,20 @@ impl Vocab {
 
     /// True if a pre-token that is a token gets its id even if no merges lead to it (Hugging Face: `ignore_merges`).
     #[must_use]
-    pub fn whole_pretoken_lookup(&self) -> bool {
-        self.whole_pretoken_lookup
+    pub fn ignore_merges(&self) -> bool {
+        self.ignore_merges
     }
 
     /// Marks the vocabulary as ranked. Whole pre-tokens are looked up first then.
     #[must_use]
     pub(super) fn into_ranked(self) -> Self {
-        Self { ranked: true, whole_pretoken_lookup: true, ..self }
+        Self { ranked: true, ignore_merges: true, ..self }
     }
 
-    /// Sets [`Vocab::whole_pretoken_lookup`].
+    /// Sets [`Vocab::ignore_merges`].
     #[must_use]
-    pub fn with_whole_pretoken_lookup(self, whole_pretoken_lookup: bool) -> Self {
-        Self { whole_pretoken_lookup, ..self }
+    pub fn with_ignore_merges(self, ignore_merges: bool) -> Self {
+        Self { ignore_merges, ..self }
     }
 }
 

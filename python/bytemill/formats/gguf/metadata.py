@@ -1,9 +1,8 @@
-"""The head of a GGUF file: keys and values, of which those asked for are read and the rest is passed over.
+"""The metadata of a GGUF file: the requested keys are read, all other data is skipped.
 
-A file is a magic word, a version, two counts, then the metadata, then descriptions of tensors and the tensors
-themselves, of which nothing is read here: a model of 100 GB opens as fast as its vocabulary alone. Every
-length that the file states is held against what is left of the file before anything is read or kept, and what
-is kept is bounded besides.
+A file consists of a magic word, a version, two counts, the metadata, tensor descriptions and tensors. Only the metadata
+is read, so a model of 100 GB opens as fast as its vocabulary alone. Every length in the file is checked against the
+remaining file size before anything is read or allocated, and memory is bounded.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ _MAX_KEYS = 2**16
 _MAX_KEY_BYTES = 2**16 - 1
 """The format's own limit."""
 MAX_ELEMENTS = 2**21
-"""Of an array that is kept, and of all arrays of strings together, which have to be walked through:
-nearly three times what the largest published vocabularies have, and walked in less than a second."""
+"""Limit for one array that is read, and for all arrays of strings together, which must be walked through even to skip
+them. Nearly three times the largest published vocabularies; walking takes less than a second."""
 _MAX_STRING_BYTES = 2**24
-"""Of a string that is kept."""
+"""Limit for one string that is read."""
 _MAX_KEPT_BYTES = 2**28
-"""Of all that is kept."""
+"""Limit for everything that is read."""
 _BLOCK = 2**20
 
 _STRING, _ARRAY, _BOOL = 8, 9, 7
@@ -51,31 +50,39 @@ Value: TypeAlias = "str | bool | int | float | list[str] | array[int] | array[fl
 
 @dataclass(frozen=True)
 class Head:
-    """What the head of a GGUF file says."""
+    """The version and the requested metadata of a GGUF file."""
 
     version: int
     big_endian: bool
     values: dict[str, Value]
-    """The values of the keys that were asked for, as far as they are there."""
+    """The requested keys that exist, with their values."""
 
 
-def read_head(file: BinaryIO, size: int, where: str, wanted: Container[str]) -> Head:
-    """Reads the metadata of the GGUF file `file` of `size` bytes, and of it the keys in `wanted`.
+def read_head(file: BinaryIO, size: int, location: str, wanted: Container[str]) -> Head:
+    """Read the metadata of a GGUF file.
 
-    Raises TokenizerFileError, with `where` as the name of the file, for versions other than 2 and 3 and where
-    the file is damaged, naming the key and the offset.
+    Args:
+        file: The open file, at its beginning.
+        size: Its size in bytes.
+        location: Name of the file, for errors.
+        wanted: The keys to read.
+
+    Raises:
+        TokenizerFileError: The version is not 2 or 3, or the file is damaged; the message has the key and the offset.
     """
     if file.read(4) != GGUF_MAGIC:
-        raise TokenizerFileError(f"{where}: no GGUF file: it does not begin with {GGUF_MAGIC.decode()!r}")
-    source = _Source(file, size, where)
-    version, big_endian = _version(source, where)
+        raise TokenizerFileError(
+            f"{location}: not a GGUF file: it does not begin with {GGUF_MAGIC.decode()!r}"
+        )
+    source = _Source(file, size, location)
+    version, big_endian = _version(source, location)
     source.order = ">" if big_endian else "<"
     source.number("Q", "the number of tensors")
     n_keys = source.number("Q", "the number of keys")
-    # The shortest key and value take 8 + 1 + 4 + 1 bytes.
-    source.check(14 * n_keys, f"its {n_keys} keys")
+    # The shortest key and value have 8 + 1 + 4 + 1 bytes.
+    source.check(14 * n_keys, f"the list of {n_keys} keys")
     if n_keys > _MAX_KEYS:
-        raise TokenizerFileError(f"{where}: has {n_keys} keys, and bytemill reads up to {_MAX_KEYS}")
+        raise TokenizerFileError(f"{location}: {n_keys} keys, but at most {_MAX_KEYS} are supported")
     values: dict[str, Value] = {}
     seen: set[bytes] = set()
     for index in range(n_keys):
@@ -83,9 +90,9 @@ def read_head(file: BinaryIO, size: int, where: str, wanted: Container[str]) -> 
         try:
             key = raw.decode()
         except UnicodeDecodeError as error:
-            raise TokenizerFileError(f"{where}: key {index} is not UTF-8: {raw[:40]!r}") from error
+            raise TokenizerFileError(f"{location}: key {index} is not UTF-8: {raw[:40]!r}") from error
         if raw in seen:
-            raise TokenizerFileError(f"{where}: key {key[:80]!r} is there twice")
+            raise TokenizerFileError(f"{location}: key {key[:80]!r} appears twice")
         seen.add(raw)
         if key in wanted:
             values[key] = source.value(key)
@@ -94,47 +101,47 @@ def read_head(file: BinaryIO, size: int, where: str, wanted: Container[str]) -> 
     return Head(version, big_endian, values)
 
 
-def _version(source: _Source, where: str) -> tuple[int, bool]:
-    """The version, and whether the file is big-endian: then it is so large that it can be nothing else."""
+def _version(source: _Source, location: str) -> tuple[int, bool]:
+    """Return the version and whether the file is big-endian, which makes the version implausibly large."""
     version = source.number("I", "the version")
     big_endian = version >= 2**16
     if big_endian:
         version = int.from_bytes(version.to_bytes(4, "little"), "big")
     if version not in (2, 3):
         raise TokenizerFileError(
-            f"{where}: is of GGUF version {version}, and bytemill reads 2 and 3",
-            hint="Convert the file anew with current tools.",
+            f"{location} has GGUF version {version}; versions 2 and 3 are supported",
+            hint="convert the file again with current tools",
         )
     return version, big_endian
 
 
 class _Source:
-    """A file read from front to back; every length is checked before it is believed."""
+    """A file read sequentially, with every length checked against the file size first."""
 
-    def __init__(self, file: BinaryIO, size: int, where: str) -> None:
+    def __init__(self, file: BinaryIO, size: int, location: str) -> None:
         self.file = file
         self.size = size
-        self.where = where
+        self.location = location
         self.offset = file.tell()
         self.order = "<"
         self.n_strings = 0
         self.n_kept = 0
 
     def check(self, n_bytes: int, what: str) -> None:
-        """Refuse what would reach beyond the end of the file."""
+        """Raise TokenizerFileError for data that would extend beyond the end of the file."""
         left = self.size - self.offset
         if n_bytes > left:
             raise TokenizerFileError(
-                f"{self.where}: {what} at offset {self.offset} cannot be: it takes {n_bytes} bytes, "
-                f"and {max(left, 0)} are left",
-                hint="The file may be cut short: fetch or write it again.",
+                f"{self.location}: {what} at offset {self.offset} needs {n_bytes} bytes, "
+                f"but only {max(left, 0)} are left",
+                hint="the file may be truncated: download or write it again",
             )
 
     def take(self, n_bytes: int, what: str) -> bytes:
         self.check(n_bytes, what)
         data = self.file.read(n_bytes)
         if len(data) != n_bytes:
-            raise TokenizerFileError(f"{self.where}: became shorter while it was read")
+            raise TokenizerFileError(f"{self.location}: the file became shorter while it was read")
         self.offset += n_bytes
         return data
 
@@ -148,11 +155,11 @@ class _Source:
         return struct.unpack(layout, self.take(struct.calcsize(layout), what))[0]
 
     def keep(self, n_bytes: int, what: str, limit: int = _MAX_KEPT_BYTES) -> None:
-        """Refuse what is larger than anything that a tokenizer has to say."""
+        """Count bytes to be kept. Raises TokenizerFileError above the limits."""
         self.n_kept += n_bytes
         if n_bytes > limit or self.n_kept > _MAX_KEPT_BYTES:
             raise TokenizerFileError(
-                f"{self.where}: {what} at offset {self.offset} is of {n_bytes} bytes, too many for a tokenizer"
+                f"{self.location}: {what} at offset {self.offset} has {n_bytes} bytes, too many for a tokenizer"
             )
 
     def raw_string(self, what: str, limit: int = _MAX_STRING_BYTES) -> bytes:
@@ -169,7 +176,7 @@ class _Source:
                 return raw.decode()
             except UnicodeDecodeError as error:
                 raise TokenizerFileError(
-                    f"{self.where}: {key}: is not UTF-8 at byte {error.start}"
+                    f"{self.location}: {key} is not UTF-8 at byte {error.start}"
                 ) from error
         if kind == _ARRAY:
             return self._array(key)
@@ -178,7 +185,7 @@ class _Source:
         if kind != _BOOL:
             return number
         if number > 1:
-            raise TokenizerFileError(f"{self.where}: {key}: is {number}, neither true nor false")
+            raise TokenizerFileError(f"{self.location}: {key} is {number}, not true or false")
         return bool(number)
 
     def skip_value(self, key: str) -> None:
@@ -197,18 +204,18 @@ class _Source:
     def _scalar(self, kind: int, key: str) -> tuple[str, str]:
         if kind not in _SCALARS:
             raise TokenizerFileError(
-                f"{self.where}: {key}: a value of type {kind} at offset {self.offset - 4}, and there is no such type"
+                f"{self.location}: {key}: unknown type {kind} at offset {self.offset - 4}"
             )
         return _SCALARS[kind]
 
     def _array_head(self, key: str) -> tuple[int, int]:
         element = self.number("I", key)
         if element == _ARRAY:
-            raise TokenizerFileError(f"{self.where}: {key}: an array of arrays, which no model file has")
+            raise TokenizerFileError(f"{self.location}: {key}: nested arrays are not supported")
         if element != _STRING:
             self._scalar(element, key)
         count = self.number("Q", key)
-        # A string has its length in front.
+        # A string begins with its length.
         each = 8 if element == _STRING else struct.calcsize(_SCALARS[element][1])
         self.check(each * count, f"{key}: an array of {count} elements")
         return element, count
@@ -217,42 +224,42 @@ class _Source:
         element, count = self._array_head(key)
         if count > MAX_ELEMENTS:
             raise TokenizerFileError(
-                f"{self.where}: {key}: has {count} elements, and bytemill reads up to {MAX_ELEMENTS}"
+                f"{self.location}: {key} has {count} elements; at most {MAX_ELEMENTS} are supported"
             )
         if element == _STRING:
             return self._strings(key, count, wanted=True)
         code = self._scalar(element, key)[1]
         n_bytes = count * struct.calcsize(code)
         self.keep(n_bytes, key)
-        # Of struct's codes and array's, those for 32 and 64 bits differ in size on some systems.
+        # The 32-bit and 64-bit codes of struct and array differ in size on some systems.
         return array(
             "d" if code in "fd" else "q" if code != "Q" else "Q",
             struct.unpack(f"{self.order}{count}{code}", self.take(n_bytes, key)),
         )
 
     def _strings(self, key: str, count: int, *, wanted: bool) -> list[str]:
-        """The next `count` strings, or with `wanted` false none, but passed over."""
+        """Read the next `count` strings; if not `wanted`, skip them and return none."""
         self.n_strings += count
         if self.n_strings > MAX_ELEMENTS:
             raise TokenizerFileError(
-                f"{self.where}: {key}: with it the file has {self.n_strings} strings in arrays, "
-                f"and bytemill reads up to {MAX_ELEMENTS}"
+                f"{self.location}: {key}: the file has {self.n_strings} strings in arrays up to here; "
+                f"at most {MAX_ELEMENTS} are supported"
             )
         length = struct.Struct(self.order + "Q").unpack_from
         strings: list[str] = []
-        # Blocks of the file, cut into strings here: a call of `read` for each would take most of the time.
+        # Read in blocks: one call of `read` per string would take most of the time.
         block, at, begin = b"", 0, self.offset
         for index in range(count):
             if len(block) - at < 8:
                 begin += at
                 block, at = block[at:] + self.file.read(8 + _BLOCK), 0
             if len(block) - at < 8:
-                self._cut_short(key, index, begin + at, 8)
+                self._truncated(key, index, begin + at, 8)
             n_bytes = length(block, at)[0]
             at += 8
             if len(block) - at < n_bytes:
                 if n_bytes > self.size - begin - at:
-                    self._cut_short(key, index, begin + at, n_bytes)
+                    self._truncated(key, index, begin + at, n_bytes)
                 if not wanted:
                     begin += at + n_bytes
                     self.file.seek(begin)
@@ -262,13 +269,13 @@ class _Source:
                 begin += at
                 block, at = block[at:] + self.file.read(n_bytes + _BLOCK), 0
                 if len(block) < n_bytes:
-                    self._cut_short(key, index, begin, n_bytes)
+                    self._truncated(key, index, begin, n_bytes)
             if wanted:
                 try:
                     strings.append(block[at : at + n_bytes].decode())
                 except UnicodeDecodeError as error:
                     raise TokenizerFileError(
-                        f"{self.where}: {key}[{index}]: is not UTF-8 at byte {error.start}"
+                        f"{self.location}: {key}[{index}] is not UTF-8 at byte {error.start}"
                     ) from error
             at += n_bytes
         n_read = begin + at - self.offset
@@ -278,7 +285,7 @@ class _Source:
         self.file.seek(self.offset)
         return strings
 
-    def _cut_short(self, key: str, index: int, offset: int, n_bytes: int) -> None:
+    def _truncated(self, key: str, index: int, offset: int, n_bytes: int) -> None:
         self.offset = offset
         self.check(n_bytes, f"{key}[{index}]")
-        raise TokenizerFileError(f"{self.where}: became shorter while it was read")
+        raise TokenizerFileError(f"{self.location}: the file became shorter while it was read")

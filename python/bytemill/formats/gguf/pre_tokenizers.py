@@ -1,10 +1,10 @@
-"""llama.cpp's names for pre-tokenizers, and the patterns that they stand for.
+"""llama.cpp's names for pre-tokenizers and the patterns they stand for.
 
-A GGUF file names its pre-tokenizer (`tokenizer.ggml.pre`) and does not say what it does: llama.cpp has a list of
-expressions for each name, and for some names it also looks whole pre-tokens up before it merges. Here are the
-names whose expressions are one of our patterns, or are equal to a single expression. Where llama.cpp says that
-its expression stands in for another one, which its engine lacks (letters by case in `gpt-4o`, contractions after
-folding of case), it is that other one, of the model's own tokenizer, that counts.
+A GGUF file names its pre-tokenizer (`tokenizer.ggml.pre`) without defining it: llama.cpp has a list of regular
+expressions for each name, and for some names it also looks up whole pre-tokens before merging (`ignore_merges`). This
+table has the names whose expressions are one of the known patterns or equivalent to a single expression. Some of
+llama.cpp's expressions approximate the model's own tokenizer because its engine lacks a feature (letters by case in
+`gpt-4o`, case-insensitive contractions); the table has the model's own pattern.
 """
 
 from __future__ import annotations
@@ -22,45 +22,44 @@ if TYPE_CHECKING:
 
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _WHITE_SPACE = r"\s*[\r\n]+|\s+(?!\S)|\s+"
-# Llama 3's with single digits.
+# Llama 3's pattern with single digits.
 _QWEN2 = (
     rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_WHITE_SPACE}"
 )
-# The same with combining marks among the letters.
+# Qwen 2's with combining marks among the letters.
 _QWEN35 = (
     rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*"
     rf"|{_WHITE_SPACE}"
 )
-# The same without contractions.
+# Qwen 2's without contractions.
 _UFAKZEKA = rf"[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_WHITE_SPACE}"
 _SEED_CODER = (
     rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|{_WHITE_SPACE}"
 )
-# o200k's without contractions, with single digits.
+# o200k's without contractions and with single digits.
 _TEKKEN = (
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
     rf"|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_WHITE_SPACE}"
 )
 _BAILING = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
-# Digits are cut off one by one, and GPT-2's pattern splits what lies between them. White space before a digit
-# is at the end of such a piece, where GPT-2's looks ahead to nothing: hence the digit in the last look-ahead.
+# Two steps in one expression: single digits, then GPT-2's pattern between them. White space before a digit ends such a
+# chunk, where GPT-2's look-ahead succeeds: hence the digit in the last look-ahead.
 _STARCODER = r"\p{N}|'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?![^\s\p{N}])|\s+"
 
 
 @dataclass(frozen=True)
 class PreTokenizer:
-    """What a name stands for."""
+    """A pre-tokenizer of llama.cpp."""
 
     name: str
     pattern: str
-    """The expression."""
-    whole_pretoken_lookup: bool = False
+    ignore_merges: bool = False
 
 
 def _table() -> dict[str, PreTokenizer]:
     named = NAMED_PATTERNS
-    # The first name of a row is the one that is written.
+    # The first name of a row is used for writing.
     rows: list[tuple[str, bool, str]] = [
         (
             named["gpt2"],
@@ -90,30 +89,29 @@ def _table() -> dict[str, PreTokenizer]:
 
 PRE_TOKENIZERS: dict[str, PreTokenizer] = _table()
 
-# Names that llama.cpp knows beyond these and for which it looks whole pre-tokens up.
-_WHOLE_PRETOKENS = frozenset({"youtu", "minicpm5", "granite-embed-multi-97m"})
+# Further names for which llama.cpp looks up whole pre-tokens.
+_IGNORE_MERGES = frozenset({"youtu", "minicpm5", "granite-embed-multi-97m"})
 
 
-def looks_up_whole_pretokens(name: str | None) -> bool:
-    """Whether llama.cpp, under this name, takes a pre-token that is a token for that token without merging."""
+def ignores_merges(name: str | None) -> bool:
+    """Return whether llama.cpp looks up whole pre-tokens under this name."""
     known = PRE_TOKENIZERS.get(name or "")
-    return known.whole_pretoken_lookup if known else name in _WHOLE_PRETOKENS
+    return known.ignore_merges if known else name in _IGNORE_MERGES
 
 
-def pre_tokenizer(name: str, where: str) -> PreTokenizer:
-    """What `name` stands for. Raises TokenizerFileError where bytemill knows no pattern that is exactly that."""
+def pre_tokenizer(name: str, location: str) -> PreTokenizer:
+    """Return the pre-tokenizer of a name. Raises TokenizerFileError if its pattern is not known exactly."""
     known = PRE_TOKENIZERS.get(name)
     if known is None:
         raise TokenizerFileError(
-            f"{where}: tokenizer.ggml.pre: is {shown(name)}, and bytemill knows no pattern that splits "
-            "exactly as this pre-tokenizer does",
-            hint="Load the tokenizer.json of the model instead, or give the pattern if you know it.",
+            f"{location}: tokenizer.ggml.pre is {shown(name)}, a pre-tokenizer without a known exact pattern",
+            hint="load the tokenizer.json of the model instead, or give the pattern if you know it",
         )
     return known
 
 
 def same_split(one: str | None, other: str | None) -> bool:
-    """Whether two patterns are known to split alike."""
+    """Return whether two patterns are known to be equivalent."""
     if one == other:
         return True
     if one is None or other is None:
@@ -122,20 +120,18 @@ def same_split(one: str | None, other: str | None) -> bool:
     return name is not None and name == named_pattern(other)
 
 
-def fitting_name(
+def matching_name(
     pattern: str | None,
     merges: Sequence[tuple[bytes, bytes]],
     tokens: Collection[bytes],
     *,
-    whole_pretoken_lookup: bool,
+    ignore_merges: bool,
 ) -> str | None:
-    """The name under which llama.cpp encodes as these parts say; None where there is none."""
-    alike = [known for known in PRE_TOKENIZERS.values() if same_split(known.pattern, pattern)]
-    if not alike:
+    """Return the name with which llama.cpp gives the same ids, if any."""
+    candidates = [known for known in PRE_TOKENIZERS.values() if same_split(known.pattern, pattern)]
+    if not candidates:
         return None
-    if alike[0].whole_pretoken_lookup != whole_pretoken_lookup and (
-        unreachable_token(merges, list(tokens)) is not None
-    ):
-        # Looking whole pre-tokens up makes a difference, since merging alone does not lead to every token.
-        alike = [known for known in alike if known.whole_pretoken_lookup == whole_pretoken_lookup]
-    return alike[0].name if alike else None
+    if candidates[0].ignore_merges != ignore_merges and (unreachable_token(merges, list(tokens)) is not None):
+        # The lookup of whole pre-tokens matters: merging alone does not produce every token.
+        candidates = [known for known in candidates if known.ignore_merges == ignore_merges]
+    return candidates[0].name if candidates else None

@@ -1,123 +1,126 @@
-"""Reading of what a tokenizer.json says about tokens: `added_tokens` and the BPE model."""
+"""Read the tokens of a tokenizer.json: `added_tokens` and the BPE model."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerFileError
-from bytemill.formats.files import is_array, is_object, shown
+from bytemill.formats.files import array_at, bool_at, object_at, shown, wrong_value
 from bytemill.formats.ids import check_id, is_text
 from bytemill.formats.spec import TokenFlags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_USUAL = TokenFlags()
-_FLAGS = ("special", "single_word", "lstrip", "rstrip", "normalized")
+_DEFAULT_FLAGS = TokenFlags()
+_FLAGS = [field.name for field in fields(TokenFlags)]
 
 
 def read_model(
-    model: dict[str, Any], added_tokens: Any, where: str
+    model: dict[str, Any], added_tokens: Any, location: str
 ) -> tuple[dict[str, int], dict[str, TokenFlags], dict[int, bytes], list[tuple[bytes, bytes]]]:
-    """The special tokens by text, their flags, the ordinary tokens by id, and the merges.
+    """Return the special tokens, their flags, the ordinary tokens by id, and the merges.
 
-    `model` and `added_tokens` are the fields of the file. Raises TokenizerFileError naming the place.
+    Args:
+        model: The field `model` of the file.
+        added_tokens: The field `added_tokens`.
+        location: Name of the file, for errors.
+
+    Raises:
+        TokenizerFileError: A field is damaged; the message has its path.
     """
-    # Brought in only here: where the core reads the model, the rest of the file needs none of it.
-    from bytemill.formats.byte_spelling import checked_vocab, tokens_and_merges
+    # Imported late: loading with the core does not need it.
+    from bytemill.formats.byte_level import checked_vocab, tokens_and_merges
 
-    vocab = checked_vocab(model.get("vocab"), f"{where}: model.vocab")
-    pairs = _checked_pairs(model.get("merges"), f"{where}: model.merges")
-    special_tokens, flags = special_tokens_of(added_tokens, vocab.get, len(vocab), f"{where}: added_tokens")
+    vocab = checked_vocab(model.get("vocab"), f"{location}: model.vocab")
+    pairs = _checked_pairs(model.get("merges"), f"{location}: model.merges")
+    special_tokens, flags = special_tokens_of(
+        added_tokens, vocab.get, len(vocab), f"{location}: added_tokens"
+    )
     tokens, merges = tokens_and_merges(
         vocab,
         pairs,
         special_tokens,
-        vocab_place=f"{where}: model.vocab",
-        merge_place=lambda index: f"{where}: model.merges[{index}]",
+        vocab_location=f"{location}: model.vocab",
+        merge_location=lambda index: f"{location}: model.merges[{index}]",
     )
     return special_tokens, flags, tokens, merges
 
 
-def refuse_other_models(model: dict[str, Any], where: str) -> None:
-    """Raise TokenizerFileError where `model` is no BPE, or BPE of a kind that bytemill cannot follow."""
-    where = f"{where}: model"
+def refuse_other_models(model: dict[str, Any], location: str) -> None:
+    """Raise TokenizerFileError if `model` is not BPE, or has BPE options that bytemill does not support."""
+    location = f"{location}: model"
     kind = model.get("type", "BPE" if "merges" in model else None)
     if kind != "BPE":
-        raise TokenizerFileError(f"{where}.type: is {shown(kind)}, and bytemill reads byte-level BPE only")
+        raise TokenizerFileError(f"{location}.type is {shown(kind)}; only byte-level BPE is supported")
     for field in ("continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(field) not in (None, ""):
-            raise TokenizerFileError(f"{where}.{field}: is {shown(model[field])}, which bytemill cannot do")
+            raise TokenizerFileError(f"{location}.{field} is {shown(model[field])}, which is not supported")
     dropout = model.get("dropout")
     if dropout is not None and (isinstance(dropout, bool) or dropout != 0):
         raise TokenizerFileError(
-            f"{where}.dropout: is {shown(dropout)}, which bytemill cannot do",
-            hint="For encoding without chance set 'dropout' to null.",
+            f"{location}.dropout is {shown(dropout)}, which is not supported",
+            hint="set 'dropout' to null for deterministic encoding",
         )
-    # `unk_token`, `fuse_unk` and `byte_fallback` are for characters without a token. The model sees only the 256
-    # characters that stand for bytes, and all of them have tokens, which is checked.
+    # `unk_token`, `fuse_unk` and `byte_fallback` have no effect: they concern characters without a token, and the model
+    # sees only the 256 byte-level characters, all of which have tokens.
     for field in ("fuse_unk", "byte_fallback", "ignore_merges"):
-        if not isinstance(model.get(field, False), bool):
-            raise TokenizerFileError(f"{where}.{field}: is {shown(model[field])}, not true or false")
+        bool_at(model.get(field, False), f"{location}.{field}")
     if not isinstance(model.get("unk_token"), str | None):
-        raise TokenizerFileError(
-            f"{where}.unk_token: is {shown(model['unk_token'])}, neither a text nor null"
-        )
+        raise wrong_value(f"{location}.unk_token", model["unk_token"], "a string or null")
 
 
 def special_tokens_of(
-    value: Any, id_of: Callable[[str], int | None], n_entries: int, where: str
+    value: Any, id_of: Callable[[str], int | None], n_entries: int, location: str
 ) -> tuple[dict[str, int], dict[str, TokenFlags]]:
-    """The added tokens by text, beside a vocabulary of `n_entries`, of which `id_of` gives the ids.
+    """Return the added tokens with their ids, and the flags that differ from the defaults.
 
-    And the flags of those that have others than a special token has. Raises TokenizerFileError for damaged ones
-    and for ids that bytemill cannot follow.
+    Args:
+        value: The field `added_tokens`.
+        id_of: Maps byte-level text to its id in the vocabulary.
+        n_entries: Size of the vocabulary.
+        location: Location of the field, for errors.
+
+    Raises:
+        TokenizerFileError: An entry is damaged or has an id that Hugging Face's library would not give it.
     """
-    if not is_array(value):
-        raise TokenizerFileError(f"{where}: is {shown(value)}, not an array")
     added: dict[str, int] = {}
     flags: dict[str, TokenFlags] = {}
     next_id = n_entries
-    for index, token in enumerate(value):
-        place = f"{where}[{index}]"
-        if not is_object(token):
-            raise TokenizerFileError(f"{place}: is {shown(token)}, not an object")
+    for index, entry in enumerate(array_at(value, location)):
+        path = f"{location}[{index}]"
+        token = object_at(entry, path)
         text: Any = token.get("content")
         token_id: Any = token.get("id")
         if not isinstance(text, str) or not text or not is_text(text):
-            raise TokenizerFileError(f"{place}.content: is {shown(text)}, not a text")
-        check_id(token_id, f"{place}.id")
-        # Where a flag is missing, it is false in Hugging Face's library; special are those in this list that say so.
-        values = [token.get(flag, False) for flag in _FLAGS]
-        for flag, value_of_flag in zip(_FLAGS, values, strict=True):
-            if not isinstance(value_of_flag, bool):
-                raise TokenizerFileError(f"{place}.{flag}: is {shown(value_of_flag)}, not true or false")
+            raise wrong_value(f"{path}.content", text, "a text")
+        check_id(token_id, f"{path}.id")
+        # Missing flags are false in Hugging Face's library.
+        token_flags = TokenFlags(*(bool_at(token.get(flag, False), f"{path}.{flag}") for flag in _FLAGS))
         if text in added:
-            raise TokenizerFileError(f"{place}: {shown(text)} is there twice")
-        # What Hugging Face's library does, whatever id the file says.
+            raise TokenizerFileError(f"{path}: {shown(text)} appears twice")
+        # Hugging Face's library ignores the id in the file.
         known = id_of(text)
-        given = next_id if known is None else known
-        if given != token_id:
+        actual = next_id if known is None else known
+        if actual != token_id:
             raise TokenizerFileError(
-                f"{place}.id: is {token_id} for {shown(text)}, "
-                f"but Hugging Face's library gives it {shown(given)}",
-                hint="Put the token into model.vocab with the id it is to have.",
+                f"{path}.id is {token_id} for {shown(text)}, but Hugging Face's library gives it {actual}",
+                hint="put the token into model.vocab with the intended id",
             )
         next_id = max(next_id, token_id + 1)
         added[text] = token_id
-        token_flags = TokenFlags(*values)
-        if token_flags != _USUAL:
+        if token_flags != _DEFAULT_FLAGS:
             flags[text] = token_flags
     return added, flags
 
 
-def _checked_pairs(merges: Any, place: str) -> Sequence[Sequence[str]]:
-    """The merges as pairs of spellings. The file has pairs, or strings as earlier versions wrote them."""
-    if not is_array(merges):
-        raise TokenizerFileError(f"{place}: is {shown(merges)}, not an array")
+def _checked_pairs(merges: Any, location: str) -> Sequence[Sequence[str]]:
+    """Return the merges as pairs of byte-level texts; earlier versions of the format have strings."""
+    merges = array_at(merges, location)
     pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in merges]
-    # Checked as a whole, which takes a tenth of the time of a look at each.
+    # Checking all at once takes a tenth of the time of checking each.
     if not (
         set(map(type, pairs)) <= {list}
         and set(map(len, pairs)) <= {2}
@@ -128,7 +131,5 @@ def _checked_pairs(merges: Any, place: str) -> Sequence[Sequence[str]]:
                 case [str(), str()]:
                     pass
                 case _:
-                    raise TokenizerFileError(
-                        f"{place}[{index}]: is {shown(merges[index])}, not a pair of tokens"
-                    )
+                    raise wrong_value(f"{location}[{index}]", merges[index], "a pair of tokens")
     return pairs

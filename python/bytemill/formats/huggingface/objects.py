@@ -1,4 +1,4 @@
-"""Tokenizers as objects of Hugging Face's libraries, `tokenizers` and `transformers`, both ways."""
+"""Conversion from and to objects of Hugging Face's libraries, `tokenizers` and `transformers`."""
 
 from __future__ import annotations
 
@@ -13,73 +13,77 @@ from bytemill.errors import BytemillError
 from bytemill.formats.files import parse_json
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.huggingface.core_reader import load_tokenizer_json
-from bytemill.formats.huggingface.folder import default_config, with_files_beside
+from bytemill.formats.huggingface.folder import default_config, with_sidecar_files
 from bytemill.formats.loaded import Loaded, build
-from bytemill.formats.spec import Companions
+from bytemill.formats.spec import TokenizerMetadata
 
 if TYPE_CHECKING:
     from bytemill.formats.spec import TokenizerSpec
 
-# Of tokenizer_config.json: what is said by the object itself, or names files that are elsewhere.
+# Fields of tokenizer_config.json that the object itself determines, or that name other files.
 _NOT_ARGUMENTS = frozenset(
-    {
-        "added_tokens_decoder",
-        "auto_map",
-        "backend",
-        "is_local",
-        "local_files_only",
-        "name_or_path",
-        "tokenizer_class",
-        "tokenizer_file",
-        "tokenizer_object",
-        "vocab_file",
-        "merges_file",
-        "chat_template",
-    }
+    (
+        *("added_tokens_decoder", "auto_map", "backend", "chat_template", "is_local", "local_files_only"),
+        *(
+            "merges_file",
+            "name_or_path",
+            "tokenizer_class",
+            "tokenizer_file",
+            "tokenizer_object",
+            "vocab_file",
+        ),
+    )
 )
 
 
 def to_tokenizers(spec: TokenizerSpec) -> Any:
-    """A `tokenizers.Tokenizer` with the same ids.
+    """Return a `tokenizers.Tokenizer` with the same ids.
 
-    Raises BytemillError where `tokenizers` is missing, TokenizerError where it could not give the same ids.
+    Raises:
+        BytemillError: `tokenizers` is not installed.
+        TokenizerError: It could not give the same ids.
     """
     return _library("tokenizers").Tokenizer.from_str(tokenizer_json.write(spec))
 
 
 def to_transformers(spec: TokenizerSpec, arguments: dict[str, Any]) -> Any:
-    """A `transformers.PreTrainedTokenizerFast`; `arguments` go before what came with the tokenizer.
+    """Return a `transformers.PreTrainedTokenizerFast`. Raises as `to_tokenizers` does.
 
-    Raises as `to_tokenizers` does.
+    Args:
+        spec: The tokenizer.
+        arguments: Arguments of the constructor; they override the tokenizer's metadata.
     """
     transformers = _library("transformers")
-    kept = spec.companions or Companions()
-    if kept.config is None:
-        given = default_config(spec)
+    metadata = spec.metadata or TokenizerMetadata()
+    if metadata.config is None:
+        fields = default_config(spec)
     else:
-        given = {name: value for name, value in kept.config.items() if name not in _NOT_ARGUMENTS}
-    given = (kept.special_tokens_map or {}) | given
-    template = kept.chat_template or (kept.config or {}).get("chat_template")
-    if isinstance(template, list):  # several templates, of which one is asked for by name
+        fields = {name: value for name, value in metadata.config.items() if name not in _NOT_ARGUMENTS}
+    fields = (metadata.special_tokens_map or {}) | fields
+    template = metadata.chat_template or (metadata.config or {}).get("chat_template")
+    if isinstance(template, list):  # several named templates
         entries = cast("list[dict[str, str]]", template)
         template = {entry["name"]: entry["template"] for entry in entries}
     if template is not None:
-        given["chat_template"] = template
-    given = {name: _added_token(value) for name, value in given.items()}
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=to_tokenizers(spec), **(given | arguments))
+        fields["chat_template"] = template
+    fields = {name: _added_token(value) for name, value in fields.items()}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=to_tokenizers(spec), **(fields | arguments))
 
 
 def from_object(tokenizer: Any) -> Loaded:
-    """What a `tokenizers.Tokenizer`, or a tokenizer of `transformers` that is built on one, says.
+    """Load a `tokenizers.Tokenizer`, or a tokenizer of `transformers` that wraps one.
 
-    Truncation and padding of the latter belong to its calls and are left out. Raises TypeError for another kind
-    of object, TokenizerFileError where bytemill cannot give the same ids.
+    Truncation and padding that calls of the latter have set are ignored.
+
+    Raises:
+        TypeError: `tokenizer` is another kind of object.
+        TokenizerFileError: bytemill cannot give the same ids.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         if not hasattr(tokenizer, "to_str"):
             raise TypeError(
-                f"from_huggingface takes a tokenizers.Tokenizer or a PreTrainedTokenizerFast, "
+                f"from_huggingface expects a tokenizers.Tokenizer or a PreTrainedTokenizerFast, "
                 f"not {type(tokenizer).__name__}"
             )
         return _from_text(tokenizer.to_str(), type(tokenizer).__name__)
@@ -89,24 +93,24 @@ def from_object(tokenizer: Any) -> Loaded:
     loaded = _from_text(backend.to_str(), type(tokenizer).__name__)
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_pretrained(folder)
-        return replace(loaded, companions=with_files_beside(loaded.companions, Path(folder)))
+        return replace(loaded, metadata=with_sidecar_files(loaded.metadata, Path(folder)))
 
 
-def _from_text(text: str, where: str) -> Loaded:
+def _from_text(text: str, location: str) -> Loaded:
     try:
-        loaded = load_tokenizer_json(text.encode(), where)
+        loaded = load_tokenizer_json(text.encode(), location)
     except BytemillError:
         loaded = None  # the reader below reports what is wrong
-    return loaded or build(tokenizer_json.from_document(parse_json(text, where), where))
+    return loaded or build(tokenizer_json.from_document(parse_json(text, location), location))
 
 
 def _added_token(value: Any) -> Any:
-    """A special token with flags, as the files spell it, as an object; anything else as it is."""
+    """Convert the JSON form of a special token with flags to an object; return any other value unchanged."""
     match value:
         case {"content": str(content)}:
             flags = ("single_word", "lstrip", "rstrip", "normalized")
-            given = {flag: value[flag] for flag in flags if isinstance(value.get(flag), bool)}
-            return _library("tokenizers").AddedToken(content, special=True, **given)
+            fields = {flag: value[flag] for flag in flags if isinstance(value.get(flag), bool)}
+            return _library("tokenizers").AddedToken(content, special=True, **fields)
         case list():
             return [_added_token(part) for part in cast("list[Any]", value)]
         case _:
@@ -118,5 +122,5 @@ def _library(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise BytemillError(
-            f"this needs the package {name!r}, which cannot be imported: {error}", hint=f"pip install {name}"
+            f"the package {name!r} is required but cannot be imported: {error}", hint=f"pip install {name}"
         ) from error

@@ -1,10 +1,10 @@
-"""Regular expressions between Rust's syntax and Oniguruma's, which Hugging Face's pre-tokenizers use.
+"""Translation of regular expressions between Rust's syntax and Oniguruma's, which Hugging Face's pre-tokenizers use.
 
-The two read most expressions alike and some differently: `$` is the end of the text or of a line, `x{1,3}+`
-is possessive or repeats the repetition, and `\\w`, POSIX classes and case folding take in other characters.
-An expression is taken apart and written again in the other syntax; what has no exact counterpart is refused
-by name. What no rewriting can change are the tables of letters, digits and blanks: those of `tokenizers` 0.23
-are Unicode 16's, as are bytemill's; earlier versions know fewer letters.
+Most expressions have the same meaning in both, some do not: `$` is the end of the text or of a line, `x{1,3}+` is
+possessive or repeats the repetition, and `\\w`, POSIX classes and case folding differ. An expression is parsed and
+written again in the other syntax; a part without an exact equivalent is an error that names it. The tables of letters,
+digits and white space cannot be translated: `tokenizers` 0.23 and bytemill use Unicode 16; earlier versions have fewer
+letters.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Syntax = Literal["rust", "oniguruma"]
 
 
 class ExpressionError(ValueError):
-    """An expression cannot be carried over exactly; the message says which part of it."""
+    """An expression has no exact equivalent; the message names the part."""
 
 
 _QUANTIFIER = re.compile(r"[?*+]|\{(\d+)(,(\d*))?\}|\{,(\d+)\}")
@@ -24,24 +24,25 @@ _LOOK_AROUNDS = ("(?=", "(?!", "(?<=", "(?<!")
 _OPENINGS = (*_LOOK_AROUNDS, "(?:", "(?i:", "(?>", "(")
 _PROPERTY = re.compile(r"[pP](?:\{(\^?[A-Za-z_]+)\}|([A-Z]))")
 _CODE_POINT = re.compile(r"x\{([0-9A-Fa-f]{1,6})\}|x([0-7][0-9A-Fa-f])|u([0-9A-Fa-f]{4})")
-# Without "<" and ">": escaped, they are the edges of a word to Rust's engine.
+# Without "<" and ">", which are word boundaries in Rust's engine when escaped.
 _PUNCTUATION = frozenset(r"\.+*?()|[]{}^$#&-~/'`!%,:;=@_ " + '"')
 _META = frozenset(r"\.+*?()|[]{}^$")
 _CLASS_META = frozenset(r"\[]^-&~")
-# POSIX names, which Oniguruma gives meanings of its own in \p{...}.
+# POSIX names, which have other meanings in Oniguruma's \p{...}.
 _POSIX = re.compile(
     r"\^?(alnum|alpha|ascii|blank|cntrl|digit|graph|lower|print|punct|space|upper|word|xdigit)", re.IGNORECASE
 )
-# Two characters that are equal to one under full case folding (ß, ﬁ, ﬆ), which only Oniguruma applies.
+# Pairs that equal one character (ß, ﬁ, ﬆ) under full case folding, which only Oniguruma applies.
 _FOLDED_TOGETHER = frozenset({"ss", "st", "ff", "fi", "fl"})
 _MAX_DEPTH = 50
 
 
 def to_oniguruma(expression: str) -> str:
-    """An expression with which Oniguruma finds what Rust's engine finds with `expression`.
+    """Translate an expression from Rust's syntax to Oniguruma's.
 
-    Raises ExpressionError where there is none, and for one that can match nothing at all (Hugging Face's
-    pre-tokenizer misplaces its pieces then).
+    Raises:
+        ExpressionError: There is no exact equivalent, or the expression can match the empty string, for which Hugging
+            Face's pre-tokenizer gives wrong offsets.
 
     >>> to_oniguruma(r"\\p{N}{1,3}+|\\s++$")
     '(?>\\\\p{N}{1,3})|\\\\s++\\\\z'
@@ -50,9 +51,10 @@ def to_oniguruma(expression: str) -> str:
 
 
 def from_oniguruma(expression: str) -> str:
-    """An expression with which Rust's engine finds what Oniguruma finds with `expression`.
+    """Translate an expression from Oniguruma's syntax to Rust's.
 
-    Raises ExpressionError where there is none, and for one that can match nothing at all.
+    Raises:
+        ExpressionError: There is no exact equivalent, or the expression can match the empty string.
 
     >>> from_oniguruma(r"\\p{N}{1,3}+|\\s+$")
     '(?:\\\\p{N}{1,3})+|\\\\s+(?=\\\\n|\\\\z)'
@@ -61,15 +63,15 @@ def from_oniguruma(expression: str) -> str:
 
 
 def check_matches_something(expression: str) -> None:
-    """Raise ExpressionError where an expression in Rust's syntax can match nothing at all, or is not understood.
+    """Raise ExpressionError if an expression in Rust's syntax can match the empty string, or is not understood.
 
     >>> check_matches_something(r"\\w+(?!\\S)|(?i:ab)")
     """
-    _Reading(expression, "rust").whole()
+    _Parser(expression, "rust").whole()
 
 
 class _Translation:
-    """One pass of recursive descent. Methods give the translated part and whether it can match nothing."""
+    """A recursive-descent parser. Methods return the translated part and whether it can match the empty string."""
 
     def __init__(self, expression: str, source: Syntax) -> None:
         self.expression = expression
@@ -106,7 +108,7 @@ class _Translation:
             letter = atom.lower() if len(atom) == 1 else ""
             if ignore_case and previous_letter + letter in _FOLDED_TOGETHER:
                 raise ExpressionError(
-                    f"{previous_letter + letter!r} without regard to case at character {start - 1}"
+                    f"{previous_letter + letter!r} in a case-insensitive group at character {start - 1}"
                 )
             quantified, can_repeat_zero_times = self.quantified(atom)
             parts.append(quantified)
@@ -145,7 +147,7 @@ class _Translation:
         return f"{opening}{inner})", nullable or opening in _LOOK_AROUNDS
 
     def quantified(self, atom: str) -> tuple[str, bool]:
-        """`atom` with the quantifier that follows, and whether that allows no occurrence."""
+        """Return `atom` with its quantifier, and whether that allows zero occurrences."""
         match = _QUANTIFIER.match(self.expression, self.at)
         if match is None:
             return atom, False
@@ -182,7 +184,7 @@ class _Translation:
             if self.at >= len(self.expression):
                 raise ExpressionError(f"the class at character {start} is not closed")
             if len(parts) == 1 and self.expression[self.at - 1] == "]":
-                raise self.refused("']' as the first of a class (write \\])")
+                raise self.refused("']' at the start of a class (write \\])")
             if self.expression.startswith(("&&", "--", "~~"), self.at):
                 raise self.refused(f"{self.expression[self.at : self.at + 2]!r} in a class")
             character = self.expression[self.at]
@@ -197,7 +199,7 @@ class _Translation:
         return "".join(parts) + "]"
 
     def escape(self, *, ignore_case: bool, in_class: bool) -> tuple[str, bool]:
-        """The escape sequence at this place, which stands for a character, a class or a place."""
+        """Translate an escape sequence: a character, a class or an assertion."""
         start = self.at
         self.at += 1
         if self.at >= len(self.expression):
@@ -213,7 +215,7 @@ class _Translation:
             self.at = match.end()
             code_point = int(match[1] or match[2] or match[3], 16)
             if code_point > 0x10FFFF or 0xD800 <= code_point < 0xE000:
-                raise ExpressionError(f"{match[0]!r} is no character")
+                raise ExpressionError(f"{match[0]!r} is not a character")
             meta = _CLASS_META if in_class else _META
             return self.literal(chr(code_point), ignore_case=ignore_case, meta=meta), False
         self.at += 1
@@ -228,7 +230,7 @@ class _Translation:
 
     def literal(self, character: str, *, ignore_case: bool, meta: frozenset[str]) -> str:
         if ignore_case and not character.isascii():
-            raise self.refused(f"{character!r} without regard to case")
+            raise self.refused(f"{character!r} in a case-insensitive group")
         return "\\" + character if character in meta else character
 
     def take(self, text: str) -> bool:
@@ -241,8 +243,8 @@ class _Translation:
         return ExpressionError(f"{what} near character {self.at}")
 
 
-class _Reading(_Translation):
-    """As the translation, of what Oniguruma reads otherwise too."""
+class _Parser(_Translation):
+    """A parser that also accepts what Oniguruma interprets differently."""
 
     def escape(self, *, ignore_case: bool, in_class: bool) -> tuple[str, bool]:
         if self.expression.startswith(("\\w", "\\W", "\\b", "\\B"), self.at):

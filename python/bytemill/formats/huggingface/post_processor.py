@@ -1,4 +1,4 @@
-"""The post-processor and the decoder of a `tokenizer.json`: kept as plain data, they decide no ids."""
+"""The post-processor and the decoder of a `tokenizer.json`: kept as plain data, because they do not affect ids."""
 
 from __future__ import annotations
 
@@ -6,55 +6,53 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import is_array, is_object, shown
-from bytemill.formats.spec import Companions
+from bytemill.formats.spec import TokenizerMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bytemill.formats.spec import TokenizerSpec
 
-# With trim_offsets false a token's offsets take in its space, as in GPT-2's own file.
+# With trim_offsets false, a token's offsets include its space, as in GPT-2's own file.
 POST_PROCESSOR: dict[str, Any] = {
     "type": "ByteLevel",
     "add_prefix_space": True,
     "trim_offsets": False,
     "use_regex": True,
 }
-DECODER: dict[str, Any] = {
-    "type": "ByteLevel",
-    "add_prefix_space": True,
-    "trim_offsets": True,
-    "use_regex": True,
-}
+DECODER: dict[str, Any] = POST_PROCESSOR | {"trim_offsets": True}
 
 _POST_PROCESSORS = ("ByteLevel", "TemplateProcessing", "RobertaProcessing", "BertProcessing", "Sequence")
 _MAX_DEPTH = 30
 
 
-def companions_of(document: dict[str, Any], where: str) -> Companions | None:
-    """The post-processor and the decoder of a tokenizer.json; None where they are what bytemill writes itself.
+def metadata_of(document: dict[str, Any], location: str) -> TokenizerMetadata | None:
+    """Return the post-processor and the decoder of a tokenizer.json, or None if both are bytemill's defaults.
 
-    One that is null is as good as that: nothing is put around a text, and bytes are decoded as bytes.
-    Raises TokenizerFileError where they are damaged or of a kind that is not known.
+    A missing one counts as the default, which has the same effect.
+
+    Raises:
+        TokenizerFileError: One of them is damaged or unknown.
     """
     post_processor, decoder = document.get("post_processor"), document.get("decoder")
-    _check_post_processor(post_processor, f"{where}: post_processor")
+    _check_post_processor(post_processor, f"{location}: post_processor")
     if decoder is not None and (not is_object(decoder) or not isinstance(decoder.get("type"), str)):
-        raise TokenizerFileError(f"{where}: decoder: is {shown(decoder)}, which has no type")
-    check_depth(decoder, f"{where}: decoder")
-    kept = Companions(
+        raise TokenizerFileError(f"{location}: decoder is {shown(decoder)} and has no type")
+    check_depth(decoder, f"{location}: decoder")
+    metadata = TokenizerMetadata(
         post_processor=None if post_processor == POST_PROCESSOR else post_processor,
         decoder=None if decoder == DECODER else decoder,
     )
-    return None if kept == Companions() else kept
+    return None if metadata == TokenizerMetadata() else metadata
 
 
 def post_processor_of(spec: TokenizerSpec, ids: Mapping[str, int]) -> dict[str, Any]:
-    """The post-processor that is written for `spec`: the one that came with it, with today's ids.
+    """Return the post-processor to write, with the current ids.
 
-    Raises TokenizerError where it puts a token around texts that is no longer there.
+    Raises:
+        TokenizerError: It adds a token that no longer exists.
     """
-    kept = None if spec.companions is None else spec.companions.post_processor
+    kept = None if spec.metadata is None else spec.metadata.post_processor
     return POST_PROCESSOR if kept is None else _with_ids(kept, ids)
 
 
@@ -62,8 +60,8 @@ def _with_ids(processor: dict[str, Any], ids: Mapping[str, int]) -> dict[str, An
     def id_of(token: str) -> int:
         if token not in ids:
             raise TokenizerError(
-                f"the post-processor puts {token!r} around texts, which is no token any more",
-                hint="Leave 'companions' of the specification away to write the tokenizer without it.",
+                f"the post-processor adds {token!r}, which is not a token any more",
+                hint="remove 'metadata' from the spec to write the tokenizer without the post-processor",
             )
         return ids[token]
 
@@ -72,10 +70,10 @@ def _with_ids(processor: dict[str, Any], ids: Mapping[str, int]) -> dict[str, An
             return processor | {"processors": [_with_ids(part, ids) for part in processor["processors"]]}
         case "TemplateProcessing":
             entries = processor["special_tokens"].items()
-            renewed = {
+            updated = {
                 name: entry | {"ids": [id_of(token) for token in entry["tokens"]]} for name, entry in entries
             }
-            return processor | {"special_tokens": renewed}
+            return processor | {"special_tokens": updated}
         case "RobertaProcessing" | "BertProcessing":
             return processor | {
                 side: [processor[side][0], id_of(processor[side][0])] for side in ("sep", "cls")
@@ -84,24 +82,24 @@ def _with_ids(processor: dict[str, Any], ids: Mapping[str, int]) -> dict[str, An
             return processor
 
 
-def _check_post_processor(value: Any, where: str) -> None:
-    check_depth(value, where)
-    waiting: list[tuple[Any, str]] = [] if value is None else [(value, where)]
-    while waiting:
-        processor, place = waiting.pop()
+def _check_post_processor(value: Any, location: str) -> None:
+    check_depth(value, location)
+    pending: list[tuple[Any, str]] = [] if value is None else [(value, location)]
+    while pending:
+        processor, path = pending.pop()
         kind: Any = processor.get("type") if is_object(processor) else None
         if not is_object(processor) or kind not in _POST_PROCESSORS:
             what = shown(kind if is_object(processor) else processor)
-            raise TokenizerFileError(f"{place}: is {what}, which bytemill does not know")
+            raise TokenizerFileError(f"{path} is {what}, which is unknown")
         parts, entries = processor.get("processors"), processor.get("special_tokens")
         well_formed = True
         if kind == "Sequence" and is_array(parts):
-            waiting.extend((part, f"{place}.processors[{i}]") for i, part in enumerate(parts))
+            pending.extend((part, f"{path}.processors[{i}]") for i, part in enumerate(parts))
         elif kind == "TemplateProcessing" and is_object(entries):
             for name, entry in entries.items():
                 if not _has_ids(entry):
                     raise TokenizerFileError(
-                        f"{place}.special_tokens[{shown(name)}]: is no token with its ids"
+                        f"{path}.special_tokens[{shown(name)}] is not a token with its ids"
                     )
         elif kind != "ByteLevel":
             sides = [processor.get(side) for side in ("sep", "cls")]
@@ -109,7 +107,7 @@ def _check_post_processor(value: Any, where: str) -> None:
                 map(_is_token_and_id, sides)
             )
         if not well_formed:
-            raise TokenizerFileError(f"{place}: is no {kind} as Hugging Face's library writes it")
+            raise TokenizerFileError(f"{path} is not a valid {kind}")
 
 
 def _has_ids(entry: Any) -> bool:
@@ -127,8 +125,8 @@ def _is_token_and_id(value: Any) -> bool:
     return is_array(value) and len(value) == 2 and isinstance(value[0], str) and type(value[1]) is int
 
 
-def check_depth(value: Any, where: str) -> None:
-    """Raise TokenizerFileError for what is nested so deeply that it could not be written again."""
+def check_depth(value: Any, location: str) -> None:
+    """Raise TokenizerFileError for a value that is nested too deeply to be written again."""
     level = [value]
     for _ in range(_MAX_DEPTH):
         level = [
@@ -139,4 +137,4 @@ def check_depth(value: Any, where: str) -> None:
         ]
         if not level:
             return
-    raise TokenizerFileError(f"{where}: is nested more than {_MAX_DEPTH} deep")
+    raise TokenizerFileError(f"{location} is nested more than {_MAX_DEPTH} deep")

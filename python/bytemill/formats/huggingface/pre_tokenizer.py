@@ -1,7 +1,7 @@
-"""Patterns as Hugging Face's `pre_tokenizer` objects, both ways.
+"""Conversion between patterns and Hugging Face's `pre_tokenizer` objects.
 
-A pattern of several steps, of which each cuts the pieces of the one before, is written as their expressions with
-`THEN` in between.
+A pattern of several steps, each of which splits the output of the previous one, joins their expressions with
+`STEP_SEPARATOR`.
 """
 
 from __future__ import annotations
@@ -11,21 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill._core import NAMED_PATTERNS, check_pattern, named_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats.files import is_array, is_object, shown
-from bytemill.formats.spec import THEN
+from bytemill.formats.files import array_at, bool_at, object_at, shown
+from bytemill.formats.spec import STEP_SEPARATOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Published files have up to four; each has its regular expression and its share of every text.
+# Published files have up to four steps; each costs one pass over the text.
 _MAX_STEPS = 16
 
-# A step that isolates digits, in Rust's words: `char::is_numeric` is what Hugging Face's library asks.
+# Digits steps, by `individual_digits`. Hugging Face's library uses `char::is_numeric`, which is \p{N}.
 _DIGITS = {True: r"\p{N}", False: r"\p{N}+"}
-# cl100k in the words that Hugging Face's own conversions use, which also other readers of tokenizer.json know
-# (JavaScript's has neither possessive quantifiers nor \z). The alternative with (?![\s\S]), the end of the
-# text, sets it apart from Llama 3's pattern: white space at the end stays in one piece even if it holds a
-# line break.
+# cl100k as in Hugging Face's own conversions, which other readers of tokenizer.json recognize (JavaScript has neither
+# possessive quantifiers nor \z). The alternative with (?![\s\S]), the end of the text, distinguishes it from Llama 3's
+# pattern: trailing white space stays in one pre-token even if it contains a line break.
 CL100K_FOR_ONIGURUMA = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s+(?![\s\S])|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -33,13 +32,14 @@ CL100K_FOR_ONIGURUMA = (
 
 
 def to_pre_tokenizer(pattern: str | None) -> dict[str, Any]:
-    """The `pre_tokenizer` object that splits as `pattern` does.
+    """Return the `pre_tokenizer` object of a pattern.
 
-    Raises TokenizerError where Hugging Face's regex engine has no exact counterpart.
+    Raises:
+        TokenizerError: Hugging Face's regex engine has no exact equivalent.
     """
     if pattern is None:
         return _byte_level(use_regex=False)
-    *before, last = pattern.split(THEN)
+    *before, last = pattern.split(STEP_SEPARATOR)
     ends_with_gpt2 = named_pattern(last) == "gpt2"
     splits = [_split(step) for step in (before if ends_with_gpt2 else [*before, last])]
     byte_level = _byte_level(use_regex=ends_with_gpt2)
@@ -47,7 +47,7 @@ def to_pre_tokenizer(pattern: str | None) -> dict[str, Any]:
 
 
 def _split(pattern: str) -> dict[str, Any]:
-    """The Split that is one step."""
+    """Return the Split object of one step."""
     name = named_pattern(pattern)
     if name == "cl100k":
         expression = CL100K_FOR_ONIGURUMA
@@ -59,64 +59,58 @@ def _split(pattern: str) -> dict[str, Any]:
             expression = to_oniguruma(expression)
         except ExpressionError as error:
             raise TokenizerError(
-                f"pattern {shown(pattern)} cannot be written for Hugging Face tokenizers exactly: {error}",
-                hint="Use \\p{...}, \\s, \\d and plain classes, which both engines read alike.",
+                f"pattern {shown(pattern)} has no exact equivalent in Hugging Face tokenizers: {error}",
+                hint="use \\p{...}, \\s, \\d and plain classes, which have the same meaning in both engines",
             ) from error
     return {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
 
 
-def from_pre_tokenizer(value: Any, where: str) -> str | None:
-    """The pattern (an expression; None: no splitting) that splits as the `pre_tokenizer` object does.
+def from_pre_tokenizer(value: Any, location: str) -> str | None:
+    """Return the pattern of a `pre_tokenizer` object; None for no pre-tokenization.
 
-    Raises TokenizerFileError where it is damaged or not ByteLevel, alone or after steps of Split and Digits.
+    Raises:
+        TokenizerFileError: The object is damaged, or is not ByteLevel after any number of Split and Digits steps.
     """
-    steps = list(_steps(value, where))
+    steps = list(_steps(value, location))
     if not steps or steps[-1][0].get("type") != "ByteLevel":
         raise TokenizerFileError(
-            f"{where}: is {_kinds(steps)}, which does not end with ByteLevel",
-            hint="bytemill reads byte-level BPE tokenizers only.",
+            f"{location} is {_kinds(steps)}, which does not end with ByteLevel",
+            hint="bytemill reads byte-level BPE tokenizers only",
         )
-    byte_level, place = steps[-1]
-    if _flag(byte_level, "add_prefix_space", place, missing=True):
+    byte_level, path = steps[-1]
+    if _flag(byte_level, "add_prefix_space", path, default=True):
         raise TokenizerFileError(
-            f"{place}.add_prefix_space: is true",
-            hint="bytemill does not change the text: put the space there yourself and set this to false.",
+            f"{path}.add_prefix_space is true, which is not supported",
+            hint="set it to false and add the space to the text yourself",
         )
     if len(steps) > _MAX_STEPS:
-        raise TokenizerFileError(f"{where}: has {len(steps)} steps, and bytemill does at most {_MAX_STEPS}")
-    patterns = [_step_pattern(step, step_place) for step, step_place in steps[:-1]]
-    if _flag(byte_level, "use_regex", place, missing=True):
+        raise TokenizerFileError(f"{location} has {len(steps)} steps; at most {_MAX_STEPS} are supported")
+    patterns = [_step_pattern(step, step_path) for step, step_path in steps[:-1]]
+    if _flag(byte_level, "use_regex", path, default=True):
         patterns.append(NAMED_PATTERNS["gpt2"])
-    return THEN.join(patterns) or None
+    return STEP_SEPARATOR.join(patterns) or None
 
 
-def _flag(step: dict[str, Any], field: str, place: str, *, missing: bool) -> bool:
-    value = step.get(field, missing)
-    if not isinstance(value, bool):
-        raise TokenizerFileError(f"{place}.{field}: is {shown(value)}, not true or false")
-    return value
+def _flag(step: dict[str, Any], field: str, path: str, *, default: bool) -> bool:
+    return bool_at(step.get(field, default), f"{path}.{field}")
 
 
 def _byte_level(*, use_regex: bool) -> dict[str, Any]:
     return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": use_regex}
 
 
-def _steps(value: Any, where: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """The pre-tokenizers in order, sequences opened, each with its place in the file."""
-    waiting = [(value, where)]
-    while waiting:
-        step, place = waiting.pop()
-        if not is_object(step):
-            raise TokenizerFileError(f"{place}: is {shown(step)}, not a pre-tokenizer of byte-level BPE")
+def _steps(value: Any, location: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the pre-tokenizers of nested sequences in order, with their paths."""
+    pending = [(value, location)]
+    while pending:
+        inner, path = pending.pop()
+        step = object_at(inner, path, "a pre-tokenizer of byte-level BPE")
         if step.get("type") == "Sequence":
-            parts = step.get("pretokenizers")
-            if not is_array(parts):
-                raise TokenizerFileError(f"{place}.pretokenizers: is {shown(parts)}, not an array")
-            waiting.extend(
-                (part, f"{place}.pretokenizers[{i}]") for i, part in reversed(list(enumerate(parts)))
-            )
+            path = f"{path}.pretokenizers"
+            parts = array_at(step.get("pretokenizers"), path)
+            pending.extend((part, f"{path}[{i}]") for i, part in reversed(list(enumerate(parts))))
         else:
-            yield step, place
+            yield step, path
 
 
 def _kinds(steps: list[tuple[dict[str, Any], str]]) -> str:
@@ -124,35 +118,36 @@ def _kinds(steps: list[tuple[dict[str, Any], str]]) -> str:
     return " + ".join([*kinds[:_MAX_STEPS], *(["…"] if len(kinds) > _MAX_STEPS else [])]) or "empty"
 
 
-def _step_pattern(step: dict[str, Any], place: str) -> str:
-    """The pattern of one step before ByteLevel."""
+def _step_pattern(step: dict[str, Any], path: str) -> str:
+    """Return the pattern of one step before ByteLevel."""
     kind = step.get("type")
     if kind == "Digits":
-        return _DIGITS[_flag(step, "individual_digits", place, missing=False)]
+        return _DIGITS[_flag(step, "individual_digits", path, default=False)]
     if kind != "Split":
         raise TokenizerFileError(
-            f"{place}: bytemill has no {shown(kind)} pre-tokenizer",
-            hint="What follows ByteLevel would cut inside characters." if kind == "ByteLevel" else None,
+            f"{path}: the pre-tokenizer {shown(kind)} is not supported",
+            hint="a step after ByteLevel would split characters" if kind == "ByteLevel" else None,
         )
     pattern = step.get("pattern")
     match pattern:
         case {"Regex": str(expression)} if len(pattern) == 1:
-            name, found = _recognised(expression, f"{place}.pattern.Regex")
+            name, found = _recognized(expression, f"{path}.pattern.Regex")
         case {"String": str(text)} if len(pattern) == 1 and text:
             name, found = None, re.sub(r"([\\.+*?()|\[\]{}^$#&~-])", r"\\\1", text)
         case _:
-            raise TokenizerFileError(f"{place}.pattern: is neither {{'Regex': …}} nor {{'String': …}}")
-    behaviour, invert = step.get("behavior"), _flag(step, "invert", place, missing=False)
-    # Isolated keeps matches and what lies between them, inverted or not. Removed and inverted throws away
-    # what lies between: nothing where the expression matches every character, which the named patterns do.
-    if behaviour == "Isolated" or (behaviour == "Removed" and invert and name is not None):
+            raise TokenizerFileError(f"{path}.pattern is neither {{'Regex': …}} nor {{'String': …}}")
+    behavior, invert = step.get("behavior"), _flag(step, "invert", path, default=False)
+    # Isolated keeps matches and the text between them, inverted or not. Removed with invert drops the text between
+    # matches: nothing, if the expression matches every character, as the known patterns do.
+    if behavior == "Isolated" or (behavior == "Removed" and invert and name is not None):
         return found
-    raise TokenizerFileError(f"{place}: a Split of behaviour {shown(behaviour)} with invert {shown(invert)}")
+    raise TokenizerFileError(
+        f"{path}: a Split with behavior {shown(behavior)} and invert {shown(invert)} is not supported"
+    )
 
 
-def _recognised(expression: str, place: str) -> tuple[str | None, str]:
-    """The name of the pattern that `expression` (in Oniguruma's syntax) is, if any, and the expression for
-    Rust."""
+def _recognized(expression: str, path: str) -> tuple[str | None, str]:
+    """Return the name of the known pattern, if any, and the expression in Rust's syntax, for one in Oniguruma's."""
     if expression == CL100K_FOR_ONIGURUMA:
         return "cl100k", NAMED_PATTERNS["cl100k"]
     from bytemill.formats.huggingface.oniguruma import from_oniguruma
@@ -161,8 +156,6 @@ def _recognised(expression: str, place: str) -> tuple[str | None, str]:
         translated = from_oniguruma(expression)
         check_pattern(translated)
     except ValueError as error:
-        raise TokenizerFileError(
-            f"{place}: {shown(expression)} cannot be followed exactly: {error}",
-        ) from error
+        raise TokenizerFileError(f"{path}: {shown(expression)} has no exact equivalent: {error}") from error
     name = named_pattern(translated)
     return name, translated if name is None else NAMED_PATTERNS[name]

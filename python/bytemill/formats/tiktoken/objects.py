@@ -1,4 +1,4 @@
-"""Tokenizers from tiktoken's `Encoding` and to it, where both give the same ids."""
+"""Conversion from and to tiktoken's `Encoding`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bytemill.errors import MissingExtraError, TokenizerError
 from bytemill.formats.files import shown
-from bytemill.formats.pattern_coverage import why_not_covering
-from bytemill.formats.spec import THEN, TokenizerSpec
+from bytemill.formats.pattern_coverage import coverage_gap
+from bytemill.formats.spec import STEP_SEPARATOR, TokenizerSpec
 from bytemill.formats.tiktoken.pattern import pattern_from, pattern_to
 
 if TYPE_CHECKING:
@@ -17,42 +17,41 @@ if TYPE_CHECKING:
 
 
 class EncodingView(Protocol):
-    """An encoding of `bytemill.compat.tiktoken`."""
+    """An `Encoding` of `bytemill.compat.tiktoken`."""
 
     name: str
 
 
 def spec_of(encoding: Any) -> TokenizerSpec:
-    """The tokenizer that a tiktoken `Encoding` is. Raises TokenizerError where bytemill has none with the same ids."""
-    made_from = getattr(encoding, "made_from", None)  # of an encoding of bytemill.compat.tiktoken
-    if made_from is not None:
-        return made_from.to_spec()
-    parts: Any = encoding
+    """Convert a tiktoken `Encoding`. Raises TokenizerError if no tokenizer has the same ids."""
+    tokenizer = getattr(encoding, "source_tokenizer", None)  # of an encoding of bytemill.compat.tiktoken
+    if tokenizer is not None:
+        return tokenizer.to_spec()
     try:
-        ranks: Mapping[bytes, int] = parts._mergeable_ranks
-        special_tokens: Mapping[str, int] = parts._special_tokens
-        expression: str = parts._pat_str
+        ranks: Mapping[bytes, int] = encoding._mergeable_ranks
+        special_tokens: Mapping[str, int] = encoding._special_tokens
+        expression: str = encoding._pat_str
     except AttributeError as error:
-        raise TypeError(f"a tiktoken Encoding is wanted, not {type(encoding).__name__}") from error
+        raise TypeError(f"expected a tiktoken Encoding, not {type(encoding).__name__}") from error
     pattern = pattern_from(expression)
-    if pattern is not None and THEN in pattern:
+    if pattern is not None and STEP_SEPARATOR in pattern:
         raise TokenizerError(
-            f"the pattern {shown(pattern)} holds {THEN}, which parts the steps of a pattern here"
+            f"the pattern {shown(pattern)} contains {STEP_SEPARATOR}, which bytemill reserves"
         )
-    if pattern is not None and (reason := why_not_covering(pattern)) is not None:
+    if pattern is not None and (reason := coverage_gap(pattern)) is not None:
         raise TokenizerError(
-            f"tiktoken passes over text that the pattern {shown(pattern)} does not match, and it is not seen that it "
-            f"matches all text: {reason}",
-            hint=r"Add alternatives for the rest, such as |\s|\S; bytemill.compat.tiktoken takes any pattern.",
+            f"tiktoken drops text that the pattern {shown(pattern)} does not match, and the pattern is not known to "
+            f"match all text: {reason}",
+            hint=r"add alternatives for the rest, such as |\s|\S; bytemill.compat.tiktoken accepts any pattern",
         )
     check_longer_wins(encoding, special_tokens)
     return TokenizerSpec(
-        pattern=pattern, special_tokens=dict(special_tokens), ranks=dict(ranks), whole_pretoken_lookup=True
+        pattern=pattern, special_tokens=dict(special_tokens), ranks=dict(ranks), ignore_merges=True
     )
 
 
 def encoding_of(spec: TokenizerSpec, name: str) -> tiktoken.Encoding:
-    """See `Tokenizer.to_tiktoken`."""
+    """Implement `Tokenizer.to_tiktoken`."""
     try:
         import tiktoken
     except ImportError as error:
@@ -67,24 +66,24 @@ def encoding_of(spec: TokenizerSpec, name: str) -> tiktoken.Encoding:
             name, pat_str=expression, mergeable_ranks=ranks, special_tokens=spec.special_tokens
         )
     except ValueError as error:
-        raise TokenizerError(f"tiktoken does not take the pattern {shown(expression)}: {error}") from error
+        raise TokenizerError(f"tiktoken rejects the pattern {shown(expression)}: {error}") from error
     check_longer_wins(encoding, spec.special_tokens)
     return encoding
 
 
 def check_longer_wins(encoding: Any, special_tokens: Mapping[str, int]) -> None:
-    """Raise TokenizerError where of two special tokens that start together tiktoken takes the shorter.
+    """Raise TokenizerError if tiktoken recognizes a special token inside a longer one that begins with it.
 
-    Which one it takes is decided by the order of a hash table. bytemill takes the longer.
+    In tiktoken this depends on the order of a hash table. bytemill recognizes the longer token.
     """
     lengths = sorted({len(token) for token in special_tokens})
     for token, token_id in special_tokens.items():
         for length in lengths:
             if length >= len(token):
                 break
-            begun = token[:length]
-            if begun in special_tokens and encoding.encode(token, allowed_special="all") != [token_id]:
+            prefix = token[:length]
+            if prefix in special_tokens and encoding.encode(token, allowed_special="all") != [token_id]:
                 raise TokenizerError(
-                    f"special token {begun!r} begins {token!r}, and tiktoken takes the shorter of the two, "
+                    f"special token {token!r} begins with {prefix!r}, and tiktoken recognizes the shorter of the two, "
                     "bytemill the longer"
                 )

@@ -1,7 +1,7 @@
-"""tiktoken's rank files: a token in base64 and its rank on each line; the rank is id and priority at once.
+"""tiktoken's rank files: one line per token with its base64 and its rank, which is both its id and its priority.
 
-The file has neither pattern nor special tokens. For OpenAI's published files both are known; for any other
-the caller gives them, or a file beside it (`rank_settings`).
+The file stores neither pattern nor special tokens. They are known for published files, and come from the caller or the
+settings file (`rank_settings`) for others.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ from bytemill._core import NAMED_PATTERNS, Encoder
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import checked_pattern, read_bytes, shown
 from bytemill.formats.ids import MAX_ID
-from bytemill.formats.spec import TokenizerSpec, given_ids, refuse_what_they_cannot_say
+from bytemill.formats.spec import TokenizerSpec, check_expressible, explicit_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import EllipsisType
 
-    from bytemill.formats.spec import GivenSpecialTokens
+    from bytemill.formats.spec import SpecialTokens
+
+_WRITE_JSON = "write a tokenizer.json"
 
 
 @dataclass(frozen=True)
 class KnownFile:
-    """What a published rank file does not say itself."""
+    """A published rank file, with what the file does not store."""
 
     name: str
     n_ranks: int
@@ -36,6 +38,14 @@ class KnownFile:
     pattern: str
     """Name of the pattern."""
     special_tokens: dict[str, int]
+
+
+def _llama3_special_tokens() -> dict[str, int]:
+    """Return the 256 special tokens of Llama 3, most of which are reserved."""
+    names = ["begin_of_text", "end_of_text", *(f"reserved_special_token_{i}" for i in range(4))]
+    names += ["start_header_id", "end_header_id", "reserved_special_token_4", "eot_id"]
+    names += [f"reserved_special_token_{i}" for i in range(5, 251)]
+    return {f"<|{name}|>": 128_000 + i for i, name in enumerate(names)}
 
 
 KNOWN_FILES = (
@@ -73,61 +83,81 @@ KNOWN_FILES = (
         "o200k",
         {"<|endoftext|>": 199999, "<|endofprompt|>": 200018},
     ),
+    # Llama 3.1 to 3.3 have the same ranks and other names for some of the reserved tokens.
+    KnownFile(
+        "llama3",
+        128_000,
+        "82e9d31979e92ab929cd544440f129d9ecd797b69e327f80f17e1c50d5551b55",
+        "llama3",
+        _llama3_special_tokens(),
+    ),
 )
 
 
 def read(
     path: str | os.PathLike[str],
     pattern: str | EllipsisType | None = ...,
-    special_tokens: GivenSpecialTokens | None = None,
+    special_tokens: SpecialTokens | None = None,
 ) -> TokenizerSpec:
-    """The tokenizer in a rank file.
+    """Read a rank file.
 
-    `pattern` is a name, an expression, or None for no splitting; left out, it is that of the published file
-    with the same content, and so are the special tokens. Of these, a list gets the next ids after the highest
-    rank. Raises TokenizerFileError naming the line that is
-    wrong, or where the content is not that of a published file and no pattern is given.
+    Args:
+        path: The file.
+        pattern: Name, regular expression or None; by default that of the published file with the same content.
+        special_tokens: Special tokens, with the same default. Those without explicit ids get the ids after the highest
+            rank.
+
+    Raises:
+        TokenizerFileError: A line is damaged, or the file is not a published one and `pattern` is not set.
     """
     return from_bytes(read_bytes(path), os.fspath(path), pattern, special_tokens)
 
 
 def from_bytes(
     data: bytes,
-    where: str,
+    location: str,
     pattern: str | EllipsisType | None = ...,
-    special_tokens: GivenSpecialTokens | None = None,
+    special_tokens: SpecialTokens | None = None,
 ) -> TokenizerSpec:
-    """As `read`, of a file's content; `where` names it in errors."""
-    ranks = _parse(data, where)
+    """Read a file's content; `location` names the file in errors. See `read`."""
+    ranks = _parse(data, location)
     tokens = {rank: token for token, rank in ranks.items()}
-    ids = None if special_tokens is None else given_ids(special_tokens)
+    ids = None if special_tokens is None else explicit_ids(special_tokens)
     if ids is None and special_tokens is not None:
         first_id = max(tokens) + 1
         ids = {text: first_id + i for i, text in enumerate(dict.fromkeys(special_tokens))}
-    pattern, special = complete(data, where, len(ranks), tokens.get, pattern=pattern, special_tokens=ids)
-    return TokenizerSpec(pattern=pattern, special_tokens=special, ranks=ranks, whole_pretoken_lookup=True)
+    pattern, special = complete(data, location, len(ranks), tokens.get, pattern=pattern, special_tokens=ids)
+    return TokenizerSpec(pattern=pattern, special_tokens=special, ranks=ranks, ignore_merges=True)
 
 
 def complete(
     data: bytes,
-    where: str,
+    location: str,
     n_ranks: int,
     token_of: Callable[[int], bytes | None],
     *,
     pattern: str | EllipsisType | None,
     special_tokens: Mapping[str, int] | None,
 ) -> tuple[str | None, dict[str, int]]:
-    """What a rank file does not say: the pattern as an expression, and the special tokens.
+    """Return the pattern as a regular expression and the special tokens, with the defaults of a published file.
 
-    Raises TokenizerError where they are not known, or contradict the file's `n_ranks` tokens by rank.
+    Args:
+        data: Content of the rank file.
+        location: Name of the file, for errors.
+        n_ranks: Number of tokens in the file.
+        token_of: Maps a rank to its token.
+        pattern: Explicit pattern, or `...`.
+        special_tokens: Explicit special tokens, or None.
+
+    Raises:
+        TokenizerError: The pattern is unknown, or a special token has the id of another token.
     """
     known = _known_file(data, n_ranks)
     if pattern is ...:
         if known is None:
             raise TokenizerFileError(
-                f"{where}: a rank file of {n_ranks} tokens that is none of the published ones, and a rank "
-                "file does not name its pattern",
-                hint=f"Give the pattern: an expression or one of {', '.join(sorted(NAMED_PATTERNS))}.",
+                f"{location}: a rank file of {n_ranks} tokens that is not a published one; rank files store no pattern",
+                hint=f"give the pattern: one of {', '.join(sorted(NAMED_PATTERNS))}, or a regular expression",
             )
         pattern = known.pattern
     pattern = checked_pattern(pattern)
@@ -137,13 +167,13 @@ def complete(
         token = token_of(token_id)
         if token is not None and token != text.encode():
             raise TokenizerError(
-                f"special token {text!r} has id {token_id}, which is another token's in {where}"
+                f"special token {text!r} has id {token_id}, which belongs to another token in {location}"
             )
     return pattern, dict(special_tokens)
 
 
 def looks_like_ranks(data: bytes) -> bool:
-    """Whether the first line with something in it is a token in base64 and a number."""
+    """Return whether the first non-blank line is a base64 token and a number."""
     for line in data[:4096].splitlines():
         if line.strip():
             return _parse_line(line) is not None
@@ -151,10 +181,11 @@ def looks_like_ranks(data: bytes) -> bool:
 
 
 def write(spec: TokenizerSpec) -> str:
-    """The text of a rank file for the ordinary tokens of `spec`. It holds neither pattern nor special tokens.
+    """Return the text of a rank file with the ordinary tokens of `spec`.
 
-    Raises TokenizerError where encoding by ranks would give other ids than `spec` does: where ids do not
-    follow the order of the merges, or where tiktoken would put a token together from other parts.
+    Raises:
+        TokenizerError: Encoding by ranks would give other ids: the ids do not follow the order of the merges, or
+            tiktoken would merge a token from other parts.
     """
     return "".join(
         f"{binascii.b2a_base64(token, newline=False).decode()} {rank}\n"
@@ -163,7 +194,7 @@ def write(spec: TokenizerSpec) -> str:
 
 
 def is_published(text: str, spec: TokenizerSpec) -> bool:
-    """Whether `text`, the rank file of `spec`, alone brings back its pattern and special tokens."""
+    """Return whether `text`, the rank file of `spec`, is a published file with this pattern and special tokens."""
     known = _known_file(text.encode(), text.count("\n"))
     return (
         known is not None
@@ -173,21 +204,21 @@ def is_published(text: str, spec: TokenizerSpec) -> bool:
 
 
 def same_ranks(spec: TokenizerSpec) -> dict[bytes, int]:
-    """The ranks that encode as `spec` does, in their order. Raises TokenizerError as `write` does."""
+    """Return the ranks, in order, that give the same ids as `spec`. Raises TokenizerError as `write` does."""
     from bytemill.formats.vocabulary import ordinary_tokens
 
-    refuse_what_they_cannot_say(spec, "ranks")
+    check_expressible(spec, "ranks")
     ranks = {token: token_id for token_id, token in ordinary_tokens(spec).items()}
     if spec.merges is not None:
-        # The core finds the merges behind ranks in a fiftieth of the time; if they are others, what follows says why.
+        # The core computes the merges of ranks 50 times faster; if they differ, the check below says why.
         core = Encoder.from_ranks(ranks, {}, None)
         if core.ranked or core.merges() != spec.merges:
-            _check_same_merges(spec.merges, ranks, whole_pretoken_lookup=spec.whole_pretoken_lookup)
+            _check_same_merges(spec.merges, ranks, ignore_merges=spec.ignore_merges)
     return ranks
 
 
 def _check_same_merges(
-    merges: list[tuple[bytes, bytes]], ranks: Mapping[bytes, int], *, whole_pretoken_lookup: bool
+    merges: list[tuple[bytes, bytes]], ranks: Mapping[bytes, int], *, ignore_merges: bool
 ) -> None:
     from bytemill.formats.ranks import merges_of_ranks
 
@@ -200,9 +231,9 @@ def _check_same_merges(
             )
         if rank <= highest:
             raise TokenizerError(
-                f"ids do not follow the order of the merges: merge {index} makes token {rank}, "
+                f"ids do not follow the order of the merges: merge {index} produces token {rank}, "
                 f"an earlier one token {highest}; a rank file has one number for both",
-                hint="Write a tokenizer.json.",
+                hint=_WRITE_JSON,
             )
         highest = rank
     by_ranks = {left + right: (left, right) for left, right in merges_of_ranks(ranks)}
@@ -210,24 +241,22 @@ def _check_same_merges(
         parts = by_ranks.pop(left + right, None)
         if parts != (left, right):
             raise TokenizerError(
-                f"by ranks token {left + right!r} is made of {parts or 'nothing'}, not of {(left, right)}",
-                hint="Write a tokenizer.json.",
+                f"ranks merge token {left + right!r} from {parts or 'nothing'}, not from {(left, right)}",
+                hint=_WRITE_JSON,
             )
-    # What is left in `by_ranks` would be merged by ranks alone; what is not even there could only be looked
-    # up.
+    # Ranks would also merge the tokens left in `by_ranks`. Other tokens without a merge can only be looked up.
     products = {left + right for left, right in merges}
     orphan = next(
         (
             token
             for token in ranks
-            if len(token) > 1 and token not in products and (token in by_ranks or not whole_pretoken_lookup)
+            if len(token) > 1 and token not in products and (token in by_ranks or not ignore_merges)
         ),
         None,
     )
     if orphan is not None:
         raise TokenizerError(
-            f"token {orphan!r} is made by no merge, but a rank file makes every token that it holds",
-            hint="Write a tokenizer.json.",
+            f"no merge produces token {orphan!r}, but a rank file produces every token", hint=_WRITE_JSON
         )
 
 
@@ -255,34 +284,34 @@ _LINES = re.compile(rb"[^\r\n]+")
 
 
 def _line_number(data: bytes, offset: int) -> int:
-    """The number of the line at `offset`, from 1."""
+    """Return the number of the line at `offset`, from 1."""
     breaks = [data.count(end, 0, offset) for end in (b"\n", b"\r", b"\r\n")]
     return breaks[0] + breaks[1] - breaks[2] + 1
 
 
-def _parse(data: bytes, where: str) -> dict[bytes, int]:
+def _parse(data: bytes, location: str) -> dict[bytes, int]:
+    from bytemill.formats.vocabulary import first_duplicate, missing_bytes
+
     ranks: dict[bytes, int] = {}
-    # One line after another: of a large file that is none, the first is enough; and empty ones cost nothing.
+    # An iterator, so that a large file of another kind fails at its first line.
     for n_lines, line in enumerate(_LINES.finditer(data), start=1):
         entry = _parse_line(line[0])
-        if entry is None:
-            place = f"{where}:{_line_number(data, line.start())}"
-            raise TokenizerFileError(f"{place}: {shown(line[0])} is not a token in base64 and its rank")
-        ranks[entry[0]] = entry[1]
-        if len(ranks) != n_lines:
-            place = f"{where}:{_line_number(data, line.start())}"
-            raise TokenizerFileError(f"{place}: token {shown(entry[0])} is there twice")
-    if len(set(ranks.values())) != len(ranks):
-        seen: dict[int, bytes] = {}
-        for token, rank in ranks.items():
-            if rank in seen:
-                raise TokenizerFileError(
-                    f"{where}: tokens {shown(seen[rank])} and {shown(token)} have the same rank {rank}"
-                )
-            seen[rank] = token
-    from bytemill.formats.vocabulary import missing_bytes
-
+        if entry is not None:
+            ranks[entry[0]] = entry[1]
+            if len(ranks) == n_lines:
+                continue
+        problem = (
+            f"{shown(line[0])} is not a base64 token and its rank"
+            if entry is None
+            else f"token {shown(entry[0])} appears twice"
+        )
+        raise TokenizerFileError(f"{location}:{_line_number(data, line.start())}: {problem}")
+    if (duplicate := first_duplicate(ranks)) is not None:
+        first, second, rank = duplicate
+        raise TokenizerFileError(
+            f"{location}: tokens {shown(first)} and {shown(second)} have the same rank {rank}"
+        )
     missing = missing_bytes(ranks)
     if missing is not None:
-        raise TokenizerFileError(f"{where}: lacks {missing}", hint="The file may be cut short.")
+        raise TokenizerFileError(f"{location} lacks {missing}", hint="the file may be truncated")
     return ranks

@@ -1,4 +1,4 @@
-"""How good a model is: loss, perplexity and bits per byte on text, and HellaSwag."""
+"""Evaluation: loss, perplexity and bits per byte on text, and HellaSwag accuracy."""
 
 from bytemill.lm.evaluate.hellaswag import HellaSwagItem, HellaSwagScore, evaluate_hellaswag, read_items
 from bytemill.lm.evaluate.sources import score_shards, score_text_file

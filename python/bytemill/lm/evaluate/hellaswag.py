@@ -1,4 +1,4 @@
-"""HellaSwag: does the model find the right ending the likeliest?"""
+"""HellaSwag: the share of items whose correct ending is the most likely one."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ if TYPE_CHECKING:
 
 __all__ = ["HellaSwagItem", "HellaSwagScore", "evaluate_hellaswag", "read_items"]
 
-NORMALISATIONS = ("sum", "tokens", "characters", "bytes")
-"""What the log-likelihood of an ending is divided by: nothing, or how long the ending is."""
+NORMALIZATIONS = ("sum", "tokens", "characters", "bytes")
+"""Divisors of the log-likelihood of an ending: 1, or its number of tokens, characters or bytes."""
 
 
 @dataclass(frozen=True)
 class HellaSwagScore:
-    """Shares of items whose right ending came first."""
+    """Accuracy on HellaSwag."""
 
     n_items: int
     accuracy: dict[str, float]
-    """By normalisation; lm-evaluation-harness calls "sum" acc and "characters" acc_norm."""
+    """By normalization; lm-evaluation-harness calls "sum" acc and "characters" acc_norm."""
     n_cut: int
-    """Endings whose beginning had to be cut at its left to fit into the context."""
+    """Number of endings whose context was cut on the left to fit the model."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The score for JSON."""
+        """Return a dict for JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class _Ending:
     ids: list[int]
-    """Of beginning and ending, as many as fit."""
+    """Ids of context and ending, as many as fit."""
     n_ending: int
-    """Ids of the ending alone, the last ones."""
+    """Number of ids of the ending, which are the last ones."""
     was_cut: bool
 
 
@@ -63,15 +63,25 @@ def evaluate_hellaswag(
     results: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> HellaSwagScore:
-    """The accuracy over `items`, `batch_size` of them at a time.
+    """Compute the accuracy over `items`.
 
-    With `results`, each item's log-likelihoods are appended to that file; items that it holds already are not computed
-    again, so an evaluation that was interrupted goes on. Raises `CheckpointError` where the file is of another model or
-    other items.
+    Args:
+        model: The model.
+        tokenizer: Its tokenizer.
+        items: The items.
+        batch_size: Items per batch.
+        dtype: Type of matrix products.
+        results: File to append the log-likelihoods of each item to; items in the file are not computed again, so an
+            interrupted evaluation resumes.
+        progress: Called with the number of scored items and their total.
+
+    Raises:
+        CheckpointError: The file is of another model or other items.
+        OutputError: The file cannot be read or written.
     """
     with _Results(results, _identity(model, tokenizer, items)) as known:
         remaining = [number for number in range(len(items)) if number not in known.lines]
-        # Of similar length together: less padding. It does not change which ending is the likeliest.
+        # Sort by length to reduce padding; the scores do not depend on the order.
         endings = {number: _endings(model, tokenizer, items[number]) for number in remaining}
         remaining.sort(key=lambda number: max(len(ending.ids) for ending in endings[number]))
         for first in range(0, len(remaining), batch_size):
@@ -102,7 +112,7 @@ def _endings(model: TransformerLM, tokenizer: Tokenizer, item: HellaSwagItem) ->
 
 
 def _cut(context: list[int], ending: list[int], context_length: int) -> _Ending:
-    # One id before the ending must be seen for its first one to be predicted.
+    # One id of the context must remain to predict the first id of the ending.
     ending = ending[:context_length]
     kept = context[-(context_length + 1 - len(ending)) :]
     return _Ending([*kept, *ending], len(ending), len(kept) < len(context))
@@ -110,31 +120,31 @@ def _cut(context: list[int], ending: list[int], context_length: int) -> _Ending:
 
 @torch.inference_mode()
 def _log_likelihoods(model: TransformerLM, rows: Sequence[_Ending], dtype: torch.dtype) -> list[float]:
-    """Of each ending after its beginning, in nats."""
+    """Return the log-likelihood of each ending after its context, in nats."""
     device = next(model.parameters()).device
     model.eval()
     length = max(len(row.ids) for row in rows)
-    # Padding stands at the right, where no token before it can see it.
+    # Pad on the right, where the causal mask hides the padding.
     ids = torch.zeros((len(rows), length), dtype=torch.int64)
-    for place, row in enumerate(rows):
-        ids[place, : len(row.ids)] = torch.tensor(row.ids)
+    for index, row in enumerate(rows):
+        ids[index, : len(row.ids)] = torch.tensor(row.ids)
     ids = ids.to(device)
     with autocast(device, dtype):
         hidden = model.hidden(ids[:, :-1])
     sums: list[float] = []
-    for place, row in enumerate(rows):
-        # Logits of the endings alone: of all positions they would be the largest array by far.
+    for index, row in enumerate(rows):
+        # Compute only the logits of the ending; those of all positions would take far more memory.
         end = len(row.ids) - 1
         span = slice(end - row.n_ending, end)
         with autocast(device, dtype):
-            logits = model.lm_head(hidden[place, span])
-        targets = ids[place, span.start + 1 : span.stop + 1]
+            logits = model.lm_head(hidden[index, span])
+        targets = ids[index, span.start + 1 : span.stop + 1]
         sums.append(-float(token_losses(logits, targets).double().sum()))
     return sums
 
 
 def _score(items: Sequence[HellaSwagItem], lines: Sequence[dict[str, Any]]) -> HellaSwagScore:
-    n_right = dict.fromkeys(NORMALISATIONS, 0)
+    n_correct = dict.fromkeys(NORMALIZATIONS, 0)
     for item, line in zip(items, lines, strict=True):
         lengths = {
             "sum": [1] * len(item.endings),
@@ -142,18 +152,18 @@ def _score(items: Sequence[HellaSwagItem], lines: Sequence[dict[str, Any]]) -> H
             "characters": [len(ending) for ending in item.endings],
             "bytes": [len(ending.encode()) for ending in item.endings],
         }
-        for name in NORMALISATIONS:
+        for name in NORMALIZATIONS:
             scores = [
                 value / max(1, length)
                 for value, length in zip(line["log_likelihoods"], lengths[name], strict=True)
             ]
-            n_right[name] += scores.index(max(scores)) == item.label
-    accuracy = {name: n / len(items) for name, n in n_right.items()}
+            n_correct[name] += scores.index(max(scores)) == item.label
+    accuracy = {name: n / len(items) for name, n in n_correct.items()}
     return HellaSwagScore(len(items), accuracy, sum(line["n_cut"] for line in lines))
 
 
 class _Results:
-    """The file of results: a first line that says of what, then a line for each item."""
+    """Results file: a first line that identifies model and items, then a line per item."""
 
     def __init__(self, path: str | os.PathLike[str] | None, identity: str) -> None:
         self.lines: dict[int, dict[str, Any]] = {}
@@ -166,19 +176,19 @@ class _Results:
             return self
         try:
             text = self._path.read_bytes() if self._path.exists() else b""
-            # A line that was being written when the process ended does not count, and is cut off.
-            n_whole = text.rfind(b"\n") + 1
-            self._take(text[:n_whole].splitlines())
+            # Remove an incomplete last line, which an interrupted process left.
+            n_complete = text.rfind(b"\n") + 1
+            self._parse(text[:n_complete].splitlines())
             self._file = self._path.open("a", encoding="utf-8", newline="")
-            self._file.truncate(n_whole)
-            if n_whole == 0:
+            self._file.truncate(n_complete)
+            if n_complete == 0:
                 self._file.write(json.dumps({"hellaswag": self._identity}) + "\n")
                 self._file.flush()
         except OSError as error:
             raise output_error(error, self._path) from error
         return self
 
-    def _take(self, lines: Iterable[bytes]) -> None:
+    def _parse(self, lines: Iterable[bytes]) -> None:
         for number, line in enumerate(lines):
             try:
                 record = cast("dict[str, Any]", json.loads(line))
@@ -190,8 +200,8 @@ class _Results:
             except (ValueError, KeyError, TypeError):
                 pass
             raise CheckpointError(
-                f"{self._path} holds no results of this model on these items",
-                hint="name another file for the results, or remove this one",
+                f"{self._path} is not a results file of this model and these items",
+                hint="use another file for --results, or remove this one",
             )
 
     def add(self, line: dict[str, Any]) -> None:
@@ -206,7 +216,7 @@ class _Results:
 
 
 def _identity(model: TransformerLM, tokenizer: Tokenizer, items: Sequence[HellaSwagItem]) -> str:
-    """A hash of all that the results depend on."""
+    """Hash everything that the results depend on: tokenizer, items and weights."""
     digest = hashlib.sha256(tokenizer.fingerprint.encode())
     for item in items:
         digest.update(json.dumps(asdict(item)).encode())

@@ -1,4 +1,4 @@
-"""HellaSwag's items (Zellers et al. 2019): a beginning and four endings, of which one is right."""
+"""Items of HellaSwag (Zellers et al. 2019): a context and four endings, of which one is correct."""
 
 from __future__ import annotations
 
@@ -18,26 +18,28 @@ _N_ENDINGS = 4
 
 @dataclass(frozen=True)
 class HellaSwagItem:
-    """A beginning and its endings."""
+    """A context and its endings."""
 
     context: str
     endings: tuple[str, ...]
     label: int
-    """Which ending is right, from 0 on."""
+    """Index of the correct ending."""
 
 
 def read_items(path: str | os.PathLike[str]) -> list[HellaSwagItem]:
-    """The items of a file: the original JSON lines, or six lines each: beginning, label, four endings.
+    """Read the items of a file: the original JSON lines, or six lines per item (context, label, four endings).
 
-    The marks in the original ([header], [title], …) are taken out as lm-evaluation-harness does it. Raises
-    `CorpusError` with the line for a file that is neither.
+    Marks such as [header] and [title] are removed like in lm-evaluation-harness.
+
+    Raises:
+        CorpusError: The file cannot be read or has another format; the message names the line.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise CorpusError(
             f"cannot read {path}: {error.strerror or error}",
-            hint="`bytemill data get hellaswag` fetches HellaSwag's items and prints where they are",
+            hint="to download the items: bytemill data get hellaswag",
         ) from error
     except UnicodeDecodeError as error:
         raise CorpusError(f"{path} is not UTF-8: {error}") from error
@@ -46,11 +48,13 @@ def read_items(path: str | os.PathLike[str]) -> list[HellaSwagItem]:
     else:
         items = _from_six_lines(lines, str(path))
     if not items:
-        raise CorpusError(f"{path} holds no items", hint="give HellaSwag's validation file")
+        raise CorpusError(
+            f"{path} contains no items", hint="to download the items: bytemill data get hellaswag"
+        )
     return items
 
 
-def _from_json(line: str, where: str) -> HellaSwagItem:
+def _from_json(line: str, position: str) -> HellaSwagItem:
     try:
         record = cast("dict[str, Any]", json.loads(line))
         endings = tuple(_clean(ending) for ending in record["endings"])
@@ -59,11 +63,13 @@ def _from_json(line: str, where: str) -> HellaSwagItem:
         context = _clean(f"{record['activity_label']}: {context}" if "activity_label" in record else context)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorpusError(
-            f"{where} is no item of HellaSwag: {error!r}",
-            hint="fields ctx_a, ctx_b, endings, label are needed",
+            f"{position} is not a HellaSwag item: {error!r}",
+            hint="an item needs the fields ctx_a, ctx_b, endings and label",
         ) from error
     if len(endings) != _N_ENDINGS or not 0 <= label < _N_ENDINGS:
-        raise CorpusError(f"{where}: {len(endings)} endings and label {label}; there must be 4, and 0 to 3")
+        raise CorpusError(
+            f"{position}: an item needs 4 endings and a label from 0 to 3, not {len(endings)} and {label}"
+        )
     return HellaSwagItem(context, endings, label)
 
 
@@ -72,13 +78,14 @@ def _from_six_lines(lines: list[str], path: str) -> list[HellaSwagItem]:
         lines = lines[:-1]
     if len(lines) % 6:
         raise CorpusError(
-            f"{path} has {len(lines):,} lines, which is no multiple of six", hint="six for each item"
+            f"{path} has {len(lines):,} lines, not a multiple of six",
+            hint="write six lines per item: context, label, four endings",
         )
     items: list[HellaSwagItem] = []
     for first in range(0, len(lines), 6):
         context, label, *endings = lines[first : first + 6]
         if label not in ("0", "1", "2", "3"):
-            raise CorpusError(f"{path}:{first + 2}: the label is {label!r}", hint="it must be 0, 1, 2 or 3")
+            raise CorpusError(f"{path}:{first + 2}: the label is {label!r}", hint="write 0, 1, 2 or 3")
         items.append(HellaSwagItem(context, tuple(endings), int(label)))
     return items
 

@@ -1,4 +1,4 @@
-"""A trained model on a text file or on shards."""
+"""Score a model on text files or shards."""
 
 from __future__ import annotations
 
@@ -23,20 +23,36 @@ if TYPE_CHECKING:
 def score_shards(
     model: TransformerLM, tokenizer: Tokenizer, folder: str | os.PathLike[str], **options: Any
 ) -> TextScore:
-    """The score on a folder of shards; `options` are those of `evaluate_text`.
+    """Score a model on a shard folder.
 
-    Raises `ShardError` where the shards are of another tokenizer.
+    Args:
+        model: The model.
+        tokenizer: Its tokenizer.
+        folder: The shard folder.
+        options: Options of `evaluate_text`.
+
+    Raises:
+        ShardError: The shards are damaged or of another tokenizer.
     """
     tokens = JoinedShards([folder], tokenizer.fingerprint)
     return evaluate_text(model, tokens, token_byte_counts(tokenizer), **options)
 
 
 def score_text_file(model: TransformerLM, tokenizer: Tokenizer, name: str, **options: Any) -> TextScore:
-    """The score on a text file, or on all that a glob names, as one text.
+    """Score a model on a text file, or on all files of a glob as one text.
 
-    The text is read after `<|endoftext|>`, if the tokenizer has it, so that its first token is predicted too.
+    The text follows `<|endoftext|>`, if the tokenizer has it, so that its first token is predicted too.
+
+    Args:
+        model: The model.
+        tokenizer: Its tokenizer.
+        name: A path or a glob.
+        options: Options of `evaluate_text`.
+
+    Raises:
+        CorpusError: A file cannot be read, or there is too little text.
     """
-    pieces: list[NDArray[Any]] = [tokenizer.encode_to_numpy(text) for text in iter_texts([name])]
+    ids: list[NDArray[Any]] = [tokenizer.encode_to_numpy(text) for text in iter_texts([name])]
     if "<|endoftext|>" in tokenizer.special_tokens:
-        pieces.insert(0, np.array([tokenizer.eot_token], dtype=pieces[0].dtype))
-    return evaluate_text(model, np.concatenate(pieces), token_byte_counts(tokenizer), **options)
+        ids.insert(0, np.array([tokenizer.eot_token], dtype=ids[0].dtype))
+    return evaluate_text(model, np.concatenate(ids), token_byte_counts(tokenizer), **options)

@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TextScore:
-    """How well a model predicts a text."""
+    """Score of a model on a text."""
 
     n_tokens: int
-    """Tokens that were predicted, special ones included."""
+    """Number of predicted tokens, including special tokens."""
     nats: float
-    """Sum of their losses."""
+    """Sum of their losses, in nats."""
     text_nats: float
-    """The same without special tokens, which stand for no text."""
+    """Sum of the losses without special tokens."""
     n_bytes: int
-    """Bytes that the tokens stand for, special ones without any."""
+    """Number of bytes of the tokens; special tokens have none."""
 
     @property
     def loss(self) -> float:
-        """Mean loss of a token, special ones included."""
+        """Mean loss per token in nats, including special tokens."""
         return self.nats / self.n_tokens
 
     @property
@@ -45,7 +45,7 @@ class TextScore:
 
     @property
     def bits_per_byte(self) -> float:
-        """Bits for each byte of text, special tokens apart: comparable between models with different tokenizers."""
+        """Bits per byte of text, without special tokens; NaN if there are no bytes."""
         return bits_per_byte(self.text_nats, self.n_bytes) if self.n_bytes else math.nan
 
     def __add__(self, other: TextScore) -> TextScore:
@@ -57,7 +57,7 @@ class TextScore:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The score for JSON."""
+        """Return a dict for JSON."""
         return {
             **asdict(self),
             "loss": self.loss,
@@ -75,9 +75,15 @@ def evaluate_windows(
     batch_size: int = 16,
     dtype: torch.dtype = torch.float32,
 ) -> TextScore:
-    """The score on whole windows that begin at `starts`: as validation during training does it.
+    """Score a model on windows of the context length; this is the validation of training runs.
 
-    `byte_counts` (n_vocab,) is `loss.token_byte_counts` of the tokenizer. The model is left in evaluation mode.
+    Args:
+        model: The model; it is set to evaluation mode.
+        tokens: Ids.
+        starts: Start offset of each window.
+        byte_counts: (n_vocab,), result of `loss.token_byte_counts`.
+        batch_size: Windows per batch.
+        dtype: Type of matrix products.
     """
     length = model.config.context_length
     counts = _counts(byte_counts, model)
@@ -99,14 +105,24 @@ def evaluate_text(
     dtype: torch.dtype = torch.float32,
     progress: Callable[[int, int], None] | None = None,
 ) -> TextScore:
-    """The score on all of `tokens` but the first, each predicted once.
+    """Score a model on all of `tokens` but the first, each predicted once; memory does not grow with the tokens.
 
-    Windows of `context_length` (the model's) begin every `stride` tokens, and of each only what the one before has not
-    predicted counts: with a stride of half the context every token but the first ones is predicted from at least half
-    a context. The default stride is the context length: windows do not overlap, which is the fastest and the
-    strictest. Memory does not grow with the tokens. `progress` is told how many are done, of how many.
+    Windows start every `stride` tokens; each scores only the tokens that the window before did not. With a stride of
+    half the context, every token after the first window is predicted from at least half a context.
 
-    Raises `CorpusError` for fewer than two tokens and ValueError for a stride that would leave some out.
+    Args:
+        model: The model; it is set to evaluation mode.
+        tokens: Ids.
+        byte_counts: (n_vocab,), result of `loss.token_byte_counts`.
+        stride: Tokens between windows; by default the context length, so that windows do not overlap.
+        context_length: Tokens per window; by default that of the model.
+        batch_size: Windows per batch.
+        dtype: Type of matrix products.
+        progress: Called with the number of scored tokens and their total.
+
+    Raises:
+        CorpusError: There are fewer than two tokens.
+        ValueError: The stride or the context length is out of range.
     """
     length = context_length or model.config.context_length
     stride = stride or length
@@ -116,7 +132,7 @@ def evaluate_text(
         )
     n_targets = len(tokens) - 1
     if n_targets < 1:
-        raise CorpusError("there are fewer than two tokens: nothing to predict", hint="give more text")
+        raise CorpusError("fewer than two tokens: nothing to predict", hint="use more text")
     counts = _counts(byte_counts, model)
     score = TextScore(0, 0.0, 0.0, 0)
     for starts, size, n_skipped in _windows(n_targets, length, stride, batch_size):
@@ -129,7 +145,7 @@ def evaluate_text(
 def _windows(
     n_targets: int, length: int, stride: int, batch_size: int
 ) -> Iterator[tuple[list[int], int, int]]:
-    """Batches of windows: (starts, size of all, targets at the beginning of each that were predicted before)."""
+    """Yield batches of windows: their starts, their size, and the number of first targets that were scored before."""
     size = min(length, n_targets)
     yield [0], size, 0
     batch: list[int] = []
@@ -170,7 +186,7 @@ def _score(
 
 
 def _counts(byte_counts: torch.Tensor, model: TransformerLM) -> torch.Tensor:
-    """For every id that the model has, those beyond the tokenizer's too."""
+    """Pad the counts to the vocabulary of the model, which may exceed that of the tokenizer."""
     counts = torch.zeros(max(model.config.vocab_size, len(byte_counts)), dtype=torch.int64)
     counts[: len(byte_counts)] = byte_counts
     return counts.to(next(model.parameters()).device)

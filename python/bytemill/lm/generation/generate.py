@@ -1,4 +1,4 @@
-"""New tokens from a model, one after another."""
+"""Generate tokens with a model, one after another."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NextToken:
-    """One new token of one sample."""
+    """A new token of a sample."""
 
     sample: int
-    """Which of the samples, from 0 on."""
+    """Index of the sample."""
     id: int
     logits: Tensor
-    """(vocab_size,) as the model gave them."""
+    """(vocab_size,), from the model."""
     log_probabilities: Tensor
-    """(vocab_size,) what it was drawn from: after temperature and cut-offs."""
+    """(vocab_size,), after temperature and cut-offs; the token was sampled from these."""
 
 
 def generate(
@@ -48,10 +48,21 @@ def generate(
     seed: int | None = None,
     use_cache: bool = True,
 ) -> list[list[int]]:
-    """The ids that follow `prompt`, for each of `n_samples`; see `SamplingParameters` for what is drawn.
+    """Continue `prompt`, and return the new ids of each sample.
 
-    A sample ends after `max_tokens` or with a token of `stop_ids`, which belongs to it. Sample i of a seed is the same
-    however many there are.
+    Args:
+        model: Model; it is set to evaluation mode.
+        prompt: Ids to continue, at least one.
+        max_tokens: Maximum number of new tokens per sample.
+        temperature: See `SamplingParameters`, also for `top_k`, `top_p`, `min_p`, `repetition_penalty` and
+            `no_repeat_ngram`.
+        stop_ids: A sample ends after one of these ids.
+        n_samples: Number of samples. Sample i of a seed does not depend on it.
+        seed: Seed of the sampling; by default random.
+        use_cache: Cache keys and values; the ids are the same without.
+
+    Raises:
+        RunConfigError: The prompt is empty or has ids that the model lacks, or an argument is out of range.
     """
     parameters = SamplingParameters(
         repetition_penalty=repetition_penalty,
@@ -87,21 +98,26 @@ def next_tokens(
     seed: int | None = None,
     use_cache: bool = True,
     n_vocab: int | None = None,
-    ends: Callable[[NextToken], bool] | None = None,
+    is_last: Callable[[NextToken], bool] | None = None,
 ) -> Iterator[NextToken]:
-    """As `generate`, token by token; the samples take turns. Ids from `n_vocab` on are never drawn.
+    """Yield tokens like `generate`, with samples interleaved.
 
-    `ends` is asked of each token whether its sample ends with it.
+    When the context is full, its older half is dropped, at the same position with and without cache, so that both
+    give the same ids.
 
-    Who has seen enough closes the iterator. Where the context is full, its older half is forgotten: with and without
-    cache at the same places, so that both give the same ids. The model is put into evaluation mode.
+    Args:
+        model: As in `generate`, like all parameters that are not listed here.
+        parameters: How to sample.
+        n_vocab: Sample only ids below this number; by default all.
+        is_last: Return True if the sample ends after the token.
 
-    Raises `RunConfigError` for a prompt that is empty or holds ids that the model does not have.
+    Raises:
+        RunConfigError: As in `generate`.
     """
     _check(model, prompt, max_tokens, n_samples)
     parameters = parameters or SamplingParameters()
     device = next(model.parameters()).device
-    # A generator for each sample, on the CPU: the draws do not depend on how many samples there are, nor on the device.
+    # One generator per sample, on the CPU: samples do not depend on their number or on the device.
     base = int(torch.randint(2**62, ())) if seed is None else seed
     generators = [torch.Generator().manual_seed(key_of(base, sample) >> 1) for sample in range(n_samples)]
     rows = [list(prompt) for _ in range(n_samples)]
@@ -111,23 +127,22 @@ def next_tokens(
         logits = window.logits_after(rows)
         for sample in list(running):
             own = logits[sample, :n_vocab]
-            chances = next_log_probabilities(own, parameters, rows[sample])
-            chosen = draw(chances, generators[sample])
+            log_probabilities = next_log_probabilities(own, parameters, rows[sample])
+            chosen = draw(log_probabilities, generators[sample])
             rows[sample].append(chosen)
-            token = NextToken(sample, chosen, own, chances)
-            has_ended = ends is not None and ends(token)
-            if has_ended or chosen in stop_ids:
+            token = NextToken(sample, chosen, own, log_probabilities)
+            if (is_last is not None and is_last(token)) or chosen in stop_ids:
                 running.remove(sample)
             yield token
         if not running:
             return
         n_ids = len(rows[running[0]])
         for row in rows:
-            row.extend(row[-1:] * (n_ids - len(row)))  # keeps the batch rectangular; nobody reads it
+            row.extend(row[-1:] * (n_ids - len(row)))  # keep the batch rectangular; these ids are never read
 
 
 class _Window:
-    """The ids that the model sees: all that fit, and after the context was full once, from half of it on."""
+    """The ids that the model reads: all, or the most recent ones after the context was full."""
 
     def __init__(self, model: TransformerLM, n_rows: int, device: torch.device, *, use_cache: bool) -> None:
         self._model = model.eval()
@@ -139,11 +154,11 @@ class _Window:
 
     @torch.inference_mode()
     def logits_after(self, rows: list[list[int]]) -> Tensor:
-        """(n_rows, vocab_size) on the CPU: the logits of what follows the last id of each row."""
+        """Return the logits of the next id of each row, (n_rows, vocab_size) on the CPU."""
         context = self._model.config.context_length
         n_ids = len(rows[0])
         if n_ids - self._start > context:
-            # Half of it: to drop a single token would have to compute the whole context anew for each new one.
+            # Half of the context: dropping one token would recompute the whole context for each new token.
             self._start = n_ids - max(1, context // 2)
             self._n_seen = self._start
             if self._cache is not None:
@@ -156,11 +171,13 @@ class _Window:
 
 def _check(model: TransformerLM, prompt: Sequence[int], max_tokens: int, n_samples: int) -> None:
     if max_tokens < 0 or n_samples < 1:
-        raise RunConfigError(f"max_tokens is {max_tokens} and n_samples {n_samples}", hint="take 1 or more")
+        raise RunConfigError(f"max_tokens is {max_tokens} and n_samples {n_samples}", hint="choose 1 or more")
     if not prompt:
-        raise RunConfigError("the prompt is empty", hint="give at least one token, say the end of a text")
+        raise RunConfigError(
+            "the prompt is empty", hint="give at least one id, such as that of <|endoftext|>"
+        )
     if wrong := [i for i in prompt if not 0 <= i < model.config.vocab_size]:
         raise RunConfigError(
-            f"the prompt holds id {wrong[0]}, and the model has ids up to {model.config.vocab_size - 1}",
+            f"the prompt contains id {wrong[0]}, but the model has ids up to {model.config.vocab_size - 1}",
             hint="use the tokenizer that the model was trained with",
         )

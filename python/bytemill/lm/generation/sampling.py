@@ -1,4 +1,4 @@
-"""From logits to the next token: what may be drawn, with what probability, and the draw."""
+"""Sample the next token from logits."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SamplingParameters:
-    """How the next token is chosen. Cut-offs apply in this order, each to what the one before has left."""
+    """How the next token is sampled. The steps apply in the order of the fields, each to the result of the last."""
 
     repetition_penalty: float = 1.0
-    """Logits of tokens that are there already are divided by it, or multiplied if negative (Keskar et al. 2019)."""
+    """Divides logits of tokens that already occur, or multiplies them if negative (Keskar et al. 2019)."""
     no_repeat_ngram: int = 0
-    """No sequence of so many tokens comes twice; 0: may."""
+    """Never repeat a sequence of this many tokens; 0: allow."""
     temperature: float = 1.0
-    """Logits are divided by it: below 1 the likely becomes likelier; 0 takes the likeliest always."""
+    """Divides the logits: below 1 favours likely tokens, 0 always takes the most likely one."""
     top_k: int = 0
-    """Only the so many likeliest; 0: all."""
+    """Keep only this many of the most likely tokens; 0: all."""
     top_p: float = 1.0
-    """Only the likeliest, as few as together reach this probability (Holtzman et al. 2020)."""
+    """Keep the smallest set of most likely tokens that reaches this probability (Holtzman et al. 2020)."""
     min_p: float = 0.0
-    """Only those at least this likely, as a share of the likeliest's probability (Nguyen et al. 2024)."""
+    """Keep tokens with at least this share of the highest probability (Nguyen et al. 2024)."""
 
     def __post_init__(self) -> None:
         self._check("repetition_penalty", self.repetition_penalty > 0, "above 0; 1 changes nothing")
@@ -40,30 +40,36 @@ class SamplingParameters:
         self._check("top_p", 0 < self.top_p <= 1, "above 0 and at most 1")
         self._check("min_p", 0 <= self.min_p <= 1, "from 0 to 1")
 
-    def _check(self, name: str, ok: bool, wanted: str) -> None:
+    def _check(self, name: str, ok: bool, allowed: str) -> None:
         if not ok:
-            raise RunConfigError(f"{name} is {getattr(self, name)}", hint=f"take a value {wanted}")
+            raise RunConfigError(f"{name} is {getattr(self, name)}", hint=f"choose a value {allowed}")
 
 
 def next_log_probabilities(
     logits: Tensor, parameters: SamplingParameters, history: Sequence[int] = ()
 ) -> Tensor:
-    """Log-probabilities (vocab_size,) in float32 to draw from, -inf for what is cut off; at least one is not.
+    """Return the log-probabilities to sample from.
 
-    `logits` (vocab_size,) are the model's, `history` the ids so far, prompt included.
+    Args:
+        logits: (vocab_size,), from the model.
+        parameters: How to sample.
+        history: Ids so far, including the prompt.
+
+    Returns:
+        (vocab_size,) in float32 on the CPU; −∞ for tokens that are cut off, never for all.
     """
     x = logits.detach().float().cpu().clone()
     if history and parameters.repetition_penalty != 1.0:
         seen = torch.tensor(sorted(set(history)))
-        # Dividing a negative logit would make it larger.
+        # Dividing a negative logit would increase it.
         penalty = parameters.repetition_penalty
         x[seen] = torch.where(x[seen] > 0, x[seen] / penalty, x[seen] * penalty)
-    banned = _would_repeat(history, parameters.no_repeat_ngram)
+    banned = _repeating_ids(history, parameters.no_repeat_ngram)
     if banned and len(banned) < len(x):
         x[torch.tensor(banned)] = -torch.inf
     if parameters.temperature == 0:
         return _only(x, int(x.argmax()))
-    # The maximum first: a small temperature must not push everything beyond what float32 holds.
+    # Subtract the maximum first, so that a small temperature does not overflow float32.
     x = (x - x.max()) / parameters.temperature
     if 0 < parameters.top_k < len(x):
         x = _keep(x, x.sort(descending=True, stable=True).indices[: parameters.top_k])
@@ -71,7 +77,7 @@ def next_log_probabilities(
         ordered, order = x.sort(descending=True, stable=True)
         probabilities = softmax(ordered, 0)
         before = probabilities.cumsum(0) - probabilities
-        # Those are kept before which the others have not reached top_p: the likeliest always is.
+        # Keep a token if the tokens before it do not reach top_p; the first is always kept.
         x = _keep(x, order[(before < parameters.top_p) & (ordered > -torch.inf)])
     if parameters.min_p > 0:
         x = torch.where(x >= x.max() + torch.tensor(parameters.min_p).log(), x, -torch.inf)
@@ -80,24 +86,24 @@ def next_log_probabilities(
 
 
 def draw(log_probabilities: Tensor, generator: torch.Generator | None = None) -> int:
-    """An id drawn from log-probabilities (vocab_size,)."""
+    """Sample an id from log-probabilities of shape (vocab_size,)."""
     return int(torch.multinomial(log_probabilities.exp(), 1, generator=generator))
 
 
 def _keep(x: Tensor, kept: Tensor) -> Tensor:
-    cut = torch.full_like(x, -torch.inf)
-    cut[kept] = x[kept]
-    return cut
+    result = torch.full_like(x, -torch.inf)
+    result[kept] = x[kept]
+    return result
 
 
 def _only(x: Tensor, index: int) -> Tensor:
-    one = torch.full_like(x, -torch.inf)
-    one[index] = 0.0
-    return one
+    result = torch.full_like(x, -torch.inf)
+    result[index] = 0.0
+    return result
 
 
-def _would_repeat(history: Sequence[int], n: int) -> list[int]:
-    """The ids that would end a sequence of `n` ids that `history` holds already."""
+def _repeating_ids(history: Sequence[int], n: int) -> list[int]:
+    """Return the ids that would complete a sequence of `n` ids that is already in `history`."""
     if n < 1 or len(history) < n:
         return []
     if n == 1:

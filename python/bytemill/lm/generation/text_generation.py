@@ -1,4 +1,4 @@
-"""Text from a prompt: tokens with the text that they make certain, and how likely they were."""
+"""Generate text from a prompt, with the probability of each token."""
 
 from __future__ import annotations
 
@@ -14,23 +14,21 @@ from bytemill.lm.generation.text_stream import TextStream
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import torch
-
     from bytemill.lm.model import TransformerLM
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
 class GenerationOptions:
-    """How much text, from what, up to where."""
+    """Options of text generation."""
 
     max_tokens: int = 256
-    """The most tokens of a sample."""
+    """Maximum number of tokens per sample."""
     sampling: SamplingParameters = field(default_factory=SamplingParameters)
     stop: tuple[str, ...] = ()
-    """A sample ends before the first of these strings."""
+    """A sample ends before the first occurrence of one of these strings."""
     stop_at_special: bool = True
-    """A sample ends with the first special token."""
+    """End a sample at the first special token."""
     n_samples: int = 1
     seed: int | None = None
     """The same seed gives the same text."""
@@ -38,36 +36,37 @@ class GenerationOptions:
 
 
 @dataclass(frozen=True)
-class Chance:
-    """How likely a token was."""
+class TokenProbability:
+    """Probability of a token at one position."""
 
     id: int
     bytes: bytes
     probability: float
-    """As the model gave it."""
+    """Probability according to the model."""
     sampled: float
-    """After temperature and cut-offs: 0 where it was cut off."""
+    """Probability that it was sampled with, after temperature and cut-offs; 0 if it was cut off."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The chance for JSON; `bytes` in hexadecimal."""
+        """Return a dict for JSON; `bytes` are hexadecimal."""
         text = self.bytes.decode(errors="replace")
         return {**vars(self), "bytes": self.bytes.hex(), "text": text}
 
 
 @dataclass(frozen=True)
 class NewText:
-    """A token, and the text that may be shown with it."""
+    """A new token, and the text that it completes."""
 
     sample: int
     token: NextToken | None
-    """None for what is left at the end of a sample."""
+    """None for the remaining text at the end of a sample."""
     text: str
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
-    """The ids of a prompt; of an empty one the id that ends texts, since a text begins after it.
+    """Encode a prompt; an empty prompt becomes `<|endoftext|>`, after which a new document starts.
 
-    Raises `RunConfigError` where the prompt is empty and the tokenizer has no such id.
+    Raises:
+        RunConfigError: The prompt is empty and the tokenizer has no `<|endoftext|>`.
     """
     if prompt:
         return tokenizer.encode(prompt)
@@ -75,23 +74,25 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
         return [tokenizer.eot_token]
     except KeyError as error:
         raise RunConfigError(
-            "the tokenizer has no <|endoftext|>, after which a text could begin", hint="give a prompt"
+            "the prompt is empty, and the tokenizer has no <|endoftext|> to start a document with",
+            hint="give a prompt",
         ) from error
 
 
 def generate_text(
     model: TransformerLM, tokenizer: Tokenizer, prompt: str, options: GenerationOptions | None = None
 ) -> Iterator[NewText]:
-    """What follows `prompt`, token by token, never half a character; the samples take turns.
+    """Continue `prompt` token by token, in whole characters; samples are interleaved.
 
-    Raises `RunConfigError` for a prompt that cannot be.
+    Raises:
+        RunConfigError: The prompt is empty, or has ids that the model lacks.
     """
     options = options or GenerationOptions()
     streams = [TextStream(tokenizer, options.stop) for _ in range(options.n_samples)]
-    shown: dict[int, str] = {}
+    texts: dict[int, str] = {}
 
-    def ends(token: NextToken) -> bool:
-        shown[token.sample] = streams[token.sample].feed(token.id)
+    def is_last(token: NextToken) -> bool:
+        texts[token.sample] = streams[token.sample].feed(token.id)
         return streams[token.sample].stopped
 
     for token in next_tokens(
@@ -104,25 +105,25 @@ def generate_text(
         seed=options.seed,
         use_cache=options.use_cache,
         n_vocab=tokenizer.n_vocab,
-        ends=ends,
+        is_last=is_last,
     ):
-        yield NewText(token.sample, token, shown[token.sample])
+        yield NewText(token.sample, token, texts[token.sample])
     for sample, stream in enumerate(streams):
-        if rest := stream.finish():
-            yield NewText(sample, None, rest)
+        if remaining := stream.finish():
+            yield NewText(sample, None, remaining)
 
 
-def chances(token: NextToken, tokenizer: Tokenizer, n_alternatives: int = 0) -> tuple[Chance, list[Chance]]:
-    """How likely a token was, and the likeliest of all, itself perhaps among them."""
+def token_probabilities(
+    token: NextToken, tokenizer: Tokenizer, n_alternatives: int = 0
+) -> tuple[TokenProbability, list[TokenProbability]]:
+    """Return the probability of a token, and those of the `n_alternatives` most likely tokens at its position."""
     probabilities, sampled = softmax(token.logits, 0), token.log_probabilities.exp()
 
-    def chance(token_id: int) -> Chance:
-        spelled = tokenizer.decode_single_token_bytes(token_id)
-        return Chance(token_id, spelled, float(probabilities[token_id]), float(sampled[token_id]))
+    def of(token_id: int) -> TokenProbability:
+        token_bytes = tokenizer.decode_single_token_bytes(token_id)
+        return TokenProbability(
+            token_id, token_bytes, float(probabilities[token_id]), float(sampled[token_id])
+        )
 
-    best = _likeliest(probabilities, n_alternatives)
-    return chance(token.id), [chance(token_id) for token_id in best]
-
-
-def _likeliest(probabilities: torch.Tensor, n: int) -> list[int]:
-    return [int(i) for i in probabilities.topk(min(n, len(probabilities))).indices] if n else []
+    best = probabilities.topk(min(n_alternatives, len(probabilities))).indices
+    return of(token.id), [of(int(token_id)) for token_id in best]

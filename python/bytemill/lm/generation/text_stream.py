@@ -1,4 +1,4 @@
-"""Text from a model, as it comes: whole characters, up to a stop."""
+"""Turn a stream of token ids into text: whole characters, up to a stop string."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ if TYPE_CHECKING:
 
 
 class StopStrings:
-    """Lets text through up to the first of several strings, which is taken out with all after it.
+    """Filter that passes text up to the first stop string, and drops that string and all text after it.
 
-    The end of what has come may be the beginning of such a string: it is held back until that is decided.
+    Text at the end that may be the start of a stop string is held back until more text decides.
 
     >>> stop = StopStrings(["END"])
-    >>> [stop.feed(piece) for piece in ("one E", "N", "x E", "ND more")], stop.stopped
+    >>> [stop.feed(text) for text in ("one E", "N", "x E", "ND more")], stop.stopped
     (['one ', '', 'ENx ', ''], True)
     """
 
     def __init__(self, strings: Sequence[str]) -> None:
         self._strings = [string for string in strings if string]
-        self._held: str = ""
+        self._held = ""
         self.stopped = False
-        """Whether a stop has been met."""
+        """Whether a stop string was found."""
 
     def feed(self, text: str) -> str:
-        """The text that may be shown."""
+        """Add text, and return the text that is certain to pass."""
         if self.stopped:
             return ""
         text = self._held + text
-        places = [(text.find(string), string) for string in self._strings]
-        # The stop that ends first, so that it does not matter in which pieces the text comes.
-        if found := [(place + len(string), place) for place, string in places if place >= 0]:
+        starts = [(text.find(string), string) for string in self._strings]
+        # The stop string that ends first, so that the result does not depend on how the text is split.
+        if found := [(start + len(string), start) for start, string in starts if start >= 0]:
             self.stopped, self._held = True, ""
             return text[: min(found)[1]]
         n_held = max((_overlap(text, string) for string in self._strings), default=0)
-        shown, self._held = text[: len(text) - n_held], text[len(text) - n_held :]
-        return shown
+        passed, self._held = text[: len(text) - n_held], text[len(text) - n_held :]
+        return passed
 
     def finish(self) -> str:
-        """What was held back and turned out to be no stop."""
-        rest, self._held = self._held, ""
-        return rest
+        """Return the remaining text at the end of the stream."""
+        held, self._held = self._held, ""
+        return held
 
 
 class TextStream:
-    """The text of one sample: ids go in, what may be shown comes out."""
+    """Decoder of one sample: takes ids, returns whole characters up to a stop string."""
 
     def __init__(
         self, tokenizer: Tokenizer, stop_strings: Sequence[str] = (), *, show_special: bool = False
@@ -58,20 +58,20 @@ class TextStream:
 
     @property
     def stopped(self) -> bool:
-        """Whether a stop string has been met: what follows is not shown."""
+        """Whether a stop string was found."""
         return self._stop.stopped
 
     def feed(self, token_id: int) -> str:
-        """The text that this id lets be shown; a special token has none."""
+        """Add an id, and return the text that it completes; special tokens have no text."""
         if token_id in self._hidden:
             return self._stop.feed(self._decoder.finish())
         return self._stop.feed(self._decoder.feed(token_id))
 
     def finish(self) -> str:
-        """What is left at the end."""
+        """Return the remaining text at the end of the sample."""
         return self._stop.feed(self._decoder.finish()) + self._stop.finish()
 
 
 def _overlap(text: str, string: str) -> int:
-    """The length of the longest end of `text` that is a beginning of `string`, but not all of it."""
+    """Return the length of the longest suffix of `text` that is a proper prefix of `string`."""
     return next((n for n in range(min(len(string) - 1, len(text)), 0, -1) if text.endswith(string[:n])), 0)

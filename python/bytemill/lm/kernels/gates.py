@@ -1,4 +1,4 @@
-"""Activations of the feed-forward networks that keep their inputs and nothing between."""
+"""Activations of feed-forward networks that save only their inputs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SLOPE, _CUBE = math.sqrt(2 / math.pi), 0.044715
 
 
 def gated_silu(gate: Tensor, x: Tensor) -> Tensor:
-    """silu(gate) ⊙ x, of one shape."""
+    """Compute silu(gate) ⊙ x, of equal shapes."""
     return cast("Tensor", _GatedSilu.apply(gate, x))  # pyright: ignore[reportUnknownMemberType]
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """GPT-2's gelu, of any shape: x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))."""
+    """Compute the GELU of GPT-2: x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))."""
     return cast("Tensor", _GeluTanh.apply(x))  # pyright: ignore[reportUnknownMemberType]
 
 

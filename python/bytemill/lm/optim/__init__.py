@@ -1,4 +1,4 @@
-"""Optimizers, and what is done to gradients before a step."""
+"""Optimizers, parameter groups and gradient clipping."""
 
 from bytemill.lm.optim.adamw import AdamW
 from bytemill.lm.optim.clip import clip_gradients

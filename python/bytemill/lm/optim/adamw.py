@@ -1,7 +1,7 @@
-"""AdamW."""
+"""The AdamW optimizer."""
 
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
-# torch._foreach_… are what its own optimizers are made of; they have no public names.
+# torch._foreach_… have no public names; torch's own optimizers use them.
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class AdamW(StepByGroup):
-    """Adam with decoupled weight decay, as in algorithm 2 of Loshchilov & Hutter 2019.
+    """Adam with decoupled weight decay (Loshchilov & Hutter 2019, algorithm 2).
 
     At step t = 1, 2, …, with the gradient g:
 
@@ -30,8 +30,18 @@ class AdamW(StepByGroup):
         θ ← θ − α_t m / (√v + ε)
         θ ← θ − α λ θ
 
-    `torch.optim.AdamW` decays first and adds ε to the corrected √v: the same with λ = 0 and ε = 0, and otherwise the
-    same to first order in αλ and ε. The moments of weights in half precision are float32.
+    `torch.optim.AdamW` decays first and adds ε to the corrected √v. The two are equal for λ = 0 and ε = 0, and to first
+    order in αλ and ε. Moments of weights in half precision are float32.
+
+    Args:
+        params: Parameters, or parameter groups.
+        lr: Learning rate α.
+        betas: Decay rates β₁ and β₂ of the moments.
+        eps: Term ε added to √v.
+        weight_decay: Weight decay λ.
+
+    Raises:
+        ValueError: An argument is out of range.
     """
 
     def __init__(
@@ -51,7 +61,7 @@ class AdamW(StepByGroup):
 
 
 def adamw_step(group: dict[str, Any], states: dict[Tensor, Any]) -> None:
-    """One step for the parameters of a group that have a gradient."""
+    """Update the parameters of a group that have a gradient."""
     beta_1, beta_2 = group["betas"]
     by_step: dict[int, list[tuple[Tensor, ...]]] = {}
     for parameter in group["params"]:
@@ -85,7 +95,7 @@ def _update(
     rate: float,
     decay: float,
 ) -> None:
-    """The algorithm, for many tensors at once; all but the square root is done in place."""
+    """Update many tensors at once; all operations but the square root are in place."""
     torch._foreach_lerp_(m, gradients, 1 - beta_1)
     torch._foreach_mul_(v, beta_2)
     torch._foreach_addcmul_(v, gradients, gradients, 1 - beta_2)

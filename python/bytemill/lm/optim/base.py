@@ -1,4 +1,4 @@
-"""What the optimizers share."""
+"""Base class of the optimizers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ if TYPE_CHECKING:
 
 
 def _unwrapped(method: Any) -> Any:
-    """torch's own method without the wrapper that keeps torch.compile from tracing it.
+    """Return torch's method without the wrapper that keeps torch.compile from tracing it.
 
-    The wrapper imports the compiler at its first call: 2–6 seconds for every process that makes an optimizer. What is
-    wrapped is the method itself, unchanged. It matters only to who compiles a function that calls it: these methods
-    would be traced like any other Python then. Ours are called outside of what is compiled, which is the loss.
+    The wrapper imports the compiler at its first call, which takes 2–6 seconds. It only matters inside a compiled
+    function, and here only the loss is compiled.
     """
     return getattr(method, "__wrapped__", method)
 
@@ -26,19 +25,26 @@ _load_state_dict = _unwrapped(Optimizer.load_state_dict)
 
 
 class StepByGroup(Optimizer):
-    """An optimizer that treats one group of parameters after the other, with moments of a type of their own."""
+    """Optimizer that updates one parameter group after the other, with moments of their own type."""
 
     add_param_group = _unwrapped(Optimizer.add_param_group)
     zero_grad = _unwrapped(Optimizer.zero_grad)
     state_dict = _unwrapped(Optimizer.state_dict)
 
     def step_group(self, group: dict[str, Any]) -> None:
-        """One step for the parameters of a group that have a gradient."""
+        """Update the parameters of a group that have a gradient."""
         raise NotImplementedError
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """One step; with a closure, which computes loss and gradients first, the loss."""
+        """Update all parameters.
+
+        Args:
+            closure: Computes the loss and the gradients before the update.
+
+        Returns:
+            The result of `closure`, or None.
+        """
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -48,9 +54,9 @@ class StepByGroup(Optimizer):
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Copies a saved state, bit for bit."""
+        """Load a saved state, bit for bit."""
         _load_state_dict(self, state_dict)
-        # torch has cast moments to the type of their weights: those of bfloat16 weights would lose 16 bits.
+        # torch casts moments to the type of their weights, so that moments of bfloat16 weights would lose 16 bits.
         saved = [index for group in state_dict["param_groups"] for index in group["params"]]
         own = [parameter for group in self.param_groups for parameter in group["params"]]
         for index, parameter in zip(saved, own, strict=True):

@@ -1,4 +1,4 @@
-"""Tensors of an update cut to the size that suits the device."""
+"""Blocks of tensors, of a size that suits the device."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-# Numbers of a block for each thread of the CPU. An update reads and writes four or five tensors several times; 2¹⁵
-# numbers of five float32 tensors are 640 kB, which a core's own cache holds, so that memory is read once instead of
-# each time. It is also the least that torch hands to another thread.
+# Numbers per block and CPU thread. An update reads and writes five tensors several times; 2¹⁵ numbers of five float32
+# tensors are 640 kB, which fits in the cache of a core. Below this size torch uses no further thread.
 _BLOCK = 2**15
 
 
 def blocks(tensors: Sequence[tuple[Tensor, ...]]) -> Iterator[list[list[Tensor]]]:
-    """Lists of tensors to update together: first all of the first kind, then all of the second, …
+    """Yield lists of tensors to update together: all parameters, all gradients, and so on.
 
-    `tensors` has a tuple for each parameter: the parameter, its gradient, what else the update takes, of one shape. On
-    the CPU they come in blocks that fit in cache; elsewhere all at once, because launching operations costs more there.
+    On the CPU, blocks fit in cache; on other devices all tensors form one block, since launching operations is slow.
+
+    Args:
+        tensors: For each parameter a tuple of tensors of equal shape: the parameter, its gradient, its moments.
     """
     n_numbers = _BLOCK * torch.get_num_threads()
-    elsewhere: dict[object, list[tuple[Tensor, ...]]] = {}
+    other_devices: dict[object, list[tuple[Tensor, ...]]] = {}
     for row in tensors:
         if row[0].device.type == "cpu" and all(tensor.is_contiguous() for tensor in row):
-            for pieces in zip(*(split(tensor.view(-1), n_numbers) for tensor in row), strict=True):
-                yield [[piece] for piece in pieces]
+            for parts in zip(*(split(tensor.view(-1), n_numbers) for tensor in row), strict=True):
+                yield [[part] for part in parts]
         else:
-            elsewhere.setdefault((row[0].device, row[0].dtype), []).append(row)
-    for rows in elsewhere.values():
+            other_devices.setdefault((row[0].device, row[0].dtype), []).append(row)
+    for rows in other_devices.values():
         yield [list(column) for column in zip(*rows, strict=True)]

@@ -1,7 +1,7 @@
 """Gradient clipping."""
 
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
-# torch._foreach_… are what its own optimizers are made of; they have no public names.
+# torch._foreach_… have no public names; torch's own optimizers use them.
 
 from __future__ import annotations
 
@@ -18,20 +18,26 @@ if TYPE_CHECKING:
 
 @torch.no_grad()
 def clip_gradients(parameters: Iterable[Tensor] | Tensor, max_norm: float, eps: float = 1e-6) -> Tensor:
-    """Scales all gradients by max_norm / (norm + eps) where their common ℓ2 norm exceeds `max_norm`, in place.
+    """Scale all gradients by max_norm / (norm + eps), in place, if their common ℓ2 norm exceeds `max_norm`.
 
-    The norm before clipping, as a tensor of no dimensions: asking whether it is finite says whether the step is sound.
+    Args:
+        parameters: Parameters; those without a gradient are ignored.
+        max_norm: Maximum norm.
+        eps: Term added to the norm.
+
+    Returns:
+        The norm before clipping, a scalar; it is not finite if a gradient is not.
     """
     parameters = [parameters] if isinstance(parameters, Tensor) else parameters
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if not gradients:
         return torch.zeros(())
     norms = [l2_norm(gradient) for gradient in gradients]
-    norm = l2_norm(torch.stack([part.to(norms[0].device) for part in norms]))
+    norm = l2_norm(torch.stack([each.to(norms[0].device) for each in norms]))
     if norm.device.type == "cpu":
         if norm > max_norm:
             torch._foreach_mul_(gradients, (max_norm / (norm + eps)).item())
-    else:  # without waiting for the device
+    else:  # no synchronization with the device
         scale = torch.where(norm > max_norm, max_norm / (norm + eps), 1.0)
         torch._foreach_mul_(gradients, scale)
     return norm

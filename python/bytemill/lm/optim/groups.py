@@ -1,4 +1,4 @@
-"""Which parameters are treated alike."""
+"""Parameter groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def parameter_groups(model: TransformerLM, weight_decay: float = 0.1) -> list[dict[str, Any]]:
-    """Two groups for AdamW: matrices, which decay, and vectors (norms, biases), which do not."""
+    """Return two groups for AdamW: matrices with weight decay, and vectors (norms, biases) without."""
     matrices, vectors = _by_dimension(list(model.parameters()))
     return _not_empty(
         {"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}
@@ -21,9 +21,15 @@ def parameter_groups(model: TransformerLM, weight_decay: float = 0.1) -> list[di
 def muon_groups(
     model: TransformerLM, lr: float = 0.02, adamw_lr: float = 3e-4, weight_decay: float = 0.1
 ) -> list[dict[str, Any]]:
-    """Three groups for Muon: the blocks' matrices; embeddings and output layer; vectors. The last two go by AdamW.
+    """Return groups for Muon: matrices of the blocks with Muon; embeddings, output layer and vectors with AdamW.
 
-    Rows of an embedding are looked up, not multiplied, so that there is no sense in making the matrix orthogonal.
+    Rows of an embedding are looked up, not multiplied, so making the matrix orthogonal has no purpose.
+
+    Args:
+        model: The model.
+        lr: Learning rate of Muon.
+        adamw_lr: Learning rate of AdamW.
+        weight_decay: Weight decay; vectors do not decay.
     """
     inner = {id(parameter) for parameter in model.layers.parameters() if parameter.ndim == 2}
     rest = [parameter for parameter in model.parameters() if id(parameter) not in inner]

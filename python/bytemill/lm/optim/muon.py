@@ -1,4 +1,4 @@
-"""Muon for matrices, AdamW for the rest."""
+"""The Muon optimizer for matrices, with AdamW for all other parameters."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from bytemill.lm.tensors import l2_norm
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Of the quintic x ↦ a x + b x³ + c x⁵, chosen for a steep start: five turns bring singular values from 0.01 … 1 to
-# about 0.7 … 1.2, near enough to 1 (Jordan et al. 2024).
+# Coefficients of x ↦ a x + b x³ + c x⁵, chosen for a steep slope at 0: five iterations bring singular values in
+# 0.01 … 1 to about 0.7 … 1.2 (Jordan et al. 2024).
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 
 
 class Muon(StepByGroup):
-    """Momentum whose matrices are replaced by the nearest orthogonal ones (Jordan et al. 2024).
+    """Momentum with orthogonalized updates of matrices (Jordan et al. 2024).
 
     At each step, with the gradient G (rows × columns) of a matrix W:
 
@@ -31,8 +31,19 @@ class Muon(StepByGroup):
         W ← (1 − α λ) W
         W ← W − α √max(1, rows / columns) · orthogonal(U)
 
-    Groups with `algorithm` "adamw" are treated by AdamW with `betas` and `eps`; `muon_groups(model)` makes groups as
-    the authors advise. Parameters given without groups are divided by their shape: matrices and others.
+    Args:
+        params: Parameter groups with `algorithm` "muon" or "adamw", such as those of `muon_groups`; or parameters, of
+            which matrices use Muon and all others AdamW.
+        lr: Learning rate α.
+        momentum: Decay rate μ.
+        nesterov: Use Nesterov momentum.
+        weight_decay: Weight decay λ.
+        n_iterations: Newton–Schulz iterations.
+        betas: Decay rates of AdamW.
+        eps: Term ε of AdamW.
+
+    Raises:
+        ValueError: An argument is out of range, or a group for Muon contains a vector.
     """
 
     def __init__(
@@ -59,12 +70,12 @@ class Muon(StepByGroup):
             "eps": eps,
             "algorithm": "muon",
         }
-        super().__init__(_divided(list(params)), defaults)
+        super().__init__(_grouped(list(params)), defaults)
         for group in self.param_groups:
             wrong = [p for p in group["params"] if group["algorithm"] == "muon" and p.ndim != 2]
             if wrong or group["algorithm"] not in ("muon", "adamw"):
                 raise ValueError(
-                    f"a group has a parameter of shape {tuple(wrong[0].shape)}: Muon is for matrices"
+                    f"Muon is for matrices, but a group has a parameter of shape {tuple(wrong[0].shape)}"
                     if wrong
                     else f"algorithm is {group['algorithm']!r}: choose 'muon' or 'adamw'"
                 )
@@ -73,9 +84,9 @@ class Muon(StepByGroup):
         if group["algorithm"] == "adamw":
             adamw_step(group, self.state)
         else:
-            self._step_of_matrices(group)
+            self._update_matrices(group)
 
-    def _step_of_matrices(self, group: dict[str, Any]) -> None:
+    def _update_matrices(self, group: dict[str, Any]) -> None:
         mu: float = group["momentum"]
         for parameter in group["params"]:
             if parameter.grad is None:
@@ -95,13 +106,13 @@ class Muon(StepByGroup):
 
 
 def orthogonal(matrix: Tensor, n_iterations: int = 5, eps: float = 1e-7) -> Tensor:
-    """Nearly U Vᵀ of the singular value decomposition U S Vᵀ, by a Newton–Schulz iteration of odd polynomials.
+    """Approximate U Vᵀ of the singular value decomposition U S Vᵀ, by a Newton–Schulz iteration.
 
-    Of the type of `matrix`; computed in bfloat16 where that is quicker, on accelerators.
+    Computed in bfloat16 on accelerators; the result has the type of `matrix`.
     """
     x = matrix if matrix.device.type == "cpu" else matrix.bfloat16()
     tall = x.shape[0] > x.shape[1]
-    if tall:  # the smaller product x xᵀ
+    if tall:  # the product x xᵀ is then smaller
         x = x.mT
     x = x / l2_norm(x).clamp_min(eps).to(x.dtype)
     for _ in range(n_iterations):
@@ -111,8 +122,8 @@ def orthogonal(matrix: Tensor, n_iterations: int = 5, eps: float = 1e-7) -> Tens
     return (x.mT if tall else x).to(matrix.dtype)
 
 
-def _divided(params: list[Any]) -> list[dict[str, Any]]:
-    """Groups as they are, and single parameters by their shape."""
+def _grouped(params: list[Any]) -> list[dict[str, Any]]:
+    """Return groups unchanged, and divide parameters into matrices and others."""
     if params and isinstance(params[0], dict):
         return params
     matrices = [p for p in params if p.ndim == 2]

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 
 class SGD(StepByGroup):
-    """θ ← θ − α / √(t + 1) · g at step t = 0, 1, …; without `decay`, α at every step."""
+    """Stochastic gradient descent: θ ← θ − α / √(t + 1) · g at step t = 0, 1, …
+
+    Args:
+        params: Parameters, or parameter groups.
+        lr: Learning rate α.
+        decay: Divide the learning rate by √(t + 1).
+    """
 
     def __init__(
         self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-3, *, decay: bool = True

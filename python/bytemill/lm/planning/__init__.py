@@ -1,4 +1,4 @@
-"""What a model costs: parameters, memory and arithmetic as formulas and as numbers, without making it."""
+"""Parameters, memory, FLOPs and training time of a model, computed from its configuration."""
 
 from bytemill.lm.planning.flops import flops_per_token, forward_flops, step_flops
 from bytemill.lm.planning.memory import TrainingMemory, largest_batch, training_memory

@@ -1,7 +1,7 @@
-"""How much arithmetic a model does: the matrix products, at 2 m n p for (m × n) times (n × p).
+"""FLOPs of a model: its matrix products, 2 m n p for (m × n) times (n × p).
 
-All else (norms, softmax, activations, the optimizer) grows with the width, not its square, and is left out, as in
-`torch.utils.flop_counter`. Attention counts whole: half of its weights are masked, and a kernel may skip them.
+Everything else (norms, softmax, activations, the optimizer) grows with the width instead of its square and is ignored,
+as in `torch.utils.flop_counter`. Attention counts in full, although kernels may skip its masked half.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ if TYPE_CHECKING:
 
 
 def forward_flops(config: ModelConfig, batch_size: int = 1, n_tokens: int | None = None) -> dict[str, int]:
-    """Part -> FLOPs of reading a batch; `n_tokens` a sequence, by default the whole context."""
+    """Return the FLOPs of a forward pass, by part.
+
+    Args:
+        config: Shape of the model.
+        batch_size: Number of sequences.
+        n_tokens: Tokens per sequence; by default the context length.
+    """
     n_tokens = config.context_length if n_tokens is None else n_tokens
     d, d_kv, n_layers = config.d_model, config.n_kv_heads * config.d_head, config.num_layers
     tokens = batch_size * n_tokens
@@ -29,14 +35,19 @@ def forward_flops(config: ModelConfig, batch_size: int = 1, n_tokens: int | None
 
 
 def step_flops(config: ModelConfig, batch_size: int = 1, n_tokens: int | None = None) -> dict[str, int]:
-    """Part -> FLOPs of a training step: the backward pass has two products for each of the forward pass."""
+    """Return the FLOPs of a training step, by part; the backward pass has two products per forward product."""
     return {part: 3 * flops for part, flops in forward_flops(config, batch_size, n_tokens).items()}
 
 
 def flops_per_token(
     config: ModelConfig, context_length: int | None = None, *, backward: bool = True
 ) -> float:
-    """FLOPs for one token of sequences of that length, of a training step or of the forward pass alone.
+    """Return the FLOPs per token.
+
+    Args:
+        config: Shape of the model.
+        context_length: Tokens per sequence; by default the context length of the model.
+        backward: Include the backward pass.
 
     >>> from bytemill.lm import preset
     >>> round(flops_per_token(preset("tinystories")) / 1e6)

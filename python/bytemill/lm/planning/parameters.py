@@ -1,4 +1,4 @@
-"""How many numbers are trained, part by part."""
+"""Number of parameters, by part."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def parameters_by_part(config: ModelConfig) -> dict[str, int]:
-    """Part -> its number of parameters in the whole model; the output layer counts 0 where it is the embedding.
+    """Return the number of parameters by part; a tied output layer counts 0.
 
     >>> from bytemill.lm import preset
     >>> parameters_by_part(preset("gpt2-xl"))["attention"]
@@ -38,7 +38,7 @@ def parameters_by_part(config: ModelConfig) -> dict[str, int]:
 
 
 def n_parameters(config: ModelConfig) -> int:
-    """All of them.
+    """Return the total number of parameters.
 
     >>> from bytemill.lm import preset
     >>> f"{n_parameters(preset('gpt2-xl')):,}"

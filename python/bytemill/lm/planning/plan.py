@@ -1,4 +1,4 @@
-"""Can it be trained here, how large a batch fits, how long will it take?"""
+"""Plan the training of a model: memory, largest batch, FLOPs and time."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from bytemill.lm.planning.parameters import n_parameters, parameters_by_part
 if TYPE_CHECKING:
     from bytemill.lm.model_config import ModelConfig
 
-# Hoffmann et al. 2022 ("Chinchilla"): for a given amount of arithmetic, the least loss comes with about so many.
+# Approximately minimizes the loss for given FLOPs (Hoffmann et al. 2022, "Chinchilla").
 TOKENS_PER_PARAMETER = 20
 
-# Dense matrix products per second by the makers' data sheets: float32 inputs (TF32 where the device has it), bfloat16.
+# Peak FLOPs per second of dense matrix products (data sheets): float32 inputs (TF32 if supported), bfloat16.
 DEVICES: dict[str, tuple[float, float]] = {
     "a100": (156e12, 312e12),
     "h100": (495e12, 989e12),
@@ -33,12 +33,12 @@ DEVICES: dict[str, tuple[float, float]] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything `plan` finds out."""
+    """Result of `plan`."""
 
     config: ModelConfig
     batch_size: int
     n_tokens: int
-    """Tokens of a sequence."""
+    """Tokens per sequence."""
     optimizer: OptimizerName
     precision: Precision
     parameters: dict[str, int]
@@ -49,25 +49,25 @@ class Plan:
     step_flops: dict[str, int]
     available_bytes: int | None
     largest_batch: int | None
-    """The most sequences that fit; None where the available memory is not given."""
+    """Largest batch size that fits; None if the available memory is unknown."""
     training_tokens: int
-    """Tokens to train on: those asked for, or the compute-optimal number."""
+    """Number of training tokens; by default the compute-optimal number."""
     compute_optimal_tokens: int
     flops_per_second: float | None
-    """What the device would do at full utilisation."""
+    """Peak of the device."""
     utilization: float
     days: float | None
-    """For all training tokens; None where the device is not given."""
+    """Training time; None if the device is unknown."""
 
     @property
     def fits(self) -> bool | None:
-        """Whether the batch fits in the available memory."""
+        """Whether the batch fits into the available memory; None if that is unknown."""
         if self.available_bytes is None:
             return None
         return self.memory.total(self.batch_size) <= self.available_bytes
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: bytes, FLOPs and counts as numbers."""
+        """Return a dict for JSON, with plain numbers."""
         memory = self.memory
         return {
             "config": self.config.to_dict(),
@@ -110,16 +110,27 @@ def plan(
     utilization: float = 0.4,
     training_tokens: int | None = None,
 ) -> Plan:
-    """What training such a model takes. `flops_per_second` is the device's peak: see `DEVICES` for some.
+    """Compute what training a model takes.
+
+    Args:
+        config: Shape of the model.
+        batch_size: Sequences per batch.
+        n_tokens: Tokens per sequence; by default the context length.
+        optimizer: Optimizer whose state is counted.
+        precision: Precision of matrix products.
+        available_bytes: Memory of the device.
+        flops_per_second: Peak of the device; see `DEVICES`.
+        utilization: Share of the peak that training reaches.
+        training_tokens: Number of training tokens; by default the compute-optimal number.
 
     Raises:
-        ValueError: a batch, length, memory, rate or utilisation that makes no sense.
+        ValueError: An argument is out of range.
     """
     n_tokens = config.context_length if n_tokens is None else n_tokens
     if batch_size < 1 or not 1 <= n_tokens <= config.context_length:
         raise ValueError(
-            f"a batch of {batch_size} sequences of {n_tokens} tokens: both have to be at least 1, "
-            f"and the context is {config.context_length} tokens"
+            f"a batch of {batch_size} sequences of {n_tokens} tokens is not possible: both must be at least 1, and the "
+            f"context length is {config.context_length}"
         )
     memory = training_memory(config, n_tokens, optimizer, precision)
     optimal = compute_optimal_tokens(config)
@@ -150,7 +161,7 @@ def plan(
 
 
 def compute_optimal_tokens(config: ModelConfig) -> int:
-    """About 20 for each parameter (Hoffmann et al. 2022)."""
+    """Return the compute-optimal number of training tokens, 20 per parameter (Hoffmann et al. 2022)."""
     return TOKENS_PER_PARAMETER * n_parameters(config)
 
 
@@ -161,15 +172,22 @@ def training_days(
     utilization: float = 0.4,
     n_tokens: int | None = None,
 ) -> float:
-    """Days for so many tokens on a device that reaches `utilization` of its peak.
+    """Compute the training time in days.
+
+    Args:
+        config: Shape of the model.
+        training_tokens: Number of training tokens.
+        flops_per_second: Peak of the device.
+        utilization: Share of the peak that training reaches.
+        n_tokens: Tokens per sequence; by default the context length.
 
     Raises:
-        ValueError: no arithmetic per second, or a utilisation outside 0 … 1.
+        ValueError: The rate or the utilization is out of range.
     """
     if not flops_per_second > 0 or not 0 < utilization <= 1:
         raise ValueError(
-            f"{flops_per_second} FLOP/s at a utilisation of {utilization}: the first has to be above 0, "
-            "the second above 0 and at most 1"
+            f"the rate is {flops_per_second} FLOP/s and the utilization {utilization}; the rate must be above 0, the "
+            "utilization above 0 and at most 1"
         )
     n_tokens = config.context_length if n_tokens is None else n_tokens
     flops = sum(step_flops(config, 1, n_tokens).values()) / n_tokens * training_tokens

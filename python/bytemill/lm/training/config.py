@@ -1,4 +1,4 @@
-"""Settings of a training run, and where each value comes from (default < file < environment < option)."""
+"""Settings of a training run, and the origin of each value (default < file < environment < option)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bytemill.lm.presets import PRESETS
 from bytemill.lm.settings import Settings, suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 NotNegative = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -36,88 +36,88 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_as_names)]
 
 
 class DataConfig(Settings):
-    """Where tokens come from."""
+    """Settings of the data."""
 
     tokenizer: str = ""
     """Tokenizer file or published name; sets the vocabulary size and decodes samples."""
     train: Names = ()
-    """Shard folders to train on; of a split folder, its train part."""
+    """Shard folders to train on; a split folder stands for its train part."""
     validation: Names = ()
-    """Shard folders for validation; by default the validation part of a split training folder, if there is one."""
+    """Shard folders for validation; by default the validation part of a split training folder."""
 
 
 class OptimizerConfig(Settings):
-    """How weights change."""
+    """Settings of the optimizer."""
 
     name: Literal["adamw", "muon", "sgd"] = "adamw"
-    """With muon, matrices use Muon and all other weights use AdamW."""
+    """Optimizer; muon trains the matrices of the blocks with Muon and all other weights with AdamW."""
     learning_rate: Rate = 1e-3
-    """Peak learning rate, which the schedule scales."""
+    """Peak learning rate; the schedule scales it."""
     muon_learning_rate: Rate = 0.02
     """Peak learning rate of the matrices under Muon."""
     weight_decay: Rate = 0.1
-    """Weight decay of matrices; vectors have none."""
+    """Weight decay of matrices; vectors do not decay."""
     beta1: Share = 0.9
     """Decay rate of the mean gradient."""
     beta2: Share = 0.95
     """Decay rate of the mean squared gradient."""
     eps: Rate = 1e-8
-    """Added to the root of the mean squared gradient."""
+    """Term added to the root of the mean squared gradient."""
     clip: Rate = 1.0
-    """Maximum gradient norm; larger gradients are scaled down; 0 disables clipping."""
+    """Maximum gradient norm; larger gradients are scaled down to it. 0: no clipping."""
 
 
 class ScheduleConfig(Settings):
-    """How the learning rate changes, as shares of its peak."""
+    """Settings of the learning-rate schedule."""
 
     name: Literal["cosine", "wsd", "constant"] = "cosine"
-    """After the warm-up: cosine decay, stable then decay (wsd), or constant."""
+    """Learning rate after the warm-up: cosine decay, stable then linear decay (wsd), or constant."""
     warmup_steps: NotNegative | None = None
     """Steps of linear warm-up; by default 100, but at most a tenth of the run."""
     min_share: Share = 0.1
     """Final learning rate, as a share of the peak."""
     decay_steps: NotNegative = 0
-    """With cosine, the step at which the decay ends (0: the last); with wsd, its length (0: a fifth of the run)."""
+    """Cosine: step at which the decay ends (0: the last). wsd: steps of decay (0: a fifth of the run)."""
 
 
 class TrainingConfig(Settings):
-    """How much is trained, and how it is computed."""
+    """Length of the run, and how it is computed."""
 
     steps: Count = 1000
-    """Optimizer steps in total."""
+    """Total number of optimizer steps."""
     batch_size: Count = 32
-    """Sequences in one forward pass."""
+    """Sequences per forward pass."""
     accumulation: Count = 1
-    """Batches accumulated into one step."""
+    """Batches whose gradients are accumulated into one step."""
     seed: NotNegative = 0
     """Seed of the initial weights, the data order and dropout."""
     device: str = "auto"
-    """One of auto, cpu, cuda, cuda:N, mps."""
+    """Device: auto, cpu, cuda, cuda:N or mps."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of matrix products; weights stay float32."""
+    """Precision of matrix products; weights stay float32. auto: bfloat16 on GPUs that support it."""
     compile: bool = False
     """Compile the model with torch.compile; the first step then takes about a minute."""
     max_bad_steps: Count = 5
-    """Stop after this many consecutive steps with a loss that is not finite."""
+    """Stop after this many consecutive steps whose loss or gradient is not finite."""
 
 
 class RunConfig(Settings):
-    """What is written, and how often (in steps; 0: never)."""
+    """What the run writes, and how often (in steps; 0: never)."""
 
     folder: str = "run"
-    """Run folder: settings, metrics, checkpoints."""
+    """Folder for settings, metrics and checkpoints."""
     log_every: NotNegative = 10
     """Steps between records of loss, learning rate and speed."""
     validate_every: NotNegative = 250
-    """Steps between validations; each is preceded by a checkpoint."""
+    """Steps between validations; a checkpoint is saved before each."""
     validation_windows: Count = 128
-    """Windows of validation data, spread over the text."""
+    """Maximum number of validation windows, spread evenly over the data."""
     sample_every: NotNegative = 0
     """Steps between text samples."""
     sample_prompt: str = ""
-    """Prompt of the samples; empty starts a new text."""
+    """Prompt of the samples; by default each sample starts a new document."""
     sample_tokens: Count = 64
-    """Tokens in a sample."""
+    """Tokens per sample."""
     checkpoint_every: NotNegative = 250
     """Steps between checkpoints."""
     keep_checkpoints: Count = 2
@@ -129,7 +129,7 @@ class RunConfig(Settings):
 
 
 class TrainConfig(Settings):
-    """All settings of a run."""
+    """All settings of a run, by section."""
 
     model: ModelConfig
     data: DataConfig = DataConfig()
@@ -168,85 +168,86 @@ MAY_CHANGE = frozenset({"training.steps", "training.device", "training.compile",
 """Settings that may differ when a run resumes, in addition to all of `run`."""
 
 Layer = tuple[str, "Mapping[str, Any]"]
-"""Where values come from ("train.toml", "the command line"), and the values by key ("model.num_layers")."""
+"""An origin ("train.toml", "--model.num-layers"), and the values it sets by key ("model.num_layers")."""
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """The settings of a run, and where each value comes from."""
+    """The settings of a run, and the origin of each value."""
 
     config: TrainConfig
     origins: dict[str, str]
     """Key -> "default", "preset tiny", a file name, an environment variable or an option."""
 
 
+_LIST_SETTINGS = "`bytemill lm train --help` lists all settings"
+
+
 def setting_keys() -> list[str]:
-    """Return the key of every setting, such as "training.steps"."""
+    """Return the key of every setting, such as "training.steps"; the preset comes first."""
     keys = [f"{section}.{name}" for section, kind in SECTIONS.items() for name in kind.model_fields]
     return ["model.preset", *keys]
 
 
-def resolve(
-    layers: list[Layer], *, n_vocab: int | None = None, origins: Mapping[str, str] | None = None
-) -> Resolved:
+def resolve(layers: Sequence[Layer], *, n_vocab: int | None = None) -> Resolved:
     """Merge layers of values; the last layer wins.
 
     A layer that names a preset replaces the whole model of the layers before it.
 
     Args:
-        layers: values by key, from the weakest source to the strongest.
-        n_vocab: number of ids of the tokenizer, which sets the vocabulary size.
-        origins: for some keys a more precise origin than the name of their layer.
+        layers: Origins and their values, from the weakest to the strongest.
+        n_vocab: Number of ids of the tokenizer, the default of `model.vocab_size`.
 
     Raises:
-        RunConfigError: a setting is unknown, of the wrong type or out of range; the message names its origin.
-        ModelConfigError: sizes of the model contradict each other.
+        RunConfigError: A setting is unknown, of the wrong type or out of range; the message names its origin.
+        ModelConfigError: Sizes of the model contradict each other.
     """
     values: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
-    came_from: dict[str, str] = {}
+    origins: dict[str, str] = {}
     preset_name = DEFAULT_PRESET
-    for layer, entries in layers:
+    for origin, entries in layers:
         if (name := entries.get("model.preset")) is not None:
+            name = str(name)
             if name not in PRESETS:
-                where = _where(layer, "model.preset", origins)
-                raise RunConfigError(f"{where}: unknown preset {name!r}", hint=suggestion(str(name), PRESETS))
+                raise RunConfigError(f"{origin}: unknown preset {name!r}", hint=suggestion(name, PRESETS))
             preset_name = name
             values["model"] = {}
         for key, value in entries.items():
+            section, _, setting = key.partition(".")
             if key == "model.preset":
                 continue
-            section, _, setting = key.partition(".")
             if section not in SECTIONS or setting not in SECTIONS[section].model_fields:
-                where = _where(layer, key, origins)
-                raise RunConfigError(f"{where}: unknown setting {key}", hint=suggestion(key, setting_keys()))
+                raise RunConfigError(
+                    f"{origin}: unknown setting {key}", hint=suggestion(key, setting_keys(), _LIST_SETTINGS)
+                )
             values[section][setting] = value
-            came_from[key] = _where(layer, key, origins)
+            origins[key] = origin
     model = values["model"]
     if n_vocab is not None and "vocab_size" not in model:
         model["vocab_size"] = n_vocab
-        came_from["model.vocab_size"] = "the tokenizer"
-    model_values = {**PRESETS[preset_name].to_dict(), **model}
+        origins["model.vocab_size"] = "the tokenizer"
+    shape = {**PRESETS[preset_name].to_dict(), **model}
     parts: dict[str, Any] = {
-        section: _validated(section, model_values if section == "model" else own, came_from)
+        section: _validated(section, shape if section == "model" else own, origins)
         for section, own in values.items()
     }
     config = TrainConfig(**parts)
     if n_vocab is not None and config.model.vocab_size < n_vocab:
         raise RunConfigError(
-            f"{came_from['model.vocab_size']}: model.vocab_size is {config.model.vocab_size:,}, but the tokenizer has "
+            f"{origins['model.vocab_size']}: model.vocab_size is {config.model.vocab_size:,}, but the tokenizer has "
             f"{n_vocab:,} ids",
-            hint="leave it out, or set it no smaller than that",
+            hint=f"leave model.vocab_size out, or set it to {n_vocab} or more",
         )
     for section, kind in SECTIONS.items():
+        fallback = f"preset {preset_name}" if section == "model" else "default"
         for name in kind.model_fields:
             if name not in values[section]:
-                fallback = f"preset {preset_name}" if section == "model" else "default"
-                came_from[f"{section}.{name}"] = fallback
-    return Resolved(config, came_from)
+                origins[f"{section}.{name}"] = fallback
+    return Resolved(config, origins)
 
 
 def differences(old: TrainConfig, new: TrainConfig) -> list[str]:
-    """Describe settings that decide what a run computes and differ: "model.num_layers is 8 and was 4"."""
+    """Describe each changed setting that affects the result of a run: "model.num_layers is 8 and was 4"."""
     before, after = old.to_dict(), new.to_dict()
     return [
         f"{section}.{name} is {after[section][name]!r} and was {value!r}"
@@ -258,36 +259,33 @@ def differences(old: TrainConfig, new: TrainConfig) -> list[str]:
 
 
 def config_from_dict(document: Mapping[str, Mapping[str, Any]]) -> TrainConfig:
-    """Restore the settings from the result of `TrainConfig.to_dict`, also after a round trip through JSON."""
+    """Return the settings of a dict made by `TrainConfig.to_dict`, also after a round trip through JSON."""
     flat = {f"{section}.{name}": value for section, own in document.items() for name, value in own.items()}
     return resolve([("the checkpoint", flat)]).config
 
 
 def config_to_toml(resolved: Resolved) -> str:
-    """Render the settings as a TOML file that gives the same settings again, with the origin of each value."""
+    """Render the settings as a TOML file that resolves to the same settings; comments name the origins."""
     lines: list[str] = []
     for section, values in resolved.config.to_dict().items():
         lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
         for name, value in values.items():
-            if value is not None:  # TOML has no null; an absent key is the default None
-                entry = f"{name} = {_toml(value)}"
-                lines.append(f"{entry:<40}  # {resolved.origins.get(f'{section}.{name}', 'default')}")
+            # TOML has no null; an absent key is the default None.
+            entry = f"# {name} is not set" if value is None else f"{name} = {_toml(value)}"
+            lines.append(f"{entry:<40}  # {resolved.origins.get(f'{section}.{name}', 'default')}")
     return "\n".join(lines) + "\n"
 
 
-def _where(layer: str, key: str, origins: Mapping[str, str] | None) -> str:
-    return (origins or {}).get(key, layer)
-
-
-def _validated(section: str, values: Mapping[str, Any], came_from: Mapping[str, str]) -> Settings:
-    """Build a section; name the origin of a refused value."""
+def _validated(section: str, values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
+    """Build a section; an error names the origin of the refused value."""
     try:
         return SECTIONS[section](**values)
     except BytemillError as error:
-        name = str(error).split(" ", 1)[0]
-        origin = came_from.get(f"{section}.{name}")
-        is_one_field = str(error).startswith(f"{name} is ")
-        message = f"{origin}: {section}.{error}" if origin and is_one_field else str(error)
+        message = str(error)
+        name = message.split(" ", 1)[0]
+        origin = origins.get(f"{section}.{name}")
+        if origin and message.startswith(f"{name} is "):
+            message = f"{origin}: {section}.{message}"
         raise type(error)(message, hint=error.hint) from error
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def data_folders(data: DataConfig) -> tuple[list[Path], list[Path]]:
     """Return the folders to train on and to validate on.
 
-    A folder that `bytemill data encode --validation-fraction` has split stands for its train part. Without explicit
-    validation folders, its validation part is used.
+    A folder split by `bytemill data encode --validation-fraction` stands for its train part. Its validation part is
+    the default for validation.
     """
     parts = [parts_of(Path(folder)) for folder in data.train]
     if data.validation:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a run trains: noticed at once, followed where nothing is lost."""
+"""Turn SIGINT and SIGTERM into a request that training checks after each step."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ if TYPE_CHECKING:
 
 
 class StopRequest:
-    """Whether somebody has asked to stop."""
+    """Flag that is set when the process is asked to stop."""
 
     requested = False
 
 
 @contextmanager
 def stop_signals() -> Generator[StopRequest]:
-    """In the block, a first SIGINT or SIGTERM sets `requested`; a second one raises KeyboardInterrupt at once.
+    """Inside the block, the first SIGINT or SIGTERM sets `requested`, and the second raises KeyboardInterrupt.
 
-    Outside the main thread, where Python takes no signals, nothing is changed.
+    Only the main thread can handle signals; in other threads nothing changes.
     """
     stop = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
 
-    def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (signal calls it so)
+    def request_stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (required by signal.signal)
         if stop.requested:
             raise KeyboardInterrupt
         stop.requested = True
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, request_stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
-        for number, handler in before.items():
-            # None stands for a handler that Python did not set and cannot put back.
+        for number, handler in previous.items():
+            # None is a handler that was not installed by Python and cannot be restored.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -1,4 +1,4 @@
-"""What a run says while it trains: to its file, to who watches, to other programs that draw curves."""
+"""Training log records: the metrics file, the terminal and optional trackers."""
 
 from __future__ import annotations
 
@@ -20,47 +20,48 @@ if TYPE_CHECKING:
     from bytemill.lm.training.metrics_log import MetricsLog
 
 Record: TypeAlias = dict[str, Any]
-"""`kind` and `step`, and what the kind has: see `docs/training-a-model.md`, "Records"."""
+"""`kind`, `step` and the values of the kind; see "Records" in `docs/training-a-model.md`."""
 
 OnRecord: TypeAlias = Callable[[Record], None]
 
 
 class Recorder:
-    """Hands each record to the metrics file, to `on_record`, and to TensorBoard and Weights & Biases if asked for.
+    """Send each record to the metrics file, to `on_record`, and to TensorBoard and Weights & Biases if enabled.
 
-    Raises `MissingExtraError` where one of the two is asked for and not installed.
+    Raises:
+        MissingExtraError: A tracker is enabled but not installed.
     """
 
     def __init__(self, log: MetricsLog, config: TrainConfig, on_record: OnRecord | None) -> None:
         self._log = log
         self._on_record = on_record
-        self._there = {(record["kind"], record["step"]) for record in read_metrics(log.path)}
-        self._others: list[OnRecord] = []
+        self._recorded = {(record["kind"], record["step"]) for record in read_metrics(log.path)}
+        self._trackers: list[OnRecord] = []
         if config.run.tensorboard:
-            self._others.append(_tensorboard(log.path.parent / "tensorboard"))
+            self._trackers.append(_tensorboard(log.path.parent / "tensorboard"))
         if config.run.wandb:
-            self._others.append(_wandb(config))
+            self._trackers.append(_wandb(config))
 
     def __call__(self, kind: str, step: int, **values: Any) -> None:
-        """Records `values`."""
+        """Store and show a record."""
         record: Record = {"kind": kind, "step": step, **values}
         self._log.append(record)
-        for tell in self._others:
-            tell(record)
+        for track in self._trackers:
+            track(record)
         self.show(kind, step, **values)
 
     def has(self, kind: str, step: int) -> bool:
-        """Whether the run had such a record before it was gone on with."""
-        return (kind, step) in self._there
+        """Return True if the run had this record before it was resumed."""
+        return (kind, step) in self._recorded
 
     def show(self, kind: str, step: int, **values: Any) -> None:
-        """Tells only who watches: what is of the moment and not of the run."""
+        """Pass a record to `on_record` without storing it."""
         if self._on_record:
             self._on_record({"kind": kind, "step": step, **values})
 
 
 class Speed:
-    """How fast training is: the time of the steps alone, without validation, samples and saving."""
+    """Training speed, measured over the steps alone: without validation, samples and checkpoints."""
 
     def __init__(self, device: torch.device, flops_per_token: float, flops_per_second: float) -> None:
         self._device = device
@@ -71,21 +72,21 @@ class Speed:
         self._started = 0.0
 
     def start(self) -> None:
-        """A step begins."""
+        """Mark the start of a step."""
         self._started = time.perf_counter()
 
     def stop(self, n_tokens: int) -> None:
-        """It has ended, after so many tokens."""
+        """Mark the end of a step on `n_tokens` tokens."""
         self._seconds += time.perf_counter() - self._started
         self._n_tokens += n_tokens
 
     def take(self) -> Record:
-        """Tokens a second since the last time, the share of the device's FLOPs that they used, and peak memory."""
+        """Return tokens per second since the last call, the share of the device's peak FLOPs, and peak memory."""
         rate = self._n_tokens / self._seconds if self._seconds else 0.0
         self._seconds, self._n_tokens = 0.0, 0
         return {
             "tokens_per_second": rate,
-            "flop_utilisation": rate * self._flops_per_token / self._flops_per_second,
+            "flop_utilization": rate * self._flops_per_token / self._flops_per_second,
             "memory_bytes": peak_memory(self._device),
         }
 
@@ -96,12 +97,12 @@ def _tensorboard(folder: Path) -> OnRecord:
     except ImportError as error:
         raise _missing("run.tensorboard", "tensorboard") from error
 
-    def tell(record: Record) -> None:
+    def track(record: Record) -> None:
         for name, value in _numbers(record).items():
             writer.add_scalar(name, value, record["step"])
         writer.flush()
 
-    return tell
+    return track
 
 
 def _wandb(config: TrainConfig) -> OnRecord:
@@ -111,10 +112,10 @@ def _wandb(config: TrainConfig) -> OnRecord:
         raise _missing("run.wandb", "wandb") from error
     run = wandb.init(project=config.run.wandb, config=config.to_dict(), dir=config.run.folder, resume="allow")
 
-    def tell(record: Record) -> None:
+    def track(record: Record) -> None:
         run.log(_numbers(record), step=record["step"])
 
-    return tell
+    return track
 
 
 def _numbers(record: Record) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The metrics of a run: one JSON object a line, written as the run goes, the one source of every curve."""
+"""The metrics file of a run: one JSON object per line, the only source of every curve."""
 
 from __future__ import annotations
 
@@ -15,16 +15,21 @@ if TYPE_CHECKING:
 
 
 class MetricsLog:
-    """Appends records to a file; each is there for others to read as soon as `append` returns.
+    """Append-only file of records; other processes can read a record as soon as `append` returns.
 
-    A run that goes on from its checkpoint writes again what it had written after that: `after_step` cuts those lines
-    off, so that the file reads as if the run had never stopped.
+    A resumed run repeats the steps after its checkpoint. `after_step` removes their old records, so that the file
+    equals that of an uninterrupted run.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, after_step: int | None = None) -> None:
-        """Opens `path`. With `after_step`, records of later steps are removed; without, all are.
+        """Open the file.
 
-        Raises `OutputError` where it cannot be written.
+        Args:
+            path: The file; it is created if necessary.
+            after_step: Keep the records up to this step; None keeps no records.
+
+        Raises:
+            OutputError: The file cannot be written.
         """
         self.path = Path(path)
         kept = [] if after_step is None else _lines_up_to(self.path, after_step)
@@ -36,7 +41,7 @@ class MetricsLog:
             raise output_error(error, self.path) from error
 
     def append(self, record: dict[str, Any]) -> None:
-        """Writes one record; a value that is not finite becomes null, which every JSON reader knows."""
+        """Write a record; a value that is not finite becomes null, since JSON has no NaN."""
         finite = {
             key: None if isinstance(value, float) and value - value != 0.0 else value
             for key, value in record.items()
@@ -48,20 +53,25 @@ class MetricsLog:
             raise output_error(error, self.path) from error
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._file.close()
 
 
 def read_metrics(path: str | os.PathLike[str], kind: str | None = None) -> list[dict[str, Any]]:
-    """The records of a run's `metrics.jsonl`, all or those of one `kind` ("step", "validation", …), in order.
+    """Read the records of `metrics.jsonl`, in order; an incomplete last line is ignored.
 
-    A last line that is still being written is left out. Raises `RunConfigError` where the file cannot be read.
+    Args:
+        path: The file.
+        kind: Return only records of this kind, such as "step" or "validation".
+
+    Raises:
+        RunConfigError: The file cannot be read.
     """
     try:
         return [record for record, _ in _records(Path(path)) if kind is None or record.get("kind") == kind]
     except OSError as error:
         raise RunConfigError(
-            f"cannot read {path}: {error.strerror or error}", hint="give the folder of a run"
+            f"cannot read {path}: {error.strerror or error}", hint="name the metrics.jsonl of a run folder"
         ) from error
 
 
@@ -75,7 +85,7 @@ def _lines_up_to(path: Path, step: int) -> list[str]:
 
 
 def _records(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
-    """Records and their lines, up to the first that is cut short: what a killed process left."""
+    """Yield records and their lines, up to a line that a killed process left incomplete."""
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         for line in file:
             try:

@@ -1,4 +1,4 @@
-"""The optimizer and the learning rate that the settings ask for."""
+"""Optimizer and learning rate of a run."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ if TYPE_CHECKING:
 
 
 def make_optimizer(model: TransformerLM, config: TrainConfig) -> Optimizer:
-    """The optimizer over all weights; each group keeps its highest learning rate as `peak_lr`."""
-    wanted = config.optimizer
-    betas = (wanted.beta1, wanted.beta2)
-    match wanted.name:
+    """Build the optimizer over all weights; each parameter group stores its peak learning rate as `peak_lr`."""
+    options = config.optimizer
+    betas = (options.beta1, options.beta2)
+    match options.name:
         case "adamw":
             optimizer = AdamW(
-                parameter_groups(model, wanted.weight_decay),
-                wanted.learning_rate,
+                parameter_groups(model, options.weight_decay),
+                options.learning_rate,
                 betas=betas,
-                eps=wanted.eps,
+                eps=options.eps,
             )
         case "muon":
             groups = muon_groups(
                 model,
-                lr=wanted.muon_learning_rate,
-                adamw_lr=wanted.learning_rate,
-                weight_decay=wanted.weight_decay,
+                lr=options.muon_learning_rate,
+                adamw_lr=options.learning_rate,
+                weight_decay=options.weight_decay,
             )
-            optimizer = Muon(groups, wanted.muon_learning_rate, betas=betas, eps=wanted.eps)
+            optimizer = Muon(groups, options.muon_learning_rate, betas=betas, eps=options.eps)
         case "sgd":
-            # The schedule alone decides how the rate goes.
-            optimizer = SGD(model.parameters(), wanted.learning_rate, decay=False)
+            # The schedule alone changes the learning rate.
+            optimizer = SGD(model.parameters(), options.learning_rate, decay=False)
     for group in optimizer.param_groups:
         group["peak_lr"] = group["lr"]
     return optimizer
 
 
 def rate_share(step: int, config: TrainConfig) -> float:
-    """The learning rate of the step number `step` (from 0) as a share of the highest one.
+    """Return the learning rate of step `step` (from 0) as a share of the peak.
 
-    The schedules begin at 0 with t = 0; a step without effect would be a waste, so the first one has t = 1.
+    Schedules start with a rate of 0 at t = 0. The first step has t = 1, because a step at rate 0 has no effect.
     """
-    wanted, n_steps, t = config.schedule, config.training.steps, step + 1
-    match wanted.name:
+    options, n_steps, t = config.schedule, config.training.steps, step + 1
+    match options.name:
         case "cosine":
             return cosine_with_warmup(
-                t, 1.0, wanted.min_share, config.n_warmup_steps, wanted.decay_steps or n_steps
+                t, 1.0, options.min_share, config.n_warmup_steps, options.decay_steps or n_steps
             )
         case "wsd":
-            n_decay = wanted.decay_steps or max(1, n_steps // 5)
+            n_decay = options.decay_steps or max(1, n_steps // 5)
             return warmup_stable_decay(
                 t,
                 1.0,
-                wanted.min_share,
+                options.min_share,
                 warmup_steps=config.n_warmup_steps,
                 decay_steps=n_decay,
                 total_steps=n_steps,

@@ -13,7 +13,7 @@ import hashlib
 import json
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from bytemill.errors import CheckpointError
 from bytemill.lm.checkpoint import load_weights, parse_state, state_bytes, weights_bytes
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 WEIGHTS, TRAINER, MANIFEST = "model.safetensors", "trainer.pt", "checkpoint.json"
-ShardHashes = list[tuple[str, dict[str, str]]]
-"""For each training folder its path and the sha256 of each shard file."""
+FolderHashes = list[tuple[str, dict[str, str]]]
+"""For each shard folder its path and the sha256 of each shard file."""
+ShardHashes = dict[Literal["training", "validation"], FolderHashes]
 
 
 @dataclass(frozen=True)
 class RunCheckpoint:
-    """A checkpoint whose manifest has been read; the other files are read and verified on demand."""
+    """A checkpoint folder with its manifest; the other files are read and verified on demand."""
 
     path: Path
     step: int
@@ -112,7 +113,10 @@ def read_checkpoint(path: Path) -> RunCheckpoint:
             step=int(document["step"]),
             config=config_from_dict(document["config"]),
             fingerprint=str(document["fingerprint"]),
-            shards=[(str(folder), dict(hashes)) for folder, hashes in document["shards"]],
+            shards={
+                role: [(str(folder), dict(hashes)) for folder, hashes in document["shards"][role]]
+                for role in ("training", "validation")
+            },
             files=document["files"],
         )
     except OSError as error:
@@ -125,21 +129,21 @@ def read_checkpoint(path: Path) -> RunCheckpoint:
 
 
 def remove_checkpoint(path: Path) -> None:
-    """Remove a checkpoint folder if it exists; what is half removed never has its final name."""
+    """Remove a checkpoint folder if it exists; it is renamed first, so that it is never visible half removed."""
     if not path.exists():
         return
     doomed = path if path.name.startswith(".") else path.rename(path.with_name(f".{path.name}.old.tmp"))
     shutil.rmtree(doomed, ignore_errors=True)
 
 
-def changed_shard(before: ShardHashes, after: ShardHashes) -> str | None:
+def changed_shard(before: FolderHashes, after: FolderHashes) -> str | None:
     """Return a description of the first shard that differs, or None.
 
     >>> changed_shard([("a", {"s.npy": "1"})], [("b", {"s.npy": "2"})])
     'b/s.npy has other content'
     """
     if len(before) != len(after):
-        return f"there were {len(before)} training folders and are {len(after)}"
+        return f"the number of shard folders was {len(before)} and is {len(after)}"
     for (_, old), (folder, new) in zip(before, after, strict=True):
         for name in sorted(old.keys() | new.keys()):
             if old.get(name) != new.get(name):

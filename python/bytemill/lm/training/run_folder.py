@@ -1,4 +1,4 @@
-"""The folder of a run: settings, metrics, tokenizer, checkpoints."""
+"""Run folder: settings, metrics, tokenizer, checkpoints."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Loaded:
 
 
 class RunFolder:
-    """Where a run writes to; `path` may not exist yet."""
+    """Paths and files of a run folder, which may not exist yet."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -53,11 +53,13 @@ class RunFolder:
         self.lock = self.path / "run.lock"
 
     @contextlib.contextmanager
-    def claimed(self) -> Generator[None]:
-        """Makes the folder, and lets no other process write to it while the block runs.
+    def locked(self) -> Generator[None]:
+        """Create the folder, and hold an exclusive lock on it inside the block.
 
-        The lock is the system's: a process that is killed holds it no longer, though the file stays. Raises
-        `OutputError` where another process holds it.
+        The system releases the lock of a killed process, although the lock file remains.
+
+        Raises:
+            OutputError: Another process holds the lock.
         """
         make_folder(self.path)
         try:
@@ -67,13 +69,13 @@ class RunFolder:
         if lock is None:
             raise OutputError(
                 f"another process is training in {self.path}",
-                hint="wait for its end, or train in another folder: --run.folder NAME",
+                hint="wait until it ends, or use another folder: --run.folder NAME",
             )
         with lock:
             yield
 
     def holds_other_files(self) -> bool:
-        """Whether there is anything in the folder, and none of it a run's."""
+        """Return True if the folder contains files, but no run."""
         try:
             is_used = self.path.is_dir() and any(path != self.lock for path in self.path.iterdir())
         except OSError as error:
@@ -81,7 +83,7 @@ class RunFolder:
         return is_used and not self.metrics.exists() and not self.checkpoint_files()
 
     def prepare(self, resolved: Resolved, tokenizer: Tokenizer | None) -> None:
-        """Makes the folders and writes the settings and the tokenizer. Raises `OutputError`."""
+        """Create the folders, and write the settings and the tokenizer. Raises OutputError."""
         make_folder(self.checkpoints)
         for leftover in self.checkpoints.glob(".step_*.tmp"):
             remove_checkpoint(leftover)
@@ -90,7 +92,7 @@ class RunFolder:
             tokenizer.save(self.tokenizer)
 
     def checkpoint_files(self) -> list[Path]:
-        """The checkpoints, the newest first."""
+        """Return the checkpoint folders, newest first."""
         try:
             found = [path for path in self.checkpoints.iterdir() if _NAME.fullmatch(path.name)]
         except (FileNotFoundError, NotADirectoryError):
@@ -127,10 +129,10 @@ class RunFolder:
         Damaged checkpoints are skipped in favour of older ones.
 
         Args:
-            weights_only: check only the weights, which is all that generation reads.
+            weights_only: Verify only the weights, which is all that generation reads.
 
         Raises:
-            CheckpointError: there are checkpoints, and all are damaged.
+            CheckpointError: All checkpoints are damaged.
         """
         refused: list[str] = []
         for path in self.checkpoint_files():
@@ -144,7 +146,7 @@ class RunFolder:
         if refused:
             raise CheckpointError(
                 f"no checkpoint in {self.checkpoints} is usable: {refused[0]}",
-                hint="start over with --overwrite, or use another folder",
+                hint="start over with --overwrite, or use another --run.folder",
             )
         return None
 
@@ -152,8 +154,8 @@ class RunFolder:
 def check_resumable(
     checkpoint: RunCheckpoint, config: TrainConfig, fingerprint: str, shards: ShardHashes
 ) -> None:
-    """Raise CheckpointError if the run would continue with another tokenizer, other settings or other data."""
-    hint = "resume with the original settings and data, start over with --overwrite, or use another folder"
+    """Raise CheckpointError if tokenizer, settings or data differ from those of the checkpoint."""
+    hint = "restore the original settings and data, start over with --overwrite, or use another --run.folder"
     if checkpoint.fingerprint != fingerprint:
         raise CheckpointError(
             f"{checkpoint.path} was trained with another tokenizer (fingerprint {checkpoint.fingerprint[:12]}…, "
@@ -162,8 +164,9 @@ def check_resumable(
         )
     if changed := differences(checkpoint.config, config):
         raise CheckpointError(f"{checkpoint.path} has other settings: {'; '.join(changed)}", hint=hint)
-    if shard := changed_shard(checkpoint.shards, shards):
-        raise CheckpointError(f"the training data has changed since {checkpoint.path}: {shard}", hint=hint)
+    for role, folders in shards.items():
+        if shard := changed_shard(checkpoint.shards[role], folders):
+            raise CheckpointError(f"the {role} data has changed since {checkpoint.path}: {shard}", hint=hint)
 
 
 def _step_of(path: Path) -> int:

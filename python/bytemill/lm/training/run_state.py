@@ -1,4 +1,4 @@
-"""The state of all random generators: with the weights and the place in the data, what a run continues from."""
+"""Save and restore the state of all random generators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def generators_state() -> dict[str, Any]:
-    """The states of Python's, numpy's and torch's global generators, of every accelerator that is in use."""
+    """Return the states of the global generators of Python, NumPy and torch, on the CPU and on accelerators."""
     kind, keys, *rest = cast("tuple[Any, ...]", np.random.get_state(legacy=True))
     state: dict[str, Any] = {
         "python": random.getstate(),
@@ -28,7 +28,7 @@ def generators_state() -> dict[str, Any]:
 
 
 def restore_generators(state: Mapping[str, Any]) -> None:
-    """Puts the generators where `generators_state` found them; those of devices that are not here stay."""
+    """Restore the result of `generators_state`; devices that this machine lacks are ignored."""
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
     kind, keys, *rest = state["numpy"]

@@ -1,21 +1,35 @@
-"""Training a language model: the whole loop, from the settings to the last checkpoint.
+"""Train a language model: the loop, from the settings to the last checkpoint.
 
-Read `train` from top to bottom; what it calls stands below it in the same order.
+Read `_train` from top to bottom; the functions it calls follow in the same order.
 """
 
 from __future__ import annotations
 
 import math
+import shlex
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from bytemill.errors import CheckpointError, OutputError, RunConfigError, TrainingDivergedError
+from bytemill.errors import (
+    CheckpointError,
+    NotEnoughMemoryError,
+    OutputError,
+    RunConfigError,
+    TrainingDivergedError,
+)
 from bytemill.lm.batches import JoinedShards, ShardBatches, spread_starts
 from bytemill.lm.checkpoint import load_optimizer_state
-from bytemill.lm.device import autocast, matmul_rate, memory_errors, pick_device, pick_precision
+from bytemill.lm.device import (
+    autocast,
+    matmul_rate,
+    memory_errors,
+    pick_device,
+    pick_precision,
+    total_memory,
+)
 from bytemill.lm.evaluate.text import evaluate_windows
 from bytemill.lm.generation.generate import generate
 from bytemill.lm.generation.text_generation import prompt_ids
@@ -23,7 +37,7 @@ from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import TransformerLM
 from bytemill.lm.optim import clip_gradients
 from bytemill.lm.permutation import key_of
-from bytemill.lm.planning import flops_per_token
+from bytemill.lm.planning import flops_per_token, largest_batch, training_memory
 from bytemill.lm.training.data_folders import data_folders
 from bytemill.lm.training.interruption import stop_signals
 from bytemill.lm.training.log_records import OnRecord, Recorder, Speed
@@ -32,6 +46,7 @@ from bytemill.lm.training.optimization import make_optimizer, rate_share
 from bytemill.lm.training.run_folder import RunFolder, check_resumable
 from bytemill.lm.training.run_state import generators_state, restore_generators
 from bytemill.shards.manifest import shard_hashes
+from bytemill.system.units import format_bytes
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
 if TYPE_CHECKING:
@@ -46,35 +61,46 @@ if TYPE_CHECKING:
 
 
 def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | None = None) -> RunFolder:
-    """Trains as the settings say, and gives the folder with all that came of it.
+    """Train a model, or resume the run in `run.folder` from its newest checkpoint.
 
-    A folder that holds a checkpoint of the same settings is gone on with: the steps left give the same weights and
-    metrics, bit for bit on the CPU, as if nothing had been interrupted. `overwrite` begins afresh. torch's global
-    generator is seeded. `on_record` is told what `metrics.jsonl` is told, and more: see `records`.
+    A resumed run gives the same weights and metrics as an uninterrupted one, on the CPU bit for bit. The first
+    SIGINT or SIGTERM saves a checkpoint after the current step. torch's global generator is seeded.
 
-    On SIGINT and SIGTERM the step under way is finished and saved, then KeyboardInterrupt is raised. Raises
-    `RunConfigError`, `ShardError`, `CheckpointError` (another model's or tokenizer's checkpoint), `OutputError`, and
-    `TrainingDivergedError` after `training.max_bad_steps` steps in a row without a finite loss.
+    Args:
+        resolved: Settings of the run.
+        overwrite: Delete the checkpoints in the folder and start over.
+        on_record: Called with every record of `metrics.jsonl`, and with records of the kinds start, checkpoint and
+            end, which are not stored.
+
+    Returns:
+        The folder of the run.
+
+    Raises:
+        RunConfigError: A setting is missing, or does not fit the data or the device.
+        ShardError: A shard folder is missing, damaged or too small, or of another tokenizer.
+        CheckpointError: The folder holds a run with other settings, data or tokenizer.
+        OutputError: The folder holds other files, is in use, or cannot be written.
+        NotEnoughMemoryError: The model or a batch does not fit into memory.
+        TrainingDivergedError: The loss or gradient was not finite in `training.max_bad_steps` consecutive steps.
+        KeyboardInterrupt: On SIGINT and SIGTERM, after saving.
     """
     with memory_errors(_MEMORY_HINT):
-        return _train(
-            _prepare(resolved, overwrite=overwrite), resolved, overwrite=overwrite, on_record=on_record
-        )
+        run = _prepare(resolved, overwrite=overwrite)
+        return _train(run, resolved, overwrite=overwrite, on_record=on_record)
 
 
-_MEMORY_HINT = "lower training.batch_size, model.context_length or the model's size; see `bytemill lm plan`"
+_MEMORY_HINT = "lower --training.batch-size, --model.context-length or --model.num-layers"
 
 
 def _train(run: _Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord | None) -> RunFolder:
-    """The training loop."""
     config = run.config
     compute_loss = _loss_function(run)
     speed = _speed(run)
     run.model.train()
-    with run.folder.claimed(), _opened(run, resolved, overwrite=overwrite) as log, stop_signals() as stop:
+    with run.folder.locked(), _open(run, resolved, overwrite=overwrite) as log, stop_signals() as stop:
         record = Recorder(log, config, on_record)
-        record.show("start", run.step, **_facts(run))
-        _look(run, record)  # a run may have been stopped between saving and looking
+        record.show("start", run.step, **_summary(run))
+        _evaluate(run, record)  # the run may have been stopped between a checkpoint and its evaluation
         while run.step < config.training.steps:
             speed.start()
             for group in run.optimizer.param_groups:
@@ -82,8 +108,8 @@ def _train(run: _Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecor
 
             loss, n_tokens, n_bytes = _accumulate_gradients(run, compute_loss)
             norm = float(clip_gradients(run.model.parameters(), config.optimizer.clip or math.inf))
-            is_sound = math.isfinite(loss) and math.isfinite(norm)
-            if is_sound:
+            is_finite = math.isfinite(loss) and math.isfinite(norm)
+            if is_finite:
                 run.optimizer.step()
                 run.recent.add(loss, norm, n_bytes, n_tokens)
             run.optimizer.zero_grad(set_to_none=True)
@@ -91,21 +117,21 @@ def _train(run: _Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecor
             run.step += 1
             run.n_tokens += n_tokens
             speed.stop(n_tokens)
-            if is_sound:
+            if is_finite:
                 run.n_bad = 0
             else:
                 run.n_bad += 1
-                record("skipped", run.step, loss=loss, grad_norm=norm, in_a_row=run.n_bad)
+                record("skipped", run.step, loss=loss, grad_norm=norm, n_consecutive=run.n_bad)
                 if run.n_bad >= config.training.max_bad_steps:
                     raise _diverged(run)
 
             if _is_due(run, config.run.log_every) and run.recent.n_steps:
                 record("step", run.step, **run.recent.take(), **_progress(run), **speed.take())
-            if _saves(run) or stop.requested:
+            if _is_checkpoint_due(run) or stop.requested:
                 record.show("checkpoint", run.step, path=str(_save(run)))
             if stop.requested:
                 raise KeyboardInterrupt
-            _look(run, record)
+            _evaluate(run, record)
         record.show("end", run.step, folder=str(run.folder.path))
     return run.folder
 
@@ -128,7 +154,7 @@ class _Recent:
         self.n_steps += 1
 
     def take(self) -> dict[str, float | None]:
-        """Means; the loss of special tokens is in the bits per byte here, since they are not told apart in training."""
+        """Return the means and reset; unlike in validation, bits per byte include the loss of special tokens."""
         loss = self.loss / self.n_steps
         bits = loss * self.n_tokens / math.log(2) / self.n_bytes if self.n_bytes else None
         means: dict[str, float | None] = {
@@ -142,13 +168,13 @@ class _Recent:
 
 @dataclass
 class _Run:
-    """All that a run is between two steps."""
+    """State of a run between two steps."""
 
     config: TrainConfig
     folder: RunFolder
     tokenizer: Tokenizer
     byte_counts: torch.Tensor
-    """(vocab_size,) on the device: bytes of each token, 0 for special ones."""
+    """(vocab_size,) on the device: bytes of each token, 0 for special tokens."""
     device: torch.device
     dtype: torch.dtype
     batches: ShardBatches
@@ -156,42 +182,49 @@ class _Run:
     model: TransformerLM
     optimizer: Optimizer
     shards: ShardHashes
-    """sha256 of everything trained on."""
+    """sha256 of the training and validation shards."""
     step: int = 0
-    """Steps done."""
+    """Number of completed steps."""
     n_tokens: int = 0
-    """Tokens seen."""
+    """Number of tokens trained on."""
     n_bad: int = 0
-    """Steps in a row, up to this one, whose loss was not finite."""
+    """Number of consecutive steps, up to this one, whose loss or gradient was not finite."""
     recent: _Recent = field(default_factory=_Recent)
     refused: list[str] = field(default_factory=list[str])
-    """Checkpoints that were passed over."""
+    """Newer checkpoints that are damaged, one message each."""
     saved: Path | None = None
     """The newest checkpoint."""
 
 
 def _prepare(resolved: Resolved, *, overwrite: bool) -> _Run:
+    """Check the settings against data and device, and build model and optimizer."""
     config = resolved.config
     if not config.data.tokenizer:
-        raise RunConfigError("data.tokenizer is not set", hint="name one: --data.tokenizer tokenizer.json")
+        raise RunConfigError("data.tokenizer is not set", hint="add --data.tokenizer tokenizer.json")
     if not config.data.train:
-        raise RunConfigError("data.train is not set", hint="name a folder of shards: --data.train shards")
+        encode = f"bytemill data encode {shlex.quote(config.data.tokenizer)} TEXT -o shards"
+        raise RunConfigError("data.train is not set", hint=f"add --data.train shards, made with: {encode}")
     folder = RunFolder(config.run.folder)
     tokenizer = open_tokenizer(config.data.tokenizer)
     if config.model.vocab_size < tokenizer.n_vocab:
         raise RunConfigError(
-            f"model.vocab_size is {config.model.vocab_size:,}, and the tokenizer has {tokenizer.n_vocab:,} ids",
-            hint="leave it out, or make it no smaller",
+            f"model.vocab_size is {config.model.vocab_size:,}, but the tokenizer has {tokenizer.n_vocab:,} ids",
+            hint=f"leave model.vocab_size out, or set it to {tokenizer.n_vocab} or more",
         )
     device = pick_device(config.training.device)
+    dtype = pick_precision(config.training.precision, device)
+    _check_memory(config, device, dtype)
     length, fingerprint = config.model.context_length, tokenizer.fingerprint
     train_folders, validation_folders = data_folders(config.data)
     batches = ShardBatches(train_folders, length, seed=config.training.seed, fingerprint=fingerprint)
     validation = JoinedShards(validation_folders, fingerprint) if validation_folders else None
     if validation is not None and len(validation) <= length:
+        names = " ".join(shlex.quote(str(path)) for path in train_folders)
         raise RunConfigError(
-            f"the validation shards hold {len(validation):,} tokens: too few for one window of {length:,}",
-            hint="validate with more text, or leave data.validation out",
+            f"the validation shards in {', '.join(map(str, validation_folders))} hold {len(validation):,} tokens, too "
+            f"few for a window of {length:,} and its targets",
+            hint=f"validate on more text, or train without validation: --data.train {names}"
+            + (" and no --data.validation" if config.data.validation else ""),
         )
     torch.manual_seed(config.training.seed)  # pyright: ignore[reportUnknownMemberType]
     model = TransformerLM(config.model, seed=config.training.seed).to(device)
@@ -203,32 +236,51 @@ def _prepare(resolved: Resolved, *, overwrite: bool) -> _Run:
         tokenizer=tokenizer,
         byte_counts=byte_counts.to(device),
         device=device,
-        dtype=pick_precision(config.training.precision, device),
+        dtype=dtype,
         batches=batches,
         validation=validation,
         model=model,
         optimizer=make_optimizer(model, config),
-        shards=[(str(folder), shard_hashes(folder)) for folder in train_folders],
+        shards={
+            "training": [(str(folder), shard_hashes(folder)) for folder in train_folders],
+            "validation": [(str(folder), shard_hashes(folder)) for folder in validation_folders],
+        },
     )
     if not overwrite and folder.holds_other_files():
         raise OutputError(
-            f"{folder.path} holds files, and not those of a run",
-            hint="give another folder: --run.folder NAME",
+            f"{folder.path} holds files that are not those of a run",
+            hint="use another folder: --run.folder NAME",
         )
     return run
 
 
-def _opened(run: _Run, resolved: Resolved, *, overwrite: bool) -> closing[MetricsLog]:
-    """Goes on with what the claimed folder holds, or begins afresh; gives the log of metrics."""
+def _check_memory(config: TrainConfig, device: torch.device, dtype: torch.dtype) -> None:
+    """Raise NotEnoughMemoryError if a step cannot fit: on the CPU, the system may kill the process without an error."""
+    available = total_memory(device)
+    precision = "float32" if dtype == torch.float32 else "mixed"
+    needed = training_memory(config.model, optimizer=config.optimizer.name, precision=precision)
+    n_sequences, length = config.training.batch_size, config.model.context_length
+    if available is not None and needed.total(n_sequences) > available:
+        largest = largest_batch(needed, available)
+        raise NotEnoughMemoryError(
+            f"a step on {n_sequences:,} sequences of {length:,} tokens needs at least "
+            f"{format_bytes(needed.total(n_sequences))}, but {'the machine' if device.type == 'cpu' else device} has "
+            f"{format_bytes(available)} of memory",
+            hint=_MEMORY_HINT + (f"; the largest batch that may fit is {largest:,}" if largest else ""),
+        )
+
+
+def _open(run: _Run, resolved: Resolved, *, overwrite: bool) -> closing[MetricsLog]:
+    """Resume or start the run in its locked folder, and open the metrics log."""
     if overwrite:
         run.folder.clear()
-    _go_on(run)
+    _resume(run)
     run.folder.prepare(resolved, run.tokenizer)
     return closing(MetricsLog(run.folder.metrics, after_step=run.step or None))
 
 
-def _go_on(run: _Run) -> None:
-    """Puts the run where its newest checkpoint left it, if there is one."""
+def _resume(run: _Run) -> None:
+    """Restore the state of the newest checkpoint, if there is one."""
     found = run.folder.load_newest()
     if found is None:
         return
@@ -243,7 +295,7 @@ def _go_on(run: _Run) -> None:
         run.recent = _Recent(**state["recent"])
         restore_generators(state["generators"])
     except KeyError as error:
-        raise CheckpointError(f"{checkpoint.path} has no {error}") from error
+        raise CheckpointError(f"{checkpoint.path} lacks {error}") from error
     run.refused, run.saved = found.refused, checkpoint.path
 
 
@@ -261,7 +313,7 @@ def _speed(run: _Run) -> Speed:
 def _accumulate_gradients(
     run: _Run, compute_loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 ) -> tuple[float, int, int]:
-    """Adds up the gradients of a step's batches; their mean loss, how many tokens they had and how many bytes."""
+    """Accumulate the gradients of a step, and return the mean loss and the number of tokens and of their bytes."""
     n_batches = run.config.training.accumulation
     loss = torch.zeros((), device=run.device)
     n_bytes = torch.zeros((), dtype=torch.int64, device=run.device)
@@ -269,32 +321,31 @@ def _accumulate_gradients(
     for _ in range(n_batches):
         inputs, targets = run.batches.take(run.config.training.batch_size, run.device)
         with autocast(run.device, run.dtype):
-            part = compute_loss(inputs, targets) / n_batches
-        part.backward()  # pyright: ignore[reportUnknownMemberType]
-        loss += part.detach()
+            share = compute_loss(inputs, targets) / n_batches
+        share.backward()  # pyright: ignore[reportUnknownMemberType]
+        loss += share.detach()
         n_bytes += run.byte_counts[targets].sum()
         n_tokens += targets.numel()
     return float(loss), n_tokens, int(n_bytes)
 
 
 def _is_due(run: _Run, every: int) -> bool:
-    """After every so many steps, and after the last one."""
+    """Return True every `every` steps and after the last step; never if `every` is 0."""
     return every > 0 and (run.step % every == 0 or run.step == run.config.training.steps)
 
 
-def _saves(run: _Run) -> bool:
-    """Every so often, before a validation, and at the end."""
+def _is_checkpoint_due(run: _Run) -> bool:
     is_last = run.step == run.config.training.steps
-    return is_last or _is_due(run, run.config.run.checkpoint_every) or _validates(run)
+    return is_last or _is_due(run, run.config.run.checkpoint_every) or _is_validation_due(run)
 
 
-def _validates(run: _Run) -> bool:
+def _is_validation_due(run: _Run) -> bool:
     return run.validation is not None and _is_due(run, run.config.run.validate_every)
 
 
-def _look(run: _Run, record: Recorder) -> None:
-    """The validation loss and a sample, if this step is due for them and has not had them yet."""
-    if run.step and _validates(run) and not record.has("validation", run.step):
+def _evaluate(run: _Run, record: Recorder) -> None:
+    """Record the validation loss and a sample, if they are due at this step and not recorded yet."""
+    if run.step and _is_validation_due(run) and not record.has("validation", run.step):
         record("validation", run.step, **_validate(run))
     if run.step and _is_due(run, run.config.run.sample_every) and not record.has("sample", run.step):
         record("sample", run.step, **_sample(run))
@@ -306,7 +357,7 @@ def _progress(run: _Run) -> dict[str, float]:
 
 
 def _save(run: _Run) -> Path:
-    """Writes all that `_go_on` reads."""
+    """Write the checkpoint that `_resume` reads."""
     state: dict[str, Any] = {
         "optimizer": run.optimizer.state_dict(),
         "n_tokens": run.n_tokens,
@@ -345,7 +396,7 @@ def _validate(run: _Run) -> dict[str, Any]:
 
 
 def _sample(run: _Run) -> dict[str, Any]:
-    """A piece of text, drawn from a generator of its own: training goes on as if there had been no sample."""
+    """Generate a sample from a generator of its own, so that training does not depend on samples."""
     prompt = run.config.run.sample_prompt
     ids = prompt_ids(run.tokenizer, prompt)
     seed = key_of(run.config.training.seed, run.step) >> 1
@@ -356,14 +407,15 @@ def _sample(run: _Run) -> dict[str, Any]:
 
 
 def _diverged(run: _Run) -> TrainingDivergedError:
-    where = f"the last good checkpoint is {run.saved}" if run.saved else "there is no checkpoint yet"
+    saved = f"the last checkpoint is {run.saved}" if run.saved else "no checkpoint was saved yet"
     return TrainingDivergedError(
-        f"{run.n_bad} steps in a row, up to step {run.step}, had a loss or gradient that is not finite; {where}",
-        hint="go on from it with a lower --optimizer.learning-rate in a new folder, or in float32",
+        f"the loss or gradient was not finite in {run.n_bad} consecutive steps up to step {run.step}; {saved}",
+        hint="train in a new folder (--run.folder NAME) with a lower --optimizer.learning-rate, or with "
+        "--training.precision float32",
     )
 
 
-def _facts(run: _Run) -> dict[str, Any]:
+def _summary(run: _Run) -> dict[str, Any]:
     return {
         "n_parameters": run.model.n_parameters(),
         "n_steps": run.config.training.steps,

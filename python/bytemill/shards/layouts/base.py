@@ -1,4 +1,4 @@
-"""What a layout is, and which there are."""
+"""Interface and registry of layouts."""
 
 from __future__ import annotations
 
@@ -19,77 +19,98 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from bytemill.shards.layouts.files import Dtype, FileFacts
+    from bytemill.shards.layouts.files import Dtype, FileSummary
 
 
 class Layout(Protocol):
-    """How a shard's ids lie in its file: a header of fixed size, the ids one after another, little-endian; and what
-    stands beside it.
+    """Format of a shard file: a header of fixed size, then little-endian ids; and of its sidecar files.
 
-    Every method that reads raises `ShardError`, and nothing else, for a file that is damaged or of another kind.
+    Methods that read a file raise `ShardError`, and nothing else, if it is damaged or of another format.
     """
 
     @property
     def name(self) -> str:
-        """As it is asked for: `--layout NAME`."""
+        """Value of `--layout`."""
         ...
 
     @property
     def suffix(self) -> str:
-        """Of a shard's file, with its dot."""
+        """Suffix of shard files, with the dot."""
         ...
 
     @property
-    def companion_suffixes(self) -> tuple[str, ...]:
-        """Of the files beside a shard: each stands in the place of `suffix`."""
+    def sidecar_suffixes(self) -> tuple[str, ...]:
+        """Suffixes of sidecar files, which replace `suffix`."""
         ...
 
     @property
     def separator_in_front(self) -> bool:
-        """True where readers expect the separator before each document, and not behind it."""
+        """True if readers expect the separator before each document, not after it."""
         ...
 
     @property
     def whole_documents(self) -> bool:
-        """True where no document goes on in another shard: a shard ends with the document that fills it."""
+        """True if no document continues in the next shard: the document that fills a shard ends it."""
         ...
 
     def dtype(self, narrowest: Dtype) -> Dtype:
-        """The dtype of the ids on disk, given the narrowest that holds all ids of the vocabulary.
+        """Return the type of the ids on disk.
 
-        Raises `ShardError` where the layout cannot hold them.
+        Args:
+            narrowest: The narrowest type that holds all ids of the vocabulary.
+
+        Raises:
+            ShardError: If the layout cannot represent them.
         """
         ...
 
     def header(self, dtype: Dtype, n_tokens: int) -> bytes:
-        """What stands before the ids; its size depends on neither argument. Raises `ShardError` for too many tokens."""
+        """Return the header, whose size is the same for all arguments. Raises `ShardError` for too many tokens."""
         ...
 
-    def companions(
+    def sidecars(
         self, dtype: Dtype, document_ends: NDArray[np.uint64], fingerprint: str
     ) -> Sequence[tuple[str, bytes]]:
-        """Files beside a shard, as (suffix, content), given where its documents end, in tokens from its beginning, and
-        the fingerprint of the tokenizer.
+        """Return the sidecar files of a shard as (suffix, content).
 
-        A document that goes on in the next shard ends with this one; the last end is the number of tokens. Raises
-        `ShardError` where the layout cannot say it.
+        Args:
+            dtype: Type of the ids on disk.
+            document_ends: End of each document, in tokens from the start of the shard. The last one is the number of
+                tokens.
+            fingerprint: Fingerprint of the tokenizer.
+
+        Raises:
+            ShardError: If the layout cannot represent the documents.
         """
         ...
 
-    def inspect(self, path: Path, dtype: str | None = None) -> FileFacts:
-        """What a file of unknown origin holds; `dtype` is needed where nothing in the files tells it."""
+    def inspect(self, path: Path, dtype: str | None = None) -> FileSummary:
+        """Return the type and number of the ids in a file.
+
+        Args:
+            path: A shard file, from any program.
+            dtype: Type of the ids, for formats that do not store it.
+        """
         ...
 
     def open(self, path: Path, dtype: str, n_tokens: int) -> NDArray[Any]:
-        """The ids of a shard as a read-only array of this dtype, mapped from the disk.
+        """Map the ids of a shard as a read-only array.
 
-        Raises `ShardError` where the file is not of this layout, dtype and number of tokens.
+        Args:
+            path: The shard file.
+            dtype: Expected type of the ids.
+            n_tokens: Expected number of ids.
+
+        Raises:
+            ShardError: If the file has another format, type or number of ids.
         """
         ...
 
     def document_ends(self, path: Path, dtype: str, n_tokens: int) -> NDArray[np.uint64] | None:
-        """Where the documents of a shard end, in tokens from its beginning, ascending to `n_tokens`; None where nothing
-        beside the shard tells it."""
+        """Return the ends of the documents of a shard, in tokens from its start, ascending to `n_tokens`.
+
+        Returns None if there is no sidecar file with them.
+        """
         ...
 
 

@@ -1,14 +1,14 @@
-"""`.ds` files with their index, which datatrove (and with it nanotron) reads."""
+"""Layout `datatrove`: `.ds` files with an index, as datatrove and nanotron read them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bytemill.errors import ShardError
 from bytemill.shards.layouts.files import (
-    FileFacts,
+    FileSummary,
     checked_ends,
     known_dtype,
     lengths_of,
@@ -29,41 +29,37 @@ _METADATA_BYTES = 1 << 16
 
 
 class DatatroveLayout(PlainLayout):
-    """The ids alone in the `.ds`; in the `.ds.index` where each document ends (uint64, in tokens); in the
-    `.ds.metadata` a line of text with the tokenizer and the bytes of an id, and one with the number of tokens.
+    """Ids in the `.ds`, ends of documents (uint64, in tokens) in the `.ds.index`, and text in the `.ds.metadata`.
 
-    Documents without a token are left out of the index: readers number the tokens of a document by its entries.
+    The metadata lines are the tokenizer with the bytes per id, and the number of tokens. Documents without tokens are
+    left out of the index, because readers derive a document's length from it.
     """
 
     name = "datatrove"
     suffix = ".ds"
-    companion_suffixes: tuple[str, ...] = (".ds.index", ".ds.metadata")
+    sidecar_suffixes: tuple[str, ...] = (".ds.index", ".ds.metadata")
     whole_documents = True
 
-    def companions(
+    def sidecars(
         self, dtype: Dtype, document_ends: NDArray[np.uint64], fingerprint: str
     ) -> list[tuple[str, bytes]]:
-        """Index and metadata."""
+        """Return the index and the metadata."""
         ends = np.cumsum(lengths_of(document_ends))
         n_tokens = int(ends[-1]) if len(ends) else 0
         metadata = f"bytemill-{fingerprint}|{np.dtype(dtype).itemsize}\n{n_tokens}\n{_with_unit(n_tokens)}"
         return [(".ds.index", ends.astype("<u8").tobytes()), (".ds.metadata", metadata.encode())]
 
-    def inspect(self, path: Path, dtype: str | None = None) -> FileFacts:
-        """As many ids as the file's size holds, of the size that the metadata name."""
+    def inspect(self, path: Path, dtype: str | None = None) -> FileSummary:
+        """Derive the number of ids from the file size and the type in the metadata."""
         stored = _dtype_of_metadata(path)
         if dtype is None:
             dtype = known_dtype(path, stored)
         elif stored is not None and known_dtype(path, dtype) != stored:
-            raise ShardError(f"{path.name}.metadata says {stored}, not {dtype}")
-        return FileFacts(known_dtype(path, dtype), n_items_of(path, dtype))
-
-    def open(self, path: Path, dtype: str, n_tokens: int) -> NDArray[Any]:
-        """Mapped from the disk."""
-        return map_array(path, dtype, n_tokens)
+            raise ShardError(f"{path.name} holds {stored} according to its metadata, not {dtype}")
+        return FileSummary(known_dtype(path, dtype), n_items_of(path, dtype))
 
     def document_ends(self, path: Path, dtype: str, n_tokens: int) -> NDArray[np.uint64] | None:
-        """From the index, None where there is none."""
+        """Read them from the index, if there is one."""
         del dtype
         index = path.with_name(f"{path.name}.index")
         if not index.exists():
@@ -72,7 +68,7 @@ class DatatroveLayout(PlainLayout):
 
 
 def _dtype_of_metadata(path: Path) -> str | None:
-    """What the first line of the metadata says behind its last `|`, None where nothing does."""
+    """Return the type of the ids from the first line of the metadata, or None."""
     metadata = path.with_name(f"{path.name}.metadata")
     if not metadata.exists():
         return None
@@ -81,7 +77,7 @@ def _dtype_of_metadata(path: Path) -> str | None:
 
 
 def _with_unit(n_tokens: int) -> str:
-    """The third line, for people: three digits and a unit, T for a token.
+    """Return a number of tokens with three digits and a unit (T for token).
 
     >>> _with_unit(12_345), _with_unit(7)
     ('12.3 kT', '7.00 T')

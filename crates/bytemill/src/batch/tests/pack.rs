@@ -29,10 +29,10 @@ const FRAGMENTS: [&str; 16] = [
 
 fn encoder(n_merges: usize, pattern: &str) -> Arc<Encoder> {
     let counts = Counts::from_items(FRAGMENTS.iter().map(|word| (word.as_bytes().to_vec(), 1))).unwrap();
-    let learnt = learn(&counts, n_merges, Ties::Bytes, 1, 1, |_| Ok(())).unwrap();
+    let learned = learn(&counts, n_merges, Ties::Bytes, 1, 1, |_| Ok(())).unwrap();
     let mut tokens: Vec<(u32, Vec<u8>)> = (0..=255).map(|byte| (u32::from(byte), vec![byte])).collect();
     let mut merges = Vec::new();
-    for (merge, id) in learnt.iter().zip(256..) {
+    for (merge, id) in learned.iter().zip(256..) {
         let part = |symbol: u32| tokens[symbol as usize].1.clone();
         let (left, right) = (part(merge.left), part(merge.right));
         tokens.push((id, [left.clone(), right.clone()].concat()));

@@ -52,7 +52,7 @@ proptest! {
     }
 
     #[test]
-    fn the_first_failing_item_decides_about_the_error(
+    fn the_error_of_the_first_failing_item_is_reported(
         failing in prop::collection::vec(any::<bool>(), 1..40), n_threads in 1usize..5,
     ) {
         let result = map(failing.len(), n_threads, &no_interrupt, |index, _| {

@@ -66,7 +66,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn every_strategy_equals_the_plain_merging(
+    fn every_strategy_equals_the_reference(
         table in table(),
         pretoken in prop::collection::vec(97u8..101, 0..64),
     ) {
@@ -89,14 +89,14 @@ proptest! {
     }
 
     #[test]
-    fn long_pretokens_equal_the_plain_merging(table in table(), pretoken in prop::collection::vec(97u8..101, 65..300)) {
+    fn long_pretokens_equal_the_reference(table in table(), pretoken in prop::collection::vec(97u8..101, 65..300)) {
         let mut merged = Vec::new();
         merge(&table, &pretoken, &mut merged, &no_interrupt).unwrap();
         prop_assert_eq!(merged, merge_plainly(&table, &pretoken));
     }
 
     #[test]
-    fn steps_replayed_give_the_symbols(table in table(), pretoken in prop::collection::vec(97u8..101, 0..80)) {
+    fn replayed_steps_give_the_symbols(table in table(), pretoken in prop::collection::vec(97u8..101, 0..80)) {
         let mut parts: Vec<(usize, u32)> = pretoken.iter().map(|&byte| u32::from(byte)).enumerate().collect();
         for step in steps(&table, &pretoken) {
             let at = parts.iter().position(|&(offset, _)| offset == step.offset).unwrap();
@@ -167,17 +167,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
     #[test]
-    fn backtracking_equals_the_plain_merging(
+    fn backtracking_equals_the_reference(
         vocab in vocab(),
         pieces in pieces(),
         n_kept in prop::sample::select(vec![1, 2, 7, usize::MAX]),
         n_blocks in prop::sample::select(vec![1, 2, 8]),
-        n_answers in prop::sample::select(vec![2, 64]),
+        n_adjacent in prop::sample::select(vec![2, 64]),
     ) {
         let text = text_of(&vocab, &pieces);
         let expected = merge_plainly(vocab.pairs(), &text);
         let mut backtracker = Backtracker::new(&vocab).unwrap();
-        backtracker.budget = Budget { n_kept, n_blocks, n_answers };
+        backtracker.budget = Budget { n_kept, n_blocks, n_adjacent };
         let (mut scratch, mut out) = (vec![7], vec![1u32, 2]);
         let make = |symbol| symbol;
         backtracker.merge_into(vocab.pairs(), &text, &mut scratch, &mut out, make, &no_interrupt).unwrap();
@@ -194,7 +194,7 @@ proptest! {
 
 /// Words of two letters and all that a trainer would make of them: pairs by count.
 #[test]
-fn tables_are_made_amid_many_long_pretokens_and_change_nothing() {
+fn tables_built_between_long_pretokens_change_no_ids() {
     let merges: Vec<(Vec<u8>, Vec<u8>)> =
         [("a", "b"), ("b", "a"), ("ab", "ab"), ("ba", "b"), ("abab", "a"), ("a", "abab"), ("b", "b"), ("bb", "a")]
             .map(|(left, right)| (left.as_bytes().to_vec(), right.as_bytes().to_vec()))

@@ -21,7 +21,7 @@ fn texts(documents: &Documents) -> Vec<&str> {
 }
 
 #[test]
-fn the_last_field_of_a_name_counts() {
+fn the_last_of_repeated_fields_is_used() {
     let lines = r#"{"meta": {"text": "a", "text": "b"}}
 {"meta": {"text": "a"}, "meta": 5}
 {"meta": 5, "meta": {"text": "c\u00e9\ud83d\ude00"}, "text": "d"}"#;
@@ -41,7 +41,7 @@ fn extensions_of_pythons_json_are_accepted() {
 }
 
 #[test]
-fn malformed_json_is_broken() {
+fn malformed_json_is_reported_as_broken() {
     for line in ["{", "{}x", "{\"meta\": 1NaN}", "{\"meta\": {\"text\": \"a\tb\"}}", "[]", "\"text\"", "{'a': 1}"] {
         assert_eq!(parse(line, Malformed::Replace).n_broken, 1, "{line}");
     }

@@ -40,7 +40,7 @@ fn merges() -> impl Strategy<Value = Vec<Merge>> {
 fn by_merges(merges: &[Merge], more: &[Token], lookup: bool, id: impl Fn(&Token) -> u32) -> Encoder {
     let made = merges.iter().map(|(left, right)| [&left[..], &right[..]].concat());
     let tokens = single_bytes().chain(made).chain(more.iter().cloned()).map(|token| (id(&token), token)).collect();
-    encoder(Vocab::from_merges(tokens, merges, Vec::new()).unwrap().with_whole_pretoken_lookup(lookup))
+    encoder(Vocab::from_merges(tokens, merges, Vec::new()).unwrap().with_ignore_merges(lookup))
 }
 
 /// An id for each token, the same in every list of merges.
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn merges_that_no_text_needs_change_neither_form_nor_ids(merges in merges(), texts in texts()) {
+    fn unused_merges_change_neither_form_nor_ids(merges in merges(), texts in texts()) {
         let ids = ids(&merges, &[]);
         let all = by_merges(&merges, &[], false, |token| ids[token]);
         let vocab = all.vocab();
@@ -118,7 +118,7 @@ proptest! {
         let tokens = tokens.map(|token| (ids[&token], token)).collect();
         // An order in which a part comes after its result is refused.
         if let Ok(vocab) = Vocab::from_merges(tokens, &other, Vec::new()) {
-            let other = encoder(vocab.with_whole_pretoken_lookup(change >= 4));
+            let other = encoder(vocab.with_ignore_merges(change >= 4));
             if one.canonical_form() == other.canonical_form() {
                 for text in &texts {
                     prop_assert_eq!(encoded(&one, text), encoded(&other, text));
@@ -156,7 +156,7 @@ proptest! {
             .collect();
         let all = ranks.into_iter().map(|(token, id)| (id, token)).collect();
         if let Ok(vocab) = Vocab::from_merges(all, &merges, Vec::new()) {
-            let merged = encoder(vocab.with_whole_pretoken_lookup(true));
+            let merged = encoder(vocab.with_ignore_merges(true));
             prop_assert_eq!(ranked.canonical_form(), merged.canonical_form());
             for text in &texts {
                 prop_assert_eq!(encoded(&ranked, text), encoded(&merged, text));
@@ -166,7 +166,7 @@ proptest! {
 }
 
 #[test]
-fn what_stands_in_it_has_its_length_before_it() {
+fn the_fields_of_the_form_are_length_prefixed() {
     let form = |pattern: Option<&str>, special: &[(&str, u32)]| {
         let special = special.iter().map(|(token, id)| ((*token).to_owned(), *id)).collect();
         let vocab = Vocab::from_ranks(single_bytes().zip(0..).collect(), special).unwrap();

@@ -34,7 +34,7 @@ pub fn hash(key: Packed) -> u32 {
 
 proptest! {
     #[test]
-    fn every_hasher_packs_as_the_portable_one_and_hashes_a_key_as_it_packs_it(
+    fn every_hasher_agrees_with_the_portable_one(
         sixteen in prop::array::uniform16(any::<u8>()),
         n_bytes in 0..=PACKED_BYTES,
     ) {
@@ -46,7 +46,7 @@ proptest! {
 }
 
 #[test]
-fn one_byte_more_or_another_one_changes_the_upper_bits() {
+fn the_upper_bits_depend_on_every_byte() {
     let text = [b'a'; 16];
     for way in 0..2 {
         let upper_bits = |text: &[u8; 16], n_bytes| packed(text, n_bytes)[way].1 >> 14;

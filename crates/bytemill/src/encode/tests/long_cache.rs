@@ -20,7 +20,7 @@ fn an_empty_cache_holds_no_pretoken() {
 }
 
 #[test]
-fn pretokens_are_told_apart_by_every_byte_and_their_number_also_with_one_hash() {
+fn pretokens_with_equal_hashes_are_compared_by_all_their_bytes() {
     let ids: Vec<u32> = (1..=20).collect();
     for (n_bytes, n_ids) in [(1, 1), (5, 5), (15, 12), (16, 1), (63, MAX_LONG_IDS), (64, 3), (MAX_CACHED_BYTES, 16)] {
         let mut cache = LongCache::new().unwrap();
@@ -40,7 +40,7 @@ fn pretokens_are_told_apart_by_every_byte_and_their_number_also_with_one_hash() 
 }
 
 #[test]
-fn what_is_too_much_is_not_remembered() {
+fn entries_that_are_too_large_are_not_cached() {
     let mut cache = LongCache::new().unwrap();
     let ids: Vec<u32> = (1..=20).collect();
     for (n_bytes, n_ids) in [(20, MAX_LONG_IDS + 1), (MAX_CACHED_BYTES + 1, 1), (1000, 1)] {
@@ -52,7 +52,7 @@ fn what_is_too_much_is_not_remembered() {
 }
 
 #[test]
-fn a_full_cache_forgets_and_goes_on_with_the_right_ids() {
+fn a_full_cache_is_cleared_and_still_returns_the_right_ids() {
     let mut cache = LongCache::new().unwrap();
     let text = |number: u32| {
         let mut text = vec![b'-'; 16 + number as usize % 230];

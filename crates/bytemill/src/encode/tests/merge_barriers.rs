@@ -8,7 +8,7 @@ fn barriers_of(tokens: &[&str], text: &str) -> Vec<usize> {
 }
 
 #[test]
-fn a_text_falls_apart_where_its_tokens_end() {
+fn barriers_are_where_no_token_crosses() {
     assert_eq!(barriers_of(&["你好", "世界"], "你好世界你好"), [6, 12]);
     assert_eq!(barriers_of(&["你好", "好世", "世界"], "你好世界你好"), [12]);
     assert_eq!(barriers_of(&["é"], "éé"), [2]);

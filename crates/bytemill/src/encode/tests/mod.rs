@@ -10,13 +10,13 @@ use crate::train::merges::{Ties, learn};
 use crate::vocab::Vocab;
 use proptest::prelude::*;
 
-/// A tokenizer with some dozens of merges, learnt from the words themselves.
+/// A tokenizer with some dozens of merges, learned from the words themselves.
 fn encoder(words: &[&str], n_merges: usize, pattern: &str) -> Encoder {
     let counts = Counts::from_items(words.iter().map(|word| (word.as_bytes().to_vec(), 1))).unwrap();
-    let learnt = learn(&counts, n_merges, Ties::Bytes, 1, 1, |_| Ok(())).unwrap();
+    let learned = learn(&counts, n_merges, Ties::Bytes, 1, 1, |_| Ok(())).unwrap();
     let mut tokens: Vec<(u32, Vec<u8>)> = (0..=255).map(|byte| (u32::from(byte), vec![byte])).collect();
     let mut merges = Vec::new();
-    for (merge, id) in learnt.iter().zip(256..) {
+    for (merge, id) in learned.iter().zip(256..) {
         let part = |symbol: u32| tokens[symbol as usize].1.clone();
         let (left, right) = (part(merge.left), part(merge.right));
         tokens.push((id, [left.clone(), right.clone()].concat()));
@@ -26,7 +26,7 @@ fn encoder(words: &[&str], n_merges: usize, pattern: &str) -> Encoder {
     Encoder::new(Vocab::from_merges(tokens, &merges, special).unwrap(), Pattern::new(Some(pattern)).unwrap()).unwrap()
 }
 
-/// Pre-token by pre-token, each merged afresh: no blocks, no tables of what was seen.
+/// Pre-token by pre-token, each merged alone: no blocks, no caches.
 fn encode_plainly(encoder: &Encoder, text: &str, special: &SpecialTokens) -> Vec<u32> {
     let mut ids = Vec::new();
     special
@@ -52,7 +52,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn encoding_equals_merging_each_pretoken_afresh(
+    fn encoding_equals_merging_each_pretoken_without_caches(
         texts in prop::collection::vec(
             prop::collection::vec(prop::sample::select(PIECES.to_vec()), 0..80).prop_map(|pieces| pieces.concat()),
             1..6,
@@ -77,7 +77,7 @@ proptest! {
 
     /// More pre-tokens are pending than are resolved at once, they occur again before that, and a set of the cache overflows.
     #[test]
-    fn many_new_words_that_come_again_equal_each_merged_afresh(
+    fn repeated_new_pretokens_equal_merging_each_without_caches(
         seed in any::<u64>(),
         n_words in 1u64..4_000,
         n_different in 1u64..2_000,
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn several_threads_find_the_same(
+    fn several_threads_give_the_same_ids(
         seed in any::<u64>(),
         n_words in 1u64..10_000,
         n_different in 1u64..8_000,
@@ -114,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn words_of_every_length_keep_all_their_bytes(letters in prop::collection::vec(0usize..4, 1..200)) {
+    fn pretokens_of_every_length_keep_all_their_bytes(letters in prop::collection::vec(0usize..4, 1..200)) {
         let encoder = encoder(&["abab", "bcbc", "abcabc"], 5, "gpt2");
         let word: String = letters.iter().map(|&letter| ['a', 'b', 'c', 'z'][letter]).collect();
         let mut ids: Vec<u32> = Vec::new();
@@ -132,7 +132,7 @@ proptest! {
         seed in any::<u64>(),
         n_words in 1u64..3_000,
         n_different in 1u64..60,
-        whole_pretoken_lookup in any::<bool>(),
+        ignore_merges in any::<bool>(),
     ) {
         let text = words(seed, n_words, n_different) + " あいうえおかきくけこ あいうえお";
         let pattern = Pattern::new(Some("gpt2")).unwrap();
@@ -151,11 +151,11 @@ proptest! {
         }
         let merges = [("l", "o"), (" ", "l")].map(|(l, r)| (l.as_bytes().to_vec(), r.as_bytes().to_vec()));
         let vocab = Vocab::from_merges(tokens, &merges, vec![]).unwrap();
-        let vocab = vocab.with_whole_pretoken_lookup(whole_pretoken_lookup);
+        let vocab = vocab.with_ignore_merges(ignore_merges);
         let encoder = Encoder::new(vocab, pattern).unwrap();
         let mut expected: Vec<u32> = Vec::new();
         encoder.pattern().for_each(&text, |pretoken| match encoder.vocab().id(pretoken.as_bytes()) {
-            Some(id) if whole_pretoken_lookup => expected.push(id),
+            Some(id) if ignore_merges => expected.push(id),
             _ => expected.extend(encode_plainly(&encoder, pretoken, &SpecialTokens::default())),
         }).unwrap();
         for _ in 0..2 {
@@ -186,7 +186,7 @@ fn words(seed: u64, n_words: u64, n_different: u64) -> String {
 }
 
 #[test]
-fn the_ids_of_an_endless_pretoken_are_written_once() {
+fn ids_of_very_long_pretokens_are_written_directly_to_the_output() {
     let encoder = encoder(&PIECES, 0, "gpt2");
     let text = "z".repeat(2 * MAX_COLLECTED_BYTES);
     let mut ids: Vec<u16> = Vec::new();
@@ -214,7 +214,7 @@ fn ids_that_do_not_fit_the_output_are_refused() {
 }
 
 #[test]
-fn an_interrupted_text_leaves_nothing_wrong_behind() {
+fn ids_after_an_interrupted_text_are_right() {
     let encoder = encoder(&PIECES, 20, "gpt2");
     // More than is encoded between two checks, so that pre-tokens are pending at the first.
     let text = words(1, 250_000, u64::MAX);
@@ -236,14 +236,14 @@ fn an_interrupted_text_leaves_nothing_wrong_behind() {
 }
 
 #[test]
-fn a_special_token_that_is_refused_is_named_with_its_place() {
+fn a_refused_special_token_is_reported_with_its_offset() {
     let encoder = encoder(&PIECES, 10, "gpt2");
     let error = encoder.encode::<u32>("low<s>", Allowed::Refused, &mut Vec::new(), &no_interrupt).unwrap_err();
     assert_eq!(error.to_string(), "special token \"<s>\" at byte 3");
 }
 
 #[test]
-fn bytes_that_are_no_text_are_encoded_too() {
+fn invalid_utf8_is_encoded() {
     let encoder = encoder(&PIECES, 10, "gpt2");
     let mut ids = Vec::new();
     encoder.encode_bytes(b"low\xFF\xFElow", &mut ids, &no_interrupt).unwrap();

@@ -18,7 +18,7 @@ fn get(cache: &mut ShortCache, key: Packed, hash: u32) -> Option<Vec<u32>> {
 }
 
 #[test]
-fn what_is_inserted_is_found() {
+fn inserted_pretokens_are_found() {
     let mut cache = ShortCache::new().unwrap();
     let (short, full) = (key(b"ab"), key(b"fifteen bytes.."));
     let (at_short, at_full) = (hash(short), hash(full));
@@ -40,7 +40,7 @@ fn of_one_place(cache: &ShortCache) -> (u32, [Packed; 3]) {
 }
 
 #[test]
-fn what_is_new_takes_the_place_of_what_was_not_asked_for_again() {
+fn new_entries_replace_the_least_recently_used() {
     let mut cache = ShortCache::new().unwrap();
     let (hash, [first, second, third]) = of_one_place(&cache);
     let put = |cache: &mut ShortCache, key: Packed, id| cache.insert(key, hash, &[id, 0, 0, 0], 1);
@@ -58,7 +58,7 @@ fn what_is_new_takes_the_place_of_what_was_not_asked_for_again() {
 }
 
 #[test]
-fn ids_take_the_place_of_the_question_for_them() {
+fn ids_replace_their_placeholder() {
     let mut cache = ShortCache::new().unwrap();
     let (hash, [first, second, third]) = of_one_place(&cache);
     for (key, placeholder) in [(first, 100), (second, 200)] {
@@ -79,7 +79,7 @@ fn ids_take_the_place_of_the_question_for_them() {
 }
 
 #[test]
-fn a_question_can_be_taken_back_and_ids_cannot() {
+fn placeholders_can_be_removed_and_ids_cannot() {
     let mut cache = ShortCache::new().unwrap();
     let (hash, [first, second, _]) = of_one_place(&cache);
     cache.insert(first, hash, &[1, 2, 0, 0], 2);
@@ -92,7 +92,7 @@ fn a_question_can_be_taken_back_and_ids_cannot() {
 }
 
 #[test]
-fn an_empty_entry_answers_no_key() {
+fn an_empty_entry_matches_no_key() {
     let mut cache = ShortCache::new().unwrap();
     assert_eq!(get(&mut cache, Packed::NO_KEY, 0), None);
     assert_eq!(cache.get_other(Packed::NO_KEY, 0), None);
@@ -112,7 +112,7 @@ fn keys(n: u64) -> impl Iterator<Item = Packed> {
 }
 
 #[test]
-fn what_it_knew_is_found_after_it_has_grown() {
+fn entries_survive_growth() {
     let mut cache = ShortCache::new().unwrap();
     let (mut n_sizes, mut n_sets) = (0, cache.n_sets);
     for (number, new) in (0..).zip(keys(1 << 17)) {
@@ -139,7 +139,7 @@ fn what_it_knew_is_found_after_it_has_grown() {
 }
 
 #[test]
-fn it_does_not_grow_for_ever() {
+fn the_size_of_the_table_is_bounded() {
     let mut cache = ShortCache::new().unwrap();
     for key in keys(3 * MAX_SETS as u64) {
         cache.insert(key, hash(key), &[1, 2, 3, 4], 4);

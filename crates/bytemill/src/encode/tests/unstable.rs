@@ -87,7 +87,7 @@ fn nothing_is_unstable_after_a_special_token_or_where_nothing_matches() {
 }
 
 #[test]
-fn a_last_pretoken_that_would_take_too_long_is_refused() {
+fn a_last_pretoken_with_too_many_completions_is_an_error() {
     let encoder = encoder(None, false);
     let error = encoder.encode_with_unstable(&"a".repeat(1 << 18), Allowed::None, &no_interrupt).unwrap_err();
     assert!(error.to_string().contains("too many for all its completions"));

@@ -5,7 +5,7 @@ fn workspace() -> Box<Workspace> {
 }
 
 #[test]
-fn a_workspace_returns_to_its_owner_alone() {
+fn a_workspace_returns_only_to_its_owner() {
     let (one, other) = (Owner::new(), Owner::new());
     let mut idle = Idle::default();
     let kept = workspace();
@@ -17,7 +17,7 @@ fn a_workspace_returns_to_its_owner_alone() {
 }
 
 #[test]
-fn the_least_recently_used_are_given_up_first() {
+fn the_least_recently_used_workspaces_are_dropped_first() {
     let owners: Vec<Owner> = (0..5).map(|_| Owner::new()).collect();
     let mut idle = Idle::default();
     let max_bytes = 3 * workspace().n_bytes();
@@ -36,7 +36,7 @@ fn the_least_recently_used_are_given_up_first() {
 }
 
 #[test]
-fn the_workspaces_of_a_dropped_tokenizer_go() {
+fn a_dropped_tokenizer_drops_its_workspaces() {
     let (one, other) = (Owner::new(), Owner::new());
     let mut idle = Idle::default();
     for owner in [one, other, one] {

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn exactly_256_characters_stand_for_bytes() {
+fn the_byte_alphabet_has_256_characters() {
     let mapped: Vec<(char, u8)> = (0..=0x10_FFFF)
         .filter_map(char::from_u32)
         .filter_map(|character| {
@@ -19,7 +19,7 @@ fn exactly_256_characters_stand_for_bytes() {
 }
 
 #[test]
-fn a_text_with_a_foreign_character_is_refused() {
+fn a_token_with_a_character_outside_the_byte_alphabet_is_refused() {
     let mut out = vec![1];
     assert!(append_bytes("ĠÃ©", &mut out));
     assert_eq!(out, [1, b' ', 0xC3, 0xA9]);

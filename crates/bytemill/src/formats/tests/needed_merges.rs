@@ -24,7 +24,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn dropped_merges_change_no_text(
+    fn dropping_unused_merges_changes_no_ids(
         tokens in prop::collection::vec("[abc]{2,6}", 1..10),
         order in any::<u64>(),
         by_token in any::<bool>(),
@@ -71,7 +71,7 @@ proptest! {
 }
 
 #[test]
-fn only_the_split_that_is_applied_stays() {
+fn unused_splits_are_dropped() {
     let merges: [(&[u8], &[u8]); 4] = [(b"a", b"b"), (b"b", b"c"), (b"a", b"bc"), (b"ab", b"c")];
     assert_eq!(needed_merges(&merges).unwrap(), [0, 1, 3]);
     assert_eq!(needed_merges(&[]).unwrap(), [0; 0]);

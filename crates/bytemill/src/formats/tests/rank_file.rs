@@ -14,7 +14,7 @@ fn line_ends_vary_and_lines_may_be_empty() {
 }
 
 #[test]
-fn anything_else_is_refused() {
+fn other_content_is_refused() {
     let lines = [
         "YWI=",
         "YWI= ",

@@ -18,7 +18,7 @@ fn an_array_starts_as_zeros_and_keeps_what_is_written() {
 }
 
 #[test]
-fn memory_that_cannot_be_had_is_an_error() {
+fn failed_allocations_are_errors() {
     let refused = ZeroedArray::<[u64; 8]>::new(1 << 50).err().unwrap();
     assert!(matches!(refused, Error::Memory { .. }));
 }

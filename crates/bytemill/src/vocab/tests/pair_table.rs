@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 proptest! {
     #[test]
-    fn tables_answer_as_a_hash_map_does(
+    fn lookups_agree_with_a_hash_map(
         pairs in prop::collection::hash_map((0u32..2000, 0u32..2000), 0u32..OUTSIDE, 0..300),
         n_expected in 0usize..300,
         asked in prop::collection::vec((0u32..2000, 0u32..2000), 0..300),
@@ -22,7 +22,7 @@ proptest! {
 }
 
 #[test]
-fn a_table_too_small_grows_and_loses_nothing() {
+fn a_full_table_grows_and_keeps_all_entries() {
     let mut table = PairTable::new(0);
     for symbol in 256..26_256 {
         table.insert(symbol, symbol % 300, symbol + 1).unwrap();

@@ -2,7 +2,7 @@ use super::*;
 use crate::vocab::TokenList;
 
 #[test]
-fn splits_of_long_tokens_are_all_there() {
+fn long_tokens_have_all_their_splits() {
     let runs = (2..=300).map(|n| vec![b'a'; n]);
     let all: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).chain(runs).chain([b"xyz".to_vec()]).collect();
     let tokens = TokenList::collect((0..).zip(all.iter().map(|token| &token[..]))).unwrap();

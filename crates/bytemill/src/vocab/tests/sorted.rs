@@ -12,7 +12,7 @@ fn vocab(tokens: &[Vec<u8>]) -> Vocab {
 
 proptest! {
     #[test]
-    fn those_found_are_those_that_begin_so(
+    fn tokens_with_a_prefix_are_found(
         tokens in prop::collection::hash_set("[ab<é]{2,4}", 0..40),
         prefix in "[ab<é]{0,3}",
         cut in 0usize..2,

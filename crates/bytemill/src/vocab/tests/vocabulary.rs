@@ -58,7 +58,7 @@ fn a_special_token_may_also_be_an_ordinary_one_with_another_id() {
 }
 
 #[test]
-fn the_id_of_one_symbol_is_that_of_the_table() {
+fn symbol_id_agrees_with_the_table() {
     let all = [(700, "ab"), (701, "cd"), (702, "ef"), (600, "gh"), (290, "ij"), (291, "kl")];
     for n_merges in 0..=all.len() {
         for first in 0..=n_merges {
@@ -83,13 +83,13 @@ fn merges_are_recovered_from_ranks() {
     let vocab = Vocab::from_ranks(ranks(&["ab", "cd", "abcd", "abc"]), vec![]).unwrap();
     let (a, b, c, d) = (97, 98, 99, 100);
     assert_eq!(vocab.merges(), [(a, b), (c, d), (256, 257), (256, c)]);
-    assert!(!vocab.whole_pretoken_lookup());
+    assert!(!vocab.ignore_merges());
 }
 
 #[test]
-fn ranks_that_no_merges_make_are_kept_with_all_their_splits() {
+fn tokens_that_no_merge_produces_keep_all_their_splits() {
     let vocab = Vocab::from_ranks(ranks(&["bc", "abcd", "ab", "cd"]), vec![]).unwrap();
-    assert!(vocab.whole_pretoken_lookup());
+    assert!(vocab.ignore_merges());
     assert!(vocab.merges().is_empty());
     let (ab, abcd, cd) = (258, 257, 259);
     assert!(vocab.pairs().get(ab, cd) == abcd);
@@ -124,7 +124,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn a_list_of_merges_gives_what_one_after_the_other_gives(
+    fn adding_merges_in_bulk_equals_adding_them_one_by_one(
         choices in prop::collection::vec((any::<u32>(), any::<u32>()), 0..60),
         n_letters in 1u32..4,
         n_unmade in 0usize..4,

@@ -290,7 +290,7 @@ fn saved_counts_are_added_with_weights() {
 }
 
 #[test]
-fn totals_are_rounded_half_up_and_to_at_least_one() {
+fn totals_round_half_up_to_at_least_one() {
     let rounded = |denominator, total| Scale::new(denominator).round(total);
     assert_eq!((0..9).map(|total| rounded(4, total)).collect::<Vec<_>>(), [1, 1, 1, 1, 1, 1, 2, 2, 2]);
     assert_eq!((1..9).map(|total| rounded(3, total)).collect::<Vec<_>>(), [1, 1, 1, 1, 2, 2, 2, 3]);

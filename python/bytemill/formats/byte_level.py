@@ -1,0 +1,193 @@
+"""Vocabularies and merges as files store them: byte-level text, one character per byte."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bytemill.errors import TokenizerError, TokenizerFileError
+from bytemill.formats.bytes_to_unicode import (
+    CHARACTER_TO_BYTE,
+    bytes_to_text,
+    first_foreign_character,
+    text_to_bytes,
+)
+from bytemill.formats.files import object_at, shown
+from bytemill.formats.ids import MAX_ID, check_id
+from bytemill.formats.vocabulary import first_duplicate, missing_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from bytemill.formats.spec import TokenizerSpec
+
+
+def checked_vocab(vocab: Any, location: str) -> dict[str, int]:
+    """Return a JSON value as byte-level text -> id.
+
+    Raises:
+        TokenizerFileError: It is not an object, it is empty, or an id is invalid or not unique.
+    """
+    vocab = object_at(vocab, location, "an object of tokens and ids")
+    if not vocab:
+        raise TokenizerFileError(f"{location} is empty")
+    ids = vocab.values()
+    if not (set(map(type, ids)) == {int} and min(ids) >= 0 and max(ids) <= MAX_ID):
+        for text, token_id in vocab.items():
+            check_id(token_id, f"{location}[{shown(text)}]")
+    if (duplicate := first_duplicate(vocab)) is not None:
+        first, second, token_id = duplicate
+        raise TokenizerFileError(
+            f"{location}: {shown(first)} and {shown(second)} have the same id {token_id}"
+        )
+    return vocab
+
+
+def tokens_and_merges(
+    vocab: Mapping[str, int],
+    pairs: Sequence[Sequence[str]],
+    special_tokens: Mapping[str, int],
+    *,
+    vocab_location: str,
+    merge_location: Callable[[int], str],
+) -> tuple[dict[int, bytes], list[tuple[bytes, bytes]]]:
+    """Return the ordinary tokens by id and the merges, as bytes.
+
+    A special token that is a single byte or the product of a merge is also an ordinary token with the same id.
+
+    Args:
+        vocab: Byte-level text -> id; may contain the special tokens.
+        pairs: The merges as byte-level text.
+        special_tokens: Special tokens and their ids.
+        vocab_location: Location of the vocabulary, for errors.
+        merge_location: Location of a merge by index, for errors.
+
+    Raises:
+        TokenizerFileError: A token is not byte-level text, a special token has the id of another token, a byte has no
+            token, or a merge appears twice or uses an unknown token.
+    """
+    products = {left + right for left, right in pairs}
+    bytes_of = _bytes_by_text(vocab, special_tokens, vocab_location)
+    for text, token_id in special_tokens.items():
+        token = bytes_of.get(text)
+        if token is None:
+            continue
+        is_ordinary = len(text) == 1 or text in products
+        if not is_ordinary:
+            del bytes_of[text]
+        elif token != text.encode():
+            raise TokenizerFileError(
+                f"{vocab_location}[{shown(text)}]: id {token_id} is both the bytes {token!r} and a special token"
+            )
+    tokens = {vocab[text]: token for text, token in bytes_of.items()}
+    _check_special_ids(special_tokens, tokens, vocab_location)
+    missing = missing_bytes(tokens.values())
+    if missing is not None:
+        raise TokenizerFileError(
+            f"{vocab_location} lacks {missing}",
+            hint="byte-level BPE needs a token for each byte; pass initial_alphabet=ByteLevel.alphabet() to "
+            "Hugging Face's trainer",
+        )
+    return tokens, _merges_as_bytes(pairs, products, bytes_of, merge_location)
+
+
+def byte_level_vocab(
+    spec: TokenizerSpec, tokens: Mapping[int, bytes], *, ignore_merges: bool
+) -> dict[str, int]:
+    """Return ordinary and special tokens as byte-level text -> id, in id order.
+
+    Args:
+        spec: The tokenizer.
+        tokens: Its ordinary tokens by id.
+        ignore_merges: Whether the file looks up whole pre-tokens.
+
+    Raises:
+        TokenizerError: A special token's text is the byte-level text of another token, or (with `ignore_merges`) of
+            bytes that could be a pre-token.
+    """
+    vocab = {bytes_to_text(token): token_id for token_id, token in tokens.items()}
+    for text, token_id in spec.special_tokens.items():
+        if token_id in tokens and vocab.get(text) != token_id:
+            raise TokenizerError(
+                f"special token {text!r} is also the ordinary token with id {token_id}, which this format writes as "
+                f"{bytes_to_text(tokens[token_id])!r}: it cannot store both under one id"
+            )
+        if vocab.setdefault(text, token_id) != token_id:
+            raise TokenizerError(
+                f"special token {text!r} (id {token_id}) is written like the ordinary token with id "
+                f"{vocab[text]}, and this format can store only one of the two"
+            )
+        if ignore_merges and _is_text_of_other_bytes(text):
+            raise TokenizerError(
+                f"special token {text!r} is written like the bytes {text_to_bytes(text)!r}, so a pre-token of these "
+                "bytes would become the special token"
+            )
+    return dict(sorted(vocab.items(), key=lambda item: item[1]))
+
+
+def _is_text_of_other_bytes(text: str) -> bool:
+    return CHARACTER_TO_BYTE.keys() >= set(text) and text_to_bytes(text) != text.encode()
+
+
+def _bytes_by_text(
+    vocab: Mapping[str, int], special_tokens: Mapping[str, int], location: str
+) -> dict[str, bytes]:
+    """Return the bytes of every token, except special tokens that are not byte-level text."""
+    texts = [text for text in vocab if text not in special_tokens]
+    try:
+        bytes_of = dict(zip(texts, [text_to_bytes(text) for text in texts], strict=True))
+    except ValueError:
+        text, character = next(
+            (text, character) for text in texts if (character := first_foreign_character(text)) is not None
+        )
+        raise TokenizerFileError(
+            f"{location}[{shown(text)}]: {character!r} is not one of the 256 characters that stand for bytes",
+            hint="bytemill reads byte-level BPE; special tokens must be declared",
+        ) from None
+    if "" in bytes_of:
+        raise TokenizerFileError(f"{location}['']: a token is empty")
+    for text in special_tokens:
+        if text in vocab and first_foreign_character(text) is None:
+            bytes_of[text] = text_to_bytes(text)
+    return bytes_of
+
+
+def _check_special_ids(special_tokens: Mapping[str, int], tokens: Mapping[int, bytes], location: str) -> None:
+    if (duplicate := first_duplicate(special_tokens)) is not None:
+        first, second, token_id = duplicate
+        raise TokenizerFileError(
+            f"{location}: special tokens {shown(first)} and {shown(second)} have the same id {token_id}"
+        )
+    for text, token_id in special_tokens.items():
+        if tokens.get(token_id, text.encode()) != text.encode():
+            raise TokenizerFileError(
+                f"{location}: id {token_id} is both {shown(tokens[token_id])} and special token {shown(text)}"
+            )
+
+
+def _merges_as_bytes(
+    pairs: Sequence[Sequence[str]],
+    products: set[str],
+    bytes_of: Mapping[str, bytes],
+    merge_location: Callable[[int], str],
+) -> list[tuple[bytes, bytes]]:
+    # Duplicate merges have duplicate products, so the search is needed only if the numbers differ.
+    if len(products) != len(pairs):
+        duplicate = first_duplicate(dict(enumerate(map(tuple, pairs))))
+        if duplicate is not None:
+            first, second, pair = duplicate
+            raise TokenizerFileError(
+                f"{merge_location(second)}: {shown(pair)} repeats {merge_location(first)}"
+            )
+    try:
+        merges = [(bytes_of[left], bytes_of[right]) for left, right in pairs]
+    except KeyError:
+        merges = None
+    if merges is not None and bytes_of.keys() >= products:
+        return merges
+    location, unknown = next(
+        (merge_location(index), text)
+        for index, (left, right) in enumerate(pairs)
+        for text in (left, right, left + right)
+        if text not in bytes_of
+    )
+    raise TokenizerFileError(f"{location}: {shown(unknown)} is not an ordinary token of the vocabulary")

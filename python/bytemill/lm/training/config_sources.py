@@ -1,0 +1,97 @@
+"""Read settings of a run from TOML files and environment variables."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_origin
+
+from pydantic import TypeAdapter, ValidationError
+
+from bytemill.errors import RunConfigError
+from bytemill.lm.training.config import SECTIONS, setting_keys
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from bytemill.lm.training.config import Layer
+
+ENVIRONMENT_PREFIX = "BYTEMILL_"
+
+
+def file_layer(path: str | os.PathLike[str]) -> Layer:
+    """Read a settings file.
+
+    Args:
+        path: A TOML file with a table per section, or a run folder, of which `config.toml` is read.
+
+    Returns:
+        The path of the file, and its values by key.
+
+    Raises:
+        RunConfigError: The file cannot be read, is not TOML, or has a key outside of a section.
+    """
+    path = Path(path)
+    file = path / "config.toml" if path.is_dir() else path
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        if path.is_dir():
+            raise RunConfigError(
+                f"{path} is not a run folder: it has no config.toml",
+                hint=f"to train a new model in it: bytemill lm train --run.folder {shlex.quote(str(path))}",
+            ) from error
+        raise RunConfigError(
+            f"cannot read {file}: {error.strerror}", hint="name a TOML file or a run folder"
+        ) from error
+    except ValueError as error:  # invalid UTF-8 or invalid TOML
+        raise RunConfigError(f"{file} is not a TOML file: {error}", hint="correct the file") from error
+    values: dict[str, Any] = {}
+    for section, table in document.items():
+        if not isinstance(table, dict):
+            keys = [key for key in setting_keys() if key.endswith(f".{section}")]
+            known = f"write it in the section [{keys[0].split('.')[0]}]" if keys else "remove it"
+            raise RunConfigError(f"{file}: {section} is outside of a section", hint=known)
+        for name, value in cast("dict[str, Any]", table).items():
+            values[f"{section}.{name}"] = value
+    return str(file), values
+
+
+def environment_layers(environ: Mapping[str, str]) -> list[Layer]:
+    """Return a layer for each environment variable that sets something: BYTEMILL_TRAINING_STEPS and so on."""
+    layers: list[Layer] = []
+    for key in setting_keys():
+        variable = ENVIRONMENT_PREFIX + key.upper().replace(".", "_")
+        if (text := environ.get(variable)) is not None:
+            layers.append((variable, {key: parse_setting(key, text)}))
+    return layers
+
+
+def parse_setting(key: str, text: str) -> Any:
+    """Parse a value from text; a list is split like a shell command.
+
+    Text of the wrong type is returned unchanged: `resolve` refuses it and names its origin.
+
+    >>> parse_setting("training.steps", "500"), parse_setting("data.train", "a 'b c'")
+    (500, ['a', 'b c'])
+    """
+    kind = setting_type(key)
+    if get_origin(kind) is tuple:
+        return shlex.split(text)
+    with contextlib.suppress(ValidationError):
+        return TypeAdapter[Any](kind).validate_strings(text)
+    return text
+
+
+def setting_type(key: str) -> Any:
+    """Return the type of a setting, without `| None` and constraints."""
+    section, name = key.split(".")
+    if name == "preset":
+        return str
+    annotation: Any = SECTIONS[section].model_fields[name].annotation
+    if type(None) in get_args(annotation):
+        annotation = next(one for one in get_args(annotation) if one is not type(None))
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation

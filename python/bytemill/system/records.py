@@ -1,0 +1,103 @@
+"""Validated records in JSON files."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bytemill.errors import BytemillError
+
+Count = Annotated[int, Field(strict=True, ge=0)]
+"""A whole number of at least 0."""
+
+
+class Record(BaseModel):
+    """Base class of records. Unknown keys are ignored, so that later versions can add keys."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return every field by name, in values that JSON can hold."""
+        return self.model_dump()
+
+
+RecordType = TypeVar("RecordType", bound=Record)
+
+
+def read_json_object(path: Path, error_type: type[BytemillError], hint: str) -> dict[str, Any]:
+    """Read a JSON object from a file.
+
+    Args:
+        path: The file.
+        error_type: Exception for a file that is damaged or cannot be read.
+        hint: Hint for a damaged file.
+
+    Raises:
+        FileNotFoundError: If there is no such file, or no such folder.
+        BytemillError: If the file is damaged or cannot be read (`error_type`).
+    """
+    try:
+        document: object = json.loads(path.read_bytes())
+    except NotADirectoryError as error:
+        raise FileNotFoundError(error.errno, error.strerror, str(path)) from error
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise error_type(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:  # invalid JSON or UTF-8
+        raise error_type(f"{path} is damaged: {error}", hint=hint) from error
+    if not isinstance(document, dict):
+        raise error_type(f"{path} is damaged: it is not a JSON object", hint=hint)
+    return cast("dict[str, Any]", document)
+
+
+def parse_record(
+    kind: type[RecordType], document: dict[str, Any], path: Path, error_type: type[BytemillError], hint: str
+) -> RecordType:
+    """Validate a JSON object.
+
+    Args:
+        kind: The record's class.
+        document: The JSON object.
+        path: The file, for the error message.
+        error_type: Exception for an invalid record.
+        hint: Hint for an invalid record.
+
+    Raises:
+        BytemillError: If a key is missing or has an invalid value (`error_type`); names the file and the first key.
+    """
+    try:
+        return kind.model_validate(document)
+    except ValidationError as error:
+        raise error_type(f"{path} is damaged: {first_problem(error, document)}", hint=hint) from error
+
+
+def first_problem(error: ValidationError, document: Any) -> str:
+    """Describe the first problem of a record in one line.
+
+    Args:
+        error: What pydantic raised.
+        document: The validated values.
+    """
+    details = error.errors()[0]
+    name, value = "", document
+    for key in details["loc"]:
+        if isinstance(key, int) and isinstance(value, list):
+            name, value = f"{name}[{key}]", cast("list[Any]", value)[key]
+        elif isinstance(key, str) and isinstance(value, dict):
+            name = f"{name}.{key}" if name else key
+            value = cast("dict[str, Any]", value).get(key)
+        else:
+            break  # a member of a union
+    if details["type"] == "missing":
+        return f"{name} is missing"
+    reason = {"model_type": "it must be a JSON object", "tuple_type": "it must be a list"}.get(
+        details["type"]
+    )
+    reason = reason or details["msg"].replace("Input should", "it must").removeprefix("Value error, ")
+    return f"{name} is {value!r:.80}; {reason}" if name else reason

@@ -1,0 +1,198 @@
+"""Formulas against the real module: parameters, FLOPs, and the tensors that autograd saves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from bytemill.lm import PRESETS, ModelConfig, TransformerLM, attention, preset
+from bytemill.lm.loss import cross_entropy
+from bytemill.lm.optim import SGD, AdamW, Muon, muon_groups
+from bytemill.lm.planning import (
+    compute_optimal_tokens,
+    flops_per_token,
+    forward_flops,
+    largest_batch,
+    n_parameters,
+    parameters_by_part,
+    plan,
+    step_flops,
+    training_days,
+    training_memory,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SMALL: dict[str, Any] = {
+    "vocab_size": 50,
+    "context_length": 16,
+    "d_model": 24,
+    "num_layers": 2,
+    "num_heads": 4,
+    "d_ff": 40,
+}
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"norm": "layer", "position": "learned", "feed_forward": "gelu", "tied_embeddings": True, "bias": True},
+    {"position": "sinusoidal", "feed_forward": "relu", "norm_position": "post"},
+    {"position": "none", "num_kv_heads": 2, "bias": True, "sliding_window": 5},
+    {"norm": "layer", "norm_position": "post", "num_kv_heads": 1},
+]
+
+
+@pytest.fixture(params=VARIANTS, ids=str)
+def config(request: pytest.FixtureRequest) -> ModelConfig:
+    return ModelConfig(**SMALL, **request.param)
+
+
+def ids(config: ModelConfig, batch_size: int, n_tokens: int = 16) -> Tensor:
+    return torch.randint(config.vocab_size, (batch_size, n_tokens))
+
+
+def parts_of_module(model: TransformerLM) -> dict[str, int]:
+    """Count the parameters in the state dict; a tensor with two names counts once."""
+    counts = dict.fromkeys(parameters_by_part(model.config), 0)
+    for name, parameter in model.named_parameters():
+        part = (
+            "token embeddings"
+            if name.startswith("token_embeddings")
+            else "position embeddings"
+            if name.startswith("position_embeddings")
+            else "attention"
+            if ".attn." in name
+            else "feed-forward"
+            if ".ffn." in name
+            else "output layer"
+            if name.startswith("lm_head")
+            else "norms"
+        )
+        counts[part] += parameter.numel()
+    return counts
+
+
+def test_parameters_are_those_of_the_module(config: ModelConfig) -> None:
+    model = TransformerLM(config, device="meta")
+    assert parameters_by_part(config) == parts_of_module(model)
+    assert n_parameters(config) == model.n_parameters()
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_parameters_of_presets_are_those_of_the_module(name: str) -> None:
+    assert parameters_by_part(preset(name)) == parts_of_module(TransformerLM(preset(name), device="meta"))
+
+
+def test_parameters_without_embeddings() -> None:
+    model = TransformerLM(ModelConfig(**SMALL, position="learned"))
+    assert model.n_parameters() - model.n_parameters(non_embedding=True) == 50 * 24 + 16 * 24
+
+
+@pytest.mark.parametrize("n_tokens", [16, 11])
+def test_flops_are_those_that_torch_counts(
+    config: ModelConfig, n_tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The reference computes all weights; the kernel skips most masked ones.
+    monkeypatch.setattr(attention, "uses_kernels", lambda _: False)
+    model, batch = TransformerLM(config), ids(config, 3, n_tokens)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(batch)
+    assert counter.get_total_flops() == sum(forward_flops(config, 3, n_tokens).values())
+    with FlopCounterMode(display=False) as counter:
+        # linear_cross_entropy adds products in place, which the counter does not see.
+        cross_entropy(model(batch), batch).backward()
+    assert counter.get_total_flops() == sum(step_flops(config, 3, n_tokens).values())
+    assert flops_per_token(config, n_tokens) == sum(step_flops(config, 1, n_tokens).values()) / n_tokens
+
+
+def test_flops_of_fused_attention_are_equal() -> None:
+    config = ModelConfig(**SMALL, attention="fused")
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        TransformerLM(config)(ids(config, 2))
+    assert counter.get_total_flops() == sum(forward_flops(config, 2).values())
+
+
+def test_flops_of_gpt2_xl_are_those_that_torch_counts() -> None:
+    config = preset("gpt2-xl")
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        TransformerLM(config, device="meta")(torch.zeros(1, 1024, dtype=torch.long, device="meta"))
+    assert counter.get_total_flops() == sum(forward_flops(config).values())
+
+
+def kept_bytes(model: TransformerLM, batch: Tensor) -> int:
+    """Return the bytes of all storages that autograd saves between forward and backward, except the weights."""
+    own = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
+    kept: dict[int, int] = {}
+    alive: list[Tensor] = []  # keep references, so that no address is reused
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+            alive.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = model.loss(batch, batch)
+    node: Any = loss.grad_fn  # linear_cross_entropy stores gradients instead of saved tensors
+    return sum(kept.values()) + sum(gradient.nbytes for gradient in node.gradients)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_activations_are_the_tensors_that_autograd_saves(config: ModelConfig, batch_size: int) -> None:
+    batch = ids(config, batch_size)
+    assert kept_bytes(TransformerLM(config), batch) == training_memory(config).activations(batch_size)
+
+
+def test_state_of_the_optimizers(config: ModelConfig) -> None:
+    model = TransformerLM(config)
+    batch = ids(config, 1)
+    model.loss(batch, batch).backward()
+    optimizers: dict[Any, torch.optim.Optimizer] = {
+        "adamw": AdamW(model.parameters()),
+        "muon": Muon(muon_groups(model)),
+        "sgd": SGD(model.parameters()),
+    }
+    for name, optimizer in optimizers.items():
+        optimizer.step()
+        states = [value for state in optimizer.state.values() for value in state.values()]
+        n_bytes = sum(value.nbytes for value in states if isinstance(value, torch.Tensor))
+        assert n_bytes == training_memory(config, optimizer=name).optimizer
+
+
+def test_the_largest_batch_fits_and_one_more_does_not() -> None:
+    memory = training_memory(preset("gpt2-xl"))
+    most = largest_batch(memory, 80 * 10**9)
+    assert memory.total(most) <= 80 * 10**9 < memory.total(most + 1)
+    assert largest_batch(memory, 10**9) == 0
+
+
+def test_a_plan() -> None:
+    config = preset("gpt2-xl")
+    found = plan(config, batch_size=4, available_bytes=80 * 10**9, flops_per_second=495e12, utilization=0.5)
+    assert found.training_tokens == found.compute_optimal_tokens == 20 * n_parameters(config)
+    assert found.days == pytest.approx(
+        flops_per_token(config) * found.training_tokens / (495e12 * 0.5) / 86_400
+    )
+    as_dict = found.to_dict()
+    assert as_dict["parameters"]["total"] == 1_557_611_200
+    assert as_dict["memory_bytes"]["total"] == found.memory.total(4)
+    assert found.fits == (found.largest_batch is not None and found.largest_batch >= 4)
+    assert plan(config).fits is None
+    assert compute_optimal_tokens(config) == 31_152_224_000
+
+
+def test_plans_out_of_range_are_refused() -> None:
+    with pytest.raises(ValueError, match="the context length is 128"):
+        plan(preset("tiny"), n_tokens=129)
+    with pytest.raises(ValueError, match="the utilization 0"):
+        training_days(preset("tiny"), 1, 1e12, 0)
+
+
+def test_mixed_precision_halves_the_inputs_of_products() -> None:
+    config = preset("gpt2-xl")
+    full, mixed = training_memory(config), training_memory(config, precision="mixed")
+    assert mixed.fixed == full.fixed
+    assert 0.5 < mixed.activations_per_sequence / full.activations_per_sequence < 0.75
