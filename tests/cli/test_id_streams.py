@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import bytemill
 from bytemill.cli.id_streams import decode_stream, encode_text, ids_as_text, read_ids
-from bytemill.cli.text_input import TextInput
+from bytemill.cli.texts import TextInput
 from bytemill.errors import CorpusError, TokenizerError
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}

@@ -1,6 +1,7 @@
 """The command line as a process: streams, signals, pipes that close, terminals, help."""
 
 import contextlib
+import inspect
 import json
 import os
 import pty
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cyclopts import App
+from tests.cli.commands import commands
 
 import bytemill
 
@@ -23,18 +26,6 @@ CONTROL_CODE = re.compile(rb"\x1b")
 
 Process = Callable[..., subprocess.CompletedProcess[bytes]]
 Start = Callable[..., subprocess.Popen[bytes]]
-
-COMMANDS = [
-    ["quickstart"],
-    ["tokenizer", "train"],
-    ["tokenizer", "encode"],
-    ["tokenizer", "decode"],
-    ["tokenizer", "show"],
-    ["tokenizer", "inspect"],
-    ["data", "encode"],
-    ["data", "info"],
-    ["data", "get"],
-]
 
 
 def wait_for(process: subprocess.Popen[bytes], seconds: float = 60) -> int:
@@ -70,17 +61,22 @@ def interrupt_when_busy(process: subprocess.Popen[bytes], sign: bytes) -> tuple[
     return status, said + process.stderr.read()
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_every_command_has_help_with_examples(run: Callable[..., Any], command: list[str]):
-    outcome = run(*command, "--help")
-    assert outcome.status == 0
-    assert outcome.err == ""
-    assert f"Usage: bytemill {' '.join(command)}" in outcome.out
-    examples = outcome.out.partition("Examples:\n")[2].rstrip().splitlines()
-    assert examples
-    assert all(line.startswith("  ") and len(line) < 80 for line in examples), examples
-    assert any(f"bytemill {' '.join(command)}" in line for line in examples)
+@pytest.mark.parametrize(
+    ("chain", "command"), [pytest.param(*pair, id=" ".join(pair[0])) for pair in commands()]
+)
+def test_every_command_has_help_with_examples_that_fits_80_columns(
+    run: Callable[..., Any], chain: tuple[str, ...], command: App
+):
+    outcome = run(*chain, "--help")
+    assert (outcome.status, outcome.err) == (0, "")
+    assert f"Usage: bytemill {' '.join(chain)}" in outcome.out
     assert "\x1b" not in outcome.out
+    assert "[ARGS" not in outcome.out, "the usage must name the arguments"
+    epilogue = command.help_epilogue or ""
+    examples = epilogue.partition("Examples:\n")[2]
+    assert f"  bytemill {' '.join(chain)}" in examples
+    lines = [*inspect.cleandoc(command.help).splitlines(), *epilogue.splitlines()]
+    assert [line for line in lines if len(line) > 80] == []
 
 
 def test_help_of_the_groups_lists_their_commands(run: Callable[..., Any]):

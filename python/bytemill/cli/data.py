@@ -95,10 +95,10 @@ def encode(
 ) -> None:
     """Encode text to shards of token ids.
 
-    Memory use does not grow with the text. If interrupted by Ctrl-C or SIGTERM (exit code
-    130), the same command resumes from the last checkpoint and writes the same files.
-    A folder that already contains the result is left unchanged; a folder with other shards
-    is an error.
+    Memory use does not grow with the text. If interrupted by Ctrl-C or SIGTERM
+    (exit code 130), the same command resumes from the last checkpoint and writes
+    the same files. A folder that already contains the result is left unchanged; a
+    folder with other shards is an error.
     """
     from bytemill.cli.profile import profiled
     from bytemill.cli.progress import ProgressDisplay, encoding_progress

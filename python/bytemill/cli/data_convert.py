@@ -56,7 +56,8 @@ Separator: TypeAlias = Annotated[
 EXAMPLES = """Examples:
   bytemill data convert shards for_megatron --layout megatron
   bytemill data convert shards for_llmc --layout llmc --shard-tokens 200000000
-  bytemill data convert train.bin shards --layout npy --source-layout bin --dtype uint16
+  bytemill data convert train.bin shards --layout npy \\
+    --source-layout bin --dtype uint16
   bytemill data convert 'fineweb_*.bin' shards --layout npy --separator 50256"""
 
 

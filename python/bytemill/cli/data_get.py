@@ -10,6 +10,7 @@ from bytemill.cli.interruption import interruptible
 
 app = App(
     name="get",
+    usage="Usage: bytemill data get [OPTIONS] [NAME]",
     help_epilogue="""Examples:
   bytemill data get --list
   bytemill data get tinystories-valid

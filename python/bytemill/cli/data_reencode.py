@@ -12,7 +12,7 @@ from bytemill.system.units import plural
 
 EXAMPLES = """Examples:
   bytemill data reencode shards --from gpt2 --to mine.json --output mine
-  bytemill data reencode 'fineweb_*.bin' --from gpt2 --to mine.json --output mine"""
+  bytemill data reencode 'fineweb_*.bin' --from gpt2 --to mine.json -o mine"""
 
 
 def reencode(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from bytemill.cli.text_input import TextInput
+    from bytemill.cli.texts import TextInput
     from bytemill.tokenizer.tokenizer import Tokenizer
     from bytemill.tokenizer.types import AllowedSpecial
 

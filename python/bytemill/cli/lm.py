@@ -34,10 +34,11 @@ Device = Annotated[str, Parameter(help="Device: auto, cpu, cuda, cuda:N or mps."
     sort_key=1,
     usage="Usage: bytemill lm train [OPTIONS] [CONFIG]",
     help_epilogue="""Examples:
-  bytemill lm train --data.tokenizer tokenizer.json --data.train shards --run.folder mine
+  bytemill lm train --data.tokenizer tokenizer.json --data.train shards \\
+    --run.folder mine
   bytemill lm train stories.toml --model.num-layers 8 --training.steps 5000
   bytemill lm train stories.toml --print-config > resolved.toml
-  bytemill lm train mine                         resume the run in the folder mine
+  bytemill lm train mine                         resume the run in folder mine
 
 A settings file has a table for each group, with the names of the options:
   [data]
@@ -75,10 +76,10 @@ def train(
 ) -> None:
     """Train a language model, or resume training.
 
-    Options override environment variables, which override CONFIG, which overrides the
-    defaults. Ctrl-C and SIGTERM save a checkpoint. The same command, or
-    `bytemill lm train FOLDER`, resumes from the last checkpoint; on the CPU the result
-    is identical to that of an uninterrupted run.
+    Options override environment variables, which override CONFIG, which overrides
+    the defaults. Ctrl-C and SIGTERM save a checkpoint. The same command, or
+    `bytemill lm train FOLDER`, resumes from the last checkpoint; on the CPU the
+    result is identical to that of an uninterrupted run.
     """
     from bytemill.lm.training.config import config_to_toml
 
@@ -105,7 +106,7 @@ def train(
   bytemill lm generate mine "Once upon a time" --temperature 0.8
   bytemill lm generate mine "Once" --samples 3 --seed 1 --top-p 0.9
   bytemill lm generate mine "Once upon" --show-probabilities --max-tokens 10
-  bytemill lm generate mine                      an interactive prompt (on a terminal)
+  bytemill lm generate mine                      an interactive prompt
   echo -n "Once" | bytemill lm generate mine -   the prompt from standard input""",
 )
 def generate(
@@ -192,8 +193,8 @@ def generate(
 ) -> None:
     """Generate text with a trained model.
 
-    Text is printed as it is generated. Without a prompt, an interactive prompt starts.
-    An empty prompt ("") starts a new document.
+    Text is printed as it is generated. Without a prompt, an interactive prompt
+    starts. An empty prompt ("") starts a new document.
     """
     from bytemill.cli import lm_generation
     from bytemill.cli.lm_prompt import run_prompt
@@ -246,7 +247,7 @@ def generate(
     help_epilogue="""Examples:
   bytemill lm eval mine --text novel.txt
   bytemill lm eval mine --shards validation --stride 64 --json
-  bytemill lm eval mine --hellaswag hellaswag_val.jsonl --limit 1000 --results scores.jsonl""",
+  bytemill lm eval mine --hellaswag items.jsonl --limit 1000""",
 )
 def evaluate(
     run: Run,
@@ -284,7 +285,7 @@ def evaluate(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Evaluate a trained model: loss, perplexity and bits per byte, HellaSwag accuracy.
+    """Evaluate a model: loss, perplexity and bits per byte, HellaSwag accuracy.
 
     Bits per byte are comparable between models with different tokenizers. Special
     tokens count in loss and perplexity, but not in bits per byte.
@@ -384,8 +385,8 @@ def plan(
 ) -> None:
     """Plan a model: parameters, memory, FLOPs, the largest batch, days of training.
 
-    No model is built. The settings of the model can be changed as in `bytemill lm train`:
-    --model.num-layers 8.
+    No model is built. Options such as --model.num-layers 8 change its settings, as
+    in `bytemill lm train`.
     """
     from bytemill.cli.lm_views import write_plan
     from bytemill.lm.planning.user_input import plan_for

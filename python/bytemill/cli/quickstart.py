@@ -14,6 +14,7 @@ from bytemill.cli.interruption import interruptible
 app = App(
     name="quickstart",
     sort_key=1,
+    usage="Usage: bytemill quickstart [OPTIONS] [DIR]",
     help="""Train a tokenizer and a small language model, and write a report.
 
 The corpus is the documentation that Python ships with, a few megabytes; nothing

@@ -23,6 +23,7 @@ app = App(
 
 @app.command(
     sort_key=1,
+    usage="Usage: bytemill tokenizer train --vocab-size INT [OPTIONS] [INPUTS...]",
     help_epilogue="""Examples:
   bytemill tokenizer train corpus.txt --vocab-size 8192
   bytemill tokenizer train 'data/*.txt' -n 32000 --pattern cl100k -o web.json
@@ -159,6 +160,7 @@ def train(
 
 @app.command(
     sort_key=2,
+    usage="Usage: bytemill tokenizer encode [OPTIONS] TOKENIZER [TEXT]",
     help_epilogue="""Examples:
   bytemill tokenizer encode tokenizer.json "Hello, world"
   bytemill tokenizer encode tokenizer.json --file corpus.txt > ids.txt
@@ -202,6 +204,7 @@ def encode(
 
 @app.command(
     sort_key=3,
+    usage="Usage: bytemill tokenizer decode TOKENIZER [IDS...]",
     help_epilogue="""Examples:
   bytemill tokenizer decode tokenizer.json 15496 11 995
   bytemill tokenizer decode tokenizer.json < ids.txt > text.txt""",
@@ -255,6 +258,7 @@ def show(
 
 @app.command(
     sort_key=5,
+    usage="Usage: bytemill tokenizer inspect [OPTIONS] TOKENIZER [TEXT]",
     help_epilogue="""Examples:
   bytemill tokenizer inspect tokenizer.json "It's naïve, isn't it?"
   bytemill tokenizer inspect tokenizer.json --file chapter.txt --ids
