@@ -1,4 +1,4 @@
-"""Tokenizers that several of these modules need, each beside an independent one of the same vocabulary."""
+"""Shared tokenizers, each with an independent one of the same vocabulary."""
 
 import base64
 from collections.abc import Callable
@@ -96,7 +96,7 @@ def small() -> bytemill.Tokenizer:
 
 @pytest.fixture(scope="session")
 def small_reference(small: bytemill.Tokenizer) -> ReferenceTokenizer:
-    """The slow twin of `small`."""
+    """The reference implementation of `small`."""
     return ReferenceTokenizer(small.vocab, small.merges, small.special_tokens, pattern="gpt2")
 
 

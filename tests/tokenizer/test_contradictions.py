@@ -1,4 +1,4 @@
-"""Vocabularies, merges and ranks: what is refused and why, and what is odd but right."""
+"""Contradictory vocabularies, merges and ranks are refused; unusual valid ones work."""
 
 from typing import Any
 

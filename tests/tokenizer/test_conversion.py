@@ -1,4 +1,4 @@
-"""Every format into every other: the same tokenizer, proven, or refused with the reason; nothing half-written."""
+"""Conversion between all formats is verified, or refused with the reason, without partial output."""
 
 import json
 from collections.abc import Callable

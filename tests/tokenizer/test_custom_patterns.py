@@ -1,4 +1,4 @@
-"""Patterns of the user's own: nothing is lost between the matches, and their time is bounded."""
+"""Custom patterns: text between matches is kept, and time is bounded."""
 
 import time
 

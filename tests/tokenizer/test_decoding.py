@@ -1,4 +1,4 @@
-"""Ids back to text: what comes back, and what is no id."""
+"""Decoding ids to text and bytes, and invalid ids."""
 
 import threading
 from collections.abc import Callable

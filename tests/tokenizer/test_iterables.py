@@ -1,4 +1,4 @@
-"""Batches and pieces come from any iterable of `str`, and an item that is none is named."""
+"""Batches may be any iterable of `str`; an item of another type is named."""
 
 import array
 import collections

@@ -1,4 +1,4 @@
-"""Lists of ids share their ints, and are lists like any other for all that."""
+"""Lists of ids share their ints and otherwise behave like any list."""
 
 import gc
 import subprocess

@@ -1,4 +1,4 @@
-"""Long pre-tokens on published vocabularies: a queue merges the first ones, backtracking with tables the rest."""
+"""Long pre-tokens have the ids of tiktoken: merged with a queue first, then by backtracking with tables."""
 
 import random
 from typing import Any

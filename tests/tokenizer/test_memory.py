@@ -1,4 +1,4 @@
-"""Encoding a stream takes the same memory however long it is, and none where there is little to be had."""
+"""Encoding a stream takes constant memory."""
 
 import os
 import subprocess

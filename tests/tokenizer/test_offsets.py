@@ -1,4 +1,4 @@
-"""Byte and character offsets: exact in bytes, whole characters in characters, always of the `str` that was given."""
+"""Byte and character offsets of tokens."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Remembered pre-tokens have the ids of the first time, also after others took their place."""
+"""Cached pre-tokens keep their ids, also after eviction."""
 
 import random
 import string

@@ -1,4 +1,4 @@
-"""Special tokens in a text: recognised, taken as plain text, or refused."""
+"""Special tokens in a text are recognized, treated as text, or refused."""
 
 import random
 from collections.abc import Callable, Collection
@@ -21,7 +21,7 @@ OVERLAPPING = ["<s>", "<s><s>", "ab", "bcd", "abc", "d<", "字", "字一", "  ",
 
 
 def both(special: Collection[str], pattern: str | None = "gpt2") -> tuple[bytemill.Tokenizer, Any]:
-    """A tokenizer and its slow twin, with the same ids for special tokens."""
+    """Return a tokenizer and its reference implementation, with the same ids for special tokens."""
     ours = bytemill.Tokenizer(BYTES, [], list(special), pattern=pattern)
     return ours, reference.ReferenceTokenizer(BYTES, [], ours.special_tokens, pattern=pattern)
 
@@ -112,12 +112,12 @@ def test_the_modes_are_those_of_the_reference() -> None:
 def test_the_leftmost_longest_special_token_wins(data: st.DataObject) -> None:
     special = data.draw(st.lists(st.sampled_from(OVERLAPPING), unique=True))
     text = "".join(data.draw(st.lists(st.sampled_from([*OVERLAPPING, *"abcd<s>字 x"]), max_size=20)))
-    ours, twin = both(special)
-    assert ours.encode(text) == twin.encode(text)
+    ours, reference_tokenizer = both(special)
+    assert ours.encode(text) == reference_tokenizer.encode(text)
     chosen = set(data.draw(st.lists(st.sampled_from(special)))) if special else set()
-    assert ours.encode(text, allowed_special=chosen) == twin.encode(text, chosen)
+    assert ours.encode(text, allowed_special=chosen) == reference_tokenizer.encode(text, chosen)
     try:
-        expected = twin.encode(text, "none_raise")
+        expected = reference_tokenizer.encode(text, "none_raise")
     except SpecialTokenError:
         with pytest.raises(SpecialTokenError):
             ours.encode(text, allowed_special="none_raise")
@@ -126,16 +126,16 @@ def test_the_leftmost_longest_special_token_wins(data: st.DataObject) -> None:
 
 
 def test_pretokens_end_at_special_tokens() -> None:
-    ours, twin = both(["<s>"], "cl100k")
+    ours, reference_tokenizer = both(["<s>"], "cl100k")
     # White space before a special token stands at the end of a text, where cl100k takes it whole.
     for text in ("a \n  <s>  \n b", "<s> a", "it<s>'s", "  <s>  ", "<s>", "<s><s>", " <s>"):
-        assert ours.encode(text) == twin.encode(text)
+        assert ours.encode(text) == reference_tokenizer.encode(text)
 
 
 def test_special_tokens_may_be_words_and_blanks() -> None:
-    ours, twin = both(["the", " ", "t", "\u0301", "\r\n"])
+    ours, reference_tokenizer = both(["the", " ", "t", "\u0301", "\r\n"])
     for text in ("the then", "t the\r\nthe\u0301", "  e\u0301", "tthe"):
-        assert ours.encode(text) == twin.encode(text)
+        assert ours.encode(text) == reference_tokenizer.encode(text)
         assert ours.decode(ours.encode(text)) == text
 
 
@@ -238,6 +238,6 @@ def test_random_texts_with_many_overlapping_special_tokens() -> None:
     pieces = ["a", "b", "<", ">", "aa", "ab", "<a", "a>"]
     for _ in range(60):
         special = {"".join(chance.choices(pieces, k=chance.randint(1, 4))) for _ in range(6)}
-        ours, twin = both(special)
+        ours, reference_tokenizer = both(special)
         text = "".join(chance.choices(pieces, k=60))
-        assert ours.encode(text) == twin.encode(text)
+        assert ours.encode(text) == reference_tokenizer.encode(text)

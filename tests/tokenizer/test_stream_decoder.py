@@ -1,4 +1,4 @@
-"""A decoder for ids that come one by one: all of the text, at the earliest moment, never half a character."""
+"""The stream decoder returns all text at the earliest moment and never part of a character."""
 
 import codecs
 

@@ -1,4 +1,4 @@
-"""A document that arrives in pieces of bytes or text: the ids of the whole."""
+"""Encoding a document in chunks of bytes or text gives the ids of the whole."""
 
 import random
 import time

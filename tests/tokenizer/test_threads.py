@@ -1,4 +1,4 @@
-"""Several threads of Python use one tokenizer at once, and none waits for the others without need."""
+"""Python threads can share a tokenizer without blocking each other needlessly."""
 
 import copy
 import pickle
