@@ -1,4 +1,4 @@
-"""minbpe's and simple-bpe's models: read with the ids that their tools give, written so that those read them."""
+"""Models of minbpe and simple-bpe: the same ids as in these tools, in both directions."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
