@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bytemill.errors import TokenizerFileError
 from bytemill.tokenizer import pretrained
 from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -33,4 +35,17 @@ def open_tokenizer(
     """
     if pattern is ... and special_tokens is None and pretrained.is_published(path_or_name):
         return Tokenizer.from_pretrained(path_or_name)
+    if not Path(path_or_name).exists():
+        _suggest_published(str(path_or_name))
     return Tokenizer.load(path_or_name, pattern=pattern, special_tokens=special_tokens)
+
+
+def _suggest_published(name: str) -> None:
+    """Raise `TokenizerFileError` if `name` looks like a mistyped published name."""
+    import difflib
+
+    if close := difflib.get_close_matches(name, pretrained.PUBLISHED, n=1):
+        raise TokenizerFileError(
+            f"{name}: no such file, and not a published tokenizer",
+            hint=f"use {close[0]}, or the path of a tokenizer file",
+        )
