@@ -1,4 +1,4 @@
-"""Encodings of tiktoken and of bytemill.compat.tiktoken, made from the same parts."""
+"""Encodings of tiktoken and of `bytemill.compat.tiktoken`, made from the same parts."""
 
 import base64
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""`bytemill.compat.tiktoken.Encoding` beside tiktoken's: one behaviour at a time, errors included."""
+"""`bytemill.compat.tiktoken.Encoding` behaves like tiktoken's, errors included."""
 
 import copy
 import inspect

@@ -1,4 +1,4 @@
-"""`Tokenizer.from_tiktoken` and `to_tiktoken`: the same ids, or refused with the reason."""
+"""`Tokenizer.from_tiktoken` and `to_tiktoken` keep the ids or refuse with the reason."""
 
 import pickle
 import subprocess

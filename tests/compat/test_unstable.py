@@ -1,4 +1,4 @@
-"""`encode_with_unstable` beside tiktoken's: the same ids that stay, and the same set of lists that may follow."""
+"""`encode_with_unstable` returns the same ids and continuations as tiktoken."""
 
 from collections.abc import Callable
 

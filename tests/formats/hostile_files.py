@@ -1,6 +1,6 @@
-"""Files that are made to take a reader's time or memory, and what their refusal says.
+"""Files made to exhaust a reader's time or memory, and the expected error messages.
 
-As a program, it reads them all and says how long each took and how much memory the process had at most:
+As a program, read all of them and print the time and the peak memory of each:
 
     python tests/formats/hostile_files.py EMPTY_FOLDER
 """

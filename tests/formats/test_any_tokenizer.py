@@ -1,4 +1,4 @@
-"""Any tokenizer in any format: what is written is read as the same tokenizer, and written again the same bytes."""
+"""Property: any tokenizer survives a round trip through every format, byte for byte."""
 
 from pathlib import Path
 from typing import Any

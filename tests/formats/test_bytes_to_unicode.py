@@ -1,4 +1,4 @@
-"""The map between bytes and characters is GPT-2's, and a bijection."""
+"""Byte-level text: the mapping is GPT-2's and a bijection."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A tokenizer is recognised by what its file or folder holds, whatever it is called."""
+"""Tokenizer files and folders are recognized by their content."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Reading of files: bounded, and with the reason where it fails."""
+"""Reading files is bounded and reports the reason of a failure."""
 
 import os
 import threading

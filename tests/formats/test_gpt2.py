@@ -1,5 +1,4 @@
-"""vocab.json and merges.txt: read with any ids, written for Hugging Face's reader, refused when they do not
-fit."""
+"""GPT-2's vocab.json and merges.txt: reading, writing, and errors."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Hostile files are refused by name and place, within limits on memory and time that the system enforces."""
+"""Hostile files are refused within limits on memory and time that the system enforces."""
 
 import resource
 import subprocess

@@ -1,4 +1,4 @@
-"""The core reads files as the slow readers do, or leaves them to these."""
+"""Loading with the core gives the results of the reference readers, or leaves the file to them."""
 
 import base64
 import json
@@ -29,11 +29,13 @@ def contents(tokenizer: Tokenizer) -> tuple[object, ...]:
     return spec, tokenizer.fingerprint, tokenizer.ties, tokenizer.merge_counts
 
 
-def assert_as_slowly(data: bytes, pattern: Any = ..., *, quick: bool | None = None, **arguments: Any) -> None:
-    """What is read quickly is what is read slowly; and `quick` says whether it is, where that is certain."""
+def assert_same_as_reference(
+    data: bytes, pattern: Any = ..., *, fast: bool | None = None, **arguments: Any
+) -> None:
+    """Compare the fast loader with the reference reader; `fast` says whether the fast loader must succeed."""
     loaded = load_fast(data, "t", pattern, **arguments)
-    if quick is not None:
-        assert (loaded is not None) is quick
+    if fast is not None:
+        assert (loaded is not None) is fast
     if loaded is not None:
         slow = Tokenizer.from_spec(detect.from_bytes(data, "t", pattern, **arguments))
         assert contents(Tokenizer._from_loaded(loaded)) == contents(slow)
@@ -64,9 +66,9 @@ def test_rank_files_load_like_the_reference_reader(
     special = data.draw(
         st.dictionaries(st.sampled_from(["<x>", "a", "<y>"]), st.integers(0, 400), max_size=2)
     )
-    assert_as_slowly(text.encode(), "cl100k", special_tokens=special)
+    assert_same_as_reference(text.encode(), "cl100k", special_tokens=special)
     if len(set(tokens)) == len(tokens):
-        assert_as_slowly(text.encode(), None, special_tokens={}, quick=True)
+        assert_same_as_reference(text.encode(), None, special_tokens={}, fast=True)
 
 
 @settings(max_examples=80, deadline=None)
@@ -94,7 +96,7 @@ def test_tokenizer_json_loads_like_the_reference_reader(
         document, ensure_ascii=data.draw(st.booleans()), indent=data.draw(st.sampled_from([None, 1]))
     )
     mark = data.draw(st.sampled_from(["", "\ufeff", " \n"]))
-    assert_as_slowly((mark + text).encode(), quick=True if not special else None)
+    assert_same_as_reference((mark + text).encode(), fast=True if not special else None)
 
 
 REGULAR = huggingface.write(
@@ -111,7 +113,7 @@ RANKS = "".join(f"{base64.b64encode(bytes([i])).decode()} {i}\n" for i in range(
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "quick"),
+    ("before", "after", "fast"),
     [
         ("", "", True),
         ('"Ġ": 32', '"\\u0120": 32', True),
@@ -149,9 +151,9 @@ RANKS = "".join(f"{base64.b64encode(bytes([i])).decode()} {i}\n" for i in range(
         ('"vocab": {', '"vocab": {}, "vocab": {', False),
     ],
 )
-def test_unusual_files_are_left_to_the_reference_reader(before: str, after: str, quick: bool) -> None:
+def test_unusual_files_are_left_to_the_reference_reader(before: str, after: str, fast: bool) -> None:
     assert before in REGULAR
-    assert_as_slowly(REGULAR.replace(before, after, 1).encode(), quick=quick)
+    assert_same_as_reference(REGULAR.replace(before, after, 1).encode(), fast=fast)
 
 
 @settings(max_examples=300, deadline=None)
@@ -167,7 +169,7 @@ def test_damaged_files_load_like_the_reference_reader(data: st.DataObject) -> No
         content[at : at + data.draw(st.integers(0, 40))] = junk
     if data.draw(st.booleans()):
         del content[data.draw(st.integers(0, len(content))) :]
-    assert_as_slowly(bytes(content), ... if is_json else "gpt2")
+    assert_same_as_reference(bytes(content), ... if is_json else "gpt2")
 
 
 @given(st.binary(max_size=200))
@@ -189,10 +191,10 @@ def test_errors_come_from_the_reference_reader(tmp_path: Path) -> None:
         path.write_text(content, encoding="utf-8")
         with pytest.raises(BytemillError) as slow:
             build_file(detect.read(path, pattern=pattern), str(path))
-        with pytest.raises(BytemillError) as quick:
+        with pytest.raises(BytemillError) as fast:
             load(path, pattern)
-        assert (str(quick.value), quick.value.hint) == (str(slow.value), slow.value.hint)
-        assert type(quick.value) is type(slow.value)
+        assert (str(fast.value), fast.value.hint) == (str(slow.value), slow.value.hint)
+        assert type(fast.value) is type(slow.value)
 
 
 @pytest.mark.parametrize(
@@ -237,6 +239,6 @@ def test_the_alphabet_is_the_same_in_the_core() -> None:
 @pytest.mark.parametrize("name", ["r50k_base", "cl100k_base", "o200k_base"])
 def test_published_files_use_the_fast_loader(shared_data: Path, name: str) -> None:
     data = (shared_data / f"{name}.tiktoken").read_bytes()
-    assert_as_slowly(data, quick=True)
+    assert_same_as_reference(data, fast=True)
     if name != "o200k_base":
-        assert_as_slowly(huggingface.write(tiktoken.from_bytes(data, name)).encode(), quick=True)
+        assert_same_as_reference(huggingface.write(tiktoken.from_bytes(data, name)).encode(), fast=True)

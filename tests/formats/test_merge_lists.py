@@ -1,4 +1,4 @@
-"""Files that list several merges for one token, as Llama 3's does, give the ids of Hugging Face's library."""
+"""Files with several merges per token, such as Llama 3's, give the ids of Hugging Face's library."""
 
 import json
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""minbpe's and simple-bpe's models: read with the ids that their tools give, written so that those read them."""
+"""Models of minbpe and simple-bpe: the same ids as in these tools, in both directions."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -210,7 +210,7 @@ def test_special_token_ids_may_exceed_the_merges() -> None:
         (HEAD + "97 98\n98 99\n256 99\n97 257\n", "t.model:7: produces b'abc', which is already token 258"),
         (HEAD + "97 97\n" + "".join(f"{i} {i}\n" for i in range(256, 320)), r"t.model:\d+: the tokens up to this"),
         (HEAD + "97 97\n" * (2**21), "t.model has 2097155 lines"),
-        ("minbpe v2\n\n0\n", "t.model:1 is 'minbpe v2', not 'minbpe v1' or 'simple-bpe v1'"),
+        ("minbpe v2\n\n0\n", "t.model:1: header is 'minbpe v2', not 'minbpe v1' or 'simple-bpe v1'"),
     ],
 )  # fmt: skip
 def test_damaged_models_are_refused_by_line(model: str, said: str) -> None:

@@ -1,4 +1,4 @@
-"""Tokenizer files with random damage are read or refused, and never anything else."""
+"""Property: randomly damaged tokenizer files are read or refused with `TokenizerFileError`."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Patterns that are seen to match every character, and what is said of others."""
+"""Which patterns provably match every character, and the reason for others."""
 
 import pytest
 

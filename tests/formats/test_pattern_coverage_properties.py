@@ -1,4 +1,4 @@
-"""Patterns that are seen to match every character do, whatever stands beside it."""
+"""Property: patterns that provably match every character do so in any text."""
 
 from collections.abc import Iterator
 
@@ -35,7 +35,7 @@ def dropped(pattern: str, text: str) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def few_characters() -> Iterator[None]:
-    """A quick test: as if there were no other characters than those of the texts."""
+    """Speed up the test: pretend that only the characters of the texts exist."""
     with pytest.MonkeyPatch.context() as patch:
         coverage.coverage_gap.cache_clear()
         patch.setattr(coverage, "_all_characters", lambda: "\n !abé")

@@ -1,4 +1,4 @@
-"""Merges derived from ranks encode as the ranks do; tiktoken and Hugging Face's merges are the oracles."""
+"""Merges derived from ranks give the same ids; tiktoken and Hugging Face are the oracles."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""`.vocab` listings: what minbpe and simple-bpe write, byte for byte."""
+"""`.vocab` listings equal those of minbpe and simple-bpe byte for byte."""
 
 import unicodedata
 from collections.abc import Callable

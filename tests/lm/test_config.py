@@ -51,8 +51,12 @@ def test_a_preset_replaces_the_sizes_of_weaker_layers_and_not_of_its_own():
 
 
 def test_warm_up_fits_the_run():
-    with pytest.raises(RunConfigError, match=r"warmup_steps is 20, longer than the run of 10 steps"):
+    too_long = r"schedule\.warmup_steps is 20, longer than the run of 10 steps \(training\.steps\)"
+    with pytest.raises(RunConfigError, match=too_long) as caught:
         resolve([("x", {"schedule.warmup_steps": 20, "training.steps": 10})])
+    for option in ("--schedule.warmup-steps to 10", "--training.steps to 20"):
+        assert option in (caught.value.hint or "")
+    assert resolve([("x", {"schedule.warmup_steps": 10, "training.steps": 10})]).config.n_warmup_steps == 10
     for steps, n_warmup in ((5, 0), (50, 5), (5000, 100)):
         assert resolve([("x", {"training.steps": steps})]).config.n_warmup_steps == n_warmup
 

@@ -41,7 +41,7 @@ def test_errors_name_the_file_the_key_and_a_remedy(tmp_path: Path, text: str, me
 def test_a_folder_without_a_run_is_refused_with_a_hint(tmp_path: Path):
     with pytest.raises(RunConfigError, match="is not a run folder") as caught:
         file_layer(tmp_path)
-    assert f"--run.folder {tmp_path}" in (caught.value.hint or "")
+    assert "bytemill lm train" in (caught.value.hint or "")
 
 
 def test_environment_variables_are_parsed_by_type_and_are_the_origin():

@@ -346,13 +346,17 @@ sys.stdin.read()
 """  # like `RunFolder.locked`, without the import of torch
 
 
-def test_missing_settings_are_named(settings: Settings, corpus: Corpus):
+def test_missing_settings_are_named(settings: Settings, tmp_path: Path):
     with pytest.raises(RunConfigError, match=r"data\.tokenizer is not set"):
         train(settings(data__tokenizer=""))
     with pytest.raises(RunConfigError, match=r"data\.train is not set"):
         train(settings(data__train=[]))
     with pytest.raises(ShardError, match="too few"):
         train(settings(model__context_length=100_000))
+    bytemill.train_from_iterator(["abcabc"], 257, []).save(tmp_path / "plain.json")
+    with pytest.raises(RunConfigError, match="the prompt is empty") as caught:
+        train(settings(data__tokenizer=str(tmp_path / "plain.json"), run__sample_every=50))
+    assert "--run.sample-prompt" in (caught.value.hint or "")
     with pytest.raises(RunConfigError, match="unknown device"):
         train(settings(training__device="nothing"))
 

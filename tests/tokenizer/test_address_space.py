@@ -1,7 +1,7 @@
-"""Where the address space is limited, work that needs more raises MemoryError and leaves the process as it was.
+"""Work that exceeds a limit on the address space raises MemoryError, and the process continues.
 
-The limit is set in a process of its own, to what it uses plus some megabytes, as in Stanford's CS336.
-A refused allocation ends a Rust program unless the program asks for it with a fallible call.
+The limit is set in a separate process, to its current usage plus some megabytes, as in Stanford's CS336. A failed
+allocation aborts a Rust program unless it uses a fallible call.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Batches in one array, and in lists that Python's collector does not see before they are made."""
+"""Batches as one array, and as lists that the garbage collector does not scan while they grow."""
 
 import gc
 import random

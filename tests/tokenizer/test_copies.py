@@ -1,4 +1,4 @@
-"""A tokenizer sent to another process, copied, or written as data stays the same tokenizer."""
+"""Pickles, copies and specs are the same tokenizer."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""`disallowed_special` on tokenizers, which recognise special tokens by default, means what it means in tiktoken."""
+"""`disallowed_special` has tiktoken's meaning."""
 
 from collections.abc import Callable
 from typing import Any

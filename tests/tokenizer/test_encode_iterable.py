@@ -1,4 +1,4 @@
-"""Encoding an iterable of texts: the ids of the joined text, lazily."""
+"""Encoding an iterable of texts gives the ids of the joined text, lazily."""
 
 import itertools
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Explanations: every merge in order, ending in the ids that encoding gives."""
+"""Explanations have every merge in order and end in the ids of `encode`."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Files to arrays: the ids of their texts, however they are read and divided, and errors that name the file."""
+"""`encode_files` gives the ids of the texts, and errors name the file."""
 
 import os
 import random

@@ -320,7 +320,7 @@ def test_gpt2_has_one_fingerprint_in_every_format(shared_data: Path, tmp_path: P
     load = bytemill.Tokenizer.load
     ours = load(shared_data / "r50k_base.tiktoken")
     ours.save(tmp_path / "tokenizer.json")
-    quick_and_slow = [load(tmp_path / "tokenizer.json"), load(shared_data / "r50k_base.tiktoken", pattern="gpt2",
+    loaded = [load(tmp_path / "tokenizer.json"), load(shared_data / "r50k_base.tiktoken", pattern="gpt2",
         special_tokens={END: 50256})]  # fmt: skip
     files = bytemill.Tokenizer.from_files(
         shared_data / "gpt2_vocab.json", shared_data / "gpt2_merges.txt", [END]
@@ -329,7 +329,7 @@ def test_gpt2_has_one_fingerprint_in_every_format(shared_data: Path, tmp_path: P
         load(hugging_face_file(tmp_path, ours, ignore_merges=ignore_merges, split=None))
         for ignore_merges in (False, True)
     ]
-    all_of_them = [ours, *quick_and_slow, files, *theirs]
+    all_of_them = [ours, *loaded, files, *theirs]
     assert {tokenizer.fingerprint for tokenizer in all_of_them} == {ours.fingerprint}
     text = (shared_data / "botchan_en.txt").read_text(encoding="utf-8")[:20_000] + TEXT
     assert len({tuple(tokenizer.encode(text)) for tokenizer in all_of_them}) == 1

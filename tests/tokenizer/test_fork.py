@@ -1,7 +1,7 @@
-"""A process forked while other threads encode can use the tokenizer: it neither hangs nor gets other ids.
+"""A process forked while other threads encode can use the tokenizer and gets the same ids.
 
-A child has only the thread that forked. A lock that another thread of the parent held stays locked in it, and a table
-that another thread was building is never finished.
+The child has only the thread that forked: locks that other threads of the parent held stay locked, and tables that they
+were building are never finished.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Ctrl-C ends encoding, whatever the text looks like."""
+"""Ctrl-C interrupts encoding of any text."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""What a tokenizer keeps between calls is bounded, so that a program can hold many of them."""
+"""The memory that a tokenizer keeps between calls is bounded."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The named patterns, pre-token for pre-token, against Python's `regex` and their expressions."""
+"""Known patterns split as their expressions do in Python's `regex`."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""HTML for notebooks: every token is shown escaped, and the output is bounded."""
+"""HTML for notebooks is escaped and bounded."""
 
 from html.parser import HTMLParser
 

@@ -1,4 +1,4 @@
-"""Batches, arrays and threads: always what `encode` gives."""
+"""Batches, arrays and threads give the ids of `encode`."""
 
 import os
 import random

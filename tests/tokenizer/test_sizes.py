@@ -1,4 +1,4 @@
-"""Sizes of a tokenizer, special tokens left out of decoded text, and unknown ids."""
+"""Sizes of a tokenizer, `skip_special_tokens`, and unknown ids."""
 
 import pickle
 from typing import TYPE_CHECKING

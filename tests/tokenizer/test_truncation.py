@@ -1,4 +1,4 @@
-"""The first merges of a tokenizer are the tokenizer that training with a smaller vocabulary gives."""
+"""Truncation gives the tokenizer that training with a smaller vocabulary gives."""
 
 import warnings
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""Tokenizer files: one module a format."""
+"""Tokenizer files, one module per format."""

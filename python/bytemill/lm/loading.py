@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from bytemill.errors import CheckpointError
 from bytemill.lm.device import memory_errors, pick_device
 from bytemill.lm.model import TransformerLM
+from bytemill.lm.training.config_sources import train_command
 from bytemill.lm.training.run_checkpoint import MANIFEST, read_checkpoint
 from bytemill.lm.training.run_folder import Loaded, RunFolder
 from bytemill.tokenizer.tokenizer import Tokenizer
@@ -55,7 +55,7 @@ def load_trained(path: str | os.PathLike[str], device: str = "auto") -> TrainedM
     if found is None:
         raise CheckpointError(
             f"there is no checkpoint in {path}" if path.exists() else f"there is no folder {path}",
-            hint=f"name a run folder, or train one: bytemill lm train --run.folder {shlex.quote(str(path))}",
+            hint=f"name a run folder, or train a model: {train_command(path)}",
         )
     checkpoint = found.checkpoint
     if not folder.tokenizer.exists():

@@ -1,4 +1,4 @@
-"""Vocabulary methods of a tokenizer: sizes, single tokens, and Hugging Face's spelling of tokens."""
+"""Vocabulary methods of a tokenizer: sizes, single tokens, and byte-level text."""
 
 from __future__ import annotations
 
@@ -154,14 +154,14 @@ class VocabularyMethods:
             count=counts[merge[0]] if merge and counts else None,
         )
 
-    # Hugging Face spells ordinary tokens with one character per byte ("Ġ" is the space).
+    # Byte-level text has one character per byte, as in Hugging Face's vocabularies ("Ġ" is the space).
 
     def token_to_id(self, token: str | bytes) -> int | None:
         """Return the id of a token, special or ordinary, or None if there is no such token.
 
         Args:
-            token: The token's bytes, or a str in Hugging Face's spelling (`"Ġthe"`, `"Ã©"`). A str that contains a
-                character outside that spelling, such as a space, is taken as text.
+            token: The token's bytes, or a str of byte-level text (`"Ġthe"`, `"Ã©"`). A str that contains another
+                character, such as a space, is taken as text.
 
         >>> from bytemill import Tokenizer
         >>> tok = Tokenizer({i: bytes([i]) for i in range(256)} | {256: b" t"}, [(b" ", b"t")])
@@ -176,7 +176,7 @@ class VocabularyMethods:
             return self._id_of(token)
 
     def id_to_token(self, token_id: int) -> str | None:
-        """Return a token in Hugging Face's spelling, or None if no token has this id.
+        """Return a token as byte-level text, or None if no token has this id.
 
         >>> from bytemill import Tokenizer
         >>> Tokenizer({i: bytes([i]) for i in range(256)} | {256: b" t"}, [(b" ", b"t")]).id_to_token(256)
@@ -191,7 +191,7 @@ class VocabularyMethods:
             return None
 
     def get_vocab(self, with_added_tokens: bool = True) -> dict[str, int]:
-        """Return all tokens in Hugging Face's spelling with their ids, in id order.
+        """Return all tokens as byte-level text with their ids, in id order.
 
         Args:
             with_added_tokens: Include the special tokens.

@@ -1,4 +1,4 @@
-"""Damaged and hostile GGUF files are refused quickly, in little memory, with the place named."""
+"""Damaged and hostile GGUF files are refused quickly, in little memory, with the key and offset."""
 
 import random
 import struct

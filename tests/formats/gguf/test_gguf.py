@@ -1,4 +1,4 @@
-"""GGUF: what the `gguf` package writes is read, what is written it reads, and the ids are those of the original."""
+"""GGUF files exchange with the `gguf` package and keep the ids."""
 
 import builtins
 import json

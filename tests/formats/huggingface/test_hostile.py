@@ -1,6 +1,6 @@
-"""A hostile tokenizer.json is refused with its place by the readers, and left alone by the quick one.
+"""A hostile tokenizer.json is refused by the reference reader with its path, and skipped by the fast loader.
 
-Each would take minutes or gigabytes of a reader that is not on its guard.
+Without limits, each would take minutes or gigabytes.
 """
 
 import json

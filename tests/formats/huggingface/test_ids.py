@@ -1,4 +1,4 @@
-"""The same ids here and in Hugging Face's library, from files written here and from files written there."""
+"""The same ids here and in Hugging Face's library, for files written by either."""
 
 import json
 from collections.abc import Callable

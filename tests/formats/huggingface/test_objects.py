@@ -1,4 +1,4 @@
-"""Tokenizers as objects of `tokenizers` and `transformers`, and as folders that `AutoTokenizer` opens."""
+"""Conversion to `tokenizers` and `transformers` and back, and folders for `AutoTokenizer`."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ def ours() -> Tokenizer:
 
 @pytest.fixture
 def with_config(ours: Tokenizer) -> Callable[..., Tokenizer]:
-    """`ours` with companions."""
+    """Return a copy of `ours` with metadata."""
 
     def make(**fields: Any) -> Tokenizer:
         spec = ours.to_spec()

@@ -1,4 +1,4 @@
-"""Translated expressions find in Oniguruma (as Hugging Face runs it) what they find in bytemill's engine."""
+"""Translated expressions match the same text in Oniguruma (in Hugging Face's library) and here."""
 
 import sys
 from collections.abc import Callable

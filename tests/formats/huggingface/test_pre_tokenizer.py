@@ -1,5 +1,4 @@
-"""Patterns written as `pre_tokenizer` objects split in Hugging Face's library as they do here, and are read
-back."""
+"""Patterns as `pre_tokenizer` objects split alike in Hugging Face's library, and survive a round trip."""
 
 import json
 from collections.abc import Callable

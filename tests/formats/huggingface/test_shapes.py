@@ -1,6 +1,6 @@
-"""tokenizer.json in the shapes of published models, rebuilt around a small vocabulary: the ids are the original's.
+"""tokenizer.json of published models, rebuilt with a small vocabulary, give the ids of Hugging Face's library.
 
-The parts beside vocabulary and merges are those of the files that the models were published with.
+Everything except vocabulary and merges is copied from the published files.
 """
 
 import json
@@ -236,10 +236,10 @@ def in_shape(trained: dict[str, Any], name: str) -> str:
 
 
 def opened(text: str) -> tuple[Tokenizer, tokenizers.Tokenizer]:
-    """The tokenizer read quickly, which is the one read slowly, and Hugging Face's."""
-    quick = load_fast(text.encode(), "t")
-    assert quick is not None
-    ours = Tokenizer._from_loaded(quick)
+    """Return the tokenizer of the fast loader, checked against the reference reader, and Hugging Face's."""
+    fast = load_fast(text.encode(), "t")
+    assert fast is not None
+    ours = Tokenizer._from_loaded(fast)
     assert ours.to_spec() == huggingface.read(text)
     return ours, tokenizers.Tokenizer.from_str(text)
 

@@ -1,5 +1,4 @@
-"""tokenizer.json: written so that Hugging Face's library loads it, read back whole, and refused with the
-place."""
+"""tokenizer.json: round trips, compatibility with Hugging Face's library, and errors with paths."""
 
 import json
 from collections.abc import Callable

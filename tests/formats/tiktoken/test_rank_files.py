@@ -1,5 +1,4 @@
-"""Rank files: known by their content, refused by line, and written only where ranks say what the merges
-say."""
+"""Rank files: detection, line errors, and writing only if ranks give the same ids."""
 
 import base64
 import inspect

@@ -1,4 +1,4 @@
-"""The file beside a rank file: what `tiktoken.Encoding` takes, and what bytemill reads back."""
+"""The settings file beside a rank file works for `tiktoken.Encoding` and for bytemill."""
 
 import json
 from collections.abc import Callable

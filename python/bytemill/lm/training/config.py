@@ -150,7 +150,8 @@ class TrainConfig(Settings):
             raise RunConfigError(
                 f"schedule.warmup_steps is {self.n_warmup_steps:,}, longer than the run of "
                 f"{self.training.steps:,} steps (training.steps)",
-                hint="lower schedule.warmup_steps or raise training.steps",
+                hint=f"lower --schedule.warmup-steps to {self.training.steps} or less, or raise --training.steps to "
+                f"{self.n_warmup_steps} or more",
             )
         return self
 

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 ENVIRONMENT_PREFIX = "BYTEMILL_"
 
 
+def train_command(folder: Path) -> str:
+    """Return a command that trains a new model, for hints; in another folder if `folder` exists."""
+    data = "--data.tokenizer tokenizer.json --data.train shards"
+    return f"bytemill lm train {data} --run.folder {'run' if folder.exists() else shlex.quote(str(folder))}"
+
+
 def file_layer(path: str | os.PathLike[str]) -> Layer:
     """Read a settings file.
 
@@ -42,7 +48,7 @@ def file_layer(path: str | os.PathLike[str]) -> Layer:
         if path.is_dir():
             raise RunConfigError(
                 f"{path} is not a run folder: it has no config.toml",
-                hint=f"to train a new model in it: bytemill lm train --run.folder {shlex.quote(str(path))}",
+                hint=f"train a model: {train_command(path)}",
             ) from error
         raise RunConfigError(
             f"cannot read {file}: {error.strerror}", hint="name a TOML file or a run folder"

@@ -211,6 +211,8 @@ def _prepare(resolved: Resolved, *, overwrite: bool) -> _Run:
             f"model.vocab_size is {config.model.vocab_size:,}, but the tokenizer has {tokenizer.n_vocab:,} ids",
             hint=f"leave model.vocab_size out, or set it to {tokenizer.n_vocab} or more",
         )
+    if config.run.sample_every:
+        prompt_ids(tokenizer, config.run.sample_prompt)  # raises now instead of at the first sample
     device = pick_device(config.training.device)
     dtype = pick_precision(config.training.precision, device)
     _check_memory(config, device, dtype)
