@@ -54,9 +54,7 @@ def convert(
     separator: Separator = None,
     keep_separators: Annotated[
         bool,
-        Parameter(
-            help="Leave all ids unchanged, even if the layout expects separators at the other end of documents."
-        ),
+        Parameter(help="Leave all ids unchanged: do not move separators to where the layout expects them."),
     ] = False,
     tokenizer: Annotated[
         Path | None,
@@ -71,8 +69,8 @@ def convert(
 ) -> None:
     """Convert shards to the layout of another program.
 
-    The ids stay the same, except that separators are moved to the end of
-    documents that the layout expects. Files of other programs can be read
+    The ids stay the same, except that separators are moved to the start or the
+    end of documents, as the layout expects. Files of other programs can be read
     too: .npy, .bin, .bin with .idx, .ds.
     """
     from bytemill.cli.progress import ProgressDisplay
