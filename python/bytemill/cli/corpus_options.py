@@ -42,27 +42,21 @@ class CorpusOptions:
     ] = "file"
     limit_bytes: Annotated[
         str | None,
-        Parameter(
-            help="Stop after the document that reaches this much text, such as 500MB or 2GB.",
-        ),
+        Parameter(help="Stop after the document that reaches this much text, such as 500MB or 2GB."),
     ] = None
     sample: Annotated[
-        float | None,
-        Parameter(help="Use this fraction of the documents, chosen at random by --seed."),
+        float | None, Parameter(help="Use this fraction of the documents, chosen at random by --seed.")
     ] = None
     seed: Annotated[int, Parameter(help="Random seed of --sample.")] = 0
     weight: Annotated[
         tuple[str, ...],
         Parameter(
-            help="INPUT=NUMBER: count the documents of this input NUMBER times. Repeat for several inputs.",
+            help="INPUT=NUMBER: count the documents of this input NUMBER times. Repeat for several inputs."
         ),
     ] = ()
     errors: Annotated[
         Literal["strict", "replace", "skip"],
-        Parameter(
-            name="--errors",
-            help="Malformed UTF-8: fail, replace it with U+FFFD, or leave it out.",
-        ),
+        Parameter(name="--errors", help="Malformed UTF-8: fail, replace it with U+FFFD, or leave it out."),
     ] = "strict"
     on_error: Annotated[
         Literal["fail", "skip"],

@@ -43,39 +43,21 @@ def encode(
     shard_tokens: Annotated[
         int, Parameter(validator=Number(gte=1), help="Ids per shard, except the last one.")
     ] = 100_000_000,
-    document_index: Annotated[
-        bool,
-        Parameter(
-            name="--document-index",
-            show_default=False,
-            help="Write documents.npy, the ends of documents.",
-        ),
-    ] = False,
+    document_index: Annotated[bool, Parameter(help="Write documents.npy, the ends of documents.")] = False,
     document_separator: Annotated[
-        str | None,
-        Parameter(help="Special token between documents. It ends documents in text files."),
+        str | None, Parameter(help="Special token between documents. It ends documents in text files.")
     ] = None,
     append_eot: Annotated[
         bool,
         Parameter(
-            name="--append-eot",
-            show_default=False,
             help=f"End every document with the document separator, by default {_EOT}. "
-            "Some layouts put it at the start.",
+            "Some layouts put it at the start."
         ),
     ] = False,
     prepend_bos: Annotated[
-        bool,
-        Parameter(
-            name="--prepend-bos",
-            show_default=False,
-            help="Begin every document with the usual special token of the tokenizer.",
-        ),
+        bool, Parameter(help="Begin every document with the usual special token of the tokenizer.")
     ] = False,
-    bos: Annotated[
-        str | None,
-        Parameter(name="--bos", show_default=False, help="Begin every document with this special token."),
-    ] = None,
+    bos: Annotated[str | None, Parameter(help="Begin every document with this special token.")] = None,
     validation_fraction: Annotated[
         float,
         Parameter(
@@ -174,10 +156,7 @@ def info(
     folder: Annotated[Path, Parameter(name="DIR", help="A shard folder.")],
     /,
     *,
-    verify: Annotated[
-        bool,
-        Parameter(name="--verify", show_default=False, help="Compare every shard with its sha256."),
-    ] = False,
+    verify: Annotated[bool, Parameter(help="Compare every shard with its sha256.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Show the contents of a shard folder, or of both parts of a split corpus.

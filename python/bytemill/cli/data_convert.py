@@ -15,42 +15,23 @@ IdType: TypeAlias = Literal["uint16", "uint32", "int32", "int64"]
 SourceLayout: TypeAlias = Annotated[
     str | None,
     Parameter(
-        name="--source-layout",
-        show_default=False,
-        help="Layout of files without a manifest, if it cannot be recognized: bin.",
+        name="--source-layout", help="Layout of files without a manifest, if it cannot be recognized: bin."
     ),
 ]
 SourceDtype: TypeAlias = Annotated[
     IdType | None,
-    Parameter(
-        name="--dtype",
-        show_default=False,
-        help="Type of the ids in files that do not store it (bin, datatrove).",
-    ),
+    Parameter(name="--dtype", help="Type of the ids in files that do not store it (bin, datatrove)."),
 ]
 NoVerify: TypeAlias = Annotated[
-    bool,
-    Parameter(
-        name="--no-verify",
-        show_default=False,
-        negative=(),
-        help="Skip the sha256 check of the source shards.",
-    ),
+    bool, Parameter(name="--no-verify", negative=(), help="Skip the sha256 check of the source shards.")
 ]
 ShardTokens: TypeAlias = Annotated[
     int | None,
-    Parameter(
-        validator=Number(gte=1),
-        show_default=False,
-        help="Ids per shard, except the last one; by default as in SHARDS.",
-    ),
+    Parameter(validator=Number(gte=1), help="Ids per shard, except the last one; by default as in SHARDS."),
 ]
 Separator: TypeAlias = Annotated[
     str | None,
-    Parameter(
-        show_default=False,
-        help="Token between documents in SHARDS without a manifest: an id or a special token.",
-    ),
+    Parameter(help="Token between documents in SHARDS without a manifest: an id or a special token."),
 ]
 
 EXAMPLES = """Examples:
@@ -63,8 +44,7 @@ EXAMPLES = """Examples:
 
 def convert(
     shards: Annotated[
-        Path,
-        Parameter(name="SHARDS", help="A shard folder, or a file, folder or glob of another program."),
+        Path, Parameter(name="SHARDS", help="A shard folder, or a file, folder or glob of another program.")
     ],
     out: Annotated[Path, Parameter(name="OUT", help="The output folder.")],
     /,
@@ -74,18 +54,11 @@ def convert(
     separator: Separator = None,
     keep_separators: Annotated[
         bool,
-        Parameter(
-            name="--keep-separators",
-            show_default=False,
-            help="Leave all ids unchanged, even if the layout expects separators at the other end of documents.",
-        ),
+        Parameter(help="Leave all ids unchanged: do not move separators to where the layout expects them."),
     ] = False,
     tokenizer: Annotated[
         Path | None,
-        Parameter(
-            show_default=False,
-            help="The tokenizer of files without a manifest: a file, or a name such as gpt2.",
-        ),
+        Parameter(help="The tokenizer of files without a manifest: a file, or a name such as gpt2."),
     ] = None,
     source_layout: SourceLayout = None,
     source_dtype: SourceDtype = None,
@@ -96,8 +69,8 @@ def convert(
 ) -> None:
     """Convert shards to the layout of another program.
 
-    The ids stay the same, except that separators are moved to the end of
-    documents that the layout expects. Files of other programs can be read
+    The ids stay the same, except that separators are moved to the start or the
+    end of documents, as the layout expects. Files of other programs can be read
     too: .npy, .bin, .bin with .idx, .ds.
     """
     from bytemill.cli.progress import ProgressDisplay
@@ -105,10 +78,7 @@ def convert(
     from bytemill.shards.convert import ConvertProgress, convert_shards
     from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
-    with (
-        interruptible("run the same command again to start over"),
-        ProgressDisplay(quiet=quiet) as display,
-    ):
+    with interruptible("run the same command again to start over"), ProgressDisplay(quiet=quiet) as display:
 
         def progress(event: ConvertProgress) -> None:
             display.update("converting", "tokens", event.n_tokens, event.total_tokens)

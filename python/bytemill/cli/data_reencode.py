@@ -17,8 +17,7 @@ EXAMPLES = """Examples:
 
 def reencode(
     shards: Annotated[
-        Path,
-        Parameter(name="SHARDS", help="A shard folder, or a file, folder or glob of another program."),
+        Path, Parameter(name="SHARDS", help="A shard folder, or a file, folder or glob of another program.")
     ],
     /,
     *,
@@ -29,29 +28,19 @@ def reencode(
     new: Annotated[Path, Parameter(name="--to", help="The tokenizer of the result.")],
     output_folder: Annotated[Path, Parameter(name=["--output", "-o"], help="The output folder.")],
     layout: Annotated[
-        str | None,
-        Parameter(show_default=False, help=f"Layout of the result: {LAYOUTS}; by default as in SHARDS."),
+        str | None, Parameter(help=f"Layout of the result: {LAYOUTS}; by default as in SHARDS.")
     ] = None,
     shard_tokens: ShardTokens = None,
     document_index: Annotated[
         bool | None,
-        Parameter(
-            show_default=False,
-            help="Write documents.npy, the ends of documents; by default if SHARDS have it.",
-        ),
+        Parameter(help="Write documents.npy, the ends of documents; by default if SHARDS have it."),
     ] = None,
     separator: Separator = None,
     document_separator: Annotated[
         str | None,
-        Parameter(
-            show_default=False,
-            help="Special token between documents in the result; by default the same as in SHARDS.",
-        ),
+        Parameter(help="Special token between documents in the result; by default the same as in SHARDS."),
     ] = None,
-    no_separators: Annotated[
-        bool,
-        Parameter(name="--no-separators", show_default=False, help="Write no separators."),
-    ] = False,
+    no_separators: Annotated[bool, Parameter(help="Write no separators.")] = False,
     on_error: Annotated[
         Literal["fail", "skip", "replace"],
         Parameter(
@@ -61,19 +50,11 @@ def reencode(
     ] = "fail",
     threads: options.Threads = None,
     source_layout: Annotated[
-        str | None,
-        Parameter(
-            show_default=False,
-            help="Layout of files without a manifest, if it cannot be recognized: bin.",
-        ),
+        str | None, Parameter(help="Layout of files without a manifest, if it cannot be recognized: bin.")
     ] = None,
     source_dtype: Annotated[
         IdType | None,
-        Parameter(
-            name="--dtype",
-            show_default=False,
-            help="Type of the ids in files that do not store it (bin, datatrove).",
-        ),
+        Parameter(name="--dtype", help="Type of the ids in files that do not store it (bin, datatrove)."),
     ] = None,
     no_verify: NoVerify = False,
     overwrite: options.Overwrite = False,
@@ -92,10 +73,7 @@ def reencode(
     from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
     target = open_tokenizer(new)
-    with (
-        interruptible("run the same command again to start over"),
-        ProgressDisplay(quiet=quiet) as display,
-    ):
+    with interruptible("run the same command again to start over"), ProgressDisplay(quiet=quiet) as display:
         corpus = shard_corpus(
             shards,
             open_tokenizer(old),
@@ -110,10 +88,7 @@ def reencode(
     for token, n in corpus.special_as_text.items():
         note = f"{new} has no special token {token!r}: {plural(n, 'occurrence')} inside documents"
         output.note(f"{note} will become plain text", quiet=quiet)
-    with (
-        interruptible(lambda: resume_hint(output_folder)),
-        ProgressDisplay(quiet=quiet) as display,
-    ):
+    with interruptible(lambda: resume_hint(output_folder)), ProgressDisplay(quiet=quiet) as display:
         show = encoding_progress(display)
 
         def progress(event: EncodeProgress) -> None:

@@ -51,26 +51,15 @@ Environment variables have names such as BYTEMILL_TRAINING_STEPS.""",
 )
 def train(
     config: Annotated[
-        Path | None,
-        Parameter(name="CONFIG", help="TOML file with settings, or a run folder to resume."),
+        Path | None, Parameter(name="CONFIG", help="TOML file with settings, or a run folder to resume.")
     ] = None,
     /,
     *,
     settings: Settings = _UNSET,
     print_config: Annotated[
-        bool,
-        Parameter(
-            name="--print-config",
-            show_default=False,
-            help="Print every setting with its origin as a TOML file, and exit.",
-        ),
+        bool, Parameter(help="Print every setting with its origin as a TOML file, and exit.")
     ] = False,
-    overwrite: Annotated[
-        bool,
-        Parameter(
-            name="--overwrite", show_default=False, help="Start over if the folder already contains a run."
-        ),
-    ] = False,
+    overwrite: Annotated[bool, Parameter(help="Start over if the folder already contains a run.")] = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -90,10 +79,7 @@ def train(
     from bytemill.cli.lm_training import TrainingView, resume_hint, write_result
     from bytemill.lm.training.trainer import train
 
-    with (
-        interruptible(lambda: resume_hint(resolved.config.run.folder)),
-        TrainingView(quiet=quiet) as view,
-    ):
+    with interruptible(lambda: resume_hint(resolved.config.run.folder)), TrainingView(quiet=quiet) as view:
         run = train(resolved, overwrite=overwrite, on_record=view)
     if as_json or not quiet:
         write_result(run, resolved.config.training.steps, as_json=as_json)
@@ -112,39 +98,22 @@ def train(
 def generate(
     run: Run,
     prompt: Annotated[
-        str | None,
-        Parameter(name="PROMPT", help="Text to continue; - reads it from standard input."),
+        str | None, Parameter(name="PROMPT", help="Text to continue; - reads it from standard input.")
     ] = None,
     /,
     *,
-    max_tokens: Annotated[
-        int,
-        Parameter(name="--max-tokens", validator=Number(gte=1), help="Maximum tokens per sample."),
-    ] = 256,
+    max_tokens: Annotated[int, Parameter(validator=Number(gte=1), help="Maximum tokens per sample.")] = 256,
     samples: Annotated[
         int, Parameter(validator=Number(gte=1), help="Number of samples, generated in one batch.")
     ] = 1,
     seed: Annotated[int | None, Parameter(help="Seed; the same seed gives the same samples.")] = None,
     stop: Annotated[
-        tuple[str, ...],
-        Parameter(
-            name="--stop", show_default=False, help="End a sample before this string; may be repeated."
-        ),
+        tuple[str, ...], Parameter(help="End a sample before this string; may be repeated.")
     ] = (),
-    ignore_special: Annotated[
-        bool,
-        Parameter(
-            name="--ignore-special", show_default=False, help="Do not end a sample at a special token."
-        ),
-    ] = False,
+    ignore_special: Annotated[bool, Parameter(help="Do not end a sample at a special token.")] = False,
     device: Device = "auto",
     no_cache: Annotated[
-        bool,
-        Parameter(
-            name="--no-cache",
-            show_default=False,
-            help="Recompute the whole context for every token: same output, slower.",
-        ),
+        bool, Parameter(help="Recompute the whole context for every token: same output, slower.")
     ] = False,
     temperature: Annotated[
         float,
@@ -165,21 +134,13 @@ def generate(
         float, Parameter(group=SAMPLING, help="Above 1 makes tokens that already occur less likely.")
     ] = 1.0,
     no_repeat_ngram: Annotated[
-        int,
-        Parameter(
-            name="--no-repeat-ngram", group=SAMPLING, help="Never repeat a sequence of N tokens; 0: allow."
-        ),
+        int, Parameter(group=SAMPLING, help="Never repeat a sequence of N tokens; 0: allow.")
     ] = 0,
-    show_tokens: Annotated[
-        bool,
-        Parameter(name="--show-tokens", group=DISPLAY, show_default=False, help="Mark token boundaries."),
-    ] = False,
+    show_tokens: Annotated[bool, Parameter(group=DISPLAY, help="Mark token boundaries.")] = False,
     show_probabilities: Annotated[
         bool,
         Parameter(
-            name="--show-probabilities",
             group=DISPLAY,
-            show_default=False,
             help="Print a line per token: id, probability before and after the sampling options, bytes, alternatives.",
         ),
     ] = False,
@@ -253,17 +214,12 @@ def evaluate(
     run: Run,
     /,
     *,
-    text: Annotated[
-        tuple[str, ...],
-        Parameter(name="--text", consume_multiple=True, show_default=False, help="Text files to score."),
-    ] = (),
+    text: Annotated[tuple[str, ...], Parameter(consume_multiple=True, help="Text files to score.")] = (),
     shards: Annotated[
-        tuple[Path, ...],
-        Parameter(name="--shards", consume_multiple=True, show_default=False, help="Shard folders to score."),
+        tuple[Path, ...], Parameter(consume_multiple=True, help="Shard folders to score.")
     ] = (),
     hellaswag: Annotated[
-        Path | None,
-        Parameter(name="--hellaswag", help="HellaSwag file: JSON lines, or six lines per item."),
+        Path | None, Parameter(help="HellaSwag file: JSON lines, or six lines per item.")
     ] = None,
     stride: Annotated[
         int | None,
@@ -277,8 +233,7 @@ def evaluate(
         int | None, Parameter(validator=Number(gte=1), help="Score only the first N HellaSwag items.")
     ] = None,
     results: Annotated[
-        Path | None,
-        Parameter(name="--results", help="Save HellaSwag results to this file, and resume from it."),
+        Path | None, Parameter(help="Save HellaSwag results to this file, and resume from it.")
     ] = None,
     batch_size: Annotated[int, Parameter(validator=Number(gte=1), help="Windows or items per batch.")] = 16,
     device: Device = "auto",
@@ -378,8 +333,7 @@ def plan(
     ] = None,
     utilization: Annotated[float, Parameter(help="Share of the device's FLOPs that training reaches.")] = 0.4,
     training_tokens: Annotated[
-        int | None,
-        Parameter(validator=Number(gte=1), help="Training tokens; by default 20 per parameter."),
+        int | None, Parameter(validator=Number(gte=1), help="Training tokens; by default 20 per parameter.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:

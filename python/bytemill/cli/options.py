@@ -27,8 +27,7 @@ Quiet: TypeAlias = Annotated[
 ]
 Json: TypeAlias = Annotated[bool, Parameter(name="--json", group=OUTPUT, help="Print the result as JSON.")]
 Profile: TypeAlias = Annotated[
-    bool,
-    Parameter(group=OUTPUT, help="Print where time and memory were spent, on standard error."),
+    bool, Parameter(group=OUTPUT, help="Print where time and memory were spent, on standard error.")
 ]
 ProfileFile: TypeAlias = Annotated[
     Path | None, Parameter(group=OUTPUT, help="Write the profile to this file as JSON.")
@@ -68,19 +67,16 @@ Inputs: TypeAlias = Annotated[
     ),
 ]
 Text: TypeAlias = Annotated[
-    str | None,
-    Parameter(name="TEXT", help="The text. Put -- before a text that begins with a hyphen."),
+    str | None, Parameter(name="TEXT", help="The text. Put -- before a text that begins with a hyphen.")
 ]
 TextFile: TypeAlias = Annotated[
     str | None, Parameter(name=["--file", "-f"], help="Read the text from this file; - is standard input.")
 ]
 Threads: TypeAlias = Annotated[
-    int | None,
-    Parameter(validator=Number(gte=1), help="Number of threads. By default, the number of cores."),
+    int | None, Parameter(validator=Number(gte=1), help="Number of threads. By default, the number of cores.")
 ]
 Errors: TypeAlias = Annotated[
-    Literal["strict", "replace"],
-    Parameter(help="Malformed UTF-8: fail, or replace it with U+FFFD."),
+    Literal["strict", "replace"], Parameter(help="Malformed UTF-8: fail, or replace it with U+FFFD.")
 ]
 AllowedSpecial: TypeAlias = Annotated[
     Literal["all", "none", "none_raise"],

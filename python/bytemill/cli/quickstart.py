@@ -37,9 +37,7 @@ def quickstart(
     corpus: Annotated[
         tuple[str, ...],
         Parameter(
-            name="--corpus",
             consume_multiple=True,
-            show_default=False,
             help="Text files or globs to use instead of the documentation of this Python.",
         ),
     ] = (),
@@ -53,9 +51,7 @@ def quickstart(
             help="Training steps of the language model; 0 skips it. By default it trains for about two minutes.",
         ),
     ] = None,
-    no_open: Annotated[
-        bool, Parameter(name="--no-open", show_default=False, help="Do not open the report in a browser.")
-    ] = False,
+    no_open: Annotated[bool, Parameter(help="Do not open the report in a browser.")] = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

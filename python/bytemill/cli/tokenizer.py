@@ -77,16 +77,13 @@ def train(
         Parameter(help="Give special tokens the last ids, or the first ones from 0."),
     ] = "last",
     max_memory: Annotated[
-        str | None,
-        Parameter(
-            help="Memory limit, such as 300MB or 2GB. It does not change the tokenizer.",
-        ),
+        str | None, Parameter(help="Memory limit, such as 300MB or 2GB. It does not change the tokenizer.")
     ] = None,
     counts: Annotated[
         tuple[str, ...],
         Parameter(
             help="Save the counts of pre-tokens to this file, or use the file if it exists. Without INPUTS: files of "
-            "counts to add up, as FILE or FILE=WEIGHT.",
+            "counts to add up, as FILE or FILE=WEIGHT."
         ),
     ] = (),
     corpus: CorpusOptions = _CORPUS,
@@ -188,11 +185,7 @@ def encode(
 
     tokenizer = open_tokenizer(tokenizer_file)
     arrays = encode_text(
-        tokenizer,
-        text_input(text, file),
-        allowed_special=allowed_special,
-        errors=errors,
-        num_threads=threads,
+        tokenizer, text_input(text, file), allowed_special=allowed_special, errors=errors, num_threads=threads
     )
     if count:
         n_tokens = sum(len(ids) for ids in arrays)
