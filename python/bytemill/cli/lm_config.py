@@ -52,8 +52,8 @@ def resolve_options(config: str | Path | None, options: Any, *, is_plan: bool = 
         layers.append(("the command line", {"run.folder": str(config)}))
     layers += [(_flag(key, value), {key: value}) for key, value in _set_options(options)]
     tokenizer = next((name for _, own in reversed(layers) if (name := own.get("data.tokenizer"))), None)
-    has_tokenizer = isinstance(tokenizer, str) and not is_plan
-    return resolve(layers, n_vocab=open_tokenizer(tokenizer).n_vocab if has_tokenizer else None)
+    n_vocab = open_tokenizer(tokenizer).n_vocab if isinstance(tokenizer, str) and not is_plan else None
+    return resolve(layers, n_vocab=n_vocab)
 
 
 def _set_options(options: Any) -> Iterator[tuple[str, Any]]:

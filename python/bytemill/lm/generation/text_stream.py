@@ -22,7 +22,7 @@ class StopStrings:
 
     def __init__(self, strings: Sequence[str]) -> None:
         self._strings = [string for string in strings if string]
-        self._held = ""
+        self._held: str = ""
         self.stopped = False
         """Whether a stop string was found."""
 
