@@ -12,31 +12,31 @@ _Allowed: TypeAlias = Literal["all", "none", "none_raise"] | Collection[str]
 
 __version__: str
 NAMED_PATTERNS: dict[str, str]
-"""Name -> regular expression of the patterns with a hand-written splitter (gpt2, cl100k, o200k, llama3)."""
+"""Name -> regular expression of the known patterns, which have a hand-written splitter."""
 
 UNICODE_VERSION: str
 """Version of the Unicode character database behind the letter, number and white-space classes."""
 
 def pretoken_spans(text: str, pattern: str | None) -> list[tuple[int, int]]:
-    """Byte offsets (start, end) of the pre-tokens of `text`, which tile it. `pattern`: name, expression, or None."""
+    """Return the byte offsets (start, end) of the pre-tokens of `text`. `pattern`: name, expression, or None."""
 
 def named_pattern(pattern: str) -> str | None:
-    """The name of the hand-written splitter that serves `pattern` (a name or an expression), else None."""
+    """Return the name of the known pattern that `pattern` (a name or an expression) is equivalent to, or None."""
 
 def check_pattern(pattern: str | None) -> None:
-    """Raise ValueError where `pattern` is neither a known name nor an expression that compiles."""
+    """Raise ValueError if `pattern` is neither a known name nor an expression that compiles."""
 
 def needed_merges(merges: Sequence[tuple[bytes, bytes]]) -> list[int]:
-    """The places of the merges that some text needs: of several that make one token the one that happens.
+    """Return the indices of the merges that can happen: at most one per token.
 
-    Raises ValueError for a merge that is there twice.
+    Raises ValueError for a merge that appears twice.
     """
 
 def clean_text(block: bytes, is_last: bool, errors: Literal["strict", "replace", "skip"]) -> BlockDocuments:
-    """A block of one long document, which is open unless the block `is_last`.
+    """Check a block of one long document, which stays open unless the block `is_last`.
 
-    A character that the block cuts off at its end is not consumed. With "strict", the text ends before what is not
-    UTF-8.
+    A character that is incomplete at the end of the block is not consumed. With "strict", the text ends before the
+    first invalid UTF-8.
     """
 
 def check_documents(
@@ -46,12 +46,12 @@ def check_documents(
     errors: Literal["strict", "replace", "skip"],
     leaves_out: bool,
 ) -> BlockDocuments:
-    """Documents one after another, each checked to be UTF-8 and not `missing`. Raises ValueError for false ends."""
+    """Check packed documents: each must be UTF-8 and not `missing`. Raises ValueError for invalid `ends`."""
 
 def select_documents(
     data: bytes, ends: NDArray[np.int64], keep: NDArray[np.bool_]
 ) -> tuple[bytes, NDArray[np.int64]]:
-    """The documents that are to be kept: their text, and where they end in it."""
+    """Return the text of the documents to keep, and the offset at which each ends."""
 
 @final
 class BlockDocuments:
@@ -60,51 +60,51 @@ class BlockDocuments:
     text: bytes
     """Valid UTF-8."""
     ends: NDArray[np.int64]
-    """Where each document ends in the text."""
+    """Offset in the text at which each document ends."""
     is_open: bool
-    """True where the last document goes on in the next block."""
+    """Whether the last document continues in the next block."""
     consumed: int
-    """Bytes of the block that are done with: the next block begins behind them."""
+    """Bytes of the block that were processed; the next block begins after them."""
     n_lines: int
-    """Line ends among them; where a broken document ended the work, those before it."""
+    """Line ends among them; if an invalid document ended processing, those before it."""
     n_replaced: int
     n_skipped_bytes: int
     n_broken: int
     broken: tuple[int, int | None, str] | None
-    """The broken document that ended the work: lines (packed documents: documents) of the block before it; the offset
-    in the block of what is not UTF-8, else None; what is wrong, else ""."""
+    """The invalid document that ended processing: number of lines (packed documents: documents) of the block before it;
+    offset of invalid UTF-8 in the block, or None; what is wrong, or ""."""
 
 @final
 class TextSplitter:
-    """Cuts plain text into documents: lines, or what ends with a separator, which stays in the text.
+    """Splits plain text into documents: lines, or text that ends with a separator, which stays in the text.
 
-    Lines come without their ends (LF or CRLF), and empty ones not at all. `leaves_out` leaves out documents that are
-    not UTF-8 (with "strict"); otherwise the first one ends the work.
+    Lines lose their ends (LF or CRLF); empty lines are skipped. With "strict", `leaves_out` skips documents that are
+    not UTF-8; otherwise the first one ends processing.
     """
 
     def __init__(
         self, separator: str | None, errors: Literal["strict", "replace", "skip"], leaves_out: bool
     ) -> None: ...
     def split(self, block: bytes, is_inside: bool, is_last: bool) -> BlockDocuments:
-        """The documents of a block, which begins inside a document where `is_inside`.
+        """Return the documents of a block, which begins inside a document if `is_inside`.
 
-        A document that the block cuts off is not consumed. Where it is the only one it is given open; with `leaves_out`
-        and "strict" nothing is consumed then, and the caller comes back with a longer block.
+        An incomplete document is not consumed. If it is the only one, it is returned open; with `leaves_out` and
+        "strict" nothing is consumed instead, and the caller retries with a longer block.
         """
 
 @final
 class JsonLines:
-    """Takes one string, which the names in `path` lead to, out of each line's JSON object."""
+    """Extracts one string, at the path of names `path`, from each line's JSON object."""
 
     def __init__(
         self, path: Sequence[str], errors: Literal["strict", "replace", "skip"], leaves_out: bool
     ) -> None: ...
     def parse(self, block: bytes, end: int) -> BlockDocuments:
-        """The documents of the lines in `block[:end]`, which are whole."""
+        """Return the documents of the complete lines in `block[:end]`."""
 
 @final
 class Encoder:
-    """A vocabulary ready to encode and decode. Immutable; several threads may use one."""
+    """A vocabulary with the tables for encoding and decoding. Immutable and thread-safe."""
 
     @staticmethod
     def from_merges(
@@ -116,14 +116,20 @@ class Encoder:
         special_rules: Mapping[str, int] | None = None,
         nfc: bool = False,
     ) -> Encoder:
-        """BPE by an ordered list of merges (the rank of a merge is its place in the list).
+        """Create an encoder from an ordered list of merges.
 
-        `vocab` holds every ordinary token and may hold the special tokens too. Raises ValueError where
-        vocabulary, merges and special tokens contradict each other, naming the first contradiction.
+        Args:
+            vocab: Every ordinary token by id; may also contain the special tokens.
+            merges: Pairs of tokens in rank order.
+            special_tokens: Special tokens and their ids.
+            pattern: Name, expression, or None.
+            ignore_merges: Encode a pre-token that is a token as that token, whatever the merges.
+            special_rules: Bit masks for special tokens: 1 matches only a single word, 2 absorbs white space before, 4
+                absorbs white space after, 8 matches only in text that tokens without this bit leave over.
+            nfc: Normalize the text between special tokens to NFC.
 
-        `special_rules` has bits for special tokens that are found by more than their text: 1 only as a single word,
-        2 with white space before, 4 with white space behind, 8 only in what those without this bit leave over. `nfc`
-        brings what lies between special tokens into NFC.
+        Raises:
+            TokenizerError: Vocabulary, merges and special tokens contradict each other.
         """
 
     @staticmethod
@@ -135,73 +141,73 @@ class Encoder:
         nfc: bool = False,
         drops_unmatched: bool = False,
     ) -> Encoder:
-        """BPE by token ranks, as in .tiktoken files: the rank is the id and the priority.
+        """Create an encoder from token ranks, as in .tiktoken files: the rank is both id and priority.
 
-        With `drops_unmatched`, text that the pattern does not match has no ids, as in tiktoken.
+        With `drops_unmatched`, text that the pattern does not match is dropped, as in tiktoken.
         """
 
     n_vocab: int
     """Highest id + 1."""
     dtype: Literal["uint16", "uint32"]
     pattern: str | None
-    """The expression (never the name), None for no pre-tokenization."""
+    """The regular expression, or None for no pre-tokenization."""
     special_tokens: dict[str, int]
     ranked: bool
-    """True where the ids are priorities (a rank file) that no list of merges stands for; `merges()` is empty then."""
+    """Whether the encoder merges by ranks without an equivalent list of merges; `merges()` is empty then."""
     nfc: bool
-    """True where the text between special tokens is brought into NFC (which those of rule 8 see, and no others)."""
+    """Whether the text between special tokens is normalized to NFC. Only special tokens with rule 8 see the result."""
     ignore_merges: bool
-    """True where a pre-token that is itself a token is that token even if its merges do not lead there."""
+    """Whether a pre-token that is a token is encoded as that token, whatever the merges."""
 
     def vocab(self) -> dict[int, bytes]:
-        """Tokens by id, as given: ordinary ones, and special ones where the vocabulary listed them."""
+        """Return the tokens by id: ordinary ones, and special ones if the vocabulary contained them."""
     def sorted_tokens(self) -> list[bytes]:
-        """The tokens in the order of their bytes, without those that are special and nothing else."""
+        """Return the ordinary tokens in byte order."""
     def merges(self) -> list[tuple[bytes, bytes]]: ...
     def canonical_form(self) -> bytes:
-        """What decides the ids, and nothing else: two encoders with equal bytes give equal ids for every text."""
+        """Return a form of everything that affects ids: encoders with equal bytes give equal ids for every text."""
     def token_bytes(self, token_id: int) -> bytes:
-        """Raises KeyError for an id that no token has."""
+        """Return the bytes of a token. Raises `UnknownTokenError`."""
     def bytes_to_id(self, token: bytes) -> int | None: ...
     def merge_steps(self, pretoken: bytes) -> list[tuple[int, int, int, int]]:
-        """Merges of one pre-token in the order they happen: (rank, left id, right id, index of the left part)."""
+        """Return the merges of one pre-token in order: (rank, left id, right id, index of the left part)."""
     def segments(self, text: str, allowed_special: _Allowed) -> list[tuple[str, int | None]]:
-        """The special tokens in a text, with their ids, and the text between them as it is split."""
+        """Return the special tokens in a text with their ids, and the normalized text between them."""
     def merge_of(self, token_id: int) -> tuple[int, int, int] | None:
-        """(rank, left id, right id) of the merge that makes the token, None where none does.
+        """Return (rank, left id, right id) of the merge that produces the token, if any.
 
-        Where `ranked`, the rank counts the tokens of more than one byte, and the parts are those that the token's own
-        bytes are in before the last merge.
+        If `ranked`, the rank counts the tokens of more than one byte, and the parts are those that merging the token's
+        own bytes yields before the last merge.
         """
     def encode(self, text: str, allowed_special: _Allowed, num_threads: int | None) -> list[int]: ...
     def encode_with_unstable(self, text: str, allowed_special: _Allowed) -> tuple[list[int], list[list[int]]]:
-        """The ids that more text cannot change, and what may follow them: see `Tokenizer.encode_with_unstable`."""
+        """Implement `Tokenizer.encode_with_unstable`."""
     def encode_bytes(self, data: bytes) -> list[int]:
-        """Ids of arbitrary bytes without special tokens; what is not UTF-8 forms pre-tokens of its own."""
+        """Return the ids of arbitrary bytes without special tokens; invalid UTF-8 forms separate pre-tokens."""
     def encode_batch(
         self, texts: Iterable[str], allowed_special: _Allowed, num_threads: int | None
     ) -> list[list[int]]:
-        """Raises TypeError naming the index of an item that is no str."""
+        """Return the ids of each text. Raises TypeError with the index of an item that is not a str."""
     def encode_to_numpy(
         self, text: str, allowed_special: _Allowed, num_threads: int | None
     ) -> _TokenArray: ...
     def encode_batch_to_numpy(
         self, texts: Iterable[str], allowed_special: _Allowed, num_threads: int | None
     ) -> tuple[_TokenArray, NDArray[np.int64]]:
-        """The ids of all texts, and n + 1 offsets: where those of each text begin, and where the last end."""
+        """Return the ids of n texts in one array, and the n + 1 offsets that delimit each text."""
     def encode_files(
         self, paths: Iterable[str | PathLike[str]], allowed_special: _Allowed, num_threads: int | None
     ) -> list[_TokenArray]:
-        """Raises OSError, UnicodeDecodeError and `SpecialTokenError`, which name the file and the byte in it."""
+        """Return the ids of each file. Raises OSError, UnicodeDecodeError, `SpecialTokenError` with file and offset."""
     def encode_with_spans(
         self, text: str, allowed_special: _Allowed, num_threads: int | None
     ) -> tuple[_TokenArray, NDArray[np.int64]]:
-        """The ids, and a row for each with start and end of its bytes in the UTF-8 of the text.
+        """Return the ids, and an (n, 2) array of their byte offsets in the UTF-8 of the text.
 
-        Raises ValueError where the tokenizer does not encode the text as it is.
+        Raises `TokenizerError` if the normalizer changes the text.
         """
     def count(self, text: str, allowed_special: _Allowed) -> int: ...
-    def encode_iterable(self, pieces: Iterable[str], allowed_special: _Allowed) -> Iterator[int]: ...
+    def encode_iterable(self, chunks: Iterable[str], allowed_special: _Allowed) -> Iterator[int]: ...
     def stream(
         self,
         allowed_special: _Allowed,
@@ -209,14 +215,14 @@ class Encoder:
         num_threads: int | None,
     ) -> StreamEncoder: ...
     def decode(self, ids: Sequence[int] | NDArray[Any], errors: str) -> str:
-        """As `decode_bytes(ids).decode("utf-8", errors)`."""
+        """Return `decode_bytes(ids).decode("utf-8", errors)`."""
     def decode_bytes(self, ids: Sequence[int] | NDArray[Any]) -> bytes:
-        """Raises KeyError naming the first id that no token has."""
+        """Return the bytes of `ids`. Raises `UnknownTokenError` with the first unknown id."""
     def decode_batch(self, batch: Iterable[Sequence[int] | NDArray[Any]], errors: str) -> list[str]: ...
 
 @final
 class DocumentEncoder:
-    """Encodes packed documents, batch after batch, each document to the ids of its text alone."""
+    """Encodes packed documents batch by batch. The ids of a document depend on its text alone."""
 
     def __init__(
         self,
@@ -228,20 +234,29 @@ class DocumentEncoder:
         stripped: int | None = None,
         split: tuple[int, int] | None = None,
     ) -> None:
-        """Every document with ids begins with `prefix`, does not end with `stripped`, and ends with `suffix`; what
-        stands there already is not added. `split` is (seed, limit): documents whose first MiB has an XXH3 below the
-        limit fall on side 1.
+        """Create an encoder of documents. Documents without ids get neither prefix nor suffix.
+
+        Args:
+            encoder: The encoder.
+            allowed_special: Special tokens to recognize.
+            num_threads: Number of threads.
+            prefix: Ids at the start of every document, added unless already there.
+            suffix: Id at the end of every document, added unless already there.
+            stripped: Id to remove at the end of every document.
+            split: (seed, limit): documents whose first MiB has an XXH3 below the limit are on side 1, others on side 0.
         """
     def encode(
         self, batches: Sequence[tuple[bytes | memoryview, NDArray[np.int64], bool]]
     ) -> list[tuple[list[_TokenArray], NDArray[np.uint64], list[int], int]]:
-        """What batches (data, ends of documents, is_open) give on side 0 and 1: ids in pieces, where documents with ids
-        end among them, bytes of text by batches, number of documents without ids.
+        """Encode batches (data, ends of documents, is_open).
+
+        Returns for side 0 and 1: ids in chunks, offsets at which documents with ids end, bytes of text per batch, and
+        the number of documents without ids.
         """
     def carry(self) -> tuple[str, int, int | None, list[int], int | None] | None:
-        """What is left of a document that is open: text, bytes before it, side, ids held back, last id given."""
-    def go_on(self, carry: tuple[str, int, int | None, list[int], int | None] | None) -> None:
-        """Go on where another encoder of the same options had this `carry`."""
+        """Return the state of an open document: text, bytes before it, side, pending ids, last id returned."""
+    def resume(self, carry: tuple[str, int, int | None, list[int], int | None] | None) -> None:
+        """Continue from the `carry` of another encoder with the same options."""
 
 @final
 class RankFile:
@@ -249,14 +264,14 @@ class RankFile:
 
     @staticmethod
     def read(data: bytes) -> RankFile | None:
-        """The tokens in a file's content; None for what is damaged or not quite as such files are written."""
+        """Parse a file's content; None for files that the reference reader must read or reject."""
 
     n_ranks: int
     def token(self, rank: int) -> bytes | None:
-        """The token of a rank."""
+        """Return the token of a rank."""
 
     def encoder(self, special_tokens: Mapping[str, int], pattern: str | None) -> Encoder:
-        """As `Encoder.from_ranks`. The tokens go into the encoder: raises ValueError for a second one."""
+        """Move the tokens into an encoder (see `Encoder.from_ranks`). Raises ValueError when called twice."""
 
 @final
 class TokenizerJson:
@@ -264,16 +279,16 @@ class TokenizerJson:
 
     @staticmethod
     def read(data: bytes) -> tuple[TokenizerJson, str] | None:
-        """Both in a file's content, and the rest of it as JSON, with an empty `model.vocab` and `model.merges`.
+        """Parse a file's content and return the rest as JSON, with empty `model.vocab` and `model.merges`.
 
-        None for what is damaged or not quite as such files are written.
+        None for files that the reference reader must read or reject.
         """
 
     n_entries: int
-    """How many entries the vocabulary has."""
+    """Size of the vocabulary."""
     n_merges: int
-    def id_of(self, spelling: str) -> int | None:
-        """The id of an entry of the vocabulary."""
+    def id_of(self, text: str) -> int | None:
+        """Return the id of a token given as byte-level text."""
 
     def encoder(
         self,
@@ -283,31 +298,29 @@ class TokenizerJson:
         special_rules: Mapping[str, int] | None = None,
         nfc: bool = False,
     ) -> Encoder | None:
-        """The encoder of this file, in which special tokens are ordinary ones only where merges make them.
+        """Move tokens and merges into an encoder, in which special tokens are ordinary only if merges produce them.
 
-        None where file and special tokens contradict each other. The tokens go into the encoder: raises ValueError
-        for a second one.
+        None if file and special tokens contradict each other. Raises ValueError when called twice.
         """
 
 @final
 class StreamEncoder:
-    """Encodes one document that arrives in pieces, in constant memory, to what `encode` gives for the whole."""
+    """Encodes a document that arrives in chunks, in constant memory, to the ids of the whole."""
 
     def feed(self, data: str | bytes | bytearray | memoryview) -> _TokenArray:
-        """Takes the next piece and gives the ids that are certain by now (possibly none).
+        """Encode the next chunk and return the ids that are certain, possibly none. Bytes may end inside a character.
 
-        Bytes may be cut inside a character. Raises UnicodeDecodeError (with `errors="strict"`), whose
-        `start` counts from the beginning of the stream.
+        Raises UnicodeDecodeError (with `errors="strict"`), whose `start` is the offset in the stream.
         """
     def finish(self) -> _TokenArray:
-        """The remaining ids; afterwards the stream is ready for the next document."""
+        """Return the remaining ids and reset the encoder for the next document."""
     n_bytes: int
-    """Bytes taken since construction."""
+    """Bytes encoded since construction."""
     n_replaced: int
     """Malformed sequences replaced by U+FFFD since construction."""
 
 def read_counts_header(path: str) -> str:
-    """The header of a file of counts. Raises OSError, `TokenizerError` where it is none, or of another version."""
+    """Return the header of a counts file. Raises OSError, or `TokenizerError` for another format or version."""
 
 @final
 class PretokenCounter:
@@ -422,9 +435,8 @@ class PretokenCounts:
         max_bytes: int | None = None,
         consume: bool = False,
     ) -> tuple[list[tuple[bytes, bytes]], list[int]]:
-        """Up to `n_merges` merges in order, and the count of each pair when it was merged.
+        """Return up to `n_merges` merges in order, and the count of each pair when it was merged.
 
-        With `consume` the counts are freed on the way, and learning takes no more than `max_bytes`, theirs among them.
-
-        Fewer where no pair is left with at least `min_frequency` occurrences. Raises KeyboardInterrupt.
+        There are fewer if no pair with at least `min_frequency` occurrences is left. With `consume` the counts are
+        freed while learning, and memory stays below `max_bytes`, counts included. Raises KeyboardInterrupt.
         """

@@ -411,12 +411,12 @@ impl PyEncoder {
 
     fn encode_iterable(
         &self,
-        pieces: &Bound<'_, PyAny>,
+        chunks: &Bound<'_, PyAny>,
         allowed_special: &Bound<'_, PyAny>,
     ) -> PyResult<PyTokenIterator> {
-        let pieces = convert::several(pieces)?;
+        let chunks = convert::several(chunks)?;
         let allowed = convert::allowed(&self.encoder, allowed_special)?;
-        Ok(PyTokenIterator::new(Arc::clone(&self.encoder), allowed, pieces.unbind()))
+        Ok(PyTokenIterator::new(Arc::clone(&self.encoder), allowed, chunks.unbind()))
     }
 
     fn stream(

@@ -99,8 +99,8 @@ impl PyTokenizerJson {
         self.model.with(TokenizerJson::n_entries)
     }
 
-    fn id_of(&self, spelling: &str) -> PyResult<Option<u32>> {
-        self.model.with(|model| model.id(spelling))
+    fn id_of(&self, text: &str) -> PyResult<Option<u32>> {
+        self.model.with(|model| model.id(text))
     }
 
     #[pyo3(signature = (special_tokens, pattern, ignore_merges, special_rules=None, nfc=false))]
@@ -117,8 +117,7 @@ impl PyTokenizerJson {
         let model = self.model.take()?;
         py.detach(|| {
             let Some(vocab) = model.into_vocab(special) else { return Ok(None) };
-            PyEncoder::build(vocab.with_ignore_merges(ignore_merges), pattern, false, &rules, nfc)
-                .map(Some)
+            PyEncoder::build(vocab.with_ignore_merges(ignore_merges), pattern, false, &rules, nfc).map(Some)
         })
     }
 }

@@ -146,7 +146,6 @@ impl PyDocumentEncoder {
         Some((document.text, document.n_done, document.side, assembly.held, assembly.last))
     }
 
-    #[pyo3(name = "go_on")]
     fn resume(&mut self, carry: Option<CarryTuple>) -> PyResult<()> {
         if carry.as_ref().is_some_and(|(_, _, side, _, _)| side.is_some_and(|side| side > 1)) {
             return Err(to_python(bytemill::Error::Invalid("a side must be 0 or 1".to_owned())));

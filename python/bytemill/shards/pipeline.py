@@ -102,7 +102,7 @@ class Encoding:
             writers: A writer for each part.
         """
         if self._checkpoint is not None:
-            encoder.go_on(self._checkpoint.carry)
+            encoder.resume(self._checkpoint.carry)
         else:
             self.parts = [PartCounts() for _ in writers]
 
