@@ -434,7 +434,7 @@ def test_resuming_names_the_shard_that_was_replaced(
 def test_a_batch_too_large_for_the_machine_says_what_to_lower(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(trainer, "total_memory", lambda _: 50_000_000)
+    monkeypatch.setattr(trainer, "total_memory", lambda: 50_000_000)
     with pytest.raises(
         NotEnoughMemoryError, match=r"10,000 sequences of 16 tokens needs at least .* the machine has 50"
     ) as caught:
@@ -447,7 +447,7 @@ def test_a_batch_too_large_for_the_machine_says_what_to_lower(
 
 
 def test_a_failed_allocation_says_what_to_lower(settings: Settings, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(trainer, "total_memory", lambda _: None)
+    monkeypatch.setattr(trainer, "total_memory", lambda: None)
     with pytest.raises(NotEnoughMemoryError, match="not enough memory") as caught:
         train(settings(training__steps=1, training__batch_size=1 << 44))
     assert "--training.batch-size" in (caught.value.hint or "")

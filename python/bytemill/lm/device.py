@@ -8,7 +8,7 @@ import re
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -86,10 +86,8 @@ def memory_errors(hint: str) -> Generator[None]:
         raise NotEnoughMemoryError(f"not enough {'GPU ' if is_gpu else ''}memory", hint=hint) from error
 
 
-def total_memory(device: torch.device) -> int | None:
-    """Return the bytes of memory of a device; on the CPU those of the machine or its container, None if unknown."""
-    if device.type == "cuda":
-        return int(cast("Any", torch.cuda).get_device_properties(device).total_memory)
+def total_memory() -> int | None:
+    """Return the bytes of memory of this machine or its container; None if unknown."""
     try:
         n_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # Windows has no sysconf

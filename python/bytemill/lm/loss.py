@@ -75,11 +75,11 @@ def bits_per_byte(total_nats: float, n_bytes: int) -> float:
         total_nats: Sum of the losses.
         n_bytes: Number of bytes that the tokens represent.
 
-    >>> bits_per_byte(16 * math.log(2), 4)
-    4.0
-
     Raises:
         ValueError: There are no bytes.
+
+    >>> bits_per_byte(16 * math.log(2), 4)
+    4.0
     """
     if n_bytes < 1:
         raise ValueError("no bytes to divide by: there are no tokens, or only special tokens")

@@ -60,6 +60,9 @@ if TYPE_CHECKING:
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 
+_MEMORY_HINT = "lower --training.batch-size, --model.context-length or --model.num-layers"
+
+
 def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | None = None) -> RunFolder:
     """Train a model, or resume the run in `run.folder` from its newest checkpoint.
 
@@ -87,9 +90,6 @@ def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | 
     with memory_errors(_MEMORY_HINT):
         run = _prepare(resolved, overwrite=overwrite)
         return _train(run, resolved, overwrite=overwrite, on_record=on_record)
-
-
-_MEMORY_HINT = "lower --training.batch-size, --model.context-length or --model.num-layers"
 
 
 def _train(run: _Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord | None) -> RunFolder:
@@ -215,7 +215,10 @@ def _prepare(resolved: Resolved, *, overwrite: bool) -> _Run:
         prompt_ids(tokenizer, config.run.sample_prompt)  # raises now instead of at the first sample
     device = pick_device(config.training.device)
     dtype = pick_precision(config.training.precision, device)
-    _check_memory(config, device, dtype)
+    if (
+        device.type == "cpu" and dtype == torch.float32 and not config.training.compile
+    ):  # the case of the formulas
+        _check_memory(config)
     length, fingerprint = config.model.context_length, tokenizer.fingerprint
     train_folders, validation_folders = data_folders(config.data)
     batches = ShardBatches(train_folders, length, seed=config.training.seed, fingerprint=fingerprint)
@@ -256,18 +259,19 @@ def _prepare(resolved: Resolved, *, overwrite: bool) -> _Run:
     return run
 
 
-def _check_memory(config: TrainConfig, device: torch.device, dtype: torch.dtype) -> None:
-    """Raise NotEnoughMemoryError if a step cannot fit: on the CPU, the system may kill the process without an error."""
-    available = total_memory(device)
-    precision = "float32" if dtype == torch.float32 else "mixed"
-    needed = training_memory(config.model, optimizer=config.optimizer.name, precision=precision)
+def _check_memory(config: TrainConfig) -> None:
+    """Raise NotEnoughMemoryError if a step cannot fit into the memory of the machine.
+
+    Without this check the system may kill the process, with no error message.
+    """
+    available = total_memory()
+    needed = training_memory(config.model, optimizer=config.optimizer.name)
     n_sequences, length = config.training.batch_size, config.model.context_length
     if available is not None and needed.total(n_sequences) > available:
         largest = largest_batch(needed, available)
         raise NotEnoughMemoryError(
             f"a step on {n_sequences:,} sequences of {length:,} tokens needs at least "
-            f"{format_bytes(needed.total(n_sequences))}, but {'the machine' if device.type == 'cpu' else device} has "
-            f"{format_bytes(available)} of memory",
+            f"{format_bytes(needed.total(n_sequences))}, but the machine has {format_bytes(available)} of memory",
             hint=_MEMORY_HINT + (f"; the largest batch that may fit is {largest:,}" if largest else ""),
         )
 
