@@ -25,7 +25,7 @@ from bytemill.tokenizer.training_report import TrainingReport
 
 _N_LONGEST = 10
 _NO_PROFILE: Mapping[str, Any] = {}
-_PHASES = {"read": "read (beside counting)", "count": "count", "merge": "merge", "build": "build"}
+_PHASES = {"read": "read (during counting)", "count": "count", "merge": "merge", "build": "build"}
 
 
 def write_training(
