@@ -105,3 +105,9 @@ def test_decode_names_the_id_that_is_wrong(tokenizer_file: str, run: Run, ids: l
     assert outcome.status == 1
     assert outcome.err.splitlines()[0] == f"error: {message}"
     assert outcome.err.splitlines()[1].startswith("hint: ")
+
+
+def test_more_threads_than_possible_are_wrong_usage(tokenizer_file: str, run: Run):
+    outcome = run("tokenizer", "encode", tokenizer_file, "text", "--threads", "5000")
+    assert outcome.status == 2
+    assert "Must be <= 4096" in outcome.err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 import torch
@@ -15,6 +15,7 @@ from bytemill.lm.activations import gelu, relu, silu, softmax
 from bytemill.lm.kernels.gates import gated_silu, gelu_tanh
 from bytemill.lm.kernels.norm import normalized
 from bytemill.lm.layers import (
+    ACTIVATIONS,
     Dropout,
     Embedding,
     FeedForward,
@@ -27,6 +28,7 @@ from bytemill.lm.layers import (
     rms_norm,
     swiglu_width,
 )
+from bytemill.lm.model_config import FeedForwardKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -222,3 +224,9 @@ def test_dropout() -> None:
     (gradient,) = torch.autograd.grad(y.sum(), x)
     assert torch.equal(gradient, y)
     assert dropout.eval()(x) is x
+
+
+def test_the_names_of_feed_forward_networks_are_swiglu_and_the_activations() -> None:
+    assert set(get_args(FeedForwardKind)) == {"swiglu", *ACTIVATIONS}
+    with pytest.raises(KeyError):
+        FeedForward(4, 8, "sigmoid")  # pyright: ignore[reportArgumentType]

@@ -63,7 +63,7 @@ impl PyPretokenCounter {
         let n_threads = convert::threads(num_threads)?;
         let chunk_bytes = chunk_bytes.unwrap_or(CHUNK_BYTES);
         let table_bytes = table_bytes.unwrap_or(usize::MAX);
-        let counter = Counter::within(pattern, &special_tokens, n_threads, chunk_bytes, table_bytes);
+        let counter = Counter::with_table_limit(pattern, &special_tokens, n_threads, chunk_bytes, table_bytes);
         Ok(Self { counter: Some(counter.map_err(to_python)?) })
     }
 

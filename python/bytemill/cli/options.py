@@ -73,7 +73,8 @@ TextFile: TypeAlias = Annotated[
     str | None, Parameter(name=["--file", "-f"], help="Read the text from this file; - is standard input.")
 ]
 Threads: TypeAlias = Annotated[
-    int | None, Parameter(validator=Number(gte=1), help="Number of threads. By default, the number of cores.")
+    int | None,
+    Parameter(validator=Number(gte=1, lte=4096), help="Number of threads. By default, the number of cores."),
 ]
 Errors: TypeAlias = Annotated[
     Literal["strict", "replace"], Parameter(help="Malformed UTF-8: fail, or replace it with U+FFFD.")

@@ -33,14 +33,12 @@ class CorpusFormat:
         suffixes: File suffixes, lower-case with the dot. Folders contribute files with these suffixes.
         reader: The read function, or "module:function" to import it with the first file.
         magic: First bytes of every file, one of these; empty if the format has none.
-        is_text: True if files are UTF-8 text.
     """
 
     name: str
     suffixes: tuple[str, ...]
     reader: ReadFunction | str
     magic: tuple[bytes, ...] = ()
-    is_text: bool = False
 
     def read_function(self) -> ReadFunction:
         """Return the read function, importing its module if necessary."""
@@ -69,7 +67,7 @@ def register_corpus_format(corpus_format: CorpusFormat) -> None:
 
 
 _ARROW_MAGIC = (b"ARROW1", b"\xff\xff\xff\xff")
-"""Of a file, of a stream."""
+"""First bytes of an Arrow file and of an Arrow stream."""
 
 for _name, _suffixes, _reader, _magic in (
     ("text", (".txt", ".text", ".md"), "blocks:read_text", ()),
@@ -78,9 +76,7 @@ for _name, _suffixes, _reader, _magic in (
     ("arrow", (".arrow", ".feather", ".ipc"), "columns:read_arrow", _ARROW_MAGIC),
     ("warc", (".warc", ".wet", ".wat"), "warc:read_warc", (b"WARC/",)),
 ):
-    register_corpus_format(
-        CorpusFormat(_name, _suffixes, f"bytemill.corpus.{_reader}", _magic, is_text=not _magic)
-    )
+    register_corpus_format(CorpusFormat(_name, _suffixes, f"bytemill.corpus.{_reader}", _magic))
 
 
 def check_format(name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -200,8 +201,16 @@ class SwiGLU(Module):
         return self.w2(gated_silu(gate, inner) if uses_kernels(x) else gated(gate, inner))
 
 
+def _tanh_gelu(x: Tensor) -> Tensor:
+    return gelu_tanh(x) if uses_kernels(x) else gelu(x, "tanh")
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": _tanh_gelu, "relu": relu}
+"""Activation functions of `FeedForward` by the name in `ModelConfig.feed_forward`; GELU is GPT-2's, with tanh."""
+
+
 class FeedForward(Module):
-    """Feed-forward network W₂ f(W₁ x), of width d_model, with f = ReLU or the tanh GELU of GPT-2."""
+    """Feed-forward network W₂ f(W₁ x), of width d_model, with f from `ACTIVATIONS`."""
 
     def __init__(
         self,
@@ -214,15 +223,12 @@ class FeedForward(Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.activation = activation
+        self.activation = ACTIVATIONS[activation]
         self.w1 = Linear(d_model, d_ff, bias, device=device, dtype=dtype)
         self.w2 = Linear(d_ff, d_model, bias, device=device, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        inner = self.w1(x)
-        if self.activation == "relu":
-            return self.w2(relu(inner))
-        return self.w2(gelu_tanh(inner) if uses_kernels(x) else gelu(inner, "tanh"))
+        return self.w2(self.activation(self.w1(x)))
 
 
 def swiglu_width(d_model: int) -> int:

@@ -12,6 +12,7 @@ from bytemill.lm.settings import Settings
 Norm = Literal["rms", "layer"]
 Position = Literal["rotary", "learned", "sinusoidal", "none"]
 FeedForwardKind = Literal["swiglu", "gelu", "relu"]
+"""SwiGLU, or a name in `layers.ACTIVATIONS`."""
 NormPosition = Literal["pre", "post"]
 AttentionKind = Literal["scratch", "fused"]
 

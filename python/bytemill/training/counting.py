@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias, cast
 from bytemill.corpus import Corpus, Source, not_utf8
 from bytemill.corpus.compression import compression_of
 from bytemill.corpus.documents import CorpusCounts, Position
-from bytemill.corpus.formats import format_of_head
+from bytemill.corpus.formats import FORMATS, format_of_head
 from bytemill.corpus.pipes import open_pipe
 from bytemill.corpus.sources import empty_corpus, unreadable
 from bytemill.corpus.streams import TextPipe, head_of, plain_text_start
@@ -159,7 +159,7 @@ def _may_be_text(source: Source) -> bool:
     """Check for a pipe, whose content is unknown, or an uncompressed text file."""
     if source.is_pipe:
         return True
-    is_text = source.path is not None and source.path.suffix in ("", ".txt", ".text", ".md")
+    is_text = source.path is not None and source.path.suffix in ("", *FORMATS["text"].suffixes)
     return is_text and compression_of(head_of(source)) is None and format_of_head(head_of(source)) == "text"
 
 

@@ -32,7 +32,7 @@ impl Session<'_> {
             encoder.refuse_special(text)?;
         }
         let special = encoder.recognized(allowed);
-        let result = if special.leaves_texts() {
+        let result = if special.changes_nothing() {
             encoder.encode_segment(workspace, text, out, interrupt)
         } else {
             special.segments(text, interrupt, |segment| match segment {

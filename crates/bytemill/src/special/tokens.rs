@@ -74,7 +74,7 @@ impl SpecialTokens {
 
     /// True if every text is one segment and stays unchanged.
     #[must_use]
-    pub fn leaves_texts(&self) -> bool {
+    pub fn changes_nothing(&self) -> bool {
         self.tokens.is_empty() && !self.nfc
     }
 

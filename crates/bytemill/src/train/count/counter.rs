@@ -73,14 +73,15 @@ impl Counter {
     /// [`Error::Invalid`](crate::Error::Invalid) for empty or repeated special tokens,
     /// [`Error::Io`](crate::Error::Io) if no thread can be started.
     pub fn new(pattern: Pattern, special: &[String], n_threads: usize, chunk_bytes: usize) -> Result<Self> {
-        Self::within(pattern, special, n_threads, chunk_bytes, usize::MAX)
+        Self::with_table_limit(pattern, special, n_threads, chunk_bytes, usize::MAX)
     }
 
-    /// Like [`Counter::new`], with a memory limit for all tables. It takes effect once a folder is set.
+    /// Like [`Counter::new`], but tables that take more than `table_bytes` together are written to the folder of
+    /// [`Counter::set_folder`], once there is one.
     ///
     /// # Errors
     /// As [`Counter::new`].
-    pub fn within(
+    pub fn with_table_limit(
         pattern: Pattern,
         special: &[String],
         n_threads: usize,

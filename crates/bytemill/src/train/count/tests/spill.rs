@@ -75,7 +75,7 @@ fn many_pretokens(n: usize) -> String {
 }
 
 fn counted(text: &str, n_threads: usize, table_bytes: usize, folder: &Folder, may_stay: bool) -> (Counted, SpillCost) {
-    let mut counter = Counter::within(Pattern::GPT2, &special(), n_threads, 1 << 12, table_bytes).unwrap();
+    let mut counter = Counter::with_table_limit(Pattern::GPT2, &special(), n_threads, 1 << 12, table_bytes).unwrap();
     counter.set_folder(folder.0.clone());
     counter.add_text(text, &no_interrupt).unwrap();
     counter.add_text(text, &no_interrupt).unwrap();
@@ -97,7 +97,7 @@ proptest! {
         let folder = Folder::new();
         let expected = reference_counts(&Pattern::GPT2, &special(), &texts);
         // With a limit of 0 bytes, a table is written whenever it is checked.
-        let mut counter = Counter::within(Pattern::GPT2, &special(), n_threads, chunk_bytes, 0).unwrap();
+        let mut counter = Counter::with_table_limit(Pattern::GPT2, &special(), n_threads, chunk_bytes, 0).unwrap();
         counter.set_folder(folder.0.clone());
         for (text, checkpoint) in texts.iter().zip(checkpoints) {
             counter.add_text(text, &no_interrupt).unwrap();
@@ -106,7 +106,7 @@ proptest! {
                 // Text after the checkpoint is lost with the process.
                 counter.add_text("lost low lost", &no_interrupt).unwrap();
                 drop(counter);
-                counter = Counter::within(Pattern::GPT2, &special(), n_threads, chunk_bytes, 0).unwrap();
+                counter = Counter::with_table_limit(Pattern::GPT2, &special(), n_threads, chunk_bytes, 0).unwrap();
                 counter.resume(&state, &folder.0, &no_interrupt).unwrap();
             }
         }
@@ -133,7 +133,7 @@ proptest! {
     ) {
         let folder = Folder::new();
         let mut expected: HashMap<Vec<u8>, u64> = HashMap::new();
-        let mut counter = Counter::within(Pattern::GPT2, &special(), 2, 50, if in_memory { usize::MAX } else { 0 }).unwrap();
+        let mut counter = Counter::with_table_limit(Pattern::GPT2, &special(), 2, 50, if in_memory { usize::MAX } else { 0 }).unwrap();
         counter.set_folder(folder.0.clone());
         for (text, &weight) in texts.iter().zip(&weights) {
             for (pretoken, count) in reference_counts(&Pattern::GPT2, &special(), std::slice::from_ref(text)) {
@@ -251,7 +251,7 @@ fn a_table_stays_within_its_limit() {
 #[test]
 fn checkpoints_merge_runs_that_are_too_many() {
     let folder = Folder::new();
-    let mut counter = Counter::within(Pattern::GPT2, &[], 2, 1 << 10, usize::MAX).unwrap();
+    let mut counter = Counter::with_table_limit(Pattern::GPT2, &[], 2, 1 << 10, usize::MAX).unwrap();
     counter.set_folder(folder.0.clone());
     let mut expected = HashMap::new();
     for n in 0..150 {
@@ -274,7 +274,7 @@ fn saved_counts_are_added_with_weights() {
     let path = folder.join("one.bin");
     write_counts(&one, "{}", &path, &no_interrupt).unwrap();
     for table_bytes in [usize::MAX, 300_000] {
-        let mut counter = Counter::within(Pattern::GPT2, &[], 1, 1 << 10, table_bytes).unwrap();
+        let mut counter = Counter::with_table_limit(Pattern::GPT2, &[], 1, 1 << 10, table_bytes).unwrap();
         counter.set_folder(folder.0.clone());
         for weight in [3, 4] {
             counter.add_counts(|each| visit_file(&path, &no_interrupt, each), weight).unwrap();
@@ -304,7 +304,7 @@ fn drop_below_removes_and_reports_rare_pretokens() {
     let folder = Folder::new();
     let text = "a a a a b b b c c d ".to_owned() + &" e".repeat(2) + " " + &"long".repeat(90);
     for table_bytes in [usize::MAX, 0] {
-        let mut counter = Counter::within(Pattern::new(Some(r"\S+")).unwrap(), &[], 2, 4, table_bytes).unwrap();
+        let mut counter = Counter::with_table_limit(Pattern::new(Some(r"\S+")).unwrap(), &[], 2, 4, table_bytes).unwrap();
         counter.set_folder(folder.0.clone());
         for word in text.split_whitespace() {
             counter.add_text(word, &no_interrupt).unwrap();
@@ -398,7 +398,7 @@ fn damaged_or_truncated_runs_are_rejected() {
 fn failed_writes_are_output_errors_and_leave_no_files() {
     let folder = Folder::new();
     let nowhere = folder.join("no/such/folder");
-    let mut counter = Counter::within(Pattern::GPT2, &[], 2, 1 << 10, 0).unwrap();
+    let mut counter = Counter::with_table_limit(Pattern::GPT2, &[], 2, 1 << 10, 0).unwrap();
     counter.set_folder(nowhere.clone());
     let text = many_pretokens(2000);
     let error = counter
