@@ -299,6 +299,7 @@ def test_llama3_is_downloaded_from_the_hub(
     def refuse(repository: str, file: str) -> str:
         raise PermissionError(f"{repository} is gated")
 
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda _url: None)
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
     with pytest.raises(
         TokenizerFileError, match="Meta-Llama-3-8B could not be downloaded: PermissionError"
@@ -361,6 +362,7 @@ def test_a_repository_is_downloaded(
         path.write_text(files[file], encoding="utf-8")
         return str(path)
 
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda _url: None)
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
     assert Tokenizer.from_pretrained("me/small", revision="v2").to_spec() == spec
     assert fetched[0] == ("me/small", "tokenizer.json", "v2")

@@ -55,8 +55,7 @@ def get(
 
     A file that exists already is not downloaded again. Downloads are checked
     against the published size and sha256. Data sets from the Hugging Face hub
-    require huggingface_hub (pip install 'bytemill[hub]'); HF_ENDPOINT sets a
-    mirror.
+    require huggingface_hub (the extra hub); HF_ENDPOINT sets a mirror.
     """
     if show_list:
         _list(as_json=as_json)

@@ -19,8 +19,8 @@ app = App(
 
 The corpus is the documentation that Python ships with, a few megabytes; nothing
 is downloaded. The model takes about two minutes on two CPU cores and requires
-torch (pip install 'bytemill[lm]'); without torch it is skipped. DIR may hold an
-earlier quickstart, which is replaced, but no other files.""",
+torch (the extra lm); without torch it is skipped. DIR may hold an earlier
+quickstart, which is replaced, but no other files.""",
     help_epilogue="""Examples:
   bytemill quickstart
   bytemill quickstart mine --corpus notes.txt 'essays/*.txt'

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -16,6 +15,9 @@ from bytemill.lm.kernels.gates import gated_silu, gelu_tanh
 from bytemill.lm.kernels.norm import normalized
 from bytemill.lm.kernels.rows import uses_kernels
 from bytemill.lm.tensors import widened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = [
     "Dropout",

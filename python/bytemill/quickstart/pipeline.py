@@ -21,6 +21,7 @@ from bytemill.quickstart.report import report
 from bytemill.quickstart.result import TRAINING_STEP, Part, QuickstartResult, Timing
 from bytemill.shards import TokenShards, encode_corpus
 from bytemill.system.atomic_files import write_text
+from bytemill.system.extras import install_hint
 from bytemill.training.train import train
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def _why_no_model(model_steps: int | None) -> str | None:
     if model_steps is not None and model_steps < 1:
         return "disabled by --model-steps 0"
     if find_spec("torch") is None:
-        return "torch is not installed: pip install 'bytemill[lm]', then run quickstart again"
+        return f"torch is not installed: {install_hint('lm')}, then run quickstart again"
     return None
 
 

@@ -195,7 +195,7 @@ class _Search:
             return
         repository, file = self.published.hub[0]
         try:
-            path = Path(hub.hf_hub_download(repository, file))
+            path = _download(hub, repository, file)
         except Exception as error:  # as above
             self.reasons.append(f"{repository} could not be downloaded: {_summary(error)}")
             return
@@ -246,7 +246,7 @@ def _from_hub(name: str, revision: str | None, *, local_files_only: bool) -> Loa
     reasons: list[str] = []
     for files in file_sets:
         try:
-            downloaded = [Path(hub.hf_hub_download(name, file, revision=revision)) for file in files]
+            downloaded = [_download(hub, name, file, revision) for file in files]
             if files == ("tokenizer.json",):
                 from bytemill.formats.huggingface.folder import SIDECAR_FILES
 
@@ -264,6 +264,12 @@ def _from_hub(name: str, revision: str | None, *, local_files_only: bool) -> Loa
         f"{name}: no such file or folder, and it could not be downloaded from the hub ({'; '.join(reasons)})",
         hint=f"check the name and the connection, or give the path of a local tokenizer; {_PUBLISHED_NAMES}",
     )
+
+
+def _download(hub: Any, repository: str, file: str, revision: str | None = None) -> Path:
+    # Without a connection this fails at once, while `hf_hub_download` retries for 23 s.
+    hub.get_hf_file_metadata(hub.hf_hub_url(repository, file, revision=revision))
+    return Path(hub.hf_hub_download(repository, file, revision=revision))
 
 
 def _load_files(files: list[Path]) -> Loaded:

@@ -304,7 +304,8 @@ fn drop_below_removes_and_reports_rare_pretokens() {
     let folder = Folder::new();
     let text = "a a a a b b b c c d ".to_owned() + &" e".repeat(2) + " " + &"long".repeat(90);
     for table_bytes in [usize::MAX, 0] {
-        let mut counter = Counter::with_table_limit(Pattern::new(Some(r"\S+")).unwrap(), &[], 2, 4, table_bytes).unwrap();
+        let mut counter =
+            Counter::with_table_limit(Pattern::new(Some(r"\S+")).unwrap(), &[], 2, 4, table_bytes).unwrap();
         counter.set_folder(folder.0.clone());
         for word in text.split_whitespace() {
             counter.add_text(word, &no_interrupt).unwrap();
