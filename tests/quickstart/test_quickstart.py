@@ -26,6 +26,7 @@ from bytemill.quickstart.pipeline import check_round_trip
 from bytemill.quickstart.report import pick_sample
 from bytemill.quickstart.result import TRAINING_STEP
 from bytemill.shards import TokenShards
+from bytemill.system.extras import install_hint
 from bytemill.system.units import format_seconds
 
 run = functools.partial(run_all, model_steps=0)
@@ -408,7 +409,7 @@ def test_without_torch_there_is_a_report_without_a_model(
     monkeypatch.setattr("bytemill.quickstart.pipeline.find_spec", lambda _: None)
     result = run_all(tmp_path / "out", corpus=[corpus], vocab_size=400)
     assert result.model is None
-    assert "pip install 'bytemill[lm]'" in (result.model_note or "")
+    assert install_hint("lm") in (result.model_note or "")
     document = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "torch is not installed" in document
     Outline(document)

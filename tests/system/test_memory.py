@@ -50,7 +50,7 @@ def test_without_the_peak_of_linux_that_of_all_time_is_given(
     if status is not None:
         path.write_text(status)
     monkeypatch.setattr(memory, "_STATUS", path)
-    monkeypatch.setattr(memory, "_of_all", memory.PeakWatch())
+    monkeypatch.setattr(memory, "_process_watch", memory.PeakWatch())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for platform, unit in (("linux", 1024), ("freebsd14", 1024), ("darwin", 1)):
         monkeypatch.setattr(sys, "platform", platform)
@@ -61,7 +61,7 @@ def test_the_line_of_linux_is_read_as_kibibytes(tmp_path: Path, monkeypatch: pyt
     path = tmp_path / "status"
     path.write_text("VmPeak:\t  900000 kB\nVmHWM:\t   12345 kB\nVmRSS:\t   10000 kB\n")
     monkeypatch.setattr(memory, "_STATUS", path)
-    monkeypatch.setattr(memory, "_of_all", memory.PeakWatch())
+    monkeypatch.setattr(memory, "_process_watch", memory.PeakWatch())
     assert memory.peak_bytes() == 12345 * 1024
 
 

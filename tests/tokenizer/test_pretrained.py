@@ -296,7 +296,8 @@ def test_llama3s_rank_file_is_recognized_by_content(caches: Path, small_llama3: 
 def test_llama3_is_downloaded_from_the_hub(
     caches: Path, small_llama3: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(repository: str, file: str) -> str:
+    def refuse(repository: str, file: str, revision: str | None = None) -> str:
+        assert revision is None
         raise PermissionError(f"{repository} is gated")
 
     monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda _url: None)
@@ -307,7 +308,7 @@ def test_llama3_is_downloaded_from_the_hub(
         Tokenizer.from_pretrained("llama3")
     assert "llama3.tiktoken" in str(caught.value.hint)
     path = put_into_hubs_cache(caches, "elsewhere", "tokenizer.model", small_llama3)
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *_: str(path))
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *_, **_options: str(path))
     assert Tokenizer.from_pretrained("llama3").n_vocab == 128_256
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
     put_into_hubs_cache(caches, "meta-llama/Llama-3.1-8B", "original/tokenizer.model", small_llama3)
