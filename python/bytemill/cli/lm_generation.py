@@ -71,8 +71,8 @@ def write_probabilities(
             )
             for other in best:
                 mark = "→" if other.id == own.id else " "
-                line = f"{mark:>6} {other.id:>7}  {other.probability:>7.2%}  {other.sampled:>7.2%}"
-                line += f"  '{visible(other.bytes)}'"
+                line = f"{mark}{other.id:>6}  {other.probability:>7.2%}  {'':>8}  {other.sampled:>10.2%}"
+                line += f"    '{visible(other.bytes)}'"
                 output.write_line(output.styled(line, "2"))
             output.flush()
 
