@@ -345,10 +345,12 @@ def _new_temporary(final: Path) -> tuple[Path, io.BufferedRandom]:
 
 
 def _publish(file: BinaryIO | io.FileIO, temporary: Path, final: Path) -> None:
-    """Sync and close a file, and rename it."""
+    """Sync a file, rename it and close it."""
     os.fsync(file.fileno())
-    file.close()
+    if fcntl is None:  # Windows does not rename open files
+        file.close()
     temporary.replace(final)
+    file.close()  # only now, since closing releases the lock
     sync_folder(final.parent)
 
 
