@@ -325,3 +325,19 @@ def test_folders_are_made_with_those_above_them(tmp_path: Path) -> None:
     for place in (tmp_path / "file", tmp_path / "file" / "b"):
         with pytest.raises(OutputError, match="file is a file, not a folder"):
             atomic.make_folder(place)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="platform: no flock")
+def test_the_temporary_file_is_locked_until_it_has_its_final_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = Path.replace
+
+    def replace_locked(self: Path, target: Path) -> Path:
+        atomic.remove_temporaries(tmp_path, target.name)
+        assert self.exists(), "removed by another writer"
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace_locked)
+    atomic.write_bytes(tmp_path / "a.bin", b"new")
+    assert (tmp_path / "a.bin").read_bytes() == b"new"
