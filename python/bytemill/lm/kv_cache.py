@@ -41,11 +41,6 @@ class KVCache:
         """Number of cached positions, including padding."""
         self.reset(n_padding)
 
-    @property
-    def n_free(self) -> int:
-        """Number of free positions."""
-        return self.context_length - self.n_positions
-
     def reset(self, n_padding: Tensor | None = None) -> None:
         """Clear the cache for new sequences.
 
