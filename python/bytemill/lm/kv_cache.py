@@ -32,7 +32,6 @@ class KVCache:
         dtype: torch.dtype = torch.float32,
         n_padding: Tensor | None = None,
     ) -> None:
-        self.context_length = config.context_length
         self.batch_size = batch_size
         shape = (batch_size, config.n_kv_heads, config.context_length, config.d_head)
         self.layers = [LayerCache(shape, device, dtype) for _ in range(config.num_layers)]
@@ -40,11 +39,6 @@ class KVCache:
         self.n_positions = 0
         """Number of cached positions, including padding."""
         self.reset(n_padding)
-
-    @property
-    def n_free(self) -> int:
-        """Number of free positions."""
-        return self.context_length - self.n_positions
 
     def reset(self, n_padding: Tensor | None = None) -> None:
         """Clear the cache for new sequences.
