@@ -29,7 +29,7 @@ def write_conversion(conversion: Conversion, *, as_json: bool, quiet: bool) -> N
     output.write_line(f"{output.styled(str(first), '1')}: {title}, {plural(n_tokens, 'token')}")
     output.write_line()
     more_files = [("second file", str(file)) for file in others]
-    output.write_facts(
+    output.write_fields(
         [
             ("from", str(conversion.source)),
             *more_files,

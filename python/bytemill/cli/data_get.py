@@ -105,6 +105,6 @@ def _list(*, as_json: bool) -> None:
         here = "" if paths[dataset.name] is None else "downloaded"
         size = format_bytes(dataset.n_bytes)
         output.write_line(f"{output.styled(f'{dataset.name:<18}', '1')} {size:>8}  {here}".rstrip())
-        output.write_facts(
+        output.write_fields(
             [("what", dataset.description), ("licence", dataset.licence), ("from", dataset.homepage)]
         )

@@ -40,7 +40,7 @@ def run_prompt(trained: TrainedModel, options: GenerationOptions) -> None:
                 case ["/help"]:
                     output.write(_HELP)
                 case ["/params"]:
-                    output.write_facts([(name, str(value)) for name, value in _parameters(options).items()])
+                    output.write_fields([(name, str(value)) for name, value in _parameters(options).items()])
                 case ["/params", name, value]:
                     options = _with(options, name, value)
                 case ["/tokens"]:

@@ -101,7 +101,7 @@ def write_plan(plan: Plan, name: str, *, as_json: bool) -> None:
             )
         )
     output.write_line(output.styled(f"  memory in {plan.precision}", "2"))
-    output.write_facts(rows, indent="    ")
+    output.write_fields(rows, indent="    ")
     output.write_line()
     _write_parts(f"FLOPs forward, batch of {batch}", plan.forward_flops, _flops)
     output.write_line(
@@ -117,7 +117,7 @@ def write_plan(plan: Plan, name: str, *, as_json: bool) -> None:
                 f"{plan.utilization:.0%} of {_flops(plan.flops_per_second or 0)}/s",
             )
         )
-    output.write_facts(summary)
+    output.write_fields(summary)
 
 
 def _write_parts(title: str, parts: dict[str, int], render: Any) -> None:

@@ -95,7 +95,7 @@ def write_json(document: Any, *, indent: int | None = 2) -> None:
     write_line(json.dumps(document, indent=indent, ensure_ascii=False))
 
 
-def write_facts(fields: Iterable[tuple[str, str]], indent: str = "  ") -> None:
+def write_fields(fields: Iterable[tuple[str, str]], indent: str = "  ") -> None:
     """Write names and values in two columns."""
     rows = list(fields)
     name_width = max(len(name) for name, _ in rows)

@@ -19,7 +19,7 @@ def write_quickstart(result: QuickstartResult) -> None:
         output.styled(f"{result.folder}: text to tokens in {format_seconds(result.seconds)}", "1")
     )
     output.write_line()
-    output.write_facts(
+    output.write_fields(
         [
             ("text", f"{result.corpus}"),
             *(

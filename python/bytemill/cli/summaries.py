@@ -50,7 +50,7 @@ def write_training(
     if not as_json and not quiet:
         output.write_line(f"{output.styled(str(file), '1')}: {_vocabulary(tokenizer)}")
         output.write_line()
-        output.write_facts(_corpus_facts(report))
+        output.write_fields(_corpus_fields(report))
         output.write_line()
         output.write_table(
             ("phase", "time", "peak memory"),
@@ -70,7 +70,7 @@ def write_manifest(manifest: Manifest, folder: Path) -> None:
     """Write a summary of a shard folder."""
     output.write_line(f"{output.styled(str(folder), '1')}: {plural(manifest.n_tokens, 'token')}")
     output.write_line()
-    output.write_facts(_shard_facts(manifest))
+    output.write_fields(_shard_fields(manifest))
     output.write_line()
     output.write_table(
         ("shard", "tokens", "size"),
@@ -129,17 +129,17 @@ def _vocabulary(tokenizer: Tokenizer) -> str:
     return f"{plural(tokenizer.n_vocab, 'token')} ({', '.join(parts)})"
 
 
-def _corpus_facts(report: TrainingReport) -> list[tuple[str, str]]:
+def _corpus_fields(report: TrainingReport) -> list[tuple[str, str]]:
     seconds = report.seconds
-    facts = [
+    fields = [
         ("text", format_bytes(report.n_bytes)),
         ("pre-tokens", f"{report.n_pretokens:,}, {report.n_unique_pretokens:,} unique"),
         ("special tokens", f"{report.n_special_tokens:,} in the text"),
     ]
     if report.n_replaced:
-        facts.append(("not UTF-8", f"{plural(report.n_replaced, 'sequence')} read as U+FFFD"))
+        fields.append(("not UTF-8", f"{plural(report.n_replaced, 'sequence')} read as U+FFFD"))
     if report.min_pretoken_count > 1:
-        facts.append(
+        fields.append(
             (
                 "left out",
                 f"{plural(report.n_dropped_pretokens, 'unique pre-token')} below {report.min_pretoken_count:,} "
@@ -148,13 +148,13 @@ def _corpus_facts(report: TrainingReport) -> list[tuple[str, str]]:
         )
     if report.counts_file is not None:
         how = "read from" if report.from_counts else "saved to"
-        facts.append(("counts", f"{how} {report.counts_file}"))
+        fields.append(("counts", f"{how} {report.counts_file}"))
     if report.max_memory is not None or report.spilled_runs:
-        facts.append(("on disk", _spilled(report)))
-    facts.append(
+        fields.append(("on disk", _spilled(report)))
+    fields.append(
         ("time", f"{format_seconds(seconds)} ({format_rate(report.n_bytes, seconds, 'bytes')} in total)")
     )
-    return facts
+    return fields
 
 
 def _spilled(report: TrainingReport) -> str:
@@ -168,18 +168,18 @@ def _spilled(report: TrainingReport) -> str:
 
 
 def _training_notes(report: TrainingReport) -> list[str]:
-    # Replaced sequences are among the facts.
+    # Replaced sequences are among the fields.
     counts = CorpusCounts(n_skipped_bytes=report.n_skipped_bytes, n_broken=report.n_broken)
     return [*report.notes, *corpus_notes(counts)]
 
 
-def _shard_facts(manifest: Manifest) -> list[tuple[str, str]]:
+def _shard_fields(manifest: Manifest) -> list[tuple[str, str]]:
     settings = manifest.settings
     index = f", their ends in {manifest.documents.file}" if manifest.documents else ""
     empty = (
         f", {plural(manifest.n_empty_documents, 'empty one')} left out" if manifest.n_empty_documents else ""
     )
-    facts = [
+    fields = [
         ("text", f"{format_bytes(manifest.n_bytes)} from {plural(len(manifest.sources), 'source')}"),
         ("documents", format_count(manifest.n_documents) + empty + index),
         (
@@ -191,11 +191,11 @@ def _shard_facts(manifest: Manifest) -> list[tuple[str, str]]:
         ("separator", _separator(settings.document_separator, append=settings.append_separator)),
     ]
     if settings.prepended is not None:
-        facts.append(("begins with", json.dumps(settings.prepended)))
+        fields.append(("begins with", json.dumps(settings.prepended)))
     if manifest.part is not None:
         share = f"{100 * settings.validation_fraction:g} % of the documents, seed {settings.split_seed}"
-        facts.append(("part", manifest.part if manifest.part == "train" else f"{manifest.part}: {share}"))
-    return facts
+        fields.append(("part", manifest.part if manifest.part == "train" else f"{manifest.part}: {share}"))
+    return fields
 
 
 def _separator(separator: str | None, *, append: bool) -> str:

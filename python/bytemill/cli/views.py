@@ -18,20 +18,20 @@ _MOST_SHOWN = 60
 _TIES = {"bytes": "greatest pair of byte strings", "huggingface": "as Hugging Face's trainer"}
 
 
-def write_tokenizer(facts: TokenizerSummary, file: Path, *, as_json: bool) -> None:
+def write_tokenizer(summary: TokenizerSummary, file: Path, *, as_json: bool) -> None:
     """A tokenizer at a glance."""
     if as_json:
-        output.write_json({"file": str(file), **facts.to_dict()})
+        output.write_json({"file": str(file), **summary.to_dict()})
         return
-    output.write_line(f"{output.styled(str(file), '1')}: {plural(facts.n_tokens, 'token')}")
+    output.write_line(f"{output.styled(str(file), '1')}: {plural(summary.n_tokens, 'token')}")
     output.write_line()
-    output.write_facts(_facts(facts))
+    output.write_fields(_summary_fields(summary))
     output.write_line()
-    _write_sizes(facts)
+    _write_sizes(summary)
     output.write_line()
     output.write_table(
         ("id", "bytes", "longest tokens"),
-        [(str(token_id), str(len(token)), quoted(token)) for token_id, token in facts.longest_tokens],
+        [(str(token_id), str(len(token)), quoted(token)) for token_id, token in summary.longest_tokens],
         right=(0, 1),
     )
 
@@ -68,7 +68,7 @@ def write_tokens(tokenizer: Tokenizer, infos: Iterable[TokenInfo], *, as_json: b
         if place:
             output.write_line()
         output.write_line(output.styled(f"{info.id}  '{visible(info.bytes)}'", "1"))
-        output.write_facts(_token_facts(info))
+        output.write_fields(_token_fields(info))
         if info.parts:
             output.write_line("  merged from")
             _write_parts(tokenizer, info, depth=2)
@@ -100,26 +100,26 @@ def write_inspection(
     output.write_line(output.styled(totals(inspection), "2"))
 
 
-def _facts(facts: TokenizerSummary) -> list[tuple[str, str]]:
-    special = ", ".join(f"{visible(token.encode())} = {i}" for token, i in facts.special_tokens.items())
-    gaps = "" if facts.n_vocab == facts.n_tokens else f" (ids go up to {facts.n_vocab - 1})"
-    pattern = "none" if facts.pattern is None else facts.pattern_name or visible(facts.pattern.encode())
+def _summary_fields(summary: TokenizerSummary) -> list[tuple[str, str]]:
+    special = ", ".join(f"{visible(token.encode())} = {i}" for token, i in summary.special_tokens.items())
+    gaps = "" if summary.n_vocab == summary.n_tokens else f" (ids go up to {summary.n_vocab - 1})"
+    pattern = "none" if summary.pattern is None else summary.pattern_name or visible(summary.pattern.encode())
     return [
-        ("tokens", format_count(facts.n_tokens) + gaps),
-        ("merges", format_count(facts.n_merges)),
+        ("tokens", format_count(summary.n_tokens) + gaps),
+        ("merges", format_count(summary.n_merges)),
         ("special tokens", special or "none"),
         ("pattern", pattern),
-        *([("normalizer", facts.normalizer)] if facts.normalizer else []),
-        ("ties", _TIES.get(facts.ties or "", "not recorded")),
-        ("counts", "of each merge in training" if facts.has_counts else "not recorded"),
-        ("array type", facts.dtype),
-        ("fingerprint", facts.fingerprint),
-        *format_tokenizer_metrics(facts.metrics),
+        *([("normalizer", summary.normalizer)] if summary.normalizer else []),
+        ("ties", _TIES.get(summary.ties or "", "not recorded")),
+        ("counts", "of each merge in training" if summary.has_counts else "not recorded"),
+        ("array type", summary.dtype),
+        ("fingerprint", summary.fingerprint),
+        *format_tokenizer_metrics(summary.metrics),
     ]
 
 
-def _write_sizes(facts: TokenizerSummary) -> None:
-    buckets = size_buckets(facts.token_sizes)
+def _write_sizes(summary: TokenizerSummary) -> None:
+    buckets = size_buckets(summary.token_sizes)
     most = max(n for _, n in buckets)
     rows: list[tuple[str, str, str]] = []
     for size, n in buckets:
@@ -129,17 +129,17 @@ def _write_sizes(facts: TokenizerSummary) -> None:
     output.write_table(("bytes", "tokens", ""), rows, right=(0, 1))
 
 
-def _token_facts(info: TokenInfo) -> list[tuple[str, str]]:
-    facts = [("bytes", f"{info.bytes.hex(' ')} ({plural(len(info.bytes), 'byte')})")]
+def _token_fields(info: TokenInfo) -> list[tuple[str, str]]:
+    fields = [("bytes", f"{info.bytes.hex(' ')} ({plural(len(info.bytes), 'byte')})")]
     if info.special:
-        facts.append(("kind", "special token"))
+        fields.append(("kind", "special token"))
     elif info.rank is None:
-        facts.append(("kind", "not the result of a merge" if len(info.bytes) > 1 else "single byte"))
+        fields.append(("kind", "not the result of a merge" if len(info.bytes) > 1 else "single byte"))
     else:
-        facts.append(("rank", f"{info.rank:,} (merges before it)"))
+        fields.append(("rank", f"{info.rank:,} (merges before it)"))
     if info.count is not None:
-        facts.append(("count", f"{plural(info.count, 'time')} in the training corpus when it was merged"))
-    return facts
+        fields.append(("count", f"{plural(info.count, 'time')} in the training corpus when it was merged"))
+    return fields
 
 
 def _write_parts(tokenizer: Tokenizer, info: TokenInfo, depth: int) -> None:
