@@ -107,8 +107,8 @@ def test_settings_that_a_rank_file_lacks_are_requested_and_accepted(tokenizer_fi
     shown = run(
         "tokenizer", "show", "t.tiktoken", "--pattern", "none", "--special-token", "<x>=400", "--json"
     )
-    facts = json.loads(shown.out)
-    assert (facts["pattern"], facts["special_tokens"]) == (None, {"<x>": 400})
+    summary = json.loads(shown.out)
+    assert (summary["pattern"], summary["special_tokens"]) == (None, {"<x>": 400})
     mixed = run("tokenizer", "show", "t.tiktoken", "--special-token", "<x>=400", "--special-token", "<y>")
     assert mixed.err == (
         "error: some special tokens have an id and others do not\n"

@@ -17,11 +17,11 @@ def tokenizer(tokenizer_file: str) -> bytemill.Tokenizer:
     return bytemill.Tokenizer.load(tokenizer_file)
 
 
-def test_show_names_the_facts(tokenizer: bytemill.Tokenizer, run: Run):
+def test_show_prints_the_summary(tokenizer: bytemill.Tokenizer, run: Run):
     outcome = run("tokenizer", "show", "tokenizer.json")
     assert outcome.status == 0
-    facts = dict(line.strip().split("  ", 1) for line in outcome.out.splitlines()[2:10])
-    assert {name: value.strip() for name, value in facts.items()} == {
+    summary = dict(line.strip().split("  ", 1) for line in outcome.out.splitlines()[2:10])
+    assert {name: value.strip() for name, value in summary.items()} == {
         "tokens": "300",
         "merges": "43",
         "special tokens": "<|endoftext|> = 299",
@@ -35,15 +35,15 @@ def test_show_names_the_facts(tokenizer: bytemill.Tokenizer, run: Run):
     assert "\x1b" not in outcome.out
 
 
-def test_show_json_has_the_same_facts(tokenizer: bytemill.Tokenizer, run: Run):
-    facts = json.loads(run("tokenizer", "show", "tokenizer.json", "--json").out)
-    assert facts["n_tokens"] == facts["n_vocab"] == 300
-    assert facts["pattern_name"] == "gpt2"
-    assert facts["special_tokens"] == {"<|endoftext|>": 299}
-    assert facts["fingerprint"] == tokenizer.fingerprint
-    assert sum(facts["token_sizes"].values()) == 299
+def test_show_json_has_the_same_summary(tokenizer: bytemill.Tokenizer, run: Run):
+    summary = json.loads(run("tokenizer", "show", "tokenizer.json", "--json").out)
+    assert summary["n_tokens"] == summary["n_vocab"] == 300
+    assert summary["pattern_name"] == "gpt2"
+    assert summary["special_tokens"] == {"<|endoftext|>": 299}
+    assert summary["fingerprint"] == tokenizer.fingerprint
+    assert sum(summary["token_sizes"].values()) == 299
     longest = max(len(left + right) for left, right in tokenizer.merges)
-    assert len(bytes.fromhex(facts["longest_tokens"][0]["bytes"])) == longest
+    assert len(bytes.fromhex(summary["longest_tokens"][0]["bytes"])) == longest
 
 
 def test_tokens_too_long_to_look_at_are_cut_for_people_alone(run: Run, work: Path):
@@ -53,8 +53,8 @@ def test_tokens_too_long_to_look_at_are_cut_for_people_alone(run: Run, work: Pat
     for outcome in (trained, shown):
         assert f"'{'-' * 60}…'" in outcome.out
         assert "-" * 61 not in outcome.out
-    facts = json.loads(run("tokenizer", "show", "rulers.json", "--json").out)
-    assert facts["longest_tokens"][0]["text"] == "-" * 512
+    summary = json.loads(run("tokenizer", "show", "rulers.json", "--json").out)
+    assert summary["longest_tokens"][0]["text"] == "-" * 512
 
 
 def test_show_token_says_what_it_is_merged_from(tokenizer: bytemill.Tokenizer, run: Run):
