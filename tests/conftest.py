@@ -3,6 +3,7 @@
 import importlib
 import os
 import shutil
+import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -23,6 +24,10 @@ from .support import published_vocabularies, unexpected_skips
 settings.register_profile("no-deadline", deadline=None)
 if settings.get_current_profile_name() == "default":
     settings.load_profile("no-deadline")
+
+# A shell without job control starts background jobs with SIGINT ignored, and the processes of the tests would inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DATA = REPOSITORY / "tests" / "data"
