@@ -25,7 +25,7 @@ settings.register_profile("no-deadline", deadline=None)
 if settings.get_current_profile_name() == "default":
     settings.load_profile("no-deadline")
 
-# A shell without job control starts background jobs with SIGINT ignored, and the processes of the tests would inherit that.
+# Background jobs of a shell without job control ignore SIGINT, and the processes of the tests would inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
