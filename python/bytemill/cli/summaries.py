@@ -1,17 +1,16 @@
 """Print the results of training and encoding."""
 
+from __future__ import annotations
+
 import json
 import shlex
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bytemill.analysis.summary import training_to_dict
 from bytemill.cli import output
 from bytemill.cli.corpus_options import corpus_notes
 from bytemill.cli.views import quoted
 from bytemill.corpus.documents import CorpusCounts
-from bytemill.shards import Manifest
 from bytemill.system.units import (
     format_bytes,
     format_count,
@@ -20,8 +19,14 @@ from bytemill.system.units import (
     format_seconds,
     plural,
 )
-from bytemill.tokenizer.tokenizer import Tokenizer
-from bytemill.tokenizer.training_report import TrainingReport
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from bytemill.shards import Manifest
+    from bytemill.tokenizer.tokenizer import Tokenizer
+    from bytemill.tokenizer.training_report import TrainingReport
 
 _N_LONGEST = 10
 _NO_PROFILE: Mapping[str, Any] = {}

@@ -19,7 +19,8 @@ Count = Annotated[int, Field(strict=True, ge=0)]
 class Record(BaseModel):
     """Base class of records. Unknown keys are ignored, so that later versions can add keys."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    # A schema is built for the first value, since building all takes longer than importing pydantic.
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every field by name, in values that JSON can hold."""
