@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -181,7 +181,7 @@ def _check(tokens: TokenSource, tokenizer: NamedTokenizer | None, source: Path, 
 def _manifest(tokens: TokenSource, known: Manifest | None, **values: Any) -> Manifest:
     """Make the manifest of the result, from the source's if it has one."""
     if known is not None:
-        return known.model_copy(update=values)
+        return replace(known, **values)
     sources = tuple(SourceInfo(name=str(file), n_bytes=file.stat().st_size) for file in tokens.files)
     return Manifest(n_bytes=0, n_replaced=0, sources=sources, **values)
 
@@ -205,13 +205,12 @@ def _settings(
     before = tokens.manifest.settings if tokens.manifest else before
     names = {token: text for text, token in tokenizer.special_tokens.items()} if tokenizer else {}
     separator = before.document_separator if tokens.separator is None else names.get(tokens.separator)
-    return before.model_copy(
-        update={
-            "shard_tokens": shard_tokens,
-            "document_index": has_index,
-            "document_separator": separator or before.document_separator,
-            "append_separator": is_moved or before.append_separator,
-        }
+    return replace(
+        before,
+        shard_tokens=shard_tokens,
+        document_index=has_index,
+        document_separator=separator or before.document_separator,
+        append_separator=is_moved or before.append_separator,
     )
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast, get_args
 
 from bytemill._core import DocumentEncoder, __version__
 from bytemill.corpus import Corpus, DocumentSource
@@ -20,7 +18,6 @@ from bytemill.shards.lock import lock_folder, remove_partial_files
 from bytemill.shards.manifest import Manifest, ShardSettings, SourceInfo, write_manifest
 from bytemill.shards.pipeline import EncodeProgress, Encoding
 from bytemill.shards.shard_writer import ShardWriter
-from bytemill.system.records import first_problem
 
 if TYPE_CHECKING:
     import os
@@ -281,10 +278,20 @@ def _source(
 
 
 def _settings(**values: Any) -> ShardSettings:
-    try:
-        return ShardSettings(**values)
-    except ValidationError as error:
-        raise ShardError(first_problem(error, values)) from error
+    settings = ShardSettings(**values)
+    _check_number("shard_tokens", settings.shard_tokens, int, 1, 1 << 63)
+    _check_number("validation_fraction", settings.validation_fraction, float, 0, 1)
+    _check_number("split_seed", settings.split_seed, int, 0, 1 << 64)
+    if settings.errors not in get_args(Errors):
+        raise ShardError(f"errors is {settings.errors!r}", hint=f"use one of {', '.join(get_args(Errors))}")
+    return settings
+
+
+def _check_number(name: str, value: object, kind: type[int] | type[float], low: int, end: int) -> None:
+    """Raise `ShardError` unless `value` is a number from `low` to below `end`."""
+    if type(value) is not kind or not low <= cast("float", value) < end:
+        what = "a whole number" if kind is int else "a number"
+        raise ShardError(f"{name} is {value!r}; it must be {what} of at least {low} and below {end}")
 
 
 def _errors_of(source: DocumentSource, errors: Errors) -> Errors:

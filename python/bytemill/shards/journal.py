@@ -1,25 +1,25 @@
 """Checkpoints of an encoding, from which an interrupted run resumes."""
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
-
-from pydantic import Field, StrictStr
 
 from bytemill.corpus import Position
 from bytemill.errors import ShardError
 from bytemill.shards.manifest import ShardInfo
 from bytemill.system.atomic_files import write_bytes
-from bytemill.system.records import Count, Record, parse_record, read_json_object
+from bytemill.system.records import Count, Record, Text, parse_record, read_json_object
 
 JOURNAL_NAME = "progress.json"
 _RESTART_HINT = "start over with --overwrite (overwrite=True)"
 
 
-class PartCounts(Record, frozen=False):
+@dataclass(kw_only=True)
+class PartCounts(Record):
     """Counts of one part of the corpus."""
 
-    source_bytes: list[Count] = Field(default_factory=list[int])
+    source_bytes: list[Count] = field(default_factory=list[int])
     """Bytes of text per source read so far."""
     n_documents: Count = 0
     """Documents with tokens."""
@@ -32,6 +32,7 @@ class PartCounts(Record, frozen=False):
         self.source_bytes[source] += n_bytes
 
 
+@dataclass(frozen=True, kw_only=True)
 class WriterState(Record):
     """State of a `ShardWriter`, from which another one resumes."""
 
@@ -46,20 +47,22 @@ class WriterState(Record):
     """Size of the partial document index."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Checkpoint(Record):
     """A position between two batches, with the state needed to resume from it."""
 
     position: Position
     """Position in the corpus."""
     n_bytes_read: Count
-    carry: tuple[StrictStr, Count, Count | None, list[Count], Count | None] | None
+    carry: tuple[Text, Count, Count | None, list[Count], Count | None] | None
     """Rest of an open document (`DocumentEncoder.carry`)."""
     parts: list[PartCounts]
     """Counts of each part of the corpus."""
-    writers: list[WriterState] = Field(default_factory=list[WriterState])
+    writers: list[WriterState] = field(default_factory=list[WriterState])
     """State of the writer of each part."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Journal(Checkpoint):
     version: Literal[2] = 2
     identity: dict[str, Any]

@@ -3,15 +3,16 @@
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StrictBool, StrictStr, model_validator
+from annotated_types import Ge, Lt, Predicate
 
 from bytemill.errors import ShardError
 from bytemill.shards.layouts import LAYOUTS
 from bytemill.system.atomic_files import write_json
-from bytemill.system.records import Count, Record, parse_record, read_json_object
+from bytemill.system.records import STRICT, Count, Flag, Record, Text, parse_record, read_json_object
 
 FORMAT = "bytemill-shards"
 VERSION = 3
@@ -62,77 +63,74 @@ def _has_suffix(name: str, suffixes: Iterable[str]) -> bool:
 
 
 # A name with folders would lead a reader out of the shard folder.
-def _check_shard_name(name: str) -> str:
-    if not is_shard_name(name):
-        raise ValueError("it must be the file name of a shard")
-    return name
+_ShardName = Annotated[str, STRICT, Predicate(is_shard_name)]
+_SidecarName = Annotated[str, STRICT, Predicate(is_sidecar_name)]
 
 
-def _check_sidecar_name(name: str) -> str:
-    if not is_sidecar_name(name):
-        raise ValueError("it must be the file name of a document index or a sidecar file")
-    return name
-
-
+@dataclass(frozen=True, kw_only=True)
 class FileInfo(Record):
     """A sidecar file of a shard, or the document index."""
 
-    file: Annotated[StrictStr, AfterValidator(_check_sidecar_name)]
+    file: _SidecarName
     """File name in the folder."""
     n_bytes: Count
-    sha256: StrictStr
+    sha256: Text
     """Of the whole file, in hexadecimal."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class ShardInfo(Record):
     """A shard: a file of token ids in the layout of the manifest."""
 
-    file: Annotated[StrictStr, AfterValidator(_check_shard_name)]
+    file: _ShardName
     """File name in the folder."""
     n_tokens: Count
     n_bytes: Count
     """Size of the file, including its header."""
-    sha256: StrictStr
+    sha256: Text
     """Of the whole file, in hexadecimal."""
     sidecars: tuple[FileInfo, ...] = ()
     """Sidecar files of the layout, such as an index."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class SourceInfo(Record):
     """A source of text."""
 
-    name: StrictStr
+    name: Text
     n_bytes: Count
 
 
+@dataclass(frozen=True, kw_only=True)
 class ShardSettings(Record):
     """Options that determine the tokens of a corpus and their division into files."""
 
-    shard_tokens: Annotated[int, Field(strict=True, ge=1)]
+    shard_tokens: Annotated[int, STRICT, Ge(1)]
     """Tokens of every shard but the last. In layouts of whole documents, the document that reaches it ends a shard."""
-    allowed_special: StrictStr | tuple[StrictStr, ...]
+    allowed_special: Text | tuple[Text, ...]
     """"all", "none", "none_raise", or the sorted special tokens recognised in the text."""
     errors: Literal["strict", "replace", "skip"]
     """Handling of malformed UTF-8."""
-    document_separator: StrictStr | None
+    document_separator: Text | None
     """Special token between documents."""
-    append_separator: StrictBool
+    append_separator: Flag
     """True if every document has a separator, at its end or (in some layouts) at its start."""
-    prepended: StrictStr | None = None
+    prepended: Text | None = None
     """Special token at the start of every document."""
-    document_index: StrictBool = False
+    document_index: Flag = False
     """True if `documents.npy` holds the ends of documents."""
-    validation_fraction: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.0
+    validation_fraction: Annotated[float, STRICT, Ge(0), Lt(1)] = 0.0
     """Fraction of the documents in the folder `validation`; the others are in `train`."""
-    split_seed: Annotated[int, Field(strict=True, ge=0, lt=2**64)] = 0
+    split_seed: Annotated[int, STRICT, Ge(0), Lt(2**64)] = 0
     """Seed of the hash that divides them."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Manifest(Record):
     """Contents of a shard folder."""
 
-    bytemill_version: StrictStr
-    fingerprint: StrictStr
+    bytemill_version: Text
+    fingerprint: Text
     """Fingerprint of the tokenizer."""
     n_vocab: Count
     """Highest id of the tokenizer + 1."""
@@ -148,7 +146,7 @@ class Manifest(Record):
     """In the order of the text."""
     sources: tuple[SourceInfo, ...]
     settings: ShardSettings
-    layout: StrictStr
+    layout: Text
     """Name of the layout (`bytemill.shards.layouts`)."""
     documents: FileInfo | None = None
     """The document index: ends of documents, in tokens from the start of the first shard (uint64, shape
@@ -165,17 +163,16 @@ class Manifest(Record):
     """UTF-8 byte-order marks dropped from the start of files, in the whole corpus."""
     part: Literal["train", "validation"] | None = None
     """Part of a split corpus."""
-    corpus: dict[str, Any] = Field(default_factory=dict[str, Any])
+    corpus: dict[str, Any] = field(default_factory=dict[str, Any])
     """What determines the documents, as described by the corpus."""
 
-    @model_validator(mode="after")
-    def _check_n_tokens(self) -> "Manifest":
+    def __post_init__(self) -> None:
         total = sum(shard.n_tokens for shard in self.shards)
         if total != self.n_tokens:
             raise ValueError(f"its shards have {total:,} tokens in total, but n_tokens is {self.n_tokens:,}")
-        return self
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Header(Record):
     format: Literal["bytemill-shards"]
     version: Count

@@ -6,9 +6,10 @@ A writer thread hashes and writes the ids.
 
 from __future__ import annotations
 
+import copy
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bytemill.corpus import CorpusCounts, Position
@@ -110,7 +111,7 @@ class Encoding:
             with phase("write"):
                 if isinstance(item, Checkpoint):
                     states = [writer.checkpoint() for writer in writers]
-                    checkpoint = item.model_copy(update={"writers": states})
+                    checkpoint = replace(item, writers=states)
                     write_journal(self._folder, self._identity, checkpoint)
                 else:
                     for writer, (chunks, ends) in zip(writers, item, strict=True):
@@ -169,7 +170,7 @@ class Encoding:
             position=self._position,
             n_bytes_read=self._n_bytes_read,
             carry=encoder.carry(),
-            parts=[part.model_copy(deep=True) for part in self.parts],
+            parts=[copy.deepcopy(part) for part in self.parts],
         )
 
     def _report(self, source: str, writers: list[ShardWriter]) -> None:

@@ -1,30 +1,47 @@
-"""Validated records in JSON files."""
+"""Records in JSON files: dataclasses that pydantic validates when they are read.
+
+Writing a record does not import pydantic, which takes longer than encoding 50 MB of text.
+"""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from annotated_types import Ge
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from pydantic import ValidationError
 
     from bytemill.errors import BytemillError
 
-Count = Annotated[int, Field(strict=True, ge=0)]
+
+class _Strict:
+    """Accept no value of another type, like `pydantic.Strict`, whose import takes long."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: Callable[[object], dict[str, Any]]
+    ) -> Any:
+        return handler(source) | {"strict": True}
+
+
+STRICT = _Strict()
+Count = Annotated[int, STRICT, Ge(0)]
 """A whole number of at least 0."""
+Text = Annotated[str, STRICT]
+Flag = Annotated[bool, STRICT]
 
 
-class Record(BaseModel):
-    """Base class of records. Unknown keys are ignored, so that later versions can add keys."""
-
-    # A schema is built for the first value, since building all takes longer than importing pydantic.
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+class Record:
+    """Base class of records, which are dataclasses. Unknown keys are ignored, so that later versions can add keys."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return every field by name, in values that JSON can hold."""
-        return self.model_dump()
+        return asdict(cast("Any", self))
 
 
 RecordType = TypeVar("RecordType", bound=Record)
@@ -72,8 +89,10 @@ def parse_record(
     Raises:
         BytemillError: If a key is missing or has an invalid value (`error_type`); names the file and the first key.
     """
+    from pydantic import TypeAdapter, ValidationError
+
     try:
-        return kind.model_validate(document)
+        return TypeAdapter(kind).validate_python(document)
     except ValidationError as error:
         raise error_type(f"{path} is damaged: {first_problem(error, document)}", hint=hint) from error
 
@@ -97,8 +116,11 @@ def first_problem(error: ValidationError, document: Any) -> str:
             break  # a member of a union
     if details["type"] == "missing":
         return f"{name} is missing"
-    reason = {"model_type": "it must be a JSON object", "tuple_type": "it must be a list"}.get(
+    reason = {"dataclass_type": "it must be a JSON object", "tuple_type": "it must be a list"}.get(
         details["type"]
     )
+    if details["type"] == "predicate_failed":  # "Predicate 'is_shard_name' failed"
+        predicate = details["msg"].split()[1].strip("'")
+        reason = f"it must be a {predicate.removeprefix('is_').replace('_', ' ')}"
     reason = reason or details["msg"].replace("Input should", "it must").removeprefix("Value error, ")
     return f"{name} is {value!r:.80}; {reason}" if name else reason
