@@ -188,7 +188,7 @@ def test_folders_without_a_manifest_say_so(tmp_path: Path) -> None:
             1.5,
             "settings.validation_fraction is 1.5; it must be less than 1",
         ),
-        (["documents"], {"file": "x"}, "documents.file is 'x'; it must be a sidecar name"),
+        (["documents"], {"file": "x"}, "documents.file is 'x'; it must be the file name of a document index"),
     ],
 )
 def test_a_damaged_manifest_is_named_by_its_field(

@@ -280,7 +280,7 @@ def test_what_was_lost_in_between_is_named(interrupted: Path) -> None:
         (["position", "source"], "first", "position.source is 'first'; it must be a valid integer"),
         (["parts", 0, "source_bytes"], [-1], "parts[0].source_bytes[0] is -1; it must be greater than"),
         (["writers", 0, "n_tokens"], None, "writers[0].n_tokens is None; it must be a valid integer"),
-        (["writers", 0, "shards", 0, "file"], "/etc", "it must be a shard name"),
+        (["writers", 0, "shards", 0, "file"], "/etc", "it must be the file name of a shard"),
         ([], [], "it is not a JSON object"),
     ],
 )

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Lt, Predicate
-
 from bytemill.errors import ShardError
 from bytemill.shards.layouts import LAYOUTS
 from bytemill.system.atomic_files import write_json
-from bytemill.system.records import STRICT, Count, Flag, Record, Text, parse_record, read_json_object
+from bytemill.system.records import Count, Flag, Record, Strict, Text, parse_record, read_json_object
 
 FORMAT = "bytemill-shards"
 VERSION = 3
@@ -63,15 +61,23 @@ def _has_suffix(name: str, suffixes: Iterable[str]) -> bool:
 
 
 # A name with folders would lead a reader out of the shard folder.
-_ShardName = Annotated[str, STRICT, Predicate(is_shard_name)]
-_SidecarName = Annotated[str, STRICT, Predicate(is_sidecar_name)]
+def _check_shard_name(name: str) -> str:
+    if not is_shard_name(name):
+        raise ValueError("it must be the file name of a shard")
+    return name
+
+
+def _check_sidecar_name(name: str) -> str:
+    if not is_sidecar_name(name):
+        raise ValueError("it must be the file name of a document index or a sidecar file")
+    return name
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileInfo(Record):
     """A sidecar file of a shard, or the document index."""
 
-    file: _SidecarName
+    file: Annotated[str, Strict(check=_check_sidecar_name)]
     """File name in the folder."""
     n_bytes: Count
     sha256: Text
@@ -82,7 +88,7 @@ class FileInfo(Record):
 class ShardInfo(Record):
     """A shard: a file of token ids in the layout of the manifest."""
 
-    file: _ShardName
+    file: Annotated[str, Strict(check=_check_shard_name)]
     """File name in the folder."""
     n_tokens: Count
     n_bytes: Count
@@ -105,7 +111,7 @@ class SourceInfo(Record):
 class ShardSettings(Record):
     """Options that determine the tokens of a corpus and their division into files."""
 
-    shard_tokens: Annotated[int, STRICT, Ge(1)]
+    shard_tokens: Annotated[int, Strict(ge=1)]
     """Tokens of every shard but the last. In layouts of whole documents, the document that reaches it ends a shard."""
     allowed_special: Text | tuple[Text, ...]
     """"all", "none", "none_raise", or the sorted special tokens recognised in the text."""
@@ -119,9 +125,9 @@ class ShardSettings(Record):
     """Special token at the start of every document."""
     document_index: Flag = False
     """True if `documents.npy` holds the ends of documents."""
-    validation_fraction: Annotated[float, STRICT, Ge(0), Lt(1)] = 0.0
+    validation_fraction: Annotated[float, Strict(ge=0, lt=1)] = 0.0
     """Fraction of the documents in the folder `validation`; the others are in `train`."""
-    split_seed: Annotated[int, STRICT, Ge(0), Lt(2**64)] = 0
+    split_seed: Annotated[int, Strict(ge=0, lt=2**64)] = 0
     """Seed of the hash that divides them."""
 
 

@@ -9,8 +9,6 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
-from annotated_types import Ge
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -20,20 +18,37 @@ if TYPE_CHECKING:
     from bytemill.errors import BytemillError
 
 
-class _Strict:
-    """Accept no value of another type, like `pydantic.Strict`, whose import takes long."""
+class Strict:
+    """Constraints of a field: no conversion from other types, a range, a check.
+
+    Like `Strict`, `Field` and `AfterValidator` of pydantic, whose import takes long.
+
+    Args:
+        ge: Smallest number.
+        lt: Number above the largest one.
+        check: Returns the value, or raises ValueError with what it must be.
+    """
+
+    def __init__(
+        self, *, ge: int | None = None, lt: int | None = None, check: Callable[[Any], object] | None = None
+    ) -> None:
+        self._limits = {name: limit for name, limit in (("ge", ge), ("lt", lt)) if limit is not None}
+        self._check = check
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: Callable[[object], dict[str, Any]]
     ) -> Any:
-        return handler(source) | {"strict": True}
+        schema = handler(source) | {"strict": True} | self._limits
+        if self._check is None:
+            return schema
+        function = {"type": "no-info", "function": self._check}
+        return {"type": "function-after", "function": function, "schema": schema}
 
 
-STRICT = _Strict()
-Count = Annotated[int, STRICT, Ge(0)]
+Count = Annotated[int, Strict(ge=0)]
 """A whole number of at least 0."""
-Text = Annotated[str, STRICT]
-Flag = Annotated[bool, STRICT]
+Text = Annotated[str, Strict()]
+Flag = Annotated[bool, Strict()]
 
 
 class Record:
@@ -119,8 +134,5 @@ def first_problem(error: ValidationError, document: Any) -> str:
     reason = {"dataclass_type": "it must be a JSON object", "tuple_type": "it must be a list"}.get(
         details["type"]
     )
-    if details["type"] == "predicate_failed":  # "Predicate 'is_shard_name' failed"
-        predicate = details["msg"].split()[1].strip("'")
-        reason = f"it must be a {predicate.removeprefix('is_').replace('_', ' ')}"
     reason = reason or details["msg"].replace("Input should", "it must").removeprefix("Value error, ")
     return f"{name} is {value!r:.80}; {reason}" if name else reason
