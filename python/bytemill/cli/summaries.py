@@ -6,10 +6,8 @@ import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from bytemill.analysis.summary import training_to_dict
 from bytemill.cli import output
 from bytemill.cli.corpus_options import corpus_notes
-from bytemill.cli.views import quoted
 from bytemill.corpus.documents import CorpusCounts
 from bytemill.system.units import (
     format_bytes,
@@ -37,6 +35,9 @@ def write_training(
     tokenizer: Tokenizer, file: Path, *, as_json: bool, quiet: bool, profile: Mapping[str, Any] = _NO_PROFILE
 ) -> None:
     """Print the report of a training."""
+    from bytemill.analysis.summary import training_to_dict
+    from bytemill.cli.views import quoted
+
     report = tokenizer.training_report
     if report is None:
         raise ValueError("the tokenizer was not trained in this process")
