@@ -126,7 +126,10 @@ def test_settings_stored_in_a_file_cannot_be_overridden(tokenizer_file: str, run
     ("arguments", "said"),
     [
         (("tokenizer.json", "tokenizer.json"), "tokenizer.json already exists\nhint: choose another name, or replace"),
-        (("tokenizer.json", "x.bin"), "files named *.bin\nhint: name the format with --output-format: gpt2"),
+        (
+            ("tokenizer.json", "x.bin"),
+            "no output format has files named *.bin\nhint: name the format with --output-format: gpt2",
+        ),
         (("tokenizer.json", "-"), "to standard output"),
         (("nowhere.json", "x.json"), "nowhere.json: no such file"),
         (("tokenizer.json", "no/x.json"), "cannot write no/x.json: the folder no does not exist"),
