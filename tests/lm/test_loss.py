@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from bytemill import Tokenizer
 from bytemill.lm import linear_loss, loss
-from bytemill.lm.linear_loss import linear_cross_entropy
+from bytemill.lm.linear_loss import linear_cross_entropy, linear_losses
 from bytemill.lm.loss import (
     bits_per_byte,
     cross_entropy,
@@ -21,6 +21,7 @@ from bytemill.lm.loss import (
     text_nats_and_bytes,
     token_byte_counts,
     token_losses,
+    token_losses_and_log_z,
 )
 
 if TYPE_CHECKING:
@@ -81,6 +82,36 @@ def test_gradients_are_those_of_finite_differences() -> None:
     theirs = torch.autograd.grad(token_losses(x @ weight.T, targets.reshape(-1)).mean(), (x, weight))
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_the_z_loss_adds_the_squared_logarithm_of_the_normalizer() -> None:
+    logits, targets = torch.randn(3, 7, 11, requires_grad=True), torch.randint(11, (3, 7))
+    ours = cross_entropy(logits, targets, 0.1)
+    theirs = functional.cross_entropy(logits.view(-1, 11), targets.view(-1))
+    theirs = theirs + 0.1 * logits.logsumexp(-1).square().mean()
+    assert_close(ours, theirs)
+    assert_close(*(torch.autograd.grad(value, logits)[0] for value in (ours, theirs)))
+    wide = logits.detach().double().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: cross_entropy(x, targets, 0.1), (wide,))
+    assert torch.autograd.gradcheck(lambda x: token_losses_and_log_z(x, targets)[1], (wide,))
+    assert cross_entropy(logits, targets, 0.0) == cross_entropy(logits, targets)
+
+
+@pytest.mark.parametrize("block", [20, 1000])
+def test_linear_cross_entropy_with_a_z_loss_equals_its_two_parts(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linear_loss, "_BLOCK_CPU", block)
+    torch.manual_seed(1)
+    x, weight = torch.randn(6, 4, requires_grad=True), torch.randn(9, 4, requires_grad=True)
+    targets = torch.randint(9, (6,))
+    ours, plain = linear_losses(x, weight, targets, 0.3)
+    theirs = cross_entropy(x @ weight.T, targets, 0.3)
+    assert_close(ours, theirs)
+    assert not plain.requires_grad
+    assert_close(plain, cross_entropy(x @ weight.T, targets))
+    for a, b in zip(*(torch.autograd.grad(2 * v, (x, weight)) for v in (ours, theirs)), strict=True):
+        assert_close(a, b)
 
 
 @few

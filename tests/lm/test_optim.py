@@ -13,7 +13,7 @@ from torch import nn
 
 from bytemill.lm import ModelConfig, TransformerLM
 from bytemill.lm.optim import SGD, AdamW, Muon, blocks, clip_gradients, muon_groups, parameter_groups
-from bytemill.lm.optim.muon import orthogonal
+from bytemill.lm.optim.orthogonal import coefficients, orthogonal
 from bytemill.lm.schedule import constant, cosine_with_warmup, warmup_stable_decay
 
 if TYPE_CHECKING:
@@ -90,9 +90,7 @@ def test_adamw_equals_torchs_over_100_steps_also_for_small_gradients(scale: floa
 
 @few
 @given(shapes, st.integers(1, 6), st.floats(0, 1e-2), st.floats(0, 0.5))
-def test_adamw_is_its_formula(
-    shapes: list[list[int]], n_steps: int, eps: float, weight_decay: float
-) -> None:
+def test_adamw_is_its_formula(shapes: list[list[int]], n_steps: int, eps: float, weight_decay: float) -> None:
     lr, beta_1, beta_2 = 0.03, 0.9, 0.95
     ours = parameters(shapes, 2, torch.float64)
     theirs = [p.detach().clone() for p in ours]
@@ -168,16 +166,20 @@ def test_sgd_slows_down_with_the_root_of_time() -> None:
 
 
 @few
-@given(st.integers(2, 12), st.integers(2, 12), st.booleans(), st.floats(0, 0.2))
-def test_muon_equals_torchs(rows: int, columns: int, nesterov: bool, weight_decay: float) -> None:
+@given(st.integers(2, 12), st.integers(2, 12), st.booleans(), st.floats(0, 0.2), st.booleans())
+def test_muon_equals_torchs(
+    rows: int, columns: int, nesterov: bool, weight_decay: float, like_adamw: bool
+) -> None:
     settings: Any = {"lr": 0.05, "momentum": 0.9, "nesterov": nesterov, "weight_decay": weight_decay}
     ours, theirs = parameters([[rows, columns]], 3), parameters([[rows, columns]], 3)
-    run(ours, Muon(ours, **settings), 2)
-    run(theirs, torch.optim.Muon(theirs, **settings), 2)
+    run(ours, Muon(ours, scaling="match_adamw" if like_adamw else "original", **settings), 2)
+    adjustment = "match_rms_adamw" if like_adamw else "original"
+    run(theirs, torch.optim.Muon(theirs, adjust_lr_fn=adjustment, **settings), 2)
     # torch's iteration runs in bfloat16, ours (on the CPU) in float32; an update has singular values of about 1, and
     # after five iterations in bfloat16 each number is exact to a few per cent.
     for x, y in zip(ours, theirs, strict=True):
-        assert (x - y).abs().max() < 2 * 0.05 * 0.2 * math.sqrt(max(1, rows / columns))
+        scale = 0.2 * math.sqrt(max(rows, columns)) if like_adamw else math.sqrt(max(1, rows / columns))
+        assert (x - y).abs().max() < 2 * 0.05 * 0.2 * scale
 
 
 @pytest.mark.parametrize("shape", [(5, 5), (4, 30), (30, 4)])
@@ -189,6 +191,37 @@ def test_updates_of_muon_are_nearly_orthogonal(shape: tuple[int, int]) -> None:
     assert values.sort().values[1:].min() > 0.6
     u, _, vt = torch.linalg.svd(matrix, full_matrices=False)
     assert ((u @ vt) * orthogonal(matrix)).sum() / min(shape) > 0.8
+
+
+def test_polar_express_converges_to_the_orthogonal_factor_and_newton_schulz_does_not() -> None:
+    torch.manual_seed(1)
+    left, right = (torch.linalg.qr(torch.randn(40, 40)).Q for _ in range(2))
+    matrix = left @ torch.diag(torch.logspace(-2, 0, 40)) @ right
+    for n_iterations, error in ((5, 0.15), (6, 0.005), (8, 1e-6)):
+        values = torch.linalg.svdvals(orthogonal(matrix, n_iterations, "polar_express"))
+        assert (values - 1).abs().max() < error
+    torch.testing.assert_close(orthogonal(matrix, 9, "polar_express"), left @ right)
+    values = torch.linalg.svdvals(orthogonal(matrix, 5, "newton_schulz"))
+    assert 0.2 < (values - 1).abs().max() < 0.35
+
+
+def test_polynomials_of_polar_express_map_each_interval_into_the_next() -> None:
+    low, high = 1e-3, 1.0
+    for a, b, c in coefficients("polar_express", 10):
+        x = torch.linspace(low, high, 10_001, dtype=torch.float64)
+        y = a * x + b * x**3 + c * x**5
+        assert y.max() < 2
+        assert y.min() > 0
+        assert (1 - y).abs().max() <= max(1 - low, high - 1) + 1e-12
+        low, high = float(y.min()), float(y.max())
+    assert high - low < 1e-6
+
+
+def test_muon_refuses_unknown_methods_and_scalings() -> None:
+    with pytest.raises(ValueError, match="method is 'svd': choose 'newton_schulz' or 'polar_express'"):
+        Muon([nn.Parameter(torch.ones(2, 2))], method="svd")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="scaling is 'rms': choose 'original' or 'match_adamw'"):
+        Muon([nn.Parameter(torch.ones(2, 2))], scaling="rms")  # pyright: ignore[reportArgumentType]
 
 
 def test_muon_leaves_vectors_and_embeddings_to_adamw() -> None:
@@ -226,7 +259,8 @@ def test_settings_out_of_range_are_refused(settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [lambda m: AdamW(parameter_groups(m), lr=3e-3), lambda m: Muon(muon_groups(m))]
+    "make",
+    [lambda m: AdamW(parameter_groups(m), lr=3e-3), lambda m: Muon(muon_groups(m), method="polar_express")],
 )
 def test_a_model_overfits_a_batch(make: Callable[[TransformerLM], torch.optim.Optimizer]) -> None:
     model = TransformerLM(TINY, seed=1)
@@ -285,6 +319,11 @@ def test_other_schedules() -> None:
         warmup_stable_decay(t, 2.0, 0.0, warmup_steps=2, decay_steps=4, total_steps=10) for t in range(12)
     ]
     assert rates == pytest.approx([0, 1, 2, 2, 2, 2, 2, 1.5, 1, 0.5, 0, 0])
+    rates = [
+        warmup_stable_decay(t, 2.0, 0.0, warmup_steps=2, decay_steps=4, total_steps=10, decay_shape="1-sqrt")
+        for t in range(5, 11)
+    ]
+    assert rates == pytest.approx([2, 2, 1, 2 - math.sqrt(2), 2 - math.sqrt(3), 0])
     assert [constant(t, 2.0, 4) for t in (0, 1, 4, 100)] == [0, 0.5, 2, 2]
     assert constant(0, 2.0) == 2
 

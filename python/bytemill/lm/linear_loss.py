@@ -16,8 +16,8 @@ from bytemill.lm.tensors import widened
 _BLOCK_CPU, _BLOCK = 2**22, 2**26
 
 
-def linear_cross_entropy(x: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    """Compute `cross_entropy(x @ weight.T, targets)`, for one backward pass.
+def linear_cross_entropy(x: Tensor, weight: Tensor, targets: Tensor, z_loss: float = 0.0) -> Tensor:
+    """Compute `cross_entropy(x @ weight.T, targets, z_loss)`, for one backward pass.
 
     Logits are computed block by block. Their gradient is computed at once, while the block is in cache, so the
     backward pass needs only the gradients of `x` and `weight` instead of (..., vocab_size) numbers.
@@ -26,29 +26,41 @@ def linear_cross_entropy(x: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
         x: Input of the output layer, (..., d).
         weight: Weight of the output layer, (vocab_size, d).
         targets: Ids (...).
+        z_loss: Weight of log² Z.
 
     Returns:
         Mean loss in nats, a float32 scalar.
     """
+    return linear_losses(x, weight, targets, z_loss)[0]
+
+
+def linear_losses(x: Tensor, weight: Tensor, targets: Tensor, z_loss: float) -> tuple[Tensor, Tensor]:
+    """Return `linear_cross_entropy(…)`, and without gradient the part of it that is cross-entropy."""
     rows, targets = x.reshape(-1, x.shape[-1]), targets.reshape(-1).long()
     device = x.device.type
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
         rows, weight = rows.to(dtype), weight.to(dtype)
     with_gradient = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
-    loss: Tensor = _LinearCrossEntropy.apply(rows, weight, targets, with_gradient)  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
-    return loss
+    losses: Any = _LinearCrossEntropy.apply(rows, weight, targets, z_loss, with_gradient)  # pyright: ignore[reportUnknownMemberType]
+    return losses
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, with_gradient: bool) -> Tensor:
+    def forward(  # noqa: PLR0917
+        ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, z_loss: float, with_gradient: bool
+    ) -> tuple[Tensor, Tensor]:
         with torch.autocast(x.device.type, enabled=False):
-            return _forward(ctx, x, weight, targets, with_gradient)
+            loss, cross_entropy = _forward(
+                ctx, x, weight, targets, z_loss=z_loss, with_gradient=with_gradient
+            )
+        ctx.mark_non_differentiable(cross_entropy)
+        return loss, cross_entropy
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         if ctx.gradients is None:
             raise RuntimeError("linear_cross_entropy supports one backward pass, and this is the second")
         d_x, d_weight = ctx.gradients
@@ -57,40 +69,51 @@ class _LinearCrossEntropy(torch.autograd.Function):
         if gradient.device.type != "cpu" or gradient.item() != 1:
             d_x.mul_(gradient)
             d_weight.mul_(gradient)
-        return d_x, d_weight, None, None
+        return d_x, d_weight, None, None, None
 
 
-def _forward(ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, with_gradient: bool) -> Tensor:
+def _forward(
+    ctx: Any, x: Tensor, weight: Tensor, targets: Tensor, *, z_loss: float, with_gradient: bool
+) -> tuple[Tensor, Tensor]:
     n_rows = max(1, (_BLOCK_CPU if x.device.type == "cpu" else _BLOCK) // len(weight))
-    losses = torch.empty(len(x), 1, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    losses, log_z = (torch.empty(len(x), 1, device=x.device, dtype=dtype) for _ in range(2))
     d_x = torch.empty_like(x) if with_gradient else None
-    d_weight = torch.zeros_like(weight, dtype=losses.dtype) if with_gradient else None
+    d_weight = torch.zeros_like(weight, dtype=dtype) if with_gradient else None
     buffer = torch.empty(min(n_rows, len(x)), len(weight), device=x.device, dtype=x.dtype)
     for start in range(0, len(x), n_rows):
         rows, target = x[start : start + n_rows], targets[start : start + n_rows, None]
         logits = torch.mm(rows, weight.mT, out=buffer[: len(rows)])
         wide = widened(logits)
-        losses[start : start + n_rows] = _losses(wide, target, len(x))
+        block = slice(start, start + n_rows)
+        losses[block], log_z[block] = _losses(wide, target, len(x), z_loss)
         if d_x is None or d_weight is None:
             continue
         gradients = wide.to(x.dtype)
-        torch.mm(gradients, weight, out=d_x[start : start + n_rows])
+        torch.mm(gradients, weight, out=d_x[block])
         if d_weight.dtype == x.dtype:
             d_weight.addmm_(gradients.mT, rows)
         else:
             d_weight += gradients.mT @ rows
     ctx.gradients = (d_x, None if d_weight is None else d_weight.to(weight.dtype))
-    return losses.mean()
+    mean = losses.mean()
+    return (mean + z_loss * log_z.square_().mean() if z_loss else mean.clone()), mean
 
 
-def _losses(logits: Tensor, targets: Tensor, n_tokens: int) -> Tensor:
-    """Return losses (n_rows, 1), and replace the logits by their gradient (softmax − 1 at the target) / n_tokens."""
-    losses = -logits.gather(-1, targets)
+def _losses(logits: Tensor, targets: Tensor, n_tokens: int, z_loss: float) -> tuple[Tensor, Tensor]:
+    """Return losses and log Z, both (n_rows, 1), and replace the logits by the gradient of the mean loss.
+
+    For one of n tokens it is (softmax(x) (1 + 2 z log Z) − 1 at the target) / n, since d log Z / d x = softmax(x).
+    """
+    losses, log_z = -logits.gather(-1, targets), torch.empty_like(logits[:, :1])
     for block in row_blocks(logits):
         rows = logits[block]
         maximum = rows.amax(-1, keepdim=True)
         total = rows.sub_(maximum).exp_().sum(-1, keepdim=True)
-        losses[block].add_(maximum).add_(total.log())  # in this order: see `token_losses`
-        rows.div_(total.mul_(n_tokens))
+        log_total = total.log()
+        losses[block].add_(maximum).add_(log_total)  # in this order: see `token_losses_and_log_z`
+        log_z[block] = maximum + log_total
+        scale = total.mul_(n_tokens)
+        rows.div_(scale / (1 + 2 * z_loss * log_z[block]) if z_loss else scale)
     logits.scatter_add_(-1, targets, torch.full_like(losses, -1 / n_tokens))
-    return losses
+    return losses, log_z

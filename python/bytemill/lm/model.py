@@ -10,8 +10,8 @@ from torch.nn import Module, ModuleList
 
 from bytemill.lm.attention import MultiHeadSelfAttention, causal_mask
 from bytemill.lm.layers import Dropout, Embedding, FeedForward, LayerNorm, Linear, RMSNorm, SwiGLU
-from bytemill.lm.linear_loss import linear_cross_entropy
-from bytemill.lm.loss import cross_entropy
+from bytemill.lm.linear_loss import linear_losses
+from bytemill.lm.loss import token_losses_and_log_z
 from bytemill.lm.model_config import ModelConfig
 from bytemill.lm.rotary import RotaryEmbedding, sinusoids
 
@@ -140,12 +140,18 @@ class TransformerLM(Module):
         x = self.hidden(ids, cache)
         return self.lm_head(x[..., -1:, :] if last_only else x)
 
-    def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """Compute `cross_entropy(model(ids), targets)` without storing all logits, for training."""
+    def loss(self, ids: Tensor, targets: Tensor, z_loss: float = 0.0) -> Tensor:
+        """Compute `cross_entropy(model(ids), targets, z_loss)` without storing all logits, for training."""
+        return self.losses(ids, targets, z_loss)[0]
+
+    def losses(self, ids: Tensor, targets: Tensor, z_loss: float = 0.0) -> tuple[Tensor, Tensor]:
+        """Return `loss(ids, targets, z_loss)`, and without gradient the part of it that is cross-entropy."""
         x = self.hidden(ids)
         if torch.compiler.is_compiling():  # the compiler fuses the reference implementation
-            return cross_entropy(self.lm_head(x), targets)
-        return linear_cross_entropy(x, self.lm_head.weight, targets)
+            losses, log_z = token_losses_and_log_z(self.lm_head(x), targets)
+            mean = losses.mean()
+            return (mean + z_loss * log_z.square().mean() if z_loss else mean), mean.detach()
+        return linear_losses(x, self.lm_head.weight, targets, z_loss)
 
     def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
         """Compute the input of the output layer: ids (..., n_tokens) -> (..., n_tokens, d_model)."""

@@ -30,8 +30,8 @@ class AdamW(StepByGroup):
         m̂ = m / (1 − β₁ᵗ),  v̂ = v / (1 − β₂ᵗ)
         θ ← θ − α m̂ / (√v̂ + ε)
 
-    This is the algorithm in the documentation of `torch.optim.AdamW`, and algorithm 2 of the paper with the weight decay
-    scaled by α. Moments of weights in half precision are float32.
+    This is the algorithm in the documentation of `torch.optim.AdamW`, and algorithm 2 of the paper with a weight decay
+    of α λ. Moments of weights in half precision are float32.
 
     Args:
         params: Parameters, or parameter groups.

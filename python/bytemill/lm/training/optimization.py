@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bytemill.lm.optim import SGD, AdamW, Muon, muon_groups, parameter_groups
+from bytemill.lm.optim import SGD, AdamW, Muon, muon_groups, parameter_groups, warm_momentum
 from bytemill.lm.schedule import constant, cosine_with_warmup, warmup_stable_decay
 
 if TYPE_CHECKING:
@@ -33,13 +33,31 @@ def make_optimizer(model: TransformerLM, config: TrainConfig) -> Optimizer:
                 adamw_lr=options.learning_rate,
                 weight_decay=options.weight_decay,
             )
-            optimizer = Muon(groups, options.muon_learning_rate, betas=betas, eps=options.eps)
+            optimizer = Muon(
+                groups,
+                options.muon_learning_rate,
+                options.muon_momentum,
+                nesterov=options.muon_nesterov,
+                method=options.muon_method,
+                scaling=options.muon_scaling,
+                betas=betas,
+                eps=options.eps,
+            )
         case "sgd":
             # The schedule alone changes the learning rate.
             optimizer = SGD(model.parameters(), options.learning_rate, decay=False)
     for group in optimizer.param_groups:
         group["peak_lr"] = group["lr"]
     return optimizer
+
+
+def set_rates(optimizer: Optimizer, step: int, config: TrainConfig) -> None:
+    """Set the learning rate, and the momentum of Muon, of step `step` (from 0)."""
+    options, share = config.optimizer, rate_share(step, config)
+    for group in optimizer.param_groups:
+        group["lr"] = group["peak_lr"] * share
+        if "momentum" in group:
+            group["momentum"] = warm_momentum(step, options.muon_momentum, options.muon_momentum_warmup)
 
 
 def rate_share(step: int, config: TrainConfig) -> float:
@@ -62,6 +80,7 @@ def rate_share(step: int, config: TrainConfig) -> float:
                 warmup_steps=config.n_warmup_steps,
                 decay_steps=n_decay,
                 total_steps=n_steps,
+                decay_shape=options.decay_shape,
             )
         case "constant":
             return constant(t, 1.0, config.n_warmup_steps)

@@ -16,7 +16,7 @@ from bytemill.lm.planning import flops_per_token
 from bytemill.lm.training.evaluation import evaluate_if_due
 from bytemill.lm.training.interruption import stop_signals
 from bytemill.lm.training.log_records import OnRecord, Recorder, Speed
-from bytemill.lm.training.optimization import rate_share
+from bytemill.lm.training.optimization import set_rates
 from bytemill.lm.training.preparation import MEMORY_HINT, prepare
 from bytemill.lm.training.run import is_checkpoint_due, is_due
 from bytemill.lm.training.save_and_resume import open_run, save_run
@@ -68,9 +68,7 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
         evaluate_if_due(run, record)  # the run may have been stopped between a checkpoint and its evaluation
         while run.step < config.training.steps:
             speed.start()
-            for group in run.optimizer.param_groups:
-                group["lr"] = group["peak_lr"] * rate_share(run.step, config)
-
+            set_rates(run.optimizer, run.step, config)
             loss, n_tokens, n_bytes = accumulate_gradients(run, compute_loss)
             norm = float(clip_gradients(run.model.parameters(), config.optimizer.clip or math.inf))
             is_finite = math.isfinite(loss) and math.isfinite(norm)
