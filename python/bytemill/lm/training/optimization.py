@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 from bytemill.lm.optim import SGD, AdamW, Muon, muon_groups, parameter_groups, warm_momentum
 from bytemill.lm.schedule import constant, cosine_with_warmup, warmup_stable_decay
@@ -49,6 +50,21 @@ def make_optimizer(model: TransformerLM, config: TrainConfig) -> Optimizer:
     for group in optimizer.param_groups:
         group["peak_lr"] = group["lr"]
     return optimizer
+
+
+def describe_groups(optimizer: Optimizer, model: TransformerLM) -> list[dict[str, Any]]:
+    """Return the algorithm, weight decay and parameters of each group; names of layers have `*` for the number."""
+    names = {id(parameter): re.sub(r"\b\d+\b", "*", name) for name, parameter in model.named_parameters()}
+    return [
+        {
+            "algorithm": group.get("algorithm", type(optimizer).__name__.lower()),
+            "learning_rate": group["peak_lr"],
+            "weight_decay": group.get("weight_decay", 0.0),
+            "n_parameters": sum(parameter.numel() for parameter in group["params"]),
+            "names": list(dict.fromkeys(names[id(parameter)] for parameter in group["params"])),
+        }
+        for group in optimizer.param_groups
+    ]
 
 
 def set_rates(optimizer: Optimizer, step: int, config: TrainConfig) -> None:

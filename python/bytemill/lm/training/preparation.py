@@ -18,6 +18,7 @@ from bytemill.lm.training.data_folders import data_folders
 from bytemill.lm.training.optimization import make_optimizer
 from bytemill.lm.training.run import Run
 from bytemill.lm.training.run_folder import RunFolder
+from bytemill.lm.weight_average import WeightAverage
 from bytemill.shards.manifest import shard_hashes
 from bytemill.system.units import format_bytes
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
@@ -78,6 +79,7 @@ def prepare(resolved: Resolved, *, overwrite: bool) -> Run:
         validation=validation,
         model=model,
         optimizer=make_optimizer(model, config),
+        average=WeightAverage(model, config.optimizer.ema_decay) if config.optimizer.ema_decay else None,
         shards={
             "training": [(str(folder), shard_hashes(folder)) for folder in train_folders],
             "validation": [(str(folder), shard_hashes(folder)) for folder in validation_folders],

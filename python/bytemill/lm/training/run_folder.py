@@ -105,6 +105,7 @@ class RunFolder:
         model: Module,
         trainer_state: Mapping[str, Any],
         *,
+        average: bytes | None,
         config: TrainConfig,
         fingerprint: str,
         shards: ShardHashes,
@@ -112,7 +113,14 @@ class RunFolder:
         """Write a checkpoint, atomically, then remove all but the newest `run.keep_checkpoints`."""
         path = self.checkpoints / f"step_{step:08d}"
         write_checkpoint(
-            path, model, trainer_state, step=step, config=config, fingerprint=fingerprint, shards=shards
+            path,
+            model,
+            trainer_state,
+            average=average,
+            step=step,
+            config=config,
+            fingerprint=fingerprint,
+            shards=shards,
         )
         for old in self.checkpoint_files()[config.run.keep_checkpoints :]:
             remove_checkpoint(old)

@@ -6,11 +6,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import CheckpointError
-from bytemill.lm.checkpoint import load_optimizer_state
+from bytemill.lm.checkpoint import load_optimizer_state, weights_bytes
 from bytemill.lm.training.metrics_log import MetricsLog
 from bytemill.lm.training.run import RecentSteps
 from bytemill.lm.training.run_folder import check_resumable
 from bytemill.lm.training.run_state import generators_state, restore_generators
+from bytemill.lm.training.spikes import SpikeDetector
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,11 +38,15 @@ def _resume(run: Run) -> None:
     check_resumable(checkpoint, run.config, run.tokenizer.fingerprint, run.shards)
     state = checkpoint.trainer_state()
     try:
+        if run.average:
+            checkpoint.load_weights(run.model, average=True)
+            run.average.restart(state["n_average_updates"])
         checkpoint.load_weights(run.model)
         load_optimizer_state(run.optimizer, state["optimizer"])
         run.batches.load_state_dict(state["batches"])
         run.step, run.n_tokens, run.n_bad = checkpoint.step, state["n_tokens"], state["n_bad"]
         run.recent = RecentSteps(**state["recent"])
+        run.spikes = SpikeDetector(**state["spikes"])
         restore_generators(state["generators"])
     except KeyError as error:
         raise CheckpointError(f"{checkpoint.path} lacks {error}") from error
@@ -55,13 +60,20 @@ def save_run(run: Run) -> Path:
         "n_tokens": run.n_tokens,
         "n_bad": run.n_bad,
         "recent": vars(run.recent),
+        "spikes": vars(run.spikes),
         "batches": run.batches.state_dict(),
         "generators": generators_state(),
     }
+    average = None
+    if run.average:
+        state["n_average_updates"] = run.average.n_updates
+        with run.average.in_model():
+            average = weights_bytes(run.model)
     run.saved = run.folder.save(
         run.step,
         run.model,
         state,
+        average=average,
         config=run.config,
         fingerprint=run.tokenizer.fingerprint,
         shards=run.shards,
