@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bytemill.lm import TransformerLM
+    from bytemill.lm.loading import WeightsName
     from bytemill.lm.training.config import Resolved
     from bytemill.lm.training.run_folder import RunFolder
 
@@ -81,7 +82,12 @@ def test_validation_and_generation_use_the_average(settings: Settings) -> None:
     path = newest(folder)
     average, trained = load_file(path / AVERAGE), load_file(path / WEIGHTS)
     assert not torch.equal(average["lm_head.weight"], trained["lm_head.weight"])
-    for weights, expected in (("auto", average), ("average", average), ("trained", trained)):
+    choices: list[tuple[WeightsName, dict[str, torch.Tensor]]] = [
+        ("auto", average),
+        ("average", average),
+        ("trained", trained),
+    ]
+    for weights, expected in choices:
         model = load_trained(folder.path, "cpu", weights).model
         assert torch.equal(model.lm_head.weight, expected["lm_head.weight"])
     (path / TRAINER).unlink()

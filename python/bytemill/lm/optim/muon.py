@@ -111,7 +111,8 @@ class Muon(StepByGroup):
             direction = gradient.lerp(momentum, mu) if group["nesterov"] else momentum
             update = orthogonal(direction, group["n_iterations"], group["method"])
             parameter.mul_(1 - group["lr"] * group["weight_decay"])
-            parameter.sub_(update, alpha=group["lr"] * shape_scale(*parameter.shape, group["scaling"]))
+            rows, columns = parameter.shape
+            parameter.sub_(update, alpha=group["lr"] * shape_scale(rows, columns, group["scaling"]))
 
 
 def shape_scale(rows: int, columns: int, scaling: Scaling) -> float:
