@@ -11,20 +11,18 @@ from torch.nn import Module
 
 from bytemill.errors import ModelConfigError
 from bytemill.lm.activations import softmax
-from bytemill.lm.kernels.attention import causal_attention
-from bytemill.lm.kernels.rows import uses_kernels
+from bytemill.lm.kernels.choice import SCRATCH, Kernels
 from bytemill.lm.layers import Dropout, Linear
 from bytemill.lm.rotary import RotaryEmbedding
+from bytemill.lm.tensors import narrowed
 
 if TYPE_CHECKING:
     from bytemill.lm.kv_cache import LayerCache
-    from bytemill.lm.model_config import AttentionKind
 
 __all__ = [
     "MultiHeadSelfAttention",
     "RotaryEmbedding",
     "causal_mask",
-    "fused_attention",
     "scaled_dot_product_attention",
     "softmax",
 ]
@@ -52,24 +50,6 @@ def scaled_dot_product_attention(
     if dropout is not None:
         weights = dropout(weights)
     return weights @ v
-
-
-def fused_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, dropout: float = 0.0, causal: bool = False
-) -> Tensor:
-    """Compute `scaled_dot_product_attention` with torch's kernel, which never stores all weights at once.
-
-    Args:
-        q: Queries (batch, n_heads, n_queries, d_k).
-        k: Keys (batch, n_heads, n_keys, d_k).
-        v: Values (batch, n_heads, n_keys, d_v).
-        mask: As in `scaled_dot_product_attention`.
-        dropout: Dropout rate of the attention weights.
-        causal: Apply the causal mask; `mask` must be None then.
-    """
-    return torch.nn.functional.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal
-    )
 
 
 def causal_mask(
@@ -115,13 +95,14 @@ class MultiHeadSelfAttention(Module):
         sliding_window: Number of most recent tokens that a token attends to, itself included.
         dropout: Dropout rate of the attention weights.
         bias: Add a bias to the projections.
-        attention: "scratch" (this package) or "fused" (torch's kernel).
         device: Device of the weights.
         dtype: Type of the weights.
 
     Raises:
         ModelConfigError: The numbers do not divide each other.
     """
+
+    kernels: Kernels = SCRATCH
 
     def __init__(
         self,
@@ -133,7 +114,6 @@ class MultiHeadSelfAttention(Module):
         sliding_window: int | None = None,
         dropout: float = 0.0,
         bias: bool = False,
-        attention: AttentionKind = "scratch",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -147,7 +127,6 @@ class MultiHeadSelfAttention(Module):
             )
         self.d_head = d_model // num_heads
         self.window = sliding_window
-        self.kind: AttentionKind = attention
         self.rope = rope
         d_kv = self.n_kv_heads * self.d_head
         self.q_proj = Linear(d_model, d_model, bias, device=device, dtype=dtype)
@@ -173,7 +152,7 @@ class MultiHeadSelfAttention(Module):
             cache: Keys and values of earlier tokens; those of `x` are appended.
         """
         *batch, n_tokens, d_model = x.shape
-        x = x.reshape(math.prod(batch), n_tokens, d_model)
+        x = narrowed(x.reshape(math.prod(batch), n_tokens, d_model))
         q = self._heads(self.q_proj(x), self.n_heads)
         k = self._heads(self.k_proj(x), self.n_kv_heads)
         v = self._heads(self.v_proj(x), self.n_kv_heads)
@@ -184,8 +163,6 @@ class MultiHeadSelfAttention(Module):
             q, k = self.rope(q, token_positions), self.rope(k, token_positions)
         if cache is not None:
             k, v = cache.append(k, v)
-        if self.n_kv_heads < self.n_heads:
-            k, v = (t.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1) for t in (k, v))
         mixed = self._attend(q, k, v, mask)
         return self.output_proj(mixed.transpose(1, 2).reshape(*batch, n_tokens, d_model))
 
@@ -196,16 +173,23 @@ class MultiHeadSelfAttention(Module):
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """Return (batch, n_heads, n_queries, d_head)."""
         n_queries, n_keys = q.shape[-2], k.shape[-2]
-        is_full = mask is None and n_queries == n_keys
-        if self.kind == "scratch" and is_full and uses_kernels(q) and not (self.training and self.dropout.p):
-            return causal_attention(q, k, v, self.window)
-        causal = is_full and self.window is None
-        if mask is None and not causal:
+        is_causal = mask is None and n_queries == n_keys
+        dropout = self.dropout.p if self.training else 0.0
+        if is_causal and not dropout and self.kernels.attention is not None:
+            return self.kernels.attention(q, k, v, self.window)
+        attend = self.kernels.masked_attention
+        if attend is not None and is_causal and self.window is None:
+            return attend(q, k, v, dropout=dropout, causal=True)
+        if mask is None and (n_queries > 1 or self.window is not None):
             mask = causal_mask(n_queries, n_keys, self.window, device=q.device)
-        if self.kind == "fused":
-            return fused_attention(
-                q, k, v, mask, dropout=self.dropout.p if self.training else 0.0, causal=causal
-            )
-        if mask is None:
-            mask = causal_mask(n_queries, n_keys, device=q.device)
-        return scaled_dot_product_attention(q, k, v, mask, self.dropout)
+        if attend is not None:
+            return attend(q, k, v, mask, dropout)
+        return self._textbook(q, k, v, mask)
+
+    def _textbook(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """Compute `scaled_dot_product_attention`; the queries of a group of heads become rows of one matrix."""
+        n_groups = self.n_heads // self.n_kv_heads
+        rows = q.reshape(len(q), self.n_kv_heads, -1, self.d_head)
+        if mask is not None and mask.shape[-2] > 1:
+            mask = mask.repeat(*[1] * (mask.ndim - 2), n_groups, 1)
+        return scaled_dot_product_attention(rows, k, v, mask, self.dropout).reshape(q.shape)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Self, cast
 
 import torch
 from torch import Tensor
 from torch.nn import Module, ModuleList
 
 from bytemill.lm.attention import MultiHeadSelfAttention, causal_mask
+from bytemill.lm.kernels.choice import SCRATCH, KernelName, Kernels, choose_kernels
 from bytemill.lm.layers import Dropout, Embedding, FeedForward, LayerNorm, Linear, RMSNorm, SwiGLU
-from bytemill.lm.linear_loss import linear_cross_entropy
 from bytemill.lm.loss import cross_entropy
 from bytemill.lm.model_config import ModelConfig
 from bytemill.lm.rotary import RotaryEmbedding, sinusoids
@@ -52,7 +52,6 @@ class TransformerBlock(Module):
             sliding_window=config.sliding_window,
             dropout=config.dropout,
             bias=config.bias,
-            attention=config.attention,
             device=device,
             dtype=dtype,
         )
@@ -85,6 +84,8 @@ class TransformerLM(Module):
         device: Device of the weights.
         dtype: Type of the weights.
     """
+
+    kernels: Kernels = SCRATCH
 
     def __init__(
         self,
@@ -141,11 +142,27 @@ class TransformerLM(Module):
         return self.lm_head(x[..., -1:, :] if last_only else x)
 
     def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """Compute `cross_entropy(model(ids), targets)` without storing all logits, for training."""
+        """Compute `cross_entropy(model(ids), targets)`; kernels other than scratch never store all logits."""
         x = self.hidden(ids)
-        if torch.compiler.is_compiling():  # the compiler fuses the reference implementation
-            return cross_entropy(self.lm_head(x), targets)
-        return linear_cross_entropy(x, self.lm_head.weight, targets)
+        if self.kernels.loss is not None:
+            return self.kernels.loss(x, self.lm_head.weight, targets)
+        return cross_entropy(self.lm_head(x), targets)
+
+    def use_kernels(self, kernels: Kernels | KernelName) -> Self:
+        """Choose the implementation of each part; a new model uses the textbook.
+
+        Args:
+            kernels: The implementations, or the name of a choice for the device of the weights.
+
+        Returns:
+            The model.
+        """
+        if not isinstance(kernels, Kernels):
+            kernels = choose_kernels(kernels, self.lm_head.weight.device)
+        for module in self.modules():
+            if hasattr(module, "kernels"):
+                module.kernels = kernels  # pyright: ignore[reportAttributeAccessIssue]
+        return self
 
     def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
         """Compute the input of the output layer: ids (..., n_tokens) -> (..., n_tokens, d_model)."""
@@ -161,7 +178,8 @@ class TransformerLM(Module):
             if cache.n_padding is not None:
                 # (batch, n_tokens), counted from the first real token of each row
                 positions = (positions - cache.n_padding.to(ids.device)[:, None]).clamp_min(0)
-            if n_before or cache.n_padding is not None:
+            # One query attends to all keys, and needs a mask only for padding.
+            if (n_before and (ids.shape[-1] > 1 or self.config.sliding_window)) or cache.n_padding is not None:
                 mask = causal_mask(
                     ids.shape[-1], n_positions, self.config.sliding_window, cache.n_padding, ids.device
                 )

@@ -14,7 +14,6 @@ Position = Literal["rotary", "learned", "sinusoidal", "none"]
 FeedForwardKind = Literal["swiglu", "gelu", "relu"]
 """SwiGLU, or a name in `layers.ACTIVATIONS`."""
 NormPosition = Literal["pre", "post"]
-AttentionKind = Literal["scratch", "fused"]
 
 Count = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -67,8 +66,6 @@ class ModelConfig(Settings):
     """Add a bias to every linear layer except the output layer."""
     norm_eps: PositiveFloat = 1e-5
     """Term added to the variance (mean square) in the norms."""
-    attention: AttentionKind = "scratch"
-    """Attention implementation: written here (scratch), or torch's fused kernel (fused)."""
 
     @model_validator(mode="after")
     def _check_sizes(self) -> Self:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from bytemill.lm.kernels.rows import uses_kernels
+from bytemill.lm.kernels.choice import SCRATCH, Kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +27,7 @@ class RotaryEmbedding(Module):
         device: Device of the tables.
     """
 
+    kernels: Kernels = SCRATCH
     rotations: Tensor  # (max_seq_len, d_k / 2, 2): cos and sin
 
     def __init__(
@@ -46,10 +47,8 @@ class RotaryEmbedding(Module):
         rotations = (
             self.rotations[: x.shape[-2]] if token_positions is None else self.rotations[token_positions]
         )
-        if x.dtype == torch.float32 and x.stride(-1) == 1 and uses_kernels(x):
-            # As complex numbers, in one pass: (even + i odd) (cos + i sin).
-            pairs = torch.view_as_complex(x.view(*x.shape[:-1], -1, 2))
-            return torch.view_as_real(pairs * torch.view_as_complex(rotations)).flatten(-2)
+        if self.kernels.rotary is not None and x.dtype != torch.float64:
+            return self.kernels.rotary(x, rotations)
         cos, sin = rotations.unbind(-1)
         even, odd = x[..., 0::2], x[..., 1::2]
         rotated = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
