@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from bytemill.lm import PRESETS, ModelConfig, TransformerLM, attention, preset
+from bytemill.lm import PRESETS, ModelConfig, TransformerLM, preset
 from bytemill.lm.loss import cross_entropy
 from bytemill.lm.optim import SGD, AdamW, Muon, muon_groups
 from bytemill.lm.planning import (
@@ -91,11 +91,7 @@ def test_parameters_without_embeddings() -> None:
 
 
 @pytest.mark.parametrize("n_tokens", [16, 11])
-def test_flops_are_those_that_torch_counts(
-    config: ModelConfig, n_tokens: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The reference computes all weights; the kernel skips most masked ones.
-    monkeypatch.setattr(attention, "uses_kernels", lambda _: False)
+def test_flops_are_those_that_torch_counts(config: ModelConfig, n_tokens: int) -> None:
     model, batch = TransformerLM(config), ids(config, 3, n_tokens)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(batch)
@@ -108,9 +104,9 @@ def test_flops_are_those_that_torch_counts(
 
 
 def test_flops_of_fused_attention_are_equal() -> None:
-    config = ModelConfig(**SMALL, attention="fused")
+    config = ModelConfig(**SMALL)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        TransformerLM(config)(ids(config, 2))
+        TransformerLM(config).use_kernels("torch")(ids(config, 2))
     assert counter.get_total_flops() == sum(forward_flops(config, 2).values())
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import torch
 from torch import Tensor
 from torch.nn import Module, ModuleList
 
 from bytemill.lm.attention import MultiHeadSelfAttention, causal_mask
-from bytemill.lm.kernels.choice import SCRATCH, KernelName, Kernels, choose_kernels
+from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
 from bytemill.lm.layers import Dropout, Embedding, FeedForward, LayerNorm, Linear, RMSNorm, SwiGLU
 from bytemill.lm.loss import cross_entropy
 from bytemill.lm.model_config import ModelConfig
 from bytemill.lm.rotary import RotaryEmbedding, sinusoids
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bytemill.lm.kernels.names import KernelName
     from bytemill.lm.kv_cache import KVCache, LayerCache
 
 __all__ = ["ModelConfig", "TransformerBlock", "TransformerLM"]
@@ -97,6 +100,7 @@ class TransformerLM(Module):
     ) -> None:
         super().__init__()
         self.config = config
+        self._compiled: list[Callable[..., Tensor]] = []
         if seed is None:
             self._build(device, dtype)
         else:
@@ -164,6 +168,16 @@ class TransformerLM(Module):
                 module.kernels = kernels  # pyright: ignore[reportAttributeAccessIssue]
         return self
 
+    def compile_blocks(self, **options: Any) -> None:
+        """Compile the blocks for training, with `torch.compile`: once, since all run the same code.
+
+        Args:
+            options: Arguments of `torch.compile`.
+        """
+        self._compiled = [
+            cast("Any", torch.compile(layer, dynamic=False, **options)) for layer in self.layers
+        ]
+
     def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
         """Compute the input of the output layer: ids (..., n_tokens) -> (..., n_tokens, d_model)."""
         n_before = 0 if cache is None else cache.n_positions
@@ -179,12 +193,16 @@ class TransformerLM(Module):
                 # (batch, n_tokens), counted from the first real token of each row
                 positions = (positions - cache.n_padding.to(ids.device)[:, None]).clamp_min(0)
             # One query attends to all keys, and needs a mask only for padding.
-            if (n_before and (ids.shape[-1] > 1 or self.config.sliding_window)) or cache.n_padding is not None:
+            if (
+                n_before and (ids.shape[-1] > 1 or self.config.sliding_window)
+            ) or cache.n_padding is not None:
                 mask = causal_mask(
                     ids.shape[-1], n_positions, self.config.sliding_window, cache.n_padding, ids.device
                 )
         x = self._embed(ids, positions)
-        for index, layer in enumerate(self.layers):
+        # Compiled blocks are for training: every other shape, such as a growing cache, would compile them again.
+        layers = self._compiled if self._compiled and self.training and cache is None else self.layers
+        for index, layer in enumerate(layers):
             x = layer(x) if cache is None else layer(x, positions, mask=mask, cache=cache.layers[index])
         if cache is not None:
             cache.advance_to(n_positions)

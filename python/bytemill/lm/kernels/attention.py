@@ -83,7 +83,9 @@ class _CausalAttention(torch.autograd.Function):
                 sums_v[:, keys] += torch.bmm(weights.to(g.dtype).mT, g)
                 d_scores = widened(torch.bmm(g, v_block.mT)).sub_(along).mul_(weights).to(q.dtype)
                 d_q[rows, :, queries] = (
-                    torch.bmm(d_scores, k_block).mul_(scale).view(-1, n_heads, queries.stop - queries.start, q.shape[-1])
+                    torch.bmm(d_scores, k_block)
+                    .mul_(scale)
+                    .view(-1, n_heads, queries.stop - queries.start, q.shape[-1])
                 )
                 sums_k[:, keys] += torch.bmm(d_scores.mT, q_block)
             d_k[rows] = sums_k.mul_(scale).view(-1, *k.shape[1:])

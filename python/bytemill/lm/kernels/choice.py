@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.kernels.attention import causal_attention
 from bytemill.lm.kernels.gates import gated_silu, gelu_tanh
-from bytemill.lm.kernels.linear import has_onednn, linear, product
+from bytemill.lm.kernels.linear import linear, prefers_onednn, product
 from bytemill.lm.kernels.norm import normalized
 from bytemill.lm.kernels.rotary import rotate_pairs
 from bytemill.lm.kernels.torch_attention import sdpa, windowed_attention
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-KernelName = Literal["auto", "torch", "triton", "scratch"]
+    from bytemill.lm.kernels.names import KernelName
 
 
 class AttentionKernel(Protocol):
@@ -56,7 +56,14 @@ class Kernels:
     loss: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
     """(x, weight, targets) -> `cross_entropy(x weightᵀ, targets)`."""
     fused_adamw: bool = False
-    """Use `torch.optim.AdamW(fused=True)`."""
+    """Update weights with the function of `torch.optim.AdamW(fused=True)`."""
+
+
+def cpu_attention(q: Tensor, k: Tensor, v: Tensor, window: int | None = None) -> Tensor:
+    """Compute causal attention with torch's kernel, or blockwise where that one would copy keys or see no window."""
+    if window is None and q.shape[1] == k.shape[1]:
+        return sdpa(q, k, v, causal=True)
+    return causal_attention(q, k, v, window)
 
 
 SCRATCH = Kernels()
@@ -65,9 +72,10 @@ BLOCKWISE: dict[str, Any] = {
     "gated": gated_silu,
     "gelu_tanh": gelu_tanh,
     "rotary": rotate_pairs,
-    "attention": causal_attention,
+    "attention": cpu_attention,
     "masked_attention": sdpa,
     "loss": linear_cross_entropy,
+    "fused_adamw": True,
 }
 """This package's kernels, which read and write memory less often than the textbook."""
 TORCH: dict[str, Any] = {
@@ -104,8 +112,11 @@ def choose_kernels(name: KernelName, device: torch.device, *, compiled: bool = F
         return Kernels(name, **TORCH)
     parts = BLOCKWISE
     if compiled:
-        parts = {part: parts[part] for part in ("loss", "masked_attention")} | {"attention": windowed_attention}
-    if has_onednn(device):
+        # Blockwise kernels cannot be traced, and the compiler fuses the textbook's.
+        parts = {part: parts[part] for part in ("loss", "masked_attention", "fused_adamw")} | {
+            "attention": windowed_attention
+        }
+    if prefers_onednn():
         parts = parts | {"linear": linear, "loss": partial(linear_cross_entropy, product=product)}
     return Kernels(name, **parts)
 

@@ -11,10 +11,12 @@ from bytemill.errors import NotEnoughMemoryError, OutputError, RunConfigError
 from bytemill.lm.batches import JoinedShards, ShardBatches
 from bytemill.lm.device import pick_device, pick_precision, total_memory
 from bytemill.lm.generation.text_generation import prompt_ids
+from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import TransformerLM
 from bytemill.lm.planning import largest_batch, training_memory
 from bytemill.lm.training.data_folders import data_folders
+from bytemill.lm.training.loss_scale import LossScale
 from bytemill.lm.training.optimization import make_optimizer
 from bytemill.lm.training.run import Run
 from bytemill.lm.training.run_folder import RunFolder
@@ -47,10 +49,12 @@ def prepare(resolved: Resolved, *, overwrite: bool) -> Run:
         prompt_ids(tokenizer, config.run.sample_prompt)  # raises now instead of at the first sample
     device = pick_device(config.training.device)
     dtype = pick_precision(config.training.precision, device)
+    is_compiled = device.type == "cuda" if config.training.compile is None else config.training.compile
+    kernels = choose_kernels(config.training.kernels, device, compiled=is_compiled)
     if (
-        device.type == "cpu" and dtype == torch.float32 and not config.training.compile
+        device.type == "cpu" and config.training.kernels == "auto" and not is_compiled
     ):  # the case of the formulas
-        _check_memory(config)
+        _check_memory(config, dtype)
     length, fingerprint = config.model.context_length, tokenizer.fingerprint
     train_folders, validation_folders = data_folders(config.data)
     batches = ShardBatches(train_folders, length, seed=config.training.seed, fingerprint=fingerprint)
@@ -64,7 +68,9 @@ def prepare(resolved: Resolved, *, overwrite: bool) -> Run:
             + (" and no --data.validation" if config.data.validation else ""),
         )
     torch.manual_seed(config.training.seed)  # pyright: ignore[reportUnknownMemberType]
-    model = TransformerLM(config.model, seed=config.training.seed).to(device)
+    model = TransformerLM(config.model, seed=config.training.seed).to(device).use_kernels(kernels)
+    if is_compiled and kernels.name != "scratch":
+        model.compile_blocks()
     byte_counts = torch.zeros(config.model.vocab_size, dtype=torch.int64)
     byte_counts[: tokenizer.n_vocab] = token_byte_counts(tokenizer)
     run = Run(
@@ -78,6 +84,7 @@ def prepare(resolved: Resolved, *, overwrite: bool) -> Run:
         validation=validation,
         model=model,
         optimizer=make_optimizer(model, config),
+        scale=LossScale() if dtype == torch.float16 else None,
         shards={
             "training": [(str(folder), shard_hashes(folder)) for folder in train_folders],
             "validation": [(str(folder), shard_hashes(folder)) for folder in validation_folders],
@@ -91,13 +98,14 @@ def prepare(resolved: Resolved, *, overwrite: bool) -> Run:
     return run
 
 
-def _check_memory(config: TrainConfig) -> None:
+def _check_memory(config: TrainConfig, dtype: torch.dtype) -> None:
     """Raise NotEnoughMemoryError if a step cannot fit into the memory of the machine.
 
     Without this check the system may kill the process, with no error message.
     """
     available = total_memory()
-    needed = training_memory(config.model, optimizer=config.optimizer.name)
+    precision = "float32" if dtype == torch.float32 else "mixed"
+    needed = training_memory(config.model, optimizer=config.optimizer.name, precision=precision)
     n_sequences, length = config.training.batch_size, config.model.context_length
     if available is not None and needed.total(n_sequences) > available:
         largest = largest_batch(needed, available)

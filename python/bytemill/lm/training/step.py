@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -12,12 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bytemill.lm.training.run import Run
-
-
-def loss_function(run: Run) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    if not run.config.training.compile:
-        return run.model.loss
-    return cast("Callable[[torch.Tensor, torch.Tensor], torch.Tensor]", torch.compile(run.model.loss))
 
 
 def accumulate_gradients(
@@ -32,8 +26,11 @@ def accumulate_gradients(
         inputs, targets = run.batches.take(run.config.training.batch_size, run.device)
         with autocast(run.device, run.dtype):
             share = compute_loss(inputs, targets) / n_batches
-        share.backward()  # pyright: ignore[reportUnknownMemberType]
+        scaled = share if run.scale is None else share * run.scale.value
+        scaled.backward()  # pyright: ignore[reportUnknownMemberType]
         loss += share.detach()
         n_bytes += run.byte_counts[targets].sum()
         n_tokens += targets.numel()
+    if run.scale is not None:
+        run.scale.unscale(run.model.parameters())
     return float(loss), n_tokens, int(n_bytes)

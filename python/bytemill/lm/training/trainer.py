@@ -20,7 +20,7 @@ from bytemill.lm.training.optimization import rate_share
 from bytemill.lm.training.preparation import MEMORY_HINT, prepare
 from bytemill.lm.training.run import is_checkpoint_due, is_due
 from bytemill.lm.training.save_and_resume import open_run, save_run
-from bytemill.lm.training.step import accumulate_gradients, loss_function
+from bytemill.lm.training.step import accumulate_gradients
 
 if TYPE_CHECKING:
     from bytemill.lm.training.config import Resolved
@@ -59,7 +59,6 @@ def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | 
 
 def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord | None) -> RunFolder:
     config = run.config
-    compute_loss = loss_function(run)
     speed = _speed(run)
     run.model.train()
     with run.folder.locked(), open_run(run, resolved, overwrite=overwrite) as log, stop_signals() as stop:
@@ -71,7 +70,7 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
             for group in run.optimizer.param_groups:
                 group["lr"] = group["peak_lr"] * rate_share(run.step, config)
 
-            loss, n_tokens, n_bytes = accumulate_gradients(run, compute_loss)
+            loss, n_tokens, n_bytes = accumulate_gradients(run, run.model.loss)
             norm = float(clip_gradients(run.model.parameters(), config.optimizer.clip or math.inf))
             is_finite = math.isfinite(loss) and math.isfinite(norm)
             if is_finite:
@@ -79,12 +78,13 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
                 run.recent.add(loss, norm, n_bytes, n_tokens)
             run.optimizer.zero_grad(set_to_none=True)
 
+            is_overflow = run.scale is not None and run.scale.update(is_finite=is_finite)
             run.step += 1
             run.n_tokens += n_tokens
             speed.stop(n_tokens)
             if is_finite:
                 run.n_bad = 0
-            else:
+            elif not is_overflow:
                 run.n_bad += 1
                 record("skipped", run.step, loss=loss, grad_norm=norm, n_consecutive=run.n_bad)
                 if run.n_bad >= config.training.max_bad_steps:
@@ -129,7 +129,9 @@ def _summary(run: Run) -> dict[str, Any]:
         * run.config.model.context_length,
         "n_train_tokens": len(run.batches.tokens),
         "device": str(run.device),
-        "precision": str(run.dtype).removeprefix("torch."),
+        "precision": "tf32"
+        if run.config.training.precision == "tf32"
+        else str(run.dtype).removeprefix("torch."),
         "resumed_from": str(run.saved) if run.saved else None,
         "refused": run.refused,
     }
