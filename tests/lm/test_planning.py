@@ -139,7 +139,9 @@ def kept_bytes(model: TransformerLM, batch: Tensor) -> int:
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_activations_are_the_tensors_that_autograd_saves(config: ModelConfig, batch_size: int) -> None:
     batch = ids(config, batch_size)
-    assert kept_bytes(TransformerLM(config), batch) == training_memory(config).activations(batch_size)
+    assert kept_bytes(TransformerLM(config).use_kernels("auto"), batch) == training_memory(
+        config
+    ).activations(batch_size)
 
 
 def test_state_of_the_optimizers(config: ModelConfig) -> None:

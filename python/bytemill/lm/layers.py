@@ -236,12 +236,13 @@ class FeedForward(Module):
     ) -> None:
         super().__init__()
         self.activation = activation
+        self._function = ACTIVATIONS[activation]
         self.w1 = Linear(d_model, d_ff, bias, device=device, dtype=dtype)
         self.w2 = Linear(d_ff, d_model, bias, device=device, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        function = self.kernels.gelu_tanh if self.activation == "gelu" else None
-        return self.w2((function or ACTIVATIONS[self.activation])(self.w1(narrowed(x))))
+        kernel = self.kernels.gelu_tanh if self.activation == "gelu" else None
+        return self.w2((kernel or self._function)(self.w1(narrowed(x))))
 
 
 def swiglu_width(d_model: int) -> int:

@@ -77,7 +77,11 @@ def activation_numbers(config: ModelConfig) -> tuple[int, int]:
     d, pre = config.d_model, config.norm_position == "pre"
     per_norm = 1 if config.norm == "rms" else 2
     wide = 2 * d + 2 * per_norm + config.num_heads
-    narrow = 6 * d + (3 if config.feed_forward == "swiglu" else 2) * config.d_ff
+    narrow = (
+        4 * d
+        + 2 * config.n_kv_heads * config.d_head
+        + (3 if config.feed_forward == "swiglu" else 2) * config.d_ff
+    )
     # The input of the last norm; the loss saves the gradient of its input instead of that input.
     final = (d + per_norm if pre else 0) + d
     return config.num_layers * wide + final, config.num_layers * narrow

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 from pydantic import BeforeValidator, Field, model_validator
 
 from bytemill.errors import BytemillError, RunConfigError
-from bytemill.lm.kernels.names import KernelName
+from bytemill.lm.kernels.names import KernelName  # noqa: TC001 - pydantic evaluates the annotation
 from bytemill.lm.model_config import Count, ModelConfig
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.settings import Settings, suggestion
