@@ -31,7 +31,20 @@ def prefers_onednn() -> bool:
 
 def product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
     """Compute left @ right.T + bias, with left (..., d) and right (n, d); both may be transposed views."""
+    if torch.compiler.is_compiling():
+        return _opaque_product(left, right, bias)
     return torch.ops.mkldnn._linear_pointwise(left, right, bias, "none", [], "")
+
+
+@torch.library.custom_op("bytemill::product", mutates_args=())
+def _opaque_product(left: Tensor, right: Tensor, bias: Tensor | None) -> Tensor:
+    """`product` for torch.compile, whose own version of the operation accepts constant weights only."""
+    return torch.ops.mkldnn._linear_pointwise(left, right, bias, "none", [], "")
+
+
+@_opaque_product.register_fake
+def _(left: Tensor, right: Tensor, _bias: Tensor | None) -> Tensor:
+    return left.new_empty(*left.shape[:-1], right.shape[0])
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
