@@ -41,6 +41,10 @@ VARIANTS: list[dict[str, Any]] = [
     {"position": "sinusoidal", "feed_forward": "relu", "norm_position": "post"},
     {"position": "none", "num_kv_heads": 2, "bias": True, "sliding_window": 5},
     {"norm": "layer", "norm_position": "post", "num_kv_heads": 1},
+    {"head_dim": 10, "num_kv_heads": 2, "qkv_bias": True, "qk_norm": True, "logit_soft_cap": 15.0},
+    {"head_dim": 8, "qk_norm": True, "position": "none", "norm": "layer", "norm_bias": False, "bias": True},
+    {"feed_forward": "gelu_exact", "rotary_fraction": 0.34, "rope_scaling": "llama3", "rope_factor": 2.0},
+    {"feed_forward": "relu2", "rope_scaling": "linear", "rope_factor": 2.0, "initialization": "gpt2"},
 ]
 
 

@@ -257,8 +257,10 @@ def _rotary_embedding(config: ModelConfig, device: torch.device | str | None) ->
             config.rope_high_freq_factor,
             config.rope_original_context,
         )
+    unrotated = frequencies.new_zeros((config.d_head - config.d_rotary) // 2)
+    frequencies = torch.cat((frequencies, unrotated))
     return RotaryEmbedding(
-        config.rope_theta, config.d_rotary, config.context_length, device, frequencies=frequencies
+        config.rope_theta, config.d_head, config.context_length, device, frequencies=frequencies
     )
 
 

@@ -19,7 +19,7 @@ class RotaryEmbedding(Module):
     """Rotate each pair (x₂ᵢ, x₂ᵢ₊₁) by the angle position · θ^(−2i/d_k) (Su et al. 2021).
 
     The product of a query and a key then depends on their distance only. The lookup tables are not part of the state
-    dict, and stay float32 when the model is cast. Numbers after the first d_k of a head are not rotated.
+    dict, and stay float32 when the model is cast.
 
     Args:
         theta: Base θ of the wavelengths.
@@ -27,6 +27,7 @@ class RotaryEmbedding(Module):
         max_seq_len: Number of positions.
         device: Device of the tables.
         frequencies: Replaces θ^(−2i/d_k), the radians per position of each pair; (d_k / 2,) in float64 on the CPU.
+            A pair of frequency 0 is not rotated.
     """
 
     kernels: Kernels = SCRATCH
@@ -50,17 +51,12 @@ class RotaryEmbedding(Module):
         """Rotate queries or keys.
 
         Args:
-            x: (..., n_tokens, d_k), or wider.
+            x: (..., n_tokens, d_k).
             token_positions: (n_tokens,), or broadcastable to (..., n_tokens); by default 0, 1, 2, …
         """
         rotations = (
             self.rotations[: x.shape[-2]] if token_positions is None else self.rotations[token_positions]
         )
-        if x.shape[-1] > self.d_k:
-            return torch.cat((self._rotated(x[..., : self.d_k], rotations), x[..., self.d_k :]), dim=-1)
-        return self._rotated(x, rotations)
-
-    def _rotated(self, x: Tensor, rotations: Tensor) -> Tensor:
         if self.kernels.rotary is not None and x.dtype != torch.float64:
             return self.kernels.rotary(x, rotations)
         cos, sin = rotations.unbind(-1)
