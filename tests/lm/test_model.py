@@ -215,7 +215,7 @@ def test_presets() -> None:
     assert preset("tinystories") == ModelConfig(
         vocab_size=10_000, context_length=256, d_model=512, num_layers=4, num_heads=16, d_ff=1344
     )
-    assert preset("gpt2-124m", context_length=64).context_length == 64
+    assert preset("gpt2", context_length=64).context_length == 64
     assert [round(TransformerLM(c, device="meta").n_parameters() / 1e6) for c in PRESETS.values()] == [
         2,
         23,
