@@ -44,6 +44,10 @@ VARIANTS: list[dict[str, Any]] = [
     {"position": "sinusoidal", "feed_forward": "relu", "norm_position": "post"},
     {"position": "none", "num_kv_heads": 2, "bias": True, "sliding_window": 5},
     {"norm": "layer", "norm_position": "post", "num_kv_heads": 1},
+    {"head_dim": 10, "num_kv_heads": 2, "qkv_bias": True, "qk_norm": True, "logit_soft_cap": 15.0},
+    {"head_dim": 8, "qk_norm": True, "position": "none", "norm": "layer", "norm_bias": False, "bias": True},
+    {"feed_forward": "gelu_exact", "rotary_fraction": 0.34, "rope_scaling": "llama3", "rope_factor": 2.0},
+    {"feed_forward": "relu2", "rope_scaling": "linear", "rope_factor": 2.0, "initialization": "gpt2"},
 ]
 
 
@@ -206,8 +210,7 @@ def test_half_precision_halves_the_inputs_of_products_and_keeps_copies_of_weight
 
 def test_float32_is_planned_at_its_own_rate() -> None:
     days = [
-        plan_for(preset("gpt2-124m"), device="a100", precision=p).days
-        for p in ("float32", "tf32", "bfloat16")
+        plan_for(preset("gpt2"), device="a100", precision=p).days for p in ("float32", "tf32", "bfloat16")
     ]
     assert days[0] is not None
     assert days[0] / days[1] == pytest.approx(156 / 19.5)

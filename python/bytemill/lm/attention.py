@@ -12,7 +12,7 @@ from torch.nn import Module
 from bytemill.errors import ModelConfigError
 from bytemill.lm.activations import softmax
 from bytemill.lm.kernels.choice import SCRATCH, Kernels
-from bytemill.lm.layers import Dropout, Linear
+from bytemill.lm.layers import Dropout, Linear, RMSNorm
 from bytemill.lm.rotary import RotaryEmbedding
 from bytemill.lm.tensors import narrowed
 
@@ -95,6 +95,9 @@ class MultiHeadSelfAttention(Module):
         sliding_window: Number of most recent tokens that a token attends to, itself included.
         dropout: Dropout rate of the attention weights.
         bias: Add a bias to the projections.
+        head_dim: Width of a head; by default d_model / num_heads.
+        qkv_bias: Add a bias to queries, keys and values, also without `bias`.
+        qk_norm_eps: Normalize each head of queries and keys with RMSNorm, with this eps (Dehghani et al. 2023).
         device: Device of the weights.
         dtype: Type of the weights.
 
@@ -114,25 +117,32 @@ class MultiHeadSelfAttention(Module):
         sliding_window: int | None = None,
         dropout: float = 0.0,
         bias: bool = False,
+        head_dim: int | None = None,
+        qkv_bias: bool = False,
+        qk_norm_eps: float | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.n_heads = num_heads
         self.n_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        if d_model % num_heads or num_heads % self.n_kv_heads:
+        if (head_dim is None and d_model % num_heads) or num_heads % self.n_kv_heads:
             raise ModelConfigError(
                 f"d_model {d_model}, num_heads {num_heads} and num_kv_heads {self.n_kv_heads} do not divide each other",
                 hint="num_heads must divide d_model, and num_kv_heads must divide num_heads",
             )
-        self.d_head = d_model // num_heads
+        self.d_head = d_model // num_heads if head_dim is None else head_dim
         self.window = sliding_window
         self.rope = rope
-        d_kv = self.n_kv_heads * self.d_head
-        self.q_proj = Linear(d_model, d_model, bias, device=device, dtype=dtype)
-        self.k_proj = Linear(d_model, d_kv, bias, device=device, dtype=dtype)
-        self.v_proj = Linear(d_model, d_kv, bias, device=device, dtype=dtype)
-        self.output_proj = Linear(d_model, d_model, bias, device=device, dtype=dtype)
+        d_q, d_kv = self.n_heads * self.d_head, self.n_kv_heads * self.d_head
+        self.q_proj = Linear(d_model, d_q, bias or qkv_bias, device=device, dtype=dtype)
+        self.k_proj = Linear(d_model, d_kv, bias or qkv_bias, device=device, dtype=dtype)
+        self.v_proj = Linear(d_model, d_kv, bias or qkv_bias, device=device, dtype=dtype)
+        self.output_proj = Linear(d_q, d_model, bias, device=device, dtype=dtype)
+        self.has_qk_norm = qk_norm_eps is not None
+        if qk_norm_eps is not None:
+            self.q_norm = RMSNorm(self.d_head, qk_norm_eps, device=device, dtype=dtype)
+            self.k_norm = RMSNorm(self.d_head, qk_norm_eps, device=device, dtype=dtype)
         self.dropout = Dropout(dropout)
 
     def forward(
@@ -156,6 +166,9 @@ class MultiHeadSelfAttention(Module):
         q = self._heads(self.q_proj(x), self.n_heads)
         k = self._heads(self.k_proj(x), self.n_kv_heads)
         v = self._heads(self.v_proj(x), self.n_kv_heads)
+        if self.has_qk_norm:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))  # (batch, n_heads, n_tokens, d_head)
         if self.rope is not None:
             if token_positions is not None and token_positions.ndim > 1:
                 # (..., n_tokens) -> (batch, 1, n_tokens): equal for all heads.
@@ -164,11 +177,11 @@ class MultiHeadSelfAttention(Module):
         if cache is not None:
             k, v = cache.append(k, v)
         mixed = self._attend(q, k, v, mask)
-        return self.output_proj(mixed.transpose(1, 2).reshape(*batch, n_tokens, d_model))
+        return self.output_proj(mixed.transpose(1, 2).reshape(*batch, n_tokens, -1))
 
     def _heads(self, x: Tensor, n_heads: int) -> Tensor:
-        """(batch, n_tokens, n_heads · d_head) -> (batch, n_heads, n_tokens, d_head)."""
-        return x.view(*x.shape[:-1], n_heads, self.d_head).transpose(1, 2)
+        """(batch, n_tokens, n_heads · d_head) -> (batch, n_tokens, n_heads, d_head)."""
+        return x.view(*x.shape[:-1], n_heads, self.d_head)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """Return (batch, n_heads, n_queries, d_head)."""

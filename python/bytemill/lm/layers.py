@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from bytemill.lm.activations import gelu, relu, silu
+from bytemill.lm.activations import gelu, relu, relu_squared, silu
 from bytemill.lm.initialization import truncated_normal
 from bytemill.lm.kernels.choice import SCRATCH, Kernels
 from bytemill.lm.tensors import narrowed, widened
@@ -215,8 +215,13 @@ def _tanh_gelu(x: Tensor) -> Tensor:
     return gelu(x, "tanh")
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": _tanh_gelu, "relu": relu}
-"""Activation functions of `FeedForward` by the name in `ModelConfig.feed_forward`; GELU is GPT-2's, with tanh."""
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": _tanh_gelu,
+    "gelu_exact": gelu,
+    "relu": relu,
+    "relu2": relu_squared,
+}
+"""Activation functions of `FeedForward` by the name in `ModelConfig.feed_forward`; "gelu" is GPT-2's, with tanh."""
 
 
 class FeedForward(Module):
@@ -228,7 +233,7 @@ class FeedForward(Module):
         self,
         d_model: int,
         d_ff: int,
-        activation: Literal["gelu", "relu"] = "gelu",
+        activation: Literal["gelu", "gelu_exact", "relu", "relu2"] = "gelu",
         *,
         bias: bool = False,
         device: torch.device | str | None = None,
@@ -241,8 +246,8 @@ class FeedForward(Module):
         self.w2 = Linear(d_ff, d_model, bias, device=device, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        kernel = self.kernels.gelu_tanh if self.activation == "gelu" else None
-        return self.w2((kernel or self._function)(self.w1(narrowed(x))))
+        function = self.kernels.activations.get(self.activation, self._function)
+        return self.w2(function(self.w1(narrowed(x))))
 
 
 def swiglu_width(d_model: int) -> int:

@@ -20,7 +20,12 @@ _BLOCK_CPU, _BLOCK = 2**22, 2**26
 
 
 def linear_cross_entropy(
-    x: Tensor, weight: Tensor, targets: Tensor, *, product: Callable[[Tensor, Tensor], Tensor] | None = None
+    x: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    *,
+    soft_cap: float | None = None,
+    product: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Compute `cross_entropy(x @ weight.T, targets)`, for one backward pass.
 
@@ -31,6 +36,7 @@ def linear_cross_entropy(
         x: Input of the output layer, (..., d).
         weight: Weight of the output layer, (vocab_size, d).
         targets: Ids (...).
+        soft_cap: Replace the logits by cap · tanh(logits / cap).
         product: Computes left @ right.T in float32; by default torch does.
 
     Returns:
@@ -42,7 +48,7 @@ def linear_cross_entropy(
         product = None
     with_gradient = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
     loss: Tensor = _LinearCrossEntropy.apply(  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
-        rows, weight, targets, with_gradient, product or _product
+        rows, weight, targets, soft_cap, with_gradient, product or _product
     )
     return loss
 
@@ -54,15 +60,16 @@ class _LinearCrossEntropy(torch.autograd.Function):
         x: Tensor,
         weight: Tensor,
         targets: Tensor,
+        soft_cap: float | None,
         with_gradient: bool,
         product: Callable[[Tensor, Tensor], Tensor],
     ) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
-            return _forward(ctx, x, weight, targets, with_gradient, product)
+            return _forward(ctx, x, weight, targets, soft_cap, with_gradient, product)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         if ctx.gradients is None:
             raise RuntimeError("linear_cross_entropy supports one backward pass, and this is the second")
         d_x, d_weight = ctx.gradients
@@ -71,7 +78,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         if gradient.device.type != "cpu" or gradient.item() != 1:
             d_x.mul_(gradient)
             d_weight.mul_(gradient)
-        return d_x, d_weight, None, None, None
+        return d_x, d_weight, None, None, None, None
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
@@ -83,6 +90,7 @@ def _forward(  # noqa: PLR0917 - as above
     x: Tensor,
     weight: Tensor,
     targets: Tensor,
+    soft_cap: float | None,
     with_gradient: bool,
     product: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
@@ -93,14 +101,23 @@ def _forward(  # noqa: PLR0917 - as above
     for start in range(0, len(x), n_rows):
         rows, target = x[start : start + n_rows], targets[start : start + n_rows, None]
         wide = widened(product(rows, weight))
+        slopes = None if soft_cap is None else _cap(wide, soft_cap)
         losses[start : start + n_rows] = _losses(wide, target, len(x))
         if d_x is None or d_weight is None:
             continue
-        gradients = wide.to(x.dtype)
+        gradients = (wide if slopes is None else wide.mul_(slopes)).to(x.dtype)
         d_x[start : start + n_rows] = product(gradients, weight.mT)
         d_weight += product(gradients.mT, rows.mT)
     ctx.gradients = (d_x, None if d_weight is None else d_weight.to(weight.dtype))
     return losses.mean()
+
+
+def _cap(logits: Tensor, cap: float) -> Tensor:
+    """Replace logits by cap · tanh(logits / cap), and return the derivative 1 − tanh² of each."""
+    tanh = logits.div_(cap).tanh_()
+    slopes = (1 - tanh).mul_(1 + tanh)
+    logits.mul_(cap)
+    return slopes
 
 
 def _losses(logits: Tensor, targets: Tensor, n_tokens: int) -> Tensor:

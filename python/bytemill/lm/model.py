@@ -8,12 +8,14 @@ import torch
 from torch import Tensor
 from torch.nn import Module, ModuleList
 
+from bytemill.lm.activations import soft_capped
 from bytemill.lm.attention import MultiHeadSelfAttention, causal_mask
+from bytemill.lm.initialization import initialize_as_gpt2
 from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
 from bytemill.lm.layers import Dropout, Embedding, FeedForward, LayerNorm, Linear, RMSNorm, SwiGLU
 from bytemill.lm.loss import cross_entropy
 from bytemill.lm.model_config import ModelConfig
-from bytemill.lm.rotary import RotaryEmbedding, sinusoids
+from bytemill.lm.rotary import RotaryEmbedding, llama3_frequencies, rotary_frequencies, sinusoids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +57,9 @@ class TransformerBlock(Module):
             sliding_window=config.sliding_window,
             dropout=config.dropout,
             bias=config.bias,
+            head_dim=config.head_dim,
+            qkv_bias=config.qkv_bias,
+            qk_norm_eps=config.norm_eps if config.qk_norm else None,
             device=device,
             dtype=dtype,
         )
@@ -130,6 +135,8 @@ class TransformerLM(Module):
         self.lm_head = Linear(config.d_model, config.vocab_size, False, device=device, dtype=dtype)
         if config.tied_embeddings:
             self.lm_head.weight = self.token_embeddings.weight
+        if config.initialization == "gpt2":
+            initialize_as_gpt2(self, config.num_layers)
 
     def forward(self, ids: Tensor, cache: KVCache | None = None, *, last_only: bool = False) -> Tensor:
         """Compute the logits of the next id at each position.
@@ -143,14 +150,19 @@ class TransformerLM(Module):
             ValueError: There are more positions than the context length.
         """
         x = self.hidden(ids, cache)
-        return self.lm_head(x[..., -1:, :] if last_only else x)
+        return self.logits(x[..., -1:, :] if last_only else x)
 
     def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
         """Compute `cross_entropy(model(ids), targets)`; kernels other than scratch never store all logits."""
         x = self.hidden(ids)
         if self.kernels.loss is not None:
-            return self.kernels.loss(x, self.lm_head.weight, targets)
-        return cross_entropy(self.lm_head(x), targets)
+            return self.kernels.loss(x, self.lm_head.weight, targets, soft_cap=self.config.logit_soft_cap)
+        return cross_entropy(self.logits(x), targets)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Compute the output layer: (..., d_model) -> (..., vocab_size)."""
+        logits, cap = self.lm_head(hidden), self.config.logit_soft_cap
+        return logits if cap is None else soft_capped(logits, cap)
 
     def use_kernels(self, kernels: Kernels | KernelName) -> Self:
         """Choose the implementation of each part; a new model uses the textbook.
@@ -234,13 +246,28 @@ class TransformerLM(Module):
 def _rotary_embedding(config: ModelConfig, device: torch.device | str | None) -> RotaryEmbedding | None:
     if config.position != "rotary":
         return None
-    return RotaryEmbedding(config.rope_theta, config.d_head, config.context_length, device)
+    frequencies = rotary_frequencies(config.rope_theta, config.d_rotary)
+    if config.rope_scaling == "linear":
+        frequencies = frequencies / config.rope_factor
+    elif config.rope_scaling == "llama3":
+        frequencies = llama3_frequencies(
+            frequencies,
+            config.rope_factor,
+            config.rope_low_freq_factor,
+            config.rope_high_freq_factor,
+            config.rope_original_context,
+        )
+    unrotated = frequencies.new_zeros((config.d_head - config.d_rotary) // 2)
+    frequencies = torch.cat((frequencies, unrotated))
+    return RotaryEmbedding(
+        config.rope_theta, config.d_head, config.context_length, device, frequencies=frequencies
+    )
 
 
 def _norm(config: ModelConfig, device: torch.device | str | None, dtype: torch.dtype | None) -> Module:
     if config.norm == "rms":
         return RMSNorm(config.d_model, config.norm_eps, device=device, dtype=dtype)
-    return LayerNorm(config.d_model, config.norm_eps, device=device, dtype=dtype)
+    return LayerNorm(config.d_model, config.norm_eps, config.norm_bias, device=device, dtype=dtype)
 
 
 def _feed_forward(

@@ -6,7 +6,7 @@ it to the modules, and each module asks its own. None stands for the textbook.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +14,7 @@ import torch
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.kernels.attention import causal_attention
-from bytemill.lm.kernels.gates import gated_silu, gelu_tanh
+from bytemill.lm.kernels.gates import gated_silu, gelu_erf, gelu_tanh, squared_relu
 from bytemill.lm.kernels.linear import linear, prefers_onednn, product
 from bytemill.lm.kernels.norm import normalized
 from bytemill.lm.kernels.rotary import rotate_pairs
@@ -22,7 +22,7 @@ from bytemill.lm.kernels.torch_attention import sdpa, windowed_attention
 from bytemill.lm.linear_loss import linear_cross_entropy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from torch import Tensor
 
@@ -46,15 +46,16 @@ class Kernels:
     """(x, weight, bias, eps, *, centred) -> `layers.layer_norm` if centred, else `layers.rms_norm`."""
     gated: Callable[[Tensor, Tensor], Tensor] | None = None
     """(gate, x) -> silu(gate) ⊙ x."""
-    gelu_tanh: Callable[[Tensor], Tensor] | None = None
+    activations: Mapping[str, Callable[[Tensor], Tensor]] = field(default_factory=dict[str, Any])
+    """By the name in `ModelConfig.feed_forward`."""
     rotary: Callable[[Tensor, Tensor], Tensor] | None = None
     """(x, rotations) -> x rotated."""
     attention: AttentionKernel | None = None
     """Causal attention of training and of prompts."""
     masked_attention: Callable[..., Tensor] | None = None
     """Attention under any mask: (q, k, v, mask, dropout)."""
-    loss: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
-    """(x, weight, targets) -> `cross_entropy(x weightᵀ, targets)`."""
+    loss: Callable[..., Tensor] | None = None
+    """(x, weight, targets, *, soft_cap) -> `cross_entropy` of the logits x weightᵀ, under a soft cap if it is set."""
     fused_adamw: bool = False
     """Update weights with the function of `torch.optim.AdamW(fused=True)`."""
 
@@ -70,7 +71,7 @@ SCRATCH = Kernels()
 BLOCKWISE: dict[str, Any] = {
     "norm": normalized,
     "gated": gated_silu,
-    "gelu_tanh": gelu_tanh,
+    "activations": {"gelu": gelu_tanh, "gelu_exact": gelu_erf, "relu2": squared_relu},
     "rotary": rotate_pairs,
     "attention": cpu_attention,
     "masked_attention": sdpa,
