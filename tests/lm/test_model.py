@@ -185,6 +185,7 @@ def test_mixed_precision_and_bfloat16_stay_near_float32() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_blocks_are_compiled_once_and_give_the_same_values_and_gradients() -> None:
     graphs: list[Any] = []
 
