@@ -139,7 +139,9 @@ def encode(
     seconds = time.monotonic() - started
     if as_json or not quiet:
         folders = [output_folder / part for part in ("train", "validation")]
-        manifests = {each: read_manifest(each) for each in folders} if manifest.part else {output_folder: manifest}
+        manifests = (
+            {each: read_manifest(each) for each in folders} if manifest.part else {output_folder: manifest}
+        )
         _show(manifests, as_json=as_json, more=measured.to_json())
     if last is not None and not last.already_complete and not as_json and not quiet:
         bytes_rate = format_rate(last.n_bytes - last.n_bytes_before, seconds, "bytes")
