@@ -10,7 +10,7 @@ from cyclopts.validators import Number
 
 from bytemill.cli import data_convert, data_reencode, options, output
 from bytemill.cli.corpus_options import CorpusOptions
-from bytemill.cli.data_convert import LAYOUTS
+from bytemill.cli.data_convert import LayoutName
 from bytemill.cli.interruption import interruptible, resume_hint
 from bytemill.system.units import format_bytes, format_rate, format_seconds
 
@@ -42,7 +42,7 @@ def encode(
     *inputs: options.Inputs,
     output_folder: Annotated[Path, Parameter(name=["--output", "-o"], help="The output folder.")],
     corpus: CorpusOptions = CorpusOptions(),  # noqa: B008  (it is immutable)
-    layout: Annotated[str, Parameter(help=f"Layout of the files: {LAYOUTS}.")] = "npy",
+    layout: Annotated[LayoutName, Parameter(metavar="LAYOUT", help="Layout of the files.")] = "npy",
     shard_tokens: Annotated[
         int, Parameter(validator=Number(gte=1), help="Ids per shard, except the last one.")
     ] = 100_000_000,

@@ -75,13 +75,32 @@ def read_json_object(path: Path, error_type: type[BytemillError], hint: str) -> 
         BytemillError: If the file is damaged or cannot be read (`error_type`).
     """
     try:
-        document: object = json.loads(path.read_bytes())
+        text = path.read_bytes()
     except NotADirectoryError as error:
         raise FileNotFoundError(error.errno, error.strerror, str(path)) from error
     except FileNotFoundError:
         raise
     except OSError as error:
         raise error_type(f"cannot read {path}: {error.strerror or error}") from error
+    return parse_json_object(text, path, error_type, hint)
+
+
+def parse_json_object(
+    text: str | bytes, path: Path, error_type: type[BytemillError], hint: str
+) -> dict[str, Any]:
+    """Parse a JSON object.
+
+    Args:
+        text: The JSON.
+        path: The file that contains it, for the error message.
+        error_type: Exception for other content.
+        hint: Hint for other content.
+
+    Raises:
+        BytemillError: If the text is not a JSON object (`error_type`).
+    """
+    try:
+        document: object = json.loads(text)
     except ValueError as error:  # invalid JSON or UTF-8
         raise error_type(f"{path} is damaged: {error}", hint=hint) from error
     if not isinstance(document, dict):
