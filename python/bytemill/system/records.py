@@ -32,17 +32,26 @@ class Strict:
     def __init__(
         self, *, ge: int | None = None, lt: int | None = None, check: Callable[[Any], object] | None = None
     ) -> None:
-        self._limits = {name: limit for name, limit in (("ge", ge), ("lt", lt)) if limit is not None}
+        self.ge = ge
+        self.lt = lt
         self._check = check
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: Callable[[object], dict[str, Any]]
     ) -> Any:
-        schema = handler(source) | {"strict": True} | self._limits
+        limits = {name: limit for name, limit in (("ge", self.ge), ("lt", self.lt)) if limit is not None}
+        schema = handler(source) | {"strict": True} | limits
         if self._check is None:
             return schema
         function = {"type": "no-info", "function": self._check}
         return {"type": "function-after", "function": function, "schema": schema}
+
+    def allows(self, value: object, kind: type[int] | type[float]) -> bool:
+        """Return True if `value` has the type and lies in the range."""
+        if type(value) is not kind:
+            return False
+        number = cast("float", value)
+        return (self.ge is None or self.ge <= number) and (self.lt is None or number < self.lt)
 
 
 Count = Annotated[int, Strict(ge=0)]
