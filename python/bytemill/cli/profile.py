@@ -1,20 +1,15 @@
 """`--profile`: what a command's time and memory went into, on standard error and in its JSON."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
 
 from bytemill.cli import output
+from bytemill.profiling import PhaseUse, Profile, ProfileResult, ThreadUse
 from bytemill.system.atomic_files import AtomicFile, write_json
 from bytemill.system.units import format_bytes, format_rate, format_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-    from pathlib import Path
-
-    from bytemill.profiling import PhaseUse, ProfileResult, ThreadUse
 
 
 class Profiled:
@@ -39,8 +34,6 @@ def profiled(enabled: bool, file: Path | None = None) -> Generator[Profiled]:
     if not enabled and file is None:
         yield measured
         return
-    from bytemill.profiling import Profile
-
     if file is not None:
         AtomicFile(file).discard()  # what cannot be written should be known before the work
     profile = Profile()
