@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from bytemill.errors import BytemillError, OutputError, TokenizerFileError
 from bytemill.formats import load as loading
 from bytemill.formats.loaded import Loaded, build
+from bytemill.formats.spec import TokenizerSpec
 from bytemill.formats.tiktoken import tiktoken
 from bytemill.formats.tiktoken.tiktoken import KNOWN_FILES, KnownFile
 from bytemill.system import paths
@@ -179,7 +180,7 @@ class _Search:
             return
         try:
             ranks = encodings.ENCODING_CONSTRUCTORS[self.published.file.name]()["mergeable_ranks"]
-            data = _rank_file(ranks)
+            data = tiktoken.write(TokenizerSpec(None, special_tokens={}, ranks=ranks)).encode()
         except Exception as error:  # other versions of the library and the network may raise anything
             self.reasons.append(f"tiktoken could not download it: {_summary(error)}")
             return
@@ -294,12 +295,6 @@ def _read_if_possible(path: Path) -> bytes | None:
         return path.read_bytes()
     except OSError:
         return None
-
-
-def _rank_file(ranks: dict[bytes, int]) -> bytes:
-    from bytemill.formats.spec import TokenizerSpec
-
-    return tiktoken.write(TokenizerSpec(pattern=None, special_tokens={}, ranks=ranks)).encode()
 
 
 def _import_if_installed(name: str) -> Any:

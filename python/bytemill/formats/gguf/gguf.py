@@ -25,7 +25,7 @@ from bytemill.errors import MissingExtraError, PreTokenizerWarning, TokenizerErr
 from bytemill.formats.byte_level import byte_level_vocab, tokens_and_merges
 from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE
 from bytemill.formats.files import bool_at, checked_pattern, parse_json, shown
-from bytemill.formats.gguf.metadata import MAX_ELEMENTS, Value, read_head
+from bytemill.formats.gguf.metadata import MAX_ELEMENTS, Value, read_metadata
 from bytemill.formats.gguf.pre_tokenizers import (
     PRE_TOKENIZERS,
     ignores_merges,
@@ -96,7 +96,7 @@ def from_bytes(data: bytes, location: str, pattern: str | EllipsisType | None = 
 
 
 def _read(file: Any, size: int, location: str, pattern: str | EllipsisType | None) -> TokenizerSpec:
-    values = read_head(file, size, location, _WANTED).values
+    values = read_metadata(file, size, location, _WANTED)
     _refuse_other_models(values.get(_MODEL), location)
     tokens, pairs = _strings(values, _TOKENS, location), _pairs(values, location)
     types = _types(values, len(tokens), location)

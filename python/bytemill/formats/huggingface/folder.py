@@ -15,7 +15,7 @@ from bytemill.formats.files import decode_utf8, is_object, object_at, parse_json
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.huggingface.post_processor import check_depth
 from bytemill.formats.spec import TokenFlags, TokenizerMetadata
-from bytemill.system.atomic_files import output_error, write_text
+from bytemill.system.atomic_files import make_folder, write_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,10 +77,7 @@ def write_folder(spec: TokenizerSpec, folder: Path) -> None:
         OutputError: A file cannot be written.
     """
     files = {**sidecar_files(spec), "tokenizer.json": tokenizer_json.write(spec)}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise output_error(error, folder) from error
+    make_folder(folder)
     for name, text in files.items():
         write_text(folder / name, text)
 
