@@ -110,9 +110,9 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
-def wrong_value(location: str, value: object, expected: str, hint: str | None = None) -> TokenizerFileError:
+def wrong_value(location: str, value: object, expected: str) -> TokenizerFileError:
     """Return the error for a JSON value of the wrong kind."""
-    return TokenizerFileError(f"{location} is {shown(value)}, not {expected}", hint=hint)
+    return TokenizerFileError(f"{location} is {shown(value)}, not {expected}")
 
 
 def object_at(value: Any, location: str, expected: str = "an object") -> dict[str, Any]:
