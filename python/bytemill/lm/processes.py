@@ -57,8 +57,12 @@ class Processes:
         return sums.tolist()
 
     def any(self, flag: bool) -> bool:
-        """Return True if the flag is set in any process; returns after all processes have called it."""
+        """Return True if the flag is set in any process."""
         return self.sum([float(flag)])[0] > 0
+
+    def wait(self) -> None:
+        """Return after all processes have called this."""
+        self.any(False)
 
     def share(self, value: T) -> T:
         """Return the value of the first process."""

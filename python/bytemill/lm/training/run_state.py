@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
+from bytemill.lm.permutation import key_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+def seed_generators(*numbers: int) -> None:
+    """Seed torch's generator, which draws dropout, from a seed, the rank of the process and further numbers."""
+    seed, rank, *further = numbers
+    torch.manual_seed(key_of(*numbers) >> 1 if rank or further else seed)  # pyright: ignore[reportUnknownMemberType]
+
+
 def generators_state() -> dict[str, Any]:
-    """Return the states of the global generators of Python, NumPy and torch, on the CPU and on accelerators."""
+    """Return the states of the global generators of Python, NumPy and torch, on the CPU and the current device."""
     kind, keys, *rest = cast("tuple[Any, ...]", np.random.get_state(legacy=True))
     state: dict[str, Any] = {
         "python": random.getstate(),
@@ -21,7 +29,7 @@ def generators_state() -> dict[str, Any]:
         "torch": torch.get_rng_state(),
     }
     if torch.cuda.is_available() and torch.cuda.is_initialized():
-        state["cuda"] = torch.cuda.get_rng_state_all()
+        state["cuda"] = torch.cuda.get_rng_state()
     if torch.backends.mps.is_available():
         state["mps"] = torch.mps.get_rng_state()
     return state
@@ -35,6 +43,6 @@ def restore_generators(state: Mapping[str, Any]) -> None:
     np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
     torch.set_rng_state(state["torch"])
     if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"][: torch.cuda.device_count()])
+        torch.cuda.set_rng_state(state["cuda"])
     if "mps" in state and torch.backends.mps.is_available():
         torch.mps.set_rng_state(state["mps"])
