@@ -90,6 +90,8 @@ class AveragedGradients(Module):
         super().__init__()
         self.model = model
         self.compute_loss = compute_loss
+        # Read by DDP: buffers are tables, the same in every process.
+        self._ddp_params_and_buffers_to_ignore = [name for name, _ in self.named_buffers()]
 
     def forward(self, *batch: Tensor) -> Tensor:
         return self.compute_loss(*batch)
@@ -100,7 +102,6 @@ def average_gradients(model: TransformerLM, compute_loss: LossFunction, device: 
     return DistributedDataParallel(
         AveragedGradients(model, compute_loss),
         device_ids=[device] if device.type == "cuda" else None,
-        broadcast_buffers=False,
         gradient_as_bucket_view=True,
     )
 
