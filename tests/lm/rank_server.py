@@ -28,7 +28,7 @@ def run_rank(rank: int, n: int, config: dict[str, Any], folder: str) -> None:
     os.environ["BYTEMILL_RENDEZVOUS"] = f"file://{folder}/rendezvous"
     try:
         trainer.train(resolve([("the test", config)]))
-    except BaseException as error:  # noqa: BLE001 - reported to the test
+    except BaseException as error:
         Path(folder, f"error_{rank}").write_text(f"{type(error).__name__}: {error}")
     finally:
         os._exit(0)

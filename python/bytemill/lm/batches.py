@@ -81,8 +81,8 @@ class ShardBatches:
     window once, in shuffled order; each epoch has other cuts and another order. Window k of the run is a function of k
     (see `permutation`), so the state to resume is one number. Ids are read from disk when their window is needed.
 
-    Several processes share the windows: each call of `take`, which all of them make with the same size, divides the next
-    windows of the run among them by rank.
+    Several processes share the windows: each call of `take`, which all of them make with the same size, divides the
+    next windows of the run among them by rank.
 
     Args:
         folders: Shard folders.

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RENDEZVOUS = "BYTEMILL_RENDEZVOUS"
-"""Variable with the address at which the processes find each other; by default torchrun's MASTER_ADDR and MASTER_PORT."""
-_TIMEOUT = timedelta(minutes=30)  # the others wait while the first process generates a sample or writes a checkpoint
+"""Variable with the address at which the processes meet; by default torchrun's MASTER_ADDR and MASTER_PORT."""
+# The others wait while the first process generates a sample or writes a checkpoint.
+_TIMEOUT = timedelta(minutes=30)
 _LOST = re.compile(r"gloo|NCCL|Connection (?:closed|reset) by peer|Socket closed|Broken pipe")
 """Messages of collective operations whose other side is gone."""
 _LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1")
@@ -111,11 +112,6 @@ class Processes:
         return torch.device("cuda", self.local_rank)
 
 
-def is_first_process() -> bool:
-    """Return True unless the environment gives this process a rank above 0."""
-    return _from_environment().is_first
-
-
 @contextmanager
 def join_processes(device: str) -> Generator[Processes]:
     """Join the other processes of the run, and leave them after the block.
@@ -127,7 +123,7 @@ def join_processes(device: str) -> Generator[Processes]:
         RunConfigError: The device is not available.
         ProcessFailedError: The connection to another process was lost.
     """
-    processes = _from_environment()
+    processes = processes_from_environment()
     if processes.count == 1:
         yield processes
         return
@@ -161,7 +157,8 @@ def join_processes(device: str) -> Generator[Processes]:
         dist.destroy_process_group()
 
 
-def _from_environment() -> Processes:
+def processes_from_environment() -> Processes:
+    """Return the rank of this process and the number of processes, as a launcher has set them."""
     if not {"RANK", "WORLD_SIZE"} <= os.environ.keys():
         return Processes()
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

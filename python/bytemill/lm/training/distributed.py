@@ -1,8 +1,8 @@
 """Distribute a run over processes: the batch, the model, and its gradients.
 
 Each process computes the loss of its share of the batch. With the strategy ddp, every process has the whole model, and
-the gradients are averaged. With fsdp, every process holds a part of each parameter, its gradient and its moments; a block
-is gathered while it is computed, and each process receives its part of the averaged gradients.
+the gradients are averaged. With fsdp, every process holds a part of each parameter, its gradient and its moments; a
+block is gathered while it is computed, and each process receives its part of the averaged gradients.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def divide_batch(training: TrainingConfig, n_processes: int) -> tuple[int, int]:
 def shard_model(model: TransformerLM, processes: Processes, device: torch.device, dtype: torch.dtype) -> None:
     """Shard the parameters over the processes, in place (FSDP2): each block is a unit, and so is the rest.
 
-    With `dtype` in half precision, blocks are gathered in it; gradients are summed in float32. Embeddings, the last norm
-    and the output layer are gathered in float32, so that the residual stream is float32, as in one process.
+    With `dtype` in half precision, blocks are gathered in it; gradients are summed in float32. Embeddings, the last
+    norm and the output layer are gathered in float32, so that the residual stream is float32, as in one process.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method

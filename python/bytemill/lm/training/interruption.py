@@ -7,11 +7,11 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from bytemill.lm.processes import Processes
+
 if TYPE_CHECKING:
     from collections.abc import Generator
     from types import FrameType
-
-    from bytemill.lm.processes import Processes
 
 
 class StopRequest:
@@ -28,12 +28,13 @@ class StopRequest:
 
 
 @contextmanager
-def stop_signals(processes: Processes) -> Generator[StopRequest]:
+def stop_signals(processes: Processes | None = None) -> Generator[StopRequest]:
     """Inside the block, the first SIGINT or SIGTERM sets `requested`, and the second raises KeyboardInterrupt.
 
     With several processes, further signals are ignored: a terminal and a launcher may both pass on one request.
     Only the main thread can handle signals; in other threads nothing changes.
     """
+    processes = processes or Processes()
     stop = StopRequest(processes)
     if threading.current_thread() is not threading.main_thread():
         yield stop

@@ -27,7 +27,9 @@ def loss_function(run: Run) -> Callable[[torch.Tensor, torch.Tensor], torch.Tens
     if training.compile and is_distributed and training.strategy == "fsdp":
         compile_blocks(run.model)
     elif training.compile:
-        compute_loss = cast("Callable[[torch.Tensor, torch.Tensor], torch.Tensor]", torch.compile(run.model.loss))
+        compute_loss = cast(
+            "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]", torch.compile(run.model.loss)
+        )
     if is_distributed and training.strategy == "ddp":
         return average_gradients(run.model, compute_loss, run.device)
     return compute_loss
