@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import get_error_handler
 
 from bytemill.errors import ProcessFailedError, RunConfigError
 from bytemill.lm.device import pick_device
@@ -117,44 +118,52 @@ def join_processes(device: str) -> Generator[Processes]:
     """Join the other processes of the run, and leave them after the block.
 
     Args:
-        device: Name of the device; tensors are exchanged with NCCL on CUDA, with gloo on the CPU.
+        device: Name of the device; see `Processes.device`.
 
     Raises:
-        RunConfigError: The device is not available.
+        RunConfigError: As `Processes.device`.
         ProcessFailedError: The connection to another process was lost.
     """
     processes = processes_from_environment()
     if processes.count == 1:
         yield processes
         return
-    own = processes.device(device)
-    if own.type == "cuda":
-        torch.cuda.set_device(own)
+    try:
+        _connect(processes, processes.device(device))
+        yield processes
+    except KeyboardInterrupt:  # all processes stop after the same step
+        dist.destroy_process_group()
+        raise
+    except Exception as error:
+        if "TORCHELASTIC_ERROR_FILE" in os.environ:  # torchrun prints the traceback of the first error
+            get_error_handler().record_exception(error)
+        if isinstance(error, dist.DistError) or (
+            isinstance(error, RuntimeError) and _LOST.search(str(error))
+        ):
+            raise ProcessFailedError(
+                f"process {processes.rank} of {processes.count} lost the connection to another process",
+                hint="the first error of the other processes names the cause",
+            ) from error
+        raise
+    else:  # after an error, this would wait for the other processes
+        dist.destroy_process_group()
+
+
+def _connect(processes: Processes, device: torch.device) -> None:
+    """Make the process group: gloo for tensors on the CPU, NCCL on CUDA."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     address = os.environ.get(RENDEZVOUS, "env://")
     if address != "env://" or _LOOPBACK.fullmatch(os.environ.get("MASTER_ADDR", "")):
         for library in ("GLOO", "NCCL"):
             os.environ.setdefault(f"{library}_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
-    try:
-        dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if own.type == "cuda" else "gloo",
-            init_method=address,
-            rank=processes.rank,
-            world_size=processes.count,
-            timeout=_TIMEOUT,
-        )
-        yield processes
-    except RuntimeError as error:
-        if not isinstance(error, dist.DistError) and not _LOST.search(str(error)):
-            raise
-        raise ProcessFailedError(
-            f"process {processes.rank} of {processes.count} lost the connection to another process",
-            hint="the first error of the other processes names the cause",
-        ) from error
-    except KeyboardInterrupt:  # all processes stop after the same step
-        dist.destroy_process_group()
-        raise
-    else:  # after an error, the other processes would be waited for
-        dist.destroy_process_group()
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
+        init_method=address,
+        rank=processes.rank,
+        world_size=processes.count,
+        timeout=_TIMEOUT,
+    )
 
 
 def processes_from_environment() -> Processes:

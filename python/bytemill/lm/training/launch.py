@@ -41,6 +41,7 @@ _POLL_SECONDS = 0.1
 _STDERR_LINES = 20
 _INTERRUPTED = 130
 _LOST = ProcessFailedError.__name__
+_COMMAND = [sys.executable, "-m", "bytemill.lm.training.rank_process"]
 
 
 @dataclass
@@ -184,7 +185,7 @@ def _start(group: _Group, rank: int, n: int, request: dict[str, Any], folder: Pa
     }
     with stderr.open("wb") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "bytemill.lm.training.rank_process"],
+            _COMMAND,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=file,

@@ -1,0 +1,151 @@
+"""Several processes train like one: same samples, losses, validation and weights."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from bytemill.errors import RunConfigError
+from bytemill.lm.training.config import Resolved, TrainingConfig
+from bytemill.lm.training.distributed import divide_batch
+from bytemill.lm.training.metrics_log import read_metrics
+from bytemill.lm.training.run_checkpoint import WEIGHTS
+from bytemill.lm.training.run_folder import RunFolder
+from bytemill.lm.training.trainer import train
+
+Settings = Callable[..., Resolved]
+Server = Callable[[int, Resolved], RunFolder]
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Callable[[dict[str, Any]], list[str | None]]]:
+    """Run processes that are forked from one that has imported torch, which takes seconds."""
+    process = subprocess.Popen(
+        [sys.executable, Path(__file__).with_name("rank_server.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    stdin, stdout = process.stdin, process.stdout
+
+    def ask(request: dict[str, Any]) -> list[str | None]:
+        stdin.write(json.dumps(request) + "\n")
+        stdin.flush()
+        return json.loads(stdout.readline())
+
+    yield ask
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture
+def train_in(server: Callable[[dict[str, Any]], list[str | None]]) -> Server:
+    """Return a function that trains in some number of processes."""
+
+    def run(n: int, resolved: Resolved) -> RunFolder:
+        settings = resolved.config.to_dict().items()
+        flat = {f"{section}.{name}": value for section, own in settings for name, value in own.items()}
+        assert server({"n": n, "config": flat}) == [None] * n
+        return RunFolder(resolved.config.run.folder)
+
+    return run
+
+
+def same_curves(one: RunFolder, other: RunFolder, *, tolerance: float = 1e-6) -> bool:
+    """Compare all records of two runs, and their weights."""
+    for ours, theirs in zip(read_metrics(one.metrics), read_metrics(other.metrics), strict=True):
+        for name in ours.keys() - {"tokens_per_second", "flop_utilization", "memory_bytes"}:
+            assert ours[name] == pytest.approx(theirs[name], rel=tolerance, abs=tolerance), (
+                ours["step"],
+                name,
+            )
+    weights = [load_file(folder.checkpoint_files()[0] / WEIGHTS) for folder in (one, other)]
+    assert weights[0].keys() == weights[1].keys()
+    return all((weights[0][name] - weights[1][name]).abs().max() < 1e-5 for name in weights[0])
+
+
+SHORT = {"training__steps": 6, "run__log_every": 1, "run__validate_every": 3}
+LONG = {"training__steps": 50, "run__log_every": 1, "run__validate_every": 25}
+KINDS: list[dict[str, Any]] = [
+    {"training__accumulation": 3, "model__tied_embeddings": True},
+    {"optimizer__name": "muon", "run__sample_every": 3, "model__d_ff": 45},
+]
+
+
+@pytest.mark.parametrize(("strategy", "options"), [("ddp", KINDS[0]), ("fsdp", KINDS[1])])
+def test_two_processes_train_like_one(
+    settings: Settings, train_in: Server, tmp_path: Path, strategy: str, options: dict[str, Any]
+):
+    one = train(settings(**SHORT, **options))
+    options = {**options, "training__strategy": strategy, "run__folder": str(tmp_path / "two")}
+    assert same_curves(one, train_in(2, settings(**SHORT, **options)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.parametrize("options", [{}, *KINDS])
+def test_two_and_four_processes_have_the_loss_curve_of_one(
+    settings: Settings, train_in: Server, tmp_path: Path, strategy: str, options: dict[str, Any]
+):
+    one = train(settings(**LONG, **options))
+    for n in (2, 4):
+        changes = {**options, "training__strategy": strategy, "run__folder": str(tmp_path / f"{n}")}
+        assert same_curves(one, train_in(n, settings(**LONG, **changes)))
+
+
+@pytest.mark.parametrize(("first", "second", "strategy"), [(2, 1, "fsdp"), (1, 2, "ddp")])
+def test_a_run_resumes_in_another_number_of_processes(
+    settings: Settings, train_in: Server, tmp_path: Path, first: int, second: int, strategy: str
+):
+    always = {**SHORT, "schedule__name": "constant", "optimizer__name": "muon"}
+    one = train(settings(**always))
+
+    def train_to(n_steps: int, n_processes: int) -> RunFolder:
+        changes = {"training__steps": n_steps, "run__folder": str(tmp_path / "parts")}
+        resolved = settings(**{**always, **changes, "training__strategy": strategy})
+        return train(resolved) if n_processes == 1 else train_in(n_processes, resolved)
+
+    train_to(3, first)
+    assert same_curves(one, train_to(6, second), tolerance=1e-5)
+
+
+@pytest.mark.slow
+def test_a_sharded_run_in_bfloat16_learns(settings: Settings, train_in: Server):
+    precise = {"training__precision": "bfloat16", "training__strategy": "fsdp"}
+    folder = train_in(2, settings(training__steps=20, optimizer__learning_rate=1e-2, **precise))
+    first, last = read_metrics(folder.metrics, "step")
+    assert last["loss"] < first["loss"]
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "accumulation", "n_processes", "n_passes", "n_sequences"),
+    [
+        (32, 1, 1, 1, 32),
+        (32, 3, 1, 3, 32),
+        (32, 3, 2, 2, 24),
+        (32, 4, 8, 1, 16),
+        (7, 2, 2, 1, 7),
+        (1, 6, 3, 2, 1),
+    ],
+)
+def test_the_batch_is_divided_into_passes_of_equal_size(
+    batch_size: int, accumulation: int, n_processes: int, n_passes: int, n_sequences: int
+):
+    training = TrainingConfig(batch_size=batch_size, accumulation=accumulation)
+    assert divide_batch(training, n_processes) == (n_passes, n_sequences)
+
+
+def test_a_number_of_processes_that_does_not_divide_the_batch_is_refused():
+    with pytest.raises(RunConfigError, match=r"the 6 sequences of a step .* among 4 processes") as caught:
+        divide_batch(TrainingConfig(batch_size=3, accumulation=2), 4)
+    assert caught.value.hint == "start 1, 2, 3 or 6 processes, or change --training.batch-size"
+    with pytest.raises(RunConfigError) as caught:
+        divide_batch(TrainingConfig(batch_size=1), 2)
+    assert caught.value.hint == "start 1 processes, or change --training.batch-size"
