@@ -15,7 +15,7 @@ import pytest
 
 from bytemill.errors import OutputError, ProcessFailedError, RunConfigError
 from bytemill.lm.training import launch
-from bytemill.lm.training.config import Resolved
+from bytemill.lm.training.config import Resolved, config_to_toml
 from bytemill.lm.training.launch import train_on_devices
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.run_folder import RunFolder
@@ -201,10 +201,32 @@ def test_a_run_whose_process_was_killed_resumes(settings: Settings, tmp_path: Pa
     whole = train(
         settings(**LIVE, training__steps=last, schedule__name="constant", run__folder=str(tmp_path / "whole"))
     )
-    losses = [
-        [record["loss"] for record in read_metrics(folder.metrics, "step")] for folder in (resumed, whole)
-    ]
-    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+    assert losses(resumed) == pytest.approx(losses(whole), abs=1e-5)
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_all_processes_after_the_same_step_and_saves_once(settings: Settings, tmp_path: Path):
+    kinds: list[str] = []
+
+    def interrupt(record: dict[str, Any]) -> None:
+        kinds.append(record["kind"])
+        if record["kind"] == "step" and record["step"] == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    always = {**LIVE, "run__checkpoint_every": 0, "schedule__name": "constant"}
+    with pytest.raises(KeyboardInterrupt):
+        train_on_devices(settings(**always, training__steps=10_000), 2, on_record=interrupt)
+    assert kinds.count("checkpoint") == 1
+    found = RunFolder(tmp_path / "run").load_newest()
+    assert found is not None
+    last = found.checkpoint.step + 5
+    resumed = train_on_devices(settings(**always, training__steps=last), 2)
+    whole = train(settings(**always, training__steps=last, run__folder=str(tmp_path / "whole")))
+    assert losses(resumed) == pytest.approx(losses(whole), abs=1e-5)
+
+
+def losses(folder: RunFolder) -> list[float]:
+    return [record["loss"] for record in read_metrics(folder.metrics, "step")]
 
 
 def other_rank() -> int:
@@ -225,25 +247,11 @@ def other_rank() -> int:
 def test_torchrun_trains_in_several_processes_and_one_of_them_reports(
     settings: Settings, tmp_path: Path, strategy: str
 ):
-    values = settings(**LIVE, training__steps=6, training__strategy=strategy).config.to_dict()
-    options = [
-        f"--{section}.{name}={value}".replace("_", "-", 0)
-        for section in ("data", "model", "training", "run")
-        for name, value in values[section].items()
-        if isinstance(value, (str, int)) and not isinstance(value, bool) and value != ""
-    ]
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "bytemill"]
-    data = [f"--data.train={values['data']['train'][0]}", "--data.validation", *values["data"]["validation"]]
+    config = tmp_path / "run.toml"
+    config.write_text(config_to_toml(settings(**LIVE, training__steps=6, training__strategy=strategy)))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [
-            sys.executable,
-            *command,
-            "lm",
-            "train",
-            *(each.replace("_", "-") for each in options),
-            *data,
-            "--json",
-        ],
+        [*torchrun, "-m", "bytemill", "lm", "train", str(config), "--json"],
         capture_output=True,
         text=True,
         timeout=300,
