@@ -56,7 +56,7 @@ class Processes:
             return list(values)
         sums = torch.tensor(values, dtype=torch.float64)
         dist.all_reduce(sums)
-        return sums.tolist()
+        return [float(each) for each in sums]
 
     def any(self, flag: bool) -> bool:
         """Return True if the flag is set in any process."""

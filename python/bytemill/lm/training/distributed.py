@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch.nn import Module
-from torch.nn.parallel import DistributedDataParallel
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.model import TransformerLM
@@ -81,6 +80,9 @@ def compile_blocks(model: TransformerLM) -> None:
     """Compile each block; the gathering of the parameters between them cannot be compiled."""
     for block in model.layers:
         cast("Any", block).compile()
+
+
+DistributedDataParallel = torch.nn.parallel.DistributedDataParallel
 
 
 class AveragedGradients(Module):

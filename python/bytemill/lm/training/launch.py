@@ -61,7 +61,9 @@ class _Group:
 
     on_record: OnRecord | None
     ranks: list[_Rank] = field(default_factory=list[_Rank])
-    lines: SimpleQueue[tuple[_Rank, dict[str, Any]]] = field(default_factory=SimpleQueue)
+    lines: SimpleQueue[tuple[_Rank, dict[str, Any]]] = field(
+        default_factory=SimpleQueue[tuple[_Rank, dict[str, Any]]]
+    )
     has_started: bool = False
     """True if the first process has sent a record, and handles signals."""
 

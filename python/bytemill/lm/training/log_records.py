@@ -42,8 +42,8 @@ class Recorder:
         config = run.config
         self._log = log
         self._on_record = on_record if log else None
-        recorded = {(record["kind"], record["step"]) for record in read_metrics(log.path)} if log else set()
-        self._recorded: set[tuple[str, int]] = run.processes.share(recorded)
+        records = read_metrics(log.path) if log else []
+        self._recorded = run.processes.share({(record["kind"], record["step"]) for record in records})
         self._trackers: list[OnRecord] = []
         if log and config.run.tensorboard:
             self._trackers.append(_tensorboard(log.path.parent / "tensorboard"))
