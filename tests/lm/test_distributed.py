@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from bytemill.errors import RunConfigError
+from bytemill.lm.processes import Processes
 from bytemill.lm.training.config import Resolved, TrainingConfig
-from bytemill.lm.training.distributed import divide_batch
+from bytemill.lm.training.distributed import divide_batch, gradients_exchanged, shard_model
 from bytemill.lm.training.metrics_log import read_metrics
+from bytemill.lm.training.preparation import prepare
 from bytemill.lm.training.run_checkpoint import WEIGHTS
 from bytemill.lm.training.run_folder import RunFolder
+from bytemill.lm.training.step import loss_function
 from bytemill.lm.training.trainer import train
 
 Settings = Callable[..., Resolved]
@@ -113,6 +117,43 @@ def test_a_run_resumes_in_another_number_of_processes(
 
     train_to(3, first)
     assert same_curves(one, train_to(6, second), tolerance=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_stopped_and_resumed_in_the_same_number_of_processes_is_bit_for_bit_the_same(
+    settings: Settings, train_in: Server, tmp_path: Path, strategy: str
+):
+    always = {**SHORT, "schedule__name": "constant", "model__dropout": 0.2, "training__strategy": strategy}
+    one = train_in(2, settings(**always))
+    parts = {**always, "run__folder": str(tmp_path / "parts")}
+    train_in(2, settings(**{**parts, "training__steps": 4}))
+    other = train_in(2, settings(**parts))
+    weights = [load_file(folder.checkpoint_files()[0] / WEIGHTS) for folder in (one, other)]
+    assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_gradients_are_exchanged_in_the_last_pass_only(settings: Settings, strategy: str):
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        resolved = settings(training__strategy=strategy, training__accumulation=2)
+        run = prepare(resolved, Processes(), overwrite=False)
+        run.processes = Processes(count=2)  # as `loss_function` needs it
+        if strategy == "fsdp":
+            shard_model(run.model, Processes(), run.device, run.dtype)
+        compute_loss: Any = loss_function(run)
+        for is_last in (False, True):
+            inputs, targets = run.batches.take(2, run.device)
+            with gradients_exchanged(run.model, compute_loss, now=is_last):
+                compute_loss(inputs, targets).backward()
+                if strategy == "ddp":
+                    assert compute_loss.require_backward_grad_sync == is_last
+            if strategy == "fsdp":  # a shard has its gradient after the exchange
+                assert (run.model.lm_head.weight.grad is not None) == is_last
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 @pytest.mark.slow

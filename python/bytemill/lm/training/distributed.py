@@ -127,41 +127,45 @@ def whole_model(run: Run) -> TransformerLM:
     if not is_sharded(next(run.model.parameters())):
         return run.model
     model = TransformerLM(run.config.model, seed=0, device="meta")
-    model.load_state_dict(whole_weights(run.model), assign=True)
+    model.load_state_dict(_whole_weights(run.model, whole), assign=True)
     for name, buffer in run.model.named_buffers():
         owner, _, own_name = name.rpartition(".")
         setattr(model.get_submodule(owner), own_name, buffer)
     return model
 
 
-def whole_weights(model: Module) -> dict[str, Tensor]:
-    """Return the state dict of a model with whole tensors; a shared parameter is one tensor with several names.
+def whole_state(
+    model: Module, optimizer: Optimizer, processes: Processes
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the state dicts of model and optimizer, whole in the first process; in others with gaps.
 
-    All processes must call this.
+    All processes must call this. Sharded tensors are gathered one by one, and kept on the CPU.
     """
+
+    def gather(tensor: Tensor) -> Tensor | None:
+        if not is_sharded(tensor):
+            return tensor
+        gathered = whole(tensor)
+        return gathered.cpu() if processes.is_first else None
+
+    moments: dict[int, dict[str, Any]] = optimizer.state_dict()["state"]
+    gathered = {
+        index: {
+            name: gather(value) if isinstance(value, torch.Tensor) else value for name, value in own.items()
+        }
+        for index, own in moments.items()
+    }
+    return _whole_weights(model, gather), {**optimizer.state_dict(), "state": gathered}
+
+
+def _whole_weights(model: Module, gather: Callable[[Tensor], Tensor | None]) -> dict[str, Any]:
+    """Return the state dict of a model with gathered parameters; a shared one is one tensor with several names."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    gathered = {id(parameter): whole(parameter.detach()) for parameter in model.parameters()}
+    gathered = {id(parameter): gather(parameter.detach()) for parameter in model.parameters()}
     return {
         name: gathered[id(parameters[name])] if name in parameters else tensor
-        for name, tensor in cast("dict[str, Tensor]", model.state_dict()).items()
+        for name, tensor in model.state_dict().items()
     }
-
-
-def whole_state(optimizer: Optimizer, processes: Processes) -> dict[str, Any]:
-    """Return the state dict of an optimizer with whole tensors, in the first process; in the others a part of it.
-
-    All processes must call this.
-    """
-
-    def gather(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: gather(each) for name, each in cast("dict[Any, Any]", value).items()}
-        if isinstance(value, torch.Tensor) and is_sharded(value):
-            tensor = whole(value)
-            return tensor.cpu() if processes.is_first else None
-        return value
-
-    return gather(optimizer.state_dict())
 
 
 def shard_state(optimizer: Optimizer, state: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import CheckpointError
 from bytemill.lm.checkpoint import load_optimizer_state
-from bytemill.lm.training.distributed import shard_state, whole_state, whole_weights
+from bytemill.lm.training.distributed import shard_state, whole_state
 from bytemill.lm.training.metrics_log import MetricsLog
 from bytemill.lm.training.run import RecentSteps
 from bytemill.lm.training.run_folder import check_resumable
@@ -65,9 +65,9 @@ def _resume(run: Run) -> None:
 
 def save_run(run: Run) -> Path:
     """Write the checkpoint that `open_run` reads, for any number of processes and any strategy."""
-    weights = whole_weights(run.model)
+    weights, optimizer = whole_state(run.model, run.optimizer, run.processes)
     state: dict[str, Any] = {
-        "optimizer": whole_state(run.optimizer, run.processes),
+        "optimizer": optimizer,
         "n_tokens": run.n_tokens,
         "n_bad": run.n_bad,
         "recent": vars(run.recent),
