@@ -55,7 +55,7 @@ def _resume(run: Run) -> None:
         run.recent = RecentSteps(**state["recent"])
         generators = state["generators"]
         if run.processes.rank < len(generators):
-            restore_generators(generators[run.processes.rank])
+            restore_generators(generators[run.processes.rank], run.device)
         else:
             seed_generators(run.config.training.seed, run.processes.rank, run.step)
     except KeyError as error:
@@ -72,7 +72,7 @@ def save_run(run: Run) -> Path:
         "n_bad": run.n_bad,
         "recent": vars(run.recent),
         "batches": run.batches.state_dict(),
-        "generators": run.processes.gather(generators_state()),
+        "generators": run.processes.gather(generators_state(run.device)),
     }
     run.saved = run.folder.checkpoint_path(run.step)
     if run.processes.is_first:
