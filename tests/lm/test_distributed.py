@@ -91,6 +91,16 @@ def test_two_processes_train_like_one(
     assert same_curves(one, train_in(2, settings(**SHORT, **options)))
 
 
+def test_one_process_makes_no_process_group(settings: Settings):
+    groups: list[bool] = []
+    train(
+        settings(training__steps=1, training__strategy="fsdp"),
+        on_record=lambda _: groups.append(torch.distributed.is_initialized()),
+    )
+    assert groups
+    assert not any(groups)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 @pytest.mark.parametrize("options", [{}, *KINDS])

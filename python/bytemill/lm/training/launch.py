@@ -22,6 +22,8 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
 
+import torch
+
 from bytemill import errors
 from bytemill.errors import BytemillError, ProcessFailedError, RunConfigError
 from bytemill.lm.processes import RENDEZVOUS, Processes, processes_from_environment
@@ -129,11 +131,9 @@ def train_on_devices(
             f"{n_devices} processes were requested in a process of torchrun",
             hint="leave out --devices: torchrun --nproc-per-node sets the number of processes",
         )
-    training = resolved.config.training
-    divide_batch(training, n_devices)
-    Processes(count=n_devices, local_count=n_devices).device(
-        training.device
-    )  # raises now, not in every process
+    training, processes = resolved.config.training, Processes(count=n_devices, local_count=n_devices)
+    divide_batch(training, n_devices)  # like the next line, raises before the processes start
+    processes.device(training.device)
     request = {"config": resolved.config.to_dict(), "origins": resolved.origins, "overwrite": overwrite}
     with (
         tempfile.TemporaryDirectory(prefix="bytemill-") as folder,
@@ -177,7 +177,7 @@ def _run(group: _Group, stop: StopRequest) -> None:
 def _start(group: _Group, rank: int, n: int, request: dict[str, Any], folder: Path) -> None:
     stderr = folder / f"stderr_{rank}"
     environment = {
-        "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // n)),
+        "OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // n)),
         **os.environ,
         RENDEZVOUS: (folder / "rendezvous").as_uri(),
         "RANK": str(rank),
