@@ -129,7 +129,7 @@ def train_on_devices(
     if processes_from_environment().count > 1:
         raise RunConfigError(
             f"{n_devices} processes were requested in a process of torchrun",
-            hint="leave out --devices: torchrun --nproc-per-node sets the number of processes",
+            hint="leave out --devices: torchrun sets the number of processes",
         )
     training, processes = resolved.config.training, Processes(count=n_devices, local_count=n_devices)
     divide_batch(training, n_devices)  # like the next line, raises before the processes start
