@@ -48,7 +48,7 @@ def damage_a_shard(patch: pytest.MonkeyPatch, run: Run) -> None:
 def interrupt_the_second_step(patch: pytest.MonkeyPatch, run: Run) -> None:
     from bytemill.lm.training import trainer
 
-    original, n_calls = trainer._accumulate_gradients, 0
+    original, n_calls = trainer.accumulate_gradients, 0
 
     def interrupt(*arguments: Any, **options: Any) -> Any:
         nonlocal n_calls
@@ -57,7 +57,7 @@ def interrupt_the_second_step(patch: pytest.MonkeyPatch, run: Run) -> None:
             raise KeyboardInterrupt
         return original(*arguments, **options)
 
-    patch.setattr(trainer, "_accumulate_gradients", interrupt)
+    patch.setattr(trainer, "accumulate_gradients", interrupt)
 
 
 def go_offline(patch: pytest.MonkeyPatch, run: Run) -> None:
