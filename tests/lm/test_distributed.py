@@ -213,4 +213,4 @@ def test_a_number_of_processes_that_does_not_divide_the_batch_is_refused():
     assert caught.value.hint == "start 1, 2, 3 or 6 processes, or change --training.batch-size"
     with pytest.raises(RunConfigError) as caught:
         divide_batch(TrainingConfig(batch_size=1), 2)
-    assert caught.value.hint == "start 1 processes, or change --training.batch-size"
+    assert caught.value.hint == "start 1 process, or change --training.batch-size"
