@@ -145,8 +145,10 @@ def test_stopped_and_resumed_in_the_same_number_of_processes_is_bit_for_bit_the_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_gradients_are_exchanged_in_the_last_pass_only(settings: Settings, strategy: str):
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+def test_gradients_are_exchanged_in_the_last_pass_only(settings: Settings, tmp_path: Path, strategy: str):
+    torch.distributed.init_process_group(
+        "gloo", init_method=(tmp_path / "rendezvous").as_uri(), rank=0, world_size=1
+    )
     try:
         resolved = settings(training__strategy=strategy, training__accumulation=2)
         run = prepare(resolved, Processes(), overwrite=False)
