@@ -261,7 +261,10 @@ ALLOWED = {
     "Sequential",
     "Optimizer",
 }
-FUSED = {("attention.py", "torch.nn.functional.scaled_dot_product_attention")}
+FUSED = {
+    ("attention.py", "torch.nn.functional.scaled_dot_product_attention"),
+    ("distributed.py", "torch.nn.parallel.DistributedDataParallel"),
+}
 FORBIDDEN_FUNCTIONS = {
     "softmax",
     "log_softmax",
@@ -300,7 +303,7 @@ def borrowed(source: str, file: str) -> list[str]:
         elif isinstance(node, ast.Attribute):
             name = dotted(node)
             package = name.startswith(("torch.nn.", "torch.optim.")) and name.split(".")[2] not in ALLOWED
-            whole = not name.endswith(".functional")  # a prefix of a longer name
+            whole = not name.endswith((".functional", ".parallel"))  # a prefix of a longer name
             if (package and whole and (file, name) not in FUSED) or (
                 name.startswith("torch.") and name.split(".")[1] in FORBIDDEN_FUNCTIONS
             ):

@@ -95,6 +95,8 @@ class TrainingConfig(Settings):
     """Device: auto, cpu, cuda, cuda:N or mps."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of matrix products; weights stay float32. auto: bfloat16 on GPUs that support it."""
+    strategy: Literal["ddp", "fsdp"] = "ddp"
+    """With several processes: ddp keeps the whole model in each; fsdp shards weights, gradients and optimizer state."""
     compile: bool = False
     """Compile the model with torch.compile; the first step then takes about a minute."""
     max_bad_steps: Count = 5
@@ -165,7 +167,15 @@ SECTIONS: dict[str, type[Settings]] = {
     "training": TrainingConfig,
     "run": RunConfig,
 }
-MAY_CHANGE = frozenset({"training.steps", "training.device", "training.compile", "training.max_bad_steps"})
+MAY_CHANGE = frozenset(
+    {
+        "training.steps",
+        "training.device",
+        "training.strategy",
+        "training.compile",
+        "training.max_bad_steps",
+    }
+)
 """Settings that may differ when a run resumes, in addition to all of `run`."""
 
 Layer = tuple[str, "Mapping[str, Any]"]
