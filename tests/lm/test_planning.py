@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from bytemill.lm import PRESETS, ModelConfig, TransformerLM, attention, preset
+from bytemill.lm import PRESETS, ModelConfig, TransformerLM, preset
 from bytemill.lm.loss import cross_entropy
 from bytemill.lm.optim import SGD, AdamW, Muon, muon_groups
 from bytemill.lm.planning import (
@@ -41,6 +41,10 @@ VARIANTS: list[dict[str, Any]] = [
     {"position": "sinusoidal", "feed_forward": "relu", "norm_position": "post"},
     {"position": "none", "num_kv_heads": 2, "bias": True, "sliding_window": 5},
     {"norm": "layer", "norm_position": "post", "num_kv_heads": 1},
+    {"head_dim": 10, "num_kv_heads": 2, "qkv_bias": True, "qk_norm": True, "logit_soft_cap": 15.0},
+    {"head_dim": 8, "qk_norm": True, "position": "none", "norm": "layer", "norm_bias": False, "bias": True},
+    {"feed_forward": "gelu_exact", "rotary_fraction": 0.34, "rope_scaling": "llama3", "rope_factor": 2.0},
+    {"feed_forward": "relu2", "rope_scaling": "linear", "rope_factor": 2.0, "initialization": "gpt2"},
 ]
 
 
@@ -91,11 +95,7 @@ def test_parameters_without_embeddings() -> None:
 
 
 @pytest.mark.parametrize("n_tokens", [16, 11])
-def test_flops_are_those_that_torch_counts(
-    config: ModelConfig, n_tokens: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The reference computes all weights; the kernel skips most masked ones.
-    monkeypatch.setattr(attention, "uses_kernels", lambda _: False)
+def test_flops_are_those_that_torch_counts(config: ModelConfig, n_tokens: int) -> None:
     model, batch = TransformerLM(config), ids(config, 3, n_tokens)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(batch)
@@ -108,9 +108,9 @@ def test_flops_are_those_that_torch_counts(
 
 
 def test_flops_of_fused_attention_are_equal() -> None:
-    config = ModelConfig(**SMALL, attention="fused")
+    config = ModelConfig(**SMALL)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        TransformerLM(config)(ids(config, 2))
+        TransformerLM(config).use_kernels("torch")(ids(config, 2))
     assert counter.get_total_flops() == sum(forward_flops(config, 2).values())
 
 
@@ -143,7 +143,9 @@ def kept_bytes(model: TransformerLM, batch: Tensor) -> int:
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_activations_are_the_tensors_that_autograd_saves(config: ModelConfig, batch_size: int) -> None:
     batch = ids(config, batch_size)
-    assert kept_bytes(TransformerLM(config), batch) == training_memory(config).activations(batch_size)
+    assert kept_bytes(TransformerLM(config).use_kernels("auto"), batch) == training_memory(
+        config
+    ).activations(batch_size)
 
 
 def test_state_of_the_optimizers(config: ModelConfig) -> None:

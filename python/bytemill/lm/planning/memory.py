@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from bytemill.lm.planning.parameters import n_parameters, parameters_by_part
+from bytemill.lm.planning.parameters import block_matrices, n_parameters
 
 if TYPE_CHECKING:
     from bytemill.lm.model_config import ModelConfig
@@ -73,11 +73,16 @@ def activation_numbers(config: ModelConfig) -> tuple[int, int]:
     A block saves in float32 the inputs of its two norms, their 1 (RMSNorm) or 2 (LayerNorm) statistics, and a
     log Σ exp per head. For its products it saves the results of the norms, queries, keys, values, the result of the
     heads, and of the feed-forward network gate, inner and product (SwiGLU), or inner and its activation.
+    QK-norm saves its inputs and a statistic per head.
     """
     d, pre = config.d_model, config.norm_position == "pre"
     per_norm = 1 if config.norm == "rms" else 2
     wide = 2 * d + 2 * per_norm + config.num_heads
-    narrow = 6 * d + (3 if config.feed_forward == "swiglu" else 2) * config.d_ff
+    d_q, d_kv = config.num_heads * config.d_head, config.n_kv_heads * config.d_head
+    narrow = 2 * d + 2 * d_q + 2 * d_kv + (3 if config.feed_forward == "swiglu" else 2) * config.d_ff
+    if config.qk_norm:
+        wide += config.num_heads + config.n_kv_heads
+        narrow += d_q + d_kv
     # The input of the last norm; the loss saves the gradient of its input instead of that input.
     final = (d + per_norm if pre else 0) + d
     return config.num_layers * wide + final, config.num_layers * narrow
@@ -95,10 +100,4 @@ def _state_bytes(config: ModelConfig, optimizer: OptimizerName) -> int:
     n = n_parameters(config)
     if optimizer == "adamw":
         return 8 * n
-    parts = parameters_by_part(config)
-    matrices = parts["attention"] + parts["feed-forward"]
-    if config.bias:
-        d, d_kv = config.d_model, config.n_kv_heads * config.d_head
-        biases = 2 * d + 2 * d_kv + (2 if config.feed_forward == "swiglu" else 1) * config.d_ff + d
-        matrices -= config.num_layers * biases
-    return 8 * n - 4 * matrices
+    return 8 * n - 4 * config.num_layers * sum(block_matrices(config))

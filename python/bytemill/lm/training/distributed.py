@@ -126,7 +126,7 @@ def whole_model(run: Run) -> TransformerLM:
     """
     if not is_sharded(next(run.model.parameters())):
         return run.model
-    model = TransformerLM(run.config.model, seed=0, device="meta")
+    model = TransformerLM(run.config.model, seed=0, device="meta").use_kernels(run.model.kernels)
     model.load_state_dict(_whole_weights(run.model, whole), assign=True)
     for name, buffer in run.model.named_buffers():
         owner, _, own_name = name.rpartition(".")

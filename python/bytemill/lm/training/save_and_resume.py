@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bytemill.errors import CheckpointError
 from bytemill.lm.checkpoint import load_optimizer_state
 from bytemill.lm.training.distributed import shard_state, whole_state
+from bytemill.lm.training.loss_scale import LossScale
 from bytemill.lm.training.metrics_log import MetricsLog
 from bytemill.lm.training.run import RecentSteps
 from bytemill.lm.training.run_folder import check_resumable
@@ -53,6 +54,8 @@ def _resume(run: Run) -> None:
         run.batches.load_state_dict(state["batches"])
         run.step, run.n_tokens, run.n_bad = checkpoint.step, state["n_tokens"], state["n_bad"]
         run.recent = RecentSteps(**state["recent"])
+        if run.scale is not None:
+            run.scale = LossScale(**state["loss_scale"])
         generators = state["generators"]
         if run.processes.rank < len(generators):
             restore_generators(generators[run.processes.rank], run.device)
@@ -71,6 +74,7 @@ def save_run(run: Run) -> Path:
         "n_tokens": run.n_tokens,
         "n_bad": run.n_bad,
         "recent": vars(run.recent),
+        "loss_scale": vars(run.scale) if run.scale else None,
         "batches": run.batches.state_dict(),
         "generators": run.processes.gather(generators_state(run.device)),
     }
