@@ -121,7 +121,7 @@ def _check_memory(config: TrainConfig, dtype: torch.dtype, processes: Processes)
     available = total_memory()
     if available is not None and processes.local_count > 1:
         available //= processes.local_count
-    precision = "float32" if dtype == torch.float32 else "mixed"
+    precision = "float32" if dtype == torch.float32 else "bfloat16"
     needed = training_memory(config.model, optimizer=config.optimizer.name, precision=precision)
     _, n_sequences = divide_batch(config.training, processes.count)
     length = config.model.context_length
