@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from bytemill.lm.model_config import ModelConfig
 
 OptimizerName = Literal["adamw", "muon", "sgd"]
-Precision = Literal["float32", "mixed"]
+Precision = Literal["float32", "tf32", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True)
@@ -46,22 +46,25 @@ def training_memory(
 ) -> TrainingMemory:
     """Compute the memory of training.
 
-    In float32 without dropout, the result equals the tensors that `TransformerLM.loss` saves (tested one by one).
-    Temporary memory of an operation, and unused memory of the allocator, come on top.
+    Without dropout, the result equals the tensors that `TransformerLM.loss` saves with kernels auto, without compiling
+    (tested one by one). Temporary memory of an operation, and unused memory of the allocator, come on top.
 
     Args:
         config: Shape of the model.
         n_tokens: Tokens per sequence; by default the context length.
         optimizer: Optimizer whose state is counted.
-        precision: "mixed" is an estimate: inputs and outputs of matrix products in bfloat16, all else in float32.
+        precision: In half precision, inputs and results of matrix products have 2 bytes, all else 4. The copies of the
+            blocks' matrices that products read are kept until the backward pass.
     """
     n_tokens = config.context_length if n_tokens is None else n_tokens
     weights = 4 * n_parameters(config)
     wide, narrow = activation_numbers(config)
-    size = 4 if precision == "float32" else 2
+    size = 2 if precision in ("bfloat16", "float16") else 4
     # The embedding saves the ids, int64, for its backward pass.
     per_token = 4 * wide + size * narrow + 8
-    fixed = 4 * config.vocab_size * config.d_model  # gradient of the output layer, computed with the loss
+    fixed = size * config.vocab_size * config.d_model  # gradient of the output layer, computed with the loss
+    if size == 2:
+        fixed += size * config.num_layers * sum(block_matrices(config))
     if config.position == "learned":
         fixed += 8 * n_tokens
     return TrainingMemory(weights, weights, _state_bytes(config, optimizer), fixed, per_token * n_tokens)
@@ -83,9 +86,8 @@ def activation_numbers(config: ModelConfig) -> tuple[int, int]:
     if config.qk_norm:
         wide += config.num_heads + config.n_kv_heads
         narrow += d_q + d_kv
-    # The input of the last norm; the loss saves the gradient of its input instead of that input.
-    final = (d + per_norm if pre else 0) + d
-    return config.num_layers * wide + final, config.num_layers * narrow
+    # The input of the last norm; the loss saves the gradient of its input, a result of products, instead of that input.
+    return config.num_layers * wide + (d + per_norm if pre else 0), config.num_layers * narrow + d
 
 
 def largest_batch(memory: TrainingMemory, available: int) -> int:

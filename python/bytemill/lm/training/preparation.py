@@ -104,8 +104,11 @@ def _check_memory(config: TrainConfig, dtype: torch.dtype) -> None:
     Without this check the system may kill the process, with no error message.
     """
     available = total_memory()
-    precision = "float32" if dtype == torch.float32 else "mixed"
-    needed = training_memory(config.model, optimizer=config.optimizer.name, precision=precision)
+    needed = training_memory(
+        config.model,
+        optimizer=config.optimizer.name,
+        precision="float32" if dtype == torch.float32 else "bfloat16",
+    )
     n_sequences, length = config.training.batch_size, config.model.context_length
     if available is not None and needed.total(n_sequences) > available:
         largest = largest_batch(needed, available)
