@@ -1,7 +1,7 @@
 """Speed of generation on the CPU, beside what memory bandwidth allows: every token reads every weight once.
 
     python benchmarks/lm_generate.py
-    python benchmarks/lm_generate.py --preset gpt2-355m --tokens 32
+    python benchmarks/lm_generate.py --preset gpt2-medium --tokens 32
 
 Bandwidth is the best rate of a sum over a tensor as large as the weights, read by all threads. The model has random
 weights. Runs and reads take turns, and the ratio is the median over the turns. Weights are those a token reads:
@@ -42,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--preset", default="gpt2-124m")
+    parser.add_argument("--preset", default="gpt2")
     parser.add_argument("--prompt-tokens", type=int, default=32)
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--turns", type=int, default=5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from bytemill.lm.training.optimization import make_optimizer
 from bytemill.lm.training.run import Run
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.shards.manifest import shard_hashes
+from bytemill.system.paths import cache_folder
 from bytemill.system.units import format_bytes
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
@@ -69,7 +71,9 @@ def prepare(resolved: Resolved, *, overwrite: bool) -> Run:
         )
     torch.manual_seed(config.training.seed)  # pyright: ignore[reportUnknownMemberType]
     model = TransformerLM(config.model, seed=config.training.seed).to(device).use_kernels(kernels)
-    if is_compiled and kernels.name != "scratch":
+    if is_compiled:
+        # By default torch keeps compiled code in the system's temporary folder, which a restart may empty.
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder("compiled")))
         model.compile_blocks()
     byte_counts = torch.zeros(config.model.vocab_size, dtype=torch.int64)
     byte_counts[: tokenizer.n_vocab] = token_byte_counts(tokenizer)
