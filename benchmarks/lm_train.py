@@ -151,7 +151,7 @@ def make_data(folder: Path, n_tokens: int) -> None:
     bytemill.encode_corpus(tokenizer, str(folder / "text.txt"), str(folder / "shards"))
 
 
-def measure(program: str, options: argparse.Namespace, folder: Path, cache: Path) -> dict[str, float]:
+def measure(program: str, folder: Path, cache: Path) -> dict[str, float]:
     """Run a program in a process of its own."""
     words = [sys.executable, __file__, *sys.argv[1:], "--program", program, "--data", str(folder)]
     environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(cache / program.replace(" ", "-"))}
@@ -166,7 +166,7 @@ def main_table(options: argparse.Namespace) -> None:
         make_data(folder, 4 * options.batch_size * options.context_length * (options.steps + 4))
         for round_ in range(options.rounds):
             for program in PROGRAMS:
-                found = measure(program, options, folder, folder / "cache")
+                found = measure(program, folder, folder / "cache")
                 results[program].append(found)
                 shown = {key: round(value, 2) for key, value in found.items()}
                 print(f"round {round_}, {program}: {shown}", file=sys.stderr, flush=True)

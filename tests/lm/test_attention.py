@@ -150,10 +150,9 @@ def test_kernels_equal_the_textbook(
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-@pytest.mark.parametrize("n_kv_heads", [2, 1])
-def test_flex_attention_equals_the_textbook(n_kv_heads: int) -> None:
+def test_flex_attention_equals_the_textbook() -> None:
     # torch has no backward pass of it on the CPU.
-    q, k, v = (drawn(2, n, 16, 8).detach() for n in (2, n_kv_heads, n_kv_heads))
+    q, k, v = (drawn(2, n, 16, 8).detach() for n in (2, 1, 1))
     expected = scaled_dot_product_attention(q, repeated(k, 2), repeated(v, 2), causal_mask(16, 16, 4))
     torch.testing.assert_close(flex_attention(q, k, v, 4), expected)
 

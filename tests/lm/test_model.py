@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import bytemill.lm
 from bytemill.errors import ModelConfigError
 from bytemill.lm import PRESETS, KVCache, ModelConfig, TransformerLM, preset
+from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.loss import cross_entropy
 from bytemill.lm.model import TransformerBlock
 from bytemill.system.extras import install_hint
@@ -184,14 +185,30 @@ def test_mixed_precision_and_bfloat16_stay_near_float32() -> None:
 
 
 @pytest.mark.slow
-def test_a_compiled_model_gives_the_same_values_and_gradients() -> None:
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+def test_blocks_are_compiled_once_and_give_the_same_values_and_gradients() -> None:
+    graphs: list[Any] = []
+
+    def backend(graph: Any, example_inputs: Any) -> Any:
+        graphs.append(graph)
+        return compile_fx(graph, example_inputs)
+
+    from torch._inductor.compile_fx import compile_fx
+
     model = TransformerLM(ModelConfig(**SMALL), seed=1)
     ids = torch.randint(50, (2, 13), generator=torch.Generator().manual_seed(1))
-    compiled: Any = torch.compile(model.loss)
-    values = [loss(ids[:, :-1], ids[:, 1:]) for loss in (model.loss, compiled)]
+    plain = model.loss(ids[:, :-1], ids[:, 1:])
+    model.use_kernels(choose_kernels("auto", torch.device("cpu"), compiled=True)).compile_blocks(
+        backend=backend
+    )
+    values = [plain, model.loss(ids[:, :-1], ids[:, 1:])]
     torch.testing.assert_close(*values)
     for a, b in zip(*(torch.autograd.grad(v, tuple(model.parameters())) for v in values), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    assert len(graphs) == 1
+    model.eval()
+    model(ids)  # other shapes outside of training are not compiled
+    assert len(graphs) == 1
 
 
 @pytest.mark.gpu

@@ -210,8 +210,7 @@ def test_half_precision_halves_the_inputs_of_products_and_keeps_copies_of_weight
 
 def test_float32_is_planned_at_its_own_rate() -> None:
     days = [
-        plan_for(preset("gpt2"), device="a100", precision=p).days
-        for p in ("float32", "tf32", "bfloat16")
+        plan_for(preset("gpt2"), device="a100", precision=p).days for p in ("float32", "tf32", "bfloat16")
     ]
     assert days[0] is not None
     assert days[0] / days[1] == pytest.approx(156 / 19.5)

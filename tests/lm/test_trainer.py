@@ -378,6 +378,7 @@ def test_a_run_in_bfloat16_learns(settings: Settings):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_a_compiled_model_gives_the_same_losses(settings: Settings, tmp_path: Path):
     plain = train(settings(training__steps=5, run__log_every=1))
     compiled = train(

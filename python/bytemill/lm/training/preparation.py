@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from bytemill.lm.training.run import Run
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.run_state import seed_generators
 from bytemill.shards.manifest import shard_hashes
+from bytemill.system.paths import cache_folder
 from bytemill.system.units import format_bytes
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
@@ -83,7 +85,9 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
     if is_sharded:
         shard_model(model, processes, device, dtype)
     model = model.to(device)
-    if is_compiled and kernels.name != "scratch":
+    if is_compiled:
+        # By default torch keeps compiled code in the system's temporary folder, which a restart may empty.
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder("compiled")))
         compile_blocks(model) if is_sharded else model.compile_blocks()
     byte_counts = torch.zeros(config.model.vocab_size, dtype=torch.int64)
     byte_counts[: tokenizer.n_vocab] = token_byte_counts(tokenizer)
