@@ -224,7 +224,8 @@ impl<L: Layout> Block<'_, L> {
         let white = chars.space | newline;
         let firsts = white & !layout.next(white, before.space | before.newline);
         let lasts = self.before_non_space(chars.space, chars.space | chars.newline);
-        let mut rests = chars.space & newline.up(1, before.newline);
+        // A space right before another line break is no rest: many blank lines in a row need no closer look either.
+        let mut rests = chars.space & newline.up(1, before.newline) & !chars.newline.down(0);
         // The addition carries each of them to the character after its run. If that is in the block and not a line break, the run
         // needs no closer look.
         let run = layout.bytes(chars.space, 0);
