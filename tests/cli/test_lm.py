@@ -157,7 +157,7 @@ def test_without_a_checkpoint_the_hint_does_not_promise_to_resume(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(trainer, "_accumulate_gradients", interrupt)
+    monkeypatch.setattr(trainer, "accumulate_gradients", interrupt)
     outcome = run("lm", "train", *TINY, "--training.steps", "100", "-q")
     assert outcome.status == 130
     expected = "interrupted\nhint: run the same command again to start over (no checkpoint was saved yet)\n"

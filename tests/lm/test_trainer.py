@@ -25,7 +25,7 @@ from bytemill.errors import (
     ShardError,
     TrainingDivergedError,
 )
-from bytemill.lm.training import trainer
+from bytemill.lm.training import preparation, trainer
 from bytemill.lm.training.config import Resolved
 from bytemill.lm.training.data_folders import data_folders
 from bytemill.lm.training.metrics_log import read_metrics
@@ -280,7 +280,7 @@ def test_more_steps_continue_a_finished_run_and_equal_steps_do_nothing(settings:
 def test_losses_that_are_not_finite_are_skipped_and_several_stop_the_run(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ):
-    real = trainer._accumulate_gradients
+    real = trainer.accumulate_gradients
     bad = {3, 5}
 
     def sometimes(run: Any, compute_loss: Any) -> tuple[float, int, int]:
@@ -291,7 +291,7 @@ def test_losses_that_are_not_finite_are_skipped_and_several_stop_the_run(
             return math.nan, n_tokens, n_bytes
         return loss, n_tokens, n_bytes
 
-    monkeypatch.setattr(trainer, "_accumulate_gradients", sometimes)
+    monkeypatch.setattr(trainer, "accumulate_gradients", sometimes)
     folder = train(settings(training__steps=8, run__log_every=1, run__checkpoint_every=2))
     skipped = read_metrics(folder.metrics, "skipped")
     assert [(record["step"], record["loss"], record["n_consecutive"]) for record in skipped] == [
@@ -434,7 +434,7 @@ def test_resuming_names_the_shard_that_was_replaced(
 def test_a_batch_too_large_for_the_machine_says_what_to_lower(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(trainer, "total_memory", lambda: 50_000_000)
+    monkeypatch.setattr(preparation, "total_memory", lambda: 50_000_000)
     with pytest.raises(
         NotEnoughMemoryError, match=r"10,000 sequences of 16 tokens needs at least .* the machine has 50"
     ) as caught:
@@ -447,7 +447,7 @@ def test_a_batch_too_large_for_the_machine_says_what_to_lower(
 
 
 def test_a_failed_allocation_says_what_to_lower(settings: Settings, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(trainer, "total_memory", lambda: None)
+    monkeypatch.setattr(preparation, "total_memory", lambda: None)
     with pytest.raises(NotEnoughMemoryError, match="not enough memory") as caught:
         train(settings(training__steps=1, training__batch_size=1 << 44))
     assert "--training.batch-size" in (caught.value.hint or "")

@@ -242,7 +242,7 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
 
         Raises:
             TokenizerError: It could not give the same ids.
-            BytemillError: `tokenizers` is not installed.
+            MissingExtraError: `tokenizers` is not installed.
         """
         from bytemill.formats.huggingface import objects as huggingface_objects
 

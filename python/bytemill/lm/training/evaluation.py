@@ -1,0 +1,53 @@
+"""Validation and samples during training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bytemill.lm.batches import spread_starts
+from bytemill.lm.evaluate.text import evaluate_windows
+from bytemill.lm.generation.generate import generate
+from bytemill.lm.generation.text_generation import prompt_ids
+from bytemill.lm.permutation import key_of
+from bytemill.lm.training.run import is_due, is_validation_due
+
+if TYPE_CHECKING:
+    from bytemill.lm.training.log_records import Recorder
+    from bytemill.lm.training.run import Run
+
+
+def evaluate_if_due(run: Run, record: Recorder) -> None:
+    """Record the validation loss and a sample, if they are due at this step and not recorded yet."""
+    if run.step and is_validation_due(run) and not record.has("validation", run.step):
+        record("validation", run.step, **_validate(run))
+    if run.step and is_due(run, run.config.run.sample_every) and not record.has("sample", run.step):
+        record("sample", run.step, **_sample(run))
+
+
+def _validate(run: Run) -> dict[str, Any]:
+    if run.validation is None:
+        return {}
+    starts = spread_starts(
+        len(run.validation), run.config.model.context_length, run.config.run.validation_windows
+    )
+    score = evaluate_windows(
+        run.model,
+        run.validation,
+        starts,
+        run.byte_counts,
+        batch_size=run.config.training.batch_size,
+        dtype=run.dtype,
+    )
+    run.model.train()
+    return score.to_dict()
+
+
+def _sample(run: Run) -> dict[str, Any]:
+    """Generate a sample from a generator of its own, so that training does not depend on samples."""
+    prompt = run.config.run.sample_prompt
+    ids = prompt_ids(run.tokenizer, prompt)
+    seed = key_of(run.config.training.seed, run.step) >> 1
+    new = generate(run.model, ids, run.config.run.sample_tokens, temperature=0.8, top_p=0.95, seed=seed)[0]
+    run.model.train()
+    known = [token for token in new if token < run.tokenizer.n_vocab]
+    return {"prompt": prompt, "text": run.tokenizer.decode(known)}

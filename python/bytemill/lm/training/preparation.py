@@ -1,0 +1,108 @@
+"""Check the settings against data and device, and build what a run needs."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import torch
+
+from bytemill.errors import NotEnoughMemoryError, OutputError, RunConfigError
+from bytemill.lm.batches import JoinedShards, ShardBatches
+from bytemill.lm.device import pick_device, pick_precision, total_memory
+from bytemill.lm.generation.text_generation import prompt_ids
+from bytemill.lm.loss import token_byte_counts
+from bytemill.lm.model import TransformerLM
+from bytemill.lm.planning import largest_batch, training_memory
+from bytemill.lm.training.data_folders import data_folders
+from bytemill.lm.training.optimization import make_optimizer
+from bytemill.lm.training.run import Run
+from bytemill.lm.training.run_folder import RunFolder
+from bytemill.shards.manifest import shard_hashes
+from bytemill.system.units import format_bytes
+from bytemill.tokenizer.open_tokenizer import open_tokenizer
+
+if TYPE_CHECKING:
+    from bytemill.lm.training.config import Resolved, TrainConfig
+
+MEMORY_HINT = "lower --training.batch-size, --model.context-length or --model.num-layers"
+
+
+def prepare(resolved: Resolved, *, overwrite: bool) -> Run:
+    """Check the settings against data and device, and build model and optimizer."""
+    config = resolved.config
+    if not config.data.tokenizer:
+        raise RunConfigError("data.tokenizer is not set", hint="add --data.tokenizer tokenizer.json")
+    if not config.data.train:
+        encode = f"bytemill data encode {shlex.quote(config.data.tokenizer)} TEXT -o DIR"
+        raise RunConfigError("data.train is not set", hint=f"add --data.train DIR, made with: {encode}")
+    folder = RunFolder(config.run.folder)
+    tokenizer = open_tokenizer(config.data.tokenizer)
+    if config.model.vocab_size < tokenizer.n_vocab:
+        raise RunConfigError(
+            f"model.vocab_size is {config.model.vocab_size:,}, but the tokenizer has {tokenizer.n_vocab:,} ids",
+            hint=f"leave model.vocab_size out, or set it to {tokenizer.n_vocab} or more",
+        )
+    if config.run.sample_every:
+        prompt_ids(tokenizer, config.run.sample_prompt)  # raises now instead of at the first sample
+    device = pick_device(config.training.device)
+    dtype = pick_precision(config.training.precision, device)
+    if (
+        device.type == "cpu" and dtype == torch.float32 and not config.training.compile
+    ):  # the case of the formulas
+        _check_memory(config)
+    length, fingerprint = config.model.context_length, tokenizer.fingerprint
+    train_folders, validation_folders = data_folders(config.data)
+    batches = ShardBatches(train_folders, length, seed=config.training.seed, fingerprint=fingerprint)
+    validation = JoinedShards(validation_folders, fingerprint) if validation_folders else None
+    if validation is not None and len(validation) <= length:
+        names = " ".join(shlex.quote(str(path)) for path in train_folders)
+        raise RunConfigError(
+            f"the validation shards in {', '.join(map(str, validation_folders))} hold {len(validation):,} tokens, too "
+            f"few for a window of {length:,} and its targets",
+            hint=f"validate on more text, or train without validation: --data.train {names}"
+            + (" and no --data.validation" if config.data.validation else ""),
+        )
+    torch.manual_seed(config.training.seed)  # pyright: ignore[reportUnknownMemberType]
+    model = TransformerLM(config.model, seed=config.training.seed).to(device)
+    byte_counts = torch.zeros(config.model.vocab_size, dtype=torch.int64)
+    byte_counts[: tokenizer.n_vocab] = token_byte_counts(tokenizer)
+    run = Run(
+        config=config,
+        folder=folder,
+        tokenizer=tokenizer,
+        byte_counts=byte_counts.to(device),
+        device=device,
+        dtype=dtype,
+        batches=batches,
+        validation=validation,
+        model=model,
+        optimizer=make_optimizer(model, config),
+        shards={
+            "training": [(str(folder), shard_hashes(folder)) for folder in train_folders],
+            "validation": [(str(folder), shard_hashes(folder)) for folder in validation_folders],
+        },
+    )
+    if not overwrite and folder.holds_other_files():
+        raise OutputError(
+            f"{folder.path} holds files that are not those of a run",
+            hint="use another folder: --run.folder NAME",
+        )
+    return run
+
+
+def _check_memory(config: TrainConfig) -> None:
+    """Raise NotEnoughMemoryError if a step cannot fit into the memory of the machine.
+
+    Without this check the system may kill the process, with no error message.
+    """
+    available = total_memory()
+    needed = training_memory(config.model, optimizer=config.optimizer.name)
+    n_sequences, length = config.training.batch_size, config.model.context_length
+    if available is not None and needed.total(n_sequences) > available:
+        largest = largest_batch(needed, available)
+        raise NotEnoughMemoryError(
+            f"a step on {n_sequences:,} sequences of {length:,} tokens needs at least "
+            f"{format_bytes(needed.total(n_sequences))}, but the machine has {format_bytes(available)} of memory",
+            hint=MEMORY_HINT + (f"; the largest batch that may fit is {largest:,}" if largest else ""),
+        )

@@ -1,0 +1,94 @@
+"""The state of a training run between two steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+    from torch.optim import Optimizer
+
+    from bytemill.lm.batches import JoinedShards, ShardBatches
+    from bytemill.lm.model import TransformerLM
+    from bytemill.lm.training.config import TrainConfig
+    from bytemill.lm.training.run_checkpoint import ShardHashes
+    from bytemill.lm.training.run_folder import RunFolder
+    from bytemill.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass
+class RecentSteps:
+    """Sums over the steps since the last record."""
+
+    loss: float = 0.0
+    norm: float = 0.0
+    n_bytes: int = 0
+    n_tokens: int = 0
+    n_steps: int = 0
+
+    def add(self, loss: float, norm: float, n_bytes: int, n_tokens: int) -> None:
+        self.loss += loss
+        self.norm += norm
+        self.n_bytes += n_bytes
+        self.n_tokens += n_tokens
+        self.n_steps += 1
+
+    def take(self) -> dict[str, float | None]:
+        """Return the means and reset; unlike in validation, bits per byte include the loss of special tokens."""
+        loss = self.loss / self.n_steps
+        bits = loss * self.n_tokens / math.log(2) / self.n_bytes if self.n_bytes else None
+        means: dict[str, float | None] = {
+            "loss": loss,
+            "bits_per_byte": bits,
+            "grad_norm": self.norm / self.n_steps,
+        }
+        self.__init__()
+        return means
+
+
+@dataclass
+class Run:
+    """State of a run between two steps."""
+
+    config: TrainConfig
+    folder: RunFolder
+    tokenizer: Tokenizer
+    byte_counts: torch.Tensor
+    """(vocab_size,) on the device: bytes of each token, 0 for special tokens."""
+    device: torch.device
+    dtype: torch.dtype
+    batches: ShardBatches
+    validation: JoinedShards | None
+    model: TransformerLM
+    optimizer: Optimizer
+    shards: ShardHashes
+    """sha256 of the training and validation shards."""
+    step: int = 0
+    """Number of completed steps."""
+    n_tokens: int = 0
+    """Number of tokens trained on."""
+    n_bad: int = 0
+    """Number of consecutive steps, up to this one, whose loss or gradient was not finite."""
+    recent: RecentSteps = field(default_factory=RecentSteps)
+    refused: list[str] = field(default_factory=list[str])
+    """Newer checkpoints that are damaged, one message each."""
+    saved: Path | None = None
+    """The newest checkpoint."""
+
+
+def is_due(run: Run, every: int) -> bool:
+    """Return True every `every` steps and after the last step; never if `every` is 0."""
+    return every > 0 and (run.step % every == 0 or run.step == run.config.training.steps)
+
+
+def is_checkpoint_due(run: Run) -> bool:
+    is_last = run.step == run.config.training.steps
+    return is_last or is_due(run, run.config.run.checkpoint_every) or is_validation_due(run)
+
+
+def is_validation_due(run: Run) -> bool:
+    return run.validation is not None and is_due(run, run.config.run.validate_every)
