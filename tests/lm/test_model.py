@@ -233,14 +233,22 @@ def test_presets() -> None:
         vocab_size=10_000, context_length=256, d_model=512, num_layers=4, num_heads=16, d_ff=1344
     )
     assert preset("gpt2", context_length=64).context_length == 64
-    assert [round(TransformerLM(c, device="meta").n_parameters() / 1e6) for c in PRESETS.values()] == [
-        2,
-        23,
-        124,
-        355,
-        774,
-        1558,
-    ]
+    sizes = {name: round(TransformerLM(c, device="meta").n_parameters() / 1e6) for name, c in PRESETS.items()}
+    assert sizes == {
+        "tiny": 2,
+        "tinystories": 23,
+        "gpt2": 124,
+        "gpt2-medium": 355,
+        "gpt2-large": 774,
+        "gpt2-xl": 1558,
+        "llama-30m": 31,
+        "llama-60m": 62,
+        "llama-125m": 125,
+        "llama-350m": 348,
+        "llama-1b": 1100,
+        "nanochat-d12": 186,
+        "nanochat-d20": 561,
+    }
     with pytest.raises(ModelConfigError, match="unknown preset 'gpt5'"):
         preset("gpt5")
     with pytest.raises(ModelConfigError, match="unknown setting n_layer"):
@@ -289,6 +297,7 @@ ALLOWED = {
     "Sequential",
     "Optimizer",
 }
+FUSED = {("distributed.py", "torch.nn.parallel.DistributedDataParallel")}
 FORBIDDEN_FUNCTIONS = {
     "softmax",
     "log_softmax",
@@ -327,8 +336,8 @@ def borrowed(source: str, file: str) -> list[str]:
         elif isinstance(node, ast.Attribute):
             name = dotted(node)
             package = name.startswith(("torch.nn.", "torch.optim.")) and name.split(".")[2] not in ALLOWED
-            whole = not name.endswith(".functional")  # a prefix of a longer name
-            if (package and whole) or (
+            whole = not name.endswith((".functional", ".parallel"))  # a prefix of a longer name
+            if (package and whole and (file, name) not in FUSED) or (
                 name.startswith("torch.") and name.split(".")[1] in FORBIDDEN_FUNCTIONS
             ):
                 found.append(name)

@@ -69,7 +69,8 @@ def same_run(one: RunFolder, other: RunFolder) -> bool:
         for name, moment in moments.items():
             theirs = b["optimizer"]["state"][number][name]
             assert torch.equal(torch.as_tensor(moment), torch.as_tensor(theirs))
-    return a["batches"] == b["batches"] and torch.equal(a["generators"]["torch"], b["generators"]["torch"])
+    ours, theirs = a["generators"][0], b["generators"][0]
+    return a["batches"] == b["batches"] and torch.equal(ours["torch"], theirs["torch"])
 
 
 def test_the_loss_falls_and_every_record_is_written(settings: Settings, corpus: Corpus):

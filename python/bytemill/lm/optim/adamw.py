@@ -15,6 +15,7 @@ from bytemill.lm.kernels.adamw import fused_adamw_update
 from bytemill.lm.optim.base import StepByGroup
 from bytemill.lm.optim.blocks import blocks
 from bytemill.lm.optim.checks import check_below_one, check_not_negative
+from bytemill.lm.sharded_tensors import local
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,7 +82,8 @@ def adamw_step(group: dict[str, Any], states: dict[Tensor, Any], *, fused: bool 
                 state[name] = torch.zeros_like(parameter, dtype=dtype)
         state["t"] += 1
         gradient = parameter.grad.to(state["m"].dtype)
-        by_step.setdefault(state["t"], []).append((parameter, gradient, state["m"], state["v"]))
+        tensors = (parameter, gradient, state["m"], state["v"])
+        by_step.setdefault(state["t"], []).append(tuple(map(local, tensors)))
     for t, tensors in by_step.items():
         if fused:
             fused_adamw_update(tensors, t, group)

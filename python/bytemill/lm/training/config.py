@@ -97,6 +97,8 @@ class TrainingConfig(Settings):
     precision: Literal["auto", "float32", "tf32", "bfloat16", "float16"] = "auto"
     """Precision of matrix products; weights stay float32. auto: bfloat16 on GPUs that support it. tf32: float32 with
     products of 10-bit mantissas, on CUDA devices. float16 scales the loss."""
+    strategy: Literal["ddp", "fsdp"] = "ddp"
+    """With several processes: ddp keeps the whole model in each; fsdp shards weights, gradients and optimizer state."""
     kernels: KernelName = "auto"
     """Implementation: the fastest for the device (auto), torch's, Triton's, or the readable reference (scratch)."""
     compile: bool | None = None
@@ -173,6 +175,7 @@ MAY_CHANGE = frozenset(
     {
         "training.steps",
         "training.device",
+        "training.strategy",
         "training.kernels",
         "training.compile",
         "training.max_bad_steps",

@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from bytemill.lm.model import TransformerLM
+    from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import TrainConfig
 
 
-def make_optimizer(model: TransformerLM, config: TrainConfig) -> Optimizer:
+def make_optimizer(model: TransformerLM, config: TrainConfig, processes: Processes) -> Optimizer:
     """Build the optimizer over all weights; each parameter group stores its peak learning rate as `peak_lr`."""
     options = config.optimizer
     betas = (options.beta1, options.beta2)
@@ -34,7 +35,9 @@ def make_optimizer(model: TransformerLM, config: TrainConfig) -> Optimizer:
                 adamw_lr=options.learning_rate,
                 weight_decay=options.weight_decay,
             )
-            optimizer = Muon(groups, options.muon_learning_rate, betas=betas, eps=options.eps)
+            optimizer = Muon(
+                groups, options.muon_learning_rate, betas=betas, eps=options.eps, processes=processes
+            )
         case "sgd":
             # The schedule alone changes the learning rate.
             optimizer = SGD(model.parameters(), options.learning_rate, decay=False)

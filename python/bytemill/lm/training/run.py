@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from bytemill.lm.batches import JoinedShards, ShardBatches
     from bytemill.lm.model import TransformerLM
+    from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import TrainConfig
     from bytemill.lm.training.loss_scale import LossScale
     from bytemill.lm.training.run_checkpoint import ShardHashes
@@ -56,6 +57,7 @@ class Run:
     """State of a run between two steps."""
 
     config: TrainConfig
+    processes: Processes
     folder: RunFolder
     tokenizer: Tokenizer
     byte_counts: torch.Tensor

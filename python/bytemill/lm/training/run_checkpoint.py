@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from torch import Tensor
     from torch.nn import Module
 
 WEIGHTS, TRAINER, MANIFEST = "model.safetensors", "trainer.pt", "checkpoint.json"
@@ -70,7 +71,7 @@ class RunCheckpoint:
 
 def write_checkpoint(
     path: Path,
-    model: Module,
+    weights: Mapping[str, Tensor],
     trainer_state: Mapping[str, Any],
     *,
     step: int,
@@ -82,7 +83,7 @@ def write_checkpoint(
     temporary = path.with_name(f".{path.name}.tmp")
     remove_checkpoint(temporary)
     make_folder(temporary)
-    contents = {WEIGHTS: weights_bytes(model), TRAINER: state_bytes(trainer_state)}
+    contents = {WEIGHTS: weights_bytes(weights), TRAINER: state_bytes(trainer_state)}
     for name, data in contents.items():
         write_bytes(temporary / name, data)
     document = {
