@@ -65,6 +65,10 @@ class TrainingDivergedError(BytemillError, ArithmeticError):
     """The loss or gradient was not finite for several training steps in a row."""
 
 
+class ProcessFailedError(BytemillError, RuntimeError):
+    """A process of a training run ended with an error, was killed, or lost the connection to the others."""
+
+
 class DownloadError(BytemillError, OSError):
     """A download failed: no connection, an HTTP error, or a checksum that does not match."""
 

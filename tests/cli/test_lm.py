@@ -379,3 +379,11 @@ def test_errors_in_a_file_name_the_file_and_the_key(run: Run, work: Path, text: 
     assert outcome.status != 0
     assert message in outcome.err
     assert outcome.err.count("\n") == 2
+
+
+def test_a_number_of_devices_that_does_not_divide_the_batch_is_an_error(data: str, run: Run):
+    outcome = run("lm", "train", *TINY, "--run.folder", "mine", "--devices", "3")
+    assert outcome.status == 1
+    assert "cannot be divided evenly among 3 processes" in outcome.err
+    assert "hint: start 1, 2 or 4 processes, or change --training.batch-size" in outcome.err
+    assert not Path("mine").exists()

@@ -43,6 +43,7 @@ Weights = Annotated[
   bytemill lm train stories.toml --model.num-layers 8 --training.steps 5000
   bytemill lm train stories.toml --print-config > resolved.toml
   bytemill lm train mine                         resume the run in folder mine
+  bytemill lm train stories.toml --devices 8     on 8 GPUs of this machine
 
 A settings file has a table for each group, with the names of the options:
   [data]
@@ -64,6 +65,9 @@ def train(
         bool, Parameter(help="Print every setting with its origin as a TOML file, and exit.")
     ] = False,
     overwrite: Annotated[bool, Parameter(help="Start over if the folder already contains a run.")] = False,
+    devices: Annotated[
+        int, Parameter(validator=Number(gte=1), help="Number of processes on this machine, one per GPU.")
+    ] = 1,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -81,10 +85,13 @@ def train(
         output.write_json(resolved.config.to_dict()) if as_json else output.write(config_to_toml(resolved))
         return
     from bytemill.cli.lm_training import TrainingView, resume_hint, write_result
-    from bytemill.lm.training.trainer import train
+    from bytemill.lm.processes import processes_from_environment
+    from bytemill.lm.training.launch import train_on_devices
 
+    if not processes_from_environment().is_first:
+        quiet, as_json = True, False
     with interruptible(lambda: resume_hint(resolved.config.run.folder)), TrainingView(quiet=quiet) as view:
-        run = train(resolved, overwrite=overwrite, on_record=view)
+        run = train_on_devices(resolved, devices, overwrite=overwrite, on_record=view)
     if as_json or not quiet:
         write_result(run, resolved.config.training.steps, as_json=as_json)
 
@@ -307,7 +314,7 @@ def evaluate(
     sort_key=4,
     help_epilogue="""Examples:
   bytemill lm plan gpt2-xl --memory 80GB --batch-size 4
-  bytemill lm plan stories.toml --memory 24GB --device rtx4090 --precision mixed
+  bytemill lm plan stories.toml --memory 24GB --device rtx4090 --precision bfloat16
   bytemill lm plan tiny --model.num-layers 8 --json""",
 )
 def plan(
@@ -328,8 +335,8 @@ def plan(
         Literal["adamw", "muon", "sgd"], Parameter(help="Optimizer whose state is counted.")
     ] = "adamw",
     precision: Annotated[
-        Literal["float32", "mixed"],
-        Parameter(help="Precision of matrix products; mixed is bfloat16 with float32 weights."),
+        Literal["float32", "tf32", "bfloat16", "float16"],
+        Parameter(help="Precision of matrix products; weights are float32."),
     ] = "float32",
     device: Annotated[
         str | None,

@@ -76,15 +76,19 @@ class TrainingView:
     def _begin(self, record: dict[str, Any]) -> None:
         self._n_steps, self._n_tokens = record["n_steps"], record["total_tokens"]
         self._first_token = record["n_tokens"]
+        self._started = time.monotonic()
         for problem in record["refused"]:
             self._write(f"skipped a damaged checkpoint: {problem}")
         if record["resumed_from"]:
             self._write(f"resuming from {record['resumed_from']}")
         if record["step"] >= record["n_steps"]:
             self._write(f"all {record['n_steps']:,} steps are done; raise --training.steps to train longer")
+        n = record["n_processes"]
+        processes = f" in {n} processes ({record['strategy']})" if n > 1 else ""
         self._write(
             f"training {format_count(record['n_parameters'])} parameters on {format_count(record['n_train_tokens'])} "
-            f"tokens, {format_count(record['tokens_per_step'])} per step; {record['device']}, {record['precision']}"
+            f"tokens, {format_count(record['tokens_per_step'])} per step; {record['device']}, "
+            f"{record['precision']}{processes}"
         )
         for group in record["groups"]:
             self._write(_group_line(group))

@@ -81,11 +81,16 @@ class ShardBatches:
     window once, in shuffled order; each epoch has other cuts and another order. Window k of the run is a function of k
     (see `permutation`), so the state to resume is one number. Ids are read from disk when their window is needed.
 
+    Several processes share the windows: each call of `take`, which all of them make with the same size, divides the
+    next windows of the run among them by rank.
+
     Args:
         folders: Shard folders.
         context_length: Ids per window.
         seed: Seed of the order.
         fingerprint: Fingerprint of the tokenizer; by default that of the first folder.
+        rank: Rank of this process.
+        n_processes: Number of processes.
 
     Raises:
         ShardError: A folder is of another tokenizer, or there are too few ids for a window.
@@ -98,12 +103,16 @@ class ShardBatches:
         *,
         seed: int = 0,
         fingerprint: str | None = None,
+        rank: int = 0,
+        n_processes: int = 1,
     ) -> None:
         self.tokens = JoinedShards(folders, fingerprint)
         self.context_length = context_length
         self.seed = seed
+        self.rank = rank
+        self.n_processes = n_processes
         self.position = 0
-        """Number of windows read so far; can be set."""
+        """Number of windows that all processes have read so far; can be set."""
         n_targets = len(self.tokens) - 1
         if n_targets < context_length:
             raise ShardError(
@@ -119,8 +128,8 @@ class ShardBatches:
 
     def take(self, batch_size: int, device: str | torch.device = "cpu") -> tuple[Tensor, Tensor]:
         """Return the next `batch_size` windows and their targets, int64 of shape (batch_size, context_length)."""
-        starts = self.starts(self.position, batch_size)
-        self.position += batch_size
+        starts = self.starts(self.position + self.rank * batch_size, batch_size)
+        self.position += self.n_processes * batch_size
         return _inputs_and_targets(self.tokens, starts, self.context_length, device)
 
     def starts(self, position: int, n: int) -> list[int]:

@@ -15,6 +15,7 @@ from safetensors.torch import save as safetensors_bytes
 from torch import Tensor
 
 from bytemill.errors import CheckpointError
+from bytemill.lm.sharded_tensors import shard_like
 from bytemill.system.atomic_files import write_bytes
 
 if TYPE_CHECKING:
@@ -95,11 +96,10 @@ def parse_state(data: bytes, name: str) -> dict[str, Any]:
     raise CheckpointError(f"{name} is not a checkpoint, or it is damaged")
 
 
-def weights_bytes(model: Module) -> bytes:
-    """Serialize the weights as safetensors; a tensor with several names is stored under the first."""
-    own = cast("dict[str, Tensor]", model.state_dict())
-    first = _first_names(own)
-    tensors = {name: tensor.cpu().contiguous() for name, tensor in own.items() if first[name] == name}
+def weights_bytes(weights: Mapping[str, Tensor]) -> bytes:
+    """Serialize a state dict of weights as safetensors; a tensor with several names is stored under the first."""
+    first = _first_names(weights)
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in weights.items() if first[name] == name}
     return safetensors_bytes(tensors, metadata={"format": "pt"})
 
 
@@ -129,9 +129,13 @@ def _first_names(state: Mapping[str, Tensor]) -> dict[str, str]:
 
 
 def load_model_state(model: Module, state: Mapping[str, Any]) -> None:
-    """Load `state` into `model`. Raises CheckpointError, before any change, if it belongs to another model."""
+    """Load `state` into `model`. Raises CheckpointError, before any change, if it belongs to another model.
+
+    Whole tensors are loaded into sharded parameters too.
+    """
     check_model_state(model, state)
-    model.load_state_dict(state)
+    own = cast("dict[str, Tensor]", model.state_dict())
+    model.load_state_dict({name: shard_like(tensor, own[name]) for name, tensor in state.items()})
 
 
 def check_model_state(model: Module, state: Mapping[str, Any]) -> None:

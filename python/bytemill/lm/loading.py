@@ -75,5 +75,5 @@ def load_trained(
         model = TransformerLM(checkpoint.config.model, seed=0)
         average = checkpoint.has_average if weights == "auto" else weights == "average"
         checkpoint.load_weights(model, average=average)
-        model = model.to(pick_device(device)).eval()
+        model = model.to(pick_device(device)).eval().use_kernels("auto")
     return TrainedModel(model, tokenizer, checkpoint.config, checkpoint.step, checkpoint.path, found.refused)

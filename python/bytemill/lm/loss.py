@@ -32,8 +32,14 @@ def cross_entropy(logits: Tensor, targets: Tensor, z_loss: float = 0.0) -> Tenso
     Returns:
         Mean loss in nats, a float32 scalar.
     """
+    return mean_losses(logits, targets, z_loss)[0]
+
+
+def mean_losses(logits: Tensor, targets: Tensor, z_loss: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Return `cross_entropy(logits, targets, z_loss)`, and without gradient the part of it that is cross-entropy."""
     losses, log_z = token_losses_and_log_z(logits, targets)
-    return (losses + z_loss * log_z.square()).mean() if z_loss else losses.mean()
+    mean = losses.mean()
+    return (mean + z_loss * log_z.square().mean() if z_loss else mean), mean.detach()
 
 
 def token_losses(logits: Tensor, targets: Tensor) -> Tensor:

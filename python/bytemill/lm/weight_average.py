@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from bytemill.lm.sharded_tensors import local
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from torch import Tensor
     from torch.nn import Module
 
 
@@ -32,14 +35,15 @@ class WeightAverage:
         self.decay = decay
         self.n_updates = 0
         """Number of updates so far."""
-        self.tensors = [parameter.detach().clone() for parameter in model.parameters()]
+        self.tensors = [weights.clone() for weights in self._weights()]
+        """The average of each parameter; of a sharded one, the part of this process."""
 
     @torch.no_grad()
     def update(self) -> None:
         """Add the current weights to the average."""
         self.n_updates += 1
         decay = min(self.decay, (1 + self.n_updates) / (10 + self.n_updates))
-        torch._foreach_lerp_(self.tensors, list(self.model.parameters()), 1 - decay)
+        torch._foreach_lerp_(self.tensors, self._weights(), 1 - decay)
 
     @contextmanager
     def in_model(self) -> Generator[None]:
@@ -54,13 +58,16 @@ class WeightAverage:
     def restart(self, n_updates: int) -> None:
         """Take the current weights of the model as the average after `n_updates` updates."""
         self.n_updates = n_updates
-        for tensor, parameter in zip(self.tensors, self.model.parameters(), strict=True):
-            tensor.copy_(parameter)
+        for tensor, weights in zip(self.tensors, self._weights(), strict=True):
+            tensor.copy_(weights)
 
     @torch.no_grad()
     def _exchange(self) -> None:
         """Exchange average and weights, bit for bit; one tensor at a time, to need little memory."""
-        for tensor, parameter in zip(self.tensors, self.model.parameters(), strict=True):
-            weights = parameter.detach().clone()
-            parameter.copy_(tensor)
-            tensor.copy_(weights)
+        for tensor, weights in zip(self.tensors, self._weights(), strict=True):
+            copy = weights.clone()
+            weights.copy_(tensor)
+            tensor.copy_(copy)
+
+    def _weights(self) -> list[Tensor]:
+        return [local(parameter.detach()) for parameter in self.model.parameters()]

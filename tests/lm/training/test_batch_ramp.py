@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytemill.lm.training.batch_ramp import batch_sizes, n_sequences, sequences_at
+from bytemill.lm.training.batch_ramp import n_sequences, sequences_at
 from bytemill.lm.training.config import TrainingConfig
 
 
@@ -26,11 +26,3 @@ def test_without_a_ramp_every_step_is_full() -> None:
     config = TrainingConfig(batch_size=8, accumulation=3)
     assert {sequences_at(step, config) for step in (0, 1, 1000)} == {24}
     assert n_sequences(10, config) == 240
-
-
-@given(st.integers(1, 100), st.integers(1, 20))
-def test_batches_have_all_sequences_of_a_step(n: int, batch_size: int) -> None:
-    sizes = batch_sizes(n, batch_size)
-    assert sum(sizes) == n
-    assert set(sizes[:-1]) <= {batch_size}
-    assert 0 < sizes[-1] <= batch_size

@@ -15,6 +15,7 @@ from bytemill.lm.batches import ShardBatches
 from bytemill.lm.loading import load_trained
 from bytemill.lm.loss import cross_entropy
 from bytemill.lm.optim import AdamW, Muon
+from bytemill.lm.processes import Processes
 from bytemill.lm.training import trainer
 from bytemill.lm.training.batch_ramp import n_sequences
 from bytemill.lm.training.config import TrainConfig, resolve
@@ -215,7 +216,7 @@ def config_of(**values: Any) -> TrainConfig:
 
 def test_groups_name_what_decays(model: TransformerLM) -> None:
     config = config_of(optimizer__name="adamw", optimizer__weight_decay=0.2)
-    decay, rest = describe_groups(make_optimizer(model, config), model)
+    decay, rest = describe_groups(make_optimizer(model, config, Processes()), model)
     assert (decay["algorithm"], decay["weight_decay"], rest["weight_decay"]) == ("adamw", 0.2, 0.0)
     assert {"token_embeddings.weight", "layers.*.attn.q_proj.weight", "lm_head.weight"} <= set(decay["names"])
     assert {"layers.*.ln1.weight", "ln_final.weight"} <= set(rest["names"])
@@ -230,7 +231,7 @@ def test_muon_follows_its_settings(model: TransformerLM) -> None:
         optimizer__muon_nesterov=False,
         optimizer__muon_scaling="match_adamw",
     )
-    optimizer = make_optimizer(model, config)
+    optimizer = make_optimizer(model, config, Processes())
     assert isinstance(optimizer, Muon)
     group = optimizer.param_groups[0]
     assert (group["method"], group["nesterov"], group["scaling"]) == ("polar_express", False, "match_adamw")
@@ -249,7 +250,7 @@ def test_wsd_decays_in_its_shape(model: TransformerLM) -> None:
             schedule__min_share=0.0,
             training__steps=1000,
         )
-        optimizer = make_optimizer(model, config)
+        optimizer = make_optimizer(model, config, Processes())
         assert isinstance(optimizer, AdamW)
         set_rates(optimizer, 699, config)
         shares.append(optimizer.param_groups[0]["lr"] / config.optimizer.learning_rate)

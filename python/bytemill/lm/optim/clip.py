@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from bytemill.lm.sharded_tensors import is_sharded, local, sum_over_shards
 from bytemill.lm.tensors import l2_norm
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 def clip_gradients(parameters: Iterable[Tensor] | Tensor, max_norm: float, eps: float = 1e-6) -> Tensor:
     """Scale all gradients by max_norm / (norm + eps), in place, if their common ℓ2 norm exceeds `max_norm`.
 
+    Sharded gradients have the norm of the whole model; all processes must call this.
+
     Args:
         parameters: Parameters; those without a gradient are ignored.
         max_norm: Maximum norm.
@@ -29,11 +32,14 @@ def clip_gradients(parameters: Iterable[Tensor] | Tensor, max_norm: float, eps: 
         The norm before clipping, a scalar; it is not finite if a gradient is not.
     """
     parameters = [parameters] if isinstance(parameters, Tensor) else parameters
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    if not gradients:
+    shards = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    if not shards:
         return torch.zeros(())
+    gradients = [local(shard) for shard in shards]
     norms = [l2_norm(gradient) for gradient in gradients]
     norm = l2_norm(torch.stack([each.to(norms[0].device) for each in norms]))
+    if is_sharded(shards[0]):
+        norm = sum_over_shards(norm.square(), shards[0]).sqrt()
     if norm.device.type == "cpu":
         if norm > max_norm:
             torch._foreach_mul_(gradients, (max_norm / (norm + eps)).item())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor
@@ -12,9 +12,11 @@ from bytemill.lm.optim.adamw import adamw_step
 from bytemill.lm.optim.base import StepByGroup
 from bytemill.lm.optim.checks import check_below_one, check_not_negative
 from bytemill.lm.optim.orthogonal import Method, orthogonal
+from bytemill.lm.processes import Processes
+from bytemill.lm.sharded_tensors import joined, local, shard_like, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 Scaling = Literal["original", "match_adamw"]
 
@@ -45,6 +47,7 @@ class Muon(StepByGroup):
         scaling: Learning rate by shape: "original" or "match_adamw".
         betas: Decay rates of AdamW.
         eps: Term ε of AdamW.
+        processes: The processes that train the model; each orthogonalizes a share of the matrices.
 
     Raises:
         ValueError: An argument is out of range, or a group for Muon contains a vector.
@@ -63,6 +66,7 @@ class Muon(StepByGroup):
         scaling: Scaling = "original",
         betas: tuple[float, float] = (0.9, 0.95),
         eps: float = 1e-8,
+        processes: Processes | None = None,
     ) -> None:
         check_not_negative(lr=lr, weight_decay=weight_decay, eps=eps)
         check_below_one(momentum=momentum, beta_1=betas[0], beta_2=betas[1])
@@ -82,6 +86,7 @@ class Muon(StepByGroup):
             "algorithm": "muon",
         }
         super().__init__(_grouped(list(params)), defaults)
+        self.processes = processes or Processes()
         for group in self.param_groups:
             wrong = [p for p in group["params"] if group["algorithm"] == "muon" and p.ndim != 2]
             if wrong or group["algorithm"] not in ("muon", "adamw"):
@@ -98,21 +103,52 @@ class Muon(StepByGroup):
             self._update_matrices(group)
 
     def _update_matrices(self, group: dict[str, Any]) -> None:
+        parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+        n = self.processes.count
+        for first in range(0, len(parameters), n):
+            some = parameters[first : first + n]
+            updates = [self._update(parameter, group) for parameter in some]
+            updates = orthogonal_by_turns(updates, group["n_iterations"], group["method"], self.processes)
+            for parameter, update in zip(some, updates, strict=True):
+                rows, columns = parameter.shape
+                weights = local(parameter)
+                weights.mul_(1 - group["lr"] * group["weight_decay"])
+                weights.sub_(local(update), alpha=group["lr"] * shape_scale(rows, columns, group["scaling"]))
+
+    def _update(self, parameter: Tensor, group: dict[str, Any]) -> Tensor:
+        """Update the momentum of a matrix, and return U; sharded as the matrix is."""
         mu: float = group["momentum"]
-        for parameter in group["params"]:
-            if parameter.grad is None:
-                continue
-            state = self.state[parameter]
-            if "momentum" not in state:
-                state["momentum"] = torch.zeros_like(parameter, dtype=torch.float32)
-            momentum: Tensor = state["momentum"]
-            gradient = parameter.grad.float()
-            momentum.lerp_(gradient, 1 - mu)
-            direction = gradient.lerp(momentum, mu) if group["nesterov"] else momentum
-            update = orthogonal(direction, group["n_iterations"], group["method"])
-            parameter.mul_(1 - group["lr"] * group["weight_decay"])
-            rows, columns = parameter.shape
-            parameter.sub_(update, alpha=group["lr"] * shape_scale(rows, columns, group["scaling"]))
+        state = self.state[parameter]
+        if "momentum" not in state:
+            state["momentum"] = torch.zeros_like(parameter, dtype=torch.float32)
+        momentum = local(state["momentum"])
+        gradient = local(cast("Tensor", parameter.grad)).float()
+        momentum.lerp_(gradient, 1 - mu)
+        return joined(gradient.lerp(momentum, mu) if group["nesterov"] else momentum, parameter)
+
+
+def orthogonal_by_turns(
+    updates: Sequence[Tensor], n_iterations: int, method: Method, processes: Processes
+) -> list[Tensor]:
+    """Compute `orthogonal` of each matrix in one process, and send the result to the others.
+
+    Args:
+        updates: The same matrices in every process, or sharded; at most one per process.
+        n_iterations: Number of iterations.
+        method: Coefficients; see `orthogonal`.
+        processes: The processes that call this.
+    """
+    if processes.count == 1:
+        return [orthogonal(update, n_iterations, method) for update in updates]
+    matrices = [
+        orthogonal(matrix, n_iterations, method).contiguous()
+        if rank == processes.rank
+        else torch.empty_like(matrix)
+        for rank, matrix in enumerate([whole(update) for update in updates])
+    ]
+    for rank, matrix in enumerate(matrices):
+        processes.send_tensor(matrix, rank)
+    return [shard_like(matrix, update) for matrix, update in zip(matrices, updates, strict=True)]
 
 
 def shape_scale(rows: int, columns: int, scaling: Scaling) -> float:

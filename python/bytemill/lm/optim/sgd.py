@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.lm.optim.base import StepByGroup
 from bytemill.lm.optim.checks import check_not_negative
+from bytemill.lm.sharded_tensors import local
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,5 +37,5 @@ class SGD(StepByGroup):
             state = self.state[parameter]
             t: int = state.get("t", 0)
             rate = group["lr"] / math.sqrt(t + 1) if group["decay"] else group["lr"]
-            parameter.sub_(parameter.grad, alpha=rate)
+            local(parameter).sub_(local(parameter.grad), alpha=rate)
             state["t"] = t + 1

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def save_bad_batch(run: Run) -> Path:
-    """Write the sequences of the last step as an .npz file in the run folder.
+    """Write the sequences of the last step, of all processes, as an .npz file in the run folder.
+
+    All processes must call this; the first one writes.
 
     The file holds `step`, `inputs` and `targets` of shape (n_sequences, context_length), `sequences` (their numbers in
     the order of the run) and `offsets` (of their first ids in the training data).
@@ -26,6 +28,14 @@ def save_bad_batch(run: Run) -> Path:
     Raises:
         OutputError: The file cannot be written.
     """
+    path = run.folder.path / f"bad_batch_step_{run.step:08d}.npz"
+    if run.processes.is_first:
+        write_bytes(path, _last_step(run))
+    run.processes.wait()  # for the file to exist
+    return path
+
+
+def _last_step(run: Run) -> bytes:
     n = sequences_at(run.step - 1, run.config.training)
     first = run.batches.position - n
     offsets = run.batches.starts(first, n)
@@ -39,6 +49,4 @@ def save_bad_batch(run: Run) -> Path:
         sequences=np.arange(first, first + n),
         offsets=np.array(offsets),
     )
-    path = run.folder.path / f"bad_batch_step_{run.step:08d}.npz"
-    write_bytes(path, buffer.getvalue())
-    return path
+    return buffer.getvalue()

@@ -40,12 +40,3 @@ def n_sequences(n_steps: int, config: TrainingConfig) -> int:
     n_in_ramp = min(n_steps, config.batch_ramp_steps)
     in_ramp = sum(sequences_at(step, config) for step in range(n_in_ramp))
     return in_ramp + (n_steps - n_in_ramp) * config.batch_size * config.accumulation
-
-
-def batch_sizes(n: int, batch_size: int) -> list[int]:
-    """Divide the `n` sequences of a step into batches of at most `batch_size`.
-
-    >>> batch_sizes(20, 8)
-    [8, 8, 4]
-    """
-    return [min(batch_size, n - start) for start in range(0, n, batch_size)]

@@ -7,30 +7,41 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from bytemill.lm.processes import Processes
+
 if TYPE_CHECKING:
     from collections.abc import Generator
     from types import FrameType
 
 
 class StopRequest:
-    """Flag that is set when the process is asked to stop."""
+    """Flag that is set when one of the processes of a run is asked to stop."""
 
-    requested = False
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self.requested = False
+        """True if this process was asked to stop."""
+
+    def requested_anywhere(self) -> bool:
+        """Return True if any process was asked to stop: the same answer in all of them."""
+        return self._processes.any(self.requested)
 
 
 @contextmanager
-def stop_signals() -> Generator[StopRequest]:
+def stop_signals(processes: Processes | None = None) -> Generator[StopRequest]:
     """Inside the block, the first SIGINT or SIGTERM sets `requested`, and the second raises KeyboardInterrupt.
 
+    With several processes, further signals are ignored: a terminal and a launcher may both pass on one request.
     Only the main thread can handle signals; in other threads nothing changes.
     """
-    stop = StopRequest()
+    processes = processes or Processes()
+    stop = StopRequest(processes)
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
 
     def request_stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (required by signal.signal)
-        if stop.requested:
+        if stop.requested and processes.count == 1:
             raise KeyboardInterrupt
         stop.requested = True
 

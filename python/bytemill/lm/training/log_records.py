@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from bytemill.lm.training.config import TrainConfig
     from bytemill.lm.training.metrics_log import MetricsLog
+    from bytemill.lm.training.run import Run
 
 Record: TypeAlias = dict[str, Any]
 """`kind`, `step` and the values of the kind; see "Records" in `docs/training-a-model.md`."""
@@ -28,22 +29,31 @@ OnRecord: TypeAlias = Callable[[Record], None]
 class Recorder:
     """Send each record to the metrics file, to `on_record`, and to TensorBoard and Weights & Biases if enabled.
 
+    Args:
+        log: The metrics file; None in all processes but the first, which record nothing.
+        run: The run.
+        on_record: Called with each record.
+
     Raises:
         MissingExtraError: A tracker is enabled but not installed.
     """
 
-    def __init__(self, log: MetricsLog, config: TrainConfig, on_record: OnRecord | None) -> None:
+    def __init__(self, log: MetricsLog | None, run: Run, on_record: OnRecord | None) -> None:
+        config = run.config
         self._log = log
-        self._on_record = on_record
-        self._recorded = {(record["kind"], record["step"]) for record in read_metrics(log.path)}
+        self._on_record = on_record if log else None
+        records = read_metrics(log.path) if log else []
+        self._recorded = run.processes.share({(record["kind"], record["step"]) for record in records})
         self._trackers: list[OnRecord] = []
-        if config.run.tensorboard:
+        if log and config.run.tensorboard:
             self._trackers.append(_tensorboard(log.path.parent / "tensorboard"))
-        if config.run.wandb:
+        if log and config.run.wandb:
             self._trackers.append(_wandb(config))
 
     def __call__(self, kind: str, step: int, **values: Any) -> None:
         """Store and show a record."""
+        if self._log is None:
+            return
         record: Record = {"kind": kind, "step": step, **values}
         self._log.append(record)
         for track in self._trackers:

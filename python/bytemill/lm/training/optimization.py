@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from bytemill.lm.model import TransformerLM
+    from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import TrainConfig
 
 
-def make_optimizer(model: TransformerLM, config: TrainConfig) -> Optimizer:
+def make_optimizer(model: TransformerLM, config: TrainConfig, processes: Processes) -> Optimizer:
     """Build the optimizer over all weights; each parameter group stores its peak learning rate as `peak_lr`."""
     options = config.optimizer
     betas = (options.beta1, options.beta2)
@@ -26,6 +27,7 @@ def make_optimizer(model: TransformerLM, config: TrainConfig) -> Optimizer:
                 options.learning_rate,
                 betas=betas,
                 eps=options.eps,
+                fused=model.kernels.fused_adamw,
             )
         case "muon":
             groups = muon_groups(
@@ -43,6 +45,7 @@ def make_optimizer(model: TransformerLM, config: TrainConfig) -> Optimizer:
                 scaling=options.muon_scaling,
                 betas=betas,
                 eps=options.eps,
+                processes=processes,
             )
         case "sgd":
             # The schedule alone changes the learning rate.

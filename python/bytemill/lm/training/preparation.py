@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from typing import TYPE_CHECKING
 
@@ -9,34 +10,40 @@ import torch
 
 from bytemill.errors import NotEnoughMemoryError, OutputError, RunConfigError
 from bytemill.lm.batches import JoinedShards, ShardBatches
-from bytemill.lm.device import pick_device, pick_precision, total_memory
+from bytemill.lm.device import pick_precision, total_memory
 from bytemill.lm.generation.text_generation import prompt_ids
+from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import TransformerLM
 from bytemill.lm.planning import largest_batch, training_memory
 from bytemill.lm.training.data_folders import data_folders
+from bytemill.lm.training.distributed import check_division, compile_blocks, divide_batch, shard_model
+from bytemill.lm.training.loss_scale import LossScale
 from bytemill.lm.training.optimization import make_optimizer
 from bytemill.lm.training.run import Run
 from bytemill.lm.training.run_folder import RunFolder
+from bytemill.lm.training.run_state import seed_generators
 from bytemill.lm.weight_average import WeightAverage
 from bytemill.shards.manifest import shard_hashes
+from bytemill.system.paths import cache_folder
 from bytemill.system.units import format_bytes
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
 if TYPE_CHECKING:
+    from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import Resolved, TrainConfig
 
 MEMORY_HINT = "lower --training.batch-size, --model.context-length or --model.num-layers"
 
 
-def prepare(resolved: Resolved, *, overwrite: bool) -> Run:
+def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run:
     """Check the settings against data and device, and build model and optimizer."""
     config = resolved.config
     if not config.data.tokenizer:
         raise RunConfigError("data.tokenizer is not set", hint="add --data.tokenizer tokenizer.json")
     if not config.data.train:
-        encode = f"bytemill data encode {shlex.quote(config.data.tokenizer)} TEXT -o shards"
-        raise RunConfigError("data.train is not set", hint=f"add --data.train shards, made with: {encode}")
+        encode = f"bytemill data encode {shlex.quote(config.data.tokenizer)} TEXT -o DIR"
+        raise RunConfigError("data.train is not set", hint=f"add --data.train DIR, made with: {encode}")
     folder = RunFolder(config.run.folder)
     tokenizer = open_tokenizer(config.data.tokenizer)
     if config.model.vocab_size < tokenizer.n_vocab:
@@ -46,15 +53,25 @@ def prepare(resolved: Resolved, *, overwrite: bool) -> Run:
         )
     if config.run.sample_every:
         prompt_ids(tokenizer, config.run.sample_prompt)  # raises now instead of at the first sample
-    device = pick_device(config.training.device)
+    check_division(config.training, processes.count)
+    device = processes.device(config.training.device)
     dtype = pick_precision(config.training.precision, device)
-    if (
-        device.type == "cpu" and dtype == torch.float32 and not config.training.compile
-    ):  # the case of the formulas
-        _check_memory(config)
+    is_compiled = device.type == "cuda" if config.training.compile is None else config.training.compile
+    kernels = choose_kernels(config.training.kernels, device, compiled=is_compiled)
+    is_sharded = processes.count > 1 and config.training.strategy == "fsdp"
+    has_formula = device.type == "cpu" and config.training.kernels == "auto" and not is_compiled
+    if has_formula and not is_sharded:
+        _check_memory(config, dtype, processes)
     length, fingerprint = config.model.context_length, tokenizer.fingerprint
     train_folders, validation_folders = data_folders(config.data)
-    batches = ShardBatches(train_folders, length, seed=config.training.seed, fingerprint=fingerprint)
+    batches = ShardBatches(
+        train_folders,
+        length,
+        seed=config.training.seed,
+        fingerprint=fingerprint,
+        rank=processes.rank,
+        n_processes=processes.count,
+    )
     validation = JoinedShards(validation_folders, fingerprint) if validation_folders else None
     if validation is not None and len(validation) <= length:
         names = " ".join(shlex.quote(str(path)) for path in train_folders)
@@ -64,12 +81,20 @@ def prepare(resolved: Resolved, *, overwrite: bool) -> Run:
             hint=f"validate on more text, or train without validation: --data.train {names}"
             + (" and no --data.validation" if config.data.validation else ""),
         )
-    torch.manual_seed(config.training.seed)  # pyright: ignore[reportUnknownMemberType]
-    model = TransformerLM(config.model, seed=config.training.seed).to(device)
+    seed_generators(config.training.seed, processes.rank)
+    model = TransformerLM(config.model, seed=config.training.seed).use_kernels(kernels)
+    if is_sharded:
+        shard_model(model, processes, device, dtype)
+    model = model.to(device)
+    if is_compiled:
+        # By default torch keeps compiled code in the system's temporary folder, which a restart may empty.
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder("compiled")))
+        compile_blocks(model) if is_sharded else model.compile_blocks()
     byte_counts = torch.zeros(config.model.vocab_size, dtype=torch.int64)
     byte_counts[: tokenizer.n_vocab] = token_byte_counts(tokenizer)
     run = Run(
         config=config,
+        processes=processes,
         folder=folder,
         tokenizer=tokenizer,
         byte_counts=byte_counts.to(device),
@@ -78,14 +103,15 @@ def prepare(resolved: Resolved, *, overwrite: bool) -> Run:
         batches=batches,
         validation=validation,
         model=model,
-        optimizer=make_optimizer(model, config),
+        optimizer=make_optimizer(model, config, processes),
         average=WeightAverage(model, config.optimizer.ema_decay) if config.optimizer.ema_decay else None,
+        scale=LossScale() if dtype == torch.float16 else None,
         shards={
             "training": [(str(folder), shard_hashes(folder)) for folder in train_folders],
             "validation": [(str(folder), shard_hashes(folder)) for folder in validation_folders],
         },
     )
-    if not overwrite and folder.holds_other_files():
+    if processes.is_first and not overwrite and folder.holds_other_files():
         raise OutputError(
             f"{folder.path} holds files that are not those of a run",
             hint="use another folder: --run.folder NAME",
@@ -93,18 +119,28 @@ def prepare(resolved: Resolved, *, overwrite: bool) -> Run:
     return run
 
 
-def _check_memory(config: TrainConfig) -> None:
+def _check_memory(config: TrainConfig, dtype: torch.dtype, processes: Processes) -> None:
     """Raise NotEnoughMemoryError if a step cannot fit into the memory of the machine.
 
     Without this check the system may kill the process, with no error message.
     """
     available = total_memory()
-    needed = training_memory(config.model, optimizer=config.optimizer.name)
-    n_sequences, length = config.training.batch_size, config.model.context_length
+    if available is not None and processes.local_count > 1:
+        available //= processes.local_count
+    precision = "float32" if dtype == torch.float32 else "bfloat16"
+    needed = training_memory(
+        config.model,
+        optimizer=config.optimizer.name,
+        precision=precision,
+        average=config.optimizer.ema_decay > 0,
+    )
+    _, n_sequences = divide_batch(config.training, processes.count)
+    length = config.model.context_length
     if available is not None and needed.total(n_sequences) > available:
-        largest = largest_batch(needed, available)
+        largest = largest_batch(needed, available) * processes.count
         raise NotEnoughMemoryError(
             f"a step on {n_sequences:,} sequences of {length:,} tokens needs at least "
-            f"{format_bytes(needed.total(n_sequences))}, but the machine has {format_bytes(available)} of memory",
+            f"{format_bytes(needed.total(n_sequences))}, but the machine has {format_bytes(available)} of memory"
+            + (" per process" if processes.local_count > 1 else ""),
             hint=MEMORY_HINT + (f"; the largest batch that may fit is {largest:,}" if largest else ""),
         )

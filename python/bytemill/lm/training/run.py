@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from bytemill.lm.batches import JoinedShards, ShardBatches
     from bytemill.lm.model import TransformerLM
+    from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import TrainConfig
+    from bytemill.lm.training.loss_scale import LossScale
     from bytemill.lm.training.run_checkpoint import ShardHashes
     from bytemill.lm.training.run_folder import RunFolder
     from bytemill.lm.weight_average import WeightAverage
@@ -59,6 +61,7 @@ class Run:
     """State of a run between two steps."""
 
     config: TrainConfig
+    processes: Processes
     folder: RunFolder
     tokenizer: Tokenizer
     byte_counts: torch.Tensor
@@ -71,6 +74,8 @@ class Run:
     optimizer: Optimizer
     shards: ShardHashes
     """sha256 of the training and validation shards."""
+    scale: LossScale | None = None
+    """With products in float16."""
     step: int = 0
     """Number of completed steps."""
     n_tokens: int = 0

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from torch import Tensor
     from torch.nn import Module
 
 WEIGHTS, AVERAGE = "model.safetensors", "average.safetensors"
@@ -88,7 +89,7 @@ class RunCheckpoint:
 
 def write_checkpoint(
     path: Path,
-    model: Module,
+    weights: Mapping[str, Tensor],
     trainer_state: Mapping[str, Any],
     *,
     average: bytes | None = None,
@@ -101,7 +102,7 @@ def write_checkpoint(
     temporary = path.with_name(f".{path.name}.tmp")
     remove_checkpoint(temporary)
     make_folder(temporary)
-    contents = {WEIGHTS: weights_bytes(model), TRAINER: state_bytes(trainer_state)}
+    contents = {WEIGHTS: weights_bytes(weights), TRAINER: state_bytes(trainer_state)}
     if average is not None:
         contents[AVERAGE] = average
     for name, data in contents.items():

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Generator, Mapping
 
-    from torch.nn import Module
+    from torch import Tensor
 
     from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -99,22 +99,25 @@ class RunFolder:
             return []
         return sorted(found, key=_step_of, reverse=True)
 
+    def checkpoint_path(self, step: int) -> Path:
+        """Return the folder of the checkpoint of a step."""
+        return self.checkpoints / f"step_{step:08d}"
+
     def save(
         self,
         step: int,
-        model: Module,
+        weights: Mapping[str, Tensor],
         trainer_state: Mapping[str, Any],
         *,
         average: bytes | None,
         config: TrainConfig,
         fingerprint: str,
         shards: ShardHashes,
-    ) -> Path:
+    ) -> None:
         """Write a checkpoint, atomically, then remove all but the newest `run.keep_checkpoints`."""
-        path = self.checkpoints / f"step_{step:08d}"
         write_checkpoint(
-            path,
-            model,
+            self.checkpoint_path(step),
+            weights,
             trainer_state,
             average=average,
             step=step,
@@ -124,7 +127,6 @@ class RunFolder:
         )
         for old in self.checkpoint_files()[config.run.keep_checkpoints :]:
             remove_checkpoint(old)
-        return path
 
     def clear(self) -> None:
         """Remove the checkpoints of an earlier run."""

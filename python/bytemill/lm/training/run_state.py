@@ -8,33 +8,41 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
+from bytemill.lm.permutation import key_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def generators_state() -> dict[str, Any]:
-    """Return the states of the global generators of Python, NumPy and torch, on the CPU and on accelerators."""
+def seed_generators(seed: int, rank: int, step: int = 0) -> None:
+    """Seed torch's generators, which draw dropout, for a process that starts or joins a run at `step`."""
+    is_first = rank == step == 0
+    torch.manual_seed(seed if is_first else key_of(seed, rank, step) >> 1)  # pyright: ignore[reportUnknownMemberType]
+
+
+def generators_state(device: torch.device | None = None) -> dict[str, Any]:
+    """Return the states of the global generators of Python, NumPy and torch, on the CPU and on `device`."""
     kind, keys, *rest = cast("tuple[Any, ...]", np.random.get_state(legacy=True))
     state: dict[str, Any] = {
         "python": random.getstate(),
         "numpy": [kind, keys.tolist(), *rest],
         "torch": torch.get_rng_state(),
     }
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        state["cuda"] = torch.cuda.get_rng_state_all()
+    if device is not None and device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
     if torch.backends.mps.is_available():
         state["mps"] = torch.mps.get_rng_state()
     return state
 
 
-def restore_generators(state: Mapping[str, Any]) -> None:
-    """Restore the result of `generators_state`; devices that this machine lacks are ignored."""
+def restore_generators(state: Mapping[str, Any], device: torch.device | None = None) -> None:
+    """Restore the result of `generators_state`; the state of another kind of device is ignored."""
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
     kind, keys, *rest = state["numpy"]
     np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
     torch.set_rng_state(state["torch"])
-    if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"][: torch.cuda.device_count()])
+    if "cuda" in state and device is not None and device.type == "cuda":
+        torch.cuda.set_rng_state(state["cuda"], device)
     if "mps" in state and torch.backends.mps.is_available():
         torch.mps.set_rng_state(state["mps"])

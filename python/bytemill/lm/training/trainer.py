@@ -13,6 +13,7 @@ from bytemill.errors import TrainingDivergedError
 from bytemill.lm.device import matmul_rate, memory_errors
 from bytemill.lm.optim import clip_gradients
 from bytemill.lm.planning import flops_per_token
+from bytemill.lm.processes import join_processes
 from bytemill.lm.training.bad_batch import save_bad_batch
 from bytemill.lm.training.batch_ramp import n_sequences
 from bytemill.lm.training.evaluation import evaluate_if_due
@@ -36,6 +37,9 @@ def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | 
     A resumed run gives the same weights and metrics as an uninterrupted one, on the CPU bit for bit. The first
     SIGINT or SIGTERM saves a checkpoint after the current step. torch's global generator is seeded.
 
+    In a process started by `torchrun`, the processes train together: each takes its share of the batch, and the first
+    one alone writes and reports. A signal to any of them stops all after the same step.
+
     Args:
         resolved: Settings of the run.
         overwrite: Delete the checkpoints in the folder and start over.
@@ -51,27 +55,28 @@ def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | 
         CheckpointError: The folder holds a run with other settings, data or tokenizer.
         OutputError: The folder holds other files, is in use, or cannot be written.
         NotEnoughMemoryError: The model or a batch does not fit into memory.
+        ProcessFailedError: The connection to another process was lost.
         TrainingDivergedError: The loss or gradient was not finite in `training.max_bad_steps` consecutive steps.
         KeyboardInterrupt: On SIGINT and SIGTERM, after saving.
     """
-    with memory_errors(MEMORY_HINT):
-        run = prepare(resolved, overwrite=overwrite)
+    with memory_errors(MEMORY_HINT), join_processes(resolved.config.training.device) as processes:
+        run = prepare(resolved, processes, overwrite=overwrite)
         return _train(run, resolved, overwrite=overwrite, on_record=on_record)
 
 
 def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord | None) -> RunFolder:
     config = run.config
-    compute_loss = loss_function(run)
+    compute_losses = loss_function(run)
     speed = _speed(run)
     run.model.train()
-    with run.folder.locked(), open_run(run, resolved, overwrite=overwrite) as log, stop_signals() as stop:
-        record = Recorder(log, config, on_record)
+    with open_run(run, resolved, overwrite=overwrite) as log, stop_signals(run.processes) as stop:
+        record = Recorder(log, run, on_record)
         record.show("start", run.step, **_summary(run))
         evaluate_if_due(run, record)  # the run may have been stopped between a checkpoint and its evaluation
         while run.step < config.training.steps:
             speed.start()
             set_rates(run.optimizer, run.step, config)
-            loss, n_tokens, n_bytes = accumulate_gradients(run, compute_loss)
+            loss, n_tokens, n_bytes = accumulate_gradients(run, compute_losses)
             norm = float(clip_gradients(run.model.parameters(), config.optimizer.clip or math.inf))
             is_finite = math.isfinite(loss) and math.isfinite(norm)
             spike = run.spikes.add(loss, norm, config.optimizer) if is_finite else None
@@ -84,6 +89,7 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
                 run.recent.add(loss, norm, n_bytes, n_tokens)
             run.optimizer.zero_grad(set_to_none=True)
 
+            is_overflow = run.scale is not None and run.scale.update(is_finite=is_finite)
             run.step += 1
             run.n_tokens += n_tokens
             speed.stop(n_tokens)
@@ -91,7 +97,7 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
                 record("spike", run.step, **spike, skipped=not is_taken)
             if is_finite:
                 run.n_bad = 0
-            else:
+            elif not is_overflow:
                 run.n_bad += 1
                 record("skipped", run.step, loss=loss, grad_norm=norm, n_consecutive=run.n_bad)
                 if run.n_bad >= config.training.max_bad_steps:
@@ -99,9 +105,10 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
 
             if is_due(run, config.run.log_every) and run.recent.n_steps:
                 record("step", run.step, **run.recent.take(), **_progress(run), **speed.take())
-            if is_checkpoint_due(run) or stop.requested:
+            must_stop = stop.requested_anywhere()
+            if is_checkpoint_due(run) or must_stop:
                 record.show("checkpoint", run.step, path=str(save_run(run)))
-            if stop.requested:
+            if must_stop:
                 raise KeyboardInterrupt
             evaluate_if_due(run, record)
         record.show("end", run.step, folder=str(run.folder.path))
@@ -109,8 +116,10 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
 
 
 def _speed(run: Run) -> Speed:
+    """Return the speed of all processes together; only the first one, which reports it, measures its device."""
     per_token = flops_per_token(run.config.model, run.config.model.context_length, backward=True)
-    return Speed(run.device, per_token, matmul_rate(run.device, run.dtype))
+    rate = matmul_rate(run.device, run.dtype) if run.processes.is_first else 1.0
+    return Speed(run.device, per_token, rate * run.processes.count)
 
 
 def _progress(run: Run) -> dict[str, float]:
@@ -140,8 +149,12 @@ def _summary(run: Run) -> dict[str, Any]:
         * run.config.training.accumulation
         * run.config.model.context_length,
         "n_train_tokens": len(run.batches.tokens),
-        "device": str(run.device),
-        "precision": str(run.dtype).removeprefix("torch."),
+        "device": run.device.type if run.processes.count > 1 else str(run.device),
+        "n_processes": run.processes.count,
+        "strategy": run.config.training.strategy if run.processes.count > 1 else None,
+        "precision": "tf32"
+        if run.config.training.precision == "tf32"
+        else str(run.dtype).removeprefix("torch."),
         "resumed_from": str(run.saved) if run.saved else None,
         "refused": run.refused,
     }

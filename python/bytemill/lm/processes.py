@@ -1,0 +1,179 @@
+"""The processes of a training run, and what they tell each other.
+
+Each process has a rank. `torchrun` and `bytemill lm train --devices` set the variables RANK, WORLD_SIZE, LOCAL_RANK and
+LOCAL_WORLD_SIZE in the environment. Without them there is one process, and no process group is made.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import get_error_handler
+
+from bytemill.errors import ProcessFailedError, RunConfigError
+from bytemill.lm.device import pick_device
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+T = TypeVar("T")
+
+RENDEZVOUS = "BYTEMILL_RENDEZVOUS"
+"""Variable with the address at which the processes meet; by default torchrun's MASTER_ADDR and MASTER_PORT."""
+# The others wait while the first process generates a sample or writes a checkpoint.
+_TIMEOUT = timedelta(minutes=30)
+_LOST = re.compile(r"gloo|NCCL|Connection (?:closed|reset) by peer|Socket closed|Broken pipe")
+"""Messages of collective operations whose other side is gone."""
+_LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1")
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Rank and number of the processes; every method is called by all of them, in the same order."""
+
+    rank: int = 0
+    count: int = 1
+    local_rank: int = 0
+    """Rank among the processes of this machine."""
+    local_count: int = 1
+
+    @property
+    def is_first(self) -> bool:
+        """True in the process that alone writes and reports."""
+        return self.rank == 0
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Return the sum over the processes of each value."""
+        if self.count == 1:
+            return list(values)
+        sums = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(sums)
+        return [float(each) for each in sums]
+
+    def any(self, flag: bool) -> bool:
+        """Return True if the flag is set in any process."""
+        return self.sum([float(flag)])[0] > 0
+
+    def wait(self) -> None:
+        """Return after all processes have called this."""
+        self.any(False)
+
+    def share(self, value: T) -> T:
+        """Return the value of the first process."""
+        if self.count == 1:
+            return value
+        values = [value]
+        dist.broadcast_object_list(values)
+        return values[0]
+
+    def gather(self, value: T) -> list[T]:
+        """Return the values of all processes by rank; an empty list in all but the first."""
+        if self.count == 1:
+            return [value]
+        values: list[T] = [value] * self.count
+        dist.gather_object(value, values if self.is_first else None)
+        return values if self.is_first else []
+
+    def send_tensor(self, x: torch.Tensor, rank: int) -> None:
+        """Copy `x` of the process `rank` into `x` of all others."""
+        if self.count > 1:
+            dist.broadcast(x, rank)
+
+    def device(self, name: str) -> torch.device:
+        """Return the device of this process; see `pick_device` for the names.
+
+        Raises:
+            RunConfigError: The device is unknown or not available, or this machine has too few GPUs.
+        """
+        if self.count == 1:
+            return pick_device(name)
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
+        if name not in ("cpu", "cuda"):
+            raise RunConfigError(
+                f"device {name} is one device, but the run has {self.count} processes",
+                hint="choose --training.device cpu, cuda or auto",
+            )
+        device = pick_device(name)
+        if device.type == "cpu":
+            return device
+        if self.local_count > (n_gpus := torch.cuda.device_count()):
+            raise RunConfigError(
+                f"there are {self.local_count} processes on this machine, but only {n_gpus} GPU{'s'[: n_gpus != 1]}",
+                hint=f"start at most {n_gpus}, or choose --training.device cpu",
+            )
+        return torch.device("cuda", self.local_rank)
+
+
+@contextmanager
+def join_processes(device: str) -> Generator[Processes]:
+    """Join the other processes of the run, and leave them after the block.
+
+    Args:
+        device: Name of the device; see `Processes.device`.
+
+    Raises:
+        RunConfigError: As `Processes.device`.
+        ProcessFailedError: The connection to another process was lost.
+    """
+    processes = processes_from_environment()
+    if processes.count == 1:
+        yield processes
+        return
+    try:
+        _connect(processes, processes.device(device))
+        yield processes
+    except KeyboardInterrupt:  # all processes stop after the same step
+        dist.destroy_process_group()
+        raise
+    except Exception as error:
+        if "TORCHELASTIC_ERROR_FILE" in os.environ:  # torchrun prints the traceback of the first error
+            get_error_handler().record_exception(error)
+        if isinstance(error, dist.DistError) or (
+            isinstance(error, RuntimeError) and _LOST.search(str(error))
+        ):
+            raise ProcessFailedError(
+                f"process {processes.rank} of {processes.count} lost the connection to another process",
+                hint="the first error of the other processes names the cause",
+            ) from error
+        raise
+    else:  # after an error, this would wait for the other processes
+        dist.destroy_process_group()
+
+
+def _connect(processes: Processes, device: torch.device) -> None:
+    """Make the process group: gloo for tensors on the CPU, NCCL on CUDA."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    address = os.environ.get(RENDEZVOUS, "env://")
+    if address != "env://" or _LOOPBACK.fullmatch(os.environ.get("MASTER_ADDR", "")):
+        for library in ("GLOO", "NCCL"):
+            os.environ.setdefault(f"{library}_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
+        init_method=address,
+        rank=processes.rank,
+        world_size=processes.count,
+        timeout=_TIMEOUT,
+    )
+
+
+def processes_from_environment() -> Processes:
+    """Return the rank of this process and the number of processes, as a launcher has set them."""
+    if not {"RANK", "WORLD_SIZE"} <= os.environ.keys():
+        return Processes()
+    rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    return Processes(
+        rank=rank,
+        count=count,
+        local_rank=int(os.environ.get("LOCAL_RANK", rank)),
+        local_count=int(os.environ.get("LOCAL_WORLD_SIZE", count)),
+    )

@@ -1,0 +1,230 @@
+"""Several processes train like one: same samples, losses, validation and weights."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from bytemill.errors import RunConfigError
+from bytemill.lm.processes import Processes
+from bytemill.lm.training.config import Resolved, TrainingConfig
+from bytemill.lm.training.distributed import check_division, divide_batch, gradients_exchanged, shard_model
+from bytemill.lm.training.metrics_log import read_metrics
+from bytemill.lm.training.preparation import prepare
+from bytemill.lm.training.run_checkpoint import WEIGHTS
+from bytemill.lm.training.run_folder import RunFolder
+from bytemill.lm.training.step import loss_function
+from bytemill.lm.training.trainer import train
+
+Settings = Callable[..., Resolved]
+Server = Callable[[int, Resolved], RunFolder]
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Callable[[dict[str, Any]], list[str | None]]]:
+    """Run processes that are forked from one that has imported torch, which takes seconds."""
+    process = subprocess.Popen(
+        [sys.executable, Path(__file__).with_name("rank_server.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    stdin, stdout = process.stdin, process.stdout
+
+    def ask(request: dict[str, Any]) -> list[str | None]:
+        stdin.write(json.dumps(request) + "\n")
+        stdin.flush()
+        return json.loads(stdout.readline())
+
+    yield ask
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture
+def train_in(server: Callable[[dict[str, Any]], list[str | None]]) -> Server:
+    """Return a function that trains in some number of processes."""
+
+    def run(n: int, resolved: Resolved) -> RunFolder:
+        settings = resolved.config.to_dict().items()
+        flat = {f"{section}.{name}": value for section, own in settings for name, value in own.items()}
+        assert server({"n": n, "config": flat}) == [None] * n
+        return RunFolder(resolved.config.run.folder)
+
+    return run
+
+
+def same_curves(one: RunFolder, other: RunFolder, *, tolerance: float = 1e-6) -> bool:
+    """Compare all records of two runs, and their weights."""
+    for ours, theirs in zip(read_metrics(one.metrics), read_metrics(other.metrics), strict=True):
+        assert (ours["kind"], ours.get("text")) == (theirs["kind"], theirs.get("text"))
+        numbers = [name for name, value in ours.items() if isinstance(value, (int, float))]
+        for name in set(numbers) - {"tokens_per_second", "flop_utilization", "memory_bytes"}:
+            assert ours[name] == pytest.approx(theirs[name], rel=tolerance, abs=tolerance)
+    weights = [load_file(folder.checkpoint_files()[0] / WEIGHTS) for folder in (one, other)]
+    assert weights[0].keys() == weights[1].keys()
+    return all((weights[0][name] - weights[1][name]).abs().max() < 1e-5 for name in weights[0])
+
+
+SHORT = {"training__steps": 6, "run__log_every": 1, "run__validate_every": 3}
+LONG = {"training__steps": 50, "run__log_every": 1, "run__validate_every": 25}
+KINDS: list[dict[str, Any]] = [
+    {"training__accumulation": 3, "model__tied_embeddings": True},
+    {"optimizer__name": "muon", "run__sample_every": 3, "model__d_ff": 45},
+]
+
+
+@pytest.mark.parametrize(("strategy", "options"), [("ddp", KINDS[0]), ("fsdp", KINDS[1])])
+def test_two_processes_train_like_one(
+    settings: Settings, train_in: Server, tmp_path: Path, strategy: str, options: dict[str, Any]
+):
+    one = train(settings(**SHORT, **options))
+    options = {**options, "training__strategy": strategy, "run__folder": str(tmp_path / "two")}
+    assert same_curves(one, train_in(2, settings(**SHORT, **options)))
+
+
+def test_one_process_makes_no_process_group(settings: Settings):
+    groups: list[bool] = []
+    train(
+        settings(training__steps=1, training__strategy="fsdp"),
+        on_record=lambda _: groups.append(torch.distributed.is_initialized()),
+    )
+    assert groups
+    assert not any(groups)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.parametrize("options", [{}, *KINDS])
+def test_two_and_four_processes_have_the_loss_curve_of_one(
+    settings: Settings, train_in: Server, tmp_path: Path, strategy: str, options: dict[str, Any]
+):
+    one = train(settings(**LONG, **options))
+    for n in (2, 4):
+        changes = {**options, "training__strategy": strategy, "run__folder": str(tmp_path / f"{n}")}
+        assert same_curves(one, train_in(n, settings(**LONG, **changes)))
+
+
+@pytest.mark.parametrize(("first", "second", "strategy"), [(2, 1, "fsdp"), (1, 2, "ddp")])
+def test_a_run_resumes_in_another_number_of_processes(
+    settings: Settings, train_in: Server, tmp_path: Path, first: int, second: int, strategy: str
+):
+    always = {**SHORT, "schedule__name": "constant", "optimizer__name": "muon"}
+    one = train(settings(**always))
+
+    def train_to(n_steps: int, n_processes: int) -> RunFolder:
+        changes = {"training__steps": n_steps, "run__folder": str(tmp_path / "parts")}
+        resolved = settings(**{**always, **changes, "training__strategy": strategy})
+        return train(resolved) if n_processes == 1 else train_in(n_processes, resolved)
+
+    train_to(3, first)
+    assert same_curves(one, train_to(6, second), tolerance=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_stopped_and_resumed_in_the_same_number_of_processes_is_bit_for_bit_the_same(
+    settings: Settings, train_in: Server, tmp_path: Path, strategy: str
+):
+    always = {**SHORT, "schedule__name": "constant", "model__dropout": 0.2, "training__strategy": strategy}
+    one = train_in(2, settings(**always))
+    parts = {**always, "run__folder": str(tmp_path / "parts")}
+    train_in(2, settings(**{**parts, "training__steps": 4}))
+    other = train_in(2, settings(**parts))
+    weights = [load_file(folder.checkpoint_files()[0] / WEIGHTS) for folder in (one, other)]
+    assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_gradients_are_exchanged_in_the_last_pass_only(settings: Settings, tmp_path: Path, strategy: str):
+    torch.distributed.init_process_group(
+        "gloo", init_method=(tmp_path / "rendezvous").as_uri(), rank=0, world_size=1
+    )
+    try:
+        resolved = settings(training__strategy=strategy, training__accumulation=2)
+        run = prepare(resolved, Processes(), overwrite=False)
+        run.processes = Processes(count=2)  # as `loss_function` needs it
+        if strategy == "fsdp":
+            shard_model(run.model, Processes(), run.device, run.dtype)
+        compute_losses: Any = loss_function(run)
+        for is_last in (False, True):
+            inputs, targets = run.batches.take(2, run.device)
+            with gradients_exchanged(run.model, compute_losses, now=is_last):
+                compute_losses(inputs, targets)[0].backward()
+                if strategy == "ddp":
+                    assert compute_losses.require_backward_grad_sync == is_last
+            if strategy == "fsdp":  # a shard has its gradient after the exchange
+                assert (run.model.lm_head.weight.grad is not None) == is_last
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.parametrize(
+    ("options", "tolerance"),
+    [({"training__precision": "bfloat16"}, 5e-3), ({"training__compile": True}, 1e-4)],
+)
+def test_in_bfloat16_or_compiled_two_processes_have_nearly_the_losses_of_one(
+    settings: Settings,
+    train_in: Server,
+    tmp_path: Path,
+    strategy: str,
+    options: dict[str, Any],
+    tolerance: float,
+):
+    always = {"training__steps": 10, "optimizer__learning_rate": 1e-2, "run__log_every": 1, **options}
+    one = train(settings(**{**always, "training__compile": False}))
+    two = {**always, "training__strategy": strategy, "run__folder": str(tmp_path / "two")}
+    curves = [read_metrics(folder.metrics, "step") for folder in (one, train_in(2, settings(**two)))]
+    losses = [[record["loss"] for record in curve] for curve in curves]
+    assert losses[0] == pytest.approx(losses[1], abs=tolerance)
+    assert losses[0][-1] < losses[0][0]
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "accumulation", "n_processes", "n_passes", "n_sequences"),
+    [
+        (32, 1, 1, 1, 32),
+        (32, 3, 1, 3, 32),
+        (32, 3, 2, 2, 24),
+        (32, 4, 8, 1, 16),
+        (7, 2, 2, 1, 7),
+        (1, 6, 3, 2, 1),
+    ],
+)
+def test_the_batch_is_divided_into_passes_of_equal_size(
+    batch_size: int, accumulation: int, n_processes: int, n_passes: int, n_sequences: int
+):
+    training = TrainingConfig(batch_size=batch_size, accumulation=accumulation)
+    assert divide_batch(training, n_processes) == (n_passes, n_sequences)
+
+
+def test_a_ramp_is_divided_among_processes_at_every_step():
+    training = TrainingConfig(batch_size=4, accumulation=2, batch_ramp_start=2, batch_ramp_steps=3)
+    assert [divide_batch(training, 2, step) for step in range(4)] == [(1, 1), (1, 2), (1, 3), (1, 4)]
+    assert divide_batch(training, 1, 1) == (1, 4)
+    assert divide_batch(training, 1) == (2, 4)
+
+
+def test_a_number_of_processes_that_does_not_divide_the_batch_is_refused():
+    with pytest.raises(RunConfigError, match=r"the 6 sequences of a step .* among 4 processes") as caught:
+        check_division(TrainingConfig(batch_size=3, accumulation=2), 4)
+    assert caught.value.hint == "start 1, 2, 3 or 6 processes, or change --training.batch-size"
+    with pytest.raises(RunConfigError) as caught:
+        check_division(TrainingConfig(batch_size=1), 2)
+    assert caught.value.hint == "start 1 process, or change --training.batch-size"
+    ramp = TrainingConfig(batch_size=12, batch_ramp_start=6, batch_ramp_steps=5)
+    with pytest.raises(RunConfigError, match=r"batch_ramp_start is 6, .* among 4 processes") as caught:
+        check_division(ramp, 4)
+    assert caught.value.hint == "start 1, 2, 3 or 6 processes, or change --training.batch-ramp-start"
+    check_division(ramp, 3)
