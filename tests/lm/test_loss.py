@@ -13,11 +13,13 @@ from torch.nn import functional
 
 from bytemill import Tokenizer
 from bytemill.lm import loss
+from bytemill.lm.activations import soft_capped
 from bytemill.lm.kernels import linear_loss
 from bytemill.lm.kernels.linear_loss import linear_cross_entropy, linear_losses
 from bytemill.lm.loss import (
     bits_per_byte,
     cross_entropy,
+    mean_losses,
     perplexity,
     text_nats_and_bytes,
     token_byte_counts,
@@ -100,18 +102,21 @@ def test_the_z_loss_adds_the_squared_logarithm_of_the_normalizer() -> None:
 
 
 @pytest.mark.parametrize("block", [20, 1000])
-def test_linear_cross_entropy_with_a_z_loss_equals_its_two_parts(
-    block: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("soft_cap", [None, 2.0])
+def test_linear_losses_with_a_z_loss_equal_their_two_parts(
+    block: int, soft_cap: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(linear_loss, "_BLOCK_CPU", block)
     torch.manual_seed(1)
     x, weight = torch.randn(6, 4, requires_grad=True), torch.randn(9, 4, requires_grad=True)
     targets = torch.randint(9, (6,))
-    ours, plain = linear_losses(x, weight, targets, 0.3)
-    theirs = cross_entropy(x @ weight.T, targets, 0.3)
+    ours, plain = linear_losses(x, weight, targets, 0.3, soft_cap=soft_cap)
+    logits = x @ weight.T
+    theirs, expected = mean_losses(soft_capped(logits, soft_cap) if soft_cap else logits, targets, 0.3)
     assert_close(ours, theirs)
     assert not plain.requires_grad
-    assert_close(plain, cross_entropy(x @ weight.T, targets))
+    assert not expected.requires_grad
+    assert_close(plain, expected)
     for a, b in zip(*(torch.autograd.grad(2 * v, (x, weight)) for v in (ours, theirs)), strict=True):
         assert_close(a, b)
 

@@ -88,6 +88,21 @@ def test_adamw_equals_torchs_over_100_steps_also_for_small_gradients(scale: floa
     assert_close(ours, theirs, rtol=1e-7, atol=0)
 
 
+@pytest.mark.parametrize("scale", [1e-7, 1e-3, 1.0])
+def test_fused_adamw_equals_the_textbook_also_for_small_gradients(scale: float) -> None:
+    ours, theirs = parameters([[5, 4], [4]], 2), parameters([[5, 4], [4]], 2)
+    settings: Any = {"lr": 1e-2, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
+    optimizers = AdamW(ours, **settings, fused=True), AdamW(theirs, **settings)
+    run(ours, optimizers[0], 100, scale)
+    run(theirs, optimizers[1], 100, scale)
+    assert_close(ours, theirs, rtol=1e-6, atol=1e-7)
+    for x, y in zip(ours, theirs, strict=True):
+        for name in ("m", "v"):
+            torch.testing.assert_close(
+                optimizers[0].state[x][name], optimizers[1].state[y][name], rtol=1e-5, atol=0
+            )
+
+
 @few
 @given(shapes, st.integers(1, 6), st.floats(0, 1e-2), st.floats(0, 0.5))
 def test_adamw_is_its_formula(shapes: list[list[int]], n_steps: int, eps: float, weight_decay: float) -> None:

@@ -360,12 +360,14 @@ def plan(
 
     if config not in PRESETS and not Path(config).exists():
         raise RunConfigError(f"{config} is neither a preset nor a file", hint=suggestion(config, PRESETS))
+    resolved = resolve_options(config, settings, is_plan=True).config
     planned = plan_for(
-        resolve_options(config, settings, is_plan=True).config.model,
+        resolved.model,
         memory=memory,
         batch_size=batch_size,
         optimizer=optimizer,
         precision=precision,
+        average=resolved.optimizer.ema_decay > 0,
         device=device,
         utilization=utilization,
         training_tokens=training_tokens,
