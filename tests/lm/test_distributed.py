@@ -103,6 +103,8 @@ KINDS: list[dict[str, Any]] = [
         "model__d_ff": 45,
     },
 ]
+# Polar Express has steeper slopes than Newton–Schulz, and "match_adamw" longer steps: rounding errors grow to 3e-6.
+ORIGINAL_MUON = {"optimizer__muon_method": "newton_schulz", "optimizer__muon_scaling": "original"}
 
 
 @pytest.mark.parametrize(("strategy", "options"), [("ddp", KINDS[0]), ("fsdp", KINDS[1])])
@@ -126,7 +128,7 @@ def test_one_process_makes_no_process_group(settings: Settings):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-@pytest.mark.parametrize("options", [{}, *KINDS])
+@pytest.mark.parametrize("options", [{}, KINDS[0], KINDS[1] | ORIGINAL_MUON])
 def test_two_and_four_processes_have_the_loss_curve_of_one(
     settings: Settings, train_in: Server, tmp_path: Path, strategy: str, options: dict[str, Any]
 ):
