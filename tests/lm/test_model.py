@@ -186,7 +186,23 @@ def test_mixed_precision_and_bfloat16_stay_near_float32() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-def test_blocks_are_compiled_once_and_give_the_same_values_and_gradients() -> None:
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {
+            "head_dim": 8,
+            "num_kv_heads": 2,
+            "qk_norm": True,
+            "qkv_bias": True,
+            "rotary_fraction": 0.5,
+            "feed_forward": "relu2",
+            "logit_soft_cap": 2.0,
+        },
+    ],
+    ids=["default", "options"],
+)
+def test_blocks_are_compiled_once_and_give_the_same_values_and_gradients(options: dict[str, Any]) -> None:
     graphs: list[Any] = []
 
     def backend(graph: Any, example_inputs: Any) -> Any:
@@ -195,7 +211,7 @@ def test_blocks_are_compiled_once_and_give_the_same_values_and_gradients() -> No
 
     from torch._inductor.compile_fx import compile_fx
 
-    model = TransformerLM(ModelConfig(**SMALL), seed=1)
+    model = TransformerLM(ModelConfig(**SMALL, **options), seed=1)
     ids = torch.randint(50, (2, 13), generator=torch.Generator().manual_seed(1))
     plain = model.loss(ids[:, :-1], ids[:, 1:])
     model.use_kernels(choose_kernels("auto", torch.device("cpu"), compiled=True)).compile_blocks(
