@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import torch
@@ -76,7 +76,7 @@ def test_every_product_is_narrow_and_the_rest_wide(
     model = TransformerLM(ModelConfig(**SIZES, **shape), seed=0).use_kernels(kernels)
     streams: list[torch.dtype] = []
     for layer in model.layers:
-        layer.ln2.register_forward_pre_hook(lambda _, inputs: streams.append(inputs[0].dtype))
+        cast("Any", layer).ln2.register_forward_pre_hook(lambda _, inputs: streams.append(inputs[0].dtype))
     ids = torch.randint(96, (2, 17), generator=torch.Generator().manual_seed(0))
     with Products() as products:
         with autocast(torch.device("cpu"), dtype):

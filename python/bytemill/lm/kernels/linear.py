@@ -42,7 +42,7 @@ def _opaque_product(left: Tensor, right: Tensor, bias: Tensor | None) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(left, right, bias, "none", [], "")
 
 
-@_opaque_product.register_fake
+@_opaque_product.register_fake  # pyright: ignore[reportUnknownMemberType, reportUntypedFunctionDecorator]
 def _(left: Tensor, right: Tensor, _bias: Tensor | None) -> Tensor:
     return left.new_empty(*left.shape[:-1], right.shape[0])
 
