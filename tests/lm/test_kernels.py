@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from bytemill.lm.kernels import choice
 from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
 from bytemill.lm.kernels.linear import linear, stored_by_columns
 from bytemill.lm.model import ModelConfig, TransformerLM
+from bytemill.lm.optim import AdamW
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 sizes = st.integers(1, 9)
@@ -69,3 +72,22 @@ def test_onednn_gives_the_products_of_torch(
     with torch.no_grad():
         for weight in (inputs[1], columns):
             torch.testing.assert_close(linear(inputs[0], weight, bias), theirs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_fused_adamw_is_torchs(weight_decay: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    ours, theirs = (
+        [torch.randn(7, 5, generator=torch.Generator().manual_seed(1)).requires_grad_() for _ in range(2)]
+        for _ in range(2)
+    )
+    options: dict[str, Any] = {"lr": 1e-2, "betas": (0.9, 0.95), "weight_decay": weight_decay}
+    optimizers = [AdamW(ours, fused=True, **options), torch.optim.AdamW(theirs, **options)]
+    for _ in range(5):
+        for a, b in zip(ours, theirs, strict=True):
+            a.grad = torch.randn(7, 5, generator=generator) * 1e-7  # about as small as ε
+            b.grad = a.grad.clone()
+        for optimizer in optimizers:
+            optimizer.step()
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
