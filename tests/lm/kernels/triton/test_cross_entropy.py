@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bytemill.lm.kernels.triton import linear_cross_entropy, losses_and_gradients
 from bytemill.lm.kernels.triton import cross_entropy as module
+from bytemill.lm.kernels.triton import linear_cross_entropy, losses_and_gradients
 from bytemill.lm.loss import cross_entropy, token_losses
 
 
