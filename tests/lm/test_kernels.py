@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -43,10 +44,22 @@ def test_auto_is_torchs_on_cuda_and_ours_on_the_cpu(monkeypatch: pytest.MonkeyPa
         assert (choose_kernels("auto", CPU).linear is not None) == prefers
 
 
-def test_triton_needs_a_gpu() -> None:
-    with pytest.raises(RunConfigError) as failure:
-        choose_kernels("triton", CPU)
-    assert "--training.kernels auto" in str(failure.value.hint)
+def test_triton_needs_its_package_and_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_installed, device, message in ((True, CPU, "need a GPU"), (False, CUDA, "not installed")):
+        monkeypatch.setattr(choice, "find_spec", lambda _, found=is_installed: object() if found else None)
+        with pytest.raises(RunConfigError, match=message) as failure:
+            choose_kernels("triton", device)
+        assert "--training.kernels auto" in str(failure.value.hint)
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+def test_triton_replaces_norms_attention_and_loss_on_cuda() -> None:
+    kernels, torchs = choose_kernels("triton", CUDA), choose_kernels("torch", CUDA)
+    assert torchs.norm is None
+    assert kernels.norm is not None
+    assert kernels.attention is not torchs.attention
+    assert kernels.loss is not torchs.loss
+    assert kernels.masked_attention is torchs.masked_attention
 
 
 @settings(max_examples=20, deadline=None)

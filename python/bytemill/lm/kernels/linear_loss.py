@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -11,8 +12,7 @@ from torch.autograd.function import once_differentiable
 from bytemill.lm.kernels.rows import row_blocks
 from bytemill.lm.tensors import narrowed, widened
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+LossesAndGradients: TypeAlias = Callable[[Tensor, Tensor, int, float | None], tuple[Tensor, Tensor]]
 
 # Logits per block. The matrix products of a block must be large enough to run at full rate (each reads and writes the
 # whole gradient of the weights), and small enough to be in cache for the softmax: with 10,000 ids, 2²² are 420 rows.
@@ -26,6 +26,7 @@ def linear_cross_entropy(
     *,
     soft_cap: float | None = None,
     product: Callable[[Tensor, Tensor], Tensor] | None = None,
+    losses_and_gradients: LossesAndGradients | None = None,
 ) -> Tensor:
     """Compute `cross_entropy(x @ weight.T, targets)`, for one backward pass.
 
@@ -38,6 +39,8 @@ def linear_cross_entropy(
         targets: Ids (...).
         soft_cap: Replace the logits by cap · tanh(logits / cap).
         product: Computes left @ right.T in float32; by default torch does.
+        losses_and_gradients: Computes (logits, targets (n_rows, 1), n_tokens, soft cap) -> losses (n_rows, 1) and the
+            gradient of Σ losses / n_tokens; it may overwrite the logits. By default torch's operations do.
 
     Returns:
         Mean loss in nats, a float32 scalar.
@@ -48,7 +51,13 @@ def linear_cross_entropy(
         product = None
     with_gradient = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
     loss: Tensor = _LinearCrossEntropy.apply(  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
-        rows, weight, targets, soft_cap, with_gradient, product or _product
+        rows,
+        weight,
+        targets,
+        soft_cap,
+        with_gradient,
+        product or _product,
+        losses_and_gradients or _losses_and_gradients,
     )
     return loss
 
@@ -63,13 +72,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
         soft_cap: float | None,
         with_gradient: bool,
         product: Callable[[Tensor, Tensor], Tensor],
+        losses_and_gradients: LossesAndGradients,
     ) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
-            return _forward(ctx, x, weight, targets, soft_cap, with_gradient, product)
+            return _forward(ctx, x, weight, targets, soft_cap, with_gradient, product, losses_and_gradients)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         if ctx.gradients is None:
             raise RuntimeError("linear_cross_entropy supports one backward pass, and this is the second")
         d_x, d_weight = ctx.gradients
@@ -78,7 +88,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         if gradient.device.type != "cpu" or gradient.item() != 1:
             d_x.mul_(gradient)
             d_weight.mul_(gradient)
-        return d_x, d_weight, None, None, None, None
+        return d_x, d_weight, None, None, None, None, None
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
@@ -93,6 +103,7 @@ def _forward(  # noqa: PLR0917 - as above
     soft_cap: float | None,
     with_gradient: bool,
     product: Callable[[Tensor, Tensor], Tensor],
+    losses_and_gradients: LossesAndGradients,
 ) -> Tensor:
     n_rows = max(1, (_BLOCK_CPU if x.device.type == "cpu" else _BLOCK) // len(weight))
     losses = torch.empty(len(x), 1, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
@@ -100,16 +111,25 @@ def _forward(  # noqa: PLR0917 - as above
     d_weight = torch.zeros_like(weight, dtype=losses.dtype) if with_gradient else None
     for start in range(0, len(x), n_rows):
         rows, target = x[start : start + n_rows], targets[start : start + n_rows, None]
-        wide = widened(product(rows, weight))
-        slopes = None if soft_cap is None else _cap(wide, soft_cap)
-        losses[start : start + n_rows] = _losses(wide, target, len(x))
+        losses[start : start + n_rows], gradients = losses_and_gradients(
+            product(rows, weight), target, len(x), soft_cap
+        )
         if d_x is None or d_weight is None:
             continue
-        gradients = (wide if slopes is None else wide.mul_(slopes)).to(x.dtype)
+        gradients = gradients.to(x.dtype)
         d_x[start : start + n_rows] = product(gradients, weight.mT)
         d_weight += product(gradients.mT, rows.mT)
     ctx.gradients = (d_x, None if d_weight is None else d_weight.to(weight.dtype))
     return losses.mean()
+
+
+def _losses_and_gradients(
+    logits: Tensor, targets: Tensor, n_tokens: int, soft_cap: float | None
+) -> tuple[Tensor, Tensor]:
+    wide = widened(logits)
+    slopes = None if soft_cap is None else _cap(wide, soft_cap)
+    losses = _losses(wide, targets, n_tokens)
+    return losses, wide if slopes is None else wide.mul_(slopes)
 
 
 def _cap(logits: Tensor, cap: float) -> Tensor:
