@@ -27,6 +27,9 @@ from bytemill.system.units import format_bytes, format_seconds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+NORMALIZATIONS = ("tokens", "characters")
+"""Of HellaSwag's accuracy: as build-nanogpt normalizes, and as lm-evaluation-harness does (acc_norm)."""
+
 
 def describe(found: list[Stage]) -> str:
     """Render what the study will do, its size and its time."""
@@ -80,17 +83,23 @@ def perform(found: list[Stage], call: Callable[[tuple[str, ...], Path | None], i
 def table(folder: Path, names: list[str]) -> str:
     """Render the scores of all models as a Markdown table."""
     rows = [
-        "| tokenizer | tokens | loss | bits per byte | HellaSwag (acc_norm) |",
-        "|---|---:|---:|---:|---:|",
+        "| tokenizer | tokens | loss | bits per byte | HellaSwag, by tokens | by characters |",
+        "|---|---:|---:|---:|---:|---:|",
     ]
     for name in names:
         scores: dict[str, Any] = json.loads((folder / f"{name}.scores.json").read_text(encoding="utf-8"))
         [text] = scores["texts"].values()
-        endings = list(scores["hellaswag"].values())
-        accuracy = f"{endings[0]['accuracy']['characters']:.2%}" if endings else "–"
-        rows.append(
-            f"| {name} | {text['n_tokens']:,} | {text['loss']:.4f} | {text['bits_per_byte']:.4f} | {accuracy} |"
-        )
+        accuracies = [
+            f"{score['accuracy'][by]:.2%}" for score in scores["hellaswag"].values() for by in NORMALIZATIONS
+        ] or ["–"] * len(NORMALIZATIONS)
+        row = [
+            name,
+            f"{text['n_tokens']:,}",
+            f"{text['loss']:.4f}",
+            f"{text['bits_per_byte']:.4f}",
+            *accuracies,
+        ]
+        rows.append(f"| {' | '.join(row)} |")
     return "\n".join(rows) + "\n"
 
 
