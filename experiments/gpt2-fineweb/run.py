@@ -19,10 +19,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stages import SCALES, Stage, stages
-
 from bytemill.lm.planning.plan import DEVICES
 from bytemill.system.units import format_bytes, format_seconds
+from stages import SCALES, Stage, stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
