@@ -22,6 +22,7 @@ import gc
 import itertools
 import re
 import statistics
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,18 +66,21 @@ def contender(name: str, config: ModelConfig, options: argparse.Namespace) -> Co
     device, dtype = options.device, options.dtype
     settings: Any = {"lr": 6e-4, "betas": (0.9, 0.95)}
     compiling: Any = {"backend": "eager"} if options.dry_run else {}
-    kernels = choose_kernels(options.kernels, device, compiled=True)
+    kernels = choose_kernels(options.kernels, device, compiled=options.compile)
     ours = TransformerLM(config, seed=0)
     if name == "bytemill":
         model: Any = ours.use_kernels(kernels).to(device)
-        model.compile_blocks(**compiling)
+        if options.compile:
+            model.compile_blocks(**compiling)
         loss_of, clip = model.loss, clip_gradients
         optimizer: Any = AdamW(parameter_groups(model), fused=kernels.fused_adamw, **settings)
     else:
         model = TorchGPT2(config)
         model.start_as(ours)
         model.to(device)
-        loss_of, clip = torch.compile(model.loss, dynamic=False, **compiling), torch.nn.utils.clip_grad_norm_
+        loss_of, clip = model.loss, torch.nn.utils.clip_grad_norm_
+        if options.compile:
+            loss_of = torch.compile(model.loss, dynamic=False, **compiling)
         optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.1, fused=True, **settings)
     model.train()
 
@@ -202,7 +206,8 @@ def reset_peak(device: torch.device) -> None:
 
 def release(device: torch.device) -> None:
     """Free the memory of models that are no longer used."""
-    torch.compiler.reset()
+    if "torch._dynamo" in sys.modules:
+        torch.compiler.reset()
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
@@ -267,6 +272,9 @@ def main(words: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[8, 16, 32, 64])
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--kernels", default="auto", choices=["auto", "torch", "triton", "scratch"])
+    parser.add_argument(
+        "--no-compile", dest="compile", action="store_false", help="train both models eagerly"
+    )
     parser.add_argument("--steps", type=int, default=10, help="training steps per turn")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=5, help="steps before the first turn")
@@ -289,7 +297,9 @@ def main(words: list[str] | None = None) -> dict[str, Any]:
     results: dict[str, Any] = {
         "device": name,
         "torch": torch.__version__,
+        "preset": options.preset,
         "dtype": str(options.dtype).removeprefix("torch."),
+        "compiled": options.compile,
         "dry_run": options.dry_run,
         "config": config.to_dict(),
         "peak_flops": options.peak,

@@ -30,7 +30,10 @@ def test_the_dry_run_measures_everything_and_saves_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = tmp_path / "gpu.json"
-    module("gpu").main(["--device", "cpu", "--dry-run", "--peak", "1e12", "--json", str(place)])
+    # Importing torch's compiler takes seconds; tests/lm/test_model.py covers compiled blocks.
+    module("gpu").main(
+        ["--device", "cpu", "--dry-run", "--no-compile", "--peak", "1e12", "--json", str(place)]
+    )
     saved = json.loads(place.read_text(encoding="utf-8"))
     assert saved["dry_run"]
     assert [(row["program"], row["batch_size"]) for row in saved["training"]] == [
