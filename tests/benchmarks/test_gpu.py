@@ -30,7 +30,7 @@ def test_the_dry_run_measures_everything_and_saves_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = tmp_path / "gpu.json"
-    # Importing torch's compiler takes seconds; tests/lm/test_model.py covers compiled blocks.
+    # Compiling takes seconds, and tests/lm/test_model.py tests it.
     module("gpu").main(
         ["--device", "cpu", "--dry-run", "--no-compile", "--peak", "1e12", "--json", str(place)]
     )
