@@ -173,7 +173,7 @@ def training(
     return Stage(
         f"train a model with {name}: {format_count(n_parameters(shape))} parameters, {format_count(n_tokens)} tokens",
         words,
-        run / "checkpoints" / f"step_{steps:08d}" / "checkpoint.json",
+        run / "checkpoints" / f"step_{steps:08d}" / "model.safetensors",
         12
         * n_parameters(shape)
         * (config.run.keep_checkpoints + 1),  # weights and two moments; one more while saving
