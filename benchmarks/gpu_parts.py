@@ -15,9 +15,9 @@ from bytemill.lm.attention import causal_mask, scaled_dot_product_attention
 from bytemill.lm.device import peak_memory, synchronise
 from bytemill.lm.kernels.attention import causal_attention
 from bytemill.lm.kernels.choice import choose_kernels
+from bytemill.lm.kernels.linear_loss import linear_cross_entropy
 from bytemill.lm.kernels.norm import normalized
 from bytemill.lm.layers import rms_norm
-from bytemill.lm.linear_loss import linear_cross_entropy
 from bytemill.lm.loss import cross_entropy
 
 if TYPE_CHECKING:
