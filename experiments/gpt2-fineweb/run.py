@@ -11,9 +11,11 @@ same command continues an interrupted study.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +28,7 @@ from stages import SCALES, Stage, stages
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+COMMAND = (sys.executable, "-m", "bytemill")
 NORMALIZATIONS = ("tokens", "characters")
 """Of HellaSwag's accuracy: as build-nanogpt normalizes, and as lm-evaluation-harness does (acc_norm)."""
 
@@ -51,12 +54,18 @@ def needed_bytes(found: list[Stage]) -> float:
 
 
 def bytemill(words: tuple[str, ...], output: Path | None) -> int:
-    """Run a command in a process of its own; write its standard output to a file if one is named."""
-    command = [sys.executable, "-m", "bytemill", *words]
-    if output is None:
-        return subprocess.run(command, check=False).returncode
-    with output.open("wb") as file:
-        return subprocess.run(command, stdout=file, check=False).returncode
+    """Run a command in a process of its own; write its standard output to a file if one is named.
+
+    Ctrl-C and SIGTERM end the command, which saves first; this process waits for it.
+    """
+    with contextlib.ExitStack() as stack:
+        file = None if output is None else stack.enter_context(output.open("wb"))
+        process = subprocess.Popen([*COMMAND, *words], stdout=file)
+        before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        stack.callback(signal.signal, signal.SIGTERM, before)
+        while True:
+            with contextlib.suppress(KeyboardInterrupt):  # the terminal sends Ctrl-C to the command too
+                return process.wait()
 
 
 def perform(found: list[Stage], call: Callable[[tuple[str, ...], Path | None], int]) -> int:

@@ -3,6 +3,7 @@
 import importlib
 import io
 import json
+import sys
 from collections import namedtuple
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
@@ -157,6 +158,33 @@ def test_more_gpus_shorten_the_estimate_of_training_alone() -> None:
 
     one, eight = seconds(1), seconds(8)
     assert [a / b for a, b in zip(one, eight, strict=True)] == pytest.approx([1] * 7 + [8, 1] * 3)
+
+
+COMMAND_THAT_SAVES = """
+import os, signal, sys, time
+
+def save(*_):
+    time.sleep(0.3)
+    print("saved", flush=True)
+    sys.exit(130)
+
+name, to = sys.argv[1:]
+signal.signal(signal.Signals[name], save)
+time.sleep(0.3)
+for process in (os.getppid(), os.getpid()) if to == "both" else (os.getppid(),):
+    os.kill(process, signal.Signals[name])
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("signal_and_receiver", [("SIGINT", "both"), ("SIGTERM", "script")])
+def test_a_signal_ends_the_command_after_it_has_saved(
+    signal_and_receiver: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A terminal sends SIGINT to both processes; kill sends SIGTERM to the script alone.
+    monkeypatch.setattr(study(), "COMMAND", (sys.executable, "-c", COMMAND_THAT_SAVES))
+    assert study().bytemill(signal_and_receiver, tmp_path / "out") == 130
+    assert (tmp_path / "out").read_text() == "saved\n"
 
 
 def items(path: Path) -> Path:
