@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bytemill.lm.planning import flops_per_token, training_memory
+from bytemill.lm.planning import flops_per_token, training_days, training_memory
 from bytemill.lm.planning.parameters import n_parameters
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.training.config import Resolved, TrainConfig, resolve
@@ -106,3 +106,18 @@ def test_a_recipe_cites_a_source_and_one_for_the_learning_rate(name: str) -> Non
     assert all(
         "#" in line for line in lines if line.startswith(("learning_rate", "muon_learning_rate", "warmup"))
     )
+
+
+def test_the_table_of_recipes_is_computed_from_them() -> None:
+    rows: list[str] = []
+    for name in sorted(RECIPES, key=lambda name: (name.split("-")[0], n_parameters(PRESETS[name]))):
+        config = resolved(name).config
+        per_step = tokens_per_step(config)
+        n_tokens = config.training.steps * per_step
+        hours = 24 * training_days(config.model, n_tokens, 8 * 989e12, 0.4)
+        rows.append(
+            f"| [{name}]({name}.toml) | {n_parameters(PRESETS[name]) / 1e6:,.0f} M | {n_tokens / 1e9:.1f} G | "
+            f"{per_step / 2**20:g} Mi | {config.training.steps:,} | {config.optimizer.learning_rate:g} | {hours:.2g} |"
+        )
+    table = (EXPERIMENTS / "recipes" / "README.md").read_text(encoding="utf-8")
+    assert "\n".join(rows) in table
