@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -21,6 +22,9 @@ from bytemill.lm.generation.generate import next_tokens
 from bytemill.lm.kernels.linear import stored_by_columns
 from bytemill.lm.model import TransformerLM
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 def bytes_per_token(model: TransformerLM) -> int:
     weights = {parameter.data_ptr(): parameter.nbytes for parameter in model.layers.parameters()}
@@ -28,12 +32,14 @@ def bytes_per_token(model: TransformerLM) -> int:
     return sum(weights.values())
 
 
-def bandwidth(data: torch.Tensor, n_reads: int = 3) -> float:
-    """Return the best bytes per second of reading `data`."""
+def bandwidth(data: torch.Tensor, n_reads: int = 3, wait: Callable[[], None] = lambda: None) -> float:
+    """Return the best bytes per second of reading `data`; `wait` returns when the device has finished."""
     best = 0.0
     for _ in range(n_reads):
+        wait()
         started = time.perf_counter()
         data.sum()
+        wait()
         best = max(best, data.nbytes / (time.perf_counter() - started))
     return best
 
