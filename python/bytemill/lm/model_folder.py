@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from bytemill.errors import CheckpointError, ModelConfigError, OutputError
+from bytemill.errors import CheckpointError, OutputError
 from bytemill.lm.model_config import ModelConfig
 from bytemill.lm.tensor_files import open_tensors, sha256_of, write_tensors
 from bytemill.system.atomic_files import AtomicFile, make_folder, output_errors, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from torch import Tensor
     from torch.nn import Module
@@ -75,12 +75,9 @@ def read_model_folder(path: Path) -> ModelFolder:
     file = path / DESCRIPTION
     try:
         document = cast("dict[str, Any]", json.loads(file.read_bytes()))
-        if document["format"] != FORMAT:
-            raise CheckpointError(
-                f"{file} has the format {document['format']}, but this version of bytemill reads format {FORMAT}"
-            )
+        found = document.get("format")
         fingerprint = document["fingerprint"]
-        return ModelFolder(
+        folder = ModelFolder(
             path=path,
             model=ModelConfig(**document["model"]),
             source=str(document["source"]),
@@ -89,10 +86,13 @@ def read_model_folder(path: Path) -> ModelFolder:
         )
     except OSError as error:
         raise CheckpointError(f"cannot read {file}: {error.strerror or error}") from error
-    except CheckpointError:
-        raise
-    except (ValueError, KeyError, TypeError, ModelConfigError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{file} is damaged: {error}") from error
+    if found != FORMAT:
+        raise CheckpointError(
+            f"{file} has the format {found}, but this version of bytemill reads format {FORMAT}"
+        )
+    return folder
 
 
 def check_output(path: Path, *, overwrite: bool) -> None:

@@ -73,6 +73,7 @@ def find_saved_model(path: str | os.PathLike[str]) -> SavedModel:
     refused: list[str] = []
     if (path / MANIFEST).exists():
         run, checkpoint = RunFolder(path.parent.parent), read_checkpoint(path)
+        checkpoint.verify(weights_only=True)
     else:
         run = RunFolder(path)
         found = run.load_newest(weights_only=True)
