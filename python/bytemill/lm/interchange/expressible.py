@@ -71,6 +71,8 @@ def check_supported(config: ModelConfig, *, gguf: bool = False) -> str:
 def _lacking(name: str, allowed: dict[str, tuple[Any, ...]], config: ModelConfig) -> Iterable[str]:
     for option, values in allowed.items():
         value = getattr(config, option)
+        if option == "qkv_bias" and config.bias:
+            continue  # all linear layers have one
         if values and value not in values:
             yield f"{option} {value!r}"
     is_divided = config.d_model % config.num_heads == 0

@@ -130,9 +130,12 @@ def read_config(document: Mapping[str, Any], location: str) -> tuple[Family, Mod
     for option, allowed in family.required.items():
         if document.get(option, allowed[0]) not in allowed:
             raise _unsupported(location, option, document[option])
-    if family.model_type == GPT2:
-        return family, _read_gpt2(document, location)
-    return family, _read_llama(family, {**_LLAMA_DEFAULTS, **family.defaults, **document}, location)
+    try:
+        if family.model_type == GPT2:
+            return family, _read_gpt2(document, location)
+        return family, _read_llama(family, {**_LLAMA_DEFAULTS, **family.defaults, **document}, location)
+    except (TypeError, ZeroDivisionError) as error:
+        raise ModelConfigError(f"{location}: a size is not a positive number: {error}") from error
 
 
 def _read_gpt2(document: Mapping[str, Any], location: str) -> ModelConfig:
@@ -205,8 +208,8 @@ def _window(family: Family, values: Mapping[str, Any], location: str) -> int | N
     if "full_attention" in kinds:
         option = "layer_types" if values["layer_types"] else "max_window_layers"
         raise ModelConfigError(
-            f"{location}: {option} is {values[option]!r}: only some layers have a sliding window; bytemill has the same "
-            "window in all layers"
+            f"{location}: {option} is {values[option]!r}: only some layers have a sliding window; bytemill has "
+            "the same window in all layers"
         )
     return window
 
