@@ -40,11 +40,12 @@ EXPRESSED: dict[str, dict[str, tuple[Any, ...]]] = {
     "qwen3": {**_LLAMA, **_ANY_WINDOW, "qk_norm": (True,)},
 }
 """Per architecture of transformers the values that it has of each option; () stands for all."""
+_LLAMA_CPP_QWEN: dict[str, tuple[Any, ...]] = {"sliding_window": (None,), "rope_scaling": (None, "linear")}
 GGUF_EXPRESSED = {
     "gpt2": {**EXPRESSED["gpt2"], "feed_forward": ("gelu",)},
     "llama": EXPRESSED["llama"],
-    "qwen2": {**EXPRESSED["qwen2"], "sliding_window": (None,)},
-    "qwen3": {**EXPRESSED["qwen3"], "sliding_window": (None,)},
+    "qwen2": {**EXPRESSED["qwen2"], **_LLAMA_CPP_QWEN},
+    "qwen3": {**EXPRESSED["qwen3"], **_LLAMA_CPP_QWEN},
 }
 """The same for llama.cpp."""
 

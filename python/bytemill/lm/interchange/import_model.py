@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bytemill.errors import CheckpointError, TokenizerError, TokenizerFileError
+from bytemill.errors import CheckpointError, OutputError, TokenizerError, TokenizerFileError
 from bytemill.lm.interchange.sources import Source, open_source
 from bytemill.lm.interchange.tensor_map import entries, tensor_shapes
 from bytemill.lm.model_folder import ModelFolder, check_output, write_model_folder
@@ -61,6 +61,8 @@ def import_model(
         OutputError: The folder is not empty, or cannot be written.
     """
     source, output = Path(source), Path(output)
+    if output.resolve() == source.resolve():
+        raise OutputError(f"{output} is the source itself", hint="use another folder")
     check_output(output, overwrite=overwrite)
     with open_source(source) as opened:
         notes: list[str] = []

@@ -92,6 +92,8 @@ class TrainingConfig(Settings):
     """Batches whose gradients are accumulated into one step."""
     seed: NotNegative = 0
     """Seed of the initial weights, the data order and dropout."""
+    init_from: str = ""
+    """Start from the weights of this run, checkpoint or imported model, which also sets the sizes of the model."""
     device: str = "auto"
     """Device: auto, cpu, cuda, cuda:N or mps."""
     precision: Literal["auto", "float32", "tf32", "bfloat16", "float16"] = "auto"
