@@ -32,7 +32,7 @@ def import_weights(
     """Import a model: GPT-2, Llama, Mistral, Qwen 2, Qwen 3, nanoGPT.
 
     The result is a folder that `lm generate`, `lm eval` and `lm export` read, and
-    that `lm train --training.init-from` fine-tunes. No code in SOURCE is executed.
+    that `lm train --init-from` fine-tunes. No code in SOURCE is executed.
     """
     from bytemill.lm.interchange.import_model import import_model
     from bytemill.system.units import format_count

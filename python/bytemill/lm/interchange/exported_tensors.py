@@ -11,12 +11,12 @@ from torch import Tensor
 from bytemill.lm.device import memory_errors
 from bytemill.lm.interchange.tensor_map import Entry, Layout, entries, tensor_shapes
 from bytemill.lm.model import TransformerLM
-from bytemill.lm.training.saved_model import SavedModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bytemill.lm.model_config import ModelConfig
+    from bytemill.lm.training.saved_model import SavedModel
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 

@@ -18,6 +18,7 @@ from bytemill.lm.model import TransformerLM
 from bytemill.lm.planning import largest_batch, training_memory
 from bytemill.lm.training.data_folders import data_folders
 from bytemill.lm.training.distributed import compile_blocks, divide_batch, shard_model
+from bytemill.lm.training.initial_weights import load_initial_weights
 from bytemill.lm.training.loss_scale import LossScale
 from bytemill.lm.training.optimization import make_optimizer
 from bytemill.lm.training.run import Run
@@ -82,6 +83,8 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         )
     seed_generators(config.training.seed, processes.rank)
     model = TransformerLM(config.model, seed=config.training.seed).use_kernels(kernels)
+    if config.training.init_from and (overwrite or not folder.checkpoint_files()):
+        load_initial_weights(model, config, tokenizer)
     if is_sharded:
         shard_model(model, processes, device, dtype)
     model = model.to(device)
