@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,6 +12,8 @@ from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.saved_model import find_saved_model
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bytemill.lm.model_config import ModelConfig
     from bytemill.lm.training.config import Layer, TrainConfig
     from bytemill.tokenizer.tokenizer import Tokenizer
