@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import safetensors.torch
 import torch
-from tests.lm.interchange.conftest import MODELS, assert_equal_logits, random_ids
 
 from bytemill.errors import ModelConfigError, OutputError
 from bytemill.lm import ModelConfig, TransformerLM
@@ -16,6 +15,7 @@ from bytemill.lm.interchange.export_model import export_model
 from bytemill.lm.interchange.expressible import check_supported
 from bytemill.lm.interchange.import_model import import_model
 from bytemill.lm.model_folder import write_model_folder
+from tests.lm.interchange.conftest import MODELS, assert_equal_logits, random_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable

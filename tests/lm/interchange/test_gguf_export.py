@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from tests.lm.interchange.test_export_model import GPT2, SMALL, save
 
 import bytemill
 from bytemill.errors import CheckpointError, ModelConfigError, OutputError
 from bytemill.lm.interchange.export_model import export_model
 from bytemill.lm.rotary import rotary_frequencies
+from tests.lm.interchange.test_export_model import GPT2, SMALL, save
 
 if TYPE_CHECKING:
     from pathlib import Path

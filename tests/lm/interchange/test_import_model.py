@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import safetensors.torch
 import torch
-from tests.lm.interchange.conftest import MODELS, assert_equal_logits, random_ids
 
 from bytemill.errors import CheckpointError, ModelConfigError, OutputError, TokenizerError
 from bytemill.lm.generation import generate
-from bytemill.lm.generation.sampling import SamplingParameters
 from bytemill.lm.interchange.import_model import import_model
 from bytemill.lm.loading import load_trained
+from tests.lm.interchange.conftest import MODELS, assert_equal_logits, random_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from bytemill.lm import TransformerLM
     from tests.lm.conftest import Corpus
 
-Save = "Callable[..., tuple[Any, Path]]"
 N_NEW = 64
 
 
@@ -49,7 +47,7 @@ def test_logits_and_greedy_continuations_are_those_of_transformers(
             do_sample=False,
             pad_token_id=0,
         )
-    (actual,) = generate(model, prompt[0].tolist(), N_NEW, SamplingParameters(temperature=0))
+    (actual,) = generate(model, prompt[0].tolist(), N_NEW, temperature=0)
     assert actual == expected[0, 16:].tolist()
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from tests.lm.interchange.conftest import assert_equal_logits, random_ids
 
 from bytemill.errors import CheckpointError
 from bytemill.lm.interchange.import_model import import_model
 from bytemill.lm.interchange.sources import open_source
+from tests.lm.interchange.conftest import assert_equal_logits, random_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
