@@ -31,8 +31,8 @@ def test_a_trained_model_is_exported_imported_and_fine_tuned(trained: str, run: 
     ]
     assert abs(scores[0] - scores[1]) < 1e-6
     tuned = run(
-        "lm", "train", "--init-from", "back", "--data.train", "shards", "--training.steps", "1", "--run.folder", "tuned",
-        "--training.batch-size", "2", "--json", "--training.device", "cpu",
+        "lm", "train", "--init-from", "back", "--data.train", "shards", "--training.steps", "1",
+        "--run.folder", "tuned", "--training.batch-size", "2", "--json", "--training.device", "cpu",
     )  # fmt: skip
     assert tuned.status == 0, tuned.err
     again = run("lm", "train", "tuned", "--print-config", "--json")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from bytemill.lm.model_config import ModelConfig
     from bytemill.lm.training.config import Layer, TrainConfig
+    from bytemill.lm.training.saved_model import SavedModel
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 MAY_DIFFER = frozenset(
@@ -54,30 +55,41 @@ def initial_layers(init_from: str, run: Path | None) -> list[Layer]:
     return [(init_from, values)]
 
 
-def load_initial_weights(model: TransformerLM, config: TrainConfig, tokenizer: Tokenizer) -> None:
-    """Load the weights of `training.init_from` into a new model.
-
-    Learned position embeddings beyond the context length are left out.
+def find_initial_weights(config: TrainConfig, tokenizer: Tokenizer) -> SavedModel:
+    """Find the weights of `training.init_from`, and check that they fit the run.
 
     Raises:
         RunConfigError: The model has other settings, or the tokenizer has other tokens.
-        CheckpointError: The weights are missing or damaged.
+        CheckpointError: There are no weights.
     """
     path = config.training.init_from
     saved = find_saved_model(path)
     _check_model(config.model, saved.config.model, path)
     if saved.fingerprint not in (None, tokenizer.fingerprint):
         before, after = saved.tokenizer().vocab, tokenizer.vocab
-        if changed := next((number for number in before if after.get(number) != before[number]), None):
+        changed = next((number for number in before if after.get(number) != before[number]), None)
+        if changed is not None:
             raise RunConfigError(
                 f"the tokenizer is not that of {path}: id {changed} is {after.get(changed)!r} and was "
                 f"{before[changed]!r}",
                 hint=f"use the tokenizer of the model, also for the shards: --data.tokenizer {saved.tokenizer_path}",
             )
-    if config.model.position != "learned" or config.model.context_length == saved.config.model.context_length:
+    return saved
+
+
+def load_initial_weights(model: TransformerLM, saved: SavedModel) -> None:
+    """Load the result of `find_initial_weights` into a new model.
+
+    Learned position embeddings beyond the context length are left out.
+
+    Raises:
+        CheckpointError: The weights are missing or damaged.
+    """
+    own, initial = model.config, saved.config.model
+    if own.position != "learned" or own.context_length == initial.context_length:
         saved.weights.load_weights(model)
         return
-    longer = TransformerLM(saved.config.model, seed=0)
+    longer = TransformerLM(initial, seed=0)
     saved.weights.load_weights(longer)
     source = dict(longer.named_parameters())
     with torch.no_grad():
