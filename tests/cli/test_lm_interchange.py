@@ -40,10 +40,10 @@ def test_a_trained_model_is_exported_imported_and_fine_tuned(trained: str, run: 
 
 
 def test_results_as_json_and_errors_in_one_line(trained: str, run: Run):  # noqa: F811
-    exported = run("lm", "export", trained, "-o", "out.gguf", "--format", "gguf", "--json")
+    exported = run("lm", "export", trained, "-o", "out.gguf", "--output-format", "gguf", "--json")
     assert exported.status == 0, exported.err
     assert json.loads(exported.out)["files"] == ["out.gguf"]
-    again = run("lm", "export", trained, "-o", "out.gguf", "--format", "gguf")
+    again = run("lm", "export", trained, "-o", "out.gguf", "--output-format", "gguf")
     assert again.status == 1
     assert "error: out.gguf exists\nhint: use another name, or add --overwrite" in again.err
     missing = run("lm", "import", "nowhere", "-o", "out")
@@ -53,4 +53,4 @@ def test_results_as_json_and_errors_in_one_line(trained: str, run: Run):  # noqa
     imported = run("lm", "import", "hf", "-o", "in", "--json")
     assert json.loads(imported.out)["model"]["num_layers"] == 1
     unknown = run("lm", "generate", "hf", "a")
-    assert "hint: import it first: bytemill lm import hf -o FOLDER" in unknown.err
+    assert "hint: import it first: bytemill lm import hf -o DIR" in unknown.err

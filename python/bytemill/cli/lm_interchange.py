@@ -67,7 +67,7 @@ def export_weights(
         Path,
         Parameter(name=["--output", "-o"], help="Folder of the result, or a GGUF file (NAME.gguf)."),
     ],
-    format: Annotated[  # noqa: A002 - the name of the option
+    output_format: Annotated[
         Literal["huggingface", "gguf"],
         Parameter(help="A folder for transformers, or a file for llama.cpp (needs the package gguf)."),
     ] = "huggingface",
@@ -83,13 +83,18 @@ def export_weights(
 ) -> None:
     """Export a model to Hugging Face transformers or llama.cpp.
 
-    The other program computes the same logits. A model whose options no architecture
-    there has is refused, and the message names the options.
+    The other program computes the same logits. If no architecture there has the options
+    of the model, the command fails and names them.
     """
     from bytemill.lm.interchange.export_model import export_model
 
     exported = export_model(
-        run, destination, format=format, dtype=dtype, max_shard_bytes=max_shard_bytes, overwrite=overwrite
+        run,
+        destination,
+        format=output_format,
+        dtype=dtype,
+        max_shard_bytes=max_shard_bytes,
+        overwrite=overwrite,
     )
     for problem in exported.refused:
         output.note(f"skipped a damaged checkpoint: {problem}", quiet=quiet)

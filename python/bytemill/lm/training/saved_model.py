@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,7 +101,7 @@ def _nothing_in(path: Path) -> CheckpointError:
     if (path / "config.json").exists() or path.is_file():
         return CheckpointError(
             f"{path} is neither a run nor an imported model",
-            hint=f"import it first: bytemill lm import {path} -o FOLDER",
+            hint=f"import it first: bytemill lm import {shlex.quote(str(path))} -o DIR",
         )
     return CheckpointError(
         f"there is no checkpoint in {path}",
