@@ -381,5 +381,5 @@ app.command(
     sort_key=6,
     help_epilogue="""Examples:
   bytemill lm export mine -o mine-hf
-  bytemill lm export mine -o mine.gguf --output-format gguf --dtype float16""",
+  bytemill lm export mine -o mine.gguf --output-format gguf --precision float16""",
 )

@@ -71,8 +71,8 @@ def export_weights(
         Literal["huggingface", "gguf"],
         Parameter(help="A folder for transformers, or a file for llama.cpp (needs the package gguf)."),
     ] = "huggingface",
-    dtype: Annotated[
-        Literal["float32", "bfloat16", "float16"], Parameter(help="Type of the stored matrices.")
+    precision: Annotated[
+        Literal["float32", "bfloat16", "float16"], Parameter(help="Type of the stored weights.")
     ] = "float32",
     max_shard_bytes: Annotated[
         int, Parameter(validator=Number(gte=1), help="Maximum bytes of weights per file (huggingface).")
@@ -92,7 +92,7 @@ def export_weights(
         run,
         destination,
         format=output_format,
-        dtype=dtype,
+        dtype=precision,
         max_shard_bytes=max_shard_bytes,
         overwrite=overwrite,
     )
