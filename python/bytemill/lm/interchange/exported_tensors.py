@@ -59,6 +59,9 @@ def read_model(saved: SavedModel) -> ModelToExport:
     """
     tokenizer = None if saved.fingerprint is None else saved.tokenizer()
     with memory_errors("close other programs"):
-        model = TransformerLM(saved.config.model, seed=0)
+        # Without initial values, which take longer to sample than the weights to read.
+        model = TransformerLM(saved.config.model, device="meta").to_empty(device="cpu")
+        if saved.config.model.tied_embeddings:
+            model.lm_head.weight = model.token_embeddings.weight
         saved.weights.load_weights(model)
     return ModelToExport(saved, dict(model.named_parameters()), tokenizer)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from bytemill.errors import ModelConfigError
 from bytemill.lm.interchange.expressible import check_supported
-from bytemill.lm.model_config import ModelConfig
+from bytemill.lm.model_config import FeedForwardKind, ModelConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,7 +100,7 @@ FAMILIES = {
         ),
     )
 }
-_ACTIVATIONS = {
+_ACTIVATIONS: dict[str, FeedForwardKind] = {
     "gelu_new": "gelu",
     "gelu_pytorch_tanh": "gelu",
     "gelu": "gelu_exact",

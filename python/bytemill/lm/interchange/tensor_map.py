@@ -11,7 +11,7 @@ from torch import Tensor
 from bytemill.lm.model import TransformerLM
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from bytemill.lm.model_config import ModelConfig
 
@@ -41,7 +41,7 @@ class Entry:
     def to_ours(self, tensor: Tensor, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
         """Split the other format's tensor into tensors of `shapes`, in float32."""
         tensor = (tensor.T if self.is_transposed else tensor).float()
-        parts = tensor.split([shapes[name][0] for name in self.ours])
+        parts: Sequence[Tensor] = torch.split(tensor, [shapes[name][0] for name in self.ours])
         if self.d_head is not None:
             order = torch.arange(self.d_head).view(2, -1).T.reshape(-1)
             parts = [_reordered(part, order) for part in parts]
