@@ -102,6 +102,7 @@ def test_names_of_base_models_and_old_buffers_are_accepted(
     [
         ("llama2", {"model_type": "mixtral"}, "model_type is 'mixtral', an architecture"),
         ("llama2", {"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
+        ("smollm", {"rope_interleaved": True}, "rope_interleaved is True"),
         ("llama2", {"attention_bias": True}, "attention_bias is true and mlp_bias false"),
         ("llama2", {"mlp_bias": True}, "mlp_bias is true and attention_bias false"),
         ("llama2", {"quantization_config": {"bits": 4}}, "quantization_config is"),

@@ -58,7 +58,11 @@ _QWEN_DEFAULTS: dict[str, Any] = {
     "num_key_value_heads": 32,
     "sliding_window": 4096,
 }
-_SILU: dict[str, tuple[Any, ...]] = {"hidden_act": ("silu", "swish"), "quantization_config": (None,)}
+_LLAMA_REQUIRED: dict[str, tuple[Any, ...]] = {
+    "hidden_act": ("silu", "swish"),
+    "rope_interleaved": (False,),
+    "quantization_config": (None,),
+}
 FAMILIES = {
     family.model_type: family
     for family in (
@@ -75,7 +79,7 @@ FAMILIES = {
                 "quantization_config": (None,),
             },
         ),
-        Family(LLAMA, "LlamaForCausalLM", "llama", "model.", {}, _SILU),
+        Family(LLAMA, "LlamaForCausalLM", "llama", "model.", {}, _LLAMA_REQUIRED),
         Family(
             MISTRAL,
             "MistralForCausalLM",
@@ -87,16 +91,16 @@ FAMILIES = {
                 "max_position_embeddings": 131_072,
                 "sliding_window": 4096,
             },
-            {**_SILU, "layer_types": (None,)},
+            {**_LLAMA_REQUIRED, "layer_types": (None,)},
         ),
-        Family(QWEN2, "Qwen2ForCausalLM", "llama", "model.", _QWEN_DEFAULTS, _SILU),
+        Family(QWEN2, "Qwen2ForCausalLM", "llama", "model.", _QWEN_DEFAULTS, _LLAMA_REQUIRED),
         Family(
             QWEN3,
             "Qwen3ForCausalLM",
             "llama",
             "model.",
             {**_QWEN_DEFAULTS, "head_dim": 128},
-            {**_SILU, "attention_bias": (False,)},
+            {**_LLAMA_REQUIRED, "attention_bias": (False,)},
         ),
     )
 }
