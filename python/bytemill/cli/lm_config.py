@@ -31,6 +31,9 @@ _DEFAULTS = {
     "data.train": "[required]",
 }
 
+_SHORT = {"training.init_from": ("--init-from",)}
+"""Further names of options."""
+
 
 def resolve_options(config: str | Path | None, options: Any, *, is_plan: bool = False) -> Resolved:
     """Merge the settings of all sources: defaults < file < environment < flags.
@@ -52,6 +55,13 @@ def resolve_options(config: str | Path | None, options: Any, *, is_plan: bool = 
     if config is not None and Path(config).is_dir():
         layers.append(("the command line", {"run.folder": str(config)}))
     layers += [(_flag(key, value), {key: value}) for key, value in _set_options(options)]
+    init_from = next((path for _, own in reversed(layers) if (path := own.get("training.init_from"))), None)
+    if isinstance(init_from, str):
+        from bytemill.lm.training.initial_weights import initial_layers
+
+        layers = (
+            initial_layers(init_from, Path(config) if config and Path(config).is_dir() else None) + layers
+        )
     tokenizer = next((name for _, own in reversed(layers) if (name := own.get("data.tokenizer"))), None)
     n_vocab = open_tokenizer(tokenizer).n_vocab if isinstance(tokenizer, str) and not is_plan else None
     return resolve(layers, n_vocab=n_vocab)
@@ -85,7 +95,7 @@ def _option(section: str, name: str, default: Any, about: str) -> tuple[str, Any
         about += f" [default: {str(default).lower() if isinstance(default, bool) else default}]"
     flag = name.replace("_", "-")
     parameter = Parameter(
-        name=f"--{section}.{flag}",
+        name=[f"--{section}.{flag}", *_SHORT.get(key, ())],
         help=about,
         show_default=False,
         negative=f"--{section}.no-{flag}" if kind is bool else (),

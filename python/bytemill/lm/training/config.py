@@ -92,6 +92,8 @@ class TrainingConfig(Settings):
     """Batches whose gradients are accumulated into one step."""
     seed: NotNegative = 0
     """Seed of the initial weights, the data order and dropout."""
+    init_from: str = ""
+    """Start from the weights of this run, checkpoint or imported model, which also sets the sizes of the model."""
     device: str = "auto"
     """Device: auto, cpu, cuda, cuda:N or mps."""
     precision: Literal["auto", "float32", "tf32", "bfloat16", "float16"] = "auto"
@@ -252,7 +254,9 @@ def resolve(layers: Sequence[Layer], *, n_vocab: int | None = None) -> Resolved:
         raise RunConfigError(
             f"{origins['model.vocab_size']}: model.vocab_size is {config.model.vocab_size:,}, but the tokenizer has "
             f"{n_vocab:,} ids",
-            hint=f"leave model.vocab_size out, or set it to {n_vocab} or more",
+            hint=f"use the tokenizer of {config.training.init_from}"
+            if config.training.init_from
+            else f"leave model.vocab_size out, or set it to {n_vocab} or more",
         )
     for section, kind in SECTIONS.items():
         fallback = f"preset {preset_name}" if section == "model" else "default"
