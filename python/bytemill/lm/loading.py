@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bytemill.lm.device import memory_errors, pick_device
 from bytemill.lm.kernels.linear import stored_by_columns
 from bytemill.lm.model import TransformerLM
-from bytemill.lm.training.saved_model import find_saved_model
+from bytemill.lm.training.saved_model import WeightsName, find_saved_model
 
 if TYPE_CHECKING:
     import os
@@ -33,13 +33,16 @@ class TrainedModel:
     """Newer checkpoints that were damaged."""
 
 
-def load_trained(path: str | os.PathLike[str], device: str = "auto") -> TrainedModel:
+def load_trained(
+    path: str | os.PathLike[str], device: str = "auto", weights: WeightsName = "auto"
+) -> TrainedModel:
     """Load a trained model from its weights; no optimizer state is read.
 
     Args:
         path: Run folder, of which the newest intact checkpoint is used, one of its checkpoints, or a folder made by
             `bytemill lm import`.
         device: Device: auto, cpu, cuda, cuda:N or mps.
+        weights: "trained", their moving "average", or "auto": the average if the run kept one.
 
     Raises:
         CheckpointError: There is no intact checkpoint, or not the tokenizer it was trained with.
@@ -49,7 +52,7 @@ def load_trained(path: str | os.PathLike[str], device: str = "auto") -> TrainedM
     tokenizer = saved.tokenizer()
     with memory_errors("close other programs, or choose another --device"):
         model = TransformerLM(saved.config.model, seed=0)
-        saved.weights.load_weights(model)
+        saved.load_weights(model, weights)
         model = model.to(pick_device(device)).eval().use_kernels("auto")
         if model.lm_head.weight.device.type == "cpu":
             for matrix in (parameter for parameter in model.parameters() if parameter.ndim == 2):

@@ -63,5 +63,5 @@ def read_model(saved: SavedModel) -> ModelToExport:
         model = TransformerLM(saved.config.model, device="meta").to_empty(device="cpu")
         if saved.config.model.tied_embeddings:
             model.lm_head.weight = model.token_embeddings.weight
-        saved.weights.load_weights(model)
+        saved.load_weights(model)
     return ModelToExport(saved, dict(model.named_parameters()), tokenizer)

@@ -87,10 +87,10 @@ def load_initial_weights(model: TransformerLM, saved: SavedModel) -> None:
     """
     own, initial = model.config, saved.config.model
     if own.position != "learned" or own.context_length == initial.context_length:
-        saved.weights.load_weights(model)
+        saved.load_weights(model)
         return
     longer = TransformerLM(initial, seed=0)
-    saved.weights.load_weights(longer)
+    saved.load_weights(longer)
     source = dict(longer.named_parameters())
     with torch.no_grad():
         for name, parameter in model.named_parameters():

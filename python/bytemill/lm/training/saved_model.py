@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from bytemill.errors import CheckpointError
 from bytemill.lm.model_folder import TOKENIZER, ModelFolder, is_model_folder, read_model_folder
@@ -18,13 +18,16 @@ from bytemill.tokenizer.tokenizer import Tokenizer
 if TYPE_CHECKING:
     import os
 
+    from torch.nn import Module
+
+WeightsName = Literal["auto", "average", "trained"]
+
 
 @dataclass(frozen=True)
 class SavedModel:
     """Weights on disk, with what belongs to them."""
 
     weights: RunCheckpoint | ModelFolder
-    """`load_weights` loads them into a model."""
     config: TrainConfig
     """Of an imported model, only the shape of the model is meaningful."""
     step: int
@@ -36,6 +39,27 @@ class SavedModel:
     """Fingerprint of the tokenizer; None if the model was imported without one."""
     refused: list[str] = field(default_factory=list[str])
     """Newer checkpoints that were damaged."""
+
+    def load_weights(self, model: Module, name: WeightsName = "auto") -> None:
+        """Load the weights into `model`.
+
+        Args:
+            model: A model of the same shape.
+            name: "trained", their moving "average", or "auto": the average if the run kept one.
+
+        Raises:
+            CheckpointError: The weights are missing, damaged or of another model.
+        """
+        if isinstance(self.weights, RunCheckpoint):
+            average = self.weights.has_average if name == "auto" else name == "average"
+            self.weights.load_weights(model, average=average)
+        elif name == "average":
+            raise CheckpointError(
+                f"{self.path} is an imported model and has no moving average of the weights",
+                hint="use --weights auto",
+            )
+        else:
+            self.weights.load_weights(model)
 
     def tokenizer(self) -> Tokenizer:
         """Load the tokenizer. Raises CheckpointError if it is missing or another one."""
