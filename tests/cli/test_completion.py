@@ -70,6 +70,7 @@ def test_the_startup_file_keeps_its_content_and_gets_one_entry(
         (["bytemill", "tokenizer", "train", "--vo"], ["--vocab-size"]),
         (["bytemill", "tokenizer", "train", "--ties", ""], ["bytes", "huggingface"]),
         (["bytemill", "data", "convert", "shards", "out", "--dtype", "int6"], ["int64"]),
+        (["bytemill", "data", "encode", "t.json", "a.txt", "--layout", "meg"], ["megatron"]),
     ],
 )
 def test_bash_completes_commands_options_and_values(

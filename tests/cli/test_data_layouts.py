@@ -3,20 +3,33 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
+import pytest
 
 import bytemill
-from bytemill.cli.data_convert import LAYOUTS as LAYOUTS_IN_HELP
+from bytemill.cli.data_convert import BuiltInLayout
 from bytemill.shards import TokenShards, verify
 from bytemill.shards.layouts import LAYOUTS
+from bytemill.shards.layouts.bin import BinLayout
 
 Run = Callable[..., Any]
 
 
 def test_the_help_lists_all_layouts():
-    assert LAYOUTS_IN_HELP.replace(" or ", ", ").split(", ") == list(LAYOUTS)
+    assert list(get_args(BuiltInLayout)) == list(LAYOUTS)
+
+
+def test_a_registered_layout_is_accepted(tokenizer_file: str, run: Run, monkeypatch: pytest.MonkeyPatch):
+    class OwnLayout(BinLayout):
+        name = "own"
+        suffix = ".own"
+
+    monkeypatch.setitem(LAYOUTS, "own", OwnLayout())
+    outcome = run("data", "encode", tokenizer_file, "corpus.txt", "-o", "shards", "--layout", "own", "-q")
+    assert outcome.status == 0, outcome.err
+    assert Path("shards/shard_00000.own").exists()
 
 
 def encode(run: Run, tokenizer_file: str) -> None:

@@ -153,9 +153,8 @@ def test_hints_name_options_of_the_command_that_failed(tokenizer_file: str, run:
     for text in COMMAND.findall(hint):
         named = shlex.split(text)[1:]
         if named and named[0] in app:
-            chain, others = command_of(named)
+            _, others = command_of(named)
             assert set(OPTION.findall(text)) <= others
-            assert run(*chain, "--help").status == 0
     assert set(OPTION.findall(COMMAND.sub("", hint))) <= available, hint
 
 

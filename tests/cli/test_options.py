@@ -2,17 +2,16 @@
 
 from collections import defaultdict
 from pathlib import Path
-from types import NoneType
-from typing import Literal, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Literal, Union, get_args, get_origin
 
 from tests.cli.commands import commands, options
 
 
 def kind(hint: object) -> object:
-    """What a value of this type is: the type without None; text where it is a name or a path."""
-    plain = (
-        [each for each in get_args(hint) if each is not NoneType] if NoneType in get_args(hint) else [hint]
-    )
+    """What a value of this type is: the type without None; choices without other text; text for a path."""
+    is_union = get_origin(hint) in (Union, UnionType)
+    plain = [each for each in get_args(hint) if each is not NoneType] if is_union else [hint]
     return str if plain[0] is Path else plain[0]
 
 

@@ -100,7 +100,7 @@ def imported_by(code: str) -> set[str]:
     """The modules that are loaded after `code` in a new process."""
     code += "\nimport json, sys; print(json.dumps(list(sys.modules)), file=sys.stderr)"
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
-    return set(json.loads(outcome.stderr))
+    return set(json.loads(outcome.stderr.splitlines()[-1]))
 
 
 def test_importing_the_package_imports_nothing_else_of_it():
@@ -121,4 +121,18 @@ def test_the_tokenizer_needs_neither_corpora_nor_training():
 def test_help_imports_no_large_libraries(arguments: list[str]):
     modules = imported_by(f"from bytemill.cli import main; main({arguments})")
     assert not modules & {"numpy", "pydantic", "torch", "pyarrow", "huggingface_hub", "jinja2"}
+    assert not modules & {"cyclopts.completion", "bytemill.cli.quickstart"}
     assert not {f"bytemill.{name}" for name in ("corpus", "training", "shards", "lm", "analysis")} & modules
+
+
+def test_encoding_a_corpus_imports_no_large_libraries(tokenizer_file: str):
+    """Validation of records takes longer to import than encoding a small corpus."""
+    arguments = ["data", "encode", tokenizer_file, "corpus.txt", "--output", "shards"]
+    modules = imported_by(f"from bytemill.cli import main; assert main({arguments}) == 0")
+    assert not modules & {
+        "pydantic",
+        "jinja2",
+        "torch",
+        "pyarrow",
+        "cyclopts.completion",
+    }

@@ -72,5 +72,5 @@ def test_a_published_encoding_is_pickled_by_name(asked: list[str]) -> None:
 
 
 def test_an_unsupported_encoding_has_an_explanation() -> None:
-    with pytest.raises(bytemill.TokenizerError, match="200018"):
+    with pytest.raises(bytemill.TokenizerFileError, match="200018"):
         ours.get_encoding("o200k_harmony")

@@ -10,10 +10,9 @@ from tokenizers.models import BPE
 
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats import gpt2
+from bytemill.formats import detect, gpt2
 from bytemill.formats.bytes_to_unicode import ALPHABET
 from bytemill.formats.spec import TokenizerSpec
-from bytemill.formats.tiktoken import tiktoken
 
 MakeSpec = Callable[..., TokenizerSpec]
 Write = Callable[..., tuple[Path, Path]]
@@ -208,7 +207,7 @@ def test_gpt2s_files_equal_its_rank_file(shared_data: Path) -> None:
     assert len(spec.vocab) == 50256
     assert spec.merges is not None
     assert len(spec.merges) == 50000
-    ranks = tiktoken.read(shared_data / "r50k_base.tiktoken")
+    ranks = detect.read(shared_data / "r50k_base.tiktoken")
     assert ranks.ranks == {token: token_id for token_id, token in spec.vocab.items()}
     assert ranks.special_tokens == spec.special_tokens
     assert gpt2.write(ranks) == gpt2.write(spec)

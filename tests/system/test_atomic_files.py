@@ -38,7 +38,7 @@ def test_json_keeps_file_names_that_are_not_utf8(tmp_path: Path) -> None:
 
 
 def test_text_and_bytes_files_take_their_names_at_the_end_of_the_block(tmp_path: Path) -> None:
-    with atomic.open_text(tmp_path / "t") as text, atomic.open_bytes(tmp_path / "b") as data:
+    with atomic.open_text(tmp_path / "t") as text, atomic.AtomicFile(tmp_path / "b") as data:
         text.write("eins\n")
         text.write("zwei\n")
         data.write(b"drei")
@@ -49,7 +49,7 @@ def test_text_and_bytes_files_take_their_names_at_the_end_of_the_block(tmp_path:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("in the block"), SystemExit(3)])
-@pytest.mark.parametrize("opened", [atomic.open_text, atomic.open_bytes, atomic.AtomicFile])
+@pytest.mark.parametrize("opened", [atomic.open_text, atomic.AtomicFile])
 def test_an_exception_in_the_block_leaves_the_old_file_and_no_temporary(
     tmp_path: Path, opened: Callable[..., object], error: BaseException
 ) -> None:
@@ -67,7 +67,7 @@ def test_an_exception_in_the_block_leaves_the_old_file_and_no_temporary(
 
 
 def test_an_error_of_reading_within_the_block_is_not_called_an_error_of_writing(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), atomic.open_bytes(tmp_path / "f"):
+    with pytest.raises(FileNotFoundError), atomic.AtomicFile(tmp_path / "f"):
         (tmp_path / "absent").read_bytes()
     assert names(tmp_path) == []
 
@@ -165,7 +165,7 @@ def test_a_full_disk_leaves_the_old_file_and_says_what_to_do(tmp_path: Path) -> 
                     file.write(piece)
         for write in (
             lambda: atomic.write_bytes(sys.argv[1], bytes(300_000)),
-            lambda: in_pieces(atomic.open_bytes, bytes(10_000)),
+            lambda: in_pieces(atomic.AtomicFile, bytes(10_000)),
             lambda: in_pieces(atomic.open_text, "x" * 10_000),
         ):
             try:

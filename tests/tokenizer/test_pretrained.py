@@ -25,8 +25,9 @@ from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.huggingface.folder import SIDECAR_FILES
 from bytemill.formats.spec import TokenizerSpec
 from bytemill.formats.tiktoken import tiktoken as ranks
+from bytemill.system.paths import cache_folder
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
-from bytemill.tokenizer.pretrained import PUBLISHED, cache_folder
+from bytemill.tokenizer.pretrained import PUBLISHED
 
 TEXT = "It's 12345  naïve 日本語 😀\r\n\r\n  x = [1]  <|endoftext|><|fim_prefix|> \n  "
 RANK_FILES = ("r50k_base", "cl100k_base", "o200k_base")
@@ -136,12 +137,12 @@ def test_cache_dir_selects_the_cache(shared_data: Path) -> None:
 
 def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BYTEMILL_CACHE", "~/x")
-    assert cache_folder() == Path("~/x/tokenizers").expanduser()
+    assert cache_folder("tokenizers") == Path("~/x/tokenizers").expanduser()
     monkeypatch.delenv("BYTEMILL_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert cache_folder() == Path("/somewhere/bytemill/tokenizers")
+    assert cache_folder("tokenizers") == Path("/somewhere/bytemill/tokenizers")
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert cache_folder() == Path("~/.cache/bytemill/tokenizers").expanduser()
+    assert cache_folder("tokenizers") == Path("~/.cache/bytemill/tokenizers").expanduser()
 
 
 def test_tiktokens_older_cache_locations_are_searched(

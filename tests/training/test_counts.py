@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import bytemill
 from bytemill import Corpus, CorpusError, reference
-from bytemill._core import NAMED_PATTERNS
+from bytemill._core import NAMED_PATTERNS, read_counts_header
 from bytemill.training import counts
 from bytemill.training.counting import count_corpus, count_texts
 from bytemill.training.counting_session import CountingSettings
@@ -139,6 +139,26 @@ def test_counts_of_other_inputs_are_refused(folder: Path) -> None:
 def test_counts_of_texts_are_kept_too(folder: Path) -> None:
     expected = bytemill.train_from_iterator([TEXT], 270, [END], counts="c.bin")
     assert bytemill.train(counts.load("c.bin"), 270, [END]).merges == expected.merges
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("n_bytes", None, "n_bytes is None; it must be a valid integer"),
+        ("n_pretokens", -1, "n_pretokens is -1; it must be greater than or equal to 0"),
+        ("special_tokens", [], "special_tokens is []; it must be a valid dictionary"),
+        ("reading", {"n_documents": "3"}, "reading.n_documents is '3'; it must be a valid integer"),
+    ],
+)
+def test_an_invalid_value_in_the_header_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: object, problem: str
+) -> None:
+    bytemill.train("corpus.txt", 270, [END], counts="c.bin")
+    header = json.loads(read_counts_header("c.bin")) | {key: value}
+    monkeypatch.setattr(counts, "read_counts_header", lambda _: json.dumps(header))
+    with pytest.raises(CorpusError) as caught:
+        counts.load("c.bin")
+    assert str(caught.value) == f"c.bin is damaged: {problem}"
 
 
 @pytest.mark.parametrize("damage", ["bit", "cut", "text", "header", "version", "folder", "none"])

@@ -2,8 +2,7 @@
 
 from cyclopts import App
 
-from bytemill.cli.options import DEFAULTS
-from bytemill.cli.quickstart import app as quickstart
+from bytemill.cli.defaults import DEFAULTS
 
 
 def _version() -> str:
@@ -26,18 +25,29 @@ Exit code: 0 ok, 1 failed, 2 wrong usage, 130 interrupted.""",
     version=_version,
     default_parameter=DEFAULTS,
 )
-app.command(quickstart)
-# Imported by name, so that each command loads only what it needs.
+# Imported by name, so that each command loads only what it needs. The help stated here replaces that of the app.
+app.command(
+    "bytemill.cli.quickstart:app",
+    name="quickstart",
+    help="""Train a tokenizer and a small language model, and write a report.
+
+The corpus is the documentation that Python ships with, a few megabytes; nothing
+is downloaded. The model takes about two minutes on two CPU cores and requires
+torch (the extra lm); without torch it is skipped. DIR may hold an earlier
+quickstart, which is replaced, but no other files.""",
+    sort_key=1,
+)
 app.command(
     "bytemill.cli.tokenizer:app",
     name="tokenizer",
     help="Train, use, inspect and convert tokenizers.",
     sort_key=2,
 )
-app.register_install_completion_command(  # pyright: ignore[reportUnknownMemberType]
-    help="Install completion of commands and options for bash, zsh or fish.",
-    help_flags=(),
-    version_flags=(),
-)
 app.command("bytemill.cli.data:app", name="data", help="Encode text to shards of token ids.", sort_key=3)
 app.command("bytemill.cli.lm:app", name="lm", help="Train, run and evaluate language models.", sort_key=4)
+app.command(
+    "bytemill.cli.completion:install",
+    name="--install-completion",
+    help="Install completion of commands and options for bash, zsh or fish.",
+    version_flags=(),
+)

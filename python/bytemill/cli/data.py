@@ -3,16 +3,19 @@
 import dataclasses
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import data_convert, data_reencode, options, output
 from bytemill.cli.corpus_options import CorpusOptions
-from bytemill.cli.data_convert import LAYOUTS
+from bytemill.cli.data_convert import LayoutName
 from bytemill.cli.interruption import interruptible, resume_hint
 from bytemill.system.units import format_bytes, format_rate, format_seconds
+
+if TYPE_CHECKING:
+    from bytemill.shards import Manifest
 
 app = App(
     name="data",
@@ -39,7 +42,7 @@ def encode(
     *inputs: options.Inputs,
     output_folder: Annotated[Path, Parameter(name=["--output", "-o"], help="The output folder.")],
     corpus: CorpusOptions = CorpusOptions(),  # noqa: B008  (it is immutable)
-    layout: Annotated[str, Parameter(help=f"Layout of the files: {LAYOUTS}.")] = "npy",
+    layout: Annotated[LayoutName, Parameter(metavar="LAYOUT", help="Layout of the files.")] = "npy",
     shard_tokens: Annotated[
         int, Parameter(validator=Number(gte=1), help="Ids per shard, except the last one.")
     ] = 100_000_000,
@@ -85,7 +88,7 @@ def encode(
     from bytemill.cli.profile import profiled
     from bytemill.cli.progress import ProgressDisplay, encoding_progress
     from bytemill.cli.summaries import manifest_notes
-    from bytemill.shards import EncodeProgress, encode_corpus
+    from bytemill.shards import EncodeProgress, encode_corpus, read_manifest
     from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
     tokenizer = open_tokenizer(tokenizer_file)
@@ -133,11 +136,14 @@ def encode(
             progress=progress,
             overwrite=overwrite,
         )
-    folders = [output_folder / part for part in ("train", "validation")] if manifest.part else [output_folder]
+    seconds = time.monotonic() - started
     if as_json or not quiet:
-        _show(folders, as_json=as_json, more=measured.to_json())
+        folders = [output_folder / part for part in ("train", "validation")]
+        manifests = (
+            {each: read_manifest(each) for each in folders} if manifest.part else {output_folder: manifest}
+        )
+        _show(manifests, as_json=as_json, more=measured.to_json())
     if last is not None and not last.already_complete and not as_json and not quiet:
-        seconds = time.monotonic() - started
         bytes_rate = format_rate(last.n_bytes - last.n_bytes_before, seconds, "bytes")
         tokens_rate = format_rate(last.n_tokens - last.n_tokens_before, seconds, "tokens")
         output.write_line(f"\n  encoded in {format_seconds(seconds)}: {bytes_rate}, {tokens_rate}")
@@ -171,11 +177,11 @@ def info(
 
     folders = parts_of(folder)
     problems = [problem for path in folders for problem in find_problems(path)] if verify else None
-    _show(folders, as_json=as_json, problems=problems)
-    for note in (
-        [] if as_json else manifest_notes(read_manifest(folders[0]))
-    ):  # both parts count the whole corpus
-        output.note(note)
+    manifests = {each: read_manifest(each) for each in folders}
+    _show(manifests, as_json=as_json, problems=problems)
+    if not as_json:
+        for note in manifest_notes(manifests[folders[0]]):  # both parts count the whole corpus
+            output.note(note)
     if problems:
         for problem in problems:
             output.note(problem)
@@ -188,7 +194,7 @@ def info(
 
 
 def _show(
-    folders: list[Path],
+    manifests: "dict[Path, Manifest]",
     *,
     as_json: bool,
     problems: list[str] | None = None,
@@ -196,11 +202,10 @@ def _show(
 ) -> None:
     """Write the manifest of a folder, or of the parts of a split corpus."""
     from bytemill.cli.summaries import manifest_to_json, manifests_to_json, write_manifest
-    from bytemill.shards import read_manifest
 
-    manifests = {folder: read_manifest(folder) for folder in folders}
-    if as_json and len(folders) == 1:
-        manifest_to_json(manifests[folders[0]], folders[0], problems, more)
+    if as_json and len(manifests) == 1:
+        [(folder, manifest)] = manifests.items()
+        manifest_to_json(manifest, folder, problems, more)
     elif as_json:
         manifests_to_json(manifests, problems, more)
     else:

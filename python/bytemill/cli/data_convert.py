@@ -9,7 +9,9 @@ from cyclopts.validators import Number
 from bytemill.cli import options, output
 from bytemill.cli.interruption import interruptible
 
-LAYOUTS = "npy, bin, llmc, megatron or datatrove"
+BuiltInLayout: TypeAlias = Literal["npy", "bin", "llmc", "megatron", "datatrove"]
+LayoutName: TypeAlias = BuiltInLayout | str
+"""A layout of bytemill, listed and completed, or a registered one."""
 IdType: TypeAlias = Literal["uint16", "uint32", "int32", "int64"]
 
 SourceLayout: TypeAlias = Annotated[
@@ -49,7 +51,7 @@ def convert(
     out: Annotated[Path, Parameter(name="OUT", help="The output folder.")],
     /,
     *,
-    layout: Annotated[str, Parameter(help=f"Layout of the result: {LAYOUTS}.")],
+    layout: Annotated[LayoutName, Parameter(metavar="LAYOUT", help="Layout of the result.")],
     shard_tokens: ShardTokens = None,
     separator: Separator = None,
     keep_separators: Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from bytemill.cli import options, output
-from bytemill.cli.data_convert import LAYOUTS, IdType, NoVerify, Separator, ShardTokens, separator_of
+from bytemill.cli.data_convert import IdType, LayoutName, NoVerify, Separator, ShardTokens, separator_of
 from bytemill.cli.interruption import interruptible, resume_hint
 from bytemill.system.units import plural
 
@@ -28,7 +28,7 @@ def reencode(
     new: Annotated[Path, Parameter(name="--to", help="The tokenizer of the result.")],
     output_folder: Annotated[Path, Parameter(name=["--output", "-o"], help="The output folder.")],
     layout: Annotated[
-        str | None, Parameter(help=f"Layout of the result: {LAYOUTS}; by default as in SHARDS.")
+        LayoutName | None, Parameter(metavar="LAYOUT", help="Layout of the result; by default as in SHARDS.")
     ] = None,
     shard_tokens: ShardTokens = None,
     document_index: Annotated[

@@ -4,7 +4,6 @@ import errno
 import os
 import re
 import sys
-import traceback
 from collections.abc import Set
 
 from bytemill.cli import output
@@ -12,14 +11,14 @@ from bytemill.errors import BytemillError
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
-_OUT_OF_MEMORY = re.compile(
+_OUT_OF_MEMORY = (
     r"failed to map segment|[Cc]annot allocate memory|can't start new thread|failed to spawn thread"
 )
 """Messages of exceptions that are no `MemoryError` but mean the same: of the loader of libraries, and of threads."""
 
-_OPTION = re.compile(r"(?<![\w-])--[a-z][\w.-]*\w")
+_OPTION = r"(?<![\w-])--[a-z][\w.-]*\w"
 
-_PYTHON_ARGUMENTS = re.compile(r'(?:\w+=(?:"[^"]*"|[^\s"]+),? )+\((--[^)]*)\)| \(\w+=[^)]*\)')
+_PYTHON_ARGUMENTS = r'(?:\w+=(?:"[^"]*"|[^\s"]+),? )+\((--[^)]*)\)| \(\w+=[^)]*\)'
 """Python arguments before an option in parentheses, or in parentheses after one."""
 
 _MEMORY_OPTIONS = ("--threads", "--batch-size", "--samples", "--max-tokens", "--shard-tokens")
@@ -39,6 +38,8 @@ def report(error: BaseException, options: Set[str] = frozenset()) -> int:
     from cyclopts import CycloptsError
 
     if os.environ.get("BYTEMILL_DEBUG") == "1":
+        import traceback
+
         traceback.print_exception(error)
     match error:
         case KeyboardInterrupt():
@@ -84,15 +85,17 @@ def _for_command(hint: str | None, options: Set[str]) -> str | None:
         return None
     clauses = hint.split("; ")
     if options:
-        clauses = [each for each in clauses if "bytemill " in each or options >= set(_OPTION.findall(each))]
-    return _PYTHON_ARGUMENTS.sub(r"\1", "; ".join(clauses).removeprefix("or ")) or None
+        clauses = [
+            each for each in clauses if "bytemill " in each or options >= set(re.findall(_OPTION, each))
+        ]
+    return re.sub(_PYTHON_ARGUMENTS, r"\1", "; ".join(clauses).removeprefix("or ")) or None
 
 
 def _is_out_of_memory(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
             return True
-        if _OUT_OF_MEMORY.search(str(error)):
+        if re.search(_OUT_OF_MEMORY, str(error)):
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -1,23 +1,13 @@
 """Options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from typing import Annotated, Literal, TypeAlias
 
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
 OUTPUT = Group("Output", sort_key=1)
 
-
-def _shown_default(value: Any) -> str | None:
-    """Return how the help shows a default value; None leaves it out."""
-    if isinstance(value, tuple):
-        value = " ".join(map(str, cast("tuple[Any, ...]", value)))
-    return None if value is None or value is False or value == "" else str(value)
-
-
-DEFAULTS = Parameter(negative=(), show_default=_shown_default)
-"""Defaults of all options."""
 
 Quiet: TypeAlias = Annotated[
     bool,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -71,6 +69,8 @@ def is_terminal(stream: TextIO) -> bool:
 
 def width() -> int:
     """Return the width of a line of standard output, in cells."""
+    import shutil
+
     return shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns
 
 
@@ -92,6 +92,8 @@ def write_bytes(data: bytes) -> None:
 
 def write_json(document: Any, *, indent: int | None = 2) -> None:
     """Write a JSON value; with `indent=None` on one line."""
+    import json
+
     write_line(json.dumps(document, indent=indent, ensure_ascii=False))
 
 

@@ -15,12 +15,6 @@ app = App(
     name="quickstart",
     sort_key=1,
     usage="Usage: bytemill quickstart [OPTIONS] [DIR]",
-    help="""Train a tokenizer and a small language model, and write a report.
-
-The corpus is the documentation that Python ships with, a few megabytes; nothing
-is downloaded. The model takes about two minutes on two CPU cores and requires
-torch (the extra lm); without torch it is skipped. DIR may hold an earlier
-quickstart, which is replaced, but no other files.""",
     help_epilogue="""Examples:
   bytemill quickstart
   bytemill quickstart mine --corpus notes.txt 'essays/*.txt'

@@ -11,11 +11,12 @@ Of special tokens that start together the longest is recognized; tiktoken leaves
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from bytemill._core import NAMED_PATTERNS, Encoder
 from bytemill.compat.tiktoken_models import ENCODING_NAMES, encoding_name_for_model
-from bytemill.errors import SpecialTokenError, TokenizerError, UnknownTokenError
+from bytemill.errors import SpecialTokenError, UnknownTokenError
 from bytemill.tokenizer.special_options import options, refuse
 from bytemill.tokenizer.token_starts import text_and_starts
 
@@ -67,7 +68,7 @@ class Encoding:
         # The core would take an expression such as "gpt2" for the name of a pattern.
         pattern = f"(?:{pat_str})" if pat_str in NAMED_PATTERNS else pat_str
         core = Encoder.from_ranks(mergeable_ranks, special_tokens, pattern, drops_unmatched=True)
-        self._set(name, core, pat_str, mergeable_ranks, special_tokens)
+        self._set_parts(name, core, pat_str, mergeable_ranks, special_tokens)
         if explicit_n_vocab and not (
             len(mergeable_ranks) + len(special_tokens) == explicit_n_vocab == self.n_vocab
         ):
@@ -76,7 +77,7 @@ class Encoding:
                 f"{self.max_token_value} are not {explicit_n_vocab} tokens"
             )
 
-    def _set(
+    def _set_parts(
         self,
         name: str,
         core: Encoder,
@@ -97,7 +98,7 @@ class Encoding:
         """Return a view of any tokenizer with tiktoken's interface."""
         encoding = cls.__new__(cls)
         core = tokenizer.core
-        encoding._set(name or tokenizer.name, core, tokenizer.pattern, None, tokenizer.special_tokens)
+        encoding._set_parts(name or tokenizer.name, core, tokenizer.pattern, None, tokenizer.special_tokens)
         encoding.source_tokenizer = encoding._tokenizer = tokenizer
         return encoding
 
@@ -141,8 +142,13 @@ class Encoding:
         if _ENCODINGS.get(self.name) is self:
             return get_encoding, (self.name,)
         if self.source_tokenizer is not None:
-            return _from_tokenizer, (type(self), self.source_tokenizer, self.name)
-        return _from_parts, (type(self), self.name, self._pattern, self._ranks, self._special_tokens)
+            return self.from_tokenizer, (self.source_tokenizer, self.name)
+        parts = {
+            "pat_str": self._pattern,
+            "mergeable_ranks": self._ranks,
+            "special_tokens": self._special_tokens,
+        }
+        return partial(type(self), **parts), (self.name,)
 
     # Encoding
 
@@ -343,19 +349,11 @@ def get_encoding(encoding_name: str) -> Encoding:
         raise ValueError(f"unknown encoding {encoding_name!r}; the encodings are {', '.join(ENCODING_NAMES)}")
     with _ENCODINGS_LOCK:
         if encoding_name not in _ENCODINGS:
-            _ENCODINGS[encoding_name] = _pretrained(encoding_name)
+            from bytemill.tokenizer.tokenizer import Tokenizer
+
+            tokenizer = Tokenizer.from_pretrained(encoding_name)
+            _ENCODINGS[encoding_name] = Encoding.from_tokenizer(tokenizer, encoding_name)
         return _ENCODINGS[encoding_name]
-
-
-def _pretrained(name: str) -> Encoding:
-    from bytemill.tokenizer.tokenizer import Tokenizer
-
-    if name == "o200k_harmony":
-        raise TokenizerError(
-            "o200k_harmony is not supported: it gives the id 200018 to two special tokens",
-            hint="use o200k_base, or an Encoding with your own special tokens",
-        )
-    return Encoding.from_tokenizer(Tokenizer.from_pretrained(name), name)
 
 
 def encoding_for_model(model_name: str) -> Encoding:
@@ -366,20 +364,6 @@ def encoding_for_model(model_name: str) -> Encoding:
 def list_encoding_names() -> list[str]:
     """Return the names that `get_encoding` accepts."""
     return list(ENCODING_NAMES)
-
-
-def _from_parts(
-    cls: type[Encoding],
-    name: str,
-    pat_str: str,
-    mergeable_ranks: dict[bytes, int],
-    special_tokens: dict[str, int],
-) -> Encoding:
-    return cls(name, pat_str=pat_str, mergeable_ranks=mergeable_ranks, special_tokens=special_tokens)
-
-
-def _from_tokenizer(cls: type[Encoding], tokenizer: Tokenizer, name: str) -> Encoding:
-    return cls.from_tokenizer(tokenizer, name)
 
 
 def _threads(num_threads: int | None) -> int | None:

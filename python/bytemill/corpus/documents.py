@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bytemill.system.records import Count  # noqa: TC001  (pydantic evaluates it)
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -19,17 +21,17 @@ BATCH_BYTES = 4 << 20
 class CorpusCounts:
     """Counts of what was read up to a position."""
 
-    n_documents: int = 0
+    n_documents: Count = 0
     """Documents yielded, including empty ones."""
-    n_bytes: int = 0
+    n_bytes: Count = 0
     """UTF-8 bytes of their text."""
-    n_replaced: int = 0
+    n_replaced: Count = 0
     """Malformed sequences read as U+FFFD (`errors="replace"`)."""
-    n_skipped_bytes: int = 0
+    n_skipped_bytes: Count = 0
     """Bytes of malformed sequences left out (`errors="skip"`)."""
-    n_broken: int = 0
+    n_broken: Count = 0
     """Broken documents left out (`on_error="skip"`)."""
-    n_byte_order_marks: int = 0
+    n_byte_order_marks: Count = 0
     """UTF-8 byte-order marks dropped from the beginning of files."""
 
 

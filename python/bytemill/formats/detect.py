@@ -13,7 +13,7 @@ from bytemill.formats.files import GGUF_MAGIC, begins_with, decode_utf8, is_obje
 from bytemill.formats.gguf import gguf
 from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.huggingface.folder import with_sidecar_files
-from bytemill.formats.paths import SUPPORTED_FILES, find, sibling_merges, sibling_vocab
+from bytemill.formats.paths import SUPPORTED_FILES, find, vocab_and_merges_paths
 from bytemill.formats.registry import format_of_content
 from bytemill.formats.tiktoken import rank_settings, tiktoken
 from bytemill.formats.vocab_listing import looks_like_listing
@@ -74,11 +74,10 @@ def from_content(
     try:
         return from_bytes(data, str(file), pattern, special_tokens)
     except IncompletePairError:
-        if (merges := sibling_merges(file)) is not None:
-            return gpt2.read(file, merges, special_tokens, pattern=pattern)
-        if (vocab := sibling_vocab(file)) is not None:
-            return gpt2.read(vocab, file, special_tokens, pattern=pattern)
-        raise
+        vocab, merges = vocab_and_merges_paths(file)
+        if not (vocab.is_file() and merges.is_file()):
+            raise
+        return gpt2.read(vocab, merges, special_tokens, pattern=pattern)
 
 
 def from_bytes(

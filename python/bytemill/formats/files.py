@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 from bytemill._core import NAMED_PATTERNS, check_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
-
-if TYPE_CHECKING:
-    import os
 
 GGUF_MAGIC = b"GGUF"
 """First bytes of a GGUF file. These may be as large as a model, so only their head is read."""
@@ -100,6 +98,16 @@ def parse_json(text: str, location: str) -> Any:
         raise TokenizerFileError(f"{location}: not valid JSON: {error}") from error
 
 
+def read_text(path: str | os.PathLike[str]) -> str:
+    """Read a UTF-8 file. Raises as `read_bytes` and `decode_utf8` do."""
+    return decode_utf8(read_bytes(path), os.fspath(path))
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Read a JSON file. Raises as `read_text` and `parse_json` do."""
+    return parse_json(read_text(path), os.fspath(path))
+
+
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
     """Return whether a JSON value is an object."""
     return isinstance(value, dict)
@@ -110,9 +118,9 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
-def wrong_value(location: str, value: object, expected: str, hint: str | None = None) -> TokenizerFileError:
+def wrong_value(location: str, value: object, expected: str) -> TokenizerFileError:
     """Return the error for a JSON value of the wrong kind."""
-    return TokenizerFileError(f"{location} is {shown(value)}, not {expected}", hint=hint)
+    return TokenizerFileError(f"{location} is {shown(value)}, not {expected}")
 
 
 def object_at(value: Any, location: str, expected: str = "an object") -> dict[str, Any]:

@@ -14,7 +14,7 @@ from bytemill._core import NAMED_PATTERNS, named_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.byte_level import byte_level_vocab, checked_vocab, tokens_and_merges
 from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE, bytes_to_text
-from bytemill.formats.files import checked_pattern, decode_utf8, parse_json, read_bytes, shown
+from bytemill.formats.files import checked_pattern, read_json, read_text, shown
 from bytemill.formats.ids import MAX_ID, is_text
 from bytemill.formats.ranks import merges_of_ranks, unreachable_token
 from bytemill.formats.spec import TokenizerSpec, check_expressible, explicit_ids
@@ -50,8 +50,8 @@ def read(
         TokenizerFileError: A file is damaged or the two do not belong together.
     """
     location, merges_location = os.fspath(vocab_path), os.fspath(merges_path)
-    vocab = checked_vocab(parse_json(decode_utf8(read_bytes(vocab_path), location), location), location)
-    pairs, line_numbers = _read_pairs(decode_utf8(read_bytes(merges_path), merges_location), merges_location)
+    vocab = checked_vocab(read_json(vocab_path), location)
+    pairs, line_numbers = _read_pairs(read_text(merges_path), merges_location)
     special = _special_tokens(vocab, pairs, special_tokens or (), location)
     tokens, merges = tokens_and_merges(
         vocab,

@@ -101,7 +101,10 @@ def write(spec: TokenizerSpec, dialect: Dialect = "minbpe") -> str:
             "would change",
             hint=_WRITE_JSON,
         )
-    special_tokens = _in_matching_order(spec.special_tokens)
+    special_tokens = spec.special_tokens
+    if hidden_token(special_tokens) is not None:
+        # Longest first, so that minbpe finds each of them.
+        special_tokens = dict(sorted(special_tokens.items(), key=lambda item: -len(item[0])))
     for text in special_tokens:
         if len(text.split()) != 1 or text != text.strip():
             raise TokenizerError(
@@ -229,13 +232,6 @@ def hidden_token(texts: Iterable[str]) -> tuple[str, str] | None:
             return first, text
         stack.append((text, text))
     return None
-
-
-def _in_matching_order(special_tokens: Mapping[str, int]) -> Mapping[str, int]:
-    """Return the special tokens in their order, or longest first if minbpe would not find one otherwise."""
-    if hidden_token(special_tokens) is None:
-        return special_tokens
-    return dict(sorted(special_tokens.items(), key=lambda item: -len(item[0])))
 
 
 def _check_ids(tokens: Mapping[int, bytes], merges: list[tuple[bytes, bytes]]) -> None:

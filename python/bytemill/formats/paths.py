@@ -9,7 +9,6 @@ from bytemill.errors import TokenizerFileError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
 
 SUPPORTED_FILES = (
     "bytemill reads a tokenizer.json, a .tiktoken rank file, a GGUF file, minbpe's .model, and a folder with a "
@@ -44,7 +43,7 @@ def find(path: str | os.PathLike[str]) -> Path | tuple[Path, Path]:
 
 
 def vocab_and_merges_paths(path: Path) -> tuple[Path, Path]:
-    """Return the paths of GPT-2's two output files, where `path` names one of them or a folder.
+    """Return the paths of GPT-2's two files, where `path` names one of them or a folder.
 
     >>> [file.name for file in vocab_and_merges_paths(Path("gpt2_vocab.json"))]
     ['gpt2_vocab.json', 'gpt2_merges.txt']
@@ -56,21 +55,3 @@ def vocab_and_merges_paths(path: Path) -> tuple[Path, Path]:
                     start = path.name.removesuffix(name)
                     return path.with_name(start + vocab_name), path.with_name(start + merges_name)
     return path / "vocab.json", path / "merges.txt"
-
-
-def sibling_merges(vocab: Path) -> Path | None:
-    """Return the existing merges file beside a vocabulary file: `gpt2_merges.txt` for `gpt2_vocab.json`."""
-    return _sibling(vocab, _PAIRS)
-
-
-def sibling_vocab(merges: Path) -> Path | None:
-    """Return the existing vocabulary file beside a merges file."""
-    return _sibling(merges, [(merges_name, vocab_name) for vocab_name, merges_name in _PAIRS])
-
-
-def _sibling(file: Path, names: Iterable[tuple[str, str]]) -> Path | None:
-    for own, other in names:
-        if file.name.endswith(own):
-            sibling = file.with_name(file.name.removesuffix(own) + other)
-            return sibling if sibling.is_file() else None
-    return None

@@ -97,7 +97,7 @@ def _limit(longest: PhaseUse, phases: list[PhaseUse], profile: ProfileResult) ->
             f"its threads waited {format_seconds(lacking)} for a free core: other programs use this machine, or there "
             f"are more threads than its {n_cores} cores (--threads)"
         )
-    if _disk_wait(longest.threads) >= _MUCH:
+    if any(thread.disk_wait >= _MUCH for thread in longest.threads):
         return "its threads wait for the disk; a faster disk helps, or a second run while the files are still in memory"
     if longest.cores < _IDLE:
         return "the cores are mostly idle: it waits for input or output (a pipe, the network, a disk, another process)"
@@ -123,10 +123,6 @@ def _busy_alone(phase: PhaseUse) -> ThreadUse | None:
         return None
     active = sum(thread.cpu_seconds + thread.runnable_seconds for thread in phase.threads)
     return busiest if active <= (busiest.busiest + _IDLE) * phase.seconds else None
-
-
-def _disk_wait(threads: list[ThreadUse]) -> float:
-    return max((thread.disk_wait for thread in threads), default=0.0)
 
 
 def _remedy(name: str) -> str:

@@ -36,7 +36,8 @@ def read_threads() -> dict[ThreadKey, ThreadReading] | None:
         numbers = [int(name) for name in os.listdir(_TASKS)]  # noqa: PTH208 (called often, so no Path per entry)
     except (OSError, ValueError):
         return None
-    names = {thread.native_id: _python_name(thread) for thread in threading.enumerate()}
+    names = {thread.native_id: thread.name for thread in threading.enumerate()}
+    names[threading.main_thread().native_id] = "main"
     readings: dict[ThreadKey, ThreadReading] = {}
     for number in numbers:
         with suppress(OSError, ValueError, IndexError):  # the thread may have ended
@@ -62,10 +63,6 @@ def _read(number: int, python_name: str | None) -> tuple[ThreadKey, ThreadReadin
 def _content(path: str) -> str:
     with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 (as above)
         return file.read()
-
-
-def _python_name(thread: threading.Thread) -> str:
-    return "main" if thread is threading.main_thread() else thread.name
 
 
 def group_name(name: str) -> str:

@@ -15,7 +15,15 @@ from bytemill.shards.complete import Request, complete_manifests, reproducible
 from bytemill.shards.journal import JOURNAL_NAME, as_json, read_journal
 from bytemill.shards.layouts import layout_named
 from bytemill.shards.lock import lock_folder, remove_partial_files
-from bytemill.shards.manifest import Manifest, ShardSettings, SourceInfo, write_manifest
+from bytemill.shards.manifest import (
+    SHARD_TOKENS,
+    SPLIT_SEED,
+    VALIDATION_FRACTION,
+    Manifest,
+    ShardSettings,
+    SourceInfo,
+    write_manifest,
+)
 from bytemill.shards.pipeline import EncodeProgress, Encoding
 from bytemill.shards.shard_writer import ShardWriter
 
@@ -27,6 +35,7 @@ if TYPE_CHECKING:
     from bytemill.corpus import CorpusInputs
     from bytemill.shards.journal import WriterState
     from bytemill.shards.layouts import Layout
+    from bytemill.system.records import Strict
 
 AllowedSpecial: TypeAlias = "Literal['all', 'none', 'none_raise'] | Collection[str]"
 Errors: TypeAlias = Literal["strict", "replace", "skip"]
@@ -279,19 +288,21 @@ def _source(
 
 def _settings(**values: Any) -> ShardSettings:
     settings = ShardSettings(**values)
-    _check_number("shard_tokens", settings.shard_tokens, int, 1, 1 << 63)
-    _check_number("validation_fraction", settings.validation_fraction, float, 0, 1)
-    _check_number("split_seed", settings.split_seed, int, 0, 1 << 64)
+    _check_number("shard_tokens", settings.shard_tokens, int, SHARD_TOKENS)
+    _check_number("validation_fraction", settings.validation_fraction, float, VALIDATION_FRACTION)
+    _check_number("split_seed", settings.split_seed, int, SPLIT_SEED)
     if settings.errors not in get_args(Errors):
         raise ShardError(f"errors is {settings.errors!r}", hint=f"use one of {', '.join(get_args(Errors))}")
     return settings
 
 
-def _check_number(name: str, value: object, kind: type[int] | type[float], low: int, end: int) -> None:
-    """Raise `ShardError` unless `value` is a number from `low` to below `end`."""
-    if type(value) is not kind or not low <= cast("float", value) < end:
+def _check_number(name: str, value: object, kind: type[int] | type[float], limits: Strict) -> None:
+    """Raise `ShardError` unless `value` is a number within the limits."""
+    if not limits.allows(value, kind):
         what = "a whole number" if kind is int else "a number"
-        raise ShardError(f"{name} is {value!r}; it must be {what} of at least {low} and below {end}")
+        raise ShardError(
+            f"{name} is {value!r}; it must be {what} of at least {limits.ge} and below {limits.lt}"
+        )
 
 
 def _errors_of(source: DocumentSource, errors: Errors) -> Errors:

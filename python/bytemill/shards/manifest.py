@@ -20,6 +20,10 @@ UNFINISHED_NAME = "UNFINISHED.txt"
 DOCUMENTS_NAME = "documents.npy"
 """The document index."""
 
+SHARD_TOKENS = Strict(ge=1, lt=1 << 63)
+VALIDATION_FRACTION = Strict(ge=0, lt=1)
+SPLIT_SEED = Strict(ge=0, lt=1 << 64)
+
 _STEM = re.compile(r"shard_\d{5,}")
 _DAMAGED_HINT = "restore it from a copy, or encode the corpus again with --overwrite (overwrite=True)"
 
@@ -111,7 +115,7 @@ class SourceInfo(Record):
 class ShardSettings(Record):
     """Options that determine the tokens of a corpus and their division into files."""
 
-    shard_tokens: Annotated[int, Strict(ge=1)]
+    shard_tokens: Annotated[int, SHARD_TOKENS]
     """Tokens of every shard but the last. In layouts of whole documents, the document that reaches it ends a shard."""
     allowed_special: Text | tuple[Text, ...]
     """"all", "none", "none_raise", or the sorted special tokens recognised in the text."""
@@ -125,9 +129,9 @@ class ShardSettings(Record):
     """Special token at the start of every document."""
     document_index: Flag = False
     """True if `documents.npy` holds the ends of documents."""
-    validation_fraction: Annotated[float, Strict(ge=0, lt=1)] = 0.0
+    validation_fraction: Annotated[float, VALIDATION_FRACTION] = 0.0
     """Fraction of the documents in the folder `validation`; the others are in `train`."""
-    split_seed: Annotated[int, Strict(ge=0, lt=2**64)] = 0
+    split_seed: Annotated[int, SPLIT_SEED] = 0
     """Seed of the hash that divides them."""
 
 

@@ -181,13 +181,6 @@ def partial_name(name: str) -> str:
 
 
 @contextlib.contextmanager
-def open_bytes(path: str | os.PathLike[str]) -> Generator[BinaryIO]:
-    """Open a binary file that replaces `path` when the block ends without an exception."""
-    with AtomicFile(path) as atomic:
-        yield atomic.file
-
-
-@contextlib.contextmanager
 def open_text(path: str | os.PathLike[str]) -> Generator[TextIO]:
     r"""Open a UTF-8 text file that replaces `path` when the block ends without an exception.
 

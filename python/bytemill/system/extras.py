@@ -1,6 +1,10 @@
-"""Hints for installing optional dependencies."""
+"""Optional dependencies: import them, or raise an error that says how to install them."""
 
+import importlib
 from pathlib import Path
+from typing import Any
+
+from bytemill.errors import MissingExtraError
 
 _ROOT = Path(__file__).resolve().parents[3]
 
@@ -19,3 +23,22 @@ def install_hint(extra: str) -> str:
     if is_checkout():
         return f"uv sync --extra {extra}"
     return f"pip install 'bytemill[{extra}]'"
+
+
+def import_library(name: str, feature: str) -> Any:
+    """Import an optional library.
+
+    Args:
+        name: Name of the module and of its package.
+        feature: What needs it, for the message.
+
+    Raises:
+        MissingExtraError: The library cannot be imported.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{feature} needs the package {name}, which is not installed or cannot be imported: {error}",
+            hint=f"pip install {name}",
+        ) from error

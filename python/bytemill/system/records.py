@@ -32,17 +32,26 @@ class Strict:
     def __init__(
         self, *, ge: int | None = None, lt: int | None = None, check: Callable[[Any], object] | None = None
     ) -> None:
-        self._limits = {name: limit for name, limit in (("ge", ge), ("lt", lt)) if limit is not None}
+        self.ge = ge
+        self.lt = lt
         self._check = check
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: Callable[[object], dict[str, Any]]
     ) -> Any:
-        schema = handler(source) | {"strict": True} | self._limits
+        limits = {name: limit for name, limit in (("ge", self.ge), ("lt", self.lt)) if limit is not None}
+        schema = handler(source) | {"strict": True} | limits
         if self._check is None:
             return schema
         function = {"type": "no-info", "function": self._check}
         return {"type": "function-after", "function": function, "schema": schema}
+
+    def allows(self, value: object, kind: type[int] | type[float]) -> bool:
+        """Return True if `value` has the type and lies in the range."""
+        if type(value) is not kind:
+            return False
+        number = cast("float", value)
+        return (self.ge is None or self.ge <= number) and (self.lt is None or number < self.lt)
 
 
 Count = Annotated[int, Strict(ge=0)]
@@ -75,13 +84,32 @@ def read_json_object(path: Path, error_type: type[BytemillError], hint: str) -> 
         BytemillError: If the file is damaged or cannot be read (`error_type`).
     """
     try:
-        document: object = json.loads(path.read_bytes())
+        text = path.read_bytes()
     except NotADirectoryError as error:
         raise FileNotFoundError(error.errno, error.strerror, str(path)) from error
     except FileNotFoundError:
         raise
     except OSError as error:
         raise error_type(f"cannot read {path}: {error.strerror or error}") from error
+    return parse_json_object(text, path, error_type, hint)
+
+
+def parse_json_object(
+    text: str | bytes, path: Path, error_type: type[BytemillError], hint: str
+) -> dict[str, Any]:
+    """Parse a JSON object.
+
+    Args:
+        text: The JSON.
+        path: The file that contains it, for the error message.
+        error_type: Exception for other content.
+        hint: Hint for other content.
+
+    Raises:
+        BytemillError: If the text is not a JSON object (`error_type`).
+    """
+    try:
+        document: object = json.loads(text)
     except ValueError as error:  # invalid JSON or UTF-8
         raise error_type(f"{path} is damaged: {error}", hint=hint) from error
     if not isinstance(document, dict):

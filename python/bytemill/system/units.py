@@ -77,13 +77,13 @@ def format_share(share: float) -> str:
     return "< 0.1 %" if share < 0.0005 else f"{share * 100:.1f} %"
 
 
-def plural(n: int, noun: str, nouns: str | None = None) -> str:
+def plural(n: int, noun: str) -> str:
     """Format a count with its noun.
 
-    >>> plural(1, "token"), plural(2_000, "token"), plural(0, "byte"), plural(2, "entry", "entries")
-    ('1 token', '2,000 tokens', '0 bytes', '2 entries')
+    >>> plural(1, "token"), plural(2_000, "token"), plural(0, "byte")
+    ('1 token', '2,000 tokens', '0 bytes')
     """
-    return f"{n:,} {noun if n == 1 else nouns or noun + 's'}"
+    return f"{n:,} {noun if n == 1 else noun + 's'}"
 
 
 def _scaled(value: float, units: tuple[str, ...], space: str) -> str:

@@ -95,25 +95,18 @@ def explain(core: Encoder, text: str, allowed_special: AllowedSpecial) -> Explan
         data = segment.encode()
         for start, end in pretoken_spans(segment, core.pattern):
             pretoken = data[start:end]
-            ids = core.encode_bytes(pretoken) if len(pretoken) == 1 else _encode_pretoken(core, pretoken)
-            looked_up = core.ignore_merges and core.bytes_to_id(pretoken) is not None
-            steps = [
-                MergeStep(rank, core.token_bytes(left), core.token_bytes(right), at)
-                for rank, left, right, at in ([] if looked_up else core.merge_steps(pretoken))
-            ]
-            tokens = [core.token_bytes(i) for i in ids]
+            steps: list[MergeStep] = []
+            if core.ignore_merges and core.bytes_to_id(pretoken) is not None:
+                tokens = [pretoken]
+            else:
+                # Replay the merges. Encoding the pre-token on its own might split it further.
+                tokens = [pretoken[i : i + 1] for i in range(len(pretoken))]
+                for rank, left, right, at in core.merge_steps(pretoken):
+                    steps.append(MergeStep(rank, core.token_bytes(left), core.token_bytes(right), at))
+                    tokens[at : at + 2] = [tokens[at] + tokens[at + 1]]
+            ids = [_id_of(core, token) for token in tokens]
             explanations.append(Explanation(pretoken.decode(), ids, tokens, steps, special=False))
     return explanations
-
-
-def _encode_pretoken(core: Encoder, pretoken: bytes) -> list[int]:
-    """Replay the merges of a pre-token. Encoding it on its own might split it further."""
-    if core.ignore_merges and (whole := core.bytes_to_id(pretoken)) is not None:
-        return [whole]
-    parts = [pretoken[i : i + 1] for i in range(len(pretoken))]
-    for _, _, _, at in core.merge_steps(pretoken):
-        parts[at : at + 2] = [parts[at] + parts[at + 1]]
-    return [_id_of(core, part) for part in parts]
 
 
 def _id_of(core: Encoder, token: bytes) -> int:

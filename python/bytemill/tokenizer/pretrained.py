@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 from bytemill.errors import BytemillError, OutputError, TokenizerFileError
 from bytemill.formats import load as loading
 from bytemill.formats.loaded import Loaded, build
+from bytemill.formats.spec import TokenizerSpec
 from bytemill.formats.tiktoken import tiktoken
 from bytemill.formats.tiktoken.tiktoken import KNOWN_FILES, KnownFile
-from bytemill.system import paths
+from bytemill.system.paths import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,11 +78,6 @@ _PUBLISHED_NAMES = f"published tokenizers: {', '.join(PUBLISHED)}"
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 
 
-def cache_folder() -> Path:
-    """Return the folder of cached rank files: in `$BYTEMILL_CACHE`, or in bytemill's folder of the user's cache."""
-    return paths.cache_folder("tokenizers")
-
-
 def load(
     name: str | os.PathLike[str],
     *,
@@ -96,7 +92,7 @@ def load(
             return loading.load(text)
     published = PUBLISHED.get(text) if revision is None else None
     if published is not None:
-        folder = cache_folder() if cache_dir is None else Path(cache_dir)
+        folder = cache_folder("tokenizers") if cache_dir is None else Path(cache_dir)
         return _Search(published, folder, local_files_only=local_files_only).run()
     if text in _UNSUPPORTED:
         raise TokenizerFileError(
@@ -179,7 +175,7 @@ class _Search:
             return
         try:
             ranks = encodings.ENCODING_CONSTRUCTORS[self.published.file.name]()["mergeable_ranks"]
-            data = _rank_file(ranks)
+            data = tiktoken.write(TokenizerSpec(None, special_tokens={}, ranks=ranks)).encode()
         except Exception as error:  # other versions of the library and the network may raise anything
             self.reasons.append(f"tiktoken could not download it: {_summary(error)}")
             return
@@ -294,12 +290,6 @@ def _read_if_possible(path: Path) -> bytes | None:
         return path.read_bytes()
     except OSError:
         return None
-
-
-def _rank_file(ranks: dict[bytes, int]) -> bytes:
-    from bytemill.formats.spec import TokenizerSpec
-
-    return tiktoken.write(TokenizerSpec(pattern=None, special_tokens={}, ranks=ranks)).encode()
 
 
 def _import_if_installed(name: str) -> Any:

@@ -69,9 +69,9 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
         """
         special = _with_ids(vocab, special_tokens)
         spec = TokenizerSpec(resolve_pattern(pattern), special, vocab=dict(vocab), merges=list(merges))
-        self._set(build(spec))
+        self._set_attributes(build(spec))
 
-    def _set(self, loaded: Loaded) -> None:
+    def _set_attributes(self, loaded: Loaded) -> None:
         core = loaded.core
         self.core = core
         self.special_tokens = core.special_tokens
@@ -94,7 +94,7 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
     @classmethod
     def _from_loaded(cls, loaded: Loaded) -> Self:
         tokenizer = cls.__new__(cls)
-        tokenizer._set(loaded)
+        tokenizer._set_attributes(loaded)
         return tokenizer
 
     def to_spec(self) -> TokenizerSpec:
@@ -242,7 +242,7 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
 
         Raises:
             TokenizerError: It could not give the same ids.
-            BytemillError: `tokenizers` is not installed.
+            MissingExtraError: `tokenizers` is not installed.
         """
         from bytemill.formats.huggingface import objects as huggingface_objects
 

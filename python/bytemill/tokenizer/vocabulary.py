@@ -97,22 +97,17 @@ class VocabularyMethods:
             KeyError: There is no such token.
         """
         token = text_or_bytes.encode() if isinstance(text_or_bytes, str) else text_or_bytes
-        found = self.core.bytes_to_id(token)
-        if found is None:
-            found = self._id_of(token)
+        found = self._id_of(token)
         if found is None:
             raise KeyError(text_or_bytes)
         return found
 
-    def _id_of(self, text_or_bytes: str | bytes) -> int | None:
-        if isinstance(text_or_bytes, str):
-            special = self.special_tokens.get(text_or_bytes)
-            return self.core.bytes_to_id(text_or_bytes.encode()) if special is None else special
-        ordinary = self.core.bytes_to_id(text_or_bytes)
+    def _id_of(self, token: bytes) -> int | None:
+        ordinary = self.core.bytes_to_id(token)
         if ordinary is not None:
             return ordinary
         try:
-            return self.special_tokens.get(text_or_bytes.decode())
+            return self.special_tokens.get(token.decode())
         except UnicodeDecodeError:
             return None
 
@@ -168,12 +163,14 @@ class VocabularyMethods:
         >>> tok.token_to_id("Ġt"), tok.token_to_id(" t"), tok.token_to_id(b" t"), tok.token_to_id("Ġx")
         (256, 256, 256, None)
         """
-        if isinstance(token, bytes) or token in self.special_tokens:
+        if isinstance(token, bytes):
             return self._id_of(token)
+        if token in self.special_tokens:
+            return self.special_tokens[token]
         try:
             return self.core.bytes_to_id(text_to_bytes(token))
         except ValueError:
-            return self._id_of(token)
+            return self.core.bytes_to_id(token.encode())
 
     def id_to_token(self, token_id: int) -> str | None:
         """Return a token as byte-level text, or None if no token has this id.

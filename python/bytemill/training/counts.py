@@ -20,6 +20,7 @@ from bytemill._core import UNICODE_VERSION, PretokenCounter, PretokenCounts, nam
 from bytemill.corpus.documents import CorpusCounts
 from bytemill.errors import CorpusError, TokenizerError
 from bytemill.system.atomic_files import AtomicFile
+from bytemill.system.records import Count, Record, Text, parse_json_object, parse_record
 from bytemill.training.mixture import Weight, common_scale, exact_weight
 
 if TYPE_CHECKING:
@@ -32,22 +33,22 @@ _DAMAGED_HINT = "remove it and count again, or use an intact copy"
 
 
 @dataclass(frozen=True)
-class CountsInfo:
+class CountsInfo(Record):
     """What was counted and how; the header of a file of counts."""
 
-    pattern: str | None
+    pattern: Text | None
     """The pattern that split the text: a name, an expression, or None."""
-    special_tokens: dict[str, int]
+    special_tokens: dict[Text, Count]
     """Special tokens recognised while counting, with their occurrences."""
-    n_bytes: int
+    n_bytes: Count
     """Bytes of text."""
-    n_pretokens: int
+    n_pretokens: Count
     """Pre-tokens in the text, before any weights."""
     reading: CorpusCounts = field(default_factory=CorpusCounts)
     """Counts of documents, and of what was replaced or left out."""
     corpus: dict[str, Any] | None = None
     """The inputs and how they were read; None if they cannot be compared with others."""
-    unicode_version: str = UNICODE_VERSION
+    unicode_version: Text = UNICODE_VERSION
     """Version of the Unicode character classes of the pattern."""
 
     @property
@@ -63,16 +64,6 @@ class CountsInfo:
             sort_keys=True,
             separators=(",", ":"),
         )
-
-    @classmethod
-    def from_json(cls, text: str) -> CountsInfo:
-        """Parse a header. Raises ValueError, TypeError or KeyError if it is invalid."""
-        document = cast("dict[str, Any]", json.loads(text))
-        reading = CorpusCounts(**document.pop("reading"))
-        info = cls(**document, reading=reading)
-        if not isinstance(cast("object", info.special_tokens), dict):
-            raise TypeError("special_tokens must be a dict")
-        return info
 
 
 @dataclass
@@ -161,10 +152,8 @@ def read_info(path: str | os.PathLike[str]) -> CountsInfo:
         raise CorpusError(
             str(error), hint="use a file written by --counts or bytemill.counts.save"
         ) from error
-    try:
-        return CountsInfo.from_json(header)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CorpusError(f"{path} is damaged: its header is invalid", hint=_DAMAGED_HINT) from error
+    document = parse_json_object(header, Path(path), CorpusError, _DAMAGED_HINT)
+    return parse_record(CountsInfo, document, Path(path), CorpusError, _DAMAGED_HINT)
 
 
 def merge(

@@ -1,6 +1,5 @@
 """GGUF files exchange with the `gguf` package and keep the ids."""
 
-import builtins
 import json
 import subprocess
 import sys
@@ -328,15 +327,8 @@ def test_a_failed_write_leaves_no_file(make_spec: MakeSpec, tmp_path: Path) -> N
 def test_a_missing_library_is_named(
     make_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *arguments: Any, **more: Any) -> Any:
-        if name == "gguf":
-            raise ImportError(name)
-        return real(name, *arguments, **more)
-
     gguf.write(make_spec(), tmp_path / "t")
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(MissingExtraError, match="gguf") as caught:
         gguf.write(make_spec(), tmp_path / "u")
     assert caught.value.hint == "pip install gguf"

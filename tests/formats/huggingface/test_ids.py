@@ -20,11 +20,10 @@ import bytemill
 from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerError
-from bytemill.formats import gpt2
+from bytemill.formats import detect, gpt2
 from bytemill.formats.bytes_to_unicode import bytes_to_text
 from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.spec import TokenizerSpec
-from bytemill.formats.tiktoken import tiktoken
 
 CORPUS = (
     "It's a story: the cat sat on the mat, and the cat's 12345 mats weren't THE mats. <|endoftext|>\n"
@@ -147,7 +146,7 @@ def test_any_ranks_give_the_same_ids_in_tiktoken_in_hugging_face_and_here(
 def test_published_vocabularies_give_the_same_ids_in_hugging_face_and_tiktoken(
     shared_data: Path, tmp_path: Path, name: str
 ) -> None:
-    spec = tiktoken.read(shared_data / f"{name}.tiktoken")
+    spec = detect.read(shared_data / f"{name}.tiktoken")
     ours = Tokenizer.load(shared_data / f"{name}.tiktoken")
     theirs = opened_by_hugging_face(ours, tmp_path)
     assert spec.pattern is not None
@@ -280,7 +279,7 @@ def test_several_merges_for_one_token_give_the_same_ids(ranks: dict[bytes, int],
 
 
 def test_a_vocabulary_converted_with_every_split_gives_the_same_ids(shared_data: Path) -> None:
-    spec = tiktoken.read(shared_data / "r50k_base.tiktoken")
+    spec = detect.read(shared_data / "r50k_base.tiktoken")
     merges = with_every_split(spec.ranks or {})
     assert len(merges) > 2 * len(spec.ranks or {})
     text = document_of(spec.ranks or {}, merges, ignore_merges=True, split=NAMED_PATTERNS["llama3"])

@@ -12,7 +12,7 @@ import tokenizers
 
 import bytemill
 from bytemill import Tokenizer
-from bytemill.errors import BytemillError, OutputError, TokenizerError, TokenizerFileError
+from bytemill.errors import MissingExtraError, OutputError, TokenizerError, TokenizerFileError
 from bytemill.formats import detect
 from bytemill.formats.bytes_to_unicode import bytes_to_text
 from bytemill.formats.huggingface import tokenizer_json as huggingface
@@ -83,10 +83,10 @@ def test_other_objects_raise_a_type_error(thing: object) -> None:
 def test_a_library_that_is_missing_is_named(ours: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("tokenizers", "transformers"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(BytemillError, match="the package 'tokenizers' is required") as caught:
+    with pytest.raises(MissingExtraError, match="needs the package tokenizers") as caught:
         ours.to_huggingface()
     assert caught.value.hint == "pip install tokenizers"
-    with pytest.raises(BytemillError, match="the package 'transformers' is required"):
+    with pytest.raises(MissingExtraError, match="needs the package transformers"):
         ours.to_transformers()
 
 

@@ -21,11 +21,11 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 from bytemill._core import NAMED_PATTERNS, check_pattern
-from bytemill.errors import MissingExtraError, PreTokenizerWarning, TokenizerError, TokenizerFileError
+from bytemill.errors import PreTokenizerWarning, TokenizerError, TokenizerFileError
 from bytemill.formats.byte_level import byte_level_vocab, tokens_and_merges
 from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE
 from bytemill.formats.files import bool_at, checked_pattern, parse_json, shown
-from bytemill.formats.gguf.metadata import MAX_ELEMENTS, Value, read_head
+from bytemill.formats.gguf.metadata import MAX_ELEMENTS, Value, read_metadata
 from bytemill.formats.gguf.pre_tokenizers import (
     PRE_TOKENIZERS,
     ignores_merges,
@@ -37,6 +37,7 @@ from bytemill.formats.gpt2 import looks_special
 from bytemill.formats.record import checked_record, record_of
 from bytemill.formats.spec import TokenizerSpec, check_expressible
 from bytemill.formats.vocabulary import checked_parts
+from bytemill.system.extras import import_library
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -96,7 +97,7 @@ def from_bytes(data: bytes, location: str, pattern: str | EllipsisType | None = 
 
 
 def _read(file: Any, size: int, location: str, pattern: str | EllipsisType | None) -> TokenizerSpec:
-    values = read_head(file, size, location, _WANTED).values
+    values = read_metadata(file, size, location, _WANTED)
     _refuse_other_models(values.get(_MODEL), location)
     tokens, pairs = _strings(values, _TOKENS, location), _pairs(values, location)
     types = _types(values, len(tokens), location)
@@ -287,7 +288,7 @@ def write(
         TokenizerError: The format cannot represent `spec`.
         OutputError: The file cannot be written.
     """
-    gguf = _library()
+    gguf = import_library("gguf", "writing GGUF")
     check_expressible(spec, "a GGUF file")
     tokens, merges = checked_parts(spec)
     if not merges:
@@ -332,16 +333,6 @@ def write(
         from bytemill.system.atomic_files import write_bytes
 
         write_bytes(path, draft.read_bytes())
-
-
-def _library() -> Any:
-    try:
-        import gguf
-    except ImportError as error:
-        raise MissingExtraError(
-            "writing GGUF needs the package gguf, which is not installed", hint="pip install gguf"
-        ) from error
-    return gguf
 
 
 def _same_pattern(pre: str, name: str) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from array import array
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from bytemill.errors import TokenizerFileError
@@ -31,34 +30,13 @@ _MAX_KEPT_BYTES = 2**28
 _BLOCK = 2**20
 
 _STRING, _ARRAY, _BOOL = 8, 9, 7
-_SCALARS = {
-    0: ("uint8", "B"),
-    1: ("int8", "b"),
-    2: ("uint16", "H"),
-    3: ("int16", "h"),
-    4: ("uint32", "I"),
-    5: ("int32", "i"),
-    6: ("float32", "f"),
-    7: ("bool", "B"),
-    10: ("uint64", "Q"),
-    11: ("int64", "q"),
-    12: ("float64", "d"),
-}
+_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", _BOOL: "B", 10: "Q", 11: "q", 12: "d"}
+"""`struct` codes of the types of numbers."""
 
 Value: TypeAlias = "str | bool | int | float | list[str] | array[int] | array[float]"
 
 
-@dataclass(frozen=True)
-class Head:
-    """The version and the requested metadata of a GGUF file."""
-
-    version: int
-    big_endian: bool
-    values: dict[str, Value]
-    """The requested keys that exist, with their values."""
-
-
-def read_head(file: BinaryIO, size: int, location: str, wanted: Container[str]) -> Head:
+def read_metadata(file: BinaryIO, size: int, location: str, wanted: Container[str]) -> dict[str, Value]:
     """Read the metadata of a GGUF file.
 
     Args:
@@ -66,6 +44,9 @@ def read_head(file: BinaryIO, size: int, location: str, wanted: Container[str]) 
         size: Its size in bytes.
         location: Name of the file, for errors.
         wanted: The keys to read.
+
+    Returns:
+        The requested keys that exist, with their values.
 
     Raises:
         TokenizerFileError: The version is not 2 or 3, or the file is damaged; the message has the key and the offset.
@@ -75,8 +56,7 @@ def read_head(file: BinaryIO, size: int, location: str, wanted: Container[str]) 
             f"{location}: not a GGUF file: it does not begin with {GGUF_MAGIC.decode()!r}"
         )
     source = _Source(file, size, location)
-    version, big_endian = _version(source, location)
-    source.order = ">" if big_endian else "<"
+    _read_version(source, location)
     source.number("Q", "the number of tensors")
     n_keys = source.number("Q", "the number of keys")
     # The shortest key and value have 8 + 1 + 4 + 1 bytes.
@@ -98,21 +78,20 @@ def read_head(file: BinaryIO, size: int, location: str, wanted: Container[str]) 
             values[key] = source.value(key)
         else:
             source.skip_value(key[:80])
-    return Head(version, big_endian, values)
+    return values
 
 
-def _version(source: _Source, location: str) -> tuple[int, bool]:
-    """Return the version and whether the file is big-endian, which makes the version implausibly large."""
+def _read_version(source: _Source, location: str) -> None:
+    """Check the version and set the byte order. In a big-endian file the version looks implausibly large."""
     version = source.number("I", "the version")
-    big_endian = version >= 2**16
-    if big_endian:
+    if version >= 2**16:
+        source.order = ">"
         version = int.from_bytes(version.to_bytes(4, "little"), "big")
     if version not in (2, 3):
         raise TokenizerFileError(
             f"{location} has GGUF version {version}; versions 2 and 3 are supported",
             hint="convert the file again with current tools",
         )
-    return version, big_endian
 
 
 class _Source:
@@ -180,8 +159,7 @@ class _Source:
                 ) from error
         if kind == _ARRAY:
             return self._array(key)
-        _, code = self._scalar(kind, key)
-        number = self.number(code, key)
+        number = self.number(self._scalar(kind, key), key)
         if kind != _BOOL:
             return number
         if number > 1:
@@ -197,11 +175,11 @@ class _Source:
             if element == _STRING:
                 self._strings(key, count, wanted=False)
             else:
-                self.skip(count * struct.calcsize(self._scalar(element, key)[1]), key)
+                self.skip(count * struct.calcsize(self._scalar(element, key)), key)
         else:
-            self.skip(struct.calcsize(self._scalar(kind, key)[1]), key)
+            self.skip(struct.calcsize(self._scalar(kind, key)), key)
 
-    def _scalar(self, kind: int, key: str) -> tuple[str, str]:
+    def _scalar(self, kind: int, key: str) -> str:
         if kind not in _SCALARS:
             raise TokenizerFileError(
                 f"{self.location}: {key}: unknown type {kind} at offset {self.offset - 4}"
@@ -212,11 +190,9 @@ class _Source:
         element = self.number("I", key)
         if element == _ARRAY:
             raise TokenizerFileError(f"{self.location}: {key}: nested arrays are not supported")
-        if element != _STRING:
-            self._scalar(element, key)
-        count = self.number("Q", key)
         # A string begins with its length.
-        each = 8 if element == _STRING else struct.calcsize(_SCALARS[element][1])
+        each = 8 if element == _STRING else struct.calcsize(self._scalar(element, key))
+        count = self.number("Q", key)
         self.check(each * count, f"{key}: an array of {count} elements")
         return element, count
 
@@ -228,7 +204,7 @@ class _Source:
             )
         if element == _STRING:
             return self._strings(key, count, wanted=True)
-        code = self._scalar(element, key)[1]
+        code = self._scalar(element, key)
         n_bytes = count * struct.calcsize(code)
         self.keep(n_bytes, key)
         # The 32-bit and 64-bit codes of struct and array differ in size on some systems.

@@ -57,23 +57,16 @@ class PreTokenizer:
     ignore_merges: bool = False
 
 
-def _table() -> dict[str, PreTokenizer]:
-    named = NAMED_PATTERNS
-    # The first name of a row is used for writing.
-    rows: list[tuple[str, bool, str]] = [
-        (
-            named["gpt2"],
-            False,
-            "gpt-2 phi-2 gigachat a.x-4.0 mellum modern-bert exaone4 mpt olmo jais trillion",
-        ),
-        (named["gpt2"], False, "granite-docling"),
-        (
-            named["llama3"],
-            True,
-            "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
-        ),
-        (named["llama3"], False, "smaug-bpe glm4 chatglm-bpe dbrx"),
-        (named["o200k"], False, "gpt-4o llama4 kanana2 talkie minimax-m2"),
+_GPT2, _LLAMA3, _O200K = NAMED_PATTERNS["gpt2"], NAMED_PATTERNS["llama3"], NAMED_PATTERNS["o200k"]
+# Of the names with the same pattern and the same value of `ignore_merges`, the first is used for writing.
+PRE_TOKENIZERS: dict[str, PreTokenizer] = {
+    name: PreTokenizer(name, pattern, ignore_merges)
+    for pattern, ignore_merges, names in (
+        (_GPT2, False, "gpt-2 phi-2 gigachat a.x-4.0 mellum modern-bert exaone4 mpt olmo jais trillion"),
+        (_GPT2, False, "granite-docling"),
+        (_LLAMA3, True, "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano"),
+        (_LLAMA3, False, "smaug-bpe glm4 chatglm-bpe dbrx"),
+        (_O200K, False, "gpt-4o llama4 kanana2 talkie minimax-m2"),
         (_QWEN2, False, "qwen2 deepseek-r1-qwen kormo f2llmv2 megrez stablelm2 hunyuan solar-open grok-2"),
         (_QWEN35, False, "qwen35"),
         (_UFAKZEKA, False, "ufakzeka"),
@@ -81,13 +74,9 @@ def _table() -> dict[str, PreTokenizer]:
         (_TEKKEN, True, "tekken"),
         (_BAILING, False, "bailingmoe bailingmoe2 llada-moe"),
         (_STARCODER, False, "starcoder refact command-r smollm codeshell exaone minerva-7b mellum2"),
-    ]
-    return {
-        name: PreTokenizer(name, pattern, whole) for pattern, whole, names in rows for name in names.split()
-    }
-
-
-PRE_TOKENIZERS: dict[str, PreTokenizer] = _table()
+    )
+    for name in names.split()
+}
 
 # Further names for which llama.cpp looks up whole pre-tokens.
 _IGNORE_MERGES = frozenset({"youtu", "minicpm5", "granite-embed-multi-97m"})

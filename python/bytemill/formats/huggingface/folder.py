@@ -11,11 +11,11 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerFileError
-from bytemill.formats.files import decode_utf8, is_object, object_at, parse_json, read_bytes
+from bytemill.formats.files import is_object, object_at, parse_json, read_text
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.huggingface.post_processor import check_depth
 from bytemill.formats.spec import TokenFlags, TokenizerMetadata
-from bytemill.system.atomic_files import output_error, write_text
+from bytemill.system.atomic_files import make_folder, write_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,10 +77,7 @@ def write_folder(spec: TokenizerSpec, folder: Path) -> None:
         OutputError: A file cannot be written.
     """
     files = {**sidecar_files(spec), "tokenizer.json": tokenizer_json.write(spec)}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise output_error(error, folder) from error
+    make_folder(folder)
     for name, text in files.items():
         write_text(folder / name, text)
 
@@ -95,7 +92,7 @@ def default_config(spec: TokenizerSpec) -> dict[str, Any]:
 def _text_in(path: Path) -> str:
     if path.stat().st_size > _MAX_BYTES:
         raise TokenizerFileError(f"{path} is larger than {_MAX_BYTES >> 20} MiB, the limit for sidecar files")
-    return decode_utf8(read_bytes(path), str(path))
+    return read_text(path)
 
 
 def _object_in(path: Path) -> dict[str, Any] | None:

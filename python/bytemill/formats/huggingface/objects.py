@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from bytemill.errors import BytemillError
-from bytemill.formats.files import parse_json
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.huggingface.core_reader import load_tokenizer_json
 from bytemill.formats.huggingface.folder import default_config, with_sidecar_files
 from bytemill.formats.loaded import Loaded, build
 from bytemill.formats.spec import TokenizerMetadata
+from bytemill.system.extras import import_library
 
 if TYPE_CHECKING:
     from bytemill.formats.spec import TokenizerSpec
@@ -40,10 +39,10 @@ def to_tokenizers(spec: TokenizerSpec) -> Any:
     """Return a `tokenizers.Tokenizer` with the same ids.
 
     Raises:
-        BytemillError: `tokenizers` is not installed.
+        MissingExtraError: `tokenizers` is not installed.
         TokenizerError: It could not give the same ids.
     """
-    return _library("tokenizers").Tokenizer.from_str(tokenizer_json.write(spec))
+    return import_library("tokenizers", "to_huggingface").Tokenizer.from_str(tokenizer_json.write(spec))
 
 
 def to_transformers(spec: TokenizerSpec, arguments: dict[str, Any]) -> Any:
@@ -53,7 +52,7 @@ def to_transformers(spec: TokenizerSpec, arguments: dict[str, Any]) -> Any:
         spec: The tokenizer.
         arguments: Arguments of the constructor; they override the tokenizer's metadata.
     """
-    transformers = _library("transformers")
+    transformers = import_library("transformers", "to_transformers")
     metadata = spec.metadata or TokenizerMetadata()
     if metadata.config is None:
         fields = default_config(spec)
@@ -101,7 +100,7 @@ def _from_text(text: str, location: str) -> Loaded:
         loaded = load_tokenizer_json(text.encode(), location)
     except BytemillError:
         loaded = None  # the reader below reports what is wrong
-    return loaded or build(tokenizer_json.from_document(parse_json(text, location), location))
+    return loaded or build(tokenizer_json.read(text, location))
 
 
 def _added_token(value: Any) -> Any:
@@ -110,17 +109,8 @@ def _added_token(value: Any) -> Any:
         case {"content": str(content)}:
             flags = ("single_word", "lstrip", "rstrip", "normalized")
             fields = {flag: value[flag] for flag in flags if isinstance(value.get(flag), bool)}
-            return _library("tokenizers").AddedToken(content, special=True, **fields)
+            return import_library("tokenizers", "to_transformers").AddedToken(content, special=True, **fields)
         case list():
             return [_added_token(part) for part in cast("list[Any]", value)]
         case _:
             return value
-
-
-def _library(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise BytemillError(
-            f"the package {name!r} is required but cannot be imported: {error}", hint=f"pip install {name}"
-        ) from error

@@ -12,13 +12,12 @@ A feature that bytemill does not support exactly is an error that names it.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from bytemill._core import check_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats.files import array_at, decode_utf8, is_object, parse_json, read_bytes, shown
+from bytemill.formats.files import array_at, is_object, parse_json, shown
 from bytemill.formats.huggingface.model import read_model, refuse_other_models
 from bytemill.formats.huggingface.post_processor import DECODER, metadata_of, post_processor_of
 from bytemill.formats.huggingface.pre_tokenizer import from_pre_tokenizer, to_pre_tokenizer
@@ -86,20 +85,12 @@ def write(spec: TokenizerSpec) -> str:
     return json.dumps(head, ensure_ascii=False, indent=2)[:-2] + f',\n  "model": {model}\n}}\n'
 
 
-def read(source: str | os.PathLike[str]) -> TokenizerSpec:
-    """Read a tokenizer.json.
-
-    Args:
-        source: The path of the file, or its text (a string that starts with `{`).
+def read(text: str, location: str = "tokenizer.json") -> TokenizerSpec:
+    """Read the text of a tokenizer.json; `location` names the file in errors.
 
     Raises:
         TokenizerFileError: The file is damaged or has a feature that is not supported exactly.
     """
-    if isinstance(source, str) and source.lstrip().startswith("{"):
-        location, text = "tokenizer.json", source
-    else:
-        location = os.fspath(source)
-        text = decode_utf8(read_bytes(source), location)
     return from_document(parse_json(text, location), location)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bytemill.errors import MissingExtraError, TokenizerError
+from bytemill.errors import TokenizerError
 from bytemill.formats.files import shown
 from bytemill.formats.pattern_coverage import coverage_gap
 from bytemill.formats.spec import STEP_SEPARATOR, TokenizerSpec
 from bytemill.formats.tiktoken.pattern import pattern_from, pattern_to
+from bytemill.system.extras import import_library
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,12 +53,7 @@ def spec_of(encoding: Any) -> TokenizerSpec:
 
 def encoding_of(spec: TokenizerSpec, name: str) -> tiktoken.Encoding:
     """Implement `Tokenizer.to_tiktoken`."""
-    try:
-        import tiktoken
-    except ImportError as error:
-        raise MissingExtraError(
-            "to_tiktoken needs tiktoken, which is not installed", hint="pip install tiktoken"
-        ) from error
+    tiktoken = import_library("tiktoken", "to_tiktoken")
     from bytemill.formats.tiktoken.tiktoken import same_ranks
 
     ranks, expression = same_ranks(spec), pattern_to(spec.pattern)

@@ -13,15 +13,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats.files import (
-    checked_pattern,
-    decode_utf8,
-    object_at,
-    parse_json,
-    read_bytes,
-    shown,
-    wrong_value,
-)
+from bytemill.formats.files import checked_pattern, object_at, read_json, shown, wrong_value
 from bytemill.formats.ids import check_id
 
 if TYPE_CHECKING:
@@ -105,11 +97,7 @@ def _read(path: Path) -> tuple[str | None, dict[str, int], int | None]:
     from bytemill.formats.tiktoken.pattern import pattern_from
 
     location = str(path)
-    settings = object_at(
-        parse_json(decode_utf8(read_bytes(path), location), location),
-        location,
-        "an object with pat_str and special_tokens",
-    )
+    settings = object_at(read_json(path), location, "an object with pat_str and special_tokens")
     expression = settings.get("pat_str")
     if not isinstance(expression, str):
         raise wrong_value(f"{location}: pat_str", expression, "a regular expression")

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import binascii
 import hashlib
-import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bytemill._core import NAMED_PATTERNS, Encoder
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats.files import checked_pattern, read_bytes, shown
+from bytemill.formats.files import checked_pattern, shown
 from bytemill.formats.ids import MAX_ID
 from bytemill.formats.spec import TokenizerSpec, check_expressible, explicit_ids
 
@@ -94,15 +93,17 @@ KNOWN_FILES = (
 )
 
 
-def read(
-    path: str | os.PathLike[str],
+def from_bytes(
+    data: bytes,
+    location: str,
     pattern: str | EllipsisType | None = ...,
     special_tokens: SpecialTokens | None = None,
 ) -> TokenizerSpec:
-    """Read a rank file.
+    """Read the content of a rank file.
 
     Args:
-        path: The file.
+        data: The content.
+        location: Name of the file, for errors.
         pattern: Name, regular expression or None; by default that of the published file with the same content.
         special_tokens: Special tokens, with the same default. Those without explicit ids get the ids after the highest
             rank.
@@ -110,16 +111,6 @@ def read(
     Raises:
         TokenizerFileError: A line is damaged, or the file is not a published one and `pattern` is not set.
     """
-    return from_bytes(read_bytes(path), os.fspath(path), pattern, special_tokens)
-
-
-def from_bytes(
-    data: bytes,
-    location: str,
-    pattern: str | EllipsisType | None = ...,
-    special_tokens: SpecialTokens | None = None,
-) -> TokenizerSpec:
-    """Read a file's content; `location` names the file in errors. See `read`."""
     ranks = _parse(data, location)
     tokens = {rank: token for token, rank in ranks.items()}
     ids = None if special_tokens is None else explicit_ids(special_tokens)

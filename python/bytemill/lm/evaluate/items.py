@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import os
 
 _N_ENDINGS = 4
+_DOWNLOAD_HINT = "to download the items: bytemill data get hellaswag"
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,7 @@ def read_items(path: str | os.PathLike[str]) -> list[HellaSwagItem]:
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise CorpusError(
-            f"cannot read {path}: {error.strerror or error}",
-            hint="to download the items: bytemill data get hellaswag",
-        ) from error
+        raise CorpusError(f"cannot read {path}: {error.strerror or error}", hint=_DOWNLOAD_HINT) from error
     except UnicodeDecodeError as error:
         raise CorpusError(f"{path} is not UTF-8: {error}") from error
     if lines and lines[0].lstrip().startswith("{"):
@@ -48,9 +46,7 @@ def read_items(path: str | os.PathLike[str]) -> list[HellaSwagItem]:
     else:
         items = _from_six_lines(lines, str(path))
     if not items:
-        raise CorpusError(
-            f"{path} contains no items", hint="to download the items: bytemill data get hellaswag"
-        )
+        raise CorpusError(f"{path} contains no items", hint=_DOWNLOAD_HINT)
     return items
 
 

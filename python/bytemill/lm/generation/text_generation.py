@@ -75,7 +75,7 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
     except KeyError as error:
         raise RunConfigError(
             "the prompt is empty, and the tokenizer has no <|endoftext|> to start a document with",
-            hint="give a prompt (in `bytemill lm train`: --run.sample-prompt TEXT)",
+            hint="give a prompt, for samples during training with `bytemill lm train --run.sample-prompt TEXT`",
         ) from error
 
 

@@ -37,8 +37,8 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
     if not config.data.tokenizer:
         raise RunConfigError("data.tokenizer is not set", hint="add --data.tokenizer tokenizer.json")
     if not config.data.train:
-        encode = f"bytemill data encode {shlex.quote(config.data.tokenizer)} TEXT -o shards"
-        raise RunConfigError("data.train is not set", hint=f"add --data.train shards, made with: {encode}")
+        encode = f"bytemill data encode {shlex.quote(config.data.tokenizer)} TEXT -o DIR"
+        raise RunConfigError("data.train is not set", hint=f"add --data.train DIR, made with: {encode}")
     folder = RunFolder(config.run.folder)
     tokenizer = open_tokenizer(config.data.tokenizer)
     if config.model.vocab_size < tokenizer.n_vocab:
