@@ -167,11 +167,26 @@ def test_gradients_are_exchanged_in_the_last_pass_only(settings: Settings, strat
 
 
 @pytest.mark.slow
-def test_a_sharded_run_in_bfloat16_learns(settings: Settings, train_in: Server):
-    precise = {"training__precision": "bfloat16", "training__strategy": "fsdp"}
-    folder = train_in(2, settings(training__steps=20, optimizer__learning_rate=1e-2, **precise))
-    first, last = read_metrics(folder.metrics, "step")
-    assert last["loss"] < first["loss"]
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.parametrize(
+    ("options", "tolerance"),
+    [({"training__precision": "bfloat16"}, 5e-3), ({"training__compile": True}, 1e-4)],
+)
+def test_in_bfloat16_or_compiled_two_processes_have_nearly_the_losses_of_one(
+    settings: Settings,
+    train_in: Server,
+    tmp_path: Path,
+    strategy: str,
+    options: dict[str, Any],
+    tolerance: float,
+):
+    always = {"training__steps": 10, "optimizer__learning_rate": 1e-2, "run__log_every": 1, **options}
+    one = train(settings(**{**always, "training__compile": False}))
+    two = {**always, "training__strategy": strategy, "run__folder": str(tmp_path / "two")}
+    curves = [read_metrics(folder.metrics, "step") for folder in (one, train_in(2, settings(**two)))]
+    losses = [[record["loss"] for record in curve] for curve in curves]
+    assert losses[0] == pytest.approx(losses[1], abs=tolerance)
+    assert losses[0][-1] < losses[0][0]
 
 
 @pytest.mark.parametrize(

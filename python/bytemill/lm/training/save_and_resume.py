@@ -84,4 +84,5 @@ def save_run(run: Run) -> Path:
             fingerprint=run.tokenizer.fingerprint,
             shards=run.shards,
         )
+    run.processes.wait()  # for the checkpoint to exist
     return run.saved
