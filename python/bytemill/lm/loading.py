@@ -49,6 +49,7 @@ def load_trained(path: str | os.PathLike[str], device: str = "auto") -> TrainedM
     path = Path(path)
     if (path / MANIFEST).exists():
         folder, found = RunFolder(path.parent.parent), Loaded(read_checkpoint(path), [])
+        found.checkpoint.verify(weights_only=True)
     else:
         folder = RunFolder(path)
         found = folder.load_newest(weights_only=True)

@@ -124,6 +124,10 @@ class RunConfig(Settings):
     """Steps between checkpoints."""
     keep_checkpoints: Count = 2
     """Number of newest checkpoints to keep."""
+    keep_every: NotNegative = 0
+    """Save at the multiples of this many steps too, and keep those checkpoints for ever."""
+    async_checkpoints: bool = True
+    """Write checkpoints while training continues, from a copy of weights and optimizer state in the host's memory."""
     tensorboard: bool = False
     """Also write TensorBoard curves (needs the package tensorboard)."""
     wandb: str = ""
