@@ -1,0 +1,292 @@
+"""Checkpoints during training: written in the background, published whole, kept or removed."""
+
+import errno
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from bytemill.errors import CheckpointError, CheckpointFormatError, OutputError
+from bytemill.lm.generation.generate import generate
+from bytemill.lm.loading import load_trained
+from bytemill.lm.training import checkpoint_write
+from bytemill.lm.training.config import Resolved
+from bytemill.lm.training.run_checkpoint import FORMAT, MANIFEST, OPTIMIZER, TRAINER, WEIGHTS
+from bytemill.lm.training.run_folder import RunFolder
+from bytemill.lm.training.trainer import train
+
+Settings = Callable[..., Resolved]
+SHORT: dict[str, Any] = {
+    "training__steps": 6,
+    "schedule__name": "constant",
+    "run__log_every": 1,
+    "run__validate_every": 0,
+    "run__checkpoint_every": 2,
+}
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def step(n: int) -> str:
+    return f"step_{n:08d}"
+
+
+def test_training_continues_while_a_checkpoint_is_written(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+):
+    may_write = Event()
+    real = checkpoint_write.write_tensors
+
+    def wait_and_write(*arguments: Any) -> str:
+        assert may_write.wait(60)
+        return real(*arguments)
+
+    monkeypatch.setattr(checkpoint_write, "write_tensors", wait_and_write)
+    seen: list[tuple[str, int]] = []
+
+    def look(record: dict[str, Any]) -> None:
+        seen.append((record["kind"], record["step"]))
+        if seen[-1] == ("step", 3):
+            may_write.set()
+
+    folder = train(settings(**SHORT, model__dropout=0.2), on_record=look)
+    assert seen.index(("step", 3)) < seen.index(("checkpoint", 2))
+    assert [n for kind, n in seen if kind == "checkpoint"] == [2, 4, 6]
+    monkeypatch.undo()
+    shutil.rmtree(folder.checkpoint_path(6))
+    resumed = load_file(train(settings(**SHORT, model__dropout=0.2)).checkpoint_path(6) / WEIGHTS)
+    whole = settings(
+        **SHORT, model__dropout=0.2, run__folder=f"{folder.path}-2", run__async_checkpoints=False
+    )
+    expected = load_file(train(whole).checkpoint_path(6) / WEIGHTS)
+    assert all(resumed[name].equal(expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("in_background", [True, False])
+def test_a_full_disk_ends_the_run_and_the_last_checkpoint_remains(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, in_background: bool
+):
+    real = checkpoint_write.write_tensors
+    n_written = 0
+
+    def write_half(file: Any, *arguments: Any) -> str:
+        nonlocal n_written
+        n_written += 1
+        if n_written == 4:  # the optimizer's state of the second checkpoint
+            file.write(b"half")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(file, *arguments)
+
+    monkeypatch.setattr(checkpoint_write, "write_tensors", write_half)
+    resolved = settings(**SHORT, run__async_checkpoints=in_background)
+    with pytest.raises(
+        OutputError, match=r"cannot write .*/step_00000004/.*: no space is left on the device"
+    ) as caught:
+        train(resolved)
+    assert "free some space" in (caught.value.hint or "")
+    folder = RunFolder(resolved.config.run.folder)
+    assert names(folder.checkpoints) == [step(2)]
+    assert names(folder.path / "checkpoints" / step(2)) == [MANIFEST, WEIGHTS, OPTIMIZER, TRAINER]
+    assert load_trained(folder.path).step == 2
+    monkeypatch.undo()
+    assert train(resolved).checkpoint_files()[0].name == step(6)
+
+
+@contextmanager
+def largest_file(n_bytes: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_limit_on_the_size_of_files_ends_the_run_like_a_full_disk(settings: Settings):
+    folder = train(settings(**{**SHORT, "training__steps": 2}))
+    records: list[dict[str, Any]] = []
+    with (
+        largest_file(30_000),
+        pytest.raises(OutputError, match=r"step_00000004/model.safetensors: .* size limit"),
+    ):
+        train(settings(**SHORT), on_record=records.append)
+    assert records[-1]["kind"] == "step"
+    assert names(folder.checkpoints) == [step(2)]
+    assert load_trained(folder.path).step == 2
+
+
+KILLED = """
+import json, os, shutil, signal, sys
+from pathlib import Path
+import torch
+from bytemill.lm.training import checkpoint_write, trainer
+from bytemill.lm.training.config import resolve
+trainer.matmul_rate = lambda *_: 1e10
+torch.set_num_threads(1)
+
+def train_and_die(config, n_calls):
+    \"\"\"Train, and die in the `n_calls`-th call of a function that changes the disk, after step 1.\"\"\"
+    n = 0
+    is_counting = False
+    def dying(function):
+        def call(*arguments, **options):
+            nonlocal n
+            n += is_counting
+            if n == n_calls:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments, **options)
+        return call
+    def look(record):
+        nonlocal is_counting
+        is_counting = is_counting or (record["kind"], record["step"]) == ("checkpoint", 1)
+    os.fsync, shutil.rmtree = dying(os.fsync), dying(shutil.rmtree)
+    Path.rename, Path.mkdir = dying(Path.rename), dying(Path.mkdir)
+    checkpoint_write.write_tensors = dying(checkpoint_write.write_tensors)
+    trainer.train(resolve([("the test", config)]), on_record=look)
+
+config, n_calls = json.loads(sys.argv[1]), 0
+while True:
+    n_calls += 1
+    config["run.folder"] = f"killed_{n_calls}"
+    if (child := os.fork()) == 0:
+        os.dup2(2, 1)
+        train_and_die(config, n_calls)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if os.WIFEXITED(status):
+        sys.exit(os.WEXITSTATUS(status))
+"""
+
+
+def test_killed_at_any_moment_of_a_save_the_run_resumes_bit_for_bit(settings: Settings, tmp_path: Path):
+    changes = {"training__steps": 2, "run__checkpoint_every": 1, "run__keep_checkpoints": 1}
+    always = {**SHORT, **changes, "model__dropout": 0.2}
+    sections = settings(**always).config.to_dict().items()
+    flat = {f"{section}.{name}": value for section, own in sections for name, value in own.items()}
+    done = subprocess.run([sys.executable, "-c", KILLED, json.dumps(flat)], cwd=tmp_path, check=False)
+    assert done.returncode == 0
+    *killed, whole = sorted(tmp_path.glob("killed_*"), key=lambda path: int(path.name.split("_")[1]))
+    assert len(killed) >= 10
+    expected = load_file(RunFolder(whole).checkpoint_path(2) / WEIGHTS)
+    left: set[tuple[str, ...]] = set()
+    for folder in killed:
+        left.add(tuple(name for name in names(folder / "checkpoints") if not name.startswith(".")))
+        resumed = train(settings(**always, run__folder=str(folder)))
+        assert names(resumed.checkpoints) in ([step(2)], [step(1), step(2)])
+        weights = load_file(resumed.checkpoint_path(2) / WEIGHTS)
+        assert all(weights[name].equal(expected[name]) for name in expected)
+    assert left == {(step(1),), (step(1), step(2)), (step(2),)}
+
+
+def test_multiples_of_keep_every_are_saved_and_kept_for_ever(settings: Settings):
+    changes = {
+        "training__steps": 11,
+        "run__checkpoint_every": 4,
+        "run__keep_every": 3,
+        "run__keep_checkpoints": 1,
+    }
+    folder = train(settings(**{**SHORT, **changes}))
+    assert names(folder.checkpoints) == [step(n) for n in (3, 6, 9, 11)]
+
+
+def test_a_damaged_newer_checkpoint_does_not_displace_a_new_one(settings: Settings):
+    changes = {**SHORT, "run__keep_checkpoints": 2}
+    folder = train(settings(**changes))
+    (folder.checkpoint_path(6) / WEIGHTS).write_bytes(b"")
+    train(settings(**{**changes, "training__steps": 5, "run__keep_checkpoints": 1}))
+    assert names(folder.checkpoints) == [step(5)]
+
+
+def test_generation_reads_nothing_but_the_weights(settings: Settings):
+    folder = train(settings(**{**SHORT, "training__steps": 2}))
+    path = folder.checkpoint_path(2)
+    expected = generate(load_trained(folder.path).model, [1], 8, seed=1)
+    for file in (path / OPTIMIZER).iterdir():
+        file.write_bytes(b"damaged")
+    assert generate(load_trained(folder.path).model, [1], 8, seed=1) == expected
+    shutil.rmtree(path / OPTIMIZER)
+    (path / TRAINER).unlink()
+    assert generate(load_trained(path).model, [1], 8, seed=1) == expected
+    with pytest.raises(CheckpointError, match=r"no checkpoint in .* is usable: cannot read .*trainer\.json"):
+        train(settings(**SHORT))
+
+
+@pytest.mark.parametrize("file", [WEIGHTS, MANIFEST])
+@pytest.mark.parametrize("damage", ["cut", "changed"])
+def test_damaged_weights_are_refused_by_name(settings: Settings, file: str, damage: str):
+    folder = train(settings(**{**SHORT, "training__steps": 1}))
+    path = folder.checkpoint_path(1) / file
+    data = bytearray(path.read_bytes())
+    data[-30] ^= 1
+    path.write_bytes(data if damage == "changed" else data[:-30])
+    with pytest.raises(CheckpointError, match=rf"{file} is damaged"):
+        load_trained(path.parent)
+    with pytest.raises(CheckpointError, match=rf"no checkpoint in .* is usable: .*{file} is damaged"):
+        load_trained(folder.path)
+
+
+def test_a_checkpoint_of_another_format_is_refused_and_not_skipped(settings: Settings):
+    folder = train(settings(**SHORT))
+    manifest = folder.checkpoint_path(6) / MANIFEST
+    manifest.write_text(json.dumps({"format": FORMAT + 1}))
+    for load in (lambda: load_trained(folder.path), lambda: train(settings(**SHORT))):
+        with pytest.raises(
+            CheckpointFormatError, match="format 2, but this version of bytemill reads format 1"
+        ) as caught:
+            load()
+        assert "--overwrite" in (caught.value.hint or "")
+    train(settings(**SHORT), overwrite=True)
+
+
+def test_a_run_that_fails_while_it_writes_completes_the_checkpoint(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+):
+    has_failed = Event()
+    real = checkpoint_write.write_tensors
+
+    def wait_and_write(*arguments: Any) -> str:
+        assert has_failed.wait(60)
+        return real(*arguments)
+
+    def fail(record: dict[str, Any]) -> None:
+        if (record["kind"], record["step"]) == ("step", 3):
+            has_failed.set()
+            raise RuntimeError("the power fails")
+
+    monkeypatch.setattr(checkpoint_write, "write_tensors", wait_and_write)
+    resolved = settings(**SHORT)
+    with pytest.raises(RuntimeError, match="power"):
+        train(resolved, on_record=fail)
+    assert names(RunFolder(resolved.config.run.folder).checkpoints) == [step(2)]
+
+
+def test_ctrl_c_waits_for_the_checkpoint(settings: Settings):
+    def interrupt(record: dict[str, Any]) -> None:
+        if (record["kind"], record["step"]) == ("step", 3):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    resolved = settings(**SHORT)
+    with pytest.raises(KeyboardInterrupt):
+        train(resolved, on_record=interrupt)
+    folder = RunFolder(resolved.config.run.folder)
+    assert not [name for name in names(folder.checkpoints) if name.startswith(".")]
+    assert load_trained(folder.path).step in (3, 4)
+
+
+def test_no_code_in_a_checkpoint_is_executed(settings: Settings):
+    folder = train(settings(**{**SHORT, "training__steps": 1}))
+    for path in folder.checkpoint_path(1).rglob("*"):
+        assert path.is_dir() or path.suffix in (".json", ".safetensors")
