@@ -1,11 +1,13 @@
 """Run the processes of a training run, forked from one process that has imported torch.
 
-Each line of standard input is a JSON object with `n`, the number of processes, and `config`, the settings of the run.
+Each line of standard input is a JSON object with `n`, the number of processes, `config`, the settings of the run, and
+`largest_file`, for each rank the most bytes that it may write to a file, or null.
 The answer is a line with a list: for each rank null, or the type and message of its exception.
 """
 
 import json
 import os
+import resource
 import sys
 import tempfile
 from pathlib import Path
@@ -22,13 +24,16 @@ trainer.matmul_rate = lambda *_: 1e10  # measuring the device takes a third of a
 torch.set_num_threads(1)
 
 
-def run_rank(rank: int, n: int, config: dict[str, Any], folder: str) -> None:
+def run_rank(rank: int, request: dict[str, Any], folder: str) -> None:
     os.dup2(2, 1)
+    n, largest_file = request["n"], request["largest_file"][rank]
+    if largest_file is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
     ranks = {"RANK": rank, "WORLD_SIZE": n, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": n}
     os.environ.update({name: str(value) for name, value in ranks.items()})
     os.environ["BYTEMILL_RENDEZVOUS"] = f"file://{folder}/rendezvous"
     try:
-        trainer.train(resolve([("the test", config)]))
+        trainer.train(resolve([("the test", request["config"])]))
     except BaseException as error:
         Path(folder, f"error_{rank}").write_text(f"{type(error).__name__}: {error}")
     finally:
@@ -41,7 +46,7 @@ for line in sys.stdin:
         children: list[int] = []
         for rank in range(request["n"]):
             if (child := os.fork()) == 0:
-                run_rank(rank, request["n"], request["config"], folder)
+                run_rank(rank, request, folder)
             children.append(child)
         for child in children:
             os.waitpid(child, 0)

@@ -49,14 +49,17 @@ def server() -> Iterator[Callable[[dict[str, Any]], list[str | None]]]:
     process.communicate()
 
 
+def flat(resolved: Resolved) -> dict[str, Any]:
+    settings = resolved.config.to_dict().items()
+    return {f"{section}.{name}": value for section, own in settings for name, value in own.items()}
+
+
 @pytest.fixture
 def train_in(server: Callable[[dict[str, Any]], list[str | None]]) -> Server:
     """Return a function that trains in some number of processes."""
 
     def run(n: int, resolved: Resolved) -> RunFolder:
-        settings = resolved.config.to_dict().items()
-        flat = {f"{section}.{name}": value for section, own in settings for name, value in own.items()}
-        assert server({"n": n, "config": flat}) == [None] * n
+        assert server({"n": n, "config": flat(resolved), "largest_file": [None] * n}) == [None] * n
         return RunFolder(resolved.config.run.folder)
 
     return run
@@ -141,6 +144,20 @@ def test_stopped_and_resumed_in_the_same_number_of_processes_is_bit_for_bit_the_
     other = train_in(2, settings(**parts))
     weights = [load_file(folder.checkpoint_files()[0] / WEIGHTS) for folder in (one, other)]
     assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
+
+
+def test_all_processes_end_if_one_cannot_write_its_part_of_a_checkpoint(
+    settings: Settings, server: Callable[[dict[str, Any]], list[str | None]]
+):
+    resolved = settings(**SHORT, training__strategy="fsdp")
+    errors = server({"n": 2, "config": flat(resolved), "largest_file": [None, 10_000]})
+    folder = RunFolder(resolved.config.run.folder)
+    path = folder.checkpoint_path(3) / "optimizer" / "process_00001.safetensors"
+    assert (
+        errors
+        == [f"OutputError: cannot write {path}: the file would grow beyond the size limit for files"] * 2
+    )
+    assert list(folder.checkpoints.iterdir()) == []
 
 
 @pytest.mark.slow

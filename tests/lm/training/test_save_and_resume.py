@@ -131,6 +131,7 @@ def test_a_limit_on_the_size_of_files_ends_the_run_like_a_full_disk(settings: Se
 KILLED = """
 import json, os, shutil, signal, sys
 from pathlib import Path
+import numpy.random, pydantic.type_adapter  # imported here once, not in each child
 import torch
 from bytemill.lm.training import checkpoint_write, trainer
 from bytemill.lm.training.config import resolve
