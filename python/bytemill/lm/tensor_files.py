@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -73,7 +73,7 @@ def write_tensors(
         values = tensors[name].detach().cpu().contiguous().reshape(-1)
         if not values.numel():
             continue
-        data = memoryview(values.view(torch.uint8).numpy())
+        data = values.view(torch.uint8).numpy().data
         for start in range(0, len(data), _CHUNK):
             digest.update(data[start : start + _CHUNK])
             file.write(data[start : start + _CHUNK])
@@ -113,7 +113,7 @@ def open_tensors(path: Path) -> Generator[TensorFile]:
         CheckpointError: It cannot be read, or it is damaged; also for such errors in the block.
     """
     try:
-        with safe_open(path, framework="pt") as file:
+        with cast("Any", safe_open(path, framework="pt")) as file:
             yield TensorFile(file)
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
