@@ -19,8 +19,7 @@ __all__ = ["ENCODERS", "PATTERN_OF_FILE", "Encoder", "Vocabulary", "expression_o
 
 def _bytemill(vocabulary: Vocabulary, threads: int) -> Encoder:
     bytemill = require("bytemill")
-    spec = require("bytemill.formats.tiktoken.tiktoken").read(vocabulary.path, vocabulary.pattern, {})
-    tokenizer = bytemill.Tokenizer.from_spec(spec)
+    tokenizer = bytemill.Tokenizer.load(vocabulary.path, pattern=vocabulary.pattern, special_tokens={})
     return Encoder(
         version=bytemill.__version__,
         to_array=(lambda text: tokenizer.encode_to_numpy(text, num_threads=threads)),

@@ -153,8 +153,7 @@ def loader_of(name: str, texts: Sequence[Path], train: Callable[[], Any]) -> Cal
         spec = train().to_spec()
         return lambda: bytemill.Tokenizer.from_spec(spec)
     vocabulary = vocabulary_of(name, None, texts)
-    read = harness.require("bytemill.formats.tiktoken.tiktoken").read
-    return lambda: bytemill.Tokenizer.from_spec(read(vocabulary.path, vocabulary.pattern, {}))
+    return lambda: bytemill.Tokenizer.load(vocabulary.path, pattern=vocabulary.pattern, special_tokens={})
 
 
 def main() -> int:

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 import bytemill
 from bytemill.lm.batches import get_batch, spread_starts, windows_at
 from bytemill.lm.device import matmul_rate, peak_memory, pick_device, synchronise
+from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.model import ModelConfig, TransformerLM
 from bytemill.lm.optim import AdamW, clip_gradients
 from bytemill.lm.planning import flops_per_token
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEARNING_RATE, WARMUP = 1e-3, 20
-NAMES = ["torch.nn", "bytemill", "bytemill, fused attention", "bytemill, fused and compiled"]
+NAMES = ["torch.nn", "bytemill", "bytemill, scratch", "bytemill, compiled"]
 
 
 @dataclass
@@ -76,12 +77,15 @@ def contender(name: str, config: ModelConfig, device: torch.device, seed: int) -
         torch.manual_seed(seed)
         theirs = TorchLM(config).to(device)
         theirs.start_as(TransformerLM(config, seed=seed).to(device))
-        adamw = torch.optim.AdamW(theirs.parameters(), LEARNING_RATE, **settings)
+        adamw = torch.optim.AdamW(theirs.parameters(), LEARNING_RATE, fused=True, **settings)
         return Contender(name, theirs, theirs.loss, adamw, nn.utils.clip_grad_norm_)
-    shape = config.replace(attention="fused" if "fused" in name else "scratch")
-    model = TransformerLM(shape, seed=seed).to(device)
-    loss: Any = torch.compile(model.loss) if "compiled" in name else model.loss
-    return Contender(name, model, loss, AdamW(model.parameters(), LEARNING_RATE, **settings), clip_gradients)
+    is_compiled = "compiled" in name
+    kernels = choose_kernels("scratch" if "scratch" in name else "auto", device, compiled=is_compiled)
+    model = TransformerLM(config, seed=seed).to(device).use_kernels(kernels)
+    if is_compiled:
+        model.compile_blocks()
+    adamw = AdamW(model.parameters(), LEARNING_RATE, fused=kernels.fused_adamw, **settings)
+    return Contender(name, model, model.loss, adamw, clip_gradients)
 
 
 @torch.no_grad()

@@ -26,16 +26,15 @@ def resident_bytes() -> int:
 
 def work(request: dict[str, Any]) -> dict[str, Any]:
     """One row: loads the tokenizers, uses each once, and gives bytes and number."""
-    tokenizer_of = harness.require("bytemill").Tokenizer.from_spec
-    read = harness.require("bytemill.formats.tiktoken.tiktoken").read
+    load = harness.require("bytemill").Tokenizer.load
     text = harness.read_text(request["text"], request["n_bytes"])
     vocabulary = Vocabulary(Path(request["vocab"]), request["pattern"])
     # What the process takes once, whatever the number of tokenizers, is there before memory is counted.
-    tokenizer_of(read(vocabulary.path, vocabulary.pattern, {})).encode_to_numpy(text, num_threads=1)
+    load(vocabulary.path, pattern=vocabulary.pattern, special_tokens={}).encode_to_numpy(text, num_threads=1)
     before = resident_bytes()
     held: list[Any] = []
     for _ in range(request["n_tokenizers"]):
-        held.append(tokenizer_of(read(vocabulary.path, vocabulary.pattern, {})))
+        held.append(load(vocabulary.path, pattern=vocabulary.pattern, special_tokens={}))
         if resident_bytes() - before > request["limit"]:
             break
     loaded = resident_bytes() - before

@@ -20,9 +20,6 @@ import torch.distributed.fsdp
 from bytemill.lm.training import trainer
 from bytemill.lm.training.config import resolve
 
-trainer.matmul_rate = lambda *_: 1e10  # measuring the device takes a third of a second
-torch.set_num_threads(1)
-
 
 def run_rank(rank: int, request: dict[str, Any], folder: str) -> None:
     os.dup2(2, 1)
@@ -40,17 +37,24 @@ def run_rank(rank: int, request: dict[str, Any], folder: str) -> None:
         os._exit(0)
 
 
-for line in sys.stdin:
-    request = json.loads(line)
-    with tempfile.TemporaryDirectory() as folder:
-        children: list[int] = []
-        for rank in range(request["n"]):
-            if (child := os.fork()) == 0:
-                run_rank(rank, request, folder)
-            children.append(child)
-        for child in children:
-            os.waitpid(child, 0)
-        errors = [Path(folder, f"error_{rank}") for rank in range(request["n"])]
-        answer = [error.read_text() if error.exists() else None for error in errors]
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()
+def main() -> None:
+    trainer.matmul_rate = lambda *_: 1e10  # measuring the device takes a third of a second
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        request = json.loads(line)
+        with tempfile.TemporaryDirectory() as folder:
+            children: list[int] = []
+            for rank in range(request["n"]):
+                if (child := os.fork()) == 0:
+                    run_rank(rank, request, folder)
+                children.append(child)
+            for child in children:
+                os.waitpid(child, 0)
+            errors = [Path(folder, f"error_{rank}") for rank in range(request["n"])]
+            answer = [error.read_text() if error.exists() else None for error in errors]
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

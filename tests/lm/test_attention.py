@@ -15,10 +15,10 @@ from bytemill.lm.attention import (
     MultiHeadSelfAttention,
     RotaryEmbedding,
     causal_mask,
-    fused_attention,
     scaled_dot_product_attention,
 )
 from bytemill.lm.kernels import attention as kernel
+from bytemill.lm.kernels.torch_attention import flex_attention, sdpa, windowed_attention
 from bytemill.lm.rotary import sinusoids
 
 if TYPE_CHECKING:
@@ -126,35 +126,47 @@ def test_scores_of_1e4_do_not_overflow() -> None:
         assert all(g.isfinite().all() for g in torch.autograd.grad(y.sum(), (q, k, v)))
 
 
+def repeated(k: Tensor, n_heads: int) -> Tensor:
+    """The reference of shared keys: a copy for each query head."""
+    return k.repeat_interleave(n_heads // k.shape[1], dim=1)
+
+
+KERNELS = {"blockwise": kernel.causal_attention, "torch": windowed_attention}
+
+
+@pytest.mark.parametrize("n_kv_heads", [4, 2, 1])
 @pytest.mark.parametrize("window", [None, 4])
-@pytest.mark.parametrize("num_kv_heads", [None, 2, 1])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_fused_attention_equals_scratch(
-    dtype: torch.dtype, num_kv_heads: int | None, window: int | None
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_equal_the_textbook(
+    name: str, dtype: torch.dtype, window: int | None, n_kv_heads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(kernel, "_QUERIES_CPU", 5)
     torch.manual_seed(1)
-    settings: Any = {"num_kv_heads": num_kv_heads, "sliding_window": window, "dtype": dtype}
-    ours = MultiHeadSelfAttention(32, 4, RotaryEmbedding(10_000.0, 8, 16), **settings)
-    fused = MultiHeadSelfAttention(32, 4, RotaryEmbedding(10_000.0, 8, 16), attention="fused", **settings)
-    fused.load_state_dict(ours.state_dict())
-    x = drawn(2, 16, 32, dtype=dtype)
-    gradient = torch.randn(2, 16, 32).to(dtype)
-    a, b = ours(x), fused(x)
-    torch.testing.assert_close(a, b, **TOLERANCE[dtype])
-    pairs = zip(
-        torch.autograd.grad(a, (x, *ours.parameters()), gradient),
-        torch.autograd.grad(b, (x, *fused.parameters()), gradient),
-        strict=True,
-    )
-    for d_ours, d_fused in pairs:
-        largest = max(1.0, d_fused.abs().max().item())
-        torch.testing.assert_close(d_ours / largest, d_fused / largest, **TOLERANCE[dtype])
+    q, k, v = (drawn(2, n, 16, 8, dtype=dtype) for n in (4, n_kv_heads, n_kv_heads))
+    ours = KERNELS[name](q, k, v, window)
+    mask = causal_mask(16, 16, window)
+    assert_agree(ours, scaled_dot_product_attention(q, repeated(k, 4), repeated(v, 4), mask), (q, k, v))
 
 
-def test_fused_attention_supports_a_mask() -> None:
-    q, k, v = (drawn(1, 2, 5, 4) for _ in range(3))
-    mask = causal_mask(5, 5, window=2)
-    assert_agree(fused_attention(q, k, v, mask), scaled_dot_product_attention(q, k, v, mask), (q, k, v))
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_flex_attention_equals_the_textbook() -> None:
+    # torch has no backward pass of it on the CPU.
+    q, k, v = (drawn(2, n, 16, 8).detach() for n in (2, 1, 1))
+    expected = scaled_dot_product_attention(q, repeated(k, 2), repeated(v, 2), causal_mask(16, 16, 4))
+    torch.testing.assert_close(flex_attention(q, k, v, 4), expected)
+
+
+@pytest.mark.parametrize("n_kv_heads", [4, 2])
+@pytest.mark.parametrize("n_queries", [1, 3])
+def test_the_textbook_shares_keys_and_values_without_copies(n_queries: int, n_kv_heads: int) -> None:
+    torch.manual_seed(1)
+    layer = MultiHeadSelfAttention(32, 4, num_kv_heads=n_kv_heads)
+    q, k, v = drawn(2, 4, n_queries, 8), drawn(2, n_kv_heads, 7, 8), drawn(2, n_kv_heads, 7, 8)
+    mask = causal_mask(n_queries, 7, n_padding=torch.tensor([0, 2]))
+    for ours in (layer._attend(q, k, v, mask), sdpa(q, k, v, mask)):
+        expected = scaled_dot_product_attention(q, repeated(k, 4), repeated(v, 4), mask)
+        assert_agree(ours, expected, (q, k, v))
 
 
 @few

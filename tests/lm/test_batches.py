@@ -73,6 +73,19 @@ def test_arrays_of_all_kinds_are_supported(tmp_path: Path):
         assert sorted(inputs[0].tolist()) == [32_767, 32_768, 40_000, 65_535]
 
 
+@pytest.mark.parametrize("n_processes", [2, 3])
+def test_processes_share_the_windows_of_one_process(tmp_path: Path, n_processes: int):
+    folder = shards(tmp_path, 300, 90)
+    one = ShardBatches([folder], 8, seed=5)
+    several = [ShardBatches([folder], 8, seed=5, rank=r, n_processes=n_processes) for r in range(n_processes)]
+    for _ in range(9):
+        inputs, targets = one.take(2 * n_processes)
+        shares = [each.take(2) for each in several]
+        assert torch.cat([share[0] for share in shares]).equal(inputs)
+        assert torch.cat([share[1] for share in shares]).equal(targets)
+        assert {each.position for each in several} == {one.position}
+
+
 @pytest.mark.gpu
 def test_large_uint16_ids_survive_on_the_accelerator():
     ids = np.array([32_767, 32_768, 65_535, 40_000] * 5, dtype=np.uint16)

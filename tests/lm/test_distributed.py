@@ -162,8 +162,10 @@ def test_all_processes_end_if_one_cannot_write_its_part_of_a_checkpoint(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_gradients_are_exchanged_in_the_last_pass_only(settings: Settings, strategy: str):
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+def test_gradients_are_exchanged_in_the_last_pass_only(settings: Settings, tmp_path: Path, strategy: str):
+    torch.distributed.init_process_group(
+        "gloo", init_method=(tmp_path / "rendezvous").as_uri(), rank=0, world_size=1
+    )
     try:
         resolved = settings(training__strategy=strategy, training__accumulation=2)
         run = prepare(resolved, Processes(), overwrite=False)
@@ -230,4 +232,4 @@ def test_a_number_of_processes_that_does_not_divide_the_batch_is_refused():
     assert caught.value.hint == "start 1, 2, 3 or 6 processes, or change --training.batch-size"
     with pytest.raises(RunConfigError) as caught:
         divide_batch(TrainingConfig(batch_size=1), 2)
-    assert caught.value.hint == "start 1 processes, or change --training.batch-size"
+    assert caught.value.hint == "start 1 process, or change --training.batch-size"

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from bytemill.lm import PRESETS, ModelConfig, TransformerLM, attention, preset
+from bytemill.lm import PRESETS, ModelConfig, TransformerLM, preset
 from bytemill.lm.loss import cross_entropy
 from bytemill.lm.optim import SGD, AdamW, Muon, muon_groups
 from bytemill.lm.planning import (
@@ -23,9 +23,12 @@ from bytemill.lm.planning import (
     training_days,
     training_memory,
 )
+from bytemill.lm.planning.user_input import plan_for
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from bytemill.lm.planning.memory import Precision
 
 SMALL: dict[str, Any] = {
     "vocab_size": 50,
@@ -41,6 +44,10 @@ VARIANTS: list[dict[str, Any]] = [
     {"position": "sinusoidal", "feed_forward": "relu", "norm_position": "post"},
     {"position": "none", "num_kv_heads": 2, "bias": True, "sliding_window": 5},
     {"norm": "layer", "norm_position": "post", "num_kv_heads": 1},
+    {"head_dim": 10, "num_kv_heads": 2, "qkv_bias": True, "qk_norm": True, "logit_soft_cap": 15.0},
+    {"head_dim": 8, "qk_norm": True, "position": "none", "norm": "layer", "norm_bias": False, "bias": True},
+    {"feed_forward": "gelu_exact", "rotary_fraction": 0.34, "rope_scaling": "llama3", "rope_factor": 2.0},
+    {"feed_forward": "relu2", "rope_scaling": "linear", "rope_factor": 2.0, "initialization": "gpt2"},
 ]
 
 
@@ -91,11 +98,7 @@ def test_parameters_without_embeddings() -> None:
 
 
 @pytest.mark.parametrize("n_tokens", [16, 11])
-def test_flops_are_those_that_torch_counts(
-    config: ModelConfig, n_tokens: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The reference computes all weights; the kernel skips most masked ones.
-    monkeypatch.setattr(attention, "uses_kernels", lambda _: False)
+def test_flops_are_those_that_torch_counts(config: ModelConfig, n_tokens: int) -> None:
     model, batch = TransformerLM(config), ids(config, 3, n_tokens)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(batch)
@@ -108,9 +111,9 @@ def test_flops_are_those_that_torch_counts(
 
 
 def test_flops_of_fused_attention_are_equal() -> None:
-    config = ModelConfig(**SMALL, attention="fused")
+    config = ModelConfig(**SMALL)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        TransformerLM(config)(ids(config, 2))
+        TransformerLM(config).use_kernels("torch")(ids(config, 2))
     assert counter.get_total_flops() == sum(forward_flops(config, 2).values())
 
 
@@ -140,10 +143,15 @@ def kept_bytes(model: TransformerLM, batch: Tensor) -> int:
     return sum(kept.values()) + sum(gradient.nbytes for gradient in node.gradients)
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("batch_size", [1, 3])
-def test_activations_are_the_tensors_that_autograd_saves(config: ModelConfig, batch_size: int) -> None:
+def test_activations_are_the_tensors_that_autograd_saves(
+    config: ModelConfig, batch_size: int, precision: Precision
+) -> None:
     batch = ids(config, batch_size)
-    assert kept_bytes(TransformerLM(config), batch) == training_memory(config).activations(batch_size)
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+        kept = kept_bytes(TransformerLM(config).use_kernels("auto"), batch)
+    assert kept == training_memory(config, precision=precision).activations(batch_size)
 
 
 def test_state_of_the_optimizers(config: ModelConfig) -> None:
@@ -191,8 +199,30 @@ def test_plans_out_of_range_are_refused() -> None:
         training_days(preset("tiny"), 1, 1e12, 0)
 
 
-def test_mixed_precision_halves_the_inputs_of_products() -> None:
+def test_half_precision_halves_the_inputs_of_products_and_keeps_copies_of_weights() -> None:
     config = preset("gpt2-xl")
-    full, mixed = training_memory(config), training_memory(config, precision="mixed")
-    assert mixed.fixed == full.fixed
-    assert 0.5 < mixed.activations_per_sequence / full.activations_per_sequence < 0.75
+    full, half = training_memory(config), training_memory(config, precision="bfloat16")
+    assert half.optimizer == full.optimizer
+    assert 0.5 < half.activations_per_sequence / full.activations_per_sequence < 0.75
+    assert half.activations_fixed > 2 * 48 * 12 * 1600**2
+    assert training_memory(config, precision="tf32") == full
+
+
+def test_float32_is_planned_at_its_own_rate() -> None:
+    days = [
+        plan_for(preset("gpt2"), device="a100", precision=p).days for p in ("float32", "tf32", "bfloat16")
+    ]
+    assert days[0] is not None
+    assert days[0] / days[1] == pytest.approx(156 / 19.5)
+    assert days[0] / days[2] == pytest.approx(312 / 19.5)
+
+
+@pytest.mark.parametrize("shape", VARIANTS[:2], ids=str)
+def test_activations_at_the_width_of_gpt2_are_those_that_autograd_saves(shape: dict[str, Any]) -> None:
+    config = ModelConfig(
+        vocab_size=1000, context_length=128, d_model=768, num_layers=2, num_heads=12, d_ff=3072, **shape
+    )
+    model = TransformerLM(config).use_kernels("auto")
+    with torch.autocast("cpu", torch.bfloat16):
+        kept = kept_bytes(model, ids(config, 1, 128))
+    assert kept == training_memory(config, precision="bfloat16").activations(1)

@@ -108,7 +108,13 @@ def test_the_loss_falls_and_every_record_is_written(settings: Settings, corpus: 
 
 
 @pytest.mark.parametrize(
-    "options", [{"training__accumulation": 3}, {"optimizer__name": "muon"}, {"model__dropout": 0.2}]
+    "options",
+    [
+        {"training__accumulation": 3},
+        {"optimizer__name": "muon"},
+        {"model__dropout": 0.2},
+        {"training__precision": "float16"},
+    ],
 )
 def test_stopped_and_resumed_is_bit_for_bit_the_same(
     settings: Settings, tmp_path: Path, options: dict[str, Any]
@@ -371,6 +377,7 @@ def test_a_run_in_bfloat16_learns(settings: Settings):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_a_compiled_model_gives_the_same_losses(settings: Settings, tmp_path: Path):
     plain = train(settings(training__steps=5, run__log_every=1))
     compiled = train(

@@ -222,7 +222,7 @@ impl PyEncoder {
         let vocab = self.encoder.vocab();
         let ids = vocab.symbol_ids();
         let mut starts: Vec<usize> = (0..pretoken.len()).collect();
-        bytemill::bpe::steps(self.encoder.pairs(), pretoken)
+        bytemill::bpe::steps(self.encoder.vocab().pairs(), pretoken)
             .into_iter()
             .map(|step| {
                 let index = starts.partition_point(|&start| start < step.offset);

@@ -12,7 +12,7 @@ use bytemill::encode::{Allowed, no_interrupt};
 use bytemill::pretokenize::{BLOCK, NAMED, Pattern, Splits};
 use bytemill::train::merges::{Ties, learn};
 use common::{Chance, KINDS, Kind};
-use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::mem::MaybeUninit;
 
@@ -40,26 +40,6 @@ fn splitter(criterion: &mut Criterion) {
             group.bench_function(BenchmarkId::new(named.name, kind_name), |bench| {
                 let mut ends = Vec::with_capacity(BLOCK);
                 bench.iter(|| n_pretokens(&mut pattern.splits(&text), &mut ends));
-            });
-        }
-    }
-    group.finish();
-}
-
-fn instruction_sets(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("instruction sets");
-    let pattern = Pattern::new(Some("cl100k")).unwrap();
-    for (kind_name, kind) in KINDS {
-        let text = common::text(kind, TEXT_BYTES, 1);
-        group.throughput(throughput(text.len()));
-        for (number, (name, _)) in pattern.splits_by_instruction_set(&text).into_iter().enumerate() {
-            group.bench_function(BenchmarkId::new(name, kind_name), |bench| {
-                let mut ends = Vec::with_capacity(BLOCK);
-                bench.iter_batched_ref(
-                    || pattern.splits_by_instruction_set(&text).swap_remove(number).1,
-                    |splits| n_pretokens(splits, &mut ends),
-                    BatchSize::LargeInput,
-                );
             });
         }
     }
@@ -117,7 +97,7 @@ fn merge(criterion: &mut Criterion) {
             let mut symbols = Vec::new();
             bench.iter(|| {
                 symbols.clear();
-                bpe::merge(encoder.pairs(), next.next().unwrap(), &mut symbols, &no_interrupt).unwrap();
+                bpe::merge(encoder.vocab().pairs(), next.next().unwrap(), &mut symbols, &no_interrupt).unwrap();
                 symbols.len()
             });
         });
@@ -127,7 +107,7 @@ fn merge(criterion: &mut Criterion) {
                 let mut symbols = Vec::new();
                 bench.iter(|| {
                     symbols.clear();
-                    bpe::merge(encoder.pairs(), black_box(&run), &mut symbols, &no_interrupt).unwrap();
+                    bpe::merge(encoder.vocab().pairs(), black_box(&run), &mut symbols, &no_interrupt).unwrap();
                     symbols.len()
                 });
             });
@@ -174,5 +154,5 @@ fn decode(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(parts, splitter, instruction_sets, encode, merge, trainer, decode);
+criterion_group!(parts, splitter, encode, merge, trainer, decode);
 criterion_main!(parts);

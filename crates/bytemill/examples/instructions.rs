@@ -81,7 +81,7 @@ fn run(part: &str, kind: Kind, n_bytes: usize) {
             let mut symbols = Vec::with_capacity(n_bytes);
             measured_part(&mut || {
                 for word in words.clone() {
-                    bpe::merge(encoder.pairs(), word, &mut symbols, &no_interrupt).unwrap();
+                    bpe::merge(encoder.vocab().pairs(), word, &mut symbols, &no_interrupt).unwrap();
                 }
             });
         }

@@ -308,7 +308,7 @@ def evaluate(
     sort_key=4,
     help_epilogue="""Examples:
   bytemill lm plan gpt2-xl --memory 80GB --batch-size 4
-  bytemill lm plan stories.toml --memory 24GB --device rtx4090 --precision mixed
+  bytemill lm plan stories.toml --memory 24GB --device rtx4090 --precision bfloat16
   bytemill lm plan tiny --model.num-layers 8 --json""",
 )
 def plan(
@@ -329,8 +329,8 @@ def plan(
         Literal["adamw", "muon", "sgd"], Parameter(help="Optimizer whose state is counted.")
     ] = "adamw",
     precision: Annotated[
-        Literal["float32", "mixed"],
-        Parameter(help="Precision of matrix products; mixed is bfloat16 with float32 weights."),
+        Literal["float32", "tf32", "bfloat16", "float16"],
+        Parameter(help="Precision of matrix products; weights are float32."),
     ] = "float32",
     device: Annotated[
         str | None,

@@ -68,7 +68,7 @@ class Encoding:
         # The core would take an expression such as "gpt2" for the name of a pattern.
         pattern = f"(?:{pat_str})" if pat_str in NAMED_PATTERNS else pat_str
         core = Encoder.from_ranks(mergeable_ranks, special_tokens, pattern, drops_unmatched=True)
-        self._set_parts(name, core, pat_str, mergeable_ranks, special_tokens)
+        self._initialize(name, core, pat_str, mergeable_ranks, special_tokens)
         if explicit_n_vocab and not (
             len(mergeable_ranks) + len(special_tokens) == explicit_n_vocab == self.n_vocab
         ):
@@ -77,7 +77,7 @@ class Encoding:
                 f"{self.max_token_value} are not {explicit_n_vocab} tokens"
             )
 
-    def _set_parts(
+    def _initialize(
         self,
         name: str,
         core: Encoder,
@@ -98,7 +98,7 @@ class Encoding:
         """Return a view of any tokenizer with tiktoken's interface."""
         encoding = cls.__new__(cls)
         core = tokenizer.core
-        encoding._set_parts(name or tokenizer.name, core, tokenizer.pattern, None, tokenizer.special_tokens)
+        encoding._initialize(name or tokenizer.name, core, tokenizer.pattern, None, tokenizer.special_tokens)
         encoding.source_tokenizer = encoding._tokenizer = tokenizer
         return encoding
 

@@ -93,7 +93,7 @@ class Corpus:
         check_format(format)
         sources = resolve_inputs(inputs, format)
         readers = [FileReader(source, options) for source in sources]
-        self._set(options, sources, readers, weights or {}, repeat_by_weight=repeat_by_weight)
+        self._initialize(options, sources, readers, weights or {}, repeat_by_weight=repeat_by_weight)
 
     @classmethod
     def from_texts(cls, texts: Iterable[str], **options: Unpack[ObjectOptions]) -> Corpus:
@@ -139,10 +139,10 @@ class Corpus:
     @classmethod
     def _of_reader(cls, reader: Reader, options: CorpusOptions) -> Corpus:
         corpus = cls.__new__(cls)
-        corpus._set(options, [], [reader], {}, repeat_by_weight=False)
+        corpus._initialize(options, [], [reader], {}, repeat_by_weight=False)
         return corpus
 
-    def _set(
+    def _initialize(
         self,
         options: CorpusOptions,
         sources: list[Source],

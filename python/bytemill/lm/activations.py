@@ -18,15 +18,31 @@ def silu(x: Tensor) -> Tensor:
 
 
 def gelu(x: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
-    """Compute x · Φ(x), with Φ the normal distribution function, or the tanh approximation of GPT-2."""
+    """Compute x · Φ(x), with Φ the normal distribution function, or the tanh approximation of GPT-2.
+
+    Computed in float32 or wider; the result has the type of `x`.
+    """
+    wide = widened(x)
     if approximate == "tanh":
-        return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-    return 0.5 * x * (1 + torch.erf(x * math.sqrt(0.5)))
+        curve = torch.tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3))
+    else:
+        curve = torch.erf(wide * math.sqrt(0.5))
+    return (0.5 * wide * (1 + curve)).to(x.dtype)
 
 
 def relu(x: Tensor) -> Tensor:
     """Compute max(x, 0)."""
     return x.clamp_min(0)
+
+
+def relu_squared(x: Tensor) -> Tensor:
+    """Compute max(x, 0)² (So et al. 2021)."""
+    return relu(x).square()
+
+
+def soft_capped(x: Tensor, cap: float) -> Tensor:
+    """Compute cap · tanh(x / cap), between −cap and cap, in float32 or wider; the result has the type of `x`."""
+    return (cap * torch.tanh(widened(x) / cap)).to(x.dtype)
 
 
 def softmax(x: Tensor, dim: int) -> Tensor:

@@ -11,20 +11,18 @@ from torch.nn import Module
 
 from bytemill.errors import ModelConfigError
 from bytemill.lm.activations import softmax
-from bytemill.lm.kernels.attention import causal_attention
-from bytemill.lm.kernels.rows import uses_kernels
-from bytemill.lm.layers import Dropout, Linear
+from bytemill.lm.kernels.choice import SCRATCH, Kernels
+from bytemill.lm.layers import Dropout, Linear, RMSNorm
 from bytemill.lm.rotary import RotaryEmbedding
+from bytemill.lm.tensors import narrowed
 
 if TYPE_CHECKING:
     from bytemill.lm.kv_cache import LayerCache
-    from bytemill.lm.model_config import AttentionKind
 
 __all__ = [
     "MultiHeadSelfAttention",
     "RotaryEmbedding",
     "causal_mask",
-    "fused_attention",
     "scaled_dot_product_attention",
     "softmax",
 ]
@@ -52,24 +50,6 @@ def scaled_dot_product_attention(
     if dropout is not None:
         weights = dropout(weights)
     return weights @ v
-
-
-def fused_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, dropout: float = 0.0, causal: bool = False
-) -> Tensor:
-    """Compute `scaled_dot_product_attention` with torch's kernel, which never stores all weights at once.
-
-    Args:
-        q: Queries (batch, n_heads, n_queries, d_k).
-        k: Keys (batch, n_heads, n_keys, d_k).
-        v: Values (batch, n_heads, n_keys, d_v).
-        mask: As in `scaled_dot_product_attention`.
-        dropout: Dropout rate of the attention weights.
-        causal: Apply the causal mask; `mask` must be None then.
-    """
-    return torch.nn.functional.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal
-    )
 
 
 def causal_mask(
@@ -115,13 +95,17 @@ class MultiHeadSelfAttention(Module):
         sliding_window: Number of most recent tokens that a token attends to, itself included.
         dropout: Dropout rate of the attention weights.
         bias: Add a bias to the projections.
-        attention: "scratch" (this package) or "fused" (torch's kernel).
+        head_dim: Width of a head; by default d_model / num_heads.
+        qkv_bias: Add a bias to queries, keys and values, also without `bias`.
+        qk_norm_eps: Normalize each head of queries and keys with RMSNorm, with this eps (Dehghani et al. 2023).
         device: Device of the weights.
         dtype: Type of the weights.
 
     Raises:
         ModelConfigError: The numbers do not divide each other.
     """
+
+    kernels: Kernels = SCRATCH
 
     def __init__(
         self,
@@ -133,27 +117,32 @@ class MultiHeadSelfAttention(Module):
         sliding_window: int | None = None,
         dropout: float = 0.0,
         bias: bool = False,
-        attention: AttentionKind = "scratch",
+        head_dim: int | None = None,
+        qkv_bias: bool = False,
+        qk_norm_eps: float | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.n_heads = num_heads
         self.n_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        if d_model % num_heads or num_heads % self.n_kv_heads:
+        if (head_dim is None and d_model % num_heads) or num_heads % self.n_kv_heads:
             raise ModelConfigError(
                 f"d_model {d_model}, num_heads {num_heads} and num_kv_heads {self.n_kv_heads} do not divide each other",
                 hint="num_heads must divide d_model, and num_kv_heads must divide num_heads",
             )
-        self.d_head = d_model // num_heads
+        self.d_head = d_model // num_heads if head_dim is None else head_dim
         self.window = sliding_window
-        self.kind: AttentionKind = attention
         self.rope = rope
-        d_kv = self.n_kv_heads * self.d_head
-        self.q_proj = Linear(d_model, d_model, bias, device=device, dtype=dtype)
-        self.k_proj = Linear(d_model, d_kv, bias, device=device, dtype=dtype)
-        self.v_proj = Linear(d_model, d_kv, bias, device=device, dtype=dtype)
-        self.output_proj = Linear(d_model, d_model, bias, device=device, dtype=dtype)
+        d_q, d_kv = self.n_heads * self.d_head, self.n_kv_heads * self.d_head
+        self.q_proj = Linear(d_model, d_q, bias or qkv_bias, device=device, dtype=dtype)
+        self.k_proj = Linear(d_model, d_kv, bias or qkv_bias, device=device, dtype=dtype)
+        self.v_proj = Linear(d_model, d_kv, bias or qkv_bias, device=device, dtype=dtype)
+        self.output_proj = Linear(d_q, d_model, bias, device=device, dtype=dtype)
+        self.has_qk_norm = qk_norm_eps is not None
+        if qk_norm_eps is not None:
+            self.q_norm = RMSNorm(self.d_head, qk_norm_eps, device=device, dtype=dtype)
+            self.k_norm = RMSNorm(self.d_head, qk_norm_eps, device=device, dtype=dtype)
         self.dropout = Dropout(dropout)
 
     def forward(
@@ -173,10 +162,13 @@ class MultiHeadSelfAttention(Module):
             cache: Keys and values of earlier tokens; those of `x` are appended.
         """
         *batch, n_tokens, d_model = x.shape
-        x = x.reshape(math.prod(batch), n_tokens, d_model)
+        x = narrowed(x.reshape(math.prod(batch), n_tokens, d_model))
         q = self._heads(self.q_proj(x), self.n_heads)
         k = self._heads(self.k_proj(x), self.n_kv_heads)
         v = self._heads(self.v_proj(x), self.n_kv_heads)
+        if self.has_qk_norm:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))  # (batch, n_heads, n_tokens, d_head)
         if self.rope is not None:
             if token_positions is not None and token_positions.ndim > 1:
                 # (..., n_tokens) -> (batch, 1, n_tokens): equal for all heads.
@@ -184,28 +176,33 @@ class MultiHeadSelfAttention(Module):
             q, k = self.rope(q, token_positions), self.rope(k, token_positions)
         if cache is not None:
             k, v = cache.append(k, v)
-        if self.n_kv_heads < self.n_heads:
-            k, v = (t.repeat_interleave(self.n_heads // self.n_kv_heads, dim=1) for t in (k, v))
         mixed = self._attend(q, k, v, mask)
-        return self.output_proj(mixed.transpose(1, 2).reshape(*batch, n_tokens, d_model))
+        return self.output_proj(mixed.transpose(1, 2).reshape(*batch, n_tokens, -1))
 
     def _heads(self, x: Tensor, n_heads: int) -> Tensor:
-        """(batch, n_tokens, n_heads · d_head) -> (batch, n_heads, n_tokens, d_head)."""
-        return x.view(*x.shape[:-1], n_heads, self.d_head).transpose(1, 2)
+        """(batch, n_tokens, n_heads · d_head) -> (batch, n_tokens, n_heads, d_head)."""
+        return x.view(*x.shape[:-1], n_heads, self.d_head)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """Return (batch, n_heads, n_queries, d_head)."""
         n_queries, n_keys = q.shape[-2], k.shape[-2]
-        is_full = mask is None and n_queries == n_keys
-        if self.kind == "scratch" and is_full and uses_kernels(q) and not (self.training and self.dropout.p):
-            return causal_attention(q, k, v, self.window)
-        causal = is_full and self.window is None
-        if mask is None and not causal:
+        is_causal = mask is None and n_queries == n_keys
+        dropout = self.dropout.p if self.training else 0.0
+        if is_causal and not dropout and self.kernels.attention is not None:
+            return self.kernels.attention(q, k, v, self.window)
+        attend = self.kernels.masked_attention
+        if attend is not None and is_causal and self.window is None:
+            return attend(q, k, v, dropout=dropout, causal=True)
+        if mask is None and (n_queries > 1 or self.window is not None):
             mask = causal_mask(n_queries, n_keys, self.window, device=q.device)
-        if self.kind == "fused":
-            return fused_attention(
-                q, k, v, mask, dropout=self.dropout.p if self.training else 0.0, causal=causal
-            )
-        if mask is None:
-            mask = causal_mask(n_queries, n_keys, device=q.device)
-        return scaled_dot_product_attention(q, k, v, mask, self.dropout)
+        if attend is not None:
+            return attend(q, k, v, mask, dropout)
+        return self._textbook(q, k, v, mask)
+
+    def _textbook(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """Compute `scaled_dot_product_attention`; the queries of a group of heads become rows of one matrix."""
+        n_groups = self.n_heads // self.n_kv_heads
+        rows = q.reshape(len(q), self.n_kv_heads, -1, self.d_head)
+        if mask is not None and mask.shape[-2] > 1:
+            mask = mask.repeat(*[1] * (mask.ndim - 2), n_groups, 1)
+        return scaled_dot_product_attention(rows, k, v, mask, self.dropout).reshape(q.shape)

@@ -53,11 +53,24 @@ def pick_device(name: str = "auto") -> torch.device:
 
 
 def pick_precision(name: str, device: torch.device) -> torch.dtype:
-    """Return the type of matrix products; "auto" is bfloat16 on CUDA devices with hardware support, else float32."""
+    """Return the type of matrix products; "auto" is bfloat16 on CUDA devices with hardware support, else float32.
+
+    "tf32" is float32, and makes products on CUDA round their inputs to 10 bits; every other name makes them exact.
+
+    Raises:
+        RunConfigError: The device has no TF32 products.
+    """
+    if name == "tf32" and not (device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)):
+        raise RunConfigError(
+            f"precision tf32 needs a CUDA device of compute capability 8.0 or more, and the device is {device}",
+            hint="choose --training.precision float32 or bfloat16",
+        )
+    if device.type == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
     if name == "auto":
         has_bfloat16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
         return torch.bfloat16 if has_bfloat16 else torch.float32
-    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[name]
+    return {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(name, torch.float32)
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[object]:

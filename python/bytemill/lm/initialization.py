@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch.nn import Module
 
 
 def truncated_normal(
@@ -29,3 +33,21 @@ def truncated_normal(
         # Rounding may exceed the bounds slightly.
         numbers.clamp_(-3 * std, 3 * std)
     return numbers.to(dtype or torch.get_default_dtype())
+
+
+def initialize_as_gpt2(model: Module, num_layers: int) -> None:
+    """Replace the matrices and embeddings of a model by those of GPT-2, normal with σ = 0.02 (Radford et al. 2019).
+
+    The matrices whose results are added to the residual stream have σ = 0.02 / √(2 · num_layers), since there are two
+    of them in a block. Biases stay 0 and the weights of norms 1. The distribution is not truncated. GPT-2's position
+    embeddings have σ = 0.01 in its first code; here σ = 0.02, as in the later reimplementations.
+
+    Args:
+        model: A `TransformerLM`.
+        num_layers: Number of its blocks.
+    """
+    for name, parameter in model.named_parameters():
+        if parameter.ndim < 2 or parameter.is_meta:
+            continue
+        is_output = name.endswith(("attn.output_proj.weight", "ffn.w2.weight"))
+        parameter.detach().normal_(0, 0.02 / math.sqrt(2 * num_layers) if is_output else 0.02)

@@ -69,8 +69,8 @@ class LayerCache:
     def __init__(
         self, shape: tuple[int, int, int, int], device: torch.device | str | None, dtype: torch.dtype
     ) -> None:
-        self.keys = torch.zeros(shape, device=device, dtype=dtype)
-        self.values = torch.zeros(shape, device=device, dtype=dtype)
+        self.keys = torch.empty(shape, device=device, dtype=dtype)  # read up to `n_positions` only
+        self.values = torch.empty(shape, device=device, dtype=dtype)
         self.n_positions = 0
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

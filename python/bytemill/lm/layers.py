@@ -9,12 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from bytemill.lm.activations import gelu, relu, silu
+from bytemill.lm.activations import gelu, relu, relu_squared, silu
 from bytemill.lm.initialization import truncated_normal
-from bytemill.lm.kernels.gates import gated_silu, gelu_tanh
-from bytemill.lm.kernels.norm import normalized
-from bytemill.lm.kernels.rows import uses_kernels
-from bytemill.lm.tensors import widened
+from bytemill.lm.kernels.choice import SCRATCH, Kernels
+from bytemill.lm.tensors import narrowed, widened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +48,8 @@ class Linear(Module):
         dtype: Type of the weights.
     """
 
+    kernels: Kernels = SCRATCH
+
     def __init__(
         self,
         d_in: int,
@@ -65,8 +65,10 @@ class Linear(Module):
         self.bias = Parameter(torch.zeros(d_out, device=device, dtype=dtype)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.kernels.linear is not None:
+            return self.kernels.linear(x, self.weight, self.bias)
         y = x @ self.weight.mT
-        return y if self.bias is None else y + self.bias
+        return y if self.bias is None else y + self.bias.to(y.dtype)
 
 
 class Embedding(Module):
@@ -122,6 +124,8 @@ def gated(gate: Tensor, x: Tensor) -> Tensor:
 class RMSNorm(Module):
     """RMSNorm (Zhang & Sennrich 2019): x / √(mean(x²) + eps) · weight over the last dimension, in float32."""
 
+    kernels: Kernels = SCRATCH
+
     def __init__(
         self,
         d_model: int,
@@ -135,13 +139,15 @@ class RMSNorm(Module):
         self.weight = Parameter(torch.ones(d_model, device=device, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        if uses_kernels(x):
-            return normalized(x, self.weight, None, self.eps, centred=False)
+        if self.kernels.norm is not None:
+            return self.kernels.norm(x, self.weight, None, self.eps, centred=False)
         return rms_norm(x, self.weight, self.eps)
 
 
 class LayerNorm(Module):
     """LayerNorm (Ba et al. 2016): (x − mean) / √(variance + eps) · weight + bias, in float32."""
+
+    kernels: Kernels = SCRATCH
 
     def __init__(
         self,
@@ -158,8 +164,8 @@ class LayerNorm(Module):
         self.bias = Parameter(torch.zeros(d_model, device=device, dtype=dtype)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        if uses_kernels(x):
-            return normalized(x, self.weight, self.bias, self.eps, centred=True)
+        if self.kernels.norm is not None:
+            return self.kernels.norm(x, self.weight, self.bias, self.eps, centred=True)
         return layer_norm(x, self.weight, self.bias, self.eps)
 
 
@@ -183,6 +189,8 @@ class SwiGLU(Module):
     `d_ff` is `swiglu_width(d_model)` by default.
     """
 
+    kernels: Kernels = SCRATCH
+
     def __init__(
         self,
         d_model: int,
@@ -199,38 +207,47 @@ class SwiGLU(Module):
         self.w3 = Linear(d_model, d_ff, bias, device=device, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        gate, inner = self.w1(x), self.w3(x)
-        return self.w2(gated_silu(gate, inner) if uses_kernels(x) else gated(gate, inner))
+        x = narrowed(x)
+        return self.w2((self.kernels.gated or gated)(self.w1(x), self.w3(x)))
 
 
 def _tanh_gelu(x: Tensor) -> Tensor:
-    return gelu_tanh(x) if uses_kernels(x) else gelu(x, "tanh")
+    return gelu(x, "tanh")
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": _tanh_gelu, "relu": relu}
-"""Activation functions of `FeedForward` by the name in `ModelConfig.feed_forward`; GELU is GPT-2's, with tanh."""
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": _tanh_gelu,
+    "gelu_exact": gelu,
+    "relu": relu,
+    "relu2": relu_squared,
+}
+"""Activation functions of `FeedForward` by the name in `ModelConfig.feed_forward`; "gelu" is GPT-2's, with tanh."""
 
 
 class FeedForward(Module):
     """Feed-forward network W₂ f(W₁ x), of width d_model, with f from `ACTIVATIONS`."""
 
+    kernels: Kernels = SCRATCH
+
     def __init__(
         self,
         d_model: int,
         d_ff: int,
-        activation: Literal["gelu", "relu"] = "gelu",
+        activation: Literal["gelu", "gelu_exact", "relu", "relu2"] = "gelu",
         *,
         bias: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.activation = ACTIVATIONS[activation]
+        self.activation = activation
+        self._function = ACTIVATIONS[activation]
         self.w1 = Linear(d_model, d_ff, bias, device=device, dtype=dtype)
         self.w2 = Linear(d_ff, d_model, bias, device=device, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.w2(self.activation(self.w1(x)))
+        function = self.kernels.activations.get(self.activation, self._function)
+        return self.w2(function(self.w1(narrowed(x))))
 
 
 def swiglu_width(d_model: int) -> int:

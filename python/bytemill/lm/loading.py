@@ -70,5 +70,5 @@ def load_trained(path: str | os.PathLike[str], device: str = "auto") -> TrainedM
     with memory_errors("close other programs, or choose another --device"):
         model = TransformerLM(checkpoint.config.model, seed=0)
         checkpoint.load_weights(model)
-        model = model.to(pick_device(device)).eval()
+        model = model.to(pick_device(device)).eval().use_kernels("auto")
     return TrainedModel(model, tokenizer, checkpoint.config, checkpoint.step, checkpoint.path, found.refused)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import torch
 from torch import Tensor
 from torch.nn import Module, ModuleList
 
+from bytemill.lm.activations import soft_capped
 from bytemill.lm.attention import MultiHeadSelfAttention, causal_mask
+from bytemill.lm.initialization import initialize_as_gpt2
+from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
 from bytemill.lm.layers import Dropout, Embedding, FeedForward, LayerNorm, Linear, RMSNorm, SwiGLU
-from bytemill.lm.linear_loss import linear_cross_entropy
 from bytemill.lm.loss import cross_entropy
 from bytemill.lm.model_config import ModelConfig
-from bytemill.lm.rotary import RotaryEmbedding, sinusoids
+from bytemill.lm.rotary import RotaryEmbedding, llama3_frequencies, rotary_frequencies, sinusoids
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bytemill.lm.kernels.names import KernelName
     from bytemill.lm.kv_cache import KVCache, LayerCache
 
 __all__ = ["ModelConfig", "TransformerBlock", "TransformerLM"]
@@ -52,7 +57,9 @@ class TransformerBlock(Module):
             sliding_window=config.sliding_window,
             dropout=config.dropout,
             bias=config.bias,
-            attention=config.attention,
+            head_dim=config.head_dim,
+            qkv_bias=config.qkv_bias,
+            qk_norm_eps=config.norm_eps if config.qk_norm else None,
             device=device,
             dtype=dtype,
         )
@@ -86,6 +93,8 @@ class TransformerLM(Module):
         dtype: Type of the weights.
     """
 
+    kernels: Kernels = SCRATCH
+
     def __init__(
         self,
         config: ModelConfig,
@@ -96,6 +105,7 @@ class TransformerLM(Module):
     ) -> None:
         super().__init__()
         self.config = config
+        self._compiled: list[Callable[..., Tensor]] = []
         if seed is None:
             self._build(device, dtype)
         else:
@@ -125,6 +135,8 @@ class TransformerLM(Module):
         self.lm_head = Linear(config.d_model, config.vocab_size, False, device=device, dtype=dtype)
         if config.tied_embeddings:
             self.lm_head.weight = self.token_embeddings.weight
+        if config.initialization == "gpt2":
+            initialize_as_gpt2(self, config.num_layers)
 
     def forward(self, ids: Tensor, cache: KVCache | None = None, *, last_only: bool = False) -> Tensor:
         """Compute the logits of the next id at each position.
@@ -138,14 +150,45 @@ class TransformerLM(Module):
             ValueError: There are more positions than the context length.
         """
         x = self.hidden(ids, cache)
-        return self.lm_head(x[..., -1:, :] if last_only else x)
+        return self.logits(x[..., -1:, :] if last_only else x)
 
     def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """Compute `cross_entropy(model(ids), targets)` without storing all logits, for training."""
+        """Compute `cross_entropy(model(ids), targets)`; kernels other than scratch never store all logits."""
         x = self.hidden(ids)
-        if torch.compiler.is_compiling():  # the compiler fuses the reference implementation
-            return cross_entropy(self.lm_head(x), targets)
-        return linear_cross_entropy(x, self.lm_head.weight, targets)
+        if self.kernels.loss is not None:
+            return self.kernels.loss(x, self.lm_head.weight, targets, soft_cap=self.config.logit_soft_cap)
+        return cross_entropy(self.logits(x), targets)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Compute the output layer: (..., d_model) -> (..., vocab_size)."""
+        logits, cap = self.lm_head(hidden), self.config.logit_soft_cap
+        return logits if cap is None else soft_capped(logits, cap)
+
+    def use_kernels(self, kernels: Kernels | KernelName) -> Self:
+        """Choose the implementation of each part; a new model uses the textbook.
+
+        Args:
+            kernels: The implementations, or the name of a choice for the device of the weights.
+
+        Returns:
+            The model.
+        """
+        if not isinstance(kernels, Kernels):
+            kernels = choose_kernels(kernels, self.lm_head.weight.device)
+        for module in self.modules():
+            if hasattr(module, "kernels"):
+                module.kernels = kernels  # pyright: ignore[reportAttributeAccessIssue]
+        return self
+
+    def compile_blocks(self, **options: Any) -> None:
+        """Compile the blocks for training, with `torch.compile`: once, since all run the same code.
+
+        Args:
+            options: Arguments of `torch.compile`.
+        """
+        self._compiled = [
+            cast("Any", torch.compile(layer, dynamic=False, **options)) for layer in self.layers
+        ]
 
     def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
         """Compute the input of the output layer: ids (..., n_tokens) -> (..., n_tokens, d_model)."""
@@ -161,12 +204,17 @@ class TransformerLM(Module):
             if cache.n_padding is not None:
                 # (batch, n_tokens), counted from the first real token of each row
                 positions = (positions - cache.n_padding.to(ids.device)[:, None]).clamp_min(0)
-            if n_before or cache.n_padding is not None:
+            # One query attends to all keys, and needs a mask only for padding.
+            if (
+                n_before and (ids.shape[-1] > 1 or self.config.sliding_window)
+            ) or cache.n_padding is not None:
                 mask = causal_mask(
                     ids.shape[-1], n_positions, self.config.sliding_window, cache.n_padding, ids.device
                 )
         x = self._embed(ids, positions)
-        for index, layer in enumerate(self.layers):
+        # Compiled blocks are for training: every other shape, such as a growing cache, would compile them again.
+        layers = self._compiled if self._compiled and self.training and cache is None else self.layers
+        for index, layer in enumerate(layers):
             x = layer(x) if cache is None else layer(x, positions, mask=mask, cache=cache.layers[index])
         if cache is not None:
             cache.advance_to(n_positions)
@@ -198,13 +246,28 @@ class TransformerLM(Module):
 def _rotary_embedding(config: ModelConfig, device: torch.device | str | None) -> RotaryEmbedding | None:
     if config.position != "rotary":
         return None
-    return RotaryEmbedding(config.rope_theta, config.d_head, config.context_length, device)
+    frequencies = rotary_frequencies(config.rope_theta, config.d_rotary)
+    if config.rope_scaling == "linear":
+        frequencies = frequencies / config.rope_factor
+    elif config.rope_scaling == "llama3":
+        frequencies = llama3_frequencies(
+            frequencies,
+            config.rope_factor,
+            config.rope_low_freq_factor,
+            config.rope_high_freq_factor,
+            config.rope_original_context,
+        )
+    unrotated = frequencies.new_zeros((config.d_head - config.d_rotary) // 2)
+    frequencies = torch.cat((frequencies, unrotated))
+    return RotaryEmbedding(
+        config.rope_theta, config.d_head, config.context_length, device, frequencies=frequencies
+    )
 
 
 def _norm(config: ModelConfig, device: torch.device | str | None, dtype: torch.dtype | None) -> Module:
     if config.norm == "rms":
         return RMSNorm(config.d_model, config.norm_eps, device=device, dtype=dtype)
-    return LayerNorm(config.d_model, config.norm_eps, device=device, dtype=dtype)
+    return LayerNorm(config.d_model, config.norm_eps, config.norm_bias, device=device, dtype=dtype)
 
 
 def _feed_forward(

@@ -11,10 +11,11 @@ from bytemill.lm.settings import Settings
 
 Norm = Literal["rms", "layer"]
 Position = Literal["rotary", "learned", "sinusoidal", "none"]
-FeedForwardKind = Literal["swiglu", "gelu", "relu"]
+FeedForwardKind = Literal["swiglu", "gelu", "gelu_exact", "relu", "relu2"]
 """SwiGLU, or a name in `layers.ACTIVATIONS`."""
 NormPosition = Literal["pre", "post"]
-AttentionKind = Literal["scratch", "fused"]
+RopeScaling = Literal["linear", "llama3"]
+Initialization = Literal["textbook", "gpt2"]
 
 Count = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -42,21 +43,37 @@ class ModelConfig(Settings):
     num_layers: Count
     """Number of Transformer blocks."""
     num_heads: Count
-    """Number of query heads, each d_model / num_heads wide."""
+    """Number of query heads."""
     d_ff: Count
     """Inner width of the feed-forward network."""
     rope_theta: PositiveFloat = 10_000.0
     """Base of the rotary embedding's wavelengths."""
+    rope_scaling: RopeScaling | None = None
+    """Lengthen the rotary embedding's wavelengths for long contexts: all of them (linear), or as Llama 3.1 does."""
+    rope_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
+    """Factor by which rope_scaling lengthens wavelengths."""
+    rope_low_freq_factor: PositiveFloat = 1.0
+    """With rope_scaling llama3, lengthen wavelengths above rope_original_context / rope_low_freq_factor in full."""
+    rope_high_freq_factor: PositiveFloat = 4.0
+    """With rope_scaling llama3, keep wavelengths below rope_original_context / rope_high_freq_factor."""
+    rope_original_context: Count = 8192
+    """With rope_scaling llama3, context length before scaling."""
+    rotary_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of each head that the rotary embedding rotates, from its start."""
     norm: Norm = "rms"
     """RMSNorm or LayerNorm."""
     position: Position = "rotary"
     """Position encoding; with none, only the causal mask tells the order."""
     feed_forward: FeedForwardKind = "swiglu"
-    """Feed-forward network: SwiGLU (three matrices), or GELU or ReLU (two matrices)."""
+    """Feed-forward network: SwiGLU (three matrices), or two matrices with GELU (tanh), exact GELU, ReLU or ReLU²."""
     norm_position: NormPosition = "pre"
     """Normalize before each sub-layer (pre), or after its output is added to the stream (post)."""
     num_kv_heads: Count | None = None
     """Number of key and value heads, shared by groups of query heads; by default num_heads."""
+    head_dim: Count | None = None
+    """Width of a head; by default d_model / num_heads."""
+    qk_norm: bool = False
+    """Normalize each head of queries and keys with RMSNorm, before the rotary embedding."""
     sliding_window: Count | None = None
     """Number of most recent tokens that a token attends to, itself included; by default all."""
     tied_embeddings: bool = False
@@ -65,28 +82,30 @@ class ModelConfig(Settings):
     """Dropout rate of embeddings, attention weights and sub-layer outputs during training."""
     bias: bool = False
     """Add a bias to every linear layer except the output layer."""
+    qkv_bias: bool = False
+    """Add a bias to queries, keys and values, also without bias."""
+    norm_bias: bool = True
+    """Add a bias in LayerNorm."""
     norm_eps: PositiveFloat = 1e-5
     """Term added to the variance (mean square) in the norms."""
-    attention: AttentionKind = "scratch"
-    """Attention implementation: written here (scratch), or torch's fused kernel (fused)."""
+    logit_soft_cap: PositiveFloat | None = None
+    """Bound the logits smoothly to ±cap: cap · tanh(logits / cap)."""
+    initialization: Initialization = "textbook"
+    """Initial weights: deviations from each matrix's widths (textbook), or those of GPT-2."""
 
     @model_validator(mode="after")
     def _check_sizes(self) -> Self:
-        if self.d_model % self.num_heads:
+        if self.head_dim is None and self.d_model % self.num_heads:
             raise ModelConfigError(
                 f"d_model {self.d_model} is not divisible by num_heads {self.num_heads}",
-                hint=f"set num_heads to {_divisors_near(self.d_model, self.num_heads)}",
+                hint=f"set num_heads to {_divisors_near(self.d_model, self.num_heads)}, or set head_dim",
             )
         if self.num_heads % self.n_kv_heads:
             raise ModelConfigError(
                 f"num_heads {self.num_heads} is not divisible by num_kv_heads {self.n_kv_heads}",
                 hint=f"set num_kv_heads to {_divisors_near(self.num_heads, self.n_kv_heads)}",
             )
-        if self.position == "rotary" and self.d_head % 2:
-            raise ModelConfigError(
-                f"position 'rotary' needs an even head width, but d_model / num_heads is {self.d_head}",
-                hint="choose num_heads so that d_model / num_heads is even, or another position",
-            )
+        self._check_rotary()
         if self.position == "sinusoidal" and self.d_model % 2:
             raise ModelConfigError(
                 f"position 'sinusoidal' needs an even width, but d_model is {self.d_model}",
@@ -94,10 +113,35 @@ class ModelConfig(Settings):
             )
         return self
 
+    def _check_rotary(self) -> None:
+        if self.position == "rotary" and self.d_head % 2:
+            name = "d_model / num_heads" if self.head_dim is None else "head_dim"
+            raise ModelConfigError(
+                f"position 'rotary' needs an even head width, but {name} is {self.d_head}",
+                hint=f"make {name} even, or choose another position",
+            )
+        if self.position == "rotary" and (self.d_rotary % 2 or not self.d_rotary):
+            raise ModelConfigError(
+                f"rotary_fraction {self.rotary_fraction} of a head of width {self.d_head} is {self.d_rotary}, which is "
+                "not an even number above 0",
+                hint="choose another rotary_fraction",
+            )
+        if self.rope_scaling == "llama3" and self.rope_high_freq_factor <= self.rope_low_freq_factor:
+            raise ModelConfigError(
+                f"rope_high_freq_factor {self.rope_high_freq_factor} is not above rope_low_freq_factor "
+                f"{self.rope_low_freq_factor}",
+                hint="Llama 3.1 uses 4 and 1",
+            )
+
     @property
     def d_head(self) -> int:
         """Width of one head."""
-        return self.d_model // self.num_heads
+        return self.d_model // self.num_heads if self.head_dim is None else self.head_dim
+
+    @property
+    def d_rotary(self) -> int:
+        """Width of the part of a head that the rotary embedding rotates."""
+        return int(self.rotary_fraction * self.d_head)
 
     @property
     def n_kv_heads(self) -> int:

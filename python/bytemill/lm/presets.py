@@ -23,6 +23,40 @@ def _gpt2(d_model: int, num_layers: int, num_heads: int) -> ModelConfig:
         feed_forward="gelu",
         tied_embeddings=True,
         bias=True,
+        initialization="gpt2",
+    )
+
+
+def _llama(d_model: int, num_layers: int, num_kv_heads: int, d_ff: int, *, tied: bool = True) -> ModelConfig:
+    """Return a shape after Llama (Touvron et al. 2023), with heads of width 64 that share keys and values."""
+    return ModelConfig(
+        vocab_size=32_000,
+        context_length=2048,
+        d_model=d_model,
+        num_layers=num_layers,
+        num_heads=d_model // 64,
+        num_kv_heads=num_kv_heads,
+        d_ff=d_ff,
+        tied_embeddings=tied,
+    )
+
+
+def _nanochat(depth: int) -> ModelConfig:
+    """Return a shape after nanochat (Karpathy 2025), of width 64 · depth, with heads of width 128.
+
+    Unlike nanochat, norms have weights, which start at 1, QK-norm precedes the rotary embedding, no norm follows the
+    token embedding, and the initial weights are the textbook's.
+    """
+    return ModelConfig(
+        vocab_size=65_536,
+        context_length=2048,
+        d_model=64 * depth,
+        num_layers=depth,
+        num_heads=depth // 2,
+        d_ff=256 * depth,
+        feed_forward="relu2",
+        qk_norm=True,
+        logit_soft_cap=15.0,
     )
 
 
@@ -33,11 +67,19 @@ PRESETS: dict[str, ModelConfig] = {
     "tinystories": ModelConfig(
         vocab_size=10_000, context_length=256, d_model=512, num_layers=4, num_heads=16, d_ff=1344
     ),
-    "gpt2-124m": _gpt2(768, 12, 12),
-    "gpt2-355m": _gpt2(1024, 24, 16),
-    "gpt2-774m": _gpt2(1280, 36, 20),
+    "gpt2": _gpt2(768, 12, 12),
+    "gpt2-medium": _gpt2(1024, 24, 16),
+    "gpt2-large": _gpt2(1280, 36, 20),
     "gpt2-xl": _gpt2(1600, 48, 25),
+    "llama-30m": _llama(384, 12, 2, 1024),
+    "llama-60m": _llama(512, 16, 4, 1344),
+    "llama-125m": _llama(768, 16, 4, 2048),
+    "llama-350m": _llama(1024, 28, 4, 2816),
+    "llama-1b": _llama(2048, 22, 4, 5632, tied=False),
+    "nanochat-d12": _nanochat(12),
+    "nanochat-d20": _nanochat(20),
 }
+"""Shapes by name. GPT-2's have 124, 355, 774 and 1,558 million parameters."""
 
 
 def preset(name: str, **overrides: Any) -> ModelConfig:

@@ -15,6 +15,17 @@ def widened(x: Tensor) -> Tensor:
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
+def narrowed(x: Tensor) -> Tensor:
+    """Return `x` in the type of matrix products: that of the autocast context, or unchanged outside of one.
+
+    Several products of one tensor then share the copy that is saved for their backward passes.
+    """
+    device = x.device.type
+    if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
+        return x
+    return x.to(torch.get_autocast_dtype(device))
+
+
 def split(x: Tensor, n_rows: int) -> tuple[Tensor, ...]:
     """Split `x` into views of `n_rows` rows; the last one may have fewer."""
     return cast("tuple[Tensor, ...]", x.split(n_rows))  # pyright: ignore[reportUnknownMemberType]

@@ -69,9 +69,9 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
         """
         special = _with_ids(vocab, special_tokens)
         spec = TokenizerSpec(resolve_pattern(pattern), special, vocab=dict(vocab), merges=list(merges))
-        self._set_attributes(build(spec))
+        self._initialize(build(spec))
 
-    def _set_attributes(self, loaded: Loaded) -> None:
+    def _initialize(self, loaded: Loaded) -> None:
         core = loaded.core
         self.core = core
         self.special_tokens = core.special_tokens
@@ -94,7 +94,7 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
     @classmethod
     def _from_loaded(cls, loaded: Loaded) -> Self:
         tokenizer = cls.__new__(cls)
-        tokenizer._set_attributes(loaded)
+        tokenizer._initialize(loaded)
         return tokenizer
 
     def to_spec(self) -> TokenizerSpec:

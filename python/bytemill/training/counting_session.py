@@ -54,7 +54,7 @@ class CountingSession:
         self._settings = settings
         self._work = work
         self._special = sorted(settings.special_tokens)
-        self._description = None if corpus is None else describe(corpus)
+        self._identity = None if corpus is None else corpus_identity(corpus)
         self._multiples, self._denominator = common_scale([] if corpus is None else _weights(corpus))
         self._plan: CountingPlan | None = None
         if settings.budget is not None:
@@ -66,7 +66,7 @@ class CountingSession:
         self.position = Position()
         """Everything before this position is counted."""
         self._last_checkpoint = time.monotonic()
-        self._has_checkpoints = self._description is not None and work.can_resume
+        self._has_checkpoints = self._identity is not None and work.can_resume
         if self._has_checkpoints:
             self._resume()
         if self._plan is not None and self._may_spill(self._plan):
@@ -117,7 +117,7 @@ class CountingSession:
             n_bytes=counts.n_bytes,
             n_pretokens=counts.n_pretokens,
             reading=reading,
-            corpus=self._description,
+            corpus=self._identity,
         )
         return CountedCorpus(counts, info, notes=list(self._work.notes))
 
@@ -135,7 +135,7 @@ class CountingSession:
     def _fingerprint(self) -> dict[str, Any]:
         """Return what must be equal to resume from a checkpoint."""
         return {
-            "inputs": self._description,
+            "inputs": self._identity,
             "pattern": canonical_pattern(self._settings.pattern),
             "special_tokens": self._special,
             "unicode_version": UNICODE_VERSION,
@@ -163,7 +163,7 @@ class CountingSession:
         self.counter.set_folder(str(self._work.open()))
 
 
-def describe(corpus: Corpus) -> dict[str, Any] | None:
+def corpus_identity(corpus: Corpus) -> dict[str, Any] | None:
     """Return what determines the counts of a corpus besides pattern and special tokens.
 
     None if the corpus cannot be read a second time.

@@ -15,7 +15,7 @@ from bytemill.system.output_lock import lock_output
 from bytemill.tokenizer.tokenizer import Tokenizer
 from bytemill.tokenizer.training_report import TrainingReport
 from bytemill.training.counting import count_corpus, count_texts
-from bytemill.training.counting_session import CountingSettings, describe
+from bytemill.training.counting_session import CountingSettings, corpus_identity
 from bytemill.training.counts import (
     CountedCorpus,
     SavedCounts,
@@ -270,7 +270,8 @@ def _count(
     elif options.counts is not None and options.counts.exists():
         info = read_info(options.counts)
         check_compatible(options.counts, info, options.pattern, options.special_tokens)
-        check_same_corpus(options.counts, info, describe(source) if isinstance(source, Corpus) else None)
+        identity = corpus_identity(source) if isinstance(source, Corpus) else None
+        check_same_corpus(options.counts, info, identity)
         return load(options.counts)
     else:
         settings = CountingSettings(

@@ -158,7 +158,7 @@ impl Encoder {
         // One thread reads and encodes a whole file, unless the others could run out of work meanwhile.
         let max_whole_bytes = if n_threads <= 1 { usize::MAX } else { chunk_bytes.max(n_bytes / n_threads / 8) };
 
-        let cutter = Cutter { pattern: self.pattern(), special: self.uncut(allowed) };
+        let cutter = Cutter { pattern: self.pattern(), special: self.kept_whole(allowed) };
         let open = |file: usize| Reader::open(&paths[file], sizes[file], cutter, chunk_bytes);
         let encode = |text: &str, offset, ids: &mut Vec<T>, interrupt: Interrupt| {
             self.encode(text, allowed, ids, interrupt).map_err(|error| error.offset_by(offset))

@@ -104,7 +104,7 @@ impl DocumentEncoder {
     /// afterwards.
     pub fn encode<T: Id + Into<u32>>(&mut self, batches: &[Batch], interrupt: Interrupt) -> Result<[Side<T>; 2]> {
         let n_bytes = batches.iter().map(Batch::n_bytes).sum();
-        let special = self.encoder.uncut(self.allowed.as_allowed());
+        let special = self.encoder.kept_whole(self.allowed.as_allowed());
         let planner = Planner {
             cutter: Cutter { pattern: self.encoder.pattern(), special },
             split: self.split,

@@ -159,7 +159,7 @@ impl Encoder {
 
     /// The ends of the chunks of a batch. Each chunk has about `chunk_bytes`: several texts, or a part of a longer one.
     fn cuts(&self, texts: &[&str], allowed: Allowed, chunk_bytes: usize) -> Vec<Position> {
-        let cutter = Cutter { pattern: self.pattern(), special: self.uncut(allowed) };
+        let cutter = Cutter { pattern: self.pattern(), special: self.kept_whole(allowed) };
         let mut cuts = Vec::new();
         let mut n_bytes = 0;
         for (index, text) in texts.iter().enumerate() {

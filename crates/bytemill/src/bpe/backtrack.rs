@@ -9,8 +9,9 @@
 use super::backtrack_tables::{AdjacencyCache, DeadEnds};
 use super::heap::check_length;
 use super::live_merges::{can_be_adjacent, reachable_symbols};
+use super::merger::append;
 use super::trie::Trie;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::sys::interrupt::Interrupt;
 use crate::vocab::Vocab;
 use crate::vocab::pair_table::{NONE, PairTable};
@@ -88,20 +89,14 @@ impl Backtracker {
         check_length(pretoken.len())?;
         let n_before = out.len();
         scratch.clear();
-        let mut write = |symbols: &[u32]| {
-            out.try_reserve(symbols.len()).map_err(|_| Error::memory::<T>(out.len() + symbols.len()))?;
-            out.extend(symbols.iter().map(|&symbol| make(symbol)));
-            Ok(())
-        };
+        let mut write = |symbols: &[u32]| append(symbols, out, &make);
         if !self.run(pairs, pretoken, scratch, self.budget.n_kept, &mut write, interrupt)? {
             // It went back beyond what was written.
             out.truncate(n_before);
             scratch.clear();
             self.run(pairs, pretoken, scratch, usize::MAX, &mut |_| Ok(()), interrupt)?;
         }
-        out.try_reserve(scratch.len()).map_err(|_| Error::memory::<T>(out.len() + scratch.len()))?;
-        out.extend(scratch.iter().map(|&symbol| make(symbol)));
-        Ok(())
+        append(scratch, out, make)
     }
 
     /// Appends the symbols to `symbols`; when there are more than twice `n_kept`, the first ones are removed and passed to

@@ -25,6 +25,13 @@ pub fn merge(pairs: &PairTable, pretoken: &[u8], out: &mut Vec<u32>, interrupt: 
     }
 }
 
+/// Appends `make(symbol)` for each symbol to `out`.
+pub(super) fn append<T>(symbols: &[u32], out: &mut Vec<T>, make: impl Fn(u32) -> T) -> Result<()> {
+    out.try_reserve(symbols.len()).map_err(|_| Error::memory::<T>(out.len() + symbols.len()))?;
+    out.extend(symbols.iter().map(|&symbol| make(symbol)));
+    Ok(())
+}
+
 /// A group of one.
 fn merge_one<const LANES: usize>(pairs: &PairTable, pretoken: &[u8], out: &mut Vec<u32>) -> Result<()> {
     let bytes = |_, lanes: &mut [u8; LANES]| {
@@ -70,9 +77,7 @@ impl Merger {
             return backtracker.merge_into(pairs, pretoken, scratch, out, make, interrupt);
         }
         merge(pairs, pretoken, scratch, interrupt)?;
-        out.try_reserve(scratch.len()).map_err(|_| Error::memory::<T>(out.len() + scratch.len()))?;
-        out.extend(scratch.iter().map(|&symbol| make(symbol)));
-        Ok(())
+        append(scratch, out, make)
     }
 
     /// A merger that builds the tables for the first long pre-token.

@@ -23,17 +23,16 @@ pub(super) struct Trie {
 impl Trie {
     /// A trie of different strings with values; every single byte must be among the strings. `prefix` is called for each string
     /// with its value and that of the longest other string that is a prefix of it.
-    pub(super) fn new(strings: Vec<(&[u8], u32)>, mut prefix: impl FnMut(u32, u32)) -> Self {
-        let mut strings: Vec<_> = strings.into_iter().map(|(string, value)| (head(string), string, value)).collect();
+    pub(super) fn new(mut strings: Vec<(&[u8], u32)>, mut prefix: impl FnMut(u32, u32)) -> Self {
         strings.sort_unstable();
-        let mut slots = Slots::new();
+        let mut slots = Slots { nodes: vec![Node { children: 0, parent: FREE }], first: ROOT as usize + 1 };
         let mut longest = vec![u32::MAX];
         // Nodes whose children are not placed yet: the strings below each, the length of their common prefix, the node, and the
         // value of the longest string so far.
         let mut waiting = vec![(0..strings.len(), 0, ROOT, u32::MAX)];
         let mut children: Vec<(u8, usize)> = Vec::with_capacity(256);
         while let Some((mut below, depth, node, mut value)) = waiting.pop() {
-            let (_, string, own) = strings[below.start];
+            let (string, own) = strings[below.start];
             if string.len() == depth {
                 prefix(own, value);
                 value = own;
@@ -46,9 +45,9 @@ impl Trie {
             children.clear();
             let mut at = below.start;
             while at < below.end {
-                let byte = strings[at].1[depth];
+                let byte = strings[at].0[depth];
                 children.push((byte, at));
-                at += strings[at..below.end].partition_point(|(_, string, _)| string[depth] == byte);
+                at += strings[at..below.end].partition_point(|(string, _)| string[depth] == byte);
             }
             let base = slots.take(&children, node);
             longest.resize(slots.nodes.len(), u32::MAX);
@@ -80,14 +79,6 @@ impl Trie {
     }
 }
 
-/// The first eight bytes as a number, which decide most comparisons of the sort.
-fn head(string: &[u8]) -> u64 {
-    let mut eight = [0; 8];
-    let n_bytes = string.len().min(8);
-    eight[..n_bytes].copy_from_slice(&string[..n_bytes]);
-    u64::from_be_bytes(eight)
-}
-
 /// The array while it is filled.
 struct Slots {
     nodes: Vec<Node>,
@@ -96,10 +87,6 @@ struct Slots {
 }
 
 impl Slots {
-    fn new() -> Self {
-        Self { nodes: vec![Node { children: 0, parent: FREE }], first: ROOT as usize + 1 }
-    }
-
     /// Slots the children of a node where all their slots are free; returns the index for byte 0.
     fn take(&mut self, children: &[(u8, usize)], node: u32) -> u32 {
         let slot_of = |base: usize, byte: u8| base + usize::from(byte);

@@ -23,7 +23,7 @@ impl Cutter<'_> {
     #[must_use]
     pub fn cut_stream(&self, text: &str) -> Option<usize> {
         let ceiling = text.len().checked_sub(self.special.lookahead())?;
-        let allowed = |at| !self.special.straddle(text, at);
+        let allowed = |at| !self.special.any_crosses(text, at);
         let near = self.pattern.last_cut(text, ceiling.saturating_sub(NEAR_BYTES), ceiling, allowed);
         near.or_else(|| {
             // After a special token, unless it may turn out to be the start of a longer one.
@@ -54,7 +54,7 @@ impl Cutter<'_> {
             let (mut wanted, mut searched) = (chunk_bytes, 0);
             while wanted < text.len() {
                 let floor = searched.max(wanted.saturating_sub(NEAR_BYTES));
-                let cut = self.pattern.last_cut(text, floor, wanted, |at| !self.special.straddle(text, at));
+                let cut = self.pattern.last_cut(text, floor, wanted, |at| !self.special.any_crosses(text, at));
                 ends.extend(cut);
                 searched = wanted;
                 wanted += chunk_bytes;

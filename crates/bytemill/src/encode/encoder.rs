@@ -11,7 +11,6 @@ use crate::pretokenize::Pattern;
 use crate::special::{Rules, SpecialTokens};
 use crate::sys::interrupt::{Interrupt, no_interrupt};
 use crate::text::nfc::normalize;
-use crate::vocab::pair_table::PairTable;
 use crate::vocab::{SortedTokens, Vocab};
 use hashbrown::HashMap;
 use once_cell::race::OnceBox;
@@ -51,7 +50,7 @@ pub struct Encoder {
     /// Built for the first long pre-token outside ASCII.
     merge_barriers: OnceBox<MergeBarriers>,
     sorted: OnceBox<SortedTokens>,
-    owner: Owner,
+    pub(super) owner: Owner,
 }
 
 impl Encoder {
@@ -127,24 +126,14 @@ impl Encoder {
 
     /// The special tokens that a text must not be cut inside: those recognised, or those refused.
     #[must_use]
-    pub fn uncut<'a>(&'a self, allowed: Allowed<'a>) -> &'a SpecialTokens {
+    pub fn kept_whole<'a>(&'a self, allowed: Allowed<'a>) -> &'a SpecialTokens {
         if matches!(allowed, Allowed::Refused) { &self.special } else { self.recognized(allowed) }
-    }
-
-    /// Which symbol two symbols merge to.
-    #[must_use]
-    pub fn pairs(&self) -> &PairTable {
-        self.vocab.pairs()
     }
 
     /// The ordinary tokens in the order of their bytes.
     #[must_use]
     pub fn sorted_tokens(&self) -> &SortedTokens {
         self.sorted.get_or_init(|| Box::new(SortedTokens::new(&self.vocab)))
-    }
-
-    pub(super) fn owner(&self) -> Owner {
-        self.owner
     }
 
     /// The id of a pre-token that is looked up whole because no merges lead to it.

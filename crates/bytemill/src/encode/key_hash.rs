@@ -72,15 +72,24 @@ mod aes {
     use std::mem::MaybeUninit;
 
     /// Each number of bytes, in the highest byte.
-    static COUNTS: [u128; PACKED_BYTES + 1] = {
-        let mut counts = [0; PACKED_BYTES + 1];
-        let mut n_bytes = 0;
-        while n_bytes <= PACKED_BYTES {
-            counts[n_bytes] = (n_bytes as u128) << 120;
-            n_bytes += 1;
-        }
-        counts
-    };
+    static COUNTS: [u128; PACKED_BYTES + 1] = [
+        0 << 120,
+        1 << 120,
+        2 << 120,
+        3 << 120,
+        4 << 120,
+        5 << 120,
+        6 << 120,
+        7 << 120,
+        8 << 120,
+        9 << 120,
+        10 << 120,
+        11 << 120,
+        12 << 120,
+        13 << 120,
+        14 << 120,
+        15 << 120,
+    ];
 
     #[inline]
     #[target_feature(enable = "aes,avx")]

@@ -5,6 +5,7 @@
 //! Japanese, Thai) fall into parts of a few characters, which occur again and again.
 
 use crate::sys::hash::fold;
+use std::ops::Range;
 
 /// Which neighbourhoods of an offset some token covers.
 ///
@@ -76,18 +77,18 @@ impl MergeBarriers {
         }
     }
 
-    /// Whether no token that lies in `text` crosses `offset`.
+    /// Whether no token that lies in `text` crosses `offset`, which is inside `text`.
     #[inline]
     fn is_barrier(&self, text: &[u8], offset: usize) -> bool {
-        let (Some(&b), Some(&c)) = (text.get(offset.wrapping_sub(1)), text.get(offset)) else { return true };
-        let bc = u32::from(b) << 8 | u32::from(c);
-        let a = text.get(offset.wrapping_sub(2)).map(|&byte| u32::from(byte) << 16);
-        let d = text.get(offset + 1).map(|&byte| u32::from(byte));
-        let is_covered = |bytes, kind| is_set(&self.wider, bit_of(bytes, kind));
-        !(is_set(&self.pairs, bc as usize)
-            || d.is_some_and(|d| is_covered(bc << 8 | d, Kind::Begins))
-            || a.is_some_and(|a| is_covered(a | bc, Kind::Ends))
-            || a.zip(d).is_some_and(|(a, d)| is_covered((a | bc) << 8 | d, Kind::Contains)))
+        let is_covered = |neighbours: Range<usize>, kind| {
+            text.get(neighbours).is_some_and(|bytes| is_set(&self.wider, bit_of(big_endian(bytes), kind)))
+        };
+        // Offset 1 has no byte a; the range that wraps around is none either.
+        let (a, b) = (offset.wrapping_sub(2), offset - 1);
+        !(is_set(&self.pairs, big_endian(&text[b..=offset]) as usize)
+            || is_covered(b..offset + 2, Kind::Begins)
+            || is_covered(a..offset + 1, Kind::Ends)
+            || is_covered(a..offset + 2, Kind::Contains))
     }
 }
 

@@ -45,7 +45,7 @@ pub struct Pending {
 pub struct Pretoken {
     /// Packed if it is short, else [`Packed::NO_KEY`].
     pub key: Packed,
-    /// Selects the set of the short cache.
+    /// Selects the line of the short cache.
     pub short_hash: u32,
     /// Where it is in the text, unless it is short.
     pub range: Range<usize>,
@@ -202,8 +202,8 @@ impl Encoder {
                 if let Some(id) = self.unreachable_token(&pretoken.key.bytes()[..pretoken.key.n_bytes()]) {
                     ids.push(id);
                 } else {
-                    // The set may have left the processor's cache since the lookup.
-                    short_cache.sets().prefetch(pretoken.short_hash);
+                    // The line may have left the processor's cache since the lookup.
+                    short_cache.lines().prefetch(pretoken.short_hash);
                     short.push(index);
                 }
             } else {
@@ -238,7 +238,7 @@ impl Encoder {
                 bytes.len()
             }
         };
-        merge_group::<LANES, GROUP>(self.pairs(), to_merge.len(), bytes, |index, symbols, n_symbols| {
+        merge_group::<LANES, GROUP>(self.vocab().pairs(), to_merge.len(), bytes, |index, symbols, n_symbols| {
             let id = |&symbol: &u32| self.vocab().symbol_id(symbol);
             spans[to_merge[index] as usize] = (ids.len() as u32, n_symbols as u32);
             // Four at a time: their number is unpredictable, and most pre-tokens have no more.

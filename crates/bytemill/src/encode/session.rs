@@ -62,9 +62,9 @@ impl Encoder {
 
     /// Calls `work` with a workspace, which is lost if `work` panics.
     pub(super) fn with_workspace<R>(&self, work: impl FnOnce(&mut Workspace) -> Result<R>) -> Result<R> {
-        let mut workspace = workspace_pool::take(self.owner())?;
+        let mut workspace = workspace_pool::take(self.owner)?;
         let result = work(&mut workspace);
-        workspace_pool::put_back(self.owner(), workspace);
+        workspace_pool::put_back(self.owner, workspace);
         result
     }
 }

@@ -5,8 +5,8 @@
 //! cache may forget anything at any time.
 //!
 //! The table starts small and doubles as it fills, up to a fixed size: short texts touch little memory, long ones get a table
-//! large enough for most of their pre-tokens. A set is selected by the low bits of the hash, so that an entry stays in place
-//! or moves to a set that gets entries from nowhere else when one more bit counts.
+//! large enough for most of their pre-tokens. A line of two entries is selected by the low bits of the hash, so that an entry
+//! stays in place or moves to a line that gets entries from nowhere else when one more bit counts.
 
 use super::key_hash::{self, KeyHash};
 use crate::error::Result;
@@ -19,11 +19,11 @@ use std::hint::select_unpredictable;
 /// Most ids of an entry.
 pub const SHORT_IDS: usize = 4;
 
-/// Sets of a new cache.
-const INITIAL_SETS: usize = 1 << 10;
+/// Lines of a new cache.
+const INITIAL_LINES: usize = 1 << 10;
 
-/// 2¹⁸ sets of two entries, 16 MB. With 8 MB, text seen before takes 9–17 % longer.
-const MAX_SETS: usize = 1 << 18;
+/// 2¹⁸ lines of two entries, 16 MB. With 8 MB, text seen before takes 9–17 % longer.
+const MAX_LINES: usize = 1 << 18;
 
 /// The highest byte of `high` holds the number of bytes (1 to 15) and, four bits up, the number of ids.
 const COUNT_SHIFT: u32 = 60;
@@ -69,15 +69,15 @@ impl Entry {
     }
 }
 
-/// Two entries in one cache line; the one looked up last comes first.
+/// Two entries, in one line of the processor's cache; the one looked up last comes first.
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(64))]
-struct Set([Entry; 2]);
+struct Line([Entry; 2]);
 
 // SAFETY: integers, for which any bits are a value.
-unsafe impl AnyBits for Set {}
+unsafe impl AnyBits for Line {}
 
-impl Set {
+impl Line {
     /// The entry that a new pre-token replaces: the second one, as most new pre-tokens are seldom seen again.
     #[inline]
     fn entry_for_new(&mut self) -> &mut Entry {
@@ -87,9 +87,9 @@ impl Set {
 
 pub struct ShortCache {
     /// Address space for the largest size.
-    sets: ZeroedArray<Set>,
-    /// Sets in use, a power of two.
-    n_sets: usize,
+    lines: ZeroedArray<Line>,
+    /// Lines in use, a power of two.
+    n_lines: usize,
     n_inserted: usize,
 }
 
@@ -102,17 +102,17 @@ pub enum Lookup<'c> {
     Placeholder(u32),
 }
 
-/// The sets in use, for many lookups while nothing changes.
+/// The lines in use, for many lookups while nothing changes.
 #[derive(Clone, Copy)]
-pub struct Sets<'c>(&'c [Set]);
+pub struct Lines<'c>(&'c [Line]);
 
-impl<'c> Sets<'c> {
+impl<'c> Lines<'c> {
     #[inline]
     fn index(self, hash: u32) -> usize {
         hash as usize & (self.0.len() - 1)
     }
 
-    /// The ids of a pre-token if it is the one looked up last in its set, and how many of them count. It is in 97 of 100
+    /// The ids of a pre-token if it is the one looked up last in its line, and how many of them count. It is in 97 of 100
     /// lookups, so the processor predicts the branch.
     #[inline]
     #[must_use]
@@ -133,30 +133,30 @@ impl ShortCache {
     /// # Errors
     /// [`crate::Error::Memory`] if the system refuses the memory.
     pub fn new() -> Result<Self> {
-        Ok(Self { sets: ZeroedArray::new(MAX_SETS)?, n_sets: INITIAL_SETS, n_inserted: 0 })
+        Ok(Self { lines: ZeroedArray::new(MAX_LINES)?, n_lines: INITIAL_LINES, n_inserted: 0 })
     }
 
     /// Bytes of memory.
     pub fn n_bytes(&self) -> usize {
-        size_of_val(self.sets().0)
+        size_of_val(self.lines().0)
     }
 
     #[inline]
     #[must_use]
-    pub fn sets(&self) -> Sets<'_> {
-        Sets(&self.sets[..self.n_sets])
+    pub fn lines(&self) -> Lines<'_> {
+        Lines(&self.lines[..self.n_lines])
     }
 
     #[inline]
-    fn set(&mut self, hash: u32) -> &mut Set {
-        let index = self.sets().index(hash);
-        &mut self.sets[index]
+    fn line(&mut self, hash: u32) -> &mut Line {
+        let index = self.lines().index(hash);
+        &mut self.lines[index]
     }
 
-    /// Looks up a pre-token that [`Sets::get_first`] does not find.
+    /// Looks up a pre-token that [`Lines::get_first`] does not find.
     #[must_use]
     pub fn get_other(&mut self, key: Packed, hash: u32) -> Option<Lookup<'_>> {
-        let Set(entries) = self.set(hash);
+        let Line(entries) = self.line(hash);
         if entries[1].has_ids_of(key) {
             entries.swap(0, 1);
             let (ids, n_ids) = entries[0].ids();
@@ -169,7 +169,7 @@ impl ShortCache {
     pub fn insert_placeholder(&mut self, key: Packed, hash: u32, placeholder: u32) {
         self.n_inserted += 1;
         let ids = [placeholder, 0, 0, 0];
-        *self.set(hash).entry_for_new() = Entry { low: key.low, high: key.high | PLACEHOLDER_BIT, ids };
+        *self.line(hash).entry_for_new() = Entry { low: key.low, high: key.high | PLACEHOLDER_BIT, ids };
     }
 
     /// Inserts the first `n_ids` of `ids` for a pre-token, in place of its placeholder if that is still there.
@@ -177,29 +177,29 @@ impl ShortCache {
     pub fn insert(&mut self, key: Packed, hash: u32, ids: &[u32; SHORT_IDS], n_ids: usize) {
         debug_assert!((1..=SHORT_IDS).contains(&n_ids));
         let new = Entry { low: key.low, high: key.high | (n_ids as u64) << COUNT_SHIFT, ids: *ids };
-        let set = self.set(hash);
-        let (is_first, is_second) = (set.0[0].has_placeholder_of(key), set.0[1].has_placeholder_of(key));
+        let line = self.line(hash);
+        let (is_first, is_second) = (line.0[0].has_placeholder_of(key), line.0[1].has_placeholder_of(key));
         if is_first | is_second {
             // Which of the two is unpredictable; neither is rare.
-            set.0[select_unpredictable(is_first, 0, 1)] = new;
+            line.0[select_unpredictable(is_first, 0, 1)] = new;
         } else {
-            *set.entry_for_new() = new;
+            *line.entry_for_new() = new;
             self.n_inserted += 1;
         }
     }
 
     /// Removes the placeholder of a pre-token.
     pub fn remove_placeholder(&mut self, key: Packed, hash: u32) {
-        for entry in self.set(hash).0.iter_mut().filter(|entry| entry.has_placeholder_of(key)) {
+        for entry in self.line(hash).0.iter_mut().filter(|entry| entry.has_placeholder_of(key)) {
             *entry = Entry::default();
         }
     }
 
-    /// Doubles the table if entries were inserted for half of its sets, as often as that is so. To be called while the cache
+    /// Doubles the table if entries were inserted for half of its lines, as often as that is so. To be called while the cache
     /// holds no placeholders.
     #[inline]
     pub fn grow(&mut self) {
-        while self.n_inserted >= self.n_sets / 2 && self.n_sets < MAX_SETS {
+        while self.n_inserted >= self.n_lines / 2 && self.n_lines < MAX_LINES {
             key_hash::run(Double(self));
         }
     }
@@ -213,18 +213,18 @@ impl<H: KeyHash> Kernel<H> for Double<'_> {
 
     #[inline(always)]
     fn run(self, hasher: H) {
-        let ShortCache { sets, n_sets, .. } = self.0;
-        let n_before = *n_sets;
-        *n_sets *= 2;
-        sets.prepare(n_before..*n_sets);
-        let sets = &mut sets[..*n_sets];
+        let ShortCache { lines, n_lines, .. } = self.0;
+        let n_before = *n_lines;
+        *n_lines *= 2;
+        lines.prepare(n_before..*n_lines);
+        let lines = &mut lines[..*n_lines];
         for index in 0..n_before {
-            let Set(entries) = std::mem::take(&mut sets[index]);
+            let Line(entries) = std::mem::take(&mut lines[index]);
             for entry in &entries {
                 if entry.high != 0 {
-                    // In order, so that first entries stay first: what moves to a set comes from one set.
-                    let index = hasher.hash(entry.key()) as usize & (sets.len() - 1);
-                    *sets[index].entry_for_new() = *entry;
+                    // In order, so that first entries stay first: what moves to a line comes from one line.
+                    let index = hasher.hash(entry.key()) as usize & (lines.len() - 1);
+                    *lines[index].entry_for_new() = *entry;
                 }
             }
         }

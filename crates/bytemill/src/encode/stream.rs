@@ -72,7 +72,7 @@ impl Stream {
         if self.text.len() < self.min_bytes {
             return Ok(());
         }
-        let special = self.encoder.uncut(self.allowed.as_allowed());
+        let special = self.encoder.kept_whole(self.allowed.as_allowed());
         match (Cutter { pattern: self.encoder.pattern(), special }).cut_stream(&self.text) {
             Some(cut) => {
                 self.encode_chunk(cut, out, interrupt)?;

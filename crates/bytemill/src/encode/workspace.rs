@@ -93,10 +93,10 @@ impl Workspace {
         let mut too_long = None;
         let mut rest = keys.iter().zip(hashes);
         'block: loop {
-            let sets = short_cache.sets();
+            let lines = short_cache.lines();
             let (key, hash) = loop {
                 let Some((&key, &hash)) = rest.next() else { break 'block };
-                let Some((ids, n_ids)) = sets.get_first(key, hash) else { break (key, hash) };
+                let Some((ids, n_ids)) = lines.get_first(key, hash) else { break (key, hash) };
                 // SAFETY: `SHORT_IDS` values are reserved for each key and `MAX_LONG_IDS` for each long one, and none before
                 // this one has filled more.
                 let slot = unsafe { spare.get_unchecked_mut(n_filled..n_filled + SHORT_IDS) };
@@ -151,7 +151,7 @@ impl Workspace {
     }
 }
 
-/// Copies the ids of a short pre-token that is not the first entry of its set into `slot`, or a placeholder, which will stand
+/// Copies the ids of a short pre-token that is not the first entry of its line into `slot`, or a placeholder, which will stand
 /// at `index` among the buffered ids. Returns the number of values.
 ///
 /// A function of its own, so that the loop that calls it for 3 of 100 pre-tokens keeps its variables in registers.
@@ -207,7 +207,7 @@ impl<H: KeyHash, C: Fn(&[u8], &mut dyn FnMut(usize))> Kernel<H> for HashBlock<'_
     fn run(self, hasher: H) {
         let Self { workspace, text, mut start, cut } = self;
         let Workspace { short_cache, long_cache, ends, keys, hashes, long, .. } = workspace;
-        let sets = short_cache.sets();
+        let lines = short_cache.lines();
         let mut ends = ends.as_slice();
         while !ends.is_empty() {
             let n_known = keys.len();
@@ -220,7 +220,7 @@ impl<H: KeyHash, C: Fn(&[u8], &mut dyn FnMut(usize))> Kernel<H> for HashBlock<'_
                 if end - from > PACKED_BYTES {
                     break;
                 }
-                sets.prefetch(*hash.write(pack(hasher, text, from, end, key)));
+                lines.prefetch(*hash.write(pack(hasher, text, from, end, key)));
                 from = end;
                 n_short += 1;
             }
@@ -244,7 +244,7 @@ impl<H: KeyHash, C: Fn(&[u8], &mut dyn FnMut(usize))> Kernel<H> for HashBlock<'_
                         hashes.push(0);
                     } else {
                         let hash = pack(hasher, text, start, end, &mut key);
-                        sets.prefetch(hash);
+                        lines.prefetch(hash);
                         hashes.push(hash);
                     }
                     // SAFETY: it starts as `NO_KEY`, and `pack` writes a whole key.

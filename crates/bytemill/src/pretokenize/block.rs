@@ -7,13 +7,13 @@
 
 use super::carry::Carry;
 use super::chars::{Chars, Layout};
-use super::classify::{BLOCK_BYTES, CONTRACTION_LETTERS, Classify, Mask};
+use super::classify::{BLOCK_BYTES, Mask};
 use super::contraction::contraction_bytes;
 use super::rules::{Contractions, Digits, Letters, Others, Rules, WhiteSpace};
 use crate::text::unicode::{Class, class_at};
 
-/// With more apostrophes in a block, the bytes after them are compared all at once.
-const MAX_ONE_BY_ONE: u32 = 4;
+/// The letters of two-byte contractions.
+const CONTRACTION_LETTERS: [u8; 4] = *b"dmst";
 
 type Words<L> = <<L as Layout>::Mask as Mask>::Words;
 
@@ -50,7 +50,7 @@ struct OtherRuns<M> {
 impl<L: Layout> Block<'_, L> {
     /// The starts of pre-tokens, and the carry for the next block.
     #[inline(always)]
-    pub fn starts<R: Rules>(&self, classify: impl Classify) -> (Words<L>, Carry) {
+    pub fn starts<R: Rules>(&self) -> (Words<L>, Carry) {
         let Self { chars, layout, before, .. } = self;
         let mut carry = Carry { contraction_end: before.contraction_end, ..Carry::default() };
         let is_by_case = R::SPEC.letters == Letters::ByCase;
@@ -60,7 +60,7 @@ impl<L: Layout> Block<'_, L> {
         carry.letter = layout.carry(word);
         carry.blank = layout.carry(chars.blank);
         let after_word = if is_suffix { chars.apostrophe & layout.next(word, before.letter) } else { word.none() };
-        let suffixes = self.contractions::<R>(classify, after_word, &mut carry);
+        let suffixes = self.contractions::<R>(after_word, &mut carry);
         let natural = self.words::<R>(&mut carry, word, others.starts, &suffixes)
             | others.starts
             | self.digits::<R>(&mut carry)
@@ -72,7 +72,7 @@ impl<L: Layout> Block<'_, L> {
         all[0] = all[0] & !before.no_start | before.start & first.as_ref()[0];
         let apostrophes = if is_suffix { after_word } else { chars.apostrophe & natural };
         if !apostrophes.is_zero() {
-            let found = if is_suffix { suffixes } else { self.contractions::<R>(classify, apostrophes, &mut carry) };
+            let found = if is_suffix { suffixes } else { self.contractions::<R>(apostrophes, &mut carry) };
             for (k, start) in all.iter_mut().enumerate() {
                 *start = *start & !found.inside.as_ref()[k] | found.after.as_ref()[k] & first.as_ref()[k];
             }
@@ -224,7 +224,8 @@ impl<L: Layout> Block<'_, L> {
         let white = chars.space | newline;
         let firsts = white & !layout.next(white, before.space | before.newline);
         let lasts = self.before_non_space(chars.space, chars.space | chars.newline);
-        let mut rests = chars.space & newline.up(1, before.newline);
+        // A space right before another line break is no rest: many blank lines in a row need no closer look either.
+        let mut rests = chars.space & newline.up(1, before.newline) & !chars.newline.down(0);
         // The addition carries each of them to the character after its run. If that is in the block and not a line break, the run
         // needs no closer look.
         let run = layout.bytes(chars.space, 0);
@@ -250,12 +251,7 @@ impl<L: Layout> Block<'_, L> {
 
     /// The contractions that begin with one of `apostrophes`.
     #[inline(always)]
-    fn contractions<R: Rules>(
-        &self,
-        classify: impl Classify,
-        apostrophes: L::Mask,
-        carry: &mut Carry,
-    ) -> Found<Words<L>> {
+    fn contractions<R: Rules>(&self, apostrophes: L::Mask, carry: &mut Carry) -> Found<Words<L>> {
         let none = apostrophes.none().words();
         let mut found = Found { inside: none, after: none };
         if apostrophes.is_zero() {
@@ -267,7 +263,7 @@ impl<L: Layout> Block<'_, L> {
             let block = self.at + k * BLOCK_BYTES;
             let mut left = apostrophes;
             if !is_suffix && left != 0 {
-                let singles = singles::<R>(classify, self.text, block, apostrophes);
+                let singles = singles::<R>(self.text, block, apostrophes);
                 inside[k] |= singles << 1;
                 after[k] |= singles << 2;
                 left &= !singles;
@@ -304,17 +300,11 @@ fn set_bits(bits: u128, words: &mut [u64], k: usize, next: &mut u64) {
 /// The `apostrophes` before one of the letters d, m, s and t, with the byte after that in the same block: the most frequent
 /// contractions, which do not affect each other.
 #[inline(always)]
-fn singles<R: Rules>(classify: impl Classify, text: &[u8], block: usize, apostrophes: u64) -> u64 {
-    let any_case = R::SPEC.contractions != Contractions::LowerCase;
-    let apostrophes = apostrophes & u64::MAX >> 2;
+fn singles<R: Rules>(text: &[u8], block: usize, apostrophes: u64) -> u64 {
+    let case = if R::SPEC.contractions == Contractions::LowerCase { 0 } else { 0x20 };
     let rest = &text[block..];
-    if apostrophes.count_ones() > MAX_ONE_BY_ONE
-        && let Some(window) = rest.first_chunk()
-    {
-        return apostrophes & classify.contraction_letters(window, any_case) >> 1;
-    }
-    let case = if any_case { 0x20 } else { 0 };
-    apostrophes.filter(|k| rest.get(k + 1).is_some_and(|letter| CONTRACTION_LETTERS.contains(&(letter | case))))
+    (apostrophes & u64::MAX >> 2)
+        .filter(|k| rest.get(k + 1).is_some_and(|letter| CONTRACTION_LETTERS.contains(&(letter | case))))
 }
 
 // Checks that look further than a neighbour. The functions take what they need and not the block, which would have to be in memory.

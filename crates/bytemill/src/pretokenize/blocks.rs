@@ -36,7 +36,9 @@ pub struct Blocks<'t> {
 impl<'t> Blocks<'t> {
     pub fn new<R: Rules>(text: &'t [u8], instruction_set: InstructionSet) -> Self {
         let is_wide = instruction_set.is_wide();
-        Self { text, instruction_set, is_wide, at: 0, carry: Carry::at_beginning(), fill: fill::<R> }
+        // At the beginning of a text a pre-token starts but none ends.
+        let carry = Carry { no_start: 1, ..Carry::default() };
+        Self { text, instruction_set, is_wide, at: 0, carry, fill: fill::<R> }
     }
 
     /// Overrides whether eight blocks are processed at once.
@@ -87,8 +89,8 @@ impl<R: Rules> Work for Fill<'_, '_, R, true> {
         let ascii = classify.wide_ascii(window);
         let chars = Chars::of_ascii(&ascii, !ascii.letter.none());
         let following = window[WIDE_BYTES];
-        let block = Block { text, at, following, chars, layout: OneByte::new(), before };
-        let (starts, after) = block.starts::<R>(classify);
+        let block = Block { text, at, following, chars, layout: OneByte(PhantomData), before };
+        let (starts, after) = block.starts::<R>();
         let mut n_ends = 0;
         for (k, starts) in starts.into_iter().enumerate() {
             classify.write_positions(at + k * BLOCK_BYTES, starts, &mut room[n_ends..]);
@@ -144,12 +146,12 @@ fn starts<R: Rules>(text: &[u8], at: usize, before: Carry, classify: impl Classi
     let following = window[BLOCK_BYTES];
     let ([starts], after) = if ascii.high == 0 {
         let chars = Chars::of_ascii(&ascii, valid);
-        Block { text, at, following, chars, layout: OneByte::new(), before }.starts::<R>(classify)
+        Block { text, at, following, chars, layout: OneByte(PhantomData), before }.starts::<R>()
     } else {
         let non_ascii = non_ascii(classify, window, ascii.high & !ascii.continuation);
         let chars = Chars::of_utf8(&ascii, &non_ascii, valid);
         let layout = Utf8::new(&ascii, &non_ascii, valid);
-        Block { text, at, following, chars, layout, before }.starts::<R>(classify)
+        Block { text, at, following, chars, layout, before }.starts::<R>()
     };
     (starts, after)
 }

@@ -26,10 +26,3 @@ pub struct Carry {
     /// End of the last contraction, 0 before the first.
     pub contraction_end: usize,
 }
-
-impl Carry {
-    /// At the beginning of a text, where a pre-token starts but none ends.
-    pub fn at_beginning() -> Self {
-        Self { no_start: 1, ..Self::default() }
-    }
-}

@@ -120,13 +120,7 @@ pub trait Layout: Copy {
 
 /// Blocks that are all ASCII.
 #[derive(Clone, Copy)]
-pub struct OneByte<M>(PhantomData<M>);
-
-impl<M> OneByte<M> {
-    pub fn new() -> Self {
-        Self(PhantomData)
-    }
-}
+pub struct OneByte<M>(pub PhantomData<M>);
 
 impl<M: Mask> Layout for OneByte<M> {
     type Mask = M;

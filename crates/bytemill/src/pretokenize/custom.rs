@@ -62,33 +62,27 @@ impl CustomSplits<'_> {
             let found = catch_unwind(AssertUnwindSafe(|| regex.find_from_pos(text, search)))
                 .map_err(|_| failed(&"the regex engine gave up"))?
                 .map_err(|error| failed(&error))?;
-            match found {
-                Some(found) if found.end() > found.start() => {
-                    if found.start() > *done {
-                        if !*drops_unmatched {
-                            ends.push(found.start());
-                        } else if ends.is_empty() {
-                            *start = found.start();
-                        } else {
-                            break;
-                        }
-                    }
-                    ends.push(found.end());
-                    (*done, search) = (found.end(), found.end());
-                }
+            let (from, to) = match found {
+                Some(found) if found.end() > found.start() => (found.start(), found.end()),
                 Some(empty) if empty.end() < text.len() => {
                     search = empty.end() + text[empty.end()..].chars().next().map_or(1, char::len_utf8);
+                    continue;
                 }
-                _ if *drops_unmatched && !ends.is_empty() => break,
-                _ => {
-                    if *drops_unmatched {
-                        *start = text.len();
-                    } else {
-                        ends.push(text.len());
-                    }
-                    *done = text.len();
+                _ => (text.len(), text.len()),
+            };
+            if from > *done {
+                if !*drops_unmatched {
+                    ends.push(from);
+                } else if ends.is_empty() {
+                    *start = from;
+                } else {
+                    break;
                 }
             }
+            if to > from {
+                ends.push(to);
+            }
+            (*done, search) = (to, to);
         }
         Ok(true)
     }

@@ -73,21 +73,11 @@ impl Pattern {
     /// Splits `text` into pre-tokens, many at a time.
     #[must_use]
     pub fn splits<'t>(&'t self, text: &'t str) -> Splits<'t> {
-        self.splits_with(text, InstructionSet::best())
-    }
-
-    /// [`Pattern::splits`] with each instruction set of this processor and its name, the slowest first. For tests and benchmarks.
-    #[must_use]
-    pub fn splits_by_instruction_set<'t>(&'t self, text: &'t str) -> Vec<(&'static str, Splits<'t>)> {
-        InstructionSet::available().map(|set| (set.name(), self.splits_with(text, set))).collect()
-    }
-
-    pub(super) fn splits_with<'t>(&'t self, text: &'t str, instruction_set: InstructionSet) -> Splits<'t> {
         Splits(match self {
-            Self::Whole => Source::Whole { n_bytes: text.len(), is_done: text.is_empty() },
-            Self::Named(named) => Source::Named(named.blocks(text, instruction_set)),
+            Self::Whole => Source::Whole((!text.is_empty()).then_some(text.len())),
+            Self::Named(named) => Source::Named(named.blocks(text, InstructionSet::best())),
             Self::Custom(custom) => Source::Custom(custom.splits(text)),
-            Self::Steps(steps) => Source::Steps(Box::new(steps.splits(text, instruction_set))),
+            Self::Steps(steps) => Source::Steps(Box::new(steps.splits(text))),
         })
     }
 
@@ -114,7 +104,8 @@ impl Pattern {
 pub struct Splits<'t>(Source<'t>);
 
 enum Source<'t> {
-    Whole { n_bytes: usize, is_done: bool },
+    /// The end of the text, until it is returned.
+    Whole(Option<usize>),
     Named(Blocks<'t>),
     Custom(CustomSplits<'t>),
     Steps(Box<StepsSplits<'t>>),
@@ -133,11 +124,9 @@ impl Splits<'_> {
             Source::Named(blocks) => Ok(blocks.fill(ends)),
             Source::Custom(custom) => custom.fill(ends),
             Source::Steps(steps) => steps.fill(ends),
-            Source::Whole { is_done: true, .. } => Ok(false),
-            Source::Whole { n_bytes, is_done } => {
-                ends.push(*n_bytes);
-                *is_done = true;
-                Ok(true)
+            Source::Whole(end) => {
+                ends.extend(end.take());
+                Ok(!ends.is_empty())
             }
         }
     }

@@ -1,7 +1,6 @@
 //! Several patterns in a row: each splits every pre-token of the one before as if it were a text of its own.
 
 use super::blocks::MAX_ENDS;
-use super::classify::InstructionSet;
 use super::pattern::{Pattern, Splits};
 use crate::error::Result;
 
@@ -22,14 +21,14 @@ impl Steps {
         Ok(Self { expression: expressions.join(THEN), steps })
     }
 
-    pub fn splits<'t>(&'t self, text: &'t str, instruction_set: InstructionSet) -> StepsSplits<'t> {
+    pub fn splits<'t>(&'t self, text: &'t str) -> StepsSplits<'t> {
         let level = |(depth, step): (usize, &'t Pattern)| {
             let text = if depth == 0 { text } else { "" };
-            let splits = step.splits_with(text, instruction_set);
+            let splits = step.splits(text);
             Level { text, base: 0, splits, ends: Vec::new(), n_done: 0, start: 0 }
         };
         let levels = self.steps.iter().enumerate().map(level).collect();
-        StepsSplits { steps: &self.steps, levels, depth: 0, instruction_set }
+        StepsSplits { steps: &self.steps, levels, depth: 0 }
     }
 }
 
@@ -52,7 +51,6 @@ pub struct StepsSplits<'t> {
     levels: Vec<Level<'t>>,
     /// The current step.
     depth: usize,
-    instruction_set: InstructionSet,
 }
 
 impl StepsSplits<'_> {
@@ -81,7 +79,7 @@ impl StepsSplits<'_> {
             }
             let text = &level.text[start..end];
             self.depth += 1;
-            let splits = self.steps[self.depth].splits_with(text, self.instruction_set);
+            let splits = self.steps[self.depth].splits(text);
             let next = &mut self.levels[self.depth];
             (next.text, next.base, next.splits, next.start, next.n_done) = (text, base + start, splits, 0, 0);
             next.ends.clear();

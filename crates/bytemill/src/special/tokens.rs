@@ -152,9 +152,9 @@ impl SpecialTokens {
     /// stripping from the left would have to pass it.
     ///
     /// With NFC, the text around `at` must already be normalized as far as the longest token reaches. Then the tokens
-    /// that straddle `at` in the normalized text are the ones that do so now, and no characters combine across `at`.
+    /// that cross `at` in the normalized text are the ones that do so now, and no characters combine across `at`.
     #[must_use]
-    pub fn straddle(&self, text: &str, at: usize) -> bool {
+    pub fn any_crosses(&self, text: &str, at: usize) -> bool {
         let touching = usize::from(self.search.has_rules);
         if self.nfc && !is_stable_about(text, at, self.longest + 8) {
             return true;
@@ -185,7 +185,7 @@ impl SpecialTokens {
             && !self.tokens.iter().enumerate().any(touches)
     }
 
-    /// Number of bytes that must be known after an offset to decide whether a token straddles it.
+    /// Number of bytes that must be known after an offset to decide whether a token crosses it.
     #[must_use]
     pub fn lookahead(&self) -> usize {
         if self.search.has_rules { self.longest } else { self.longest.saturating_sub(1) }

@@ -137,7 +137,7 @@ def _log_likelihoods(model: TransformerLM, rows: Sequence[_Ending], dtype: torch
         end = len(row.ids) - 1
         span = slice(end - row.n_ending, end)
         with autocast(device, dtype):
-            logits = model.lm_head(hidden[index, span])
+            logits = model.logits(hidden[index, span])
         targets = ids[index, span.start + 1 : span.stop + 1]
         sums.append(-float(token_losses(logits, targets).double().sum()))
     return sums

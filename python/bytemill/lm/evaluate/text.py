@@ -178,7 +178,7 @@ def _score(
     inputs, targets = windows_at(tokens, starts, size, device)
     with autocast(device, dtype):
         hidden = model.hidden(inputs)[:, n_skipped:]
-        logits = model.lm_head(hidden)
+        logits = model.logits(hidden)
     targets = targets[:, n_skipped:]
     losses = token_losses(logits, targets)
     text_nats, n_bytes = text_nats_and_bytes(losses, targets, byte_counts)

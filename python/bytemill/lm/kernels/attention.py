@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bytemill.lm.tensors import widened
+from bytemill.lm.tensors import narrowed, widened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,10 +25,17 @@ _QUERIES, _SCORES = 512, 2**27
 
 
 def causal_attention(q: Tensor, k: Tensor, v: Tensor, window: int | None = None) -> Tensor:
-    """Compute softmax(q kᵀ / √d + causal mask) v; all have shape (batch, n_heads, n_tokens, d).
+    """Compute softmax(q kᵀ / √d + causal mask) v.
 
-    With a window, a token attends to itself and the window − 1 tokens before it.
+    Under autocast, the products are in its type; scores and their sums are float32.
+
+    Args:
+        q: Queries (batch, n_heads, n_tokens, d).
+        k: Keys (batch, n_kv_heads, n_tokens, d); groups of query heads share them.
+        v: Values, of the shape of the keys.
+        window: A token attends to itself and the window − 1 tokens before it; by default to all.
     """
+    q, k, v = narrowed(q), narrowed(k), narrowed(v)
     return cast("Tensor", _CausalAttention.apply(q, k, v, window))  # pyright: ignore[reportUnknownMemberType]
 
 
@@ -42,13 +49,13 @@ class _CausalAttention(torch.autograd.Function):
             dtype = widened(q[:0]).dtype
             normalizers = torch.empty(batch, n_heads, n_tokens, 1, device=q.device, dtype=dtype)
             for rows in _batches(q):
-                for queries, keys, mask in _blocks(q, window):
-                    q_block = q[rows, :, queries].flatten(0, 1)
+                for queries, keys, mask in _blocks(q, k, window):
+                    q_block = _grouped(q[rows, :, queries], k)
                     scores = _scores(q_block, k[rows, :, keys].flatten(0, 1), mask)
                     maximum = scores.amax(-1, keepdim=True)
                     total = scores.sub_(maximum).exp_().sum(-1, keepdim=True)
                     mixed = torch.bmm(scores.to(v.dtype), v[rows, :, keys].flatten(0, 1))
-                    shape = (-1, n_heads, mixed.shape[1])
+                    shape = (-1, n_heads, queries.stop - queries.start)
                     result[rows, :, queries] = (mixed / total).view(*shape, d)
                     normalizers[rows, :, queries] = total.log_().add_(maximum).view(*shape, 1)
             ctx.save_for_backward(q, k, v, result, normalizers)
@@ -62,33 +69,27 @@ class _CausalAttention(torch.autograd.Function):
         d_q, d_k, d_v = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
         n_heads, scale = q.shape[1], 1 / math.sqrt(q.shape[-1])
         for rows in _batches(q):
-            shape = (-1, n_heads, *q.shape[2:])
             sums_k = torch.zeros(
-                len(q[rows]) * n_heads, *q.shape[2:], device=q.device, dtype=normalizers.dtype
+                len(k[rows]) * k.shape[1], *k.shape[2:], device=q.device, dtype=normalizers.dtype
             )
             sums_v = torch.zeros_like(sums_k)
-            for queries, keys, mask in _blocks(q, ctx.window):
-                q_block, k_block, v_block, g = (
-                    t.flatten(0, 1)
-                    for t in (
-                        q[rows, :, queries],
-                        k[rows, :, keys],
-                        v[rows, :, keys],
-                        gradient[rows, :, queries],
-                    )
-                )
+            for queries, keys, mask in _blocks(q, k, ctx.window):
+                k_block, v_block = k[rows, :, keys].flatten(0, 1), v[rows, :, keys].flatten(0, 1)
+                q_block, g, y = (_grouped(t[rows, :, queries], k) for t in (q, gradient, result))
                 weights = _scores(q_block, k_block, mask)
-                weights.sub_(normalizers[rows, :, queries].flatten(0, 1)).exp_()
+                weights.sub_(_grouped(normalizers[rows, :, queries], k)).exp_()
                 # Σⱼ wᵢⱼ (gᵢ·vⱼ) = gᵢ·yᵢ, so the gradient of the scores is w ⊙ (g vᵀ − g·y).
-                along = (g * result[rows, :, queries].flatten(0, 1)).sum(-1, keepdim=True)
+                along = (widened(g) * y).sum(-1, keepdim=True)
                 sums_v[:, keys] += torch.bmm(weights.to(g.dtype).mT, g)
                 d_scores = widened(torch.bmm(g, v_block.mT)).sub_(along).mul_(weights).to(q.dtype)
                 d_q[rows, :, queries] = (
-                    torch.bmm(d_scores, k_block).mul_(scale).view(-1, n_heads, *q_block.shape[1:])
+                    torch.bmm(d_scores, k_block)
+                    .mul_(scale)
+                    .view(-1, n_heads, queries.stop - queries.start, q.shape[-1])
                 )
                 sums_k[:, keys] += torch.bmm(d_scores.mT, q_block)
-            d_k[rows] = sums_k.mul_(scale).view(shape)
-            d_v[rows] = sums_v.view(shape)
+            d_k[rows] = sums_k.mul_(scale).view(-1, *k.shape[1:])
+            d_v[rows] = sums_v.view(-1, *k.shape[1:])
         return d_q, d_k, d_v, None
 
 
@@ -101,7 +102,12 @@ def _batches(q: Tensor) -> Iterator[slice]:
         yield slice(start, min(start + step, batch))
 
 
-def _blocks(q: Tensor, window: int | None) -> Iterator[tuple[slice, slice, Tensor]]:
+def _grouped(block: Tensor, k: Tensor) -> Tensor:
+    """(batch, n_heads, n, d) -> (batch · n_kv_heads, n_groups · n, d): heads that share keys become rows."""
+    return block.reshape(len(block) * k.shape[1], -1, block.shape[-1])
+
+
+def _blocks(q: Tensor, k: Tensor, window: int | None) -> Iterator[tuple[slice, slice, Tensor]]:
     """Yield a block of queries, the keys it attends to, and their mask: −∞ where attention is forbidden, else 0."""
     n_tokens = q.shape[2]
     step = _QUERIES_CPU if q.device.type == "cpu" else _QUERIES
@@ -112,7 +118,7 @@ def _blocks(q: Tensor, window: int | None) -> Iterator[tuple[slice, slice, Tenso
         distance = positions[start - first :, None] - positions
         is_visible = distance >= 0 if window is None else (distance >= 0) & (distance < window)
         mask = torch.zeros_like(distance, dtype=widened(q[:0]).dtype).masked_fill_(~is_visible, -math.inf)
-        yield slice(start, end), slice(first, end), mask
+        yield slice(start, end), slice(first, end), mask.repeat(q.shape[1] // k.shape[1], 1)
 
 
 def _scores(q: Tensor, k: Tensor, mask: Tensor) -> Tensor:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -22,8 +20,3 @@ def row_blocks(x: Tensor) -> Iterator[slice]:
     step = max(1, _BLOCK // x.shape[-1]) if x.device.type == "cpu" else max(1, n_rows)
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
-
-
-def uses_kernels(x: Tensor) -> bool:
-    """Return True if kernels apply: not while torch.compile traces, since it fuses the reference implementations."""
-    return not torch.compiler.is_compiling() and x.device.type != "meta"

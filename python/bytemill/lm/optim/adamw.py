@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from bytemill.lm.kernels.adamw import fused_adamw_update
 from bytemill.lm.optim.base import StepByGroup
 from bytemill.lm.optim.blocks import blocks
 from bytemill.lm.optim.checks import check_below_one, check_not_negative
@@ -40,6 +41,7 @@ class AdamW(StepByGroup):
         betas: Decay rates β₁ and β₂ of the moments.
         eps: Term ε added to √v.
         weight_decay: Weight decay λ.
+        fused: Update each tensor in one pass, with the function of `torch.optim.AdamW(fused=True)`.
 
     Raises:
         ValueError: An argument is out of range.
@@ -52,16 +54,20 @@ class AdamW(StepByGroup):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.01,
+        *,
+        fused: bool = False,
     ) -> None:
         check_not_negative(lr=lr, eps=eps, weight_decay=weight_decay)
         check_below_one(beta_1=betas[0], beta_2=betas[1])
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay})
 
+        self.fused = fused
+
     def step_group(self, group: dict[str, Any]) -> None:
-        adamw_step(group, self.state)
+        adamw_step(group, self.state, fused=self.fused)
 
 
-def adamw_step(group: dict[str, Any], states: dict[Tensor, Any]) -> None:
+def adamw_step(group: dict[str, Any], states: dict[Tensor, Any], *, fused: bool = False) -> None:
     """Update the parameters of a group that have a gradient."""
     beta_1, beta_2 = group["betas"]
     by_step: dict[int, list[tuple[Tensor, ...]]] = {}
@@ -79,6 +85,9 @@ def adamw_step(group: dict[str, Any], states: dict[Tensor, Any]) -> None:
         tensors = (parameter, gradient, state["m"], state["v"])
         by_step.setdefault(state["t"], []).append(tuple(map(local, tensors)))
     for t, tensors in by_step.items():
+        if fused:
+            fused_adamw_update(tensors, t, group)
+            continue
         rate = group["lr"] * math.sqrt(1 - beta_2**t) / (1 - beta_1**t)
         decay = group["lr"] * group["weight_decay"]
         for block in blocks(tensors):

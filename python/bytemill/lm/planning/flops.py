@@ -21,14 +21,15 @@ def forward_flops(config: ModelConfig, batch_size: int = 1, n_tokens: int | None
         n_tokens: Tokens per sequence; by default the context length.
     """
     n_tokens = config.context_length if n_tokens is None else n_tokens
-    d, d_kv, n_layers = config.d_model, config.n_kv_heads * config.d_head, config.num_layers
+    d, n_layers = config.d_model, config.num_layers
+    d_q, d_kv = config.num_heads * config.d_head, config.n_kv_heads * config.d_head
     tokens = batch_size * n_tokens
     n_matrices = 3 if config.feed_forward == "swiglu" else 2
     return {
-        "queries, keys, values": n_layers * 2 * tokens * d * (d + 2 * d_kv),
-        "attention scores": n_layers * 2 * tokens * n_tokens * d,
-        "weighted values": n_layers * 2 * tokens * n_tokens * d,
-        "attention output": n_layers * 2 * tokens * d * d,
+        "queries, keys, values": n_layers * 2 * tokens * d * (d_q + 2 * d_kv),
+        "attention scores": n_layers * 2 * tokens * n_tokens * d_q,
+        "weighted values": n_layers * 2 * tokens * n_tokens * d_q,
+        "attention output": n_layers * 2 * tokens * d_q * d,
         "feed-forward": n_layers * 2 * tokens * n_matrices * d * config.d_ff,
         "output layer": 2 * tokens * d * config.vocab_size,
     }

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from bytemill.lm.planning.parameters import n_parameters, parameters_by_part
+from bytemill.lm.planning.parameters import block_matrices, n_parameters
 
 if TYPE_CHECKING:
     from bytemill.lm.model_config import ModelConfig
 
 OptimizerName = Literal["adamw", "muon", "sgd"]
-Precision = Literal["float32", "mixed"]
+Precision = Literal["float32", "tf32", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True)
@@ -46,22 +46,25 @@ def training_memory(
 ) -> TrainingMemory:
     """Compute the memory of training.
 
-    In float32 without dropout, the result equals the tensors that `TransformerLM.loss` saves (tested one by one).
-    Temporary memory of an operation, and unused memory of the allocator, come on top.
+    Without dropout, the result equals the tensors that `TransformerLM.loss` saves with kernels auto, without compiling
+    (tested one by one). Temporary memory of an operation, and unused memory of the allocator, come on top.
 
     Args:
         config: Shape of the model.
         n_tokens: Tokens per sequence; by default the context length.
         optimizer: Optimizer whose state is counted.
-        precision: "mixed" is an estimate: inputs and outputs of matrix products in bfloat16, all else in float32.
+        precision: In half precision, inputs and results of matrix products have 2 bytes, all else 4. The copies of the
+            blocks' matrices that products read are kept until the backward pass.
     """
     n_tokens = config.context_length if n_tokens is None else n_tokens
     weights = 4 * n_parameters(config)
     wide, narrow = activation_numbers(config)
-    size = 4 if precision == "float32" else 2
+    size = 2 if precision in ("bfloat16", "float16") else 4
     # The embedding saves the ids, int64, for its backward pass.
     per_token = 4 * wide + size * narrow + 8
-    fixed = 4 * config.vocab_size * config.d_model  # gradient of the output layer, computed with the loss
+    fixed = size * config.vocab_size * config.d_model  # gradient of the output layer, computed with the loss
+    if size == 2:
+        fixed += size * config.num_layers * sum(block_matrices(config))
     if config.position == "learned":
         fixed += 8 * n_tokens
     return TrainingMemory(weights, weights, _state_bytes(config, optimizer), fixed, per_token * n_tokens)
@@ -73,14 +76,18 @@ def activation_numbers(config: ModelConfig) -> tuple[int, int]:
     A block saves in float32 the inputs of its two norms, their 1 (RMSNorm) or 2 (LayerNorm) statistics, and a
     log Σ exp per head. For its products it saves the results of the norms, queries, keys, values, the result of the
     heads, and of the feed-forward network gate, inner and product (SwiGLU), or inner and its activation.
+    QK-norm saves its inputs and a statistic per head.
     """
     d, pre = config.d_model, config.norm_position == "pre"
     per_norm = 1 if config.norm == "rms" else 2
     wide = 2 * d + 2 * per_norm + config.num_heads
-    narrow = 6 * d + (3 if config.feed_forward == "swiglu" else 2) * config.d_ff
-    # The input of the last norm; the loss saves the gradient of its input instead of that input.
-    final = (d + per_norm if pre else 0) + d
-    return config.num_layers * wide + final, config.num_layers * narrow
+    d_q, d_kv = config.num_heads * config.d_head, config.n_kv_heads * config.d_head
+    narrow = 2 * d + 2 * d_q + 2 * d_kv + (3 if config.feed_forward == "swiglu" else 2) * config.d_ff
+    if config.qk_norm:
+        wide += config.num_heads + config.n_kv_heads
+        narrow += d_q + d_kv
+    # The input of the last norm; the loss saves the gradient of its input, a result of products, instead of that input.
+    return config.num_layers * wide + (d + per_norm if pre else 0), config.num_layers * narrow + d
 
 
 def largest_batch(memory: TrainingMemory, available: int) -> int:
@@ -95,10 +102,4 @@ def _state_bytes(config: ModelConfig, optimizer: OptimizerName) -> int:
     n = n_parameters(config)
     if optimizer == "adamw":
         return 8 * n
-    parts = parameters_by_part(config)
-    matrices = parts["attention"] + parts["feed-forward"]
-    if config.bias:
-        d, d_kv = config.d_model, config.n_kv_heads * config.d_head
-        biases = 2 * d + 2 * d_kv + (2 if config.feed_forward == "swiglu" else 1) * config.d_ff + d
-        matrices -= config.num_layers * biases
-    return 8 * n - 4 * matrices
+    return 8 * n - 4 * config.num_layers * sum(block_matrices(config))

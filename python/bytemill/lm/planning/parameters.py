@@ -15,18 +15,17 @@ def parameters_by_part(config: ModelConfig) -> dict[str, int]:
     >>> parameters_by_part(preset("gpt2-xl"))["attention"]
     491827200
     """
-    d, d_kv, d_ff, n_layers = (
-        config.d_model,
-        config.n_kv_heads * config.d_head,
-        config.d_ff,
-        config.num_layers,
-    )
-    attention = 2 * d * d + 2 * d * d_kv  # queries and output, keys and values
-    feed_forward = (3 if config.feed_forward == "swiglu" else 2) * d * d_ff
+    d, n_layers = config.d_model, config.num_layers
+    d_q, d_kv = config.num_heads * config.d_head, config.n_kv_heads * config.d_head
+    attention, feed_forward = block_matrices(config)
+    if config.bias or config.qkv_bias:
+        attention += d_q + 2 * d_kv
     if config.bias:
-        attention += 2 * d + 2 * d_kv
-        feed_forward += (2 if config.feed_forward == "swiglu" else 1) * d_ff + d
-    norm = d if config.norm == "rms" else 2 * d
+        attention += d
+        feed_forward += (2 if config.feed_forward == "swiglu" else 1) * config.d_ff + d
+    if config.qk_norm:
+        attention += 2 * config.d_head
+    norm = 2 * d if config.norm == "layer" and config.norm_bias else d
     return {
         "token embeddings": config.vocab_size * d,
         "position embeddings": config.context_length * d if config.position == "learned" else 0,
@@ -35,6 +34,13 @@ def parameters_by_part(config: ModelConfig) -> dict[str, int]:
         "norms": (2 * n_layers + (config.norm_position == "pre")) * norm,
         "output layer": 0 if config.tied_embeddings else config.vocab_size * d,
     }
+
+
+def block_matrices(config: ModelConfig) -> tuple[int, int]:
+    """Return the number of weights in the matrices of a block: attention, feed-forward."""
+    d, d_q, d_kv = config.d_model, config.num_heads * config.d_head, config.n_kv_heads * config.d_head
+    n_matrices = 3 if config.feed_forward == "swiglu" else 2
+    return 2 * d * d_q + 2 * d * d_kv, n_matrices * d * config.d_ff
 
 
 def n_parameters(config: ModelConfig) -> int:

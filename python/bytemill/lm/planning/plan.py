@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 # Approximately minimizes the loss for given FLOPs (Hoffmann et al. 2022, "Chinchilla").
 TOKENS_PER_PARAMETER = 20
 
-# Peak FLOPs per second of dense matrix products (data sheets): float32 inputs (TF32 if supported), bfloat16.
-DEVICES: dict[str, tuple[float, float]] = {
-    "a100": (156e12, 312e12),
-    "h100": (495e12, 989e12),
-    "h200": (495e12, 989e12),
-    "l4": (60e12, 121e12),
-    "rtx4090": (82.6e12, 165e12),
+# Peak FLOPs per second of dense matrix products (data sheets): float32, TF32, bfloat16 and float16.
+DEVICES: dict[str, tuple[float, float, float]] = {
+    "a100": (19.5e12, 156e12, 312e12),
+    "h100": (67e12, 495e12, 989e12),
+    "h200": (67e12, 495e12, 989e12),
+    "l4": (30.3e12, 60e12, 121e12),
+    "rtx4090": (82.6e12, 82.6e12, 165e12),
 }
 
 

@@ -28,7 +28,7 @@ def plan_for(
         config: Shape of the model.
         memory: Memory of the device, such as "80GB".
         device: Name of a device in `DEVICES`, or its FLOPs per second.
-        precision: Precision of matrix products, "float32" or "mixed".
+        precision: Precision of matrix products; see `planning.memory.Precision`.
         rest: Further arguments of `planning.plan`.
 
     Raises:
@@ -62,7 +62,8 @@ def parse_bytes(size: str) -> int:
 
 def _flops_per_second(device: str, precision: str) -> float:
     if device.lower() in DEVICES:
-        return DEVICES[device.lower()][precision == "mixed"]
+        float32, tf32, half = DEVICES[device.lower()]
+        return {"float32": float32, "tf32": tf32}.get(precision, half)
     try:
         return float(device)
     except ValueError as error:

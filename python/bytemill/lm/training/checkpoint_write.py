@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from bytemill.lm.tensor_files import write_tensors
 from bytemill.lm.training.run_checkpoint import OPTIMIZER, TRAINER
@@ -31,8 +30,8 @@ class CheckpointContents:
     weights: Mapping[str, Mapping[str, Tensor]]
     """File name -> whole tensors; empty in all processes but the first."""
     optimizer: OptimizerPart
-    trainer: Mapping[str, Any] | None
-    """State for `trainer.json`; None in all processes but the first."""
+    trainer: bytes | None
+    """Content of `trainer.json`; None in all processes but the first."""
 
 
 class CheckpointWrite:
@@ -81,10 +80,9 @@ class CheckpointWrite:
             with self._open(name) as file:
                 files[name] = write_tensors(file, contents.optimizer.tensors, contents.optimizer.metadata())
         if contents.trainer is not None:
-            data = json.dumps(contents.trainer).encode() + b"\n"
             with self._open(TRAINER) as file:
-                file.write(data)
-            files[TRAINER] = sha256(data).hexdigest()
+                file.write(contents.trainer)
+            files[TRAINER] = sha256(contents.trainer).hexdigest()
         return files
 
     @contextmanager

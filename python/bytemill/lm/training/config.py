@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 from pydantic import BeforeValidator, Field, model_validator
 
 from bytemill.errors import BytemillError, RunConfigError
+from bytemill.lm.kernels.names import KernelName  # noqa: TC001 - pydantic evaluates the annotation
 from bytemill.lm.model_config import Count, ModelConfig
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.settings import Settings, suggestion
@@ -93,12 +94,15 @@ class TrainingConfig(Settings):
     """Seed of the initial weights, the data order and dropout."""
     device: str = "auto"
     """Device: auto, cpu, cuda, cuda:N or mps."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of matrix products; weights stay float32. auto: bfloat16 on GPUs that support it."""
+    precision: Literal["auto", "float32", "tf32", "bfloat16", "float16"] = "auto"
+    """Precision of matrix products; weights stay float32. auto: bfloat16 on GPUs that support it. tf32: float32 with
+    products of 10-bit mantissas, on CUDA devices. float16 scales the loss."""
     strategy: Literal["ddp", "fsdp"] = "ddp"
     """With several processes: ddp keeps the whole model in each; fsdp shards weights, gradients and optimizer state."""
-    compile: bool = False
-    """Compile the model with torch.compile; the first step then takes about a minute."""
+    kernels: KernelName = "auto"
+    """Implementation: the fastest for the device (auto), torch's, Triton's, or the readable reference (scratch)."""
+    compile: bool | None = None
+    """Compile the blocks with torch.compile; by default on CUDA devices. The first step then takes up to a minute."""
     max_bad_steps: Count = 5
     """Stop after this many consecutive steps whose loss or gradient is not finite."""
 
@@ -176,6 +180,7 @@ MAY_CHANGE = frozenset(
         "training.steps",
         "training.device",
         "training.strategy",
+        "training.kernels",
         "training.compile",
         "training.max_bad_steps",
     }

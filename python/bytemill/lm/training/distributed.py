@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     LossFunction = Callable[[Tensor, Tensor], Tensor]
 
 
+DistributedDataParallel = torch.nn.parallel.DistributedDataParallel
+
+
 def divide_batch(training: TrainingConfig, n_processes: int) -> tuple[int, int]:
     """Return the forward passes of each process per step, and the sequences per pass.
 
@@ -43,12 +46,12 @@ def divide_batch(training: TrainingConfig, n_processes: int) -> tuple[int, int]:
     """
     n_sequences = training.batch_size * training.accumulation
     if n_sequences % n_processes:
-        fitting = [str(n) for n in range(1, min(n_sequences, 64) + 1) if n_sequences % n == 0]
+        *smaller, largest = [str(n) for n in range(1, min(n_sequences, 64) + 1) if n_sequences % n == 0]
+        fitting = f"{', '.join(smaller)} or {largest} processes" if smaller else "1 process"
         raise RunConfigError(
             f"the {n_sequences:,} sequences of a step (training.batch_size {training.batch_size:,} × "
             f"training.accumulation {training.accumulation:,}) cannot be divided evenly among {n_processes} processes",
-            hint=f"start {' or '.join([', '.join(fitting[:-1])] * (len(fitting) > 1) + fitting[-1:])} processes, or "
-            "change --training.batch-size",
+            hint=f"start {fitting}, or change --training.batch-size",
         )
     n_own = n_sequences // n_processes
     n_passes = next(n for n in range(1, n_own + 1) if n_own % n == 0 and n_own // n <= training.batch_size)
@@ -79,9 +82,6 @@ def compile_blocks(model: TransformerLM) -> None:
     """Compile each block; the gathering of the parameters between them cannot be compiled."""
     for block in model.layers:
         cast("Any", block).compile()
-
-
-DistributedDataParallel = torch.nn.parallel.DistributedDataParallel
 
 
 class AveragedGradients(Module):
@@ -125,7 +125,7 @@ def whole_model(run: Run) -> TransformerLM:
     """
     if not is_sharded(next(run.model.parameters())):
         return run.model
-    model = TransformerLM(run.config.model, seed=0, device="meta")
+    model = TransformerLM(run.config.model, seed=0, device="meta").use_kernels(run.model.kernels)
     model.load_state_dict(whole_weights(run.model, whole), assign=True)
     for name, buffer in run.model.named_buffers():
         owner, _, own_name = name.rpartition(".")

@@ -43,7 +43,8 @@ _POLL_SECONDS = 0.1
 _STDERR_LINES = 20
 _INTERRUPTED = 130
 _LOST = ProcessFailedError.__name__
-_COMMAND = [sys.executable, "-m", "bytemill.lm.training.rank_process"]
+# -P: do not import modules from the current folder, as the command `bytemill` does not.
+_COMMAND = [sys.executable, "-P", "-m", "bytemill.lm.training.rank_process"]
 
 
 @dataclass
@@ -129,7 +130,7 @@ def train_on_devices(
     if processes_from_environment().count > 1:
         raise RunConfigError(
             f"{n_devices} processes were requested in a process of torchrun",
-            hint="leave out --devices: torchrun --nproc-per-node sets the number of processes",
+            hint="leave out --devices: torchrun sets the number of processes",
         )
     training, processes = resolved.config.training, Processes(count=n_devices, local_count=n_devices)
     divide_batch(training, n_devices)  # like the next line, raises before the processes start
@@ -222,7 +223,8 @@ def _failure(group: _Group, folder: str) -> BytemillError:
     hint = f"run the same command again to {how}"
     if cause.error is None:
         code = cause.process.returncode
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        killer = _signal_name(code)
+        how = f"was killed by {killer}" if killer else f"ended with exit code {code}"
         last = cause.stderr.read_text(errors="replace").splitlines()[-_STDERR_LINES:]
         return ProcessFailedError("\n".join([f"{name} {how}", *last]), hint=hint)
     kind = getattr(errors, cause.error["type"], None)
@@ -235,5 +237,9 @@ def _failure(group: _Group, folder: str) -> BytemillError:
 def _failed_at(each: _Rank) -> float:
     """Return when the error of a process was sent; a process killed by SIGKILL comes first, other crashes last."""
     if each.error is None:
-        return 0.0 if each.process.returncode == -signal.SIGKILL else math.inf
+        return 0.0 if _signal_name(each.process.returncode) == "SIGKILL" else math.inf
     return each.error.get("time", math.inf)
+
+
+def _signal_name(exit_code: int) -> str | None:
+    return signal.Signals(-exit_code).name if exit_code < 0 else None

@@ -26,6 +26,7 @@ def make_optimizer(model: TransformerLM, config: TrainConfig, processes: Process
                 options.learning_rate,
                 betas=betas,
                 eps=options.eps,
+                fused=model.kernels.fused_adamw,
             )
         case "muon":
             groups = muon_groups(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from typing import TYPE_CHECKING
 
@@ -11,16 +12,19 @@ from bytemill.errors import NotEnoughMemoryError, OutputError, RunConfigError
 from bytemill.lm.batches import JoinedShards, ShardBatches
 from bytemill.lm.device import pick_precision, total_memory
 from bytemill.lm.generation.text_generation import prompt_ids
+from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import TransformerLM
 from bytemill.lm.planning import largest_batch, training_memory
 from bytemill.lm.training.data_folders import data_folders
-from bytemill.lm.training.distributed import divide_batch, shard_model
+from bytemill.lm.training.distributed import compile_blocks, divide_batch, shard_model
+from bytemill.lm.training.loss_scale import LossScale
 from bytemill.lm.training.optimization import make_optimizer
 from bytemill.lm.training.run import Run
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.run_state import seed_generators
 from bytemill.shards.manifest import shard_hashes
+from bytemill.system.paths import cache_folder
 from bytemill.system.units import format_bytes
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
@@ -51,10 +55,12 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
     divide_batch(config.training, processes.count)  # raises now instead of at the first step
     device = processes.device(config.training.device)
     dtype = pick_precision(config.training.precision, device)
+    is_compiled = device.type == "cuda" if config.training.compile is None else config.training.compile
+    kernels = choose_kernels(config.training.kernels, device, compiled=is_compiled)
     is_sharded = processes.count > 1 and config.training.strategy == "fsdp"
-    has_formula = device.type == "cpu" and dtype == torch.float32 and not config.training.compile
+    has_formula = device.type == "cpu" and config.training.kernels == "auto" and not is_compiled
     if has_formula and not is_sharded:
-        _check_memory(config, processes)
+        _check_memory(config, dtype, processes)
     length, fingerprint = config.model.context_length, tokenizer.fingerprint
     train_folders, validation_folders = data_folders(config.data)
     batches = ShardBatches(
@@ -75,10 +81,14 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
             + (" and no --data.validation" if config.data.validation else ""),
         )
     seed_generators(config.training.seed, processes.rank)
-    model = TransformerLM(config.model, seed=config.training.seed)
+    model = TransformerLM(config.model, seed=config.training.seed).use_kernels(kernels)
     if is_sharded:
         shard_model(model, processes, device, dtype)
     model = model.to(device)
+    if is_compiled:
+        # By default torch keeps compiled code in the system's temporary folder, which a restart may empty.
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder("compiled")))
+        compile_blocks(model) if is_sharded else model.compile_blocks()
     byte_counts = torch.zeros(config.model.vocab_size, dtype=torch.int64)
     byte_counts[: tokenizer.n_vocab] = token_byte_counts(tokenizer)
     run = Run(
@@ -93,6 +103,7 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         validation=validation,
         model=model,
         optimizer=make_optimizer(model, config, processes),
+        scale=LossScale() if dtype == torch.float16 else None,
         shards={
             "training": [(str(folder), shard_hashes(folder)) for folder in train_folders],
             "validation": [(str(folder), shard_hashes(folder)) for folder in validation_folders],
@@ -106,7 +117,7 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
     return run
 
 
-def _check_memory(config: TrainConfig, processes: Processes) -> None:
+def _check_memory(config: TrainConfig, dtype: torch.dtype, processes: Processes) -> None:
     """Raise NotEnoughMemoryError if a step cannot fit into the memory of the machine.
 
     Without this check the system may kill the process, with no error message.
@@ -114,7 +125,8 @@ def _check_memory(config: TrainConfig, processes: Processes) -> None:
     available = total_memory()
     if available is not None and processes.local_count > 1:
         available //= processes.local_count
-    needed = training_memory(config.model, optimizer=config.optimizer.name)
+    precision = "float32" if dtype == torch.float32 else "bfloat16"
+    needed = training_memory(config.model, optimizer=config.optimizer.name, precision=precision)
     _, n_sequences = divide_batch(config.training, processes.count)
     length = config.model.context_length
     if available is not None and needed.total(n_sequences) > available:

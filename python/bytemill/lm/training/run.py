@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.checkpoint_write import CheckpointWrite
     from bytemill.lm.training.config import TrainConfig
+    from bytemill.lm.training.loss_scale import LossScale
     from bytemill.lm.training.run_checkpoint import ShardHashes
     from bytemill.lm.training.run_folder import RunFolder
     from bytemill.tokenizer.tokenizer import Tokenizer
@@ -70,6 +71,8 @@ class Run:
     optimizer: Optimizer
     shards: ShardHashes
     """sha256 of the training and validation shards."""
+    scale: LossScale | None = None
+    """With products in float16."""
     step: int = 0
     """Number of completed steps."""
     n_tokens: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from bytemill.lm.checkpoint import distinct
 from bytemill.lm.sharded_tensors import is_sharded, whole
 from bytemill.lm.training.checkpoint_write import CheckpointContents, CheckpointWrite
 from bytemill.lm.training.distributed import whole_weights
+from bytemill.lm.training.loss_scale import LossScale
 from bytemill.lm.training.metrics_log import MetricsLog
 from bytemill.lm.training.optimizer_state import optimizer_part
 from bytemill.lm.training.run import RecentSteps, is_checkpoint_due
@@ -75,6 +77,8 @@ def _resume(run: Run) -> None:
         run.batches.load_state_dict(state["batches"])
         run.step, run.n_tokens, run.n_bad = checkpoint.step, state["n_tokens"], state["n_bad"]
         run.recent = RecentSteps(**state["recent"])
+        if run.scale is not None:
+            run.scale = LossScale(**state["loss_scale"])
         generators = state["generators"]
         if run.processes.rank < len(generators):
             restore_generators(generators[run.processes.rank], run.device)
@@ -189,7 +193,8 @@ def _contents(run: Run) -> CheckpointContents:
         "optimizer": optimizer.numbers,
         "n_tokens": run.n_tokens,
         "n_bad": run.n_bad,
-        "recent": vars(run.recent).copy(),
+        "recent": vars(run.recent),
+        "loss_scale": vars(run.scale) if run.scale else None,
         "batches": run.batches.state_dict(),
         "generators": generators,
     }
@@ -197,5 +202,5 @@ def _contents(run: Run) -> CheckpointContents:
         run.processes.rank,
         {WEIGHTS: distinct(weights)} if is_first else {},
         optimizer,
-        trainer if is_first else None,
+        json.dumps(trainer).encode() if is_first else None,
     )

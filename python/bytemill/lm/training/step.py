@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
 
 from bytemill.lm.device import autocast
 from bytemill.lm.training.distributed import (
     average_gradients,
-    compile_blocks,
     divide_batch,
     gradients_exchanged,
 )
@@ -21,18 +20,10 @@ if TYPE_CHECKING:
 
 
 def loss_function(run: Run) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """Return the function that computes the loss of a batch, compiled and distributed as the settings say."""
-    training, compute_loss = run.config.training, run.model.loss
-    is_distributed = run.processes.count > 1
-    if training.compile and is_distributed and training.strategy == "fsdp":
-        compile_blocks(run.model)
-    elif training.compile:
-        compute_loss = cast(
-            "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]", torch.compile(run.model.loss)
-        )
-    if is_distributed and training.strategy == "ddp":
-        return average_gradients(run.model, compute_loss, run.device)
-    return compute_loss
+    """Return the function that computes the loss of a batch; with DDP, its gradients are averaged over processes."""
+    if run.processes.count > 1 and run.config.training.strategy == "ddp":
+        return average_gradients(run.model, run.model.loss, run.device)
+    return run.model.loss
 
 
 def accumulate_gradients(
@@ -51,9 +42,12 @@ def accumulate_gradients(
         with gradients_exchanged(run.model, compute_loss, now=index == n_passes - 1):
             with autocast(run.device, run.dtype):
                 share = compute_loss(inputs, targets) / n_passes
-            share.backward()  # pyright: ignore[reportUnknownMemberType]
+            scaled = share if run.scale is None else share * run.scale.value
+            scaled.backward()  # pyright: ignore[reportUnknownMemberType]
         loss += share.detach()
         n_bytes += run.byte_counts[targets].sum()
         n_tokens += targets.numel()
+    if run.scale is not None:
+        run.scale.unscale(run.model.parameters())
     sums = run.processes.sum([float(loss), n_tokens, int(n_bytes)])
     return sums[0] / run.processes.count, int(sums[1]), int(sums[2])

@@ -84,12 +84,13 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
                 run.recent.add(loss, norm, n_bytes, n_tokens)
             run.optimizer.zero_grad(set_to_none=True)
 
+            is_overflow = run.scale is not None and run.scale.update(is_finite=is_finite)
             run.step += 1
             run.n_tokens += n_tokens
             speed.stop(n_tokens)
             if is_finite:
                 run.n_bad = 0
-            else:
+            elif not is_overflow:
                 run.n_bad += 1
                 record("skipped", run.step, loss=loss, grad_norm=norm, n_consecutive=run.n_bad)
                 if run.n_bad >= config.training.max_bad_steps:
@@ -140,7 +141,9 @@ def _summary(run: Run) -> dict[str, Any]:
         "device": run.device.type if run.processes.count > 1 else str(run.device),
         "n_processes": run.processes.count,
         "strategy": run.config.training.strategy if run.processes.count > 1 else None,
-        "precision": str(run.dtype).removeprefix("torch."),
+        "precision": "tf32"
+        if run.config.training.precision == "tf32"
+        else str(run.dtype).removeprefix("torch."),
         "resumed_from": str(run.saved) if run.saved else None,
         "refused": run.refused,
     }

@@ -70,7 +70,7 @@ proptest! {
         let live = live_merges(vocab);
         for (&(left, right), symbol) in vocab.merges().iter().zip(256..) {
             let mut symbols = Vec::new();
-            bpe::merge(encoder.pairs(), vocab.symbol(symbol), &mut symbols, &no_interrupt).unwrap();
+            bpe::merge(encoder.vocab().pairs(), vocab.symbol(symbol), &mut symbols, &no_interrupt).unwrap();
             prop_assert_eq!(live.contains(&(left, right, symbol)), symbols == [symbol]);
         }
     }
@@ -135,7 +135,7 @@ proptest! {
         let tokens: Vec<Token> = tokens.into_iter().map(String::into_bytes).collect();
         let ranks: Vec<(Token, u32)> = single_bytes().chain(tokens.iter().cloned()).zip(0..).collect();
         let ranked = encoder(Vocab::from_ranks(ranks.clone(), Vec::new()).unwrap());
-        let (vocab, pairs) = (ranked.vocab(), ranked.pairs());
+        let (vocab, pairs) = (ranked.vocab(), ranked.vocab().pairs());
         let live = live_merges(vocab);
         // All of the tokens that merging alone makes, and each of the parts that its own bytes were in at last.
         for (&id, symbol) in vocab.symbol_ids()[256..].iter().zip(256..) {

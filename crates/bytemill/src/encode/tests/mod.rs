@@ -37,7 +37,7 @@ fn encode_plainly(encoder: &Encoder, text: &str, special: &SpecialTokens) -> Vec
             }
             Segment::Text(text) => encoder.pattern().for_each(text, |pretoken| {
                 let mut symbols = Vec::new();
-                bpe::merge(encoder.pairs(), pretoken.as_bytes(), &mut symbols, &no_interrupt).unwrap();
+                bpe::merge(encoder.vocab().pairs(), pretoken.as_bytes(), &mut symbols, &no_interrupt).unwrap();
                 ids.extend(symbols.iter().map(|&symbol| encoder.vocab().symbol_ids()[symbol as usize]));
             }),
         })

@@ -8,7 +8,7 @@ fn key(text: &[u8]) -> Packed {
 
 /// The ids of a short pre-token, by whichever way they are found.
 fn get(cache: &mut ShortCache, key: Packed, hash: u32) -> Option<Vec<u32>> {
-    if let Some((ids, n_ids)) = cache.sets().get_first(key, hash) {
+    if let Some((ids, n_ids)) = cache.lines().get_first(key, hash) {
         return Some(ids[..n_ids].to_vec());
     }
     match cache.get_other(key, hash) {
@@ -25,8 +25,8 @@ fn inserted_pretokens_are_found() {
     assert_eq!(get(&mut cache, short, at_short), None);
     cache.insert(short, at_short, &[7, 0, 0, 0], 1);
     cache.insert(full, at_full, &[1, 2, 3, 4], 4);
-    assert_eq!(cache.sets().get_first(short, at_short), Some((&[7, 0, 0, 0], 1)));
-    assert_eq!(cache.sets().get_first(full, at_full), Some((&[1, 2, 3, 4], 4)));
+    assert_eq!(cache.lines().get_first(short, at_short), Some((&[7, 0, 0, 0], 1)));
+    assert_eq!(cache.lines().get_first(full, at_full), Some((&[1, 2, 3, 4], 4)));
     let other = key(b"fifteen bytes.,");
     assert_eq!(get(&mut cache, other, at_full), None);
 }
@@ -35,7 +35,7 @@ fn inserted_pretokens_are_found() {
 fn of_one_place(cache: &ShortCache) -> (u32, [Packed; 3]) {
     let at = hash(key(b"0"));
     let others = (1..u64::MAX).map(|number| pack(&number.to_le_bytes(), 0, 8));
-    let mut same = others.filter(|&key| ((hash(key) ^ at) as usize).is_multiple_of(cache.n_sets));
+    let mut same = others.filter(|&key| ((hash(key) ^ at) as usize).is_multiple_of(cache.n_lines));
     (at, [key(b"0"), same.next().unwrap(), same.next().unwrap()])
 }
 
@@ -66,7 +66,7 @@ fn ids_replace_their_placeholder() {
     }
     // A placeholder is found, but not as ids.
     for (key, placeholder) in [(second, 200), (first, 100), (second, 200)] {
-        assert_eq!(cache.sets().get_first(key, hash), None);
+        assert_eq!(cache.lines().get_first(key, hash), None);
         assert_eq!(cache.get_other(key, hash), Some(Lookup::Placeholder(placeholder)));
     }
     assert_eq!(cache.get_other(third, hash), None);
@@ -114,24 +114,24 @@ fn keys(n: u64) -> impl Iterator<Item = Packed> {
 #[test]
 fn entries_survive_growth() {
     let mut cache = ShortCache::new().unwrap();
-    let (mut n_sizes, mut n_sets) = (0, cache.n_sets);
+    let (mut n_sizes, mut n_lines) = (0, cache.n_lines);
     for (number, new) in (0..).zip(keys(1 << 17)) {
         cache.insert(new, hash(new), &[number, 2, 3, 4], 1 + number as usize % SHORT_IDS);
         cache.grow();
-        if cache.n_sets == n_sets {
+        if cache.n_lines == n_lines {
             continue;
         }
-        (n_sizes, n_sets) = (n_sizes + 1, cache.n_sets);
-        assert_eq!(cache.n_bytes(), 64 * n_sets);
+        (n_sizes, n_lines) = (n_sizes + 1, cache.n_lines);
+        assert_eq!(cache.n_bytes(), 64 * n_lines);
         let (mut n_found, mut n_first) = (0, 0);
         for (earlier, key) in (0..=number).zip(keys(1 << 17)) {
-            n_first += u32::from(cache.sets().get_first(key, hash(key)).is_some());
+            n_first += u32::from(cache.lines().get_first(key, hash(key)).is_some());
             if let Some(ids) = get(&mut cache, key, hash(key)) {
                 assert_eq!(ids, [earlier, 2, 3, 4][..1 + earlier as usize % SHORT_IDS]);
                 n_found += 1;
             }
         }
-        // Of as many as there are half as many sets, some were in one with two others.
+        // Of as many as there are half as many lines, some were in one with two others.
         assert!(n_found > number * 9 / 10, "{n_found} of {number}");
         assert!(n_first > number * 6 / 10, "{n_first} of {number}");
     }
@@ -141,11 +141,11 @@ fn entries_survive_growth() {
 #[test]
 fn the_size_of_the_table_is_bounded() {
     let mut cache = ShortCache::new().unwrap();
-    for key in keys(3 * MAX_SETS as u64) {
+    for key in keys(3 * MAX_LINES as u64) {
         cache.insert(key, hash(key), &[1, 2, 3, 4], 4);
         cache.grow();
     }
-    assert_eq!(cache.n_sets, MAX_SETS);
-    let last = keys(3 * MAX_SETS as u64).last().unwrap();
+    assert_eq!(cache.n_lines, MAX_LINES);
+    let last = keys(3 * MAX_LINES as u64).last().unwrap();
     assert_eq!(get(&mut cache, last, hash(last)), Some(vec![1, 2, 3, 4]));
 }

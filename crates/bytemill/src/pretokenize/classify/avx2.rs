@@ -2,7 +2,7 @@
 
 use super::avx2_mask::Ymms;
 use super::cjk::CJK;
-use super::classifier::{Ascii, CONTRACTION_LETTERS, Classify, Sample, WRITE_WIDTH, Window, implement, opaque};
+use super::classifier::{Ascii, Classify, Sample, WRITE_WIDTH, Window, implement, opaque};
 use super::{BLOCK_BYTES, WIDE_BLOCKS};
 use crate::sys::cpu::Avx2;
 use crate::text::unicode::BitPlanes;
@@ -14,7 +14,6 @@ implement!("avx2,bmi1,bmi2,lzcnt,popcnt", Classify for Avx2 {
     fn mask(self, words: [u64; WIDE_BLOCKS]) -> Ymms = Ymms::new;
     fn ascii(self, window: &Window) -> Ascii = ascii;
     fn cjk(self, window: &Window) -> u64 = cjk;
-    fn contraction_letters(self, window: &Window, any_case: bool) -> u64 = contraction_letters;
     fn page(self, window: &Window, sample: Sample, planes: &BitPlanes) -> (u64, [u64; 3]) = page;
     fn write_positions(self, offset: usize, mask: u64, room: &mut [MaybeUninit<usize>]) -> () = write_positions;
 });
@@ -97,17 +96,6 @@ fn cjk(_: Avx2, window: &Window) -> u64 {
         let from_first = _mm256_cmpeq_epi8(_mm256_max_epu8(second, first), second);
         let to_last = _mm256_cmpeq_epi8(_mm256_min_epu8(second, last), second);
         _mm256_and_si256(_mm256_and_si256(from_first, to_last), within(lead, 0xE0, 0xEF))
-    }))
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn contraction_letters(_: Avx2, window: &Window, any_case: bool) -> u64 {
-    let case = set(if any_case { 0x20 } else { 0 });
-    mask([0, 32].map(|half| {
-        let letters = _mm256_or_si256(load(window, half), case);
-        let [d, m, s, t] = CONTRACTION_LETTERS.map(|letter| is(letters, letter));
-        _mm256_or_si256(_mm256_or_si256(d, m), _mm256_or_si256(s, t))
     }))
 }
 

@@ -2,9 +2,7 @@
 
 use super::avx512_mask::Zmm;
 use super::cjk::CJK;
-use super::classifier::{
-    Ascii, CONTRACTION_LETTERS, Classify, Sample, WRITE_WIDTH, WideWindow, Window, implement, opaque,
-};
+use super::classifier::{Ascii, Classify, Sample, WRITE_WIDTH, WideWindow, Window, implement, opaque};
 use super::{BLOCK_BYTES, WIDE_BLOCKS};
 use crate::sys::cpu::Avx512;
 use crate::text::unicode::BitPlanes;
@@ -17,7 +15,6 @@ implement!("avx512f,avx512bw,avx512vbmi,avx512vbmi2,gfni,bmi1,bmi2,lzcnt,popcnt"
     fn ascii(self, window: &Window) -> Ascii = ascii;
     fn wide_ascii(self, window: &WideWindow) -> Ascii<Zmm> = wide_ascii;
     fn cjk(self, window: &Window) -> u64 = cjk;
-    fn contraction_letters(self, window: &Window, any_case: bool) -> u64 = contraction_letters;
     fn page(self, window: &Window, sample: Sample, planes: &BitPlanes) -> (u64, [u64; 3]) = page;
     fn write_positions(self, offset: usize, mask: u64, room: &mut [MaybeUninit<usize>]) -> () = write_positions;
 });
@@ -143,14 +140,6 @@ fn cjk(_: Avx512, window: &Window) -> u64 {
         & _mm512_cmpge_epu8_mask(second, _mm512_shuffle_epi8(table(&CJK.first), row))
         & _mm512_cmple_epu8_mask(second, _mm512_shuffle_epi8(table(&CJK.last), row));
     opaque(cjk)
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-fn contraction_letters(_: Avx512, window: &Window, any_case: bool) -> u64 {
-    let letters = _mm512_or_si512(load(window, 0), set(if any_case { 0x20 } else { 0 }));
-    let found = CONTRACTION_LETTERS.map(|letter| _mm512_cmpeq_epi8_mask(letters, set(letter)));
-    opaque(found.into_iter().fold(0, |all, some| all | some))
 }
 
 #[inline]

@@ -8,29 +8,9 @@ pub struct Ranges {
 }
 
 /// Leaves out the ideographs that share a lead byte with the hexagrams (E4), and the last 36 Hangul syllables.
-pub static CJK: Ranges = {
-    let mut cjk = Ranges { first: [0xFF; 16], last: [0; 16] };
-    let ranges = [
-        (3, 0x90, 0xBF),
-        (4, 0xB8, 0xBF),
-        (5, 0x80, 0xBF),
-        (6, 0x80, 0xBF),
-        (7, 0x80, 0xBF),
-        (8, 0x80, 0xBF),
-        (9, 0x80, 0xBF),
-        (10, 0xB0, 0xBF),
-        (11, 0x80, 0xBF),
-        (12, 0x80, 0xBF),
-        (13, 0x80, 0x9D),
-    ];
-    let mut k = 0;
-    while k < ranges.len() {
-        let (lead, first, last) = ranges[k];
-        cjk.first[lead] = first;
-        cjk.last[lead] = last;
-        k += 1;
-    }
-    cjk
+pub static CJK: Ranges = Ranges {
+    first: *b"\xFF\xFF\xFF\x90\xB8\x80\x80\x80\x80\x80\xB0\x80\x80\x80\xFF\xFF",
+    last: *b"\x00\x00\x00\xBF\xBF\xBF\xBF\xBF\xBF\xBF\xBF\xBF\xBF\x9D\x00\x00",
 };
 
 /// Whether a character with these first two bytes is in [`CJK`].

@@ -16,9 +16,6 @@ pub type WideWindow = [u8; WIDE_BLOCKS * BLOCK_BYTES + 3];
 /// a loop with an unpredictable end.
 pub const WRITE_WIDTH: usize = 16;
 
-/// The letters of two-byte contractions.
-pub const CONTRACTION_LETTERS: [u8; 4] = *b"dmst";
-
 /// ASCII classes of the bytes of one block, or of eight with a wider mask.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Ascii<M = u64> {
@@ -92,13 +89,6 @@ pub trait Classify: Copy {
     #[inline(always)]
     fn cjk(self, window: &Window) -> u64 {
         u64::MAX.filter(|k| is_cjk(window[k], window[k + 1]))
-    }
-
-    /// Finds [`CONTRACTION_LETTERS`], also in upper case if `any_case`.
-    #[inline(always)]
-    fn contraction_letters(self, window: &Window, any_case: bool) -> u64 {
-        let case = if any_case { 0x20 } else { 0 };
-        u64::MAX.filter(|k| CONTRACTION_LETTERS.contains(&(window[k] | case)))
     }
 
     /// Finds characters on the page of `sample`, at least the sample itself, and looks up the three bits of their classes in the

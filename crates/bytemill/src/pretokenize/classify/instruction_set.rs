@@ -54,18 +54,6 @@ impl InstructionSet {
         false
     }
 
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Portable(_) => "portable",
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2(_) => "AVX2",
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512(_) => "AVX-512",
-            #[cfg(target_arch = "aarch64")]
-            Self::Neon(_) => "NEON",
-        }
-    }
-
     /// Runs the work with the instructions of this set.
     #[inline]
     pub fn run<W: Work>(self, work: W) -> W::Output {

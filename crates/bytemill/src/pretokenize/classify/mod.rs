@@ -26,7 +26,7 @@ mod neon;
 mod non_ascii;
 mod portable;
 
-pub use classifier::{Ascii, CONTRACTION_LETTERS, Classify, WRITE_WIDTH, WideWindow, Window, are_ascii};
+pub use classifier::{Ascii, Classify, WRITE_WIDTH, WideWindow, Window, are_ascii};
 pub use instruction_set::{InstructionSet, Work};
 pub use mask::Mask;
 pub use non_ascii::{NonAscii, non_ascii};

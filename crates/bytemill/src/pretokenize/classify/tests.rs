@@ -79,16 +79,6 @@ fn assert_non_ascii_is_right(window: &Window) {
     }
 }
 
-struct ContractionLettersOf<'w>(&'w Window, bool);
-
-impl Work for ContractionLettersOf<'_> {
-    type Output = u64;
-
-    fn run(self, classify: impl Classify) -> u64 {
-        classify.contraction_letters(self.0, self.1)
-    }
-}
-
 struct PositionsOf(usize, u64);
 
 impl Work for PositionsOf {
@@ -113,30 +103,6 @@ proptest! {
             let expected: Vec<usize> = (0..64).filter(|bit| mask >> bit & 1 == 1).map(|bit| at + bit).collect();
             for set in InstructionSet::available() {
                 prop_assert_eq!(&set.run(PositionsOf(at, mask)), &expected, "{:?}: {:x}", set, mask);
-            }
-        }
-    }
-}
-
-#[test]
-fn contraction_letters_are_found_at_every_position() {
-    for set in InstructionSet::available() {
-        for byte in 0..=255 {
-            let lower = u64::from(matches!(byte, b'd' | b'm' | b's' | b't'));
-            let any = u64::from(matches!(byte.to_ascii_lowercase(), b'd' | b'm' | b's' | b't'));
-            for position in 0..BLOCK_BYTES {
-                let mut window = [b'\''; BLOCK_BYTES + 3];
-                window[position] = byte;
-                assert_eq!(
-                    set.run(ContractionLettersOf(&window, false)),
-                    lower << position,
-                    "{set:?}: {byte} at {position}"
-                );
-                assert_eq!(
-                    set.run(ContractionLettersOf(&window, true)),
-                    any << position,
-                    "{set:?}: {byte} at {position}"
-                );
             }
         }
     }

@@ -107,7 +107,7 @@ fn digits<R: Rules>(text: &[u8], at: usize) -> Option<usize> {
 }
 
 fn others<R: Rules>(text: &[u8], at: usize) -> Option<usize> {
-    let end = some(text, after_blank(text, at), Class::is_other)?;
+    let end = some(text, after_blank(text, at), |class| matches!(class, Class::Other | Class::Mark))?;
     let tail: &[u8] = match R::SPEC.others {
         Others::Alone => b"",
         Others::WithNewlines => b"\r\n",

@@ -34,10 +34,10 @@ fn the_leftmost_wins_over_a_longer_one_to_its_right() {
 }
 
 #[test]
-fn overlapping_occurrences_straddle_a_cut_too() {
+fn overlapping_occurrences_cross_a_cut_too() {
     let special = special(&["ab", "bcd"]);
-    let straddled: Vec<bool> = (0..=5).map(|at| special.straddle("abcdx", at)).collect();
-    assert_eq!(straddled, [false, true, true, true, false, false]);
+    let crossed: Vec<bool> = (0..=5).map(|at| special.any_crosses("abcdx", at)).collect();
+    assert_eq!(crossed, [false, true, true, true, false, false]);
 }
 
 #[test]

@@ -58,13 +58,6 @@ impl Class {
         self as u8 >= Self::Space as u8
     }
 
-    /// `[^\s\p{L}\p{N}]`
-    #[inline]
-    #[must_use]
-    pub fn is_other(self) -> bool {
-        matches!(self, Self::Other | Self::Mark)
-    }
-
     #[inline]
     fn from_table(value: u8) -> Self {
         use Class::*;

@@ -77,7 +77,7 @@ pub fn count_chunks(
     recycle: &Sender<Chunk>,
     mut table: PretokenCounts,
 ) -> PretokenCounts {
-    let mut workspace = Workspace::default();
+    let mut hashed = HashedPretokens::default();
     let (mut n_pretokens, mut n_weighted) = (0, 0);
     let mut n_special = vec![0; shared.n_special.len()];
     for chunk in chunks {
@@ -86,7 +86,7 @@ pub fn count_chunks(
         for &end in &chunk.ends {
             let counted = shared.special.segments(&chunk.text[start..end], &no_interrupt, |segment| match segment {
                 Segment::Text(text) => {
-                    n_in_chunk += count_text(shared, text, chunk.weight, &mut table, &mut workspace)?;
+                    n_in_chunk += count_text(shared, text, chunk.weight, &mut table, &mut hashed)?;
                     Ok(())
                 }
                 Segment::Special(id) => {
@@ -115,7 +115,7 @@ pub fn count_chunks(
 }
 
 #[derive(Default)]
-struct Workspace {
+struct HashedPretokens {
     ends: Vec<usize>,
     short: Vec<(Packed, u64)>,
     long: Vec<(Range<usize>, u64)>,
@@ -127,9 +127,9 @@ fn count_text(
     text: &str,
     weight: u64,
     table: &mut PretokenCounts,
-    workspace: &mut Workspace,
+    hashed: &mut HashedPretokens,
 ) -> Result<u64> {
-    let Workspace { ends, short, long } = workspace;
+    let HashedPretokens { ends, short, long } = hashed;
     let bytes = text.as_bytes();
     let seed = shared.seed;
     let mut n_pretokens = 0;

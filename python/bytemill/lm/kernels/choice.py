@@ -1,0 +1,132 @@
+"""The implementation of each part of a model: textbook, this package's kernels, torch's, Triton's.
+
+`choose_kernels` is the one place that decides. A `Kernels` object holds its decision, `TransformerLM.use_kernels` gives
+it to the modules, and each module asks its own. None stands for the textbook.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from bytemill.errors import RunConfigError
+from bytemill.lm.kernels.attention import causal_attention
+from bytemill.lm.kernels.gates import gated_silu, gelu_erf, gelu_tanh, squared_relu
+from bytemill.lm.kernels.linear import linear, prefers_onednn, product
+from bytemill.lm.kernels.norm import normalized
+from bytemill.lm.kernels.rotary import rotate_pairs
+from bytemill.lm.kernels.torch_attention import sdpa, windowed_attention
+from bytemill.lm.linear_loss import linear_cross_entropy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import Tensor
+
+    from bytemill.lm.kernels.names import KernelName
+
+
+class AttentionKernel(Protocol):
+    """Attention over all tokens: the arguments of `kernels.attention.causal_attention`."""
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, window: int | None = None) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Functions that replace parts of the textbook; None: the textbook itself."""
+
+    name: KernelName = "scratch"
+    linear: Callable[[Tensor, Tensor, Tensor | None], Tensor] | None = None
+    """(x, weight, bias) -> x weightᵀ + bias."""
+    norm: Callable[..., Tensor] | None = None
+    """(x, weight, bias, eps, *, centred) -> `layers.layer_norm` if centred, else `layers.rms_norm`."""
+    gated: Callable[[Tensor, Tensor], Tensor] | None = None
+    """(gate, x) -> silu(gate) ⊙ x."""
+    activations: Mapping[str, Callable[[Tensor], Tensor]] = field(default_factory=dict[str, Any])
+    """By the name in `ModelConfig.feed_forward`."""
+    rotary: Callable[[Tensor, Tensor], Tensor] | None = None
+    """(x, rotations) -> x rotated."""
+    attention: AttentionKernel | None = None
+    """Causal attention of training and of prompts."""
+    masked_attention: Callable[..., Tensor] | None = None
+    """Attention under any mask: (q, k, v, mask, dropout)."""
+    loss: Callable[..., Tensor] | None = None
+    """(x, weight, targets, *, soft_cap) -> `cross_entropy` of the logits x weightᵀ, under a soft cap if it is set."""
+    fused_adamw: bool = False
+    """Update weights with the function of `torch.optim.AdamW(fused=True)`."""
+
+
+def cpu_attention(q: Tensor, k: Tensor, v: Tensor, window: int | None = None) -> Tensor:
+    """Compute causal attention with torch's kernel, or blockwise where that one would copy keys or see no window."""
+    if window is None and q.shape[1] == k.shape[1]:
+        return sdpa(q, k, v, causal=True)
+    return causal_attention(q, k, v, window)
+
+
+SCRATCH = Kernels()
+BLOCKWISE: dict[str, Any] = {
+    "norm": normalized,
+    "gated": gated_silu,
+    "activations": {"gelu": gelu_tanh, "gelu_exact": gelu_erf, "relu2": squared_relu},
+    "rotary": rotate_pairs,
+    "attention": cpu_attention,
+    "masked_attention": sdpa,
+    "loss": linear_cross_entropy,
+    "fused_adamw": True,
+}
+"""This package's kernels, which read and write memory less often than the textbook."""
+TORCH: dict[str, Any] = {
+    "attention": windowed_attention,
+    "masked_attention": sdpa,
+    "loss": linear_cross_entropy,
+    "fused_adamw": True,
+}
+"""torch's kernels; norms and activations stay the textbook's, which torch.compile fuses."""
+TRITON: dict[str, Any] = {}
+"""Triton's kernels by part; the other parts are those of `TORCH`."""
+
+
+def choose_kernels(name: KernelName, device: torch.device, *, compiled: bool = False) -> Kernels:
+    """Choose the implementation of each part.
+
+    "auto" on the CPU is oneDNN for products, this package's blockwise kernels, and torch's attention where it measured
+    faster; on other devices it is "torch".
+
+    Args:
+        name: "auto", "torch", "triton", or "scratch" (the textbook in every part).
+        device: Device of the model.
+        compiled: The blocks are compiled, and the compiler fuses norms, activations and rotations of the textbook.
+
+    Raises:
+        RunConfigError: "triton" without Triton or without a GPU.
+    """
+    if name == "scratch":
+        return SCRATCH
+    if name == "triton":
+        _check_triton(device)
+        return Kernels("triton", **TORCH | TRITON)
+    if name == "torch" or device.type != "cpu":
+        return Kernels(name, **TORCH)
+    parts = BLOCKWISE
+    if compiled:
+        # Blockwise kernels cannot be traced, and the compiler fuses the textbook's.
+        parts = {part: parts[part] for part in ("loss", "masked_attention", "fused_adamw")} | {
+            "attention": windowed_attention
+        }
+    if prefers_onednn():
+        parts = parts | {"linear": linear, "loss": partial(linear_cross_entropy, product=product)}
+    return Kernels(name, **parts)
+
+
+def _check_triton(device: torch.device) -> None:
+    if not TRITON:
+        raise RunConfigError("there are no Triton kernels yet", hint="choose --training.kernels auto")
+    if device.type != "cuda" or not torch.utils._triton.has_triton():
+        raise RunConfigError(
+            f"kernels triton need Triton and a GPU, and the device is {device}",
+            hint="choose --training.kernels auto, or --training.device cuda",
+        )

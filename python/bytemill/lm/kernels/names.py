@@ -1,0 +1,5 @@
+"""Names of the choices of kernels."""
+
+from typing import Literal
+
+KernelName = Literal["auto", "torch", "triton", "scratch"]
