@@ -1,9 +1,6 @@
 """Several processes train like one: same samples, losses, validation and weights."""
 
-import json
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,44 +19,18 @@ from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.step import loss_function
 from bytemill.lm.training.trainer import train
 
+from .conftest import RankServer
+
 Settings = Callable[..., Resolved]
 Server = Callable[[int, Resolved], RunFolder]
 
 
-@pytest.fixture(scope="session")
-def server() -> Iterator[Callable[[dict[str, Any]], list[str | None]]]:
-    """Run processes that are forked from one that has imported torch, which takes seconds."""
-    process = subprocess.Popen(
-        [sys.executable, Path(__file__).with_name("rank_server.py")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    stdin, stdout = process.stdin, process.stdout
-
-    def ask(request: dict[str, Any]) -> list[str | None]:
-        stdin.write(json.dumps(request) + "\n")
-        stdin.flush()
-        return json.loads(stdout.readline())
-
-    yield ask
-    process.kill()
-    process.communicate()
-
-
-def flat(resolved: Resolved) -> dict[str, Any]:
-    settings = resolved.config.to_dict().items()
-    return {f"{section}.{name}": value for section, own in settings for name, value in own.items()}
-
-
 @pytest.fixture
-def train_in(server: Callable[[dict[str, Any]], list[str | None]]) -> Server:
+def train_in(rank_server: RankServer) -> Server:
     """Return a function that trains in some number of processes."""
 
     def run(n: int, resolved: Resolved) -> RunFolder:
-        assert server({"n": n, "config": flat(resolved), "largest_file": [None] * n}) == [None] * n
+        assert rank_server(n, resolved) == [None] * n
         return RunFolder(resolved.config.run.folder)
 
     return run
@@ -147,10 +118,10 @@ def test_stopped_and_resumed_in_the_same_number_of_processes_is_bit_for_bit_the_
 
 
 def test_all_processes_end_if_one_cannot_write_its_part_of_a_checkpoint(
-    settings: Settings, server: Callable[[dict[str, Any]], list[str | None]]
+    settings: Settings, rank_server: RankServer
 ):
     resolved = settings(**SHORT, training__strategy="fsdp")
-    errors = server({"n": 2, "config": flat(resolved), "largest_file": [None, 10_000]})
+    errors = rank_server(2, resolved, largest_file={1: 10_000})
     folder = RunFolder(resolved.config.run.folder)
     path = folder.checkpoint_path(3) / "optimizer" / "process_00001.safetensors"
     assert (
@@ -158,6 +129,29 @@ def test_all_processes_end_if_one_cannot_write_its_part_of_a_checkpoint(
         == [f"OutputError: cannot write {path}: the file would grow beyond the size limit for files"] * 2
     )
     assert list(folder.checkpoints.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_process_killed_during_a_save_leaves_a_checkpoint_to_resume_from(
+    settings: Settings, rank_server: RankServer, tmp_path: Path, rank: int
+):
+    always = {**SHORT, "training__strategy": "fsdp", "run__keep_checkpoints": 1, "run__checkpoint_every": 2}
+    assert rank_server(2, whole := settings(**always, run__folder=str(tmp_path / "whole"))) == [None] * 2
+    for call in (1, 3, 5, 7):
+        resolved = settings(**always, run__folder=str(tmp_path / f"killed_{call}"))
+        killed, other = (rank, 1 - rank)
+        outcomes = rank_server(2, resolved, last_call={rank: call})
+        if outcomes == [None] * 2:  # there are fewer calls
+            assert call > 3
+            continue
+        assert outcomes[killed] == "killed"
+        assert (outcomes[other] or "").startswith("ProcessFailedError")
+        assert RunFolder(resolved.config.run.folder).checkpoint_files()
+        assert rank_server(2, resolved) == [None] * 2
+        assert same_curves(
+            RunFolder(resolved.config.run.folder), RunFolder(whole.config.run.folder), tolerance=0
+        )
 
 
 @pytest.mark.slow

@@ -190,7 +190,7 @@ def test_killed_in_the_middle_and_resumed_is_bit_for_bit_the_same(settings: Sett
     killed = RunFolder(tmp_path / "killed")
     assert killed.lock.exists()  # the system released the lock with the process
     stopped_at = state_of(killed)["iteration"]
-    assert 10 <= stopped_at < 60
+    assert 5 <= stopped_at < 60  # the checkpoint of step 10 may not be complete yet
     resumed = train(settings(**always, run__folder=str(killed.path)))
     assert state_of(resumed)["iteration"] == 60
     assert same_run(resumed, train(whole))

@@ -6,8 +6,6 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +23,8 @@ from bytemill.lm.training.config import Resolved
 from bytemill.lm.training.run_checkpoint import FORMAT, MANIFEST, OPTIMIZER, TRAINER, WEIGHTS
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.trainer import train
+
+from ..conftest import RankServer
 
 Settings = Callable[..., Resolved]
 SHORT: dict[str, Any] = {
@@ -128,68 +128,27 @@ def test_a_limit_on_the_size_of_files_ends_the_run_like_a_full_disk(settings: Se
     assert load_trained(folder.path).step == 2
 
 
-KILLED = """
-import json, os, shutil, signal, sys
-from pathlib import Path
-import numpy.random, pydantic.type_adapter  # imported here once, not in each child
-import torch
-from bytemill.lm.training import checkpoint_write, trainer
-from bytemill.lm.training.config import resolve
-trainer.matmul_rate = lambda *_: 1e10
-torch.set_num_threads(1)
-
-def train_and_die(config, n_calls):
-    \"\"\"Train, and die in the `n_calls`-th call of a function that changes the disk, after step 1.\"\"\"
-    n = 0
-    is_counting = False
-    def dying(function):
-        def call(*arguments, **options):
-            nonlocal n
-            n += is_counting
-            if n == n_calls:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return function(*arguments, **options)
-        return call
-    def look(record):
-        nonlocal is_counting
-        is_counting = is_counting or (record["kind"], record["step"]) == ("checkpoint", 1)
-    os.fsync, shutil.rmtree = dying(os.fsync), dying(shutil.rmtree)
-    Path.rename, Path.mkdir = dying(Path.rename), dying(Path.mkdir)
-    checkpoint_write.write_tensors = dying(checkpoint_write.write_tensors)
-    trainer.train(resolve([("the test", config)]), on_record=look)
-
-config, n_calls = json.loads(sys.argv[1]), 0
-while True:
-    n_calls += 1
-    config["run.folder"] = f"killed_{n_calls}"
-    if (child := os.fork()) == 0:
-        os.dup2(2, 1)
-        train_and_die(config, n_calls)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    if os.WIFEXITED(status):
-        sys.exit(os.WEXITSTATUS(status))
-"""
-
-
-def test_killed_at_any_moment_of_a_save_the_run_resumes_bit_for_bit(settings: Settings, tmp_path: Path):
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_at_any_moment_of_a_save_the_run_resumes_bit_for_bit(
+    settings: Settings, rank_server: RankServer, tmp_path: Path, every: int
+):
     changes = {"training__steps": 2, "run__checkpoint_every": 1, "run__keep_checkpoints": 1}
     always = {**SHORT, **changes, "model__dropout": 0.2}
-    sections = settings(**always).config.to_dict().items()
-    flat = {f"{section}.{name}": value for section, own in sections for name, value in own.items()}
-    done = subprocess.run([sys.executable, "-c", KILLED, json.dumps(flat)], cwd=tmp_path, check=False)
-    assert done.returncode == 0
-    *killed, whole = sorted(tmp_path.glob("killed_*"), key=lambda path: int(path.name.split("_")[1]))
-    assert len(killed) >= 10
-    expected = load_file(RunFolder(whole).checkpoint_path(2) / WEIGHTS)
-    left: set[tuple[str, ...]] = set()
-    for folder in killed:
-        left.add(tuple(name for name in names(folder / "checkpoints") if not name.startswith(".")))
-        resumed = train(settings(**always, run__folder=str(folder)))
-        assert names(resumed.checkpoints) in ([step(2)], [step(1), step(2)])
-        weights = load_file(resumed.checkpoint_path(2) / WEIGHTS)
+    expected = load_file(train(settings(**always)).checkpoint_path(2) / WEIGHTS)
+    left: list[list[str]] = []
+    for call in range(1, 100, every):
+        resolved = settings(**always, run__folder=str(tmp_path / f"killed_{call}"))
+        if rank_server(1, resolved, last_call={0: call}) == [None]:
+            break
+        folder = RunFolder(resolved.config.run.folder)
+        left.append([name for name in names(folder.checkpoints) if not name.startswith(".")])
+        weights = load_file(train(resolved).checkpoint_path(2) / WEIGHTS)
         assert all(weights[name].equal(expected[name]) for name in expected)
-    assert left == {(step(1),), (step(1), step(2)), (step(2),)}
+        assert names(folder.checkpoints) in ([step(2)], [step(1), step(2)])
+    assert len(left) * every >= 12
+    assert left[0] == [step(1)]
+    assert step(2) in left[-1]
+    assert all(visible for visible in left)
 
 
 def test_multiples_of_keep_every_are_saved_and_kept_for_ever(settings: Settings):
