@@ -137,7 +137,7 @@ def from_the_command_line(options: argparse.Namespace) -> dict[str, float]:
     }
 
 
-def sizes(options: argparse.Namespace) -> dict[str, int]:
+def sizes(options: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(options, name) for name in SIZES}
 
 

@@ -108,7 +108,8 @@ def test_a_run_resumes_in_another_number_of_processes(
 def test_stopped_and_resumed_in_the_same_number_of_processes_is_bit_for_bit_the_same(
     settings: Settings, train_in: Server, tmp_path: Path, strategy: str
 ):
-    always = {**SHORT, "schedule__name": "constant", "model__dropout": 0.2, "training__strategy": strategy}
+    changes = {"training__strategy": strategy, "run__async_checkpoints": "always"}
+    always = {**SHORT, **changes, "schedule__name": "constant", "model__dropout": 0.2}
     one = train_in(2, settings(**always))
     parts = {**always, "run__folder": str(tmp_path / "parts")}
     train_in(2, settings(**{**parts, "training__steps": 4}))
@@ -120,7 +121,7 @@ def test_stopped_and_resumed_in_the_same_number_of_processes_is_bit_for_bit_the_
 def test_all_processes_end_if_one_cannot_write_its_part_of_a_checkpoint(
     settings: Settings, rank_server: RankServer
 ):
-    resolved = settings(**SHORT, training__strategy="fsdp")
+    resolved = settings(**SHORT, training__strategy="fsdp", run__async_checkpoints="always")
     errors = rank_server(2, resolved, largest_file={1: 10_000})
     folder = RunFolder(resolved.config.run.folder)
     path = folder.checkpoint_path(3) / "optimizer" / "process_00001.safetensors"
@@ -136,7 +137,8 @@ def test_all_processes_end_if_one_cannot_write_its_part_of_a_checkpoint(
 def test_a_process_killed_during_a_save_leaves_a_checkpoint_to_resume_from(
     settings: Settings, rank_server: RankServer, tmp_path: Path, rank: int
 ):
-    always = {**SHORT, "training__strategy": "fsdp", "run__keep_checkpoints": 1, "run__checkpoint_every": 2}
+    changes = {"training__strategy": "fsdp", "run__checkpoint_every": 2, "run__async_checkpoints": "always"}
+    always = {**SHORT, **changes, "run__keep_checkpoints": 1}
     assert rank_server(2, whole := settings(**always, run__folder=str(tmp_path / "whole"))) == [None] * 2
     for call in (1, 3, 5, 7):
         resolved = settings(**always, run__folder=str(tmp_path / f"killed_{call}"))

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from bytemill import Tokenizer
-from bytemill.lm import linear_loss, loss
-from bytemill.lm.linear_loss import linear_cross_entropy
+from bytemill.lm import loss
+from bytemill.lm.kernels import linear_loss
+from bytemill.lm.kernels.linear_loss import linear_cross_entropy
 from bytemill.lm.loss import (
     bits_per_byte,
     cross_entropy,

@@ -177,7 +177,7 @@ class TransformerLM(Module):
             kernels = choose_kernels(kernels, self.lm_head.weight.device)
         for module in self.modules():
             if hasattr(module, "kernels"):
-                module.kernels = kernels  # pyright: ignore[reportAttributeAccessIssue]
+                cast("Any", module).kernels = kernels
         return self
 
     def compile_blocks(self, **options: Any) -> None:

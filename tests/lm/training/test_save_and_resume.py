@@ -33,6 +33,7 @@ SHORT: dict[str, Any] = {
     "run__log_every": 1,
     "run__validate_every": 0,
     "run__checkpoint_every": 2,
+    "run__async_checkpoints": "always",
 }
 
 
@@ -75,9 +76,9 @@ def test_training_continues_while_a_checkpoint_is_written(
     assert all(resumed[name].equal(expected[name]) for name in expected)
 
 
-@pytest.mark.parametrize("in_background", [True, False])
+@pytest.mark.parametrize("asynchronous", ["always", "never"])
 def test_a_full_disk_ends_the_run_and_the_last_checkpoint_remains(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, in_background: bool
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, asynchronous: str
 ):
     real = checkpoint_write.write_tensors
     n_written = 0
@@ -91,7 +92,7 @@ def test_a_full_disk_ends_the_run_and_the_last_checkpoint_remains(
         return real(file, *arguments)
 
     monkeypatch.setattr(checkpoint_write, "write_tensors", write_half)
-    resolved = settings(**SHORT, run__async_checkpoints=in_background)
+    resolved = settings(**{**SHORT, "run__async_checkpoints": asynchronous})
     with pytest.raises(
         OutputError, match=r"cannot write .*/step_00000004/.*: no space is left on the device"
     ) as caught:

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
-
-import torch
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.kernels.attention import causal_attention
 from bytemill.lm.kernels.gates import gated_silu, gelu_erf, gelu_tanh, squared_relu
 from bytemill.lm.kernels.linear import linear, prefers_onednn, product
+from bytemill.lm.kernels.linear_loss import linear_cross_entropy
 from bytemill.lm.kernels.norm import normalized
 from bytemill.lm.kernels.rotary import rotate_pairs
 from bytemill.lm.kernels.torch_attention import sdpa, windowed_attention
-from bytemill.lm.linear_loss import linear_cross_entropy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    import torch
     from torch import Tensor
 
     from bytemill.lm.kernels.names import KernelName
@@ -111,7 +111,7 @@ def choose_kernels(name: KernelName, device: torch.device, *, compiled: bool = F
         return Kernels("triton", **TORCH | TRITON)
     if name == "torch" or device.type != "cpu":
         return Kernels(name, **TORCH)
-    parts = BLOCKWISE
+    parts: dict[str, Any] = BLOCKWISE
     if compiled:
         # Blockwise kernels cannot be traced, and the compiler fuses the textbook's.
         parts = {part: parts[part] for part in ("loss", "masked_attention", "fused_adamw")} | {
@@ -125,7 +125,7 @@ def choose_kernels(name: KernelName, device: torch.device, *, compiled: bool = F
 def _check_triton(device: torch.device) -> None:
     if not TRITON:
         raise RunConfigError("there are no Triton kernels yet", hint="choose --training.kernels auto")
-    if device.type != "cuda" or not torch.utils._triton.has_triton():
+    if device.type != "cuda" or find_spec("triton") is None:
         raise RunConfigError(
             f"kernels triton need Triton and a GPU, and the device is {device}",
             hint="choose --training.kernels auto, or --training.device cuda",

@@ -32,8 +32,11 @@ def sdpa(
     if n_groups == 1 or q.device.type == "cuda":
         return functional.scaled_dot_product_attention(q, k, v, enable_gqa=n_groups > 1, **options)
     # On other devices, enable_gqa copies keys and values for each query head.
-    heads = q.unflatten(1, (k.shape[1], n_groups)).unbind(2)
-    mixed = [functional.scaled_dot_product_attention(head, k, v, **options) for head in heads]
+    heads = q.view(len(q), k.shape[1], n_groups, *q.shape[2:])
+    mixed = [
+        functional.scaled_dot_product_attention(heads[:, :, group], k, v, **options)
+        for group in range(n_groups)
+    ]
     return torch.stack(mixed, dim=2).flatten(1, 2)
 
 
@@ -73,4 +76,4 @@ def _uncompiled_flex() -> Callable[..., Any]:
 
 @cache
 def _flex() -> Callable[..., Any]:
-    return cast("Callable[..., Any]", torch.compile(_uncompiled_flex()))
+    return torch.compile(_uncompiled_flex())

@@ -88,6 +88,12 @@ class Run:
     """The checkpoint that is being written."""
 
 
+def saves_in_background(run: Run) -> bool:
+    """Whether checkpoints are written while training continues; on the CPU the copy takes as long as the write."""
+    setting = run.config.run.async_checkpoints
+    return setting == "always" or (setting == "auto" and run.device.type != "cpu")
+
+
 def is_due(run: Run, every: int) -> bool:
     """Return True every `every` steps and after the last step; never if `every` is 0."""
     return every > 0 and (run.step % every == 0 or run.step == run.config.training.steps)

@@ -14,7 +14,7 @@ from bytemill.lm.training.distributed import whole_weights
 from bytemill.lm.training.loss_scale import LossScale
 from bytemill.lm.training.metrics_log import MetricsLog
 from bytemill.lm.training.optimizer_state import optimizer_part
-from bytemill.lm.training.run import RecentSteps, is_checkpoint_due
+from bytemill.lm.training.run import RecentSteps, is_checkpoint_due, saves_in_background
 from bytemill.lm.training.run_checkpoint import (
     WEIGHTS,
     publish_checkpoint,
@@ -108,9 +108,9 @@ def save_if_due(run: Run, record: Recorder, *, now: bool) -> None:
             run.folder.checkpoint_path(run.step),
             run.step,
             _contents(run),
-            in_background=run.config.run.async_checkpoints,
+            in_background=saves_in_background(run),
         )
-    if now or not run.config.run.async_checkpoints:
+    if now or not saves_in_background(run):
         finish_saving(run, record)
 
 
@@ -175,10 +175,10 @@ def _end_writing(run: Run) -> None:
 
 def _contents(run: Run) -> CheckpointContents:
     """Return what this process writes, copied if it is written while training continues; all must call this."""
-    is_first = run.processes.is_first
+    is_first, in_background = run.processes.is_first, saves_in_background(run)
 
     def keep(tensor: Tensor) -> Tensor:
-        return tensor.to("cpu", copy=True) if run.config.run.async_checkpoints else tensor
+        return tensor.to("cpu", copy=True) if in_background else tensor
 
     def keep_whole(parameter: Tensor) -> Tensor | None:
         if is_sharded(parameter):

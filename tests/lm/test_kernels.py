@@ -1,0 +1,71 @@
+"""The choice of kernels by device, and products by oneDNN."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bytemill.errors import RunConfigError
+from bytemill.lm.kernels import choice
+from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
+from bytemill.lm.kernels.linear import linear, stored_by_columns
+from bytemill.lm.model import ModelConfig, TransformerLM
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+sizes = st.integers(1, 9)
+
+
+def test_a_new_model_and_scratch_are_the_textbook() -> None:
+    config = ModelConfig(vocab_size=9, context_length=4, d_model=8, num_layers=1, num_heads=2, d_ff=8)
+    assert TransformerLM(config).kernels is SCRATCH
+    assert choose_kernels("scratch", CUDA) == Kernels() == SCRATCH
+
+
+def test_all_modules_of_a_model_share_the_choice() -> None:
+    config = ModelConfig(vocab_size=9, context_length=4, d_model=8, num_layers=1, num_heads=2, d_ff=8)
+    model = TransformerLM(config).use_kernels("auto")
+    asked = [module for module in model.modules() if hasattr(module, "kernels")]
+    assert len(asked) > 10
+    assert all(module.kernels is model.kernels for module in asked)
+
+
+def test_auto_is_torchs_on_cuda_and_ours_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_kernels("auto", CUDA).attention is choose_kernels("torch", CUDA).attention
+    assert choose_kernels("auto", CPU).norm is not None
+    assert choose_kernels("auto", CPU, compiled=True).norm is None  # the compiler fuses the textbook's
+    for prefers in (True, False):
+        monkeypatch.setattr(choice, "prefers_onednn", lambda prefers=prefers: prefers)
+        assert (choose_kernels("auto", CPU).linear is not None) == prefers
+
+
+def test_triton_needs_a_gpu() -> None:
+    with pytest.raises(RunConfigError) as failure:
+        choose_kernels("triton", CPU)
+    assert "--training.kernels auto" in str(failure.value.hint)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(sizes, max_size=2), sizes, sizes, st.booleans(), st.sampled_from([torch.float32, torch.float64])
+)
+def test_onednn_gives_the_products_of_torch(
+    batch: list[int], d_in: int, d_out: int, has_bias: bool, dtype: torch.dtype
+) -> None:
+    generator = torch.Generator().manual_seed(d_in)
+    shapes = [(*batch, d_in), (d_out, d_in), *([(d_out,)] if has_bias else [])]
+    inputs = [torch.randn(*s, generator=generator, dtype=dtype).requires_grad_() for s in shapes]
+    bias = inputs[2] if has_bias else None
+    ours = linear(inputs[0], inputs[1], bias)
+    theirs = torch.nn.functional.linear(inputs[0], inputs[1], bias)
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    gradient = torch.randn(ours.shape, generator=generator, dtype=dtype)
+    pairs = zip(*(torch.autograd.grad(y, inputs, gradient) for y in (ours, theirs)), strict=True)
+    for a, b in pairs:
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+    columns = stored_by_columns(inputs[1].detach())
+    assert torch.equal(columns, inputs[1])
+    with torch.no_grad():
+        for weight in (inputs[1], columns):
+            torch.testing.assert_close(linear(inputs[0], weight, bias), theirs, rtol=1e-5, atol=1e-5)
