@@ -69,9 +69,8 @@ def test_training_continues_while_a_checkpoint_is_written(
     monkeypatch.undo()
     shutil.rmtree(folder.checkpoint_path(6))
     resumed = load_file(train(settings(**SHORT, model__dropout=0.2)).checkpoint_path(6) / WEIGHTS)
-    whole = settings(
-        **SHORT, model__dropout=0.2, run__folder=f"{folder.path}-2", run__async_checkpoints=False
-    )
+    blocking = {**SHORT, "run__async_checkpoints": "never"}
+    whole = settings(**blocking, model__dropout=0.2, run__folder=f"{folder.path}-2")
     expected = load_file(train(whole).checkpoint_path(6) / WEIGHTS)
     assert all(resumed[name].equal(expected[name]) for name in expected)
 
