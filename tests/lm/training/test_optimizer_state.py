@@ -95,11 +95,12 @@ def test_a_process_saves_numbers_and_shared_tensors_once():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 def test_torch_reads_the_files_as_a_distributed_checkpoint(tmp_path: Path):
-    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+    from torch.distributed.checkpoint.state_dict_loader import load
 
     model, optimizer = trained()
     part = optimizer_part(model, optimizer, is_first=True, keep=torch.clone)
     in_parts(part, 3, tmp_path)
     loaded = {name: torch.zeros_like(tensor) for name, tensor in part.tensors.items()}
-    dcp.load(loaded, storage_reader=dcp.HuggingFaceStorageReader(str(tmp_path)), no_dist=True)
+    load(loaded, storage_reader=HuggingFaceStorageReader(str(tmp_path)), no_dist=True)
     assert all(loaded[name].equal(tensor) for name, tensor in part.tensors.items())
