@@ -157,6 +157,10 @@ class RunConfig(Settings):
     """Steps between checkpoints."""
     keep_checkpoints: Count = 2
     """Number of newest checkpoints to keep."""
+    keep_every: NotNegative = 0
+    """Save at the multiples of this many steps too, and keep those checkpoints for ever."""
+    async_checkpoints: Literal["auto", "always", "never"] = "auto"
+    """Write checkpoints while training continues, from a copy in the host's memory. auto: always, except on the CPU."""
     tensorboard: bool = False
     """Also write TensorBoard curves (needs the package tensorboard)."""
     wandb: str = ""
