@@ -12,17 +12,11 @@ import pytest
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
 
-def test_the_interpreter_agrees_with_the_textbook() -> None:
+@pytest.mark.parametrize("selection", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_the_interpreter_agrees_with_the_textbook(selection: str) -> None:
     environment = os.environ | {"TRITON_INTERPRET": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        str(Path(__file__).parent / "triton"),
-    ]
+    folder = str(Path(__file__).parent / "triton")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", selection, folder]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 

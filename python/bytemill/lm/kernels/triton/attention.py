@@ -43,6 +43,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from bytemill.lm.tensors import narrowed
+
 # Triton's interpreter multiplies the bits of bfloat16 numbers as integers.
 _WIDEN = tl.constexpr(triton.knobs.runtime.interpret)
 
@@ -52,6 +54,8 @@ def causal_attention(
 ) -> Tensor:
     """Compute softmax(q kᵀ / √d + causal mask) v.
 
+    Under autocast, the products are in its type.
+
     Args:
         q: Queries (batch, n_heads, n_tokens, d).
         k: Keys (batch, n_kv_heads, n_tokens, d); groups of query heads share them.
@@ -60,6 +64,7 @@ def causal_attention(
         document_starts: (batch, n_tokens), position of the first token of each token's document; it attends to none
             before that.
     """
+    q, k, v = narrowed(q), narrowed(k), narrowed(v)
     positions = torch.arange(q.shape[2], device=q.device, dtype=torch.int32)
     first = torch.zeros_like(positions) if window is None else (positions - (window - 1)).clamp_min(0)
     first = first[None] if document_starts is None else torch.maximum(first, document_starts.to(torch.int32))
