@@ -125,7 +125,7 @@ def triton_kernels() -> Kernels:
     # Needs Triton, which is not installed with torch everywhere.
     from bytemill.lm.kernels import triton
 
-    parts = TORCH | {
+    parts: dict[str, Any] = TORCH | {
         "norm": triton.normalized,
         "attention": triton.causal_attention,
         "loss": triton.linear_cross_entropy,
