@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bytemill.errors import RunConfigError
 from bytemill.lm.kernels import choice
 from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
-from bytemill.lm.kernels.linear import linear
+from bytemill.lm.kernels.linear import linear, stored_by_columns
 from bytemill.lm.model import ModelConfig, TransformerLM
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -78,5 +78,8 @@ def test_onednn_gives_the_products_of_torch(
     pairs = zip(*(torch.autograd.grad(y, inputs, gradient) for y in (ours, theirs)), strict=True)
     for a, b in pairs:
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+    columns = stored_by_columns(inputs[1].detach())
+    assert torch.equal(columns, inputs[1])
     with torch.no_grad():
-        torch.testing.assert_close(linear(inputs[0], inputs[1], bias), theirs, rtol=1e-5, atol=1e-5)
+        for weight in (inputs[1], columns):
+            torch.testing.assert_close(linear(inputs[0], weight, bias), theirs, rtol=1e-5, atol=1e-5)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 from cyclopts import Group, Parameter
 from pydantic import SkipValidation
 
+from bytemill.lm.planning.parameters import n_parameters
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.training.config import DEFAULT_PRESET, SECTIONS, Resolved, resolve
 from bytemill.lm.training.config_sources import environment_layers, file_layer, parse_setting, setting_type
@@ -99,13 +100,18 @@ def _option(section: str, name: str, default: Any, about: str) -> tuple[str, Any
 def _section(section: str) -> tuple[str, Any, Any]:
     options: list[tuple[str, Any, Any]] = []
     if section == "model":
-        about = f"Named shape that sets all sizes: {', '.join(PRESETS)}."
+        about = f"Named shape that sets all sizes, also those of CONFIG: {_presets_with_sizes()}."
         options.append(_option(section, "preset", DEFAULT_PRESET, about))
     for name, info in SECTIONS[section].model_fields.items():
         default = getattr(PRESETS[DEFAULT_PRESET], name) if section == "model" else info.default
         options.append(_option(section, name, default, info.description or ""))
     kind = _options_class(f"{section.capitalize()}Options", options)
     return section, Annotated[kind | None, Parameter(name=f"--{section}")], field(default=None)
+
+
+def _presets_with_sizes() -> str:
+    """Return the presets with their millions of parameters."""
+    return ", ".join(f"{name} ({n_parameters(shape) / 1e6:.0f}M)" for name, shape in PRESETS.items())
 
 
 def _options_class(name: str, options: list[tuple[str, Any, Any]]) -> Any:

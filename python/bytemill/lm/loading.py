@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bytemill.errors import CheckpointError
 from bytemill.lm.device import memory_errors, pick_device
+from bytemill.lm.kernels.linear import stored_by_columns
 from bytemill.lm.model import TransformerLM
 from bytemill.lm.training.config_sources import train_command
 from bytemill.lm.training.run_checkpoint import MANIFEST, read_checkpoint
@@ -70,4 +71,7 @@ def load_trained(path: str | os.PathLike[str], device: str = "auto") -> TrainedM
         model = TransformerLM(checkpoint.config.model, seed=0)
         checkpoint.load_weights(model)
         model = model.to(pick_device(device)).eval().use_kernels("auto")
+        if model.lm_head.weight.device.type == "cpu":
+            for matrix in (parameter for parameter in model.parameters() if parameter.ndim == 2):
+                matrix.data = stored_by_columns(matrix.data)
     return TrainedModel(model, tokenizer, checkpoint.config, checkpoint.step, checkpoint.path, found.refused)
