@@ -387,13 +387,15 @@ def _batch_stride(first: Tensor) -> int:
 def _sizes(q: Tensor, k: Tensor) -> dict[str, Any]:
     """Return the sizes that the kernels are compiled for."""
     width = q.shape[-1]
+    block_width = max(16, triton.next_power_of_2(width))
     return {
         "N_HEADS": q.shape[1],
         "N_GROUPS": q.shape[1] // k.shape[1],
         "WIDTH": width,
-        "BLOCK_WIDTH": max(16, triton.next_power_of_2(width)),
-        # The blocks and their copies for pipelining stay below 99 KiB, the shared memory of the smaller GPUs.
+        "BLOCK_WIDTH": block_width,
+        # The blocks and their copies for pipelining stay below 99 KiB, the shared memory of the smaller GPUs, and four
+        # warps of the kernel of keys would move 800 bytes of registers to memory where heads are wider than 64.
         "BLOCK": 64 if q.element_size() == 2 and width <= 128 else 32,
-        "num_warps": 4,
+        "num_warps": 4 if block_width <= 64 else 8,
         "num_stages": 2,
     }
