@@ -61,6 +61,18 @@ def test_warm_up_fits_the_run():
         assert resolve([("x", {"training.steps": steps})]).config.n_warmup_steps == n_warmup
 
 
+def test_a_batch_ramp_starts_with_a_divisor_of_the_batch():
+    with pytest.raises(
+        RunConfigError, match=r"batch_ramp_start is 5, which does not divide the 32"
+    ) as caught:
+        resolve([("x", {"training.batch_ramp_start": 5, "training.batch_ramp_steps": 10})])
+    assert caught.value.hint == "choose a divisor of 32"
+    for name in ("training.batch_ramp_start", "training.batch_ramp_steps"):
+        with pytest.raises(RunConfigError, match="batch_ramp_start is") as caught:
+            resolve([("x", {name: 4})])
+        assert caught.value.hint == "set both, or neither"
+
+
 def test_printed_settings_resolve_to_the_same_settings(corpus: Corpus):
     explicit = {
         **corpus.data,
@@ -96,7 +108,14 @@ def test_every_setting_has_its_help():
         ("training.compile", 1, "training.compile is 1", "true or false"),
         ("training.steps", True, "training.steps is True", "whole number"),
         ("training.steps", 0, "training.steps is 0", "at least 1"),
-        ("optimizer.beta1", 1.5, "optimizer.beta1 is 1.5", "at most 1"),
+        ("optimizer.beta1", 1.5, "optimizer.beta1 is 1.5", "below 1"),
+        ("optimizer.ema_decay", 1.0, "optimizer.ema_decay is 1.0", "below 1"),
+        ("optimizer.z_loss", -1.0, "optimizer.z_loss is -1.0", "at least 0"),
+        ("optimizer.muon_method", "svd", "optimizer.muon_method is 'svd'", "newton_schulz, polar_express"),
+        ("optimizer.muon_momentum", 1.0, "optimizer.muon_momentum is 1.0", "below 1"),
+        ("optimizer.spike_norm", -2.0, "optimizer.spike_norm is -2.0", "at least 0"),
+        ("schedule.decay_shape", "sqrt", "schedule.decay_shape is 'sqrt'", "linear, 1-sqrt"),
+        ("training.batch_ramp_steps", -1, "training.batch_ramp_steps is -1", "at least 0"),
         ("optimizer.name", "lion", "optimizer.name is 'lion'", "adamw, muon, sgd"),
         ("optimizer.learning_rate", float("nan"), "learning_rate is nan", "finite"),
         ("data.train", [3], "data.train is", None),

@@ -7,20 +7,24 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from bytemill.errors import RunConfigError
+from bytemill.lm.batches import ShardBatches
 from bytemill.lm.processes import Processes
 from bytemill.lm.training.config import Resolved, TrainingConfig
-from bytemill.lm.training.distributed import divide_batch, gradients_exchanged, shard_model
+from bytemill.lm.training.distributed import check_division, divide_batch, gradients_exchanged, shard_model
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.preparation import prepare
-from bytemill.lm.training.run_checkpoint import WEIGHTS
+from bytemill.lm.training.run_checkpoint import AVERAGE, WEIGHTS
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.step import loss_function
 from bytemill.lm.training.trainer import train
+
+from .conftest import Corpus
 
 Settings = Callable[..., Resolved]
 Server = Callable[[int, Resolved], RunFolder]
@@ -63,22 +67,41 @@ def train_in(server: Callable[[dict[str, Any]], list[str | None]]) -> Server:
 
 
 def same_curves(one: RunFolder, other: RunFolder, *, tolerance: float = 1e-6) -> bool:
-    """Compare all records of two runs, and their weights."""
+    """Compare all records of two runs, and their weights with their averages."""
     for ours, theirs in zip(read_metrics(one.metrics), read_metrics(other.metrics), strict=True):
         assert (ours["kind"], ours.get("text")) == (theirs["kind"], theirs.get("text"))
         numbers = [name for name, value in ours.items() if isinstance(value, (int, float))]
         for name in set(numbers) - {"tokens_per_second", "flop_utilization", "memory_bytes"}:
             assert ours[name] == pytest.approx(theirs[name], rel=tolerance, abs=tolerance)
-    weights = [load_file(folder.checkpoint_files()[0] / WEIGHTS) for folder in (one, other)]
-    assert weights[0].keys() == weights[1].keys()
-    return all((weights[0][name] - weights[1][name]).abs().max() < 1e-5 for name in weights[0])
+    newest = [folder.checkpoint_files()[0] for folder in (one, other)]
+    names = [[name for name in (WEIGHTS, AVERAGE) if (path / name).exists()] for path in newest]
+    assert names[0] == names[1]
+    for file in names[0]:
+        weights = [load_file(path / file) for path in newest]
+        assert weights[0].keys() == weights[1].keys()
+        assert all((weights[0][name] - weights[1][name]).abs().max() < 1e-5 for name in weights[0])
+    return True
 
 
 SHORT = {"training__steps": 6, "run__log_every": 1, "run__validate_every": 3}
 LONG = {"training__steps": 50, "run__log_every": 1, "run__validate_every": 25}
 KINDS: list[dict[str, Any]] = [
-    {"training__accumulation": 3, "model__tied_embeddings": True},
-    {"optimizer__name": "muon", "run__sample_every": 3, "model__d_ff": 45},
+    {
+        "training__accumulation": 3,
+        "training__batch_ramp_start": 4,
+        "training__batch_ramp_steps": 4,
+        "model__tied_embeddings": True,
+        "optimizer__z_loss": 1e-2,
+    },
+    {
+        "optimizer__name": "muon",
+        "optimizer__muon_method": "polar_express",
+        "optimizer__muon_scaling": "match_adamw",
+        "optimizer__z_loss": 1e-2,
+        "optimizer__ema_decay": 0.9,
+        "run__sample_every": 3,
+        "model__d_ff": 45,
+    },
 ]
 
 
@@ -113,11 +136,19 @@ def test_two_and_four_processes_have_the_loss_curve_of_one(
         assert same_curves(one, train_in(n, settings(**LONG, **changes)))
 
 
-@pytest.mark.parametrize(("first", "second", "strategy"), [(2, 1, "fsdp"), (1, 2, "ddp")])
+@pytest.mark.parametrize(("first", "second", "strategy"), [(2, 1, "ddp"), (1, 2, "fsdp")])
 def test_a_run_resumes_in_another_number_of_processes(
     settings: Settings, train_in: Server, tmp_path: Path, first: int, second: int, strategy: str
 ):
-    always = {**SHORT, "schedule__name": "constant", "optimizer__name": "muon"}
+    always = {
+        **SHORT,
+        "schedule__name": "constant",
+        "optimizer__name": "muon",
+        "optimizer__ema_decay": 0.9,
+        "training__accumulation": 2,
+        "training__batch_ramp_start": 2,
+        "training__batch_ramp_steps": 5,
+    }
     one = train(settings(**always))
 
     def train_to(n_steps: int, n_processes: int) -> RunFolder:
@@ -143,6 +174,27 @@ def test_stopped_and_resumed_in_the_same_number_of_processes_is_bit_for_bit_the_
     assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
 
 
+def test_the_bad_batch_is_saved_once_with_the_windows_of_all_processes(
+    settings: Settings, server: Callable[[dict[str, Any]], list[str | None]], corpus: Corpus
+):
+    resolved = settings(
+        training__max_bad_steps=1,
+        optimizer__learning_rate=1e38,
+        optimizer__clip=0.0,
+        schedule__warmup_steps=0,
+        run__log_every=1,
+    )
+    sections = resolved.config.to_dict().items()
+    flat = {f"{section}.{name}": value for section, own in sections for name, value in own.items()}
+    errors = server({"n": 2, "config": flat})
+    assert all(error and error.startswith("TrainingDivergedError") for error in errors)
+    (path,) = Path(resolved.config.run.folder).glob("bad_batch_step_*.npz")
+    with np.load(path) as saved:
+        batches = ShardBatches([corpus.folder / "train"], 16, seed=resolved.config.training.seed)
+        batches.position = 4 * (int(saved["step"]) - 1)
+        assert np.array_equal(saved["inputs"], batches.take(4)[0].numpy())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_gradients_are_exchanged_in_the_last_pass_only(settings: Settings, tmp_path: Path, strategy: str):
@@ -155,13 +207,13 @@ def test_gradients_are_exchanged_in_the_last_pass_only(settings: Settings, tmp_p
         run.processes = Processes(count=2)  # as `loss_function` needs it
         if strategy == "fsdp":
             shard_model(run.model, Processes(), run.device, run.dtype)
-        compute_loss: Any = loss_function(run)
+        compute_losses: Any = loss_function(run)
         for is_last in (False, True):
             inputs, targets = run.batches.take(2, run.device)
-            with gradients_exchanged(run.model, compute_loss, now=is_last):
-                compute_loss(inputs, targets).backward()
+            with gradients_exchanged(run.model, compute_losses, now=is_last):
+                compute_losses(inputs, targets)[0].backward()
                 if strategy == "ddp":
-                    assert compute_loss.require_backward_grad_sync == is_last
+                    assert compute_losses.require_backward_grad_sync == is_last
             if strategy == "fsdp":  # a shard has its gradient after the exchange
                 assert (run.model.lm_head.weight.grad is not None) == is_last
     finally:
@@ -209,10 +261,22 @@ def test_the_batch_is_divided_into_passes_of_equal_size(
     assert divide_batch(training, n_processes) == (n_passes, n_sequences)
 
 
+def test_a_ramp_is_divided_among_processes_at_every_step():
+    training = TrainingConfig(batch_size=4, accumulation=2, batch_ramp_start=2, batch_ramp_steps=3)
+    assert [divide_batch(training, 2, step) for step in range(4)] == [(1, 1), (1, 2), (1, 3), (1, 4)]
+    assert divide_batch(training, 1, 1) == (1, 4)
+    assert divide_batch(training, 1) == (2, 4)
+
+
 def test_a_number_of_processes_that_does_not_divide_the_batch_is_refused():
     with pytest.raises(RunConfigError, match=r"the 6 sequences of a step .* among 4 processes") as caught:
-        divide_batch(TrainingConfig(batch_size=3, accumulation=2), 4)
+        check_division(TrainingConfig(batch_size=3, accumulation=2), 4)
     assert caught.value.hint == "start 1, 2, 3 or 6 processes, or change --training.batch-size"
     with pytest.raises(RunConfigError) as caught:
-        divide_batch(TrainingConfig(batch_size=1), 2)
+        check_division(TrainingConfig(batch_size=1), 2)
     assert caught.value.hint == "start 1 process, or change --training.batch-size"
+    ramp = TrainingConfig(batch_size=12, batch_ramp_start=6, batch_ramp_steps=5)
+    with pytest.raises(RunConfigError, match=r"batch_ramp_start is 6, .* among 4 processes") as caught:
+        check_division(ramp, 4)
+    assert caught.value.hint == "start 1, 2, 3 or 6 processes, or change --training.batch-ramp-start"
+    check_division(ramp, 3)

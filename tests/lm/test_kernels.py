@@ -56,7 +56,7 @@ def test_triton_replaces_norms_attention_and_loss_on_cuda() -> None:
     assert torchs.norm is None
     assert kernels.norm is not None
     assert kernels.attention is not torchs.attention
-    assert kernels.loss is not torchs.loss
+    assert kernels.losses is not torchs.losses
     assert kernels.masked_attention is torchs.masked_attention
 
 

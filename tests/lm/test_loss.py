@@ -13,15 +13,18 @@ from torch.nn import functional
 
 from bytemill import Tokenizer
 from bytemill.lm import loss
+from bytemill.lm.activations import soft_capped
 from bytemill.lm.kernels import linear_loss
-from bytemill.lm.kernels.linear_loss import linear_cross_entropy
+from bytemill.lm.kernels.linear_loss import linear_cross_entropy, linear_losses
 from bytemill.lm.loss import (
     bits_per_byte,
     cross_entropy,
+    mean_losses,
     perplexity,
     text_nats_and_bytes,
     token_byte_counts,
     token_losses,
+    token_losses_and_log_z,
 )
 
 if TYPE_CHECKING:
@@ -82,6 +85,40 @@ def test_gradients_are_those_of_finite_differences() -> None:
     theirs = torch.autograd.grad(token_losses(x @ weight.T, targets.reshape(-1)).mean(), (x, weight))
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_the_z_loss_adds_the_squared_logarithm_of_the_normalizer() -> None:
+    logits, targets = torch.randn(3, 7, 11, requires_grad=True), torch.randint(11, (3, 7))
+    ours = cross_entropy(logits, targets, 0.1)
+    theirs = functional.cross_entropy(logits.view(-1, 11), targets.view(-1))
+    theirs = theirs + 0.1 * logits.logsumexp(-1).square().mean()
+    assert_close(ours, theirs)
+    gradient, expected = (torch.autograd.grad(value, logits)[0] for value in (ours, theirs))
+    assert_close(gradient, expected)
+    wide = logits.detach().double().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: cross_entropy(x, targets, 0.1), (wide,))
+    assert torch.autograd.gradcheck(lambda x: token_losses_and_log_z(x, targets)[1], (wide,))
+    assert cross_entropy(logits, targets, 0.0) == cross_entropy(logits, targets)
+
+
+@pytest.mark.parametrize("block", [20, 1000])
+@pytest.mark.parametrize("soft_cap", [None, 2.0])
+def test_linear_losses_with_a_z_loss_equal_their_two_parts(
+    block: int, soft_cap: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linear_loss, "_BLOCK_CPU", block)
+    torch.manual_seed(1)
+    x, weight = torch.randn(6, 4, requires_grad=True), torch.randn(9, 4, requires_grad=True)
+    targets = torch.randint(9, (6,))
+    ours, plain = linear_losses(x, weight, targets, 0.3, soft_cap=soft_cap)
+    logits = x @ weight.T
+    theirs, expected = mean_losses(soft_capped(logits, soft_cap) if soft_cap else logits, targets, 0.3)
+    assert_close(ours, theirs)
+    assert not plain.requires_grad
+    assert not expected.requires_grad
+    assert_close(plain, expected)
+    for a, b in zip(*(torch.autograd.grad(2 * v, (x, weight)) for v in (ours, theirs)), strict=True):
+        assert_close(a, b)
 
 
 @few

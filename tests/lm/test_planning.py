@@ -24,6 +24,7 @@ from bytemill.lm.planning import (
     training_memory,
 )
 from bytemill.lm.planning.user_input import plan_for
+from bytemill.lm.weight_average import WeightAverage
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -168,6 +169,9 @@ def test_state_of_the_optimizers(config: ModelConfig) -> None:
         states = [value for state in optimizer.state.values() for value in state.values()]
         n_bytes = sum(value.nbytes for value in states if isinstance(value, torch.Tensor))
         assert n_bytes == training_memory(config, optimizer=name).optimizer
+    average = sum(tensor.nbytes for tensor in WeightAverage(model, 0.9).tensors)
+    without, memory = training_memory(config), training_memory(config, average=True)
+    assert memory.average == average == memory.total(3) - without.total(3)
 
 
 def test_the_largest_batch_fits_and_one_more_does_not() -> None:

@@ -28,6 +28,10 @@ HiddenSettings = Annotated[SettingOptions, Parameter(name="*", show=False)]
 _UNSET = SettingOptions()
 Run = Annotated[Path, Parameter(name="RUN", help="Run folder, or one of its checkpoints.")]
 Device = Annotated[str, Parameter(help="Device: auto, cpu, cuda, cuda:N or mps.")]
+Weights = Annotated[
+    Literal["auto", "average", "trained"],
+    Parameter(help="Trained weights, or their moving average; auto: the average if the run kept one."),
+]
 
 
 @app.command(
@@ -119,6 +123,7 @@ def generate(
     ] = (),
     ignore_special: Annotated[bool, Parameter(help="Do not end a sample at a special token.")] = False,
     device: Device = "auto",
+    weights: Weights = "auto",
     no_cache: Annotated[
         bool, Parameter(help="Recompute the whole context for every token: same output, slower.")
     ] = False,
@@ -191,7 +196,7 @@ def generate(
         seed=seed,
         use_cache=not no_cache,
     )
-    trained = load_trained(run, device)
+    trained = load_trained(run, device, weights)
     for problem in trained.refused:
         output.note(f"skipped a damaged checkpoint: {problem}")
     if prompt == "-":
@@ -244,6 +249,7 @@ def evaluate(
     ] = None,
     batch_size: Annotated[int, Parameter(validator=Number(gte=1), help="Windows or items per batch.")] = 16,
     device: Device = "auto",
+    weights: Weights = "auto",
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -267,7 +273,7 @@ def evaluate(
     if not (text or shards or hellaswag):
         raise CycloptsError("nothing to evaluate on: give --text, --shards or --hellaswag")
     items = None if hellaswag is None else read_items(hellaswag)[:limit]
-    trained = load_trained(run, device)
+    trained = load_trained(run, device, weights)
     context = trained.config.model.context_length
     if stride is not None and stride > context:
         raise CycloptsError(f"--stride {stride} is more than the model's context of {context} tokens")
@@ -354,12 +360,14 @@ def plan(
 
     if config not in PRESETS and not Path(config).exists():
         raise RunConfigError(f"{config} is neither a preset nor a file", hint=suggestion(config, PRESETS))
+    resolved = resolve_options(config, settings, is_plan=True).config
     planned = plan_for(
-        resolve_options(config, settings, is_plan=True).config.model,
+        resolved.model,
         memory=memory,
         batch_size=batch_size,
         optimizer=optimizer,
         precision=precision,
+        average=resolved.optimizer.ema_decay > 0,
         device=device,
         utilization=utilization,
         training_tokens=training_tokens,

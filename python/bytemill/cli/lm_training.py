@@ -32,7 +32,8 @@ class TrainingView:
         self._quiet = quiet
         self._live: Live | None = None
         self._n_steps = 1
-        self._first_step = 0
+        self._n_tokens = 0
+        self._first_token = 0
         self._started = time.monotonic()
         self._last_line = 0.0
         self._losses: list[float] = []
@@ -65,7 +66,7 @@ class TrainingView:
         line = _LINES[kind](record) if kind in _LINES else ""
         if kind == "step" and record["loss"] is not None:
             self._losses.append(record["loss"])
-            line += self._time_left(step)
+            line += self._time_left(record)
         if self._live is not None:
             self._lines[kind] = line.replace("; ", "\n") if kind == "step" else line
             self._live.update(self._display(step))
@@ -73,7 +74,8 @@ class TrainingView:
             self._write(f"step {step:,}: {line}")
 
     def _begin(self, record: dict[str, Any]) -> None:
-        self._n_steps, self._first_step = record["n_steps"], record["step"]
+        self._n_steps, self._n_tokens = record["n_steps"], record["total_tokens"]
+        self._first_token = record["n_tokens"]
         self._started = time.monotonic()
         for problem in record["refused"]:
             self._write(f"skipped a damaged checkpoint: {problem}")
@@ -88,6 +90,8 @@ class TrainingView:
             f"tokens, {format_count(record['tokens_per_step'])} per step; {record['device']}, "
             f"{record['precision']}{processes}"
         )
+        for group in record["groups"]:
+            self._write(_group_line(group))
 
     def _write(self, line: str) -> None:
         if self._live is not None:
@@ -103,11 +107,13 @@ class TrainingView:
             return True
         return False
 
-    def _time_left(self, step: int) -> str:
-        if step in (self._first_step, self._n_steps):
+    def _time_left(self, record: dict[str, Any]) -> str:
+        """Estimate by tokens, since the number of tokens per step may grow."""
+        n_done = record["n_tokens"] - self._first_token
+        if record["step"] == self._n_steps or n_done <= 0:
             return ""
-        per_step = (time.monotonic() - self._started) / (step - self._first_step)
-        return f"; {format_seconds(per_step * (self._n_steps - step))} left"
+        per_token = (time.monotonic() - self._started) / n_done
+        return f"; {format_seconds(per_token * (self._n_tokens - record['n_tokens']))} left"
 
     def _display(self, step: int) -> Group:
         from rich.console import Group
@@ -185,6 +191,22 @@ def _skipped_line(record: dict[str, Any]) -> str:
     return f"skipped: the loss or gradient is not finite ({record['n_consecutive']} consecutive)"
 
 
+def _spike_line(record: dict[str, Any]) -> str:
+    return (
+        f"spike{' (step skipped)' if record['skipped'] else ''}: loss {record['loss']:.4f}, median "
+        f"{record['median_loss']:.4f}; gradient norm {record['grad_norm']:.2f}, median {record['median_grad_norm']:.2f}"
+    )
+
+
+def _group_line(group: dict[str, Any]) -> str:
+    """Describe a parameter group, to show what decays."""
+    decay = f"weight decay {group['weight_decay']:g}" if group["weight_decay"] else "no weight decay"
+    return (
+        f"{group['algorithm']}, {decay}, learning rate {group['learning_rate']:g}: "
+        f"{format_count(group['n_parameters'])} in {', '.join(group['names'])}"
+    )
+
+
 def _checkpoint_line(record: dict[str, Any]) -> str:
     return f"saved {record['path']}"
 
@@ -194,5 +216,6 @@ _LINES = {
     "validation": _validation_line,
     "sample": _sample_line,
     "skipped": _skipped_line,
+    "spike": _spike_line,
     "checkpoint": _checkpoint_line,
 }

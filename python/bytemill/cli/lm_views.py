@@ -83,6 +83,7 @@ def write_plan(plan: Plan, name: str, *, as_json: bool) -> None:
         ("parameters", format_bytes(memory.parameters)),
         ("gradients", format_bytes(memory.gradients)),
         (f"optimizer ({plan.optimizer})", format_bytes(memory.optimizer)),
+        *([("average of weights", format_bytes(memory.average))] if memory.average else []),
         (
             "activations",
             f"{format_bytes(memory.activations_fixed)} + {format_bytes(memory.activations_per_sequence)} × batch "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from bytemill.errors import CheckpointError
 from bytemill.lm.device import memory_errors, pick_device
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import os
 
     from bytemill.lm.training.config import TrainConfig
+
+WeightsName = Literal["auto", "average", "trained"]
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,15 @@ class TrainedModel:
     """Newer checkpoints that were damaged."""
 
 
-def load_trained(path: str | os.PathLike[str], device: str = "auto") -> TrainedModel:
+def load_trained(
+    path: str | os.PathLike[str], device: str = "auto", weights: WeightsName = "auto"
+) -> TrainedModel:
     """Load a trained model from its weights; no optimizer state is read.
 
     Args:
         path: Run folder, of which the newest intact checkpoint is used, or one of its checkpoints.
         device: Device: auto, cpu, cuda, cuda:N or mps.
+        weights: "trained", their moving "average", or "auto": the average if the run kept one.
 
     Raises:
         CheckpointError: There is no intact checkpoint, or not the tokenizer it was trained with.
@@ -69,7 +74,8 @@ def load_trained(path: str | os.PathLike[str], device: str = "auto") -> TrainedM
         )
     with memory_errors("close other programs, or choose another --device"):
         model = TransformerLM(checkpoint.config.model, seed=0)
-        checkpoint.load_weights(model)
+        average = checkpoint.has_average if weights == "auto" else weights == "average"
+        checkpoint.load_weights(model, average=average)
         model = model.to(pick_device(device)).eval().use_kernels("auto")
         if model.lm_head.weight.device.type == "cpu":
             for matrix in (parameter for parameter in model.parameters() if parameter.ndim == 2):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -18,24 +18,32 @@ if TYPE_CHECKING:
 _BLOCK_CPU, _BLOCK = 2**18, 2**26
 
 
-def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Compute the mean of −log softmax(logits)[target].
+def cross_entropy(logits: Tensor, targets: Tensor, z_loss: float = 0.0) -> Tensor:
+    """Compute the mean of −log softmax(logits)[target], or with a z-loss the mean of that + z log² Z.
+
+    Z = Σ exp(x) normalizes softmax. The loss does not change if a constant is added to all logits; the z-loss (de
+    Brébisson & Vincent 2016; Chowdhery et al. 2022, PaLM) keeps log Z near 0, and thereby logits small.
 
     Args:
         logits: (..., vocab_size).
         targets: Ids (...).
+        z_loss: Weight z.
 
     Returns:
         Mean loss in nats, a float32 scalar.
     """
-    return token_losses(logits, targets).mean()
+    return mean_losses(logits, targets, z_loss)[0]
+
+
+def mean_losses(logits: Tensor, targets: Tensor, z_loss: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Return `cross_entropy(logits, targets, z_loss)`, and without gradient the part of it that is cross-entropy."""
+    losses, log_z = token_losses_and_log_z(logits, targets)
+    mean = losses.mean()
+    return (mean + z_loss * log_z.square().mean() if z_loss else mean), mean.detach()
 
 
 def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
     """Compute −log softmax(logits)[target] of each token.
-
-    With the maximum m this is log Σ exp(x − m) − (x[target] − m): log and exp of the target's own term cancel, and no
-    exponential overflows.
 
     Args:
         logits: (..., vocab_size).
@@ -47,13 +55,32 @@ def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
     Raises:
         ValueError: The shapes do not match.
     """
+    return token_losses_and_log_z(logits, targets)[0]
+
+
+def token_losses_and_log_z(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute −log softmax(logits)[target] and log Z = log Σ exp(logits) of each token.
+
+    With the maximum m the loss is log Σ exp(x − m) − (x[target] − m): log and exp of the target's own term cancel, and
+    no exponential overflows.
+
+    Args:
+        logits: (..., vocab_size).
+        targets: Ids (...).
+
+    Returns:
+        Losses in nats and log Z, both (...) in float32.
+
+    Raises:
+        ValueError: The shapes do not match.
+    """
     if logits.shape[:-1] != targets.shape:
         raise ValueError(
             f"logits of shape {tuple(logits.shape)} do not match targets of shape {tuple(targets.shape)}"
         )
     flat = logits.reshape(-1, logits.shape[-1])
-    losses: Tensor = _TokenLosses.apply(flat, targets.reshape(-1).long())  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
-    return losses.view(targets.shape)
+    losses, log_z = cast("tuple[Tensor, Tensor]", _TokenLosses.apply(flat, targets.reshape(-1).long()))  # pyright: ignore[reportUnknownMemberType]
+    return losses.view(targets.shape), log_z.view(targets.shape)
 
 
 def perplexity(mean_loss: float) -> float:
@@ -125,25 +152,27 @@ class _TokenLosses(torch.autograd.Function):
     """Cross-entropy that saves the logits and two numbers per row; the backward pass computes softmax again."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, targets: Tensor) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         blocks = [_maximum_and_total(block) for block in split(logits, rows_per_block(logits))]
         maximum, total = (torch.cat(numbers) for numbers in zip(*blocks, strict=True))
         chosen = logits.gather(-1, targets[:, None])
         ctx.save_for_backward(logits, targets, maximum, total)
         # Subtract first: added to a logit of 10⁴, the logarithm would lose 10 of its 24 bits.
-        return (maximum - chosen).add_(total.log()).squeeze(-1)
+        log_total = total.log()
+        return (maximum - chosen).add_(log_total).squeeze(-1), (maximum + log_total).squeeze(-1)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx: Any, gradient: Tensor, gradient_z: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         logits, targets, maximum, total = ctx.saved_tensors
         result = torch.empty_like(logits)
         n_rows = rows_per_block(logits)
-        for x, target, most, sum_, g, out in zip(
-            *(split(t, n_rows) for t in (logits, targets, maximum, total, gradient[:, None], result)),
+        gradients = gradient[:, None], (gradient + gradient_z)[:, None]
+        for x, target, most, sum_, g, g_softmax, out in zip(
+            *(split(t, n_rows) for t in (logits, targets, maximum, total, *gradients, result)),
             strict=True,
         ):
-            # d loss / d x = softmax(x) − 1 at the target
-            share = (x - most).exp_().mul_(g / sum_)
+            # d loss / d x = softmax(x) − 1 at the target; d log Z / d x = softmax(x)
+            share = (x - most).exp_().mul_(g_softmax / sum_)
             out.copy_(share.scatter_add_(-1, target[:, None], -g))
         return result, None

@@ -13,7 +13,7 @@ from bytemill.lm.attention import MultiHeadSelfAttention, causal_mask
 from bytemill.lm.initialization import initialize_as_gpt2
 from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
 from bytemill.lm.layers import Dropout, Embedding, FeedForward, LayerNorm, Linear, RMSNorm, SwiGLU
-from bytemill.lm.loss import cross_entropy
+from bytemill.lm.loss import mean_losses
 from bytemill.lm.model_config import ModelConfig
 from bytemill.lm.rotary import RotaryEmbedding, llama3_frequencies, rotary_frequencies, sinusoids
 
@@ -152,12 +152,16 @@ class TransformerLM(Module):
         x = self.hidden(ids, cache)
         return self.logits(x[..., -1:, :] if last_only else x)
 
-    def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """Compute `cross_entropy(model(ids), targets)`; kernels other than scratch never store all logits."""
-        x = self.hidden(ids)
-        if self.kernels.loss is not None:
-            return self.kernels.loss(x, self.lm_head.weight, targets, soft_cap=self.config.logit_soft_cap)
-        return cross_entropy(self.logits(x), targets)
+    def loss(self, ids: Tensor, targets: Tensor, z_loss: float = 0.0) -> Tensor:
+        """Compute `cross_entropy(model(ids), targets, z_loss)`; kernels other than scratch never store all logits."""
+        return self.losses(ids, targets, z_loss)[0]
+
+    def losses(self, ids: Tensor, targets: Tensor, z_loss: float = 0.0) -> tuple[Tensor, Tensor]:
+        """Return `loss(ids, targets, z_loss)`, and without gradient the part of it that is cross-entropy."""
+        x, losses = self.hidden(ids), self.kernels.losses
+        if losses is not None:
+            return losses(x, self.lm_head.weight, targets, z_loss, soft_cap=self.config.logit_soft_cap)
+        return mean_losses(self.logits(x), targets, z_loss)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Compute the output layer: (..., d_model) -> (..., vocab_size)."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
+
+DecayShape = Literal["linear", "1-sqrt"]
 
 
 def constant(t: int, max_lr: float, warmup_steps: int = 0) -> float:
@@ -40,11 +43,20 @@ def cosine_with_warmup(t: int, max_lr: float, min_lr: float, warmup_steps: int, 
 
 
 def warmup_stable_decay(
-    t: int, max_lr: float, min_lr: float, *, warmup_steps: int, decay_steps: int, total_steps: int
+    t: int,
+    max_lr: float,
+    min_lr: float,
+    *,
+    warmup_steps: int,
+    decay_steps: int,
+    total_steps: int,
+    decay_shape: DecayShape = "linear",
 ) -> float:
-    """Linear warm-up, constant, then linear decay at the end of the run (Hu et al. 2024, MiniCPM).
+    """Linear warm-up, constant, then decay at the end of the run (Hu et al. 2024, MiniCPM).
 
-    The length of the run need not be known before the decay starts.
+    With u, the share of the decay that is done, the rate is α_min + (1 − u) (α_max − α_min) for "linear", and
+    α_min + (1 − √u) (α_max − α_min) for "1-sqrt" (Hägele et al. 2024, "Scaling laws and compute-optimal training
+    beyond fixed training durations"). The length of the run need not be known before the decay starts.
 
     Args:
         t: Step, from 0.
@@ -53,14 +65,22 @@ def warmup_stable_decay(
         warmup_steps: Length of the warm-up.
         decay_steps: Length of the decay, which ends at `total_steps`.
         total_steps: Length of the run.
+        decay_shape: "linear" or "1-sqrt".
 
     >>> schedule = dict(warmup_steps=2, decay_steps=2, total_steps=6)
     >>> [round(warmup_stable_decay(t, 1.0, 0.1, **schedule), 3) for t in range(8)]
     [0.0, 0.5, 1.0, 1.0, 1.0, 0.55, 0.1, 0.1]
+    >>> round(warmup_stable_decay(5, 1.0, 0.1, **schedule, decay_shape="1-sqrt"), 3)
+    0.364
     """
     if t < warmup_steps:
         return max_lr * t / warmup_steps
     if t >= total_steps:
         return min_lr
     remaining = total_steps - t
-    return max_lr if remaining >= decay_steps else min_lr + (max_lr - min_lr) * remaining / decay_steps
+    if remaining >= decay_steps:
+        return max_lr
+    share = remaining / decay_steps
+    if decay_shape == "1-sqrt":
+        share = 1 - math.sqrt(1 - share)
+    return min_lr + (max_lr - min_lr) * share

@@ -48,10 +48,18 @@ def test_kernels_compile_and_fit_in_shared_memory(
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    float32 = {"weight_ptr", "bias_ptr", "statistics_ptr", "d_weight_ptr", "d_bias_ptr", "losses_ptr"}
+    float32 = {
+        "weight_ptr",
+        "bias_ptr",
+        "statistics_ptr",
+        "d_weight_ptr",
+        "d_bias_ptr",
+        "losses_ptr",
+        "log_z_ptr",
+    }
     types = dict.fromkeys(float32 | {"log_sum_ptr", "along_ptr"}, "*fp32") | {"targets_ptr": "*i64"}
     types |= dict.fromkeys(("first_ptr", "end_ptr"), "*i32")
-    types |= dict.fromkeys(("eps", "share", "scale", "scale_log2"), "fp32")
+    types |= dict.fromkeys(("eps", "share", "z_loss", "scale", "scale_log2"), "fp32")
     function = getattr(importlib.import_module(f"bytemill.lm.kernels.triton.{module}"), kernel)
     names = function.arg_names
     signature = {name: types.get(name, "*bf16" if name.endswith("_ptr") else "i32") for name in names}

@@ -15,7 +15,7 @@ from bytemill.errors import RunConfigError
 from bytemill.lm.kernels.attention import causal_attention
 from bytemill.lm.kernels.gates import gated_silu, gelu_erf, gelu_tanh, squared_relu
 from bytemill.lm.kernels.linear import linear, prefers_onednn, product
-from bytemill.lm.kernels.linear_loss import linear_cross_entropy
+from bytemill.lm.kernels.linear_loss import linear_losses
 from bytemill.lm.kernels.norm import normalized
 from bytemill.lm.kernels.rotary import rotate_pairs
 from bytemill.lm.kernels.torch_attention import sdpa, windowed_attention
@@ -54,8 +54,8 @@ class Kernels:
     """Causal attention of training and of prompts."""
     masked_attention: Callable[..., Tensor] | None = None
     """Attention under any mask: (q, k, v, mask, dropout)."""
-    loss: Callable[..., Tensor] | None = None
-    """(x, weight, targets, *, soft_cap) -> `cross_entropy` of the logits x weightᵀ, under a soft cap if it is set."""
+    losses: Callable[..., tuple[Tensor, Tensor]] | None = None
+    """(x, weight, targets, z_loss, *, soft_cap) -> `loss.mean_losses` of the logits x weightᵀ, capped if it is set."""
     fused_adamw: bool = False
     """Update weights with the function of `torch.optim.AdamW(fused=True)`."""
 
@@ -75,14 +75,14 @@ BLOCKWISE: dict[str, Any] = {
     "rotary": rotate_pairs,
     "attention": cpu_attention,
     "masked_attention": sdpa,
-    "loss": linear_cross_entropy,
+    "losses": linear_losses,
     "fused_adamw": True,
 }
 """This package's kernels, which read and write memory less often than the textbook."""
 TORCH: dict[str, Any] = {
     "attention": windowed_attention,
     "masked_attention": sdpa,
-    "loss": linear_cross_entropy,
+    "losses": linear_losses,
     "fused_adamw": True,
 }
 """torch's kernels; norms and activations stay the textbook's, which torch.compile fuses."""
@@ -112,11 +112,11 @@ def choose_kernels(name: KernelName, device: torch.device, *, compiled: bool = F
     parts: dict[str, Any] = BLOCKWISE
     if compiled:
         # Blockwise kernels cannot be traced, and the compiler fuses the textbook's.
-        parts = {part: parts[part] for part in ("loss", "masked_attention", "fused_adamw")} | {
+        parts = {part: parts[part] for part in ("losses", "masked_attention", "fused_adamw")} | {
             "attention": windowed_attention
         }
     if prefers_onednn():
-        parts = parts | {"linear": linear, "loss": partial(linear_cross_entropy, product=product)}
+        parts = parts | {"linear": linear, "losses": partial(linear_losses, product=product)}
     return Kernels(name, **parts)
 
 
@@ -128,7 +128,7 @@ def triton_kernels() -> Kernels:
     parts: dict[str, Any] = TORCH | {
         "norm": triton.normalized,
         "attention": triton.causal_attention,
-        "loss": triton.linear_cross_entropy,
+        "losses": triton.linear_losses,
     }
     return Kernels("triton", **parts)
 

@@ -12,7 +12,13 @@ from torch.autograd.function import once_differentiable
 from bytemill.lm.kernels.rows import row_blocks
 from bytemill.lm.tensors import narrowed, widened
 
-LossesAndGradients: TypeAlias = Callable[[Tensor, Tensor, int, float | None], tuple[Tensor, Tensor]]
+Product: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""(left, right) -> left @ right.T."""
+LossesAndGradients: TypeAlias = Callable[
+    [Tensor, Tensor, int, float, float | None], tuple[Tensor, Tensor, Tensor]
+]
+"""(logits, targets (n_rows, 1), n_tokens, z_loss, soft_cap) -> losses and log Z (n_rows, 1), and the gradient of
+Σ (loss + z_loss log² Z) / n_tokens. It may overwrite the logits."""
 
 # Logits per block. The matrix products of a block must be large enough to run at full rate (each reads and writes the
 # whole gradient of the weights), and small enough to be in cache for the softmax: with 10,000 ids, 2²² are 420 rows.
@@ -23,12 +29,13 @@ def linear_cross_entropy(
     x: Tensor,
     weight: Tensor,
     targets: Tensor,
+    z_loss: float = 0.0,
     *,
     soft_cap: float | None = None,
-    product: Callable[[Tensor, Tensor], Tensor] | None = None,
+    product: Product | None = None,
     losses_and_gradients: LossesAndGradients | None = None,
 ) -> Tensor:
-    """Compute `cross_entropy(x @ weight.T, targets)`, for one backward pass.
+    """Compute `cross_entropy(x @ weight.T, targets, z_loss)`, for one backward pass.
 
     Logits are computed block by block. Their gradient is computed at once, while the block is in cache, so the
     backward pass needs only the gradients of `x` and `weight` instead of (..., vocab_size) numbers.
@@ -37,29 +44,52 @@ def linear_cross_entropy(
         x: Input of the output layer, (..., d).
         weight: Weight of the output layer, (vocab_size, d).
         targets: Ids (...).
+        z_loss: Weight of log² Z.
         soft_cap: Replace the logits by cap · tanh(logits / cap).
         product: Computes left @ right.T in float32; by default torch does.
-        losses_and_gradients: Computes (logits, targets (n_rows, 1), n_tokens, soft cap) -> losses (n_rows, 1) and the
-            gradient of Σ losses / n_tokens; it may overwrite the logits. By default torch's operations do.
+        losses_and_gradients: Computes both of a block of logits; by default torch's operations do.
 
     Returns:
         Mean loss in nats, a float32 scalar.
     """
+    return linear_losses(
+        x,
+        weight,
+        targets,
+        z_loss,
+        soft_cap=soft_cap,
+        product=product,
+        losses_and_gradients=losses_and_gradients,
+    )[0]
+
+
+def linear_losses(
+    x: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    z_loss: float = 0.0,
+    *,
+    soft_cap: float | None = None,
+    product: Product | None = None,
+    losses_and_gradients: LossesAndGradients | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return `linear_cross_entropy(…)`, and without gradient the part of it that is cross-entropy."""
     rows, targets = x.reshape(-1, x.shape[-1]), targets.reshape(-1).long()
     rows, weight = narrowed(rows), narrowed(weight)
     if rows.dtype != torch.float32 or weight.dtype != torch.float32:
         product = None
     with_gradient = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
-    loss: Tensor = _LinearCrossEntropy.apply(  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
+    losses: Any = _LinearCrossEntropy.apply(  # pyright: ignore[reportUnknownMemberType]
         rows,
         weight,
         targets,
+        z_loss,
         soft_cap,
         with_gradient,
         product or _product,
         losses_and_gradients or _losses_and_gradients,
     )
-    return loss
+    return losses
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -69,17 +99,30 @@ class _LinearCrossEntropy(torch.autograd.Function):
         x: Tensor,
         weight: Tensor,
         targets: Tensor,
+        z_loss: float,
         soft_cap: float | None,
         with_gradient: bool,
-        product: Callable[[Tensor, Tensor], Tensor],
+        product: Product,
         losses_and_gradients: LossesAndGradients,
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         with torch.autocast(x.device.type, enabled=False):
-            return _forward(ctx, x, weight, targets, soft_cap, with_gradient, product, losses_and_gradients)
+            loss, cross_entropy = _forward(
+                ctx,
+                x,
+                weight,
+                targets,
+                z_loss=z_loss,
+                soft_cap=soft_cap,
+                with_gradient=with_gradient,
+                product=product,
+                losses_and_gradients=losses_and_gradients,
+            )
+        ctx.mark_non_differentiable(cross_entropy)
+        return loss, cross_entropy
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         if ctx.gradients is None:
             raise RuntimeError("linear_cross_entropy supports one backward pass, and this is the second")
         d_x, d_weight = ctx.gradients
@@ -88,48 +131,53 @@ class _LinearCrossEntropy(torch.autograd.Function):
         if gradient.device.type != "cpu" or gradient.item() != 1:
             d_x.mul_(gradient)
             d_weight.mul_(gradient)
-        return d_x, d_weight, None, None, None, None, None
+        return d_x, d_weight, None, None, None, None, None, None
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
     return left @ right.mT
 
 
-def _forward(  # noqa: PLR0917 - as above
+def _forward(
     ctx: Any,
     x: Tensor,
     weight: Tensor,
     targets: Tensor,
+    *,
+    z_loss: float,
     soft_cap: float | None,
     with_gradient: bool,
-    product: Callable[[Tensor, Tensor], Tensor],
+    product: Product,
     losses_and_gradients: LossesAndGradients,
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     n_rows = max(1, (_BLOCK_CPU if x.device.type == "cpu" else _BLOCK) // len(weight))
-    losses = torch.empty(len(x), 1, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    losses, log_z = (torch.empty(len(x), 1, device=x.device, dtype=dtype) for _ in range(2))
     d_x = torch.empty_like(x) if with_gradient else None
-    d_weight = torch.zeros_like(weight, dtype=losses.dtype) if with_gradient else None
+    d_weight = torch.zeros_like(weight, dtype=dtype) if with_gradient else None
     for start in range(0, len(x), n_rows):
-        rows, target = x[start : start + n_rows], targets[start : start + n_rows, None]
-        losses[start : start + n_rows], gradients = losses_and_gradients(
-            product(rows, weight), target, len(x), soft_cap
+        block = slice(start, start + n_rows)
+        rows, target = x[block], targets[block, None]
+        losses[block], log_z[block], gradients = losses_and_gradients(
+            product(rows, weight), target, len(x), z_loss, soft_cap
         )
         if d_x is None or d_weight is None:
             continue
         gradients = gradients.to(x.dtype)
-        d_x[start : start + n_rows] = product(gradients, weight.mT)
+        d_x[block] = product(gradients, weight.mT)
         d_weight += product(gradients.mT, rows.mT)
     ctx.gradients = (d_x, None if d_weight is None else d_weight.to(weight.dtype))
-    return losses.mean()
+    mean = losses.mean()
+    return (mean + z_loss * log_z.square_().mean() if z_loss else mean.clone()), mean
 
 
 def _losses_and_gradients(
-    logits: Tensor, targets: Tensor, n_tokens: int, soft_cap: float | None
-) -> tuple[Tensor, Tensor]:
+    logits: Tensor, targets: Tensor, n_tokens: int, z_loss: float, soft_cap: float | None
+) -> tuple[Tensor, Tensor, Tensor]:
     wide = widened(logits)
     slopes = None if soft_cap is None else _cap(wide, soft_cap)
-    losses = _losses(wide, targets, n_tokens)
-    return losses, wide if slopes is None else wide.mul_(slopes)
+    losses, log_z = _losses(wide, targets, n_tokens, z_loss)
+    return losses, log_z, wide if slopes is None else wide.mul_(slopes)
 
 
 def _cap(logits: Tensor, cap: float) -> Tensor:
@@ -140,14 +188,20 @@ def _cap(logits: Tensor, cap: float) -> Tensor:
     return slopes
 
 
-def _losses(logits: Tensor, targets: Tensor, n_tokens: int) -> Tensor:
-    """Return losses (n_rows, 1), and replace the logits by their gradient (softmax − 1 at the target) / n_tokens."""
-    losses = -logits.gather(-1, targets)
+def _losses(logits: Tensor, targets: Tensor, n_tokens: int, z_loss: float) -> tuple[Tensor, Tensor]:
+    """Return losses and log Z, both (n_rows, 1), and replace the logits by the gradient of the mean loss.
+
+    For one of n tokens it is (softmax(x) (1 + 2 z log Z) − 1 at the target) / n, since d log Z / d x = softmax(x).
+    """
+    losses, log_z = -logits.gather(-1, targets), torch.empty_like(logits[:, :1])
     for block in row_blocks(logits):
         rows = logits[block]
         maximum = rows.amax(-1, keepdim=True)
         total = rows.sub_(maximum).exp_().sum(-1, keepdim=True)
-        losses[block].add_(maximum).add_(total.log())  # in this order: see `token_losses`
-        rows.div_(total.mul_(n_tokens))
+        log_total = total.log()
+        losses[block].add_(maximum).add_(log_total)  # in this order: see `token_losses_and_log_z`
+        log_z[block] = maximum + log_total
+        scale = total.mul_(n_tokens)
+        rows.div_(scale / (1 + 2 * z_loss * log_z[block]) if z_loss else scale)
     logits.scatter_add_(-1, targets, torch.full_like(losses, -1 / n_tokens))
-    return losses
+    return losses, log_z

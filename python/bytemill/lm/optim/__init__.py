@@ -3,7 +3,7 @@
 from bytemill.lm.optim.adamw import AdamW
 from bytemill.lm.optim.clip import clip_gradients
 from bytemill.lm.optim.groups import muon_groups, parameter_groups
-from bytemill.lm.optim.muon import Muon
+from bytemill.lm.optim.muon import Muon, warm_momentum
 from bytemill.lm.optim.sgd import SGD
 
-__all__ = ["SGD", "AdamW", "Muon", "clip_gradients", "muon_groups", "parameter_groups"]
+__all__ = ["SGD", "AdamW", "Muon", "clip_gradients", "muon_groups", "parameter_groups", "warm_momentum"]

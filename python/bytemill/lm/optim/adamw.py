@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 
 class AdamW(StepByGroup):
-    """Adam with decoupled weight decay (Loshchilov & Hutter 2019, algorithm 2).
+    """Adam with decoupled weight decay (Loshchilov & Hutter 2019), with the same roundings as `torch.optim.AdamW`.
 
     At step t = 1, 2, …, with the gradient g:
 
+        θ ← θ − α λ θ
         m ← β₁ m + (1 − β₁) g
         v ← β₂ v + (1 − β₂) g²
-        α_t = α √(1 − β₂ᵗ) / (1 − β₁ᵗ)
-        θ ← θ − α_t m / (√v + ε)
-        θ ← θ − α λ θ
+        m̂ = m / (1 − β₁ᵗ),  v̂ = v / (1 − β₂ᵗ)
+        θ ← θ − α m̂ / (√v̂ + ε)
 
-    `torch.optim.AdamW` decays first and adds ε to the corrected √v. The two are equal for λ = 0 and ε = 0, and to first
-    order in αλ and ε. Moments of weights in half precision are float32.
+    This is the algorithm in the documentation of `torch.optim.AdamW`, and algorithm 2 of the paper with a weight decay
+    of α λ. Moments of weights in half precision are float32.
 
     Args:
         params: Parameters, or parameter groups.
         lr: Learning rate α.
         betas: Decay rates β₁ and β₂ of the moments.
-        eps: Term ε added to √v.
+        eps: Term ε added to √v̂.
         weight_decay: Weight decay λ.
         fused: Update each tensor in one pass, with the function of `torch.optim.AdamW(fused=True)`.
 
@@ -88,10 +88,16 @@ def adamw_step(group: dict[str, Any], states: dict[Tensor, Any], *, fused: bool 
         if fused:
             fused_adamw_update(tensors, t, group)
             continue
-        rate = group["lr"] * math.sqrt(1 - beta_2**t) / (1 - beta_1**t)
-        decay = group["lr"] * group["weight_decay"]
         for block in blocks(tensors):
-            _update(*block, beta_1=beta_1, beta_2=beta_2, eps=group["eps"], rate=rate, decay=decay)
+            _update(
+                *block,
+                beta_1=beta_1,
+                beta_2=beta_2,
+                eps=group["eps"],
+                rate=group["lr"] / (1 - beta_1**t),
+                root=math.sqrt(1 - beta_2**t),
+                decay=group["lr"] * group["weight_decay"],
+            )
 
 
 def _update(
@@ -104,14 +110,22 @@ def _update(
     beta_2: float,
     eps: float,
     rate: float,
+    root: float,
     decay: float,
 ) -> None:
-    """Update many tensors at once; all operations but the square root are in place."""
+    """Update many tensors at once; all operations but the square root are in place.
+
+    Args:
+        rate: α / (1 − β₁ᵗ).
+        root: √(1 − β₂ᵗ).
+        decay: α λ.
+    """
+    if decay:
+        torch._foreach_mul_(parameters, 1 - decay)
     torch._foreach_lerp_(m, gradients, 1 - beta_1)
     torch._foreach_mul_(v, beta_2)
     torch._foreach_addcmul_(v, gradients, gradients, 1 - beta_2)
     denominators = torch._foreach_sqrt(v)
+    torch._foreach_div_(denominators, root)
     torch._foreach_add_(denominators, eps)
     torch._foreach_addcdiv_(parameters, m, denominators, -rate)
-    if decay:
-        torch._foreach_mul_(parameters, 1 - decay)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor
@@ -11,16 +11,14 @@ from torch import Tensor
 from bytemill.lm.optim.adamw import adamw_step
 from bytemill.lm.optim.base import StepByGroup
 from bytemill.lm.optim.checks import check_below_one, check_not_negative
+from bytemill.lm.optim.orthogonal import Method, orthogonal
 from bytemill.lm.processes import Processes
 from bytemill.lm.sharded_tensors import joined, local, shard_like, whole
-from bytemill.lm.tensors import l2_norm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# Coefficients of x ↦ a x + b x³ + c x⁵, chosen for a steep slope at 0: five iterations bring singular values in
-# 0.01 … 1 to about 0.7 … 1.2 (Jordan et al. 2024).
-_A, _B, _C = 3.4445, -4.7750, 2.0315
+Scaling = Literal["original", "match_adamw"]
 
 
 class Muon(StepByGroup):
@@ -31,7 +29,11 @@ class Muon(StepByGroup):
         M ← μ M + (1 − μ) G
         U = (1 − μ) G + μ M        (Nesterov; without, U = M)
         W ← (1 − α λ) W
-        W ← W − α √max(1, rows / columns) · orthogonal(U)
+        W ← W − α s(rows, columns) · orthogonal(U)
+
+    s is √max(1, rows / columns) with scaling "original" (Jordan et al. 2024), and 0.2 √max(rows, columns) with
+    "match_adamw" (Liu et al. 2025, "Muon is scalable for LLM training"). The second gives updates the root mean square
+    of AdamW's, about 0.2, so learning rate and weight decay of AdamW fit Muon too.
 
     Args:
         params: Parameter groups with `algorithm` "muon" or "adamw", such as those of `muon_groups`; or parameters, of
@@ -40,7 +42,9 @@ class Muon(StepByGroup):
         momentum: Decay rate μ.
         nesterov: Use Nesterov momentum.
         weight_decay: Weight decay λ.
-        n_iterations: Newton–Schulz iterations.
+        n_iterations: Iterations of `orthogonal`.
+        method: Iteration of `orthogonal`: "newton_schulz" or "polar_express".
+        scaling: Learning rate by shape: "original" or "match_adamw".
         betas: Decay rates of AdamW.
         eps: Term ε of AdamW.
         processes: The processes that train the model; each orthogonalizes a share of the matrices.
@@ -58,18 +62,25 @@ class Muon(StepByGroup):
         nesterov: bool = True,
         weight_decay: float = 0.0,
         n_iterations: int = 5,
+        method: Method = "newton_schulz",
+        scaling: Scaling = "original",
         betas: tuple[float, float] = (0.9, 0.95),
         eps: float = 1e-8,
         processes: Processes | None = None,
     ) -> None:
         check_not_negative(lr=lr, weight_decay=weight_decay, eps=eps)
         check_below_one(momentum=momentum, beta_1=betas[0], beta_2=betas[1])
+        for name, value, kind in (("method", method, Method), ("scaling", scaling, Scaling)):
+            if value not in get_args(kind):
+                raise ValueError(f"{name} is {value!r}: choose {' or '.join(map(repr, get_args(kind)))}")
         defaults = {
             "lr": lr,
             "momentum": momentum,
             "nesterov": nesterov,
             "weight_decay": weight_decay,
             "n_iterations": n_iterations,
+            "method": method,
+            "scaling": scaling,
             "betas": tuple(betas),
             "eps": eps,
             "algorithm": "muon",
@@ -97,12 +108,12 @@ class Muon(StepByGroup):
         for first in range(0, len(parameters), n):
             some = parameters[first : first + n]
             updates = [self._update(parameter, group) for parameter in some]
-            updates = orthogonal_by_turns(updates, group["n_iterations"], self.processes)
+            updates = orthogonal_by_turns(updates, group["n_iterations"], group["method"], self.processes)
             for parameter, update in zip(some, updates, strict=True):
                 rows, columns = parameter.shape
                 weights = local(parameter)
                 weights.mul_(1 - group["lr"] * group["weight_decay"])
-                weights.sub_(local(update), alpha=group["lr"] * math.sqrt(max(1, rows / columns)))
+                weights.sub_(local(update), alpha=group["lr"] * shape_scale(rows, columns, group["scaling"]))
 
     def _update(self, parameter: Tensor, group: dict[str, Any]) -> Tensor:
         """Update the momentum of a matrix, and return U; sharded as the matrix is."""
@@ -116,18 +127,23 @@ class Muon(StepByGroup):
         return joined(gradient.lerp(momentum, mu) if group["nesterov"] else momentum, parameter)
 
 
-def orthogonal_by_turns(updates: Sequence[Tensor], n_iterations: int, processes: Processes) -> list[Tensor]:
+def orthogonal_by_turns(
+    updates: Sequence[Tensor], n_iterations: int, method: Method, processes: Processes
+) -> list[Tensor]:
     """Compute `orthogonal` of each matrix in one process, and send the result to the others.
 
     Args:
         updates: The same matrices in every process, or sharded; at most one per process.
-        n_iterations: Newton–Schulz iterations.
+        n_iterations: Number of iterations.
+        method: Coefficients; see `orthogonal`.
         processes: The processes that call this.
     """
     if processes.count == 1:
-        return [orthogonal(update, n_iterations) for update in updates]
+        return [orthogonal(update, n_iterations, method) for update in updates]
     matrices = [
-        orthogonal(matrix, n_iterations).contiguous() if rank == processes.rank else torch.empty_like(matrix)
+        orthogonal(matrix, n_iterations, method).contiguous()
+        if rank == processes.rank
+        else torch.empty_like(matrix)
         for rank, matrix in enumerate([whole(update) for update in updates])
     ]
     for rank, matrix in enumerate(matrices):
@@ -135,21 +151,25 @@ def orthogonal_by_turns(updates: Sequence[Tensor], n_iterations: int, processes:
     return [shard_like(matrix, update) for matrix, update in zip(matrices, updates, strict=True)]
 
 
-def orthogonal(matrix: Tensor, n_iterations: int = 5, eps: float = 1e-7) -> Tensor:
-    """Approximate U Vᵀ of the singular value decomposition U S Vᵀ, by a Newton–Schulz iteration.
+def shape_scale(rows: int, columns: int, scaling: Scaling) -> float:
+    """Return the factor s of the learning rate.
 
-    Computed in bfloat16 on accelerators; the result has the type of `matrix`.
+    >>> shape_scale(400, 100, "original"), shape_scale(100, 400, "original"), shape_scale(100, 400, "match_adamw")
+    (2.0, 1.0, 4.0)
     """
-    x = matrix if matrix.device.type == "cpu" else matrix.bfloat16()
-    tall = x.shape[0] > x.shape[1]
-    if tall:  # the product x xᵀ is then smaller
-        x = x.mT
-    x = x / l2_norm(x).clamp_min(eps).to(x.dtype)
-    for _ in range(n_iterations):
-        square = x @ x.mT
-        polynomial = torch.addmm(square, square, square, beta=_B, alpha=_C)
-        x = torch.addmm(x, polynomial, x, beta=_A)
-    return (x.mT if tall else x).to(matrix.dtype)
+    if scaling == "match_adamw":
+        return 0.2 * math.sqrt(max(rows, columns))
+    return math.sqrt(max(1, rows / columns))
+
+
+def warm_momentum(step: int, momentum: float, warmup_steps: int, start: float = 0.85) -> float:
+    """Return the momentum of step `step` (from 0): linear from `start` to `momentum` (Jordan et al. 2024).
+
+    >>> [round(warm_momentum(step, 0.95, warmup_steps=300), 3) for step in (0, 150, 300, 1000)]
+    [0.85, 0.9, 0.95, 0.95]
+    """
+    start = min(start, momentum)
+    return momentum if step >= warmup_steps else start + (momentum - start) * step / warmup_steps
 
 
 def _grouped(params: list[Any]) -> list[dict[str, Any]]:

@@ -23,11 +23,13 @@ class TrainingMemory:
     optimizer: int
     activations_fixed: int
     activations_per_sequence: int
+    average: int = 0
+    """The moving average of the weights."""
 
     @property
     def fixed(self) -> int:
         """Bytes independent of the batch size."""
-        return self.parameters + self.gradients + self.optimizer + self.activations_fixed
+        return self.parameters + self.gradients + self.optimizer + self.average + self.activations_fixed
 
     def activations(self, batch_size: int) -> int:
         """Bytes that the forward pass saves for the backward pass."""
@@ -43,6 +45,8 @@ def training_memory(
     n_tokens: int | None = None,
     optimizer: OptimizerName = "adamw",
     precision: Precision = "float32",
+    *,
+    average: bool = False,
 ) -> TrainingMemory:
     """Compute the memory of training.
 
@@ -55,6 +59,7 @@ def training_memory(
         optimizer: Optimizer whose state is counted.
         precision: In half precision, inputs and results of matrix products have 2 bytes, all else 4. The copies of the
             blocks' matrices that products read are kept until the backward pass.
+        average: Keep a moving average of the weights.
     """
     n_tokens = config.context_length if n_tokens is None else n_tokens
     weights = 4 * n_parameters(config)
@@ -67,7 +72,14 @@ def training_memory(
         fixed += size * config.num_layers * sum(block_matrices(config))
     if config.position == "learned":
         fixed += 8 * n_tokens
-    return TrainingMemory(weights, weights, _state_bytes(config, optimizer), fixed, per_token * n_tokens)
+    return TrainingMemory(
+        parameters=weights,
+        gradients=weights,
+        optimizer=_state_bytes(config, optimizer),
+        activations_fixed=fixed,
+        activations_per_sequence=per_token * n_tokens,
+        average=weights if average else 0,
+    )
 
 
 def activation_numbers(config: ModelConfig) -> tuple[int, int]:

@@ -80,6 +80,7 @@ class Plan:
                 "parameters": memory.parameters,
                 "gradients": memory.gradients,
                 "optimizer": memory.optimizer,
+                "average": memory.average,
                 "activations": memory.activations(self.batch_size),
                 "activations_fixed": memory.activations_fixed,
                 "activations_per_sequence": memory.activations_per_sequence,
@@ -105,6 +106,7 @@ def plan(
     n_tokens: int | None = None,
     optimizer: OptimizerName = "adamw",
     precision: Precision = "float32",
+    average: bool = False,
     available_bytes: int | None = None,
     flops_per_second: float | None = None,
     utilization: float = 0.4,
@@ -118,6 +120,7 @@ def plan(
         n_tokens: Tokens per sequence; by default the context length.
         optimizer: Optimizer whose state is counted.
         precision: Precision of matrix products.
+        average: Keep a moving average of the weights.
         available_bytes: Memory of the device.
         flops_per_second: Peak of the device; see `DEVICES`.
         utilization: Share of the peak that training reaches.
@@ -132,7 +135,7 @@ def plan(
             f"a batch of {batch_size} sequences of {n_tokens} tokens is not possible: both must be at least 1, and the "
             f"context length is {config.context_length}"
         )
-    memory = training_memory(config, n_tokens, optimizer, precision)
+    memory = training_memory(config, n_tokens, optimizer, precision, average=average)
     optimal = compute_optimal_tokens(config)
     training_tokens = optimal if training_tokens is None else training_tokens
     days = (

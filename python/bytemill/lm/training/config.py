@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 NotNegative = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
+BelowOne = Annotated[float, Field(ge=0, lt=1)]
 
 
 def _as_names(value: Any) -> Any:
@@ -56,29 +57,51 @@ class OptimizerConfig(Settings):
     """Peak learning rate; the schedule scales it."""
     muon_learning_rate: Rate = 0.02
     """Peak learning rate of the matrices under Muon."""
+    muon_method: Literal["newton_schulz", "polar_express"] = "newton_schulz"
+    """Iteration that makes Muon's updates orthogonal."""
+    muon_momentum: BelowOne = 0.95
+    """Momentum of Muon."""
+    muon_momentum_warmup: NotNegative = 0
+    """Steps in which Muon's momentum rises from 0.85 to its value; Muon's reference runs take 300."""
+    muon_nesterov: bool = True
+    """Use Nesterov momentum in Muon."""
+    muon_scaling: Literal["original", "match_adamw"] = "original"
+    """Factor of Muon's learning rate: √max(1, rows / columns), or 0.2 √max(rows, columns), which fits AdamW's rates."""
     weight_decay: Rate = 0.1
-    """Weight decay of matrices; vectors do not decay."""
-    beta1: Share = 0.9
+    """Weight decay of matrices and embeddings; biases and norms do not decay."""
+    beta1: BelowOne = 0.9
     """Decay rate of the mean gradient."""
-    beta2: Share = 0.95
+    beta2: BelowOne = 0.95
     """Decay rate of the mean squared gradient."""
     eps: Rate = 1e-8
     """Term added to the root of the mean squared gradient."""
     clip: Rate = 1.0
     """Maximum gradient norm; larger gradients are scaled down to it. 0: no clipping."""
+    z_loss: Rate = 0.0
+    """Weight of the mean of log² Z in the training loss, where Z normalizes softmax; PaLM uses 1e-4."""
+    ema_decay: BelowOne = 0.0
+    """Decay of the moving average of the weights, used for validation, samples and generation. 0: no average."""
+    spike_norm: Rate = 10.0
+    """Record a spike if the gradient norm exceeds its running median by this factor. 0: never."""
+    spike_loss: Rate = 2.0
+    """Record a spike if the loss exceeds its running median by this factor. 0: never."""
+    skip_spikes: bool = False
+    """Leave the weights unchanged at a spike."""
 
 
 class ScheduleConfig(Settings):
     """Settings of the learning-rate schedule."""
 
     name: Literal["cosine", "wsd", "constant"] = "cosine"
-    """Learning rate after the warm-up: cosine decay, stable then linear decay (wsd), or constant."""
+    """Learning rate after the warm-up: cosine decay, stable then decay (wsd), or constant."""
     warmup_steps: NotNegative | None = None
     """Steps of linear warm-up; by default 100, but at most a tenth of the run."""
     min_share: Share = 0.1
     """Final learning rate, as a share of the peak."""
     decay_steps: NotNegative = 0
     """Cosine: step at which the decay ends (0: the last). wsd: steps of decay (0: a fifth of the run)."""
+    decay_shape: Literal["linear", "1-sqrt"] = "linear"
+    """Decay of wsd: linear, or 1 − √u where u is the share of the decay that is done."""
 
 
 class TrainingConfig(Settings):
@@ -90,6 +113,10 @@ class TrainingConfig(Settings):
     """Sequences per forward pass."""
     accumulation: Count = 1
     """Batches whose gradients are accumulated into one step."""
+    batch_ramp_steps: NotNegative = 0
+    """Steps in which the sequences per step grow from batch_ramp_start to batch_size · accumulation. 0: no ramp."""
+    batch_ramp_start: NotNegative = 0
+    """Sequences of the first step of the ramp, which grow in multiples of it."""
     seed: NotNegative = 0
     """Seed of the initial weights, the data order and dropout."""
     device: str = "auto"
@@ -159,6 +186,23 @@ class TrainConfig(Settings):
                 f"{self.training.steps:,} steps (training.steps)",
                 hint=f"lower --schedule.warmup-steps to {self.training.steps} or less, or raise --training.steps to "
                 f"{self.n_warmup_steps} or more",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_ramp(self) -> Self:
+        training, full = self.training, self.training.batch_size * self.training.accumulation
+        start, n_steps = training.batch_ramp_start, training.batch_ramp_steps
+        if bool(start) != bool(n_steps):
+            raise RunConfigError(
+                f"training.batch_ramp_start is {start} and training.batch_ramp_steps is {n_steps}",
+                hint="set both, or neither",
+            )
+        if start and full % start:
+            raise RunConfigError(
+                f"training.batch_ramp_start is {start}, which does not divide the {full:,} sequences of a full step "
+                "(training.batch_size · training.accumulation)",
+                hint=f"choose a divisor of {full}",
             )
         return self
 

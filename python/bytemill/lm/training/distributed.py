@@ -16,6 +16,7 @@ from torch.nn import Module
 from bytemill.errors import RunConfigError
 from bytemill.lm.model import TransformerLM
 from bytemill.lm.sharded_tensors import is_sharded, shard_like, whole
+from bytemill.lm.training.batch_ramp import sequences_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,36 +28,53 @@ if TYPE_CHECKING:
     from bytemill.lm.training.config import TrainingConfig
     from bytemill.lm.training.run import Run
 
-    LossFunction = Callable[[Tensor, Tensor], Tensor]
+    LossFunction = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+    """Inputs and targets -> the loss to minimize, and without gradient the part of it that is cross-entropy."""
 
 
 DistributedDataParallel = torch.nn.parallel.DistributedDataParallel
 
 
-def divide_batch(training: TrainingConfig, n_processes: int) -> tuple[int, int]:
-    """Return the forward passes of each process per step, and the sequences per pass.
+def divide_batch(training: TrainingConfig, n_processes: int, step: int | None = None) -> tuple[int, int]:
+    """Return the forward passes of each process in a step, and the sequences per pass.
 
     All passes have the same size, at most `batch_size`.
 
-    Raises:
-        RunConfigError: The sequences of a step cannot be divided evenly among the processes.
+    Args:
+        training: Settings of the batch.
+        n_processes: Number of processes; see `check_division`.
+        step: Number of the step, from 0; by default one after the batch ramp.
 
     >>> from bytemill.lm.training.config import TrainingConfig
     >>> divide_batch(TrainingConfig(batch_size=32, accumulation=3), 2)
     (2, 24)
     """
+    n_own = sequences_at(training.batch_ramp_steps if step is None else step, training) // n_processes
+    n_passes = next(n for n in range(1, n_own + 1) if n_own % n == 0 and n_own // n <= training.batch_size)
+    return n_passes, n_own // n_passes
+
+
+def check_division(training: TrainingConfig, n_processes: int) -> None:
+    """Raise RunConfigError if the sequences of a step cannot be divided evenly among the processes."""
+    if training.batch_ramp_start % n_processes:  # divides the sequences of every step; 0 without a ramp
+        raise RunConfigError(
+            f"training.batch_ramp_start is {training.batch_ramp_start:,}, which cannot be divided evenly among "
+            f"{n_processes} processes",
+            hint=f"start {_divisors(training.batch_ramp_start)}, or change --training.batch-ramp-start",
+        )
     n_sequences = training.batch_size * training.accumulation
     if n_sequences % n_processes:
-        *smaller, largest = [str(n) for n in range(1, min(n_sequences, 64) + 1) if n_sequences % n == 0]
-        fitting = f"{', '.join(smaller)} or {largest} processes" if smaller else "1 process"
         raise RunConfigError(
             f"the {n_sequences:,} sequences of a step (training.batch_size {training.batch_size:,} × "
             f"training.accumulation {training.accumulation:,}) cannot be divided evenly among {n_processes} processes",
-            hint=f"start {fitting}, or change --training.batch-size",
+            hint=f"start {_divisors(n_sequences)}, or change --training.batch-size",
         )
-    n_own = n_sequences // n_processes
-    n_passes = next(n for n in range(1, n_own + 1) if n_own % n == 0 and n_own // n <= training.batch_size)
-    return n_passes, n_own // n_passes
+
+
+def _divisors(n_sequences: int) -> str:
+    """Describe the numbers of processes that divide `n_sequences`."""
+    *smaller, largest = [str(n) for n in range(1, min(n_sequences, 64) + 1) if n_sequences % n == 0]
+    return f"{', '.join(smaller)} or {largest} processes" if smaller else "1 process"
 
 
 def shard_model(model: TransformerLM, processes: Processes, device: torch.device, dtype: torch.dtype) -> None:
@@ -76,7 +94,7 @@ def shard_model(model: TransformerLM, processes: Processes, device: torch.device
     for block in model.layers:
         fully_shard(block, mesh=mesh, mp_policy=policy)
     fully_shard(model, mesh=mesh)
-    register_fsdp_forward_method(model, "loss")  # gathers the parameters, as `forward` does
+    register_fsdp_forward_method(model, "losses")  # gathers the parameters, as `forward` does
 
 
 def compile_blocks(model: TransformerLM) -> None:
@@ -88,32 +106,34 @@ def compile_blocks(model: TransformerLM) -> None:
 class AveragedGradients(Module):
     """Loss of a model whose gradients are averaged over the processes while they are computed (DDP)."""
 
-    def __init__(self, model: TransformerLM, compute_loss: LossFunction) -> None:
+    def __init__(self, model: TransformerLM, compute_losses: LossFunction) -> None:
         super().__init__()
         self.model = model
-        self.compute_loss = compute_loss
+        self.compute_losses = compute_losses
         # Read by DDP: buffers are tables, the same in every process.
         self._ddp_params_and_buffers_to_ignore = [name for name, _ in self.named_buffers()]
 
-    def forward(self, *batch: Tensor) -> Tensor:
-        return self.compute_loss(*batch)
+    def forward(self, *batch: Tensor) -> tuple[Tensor, Tensor]:
+        return self.compute_losses(*batch)
 
 
-def average_gradients(model: TransformerLM, compute_loss: LossFunction, device: torch.device) -> LossFunction:
-    """Return `compute_loss`, with gradients of the model averaged over the processes."""
+def average_gradients(
+    model: TransformerLM, compute_losses: LossFunction, device: torch.device
+) -> LossFunction:
+    """Return `compute_losses`, with gradients of the model averaged over the processes."""
     return DistributedDataParallel(
-        AveragedGradients(model, compute_loss),
+        AveragedGradients(model, compute_losses),
         device_ids=[device] if device.type == "cuda" else None,
         gradient_as_bucket_view=True,
     )
 
 
 def gradients_exchanged(
-    model: TransformerLM, compute_loss: LossFunction, *, now: bool
+    model: TransformerLM, compute_losses: LossFunction, *, now: bool
 ) -> AbstractContextManager[None]:
     """Exchange gradients after the backward passes in the block, or only accumulate them in this process."""
-    if isinstance(compute_loss, DistributedDataParallel):
-        return nullcontext() if now else cast("Any", compute_loss).no_sync()
+    if isinstance(compute_losses, DistributedDataParallel):
+        return nullcontext() if now else cast("Any", compute_losses).no_sync()
     if hasattr(model, "set_requires_gradient_sync"):
         cast("Any", model).set_requires_gradient_sync(now)
     return nullcontext()
@@ -141,21 +161,27 @@ def whole_state(
 
     All processes must call this. Sharded tensors are gathered one by one, and kept on the CPU.
     """
-
-    def gather(tensor: Tensor) -> Tensor | None:
-        if not is_sharded(tensor):
-            return tensor
-        gathered = whole(tensor)
-        return gathered.cpu() if processes.is_first else None
-
     moments: dict[int, dict[str, Any]] = optimizer.state_dict()["state"]
     gathered = {
         index: {
-            name: gather(value) if isinstance(value, torch.Tensor) else value for name, value in own.items()
+            name: _gathered(value, processes) if isinstance(value, torch.Tensor) else value
+            for name, value in own.items()
         }
         for index, own in moments.items()
     }
-    return _whole_weights(model, gather), {**optimizer.state_dict(), "state": gathered}
+    return whole_weights(model, processes), {**optimizer.state_dict(), "state": gathered}
+
+
+def whole_weights(model: Module, processes: Processes) -> dict[str, Any]:
+    """Return the state dict of a model as `whole_state` does; tensors that are not sharded are those of the model."""
+    return _whole_weights(model, lambda tensor: _gathered(tensor, processes))
+
+
+def _gathered(tensor: Tensor, processes: Processes) -> Tensor | None:
+    if not is_sharded(tensor):
+        return tensor
+    gathered = whole(tensor)
+    return gathered.cpu() if processes.is_first else None
 
 
 def _whole_weights(model: Module, gather: Callable[[Tensor], Tensor | None]) -> dict[str, Any]:

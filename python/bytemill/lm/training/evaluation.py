@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,19 @@ if TYPE_CHECKING:
 
 
 def evaluate_if_due(run: Run, record: Recorder) -> None:
-    """Record the validation loss and a sample, if they are due at this step and not recorded yet."""
-    if run.step and is_validation_due(run) and not record.has("validation", run.step):
-        record("validation", run.step, **_validate(run))
-    if run.step and is_due(run, run.config.run.sample_every) and not record.has("sample", run.step):
-        record("sample", run.step, **_sample(run))
+    """Record the validation loss and a sample, if they are due at this step and not recorded yet.
+
+    Both use the average of the weights if there is one.
+    """
+    must_validate = run.step and is_validation_due(run) and not record.has("validation", run.step)
+    must_sample = run.step and is_due(run, run.config.run.sample_every) and not record.has("sample", run.step)
+    if not (must_validate or must_sample):
+        return
+    with run.average.in_model() if run.average else nullcontext():
+        if must_validate:
+            record("validation", run.step, **_validate(run))
+        if must_sample:
+            record("sample", run.step, **_sample(run))
 
 
 def _validate(run: Run) -> dict[str, Any]:

@@ -27,7 +27,7 @@ import torch
 from bytemill import errors
 from bytemill.errors import BytemillError, ProcessFailedError, RunConfigError
 from bytemill.lm.processes import RENDEZVOUS, Processes, processes_from_environment
-from bytemill.lm.training.distributed import divide_batch
+from bytemill.lm.training.distributed import check_division
 from bytemill.lm.training.interruption import stop_signals
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.trainer import train
@@ -133,7 +133,7 @@ def train_on_devices(
             hint="leave out --devices: torchrun sets the number of processes",
         )
     training, processes = resolved.config.training, Processes(count=n_devices, local_count=n_devices)
-    divide_batch(training, n_devices)  # like the next line, raises before the processes start
+    check_division(training, n_devices)  # like the next line, raises before the processes start
     processes.device(training.device)
     request = {"config": resolved.config.to_dict(), "origins": resolved.origins, "overwrite": overwrite}
     with (

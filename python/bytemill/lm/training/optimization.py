@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
-from bytemill.lm.optim import SGD, AdamW, Muon, muon_groups, parameter_groups
+from bytemill.lm.optim import SGD, AdamW, Muon, muon_groups, parameter_groups, warm_momentum
 from bytemill.lm.schedule import constant, cosine_with_warmup, warmup_stable_decay
 
 if TYPE_CHECKING:
@@ -36,7 +37,15 @@ def make_optimizer(model: TransformerLM, config: TrainConfig, processes: Process
                 weight_decay=options.weight_decay,
             )
             optimizer = Muon(
-                groups, options.muon_learning_rate, betas=betas, eps=options.eps, processes=processes
+                groups,
+                options.muon_learning_rate,
+                options.muon_momentum,
+                nesterov=options.muon_nesterov,
+                method=options.muon_method,
+                scaling=options.muon_scaling,
+                betas=betas,
+                eps=options.eps,
+                processes=processes,
             )
         case "sgd":
             # The schedule alone changes the learning rate.
@@ -44,6 +53,30 @@ def make_optimizer(model: TransformerLM, config: TrainConfig, processes: Process
     for group in optimizer.param_groups:
         group["peak_lr"] = group["lr"]
     return optimizer
+
+
+def describe_groups(optimizer: Optimizer, model: TransformerLM) -> list[dict[str, Any]]:
+    """Return the algorithm, weight decay and parameters of each group; names of layers have `*` for the number."""
+    names = {id(parameter): re.sub(r"\b\d+\b", "*", name) for name, parameter in model.named_parameters()}
+    return [
+        {
+            "algorithm": group.get("algorithm", type(optimizer).__name__.lower()),
+            "learning_rate": group["peak_lr"],
+            "weight_decay": group.get("weight_decay", 0.0),
+            "n_parameters": sum(parameter.numel() for parameter in group["params"]),
+            "names": list(dict.fromkeys(names[id(parameter)] for parameter in group["params"])),
+        }
+        for group in optimizer.param_groups
+    ]
+
+
+def set_rates(optimizer: Optimizer, step: int, config: TrainConfig) -> None:
+    """Set the learning rate, and the momentum of Muon, of step `step` (from 0)."""
+    options, share = config.optimizer, rate_share(step, config)
+    for group in optimizer.param_groups:
+        group["lr"] = group["peak_lr"] * share
+        if "momentum" in group:
+            group["momentum"] = warm_momentum(step, options.muon_momentum, options.muon_momentum_warmup)
 
 
 def rate_share(step: int, config: TrainConfig) -> float:
@@ -66,6 +99,7 @@ def rate_share(step: int, config: TrainConfig) -> float:
                 warmup_steps=config.n_warmup_steps,
                 decay_steps=n_decay,
                 total_steps=n_steps,
+                decay_shape=options.decay_shape,
             )
         case "constant":
             return constant(t, 1.0, config.n_warmup_steps)

@@ -17,12 +17,13 @@ from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import TransformerLM
 from bytemill.lm.planning import largest_batch, training_memory
 from bytemill.lm.training.data_folders import data_folders
-from bytemill.lm.training.distributed import compile_blocks, divide_batch, shard_model
+from bytemill.lm.training.distributed import check_division, compile_blocks, divide_batch, shard_model
 from bytemill.lm.training.loss_scale import LossScale
 from bytemill.lm.training.optimization import make_optimizer
 from bytemill.lm.training.run import Run
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.run_state import seed_generators
+from bytemill.lm.weight_average import WeightAverage
 from bytemill.shards.manifest import shard_hashes
 from bytemill.system.paths import cache_folder
 from bytemill.system.units import format_bytes
@@ -52,7 +53,7 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         )
     if config.run.sample_every:
         prompt_ids(tokenizer, config.run.sample_prompt)  # raises now instead of at the first sample
-    divide_batch(config.training, processes.count)  # raises now instead of at the first step
+    check_division(config.training, processes.count)
     device = processes.device(config.training.device)
     dtype = pick_precision(config.training.precision, device)
     is_compiled = device.type == "cuda" if config.training.compile is None else config.training.compile
@@ -103,6 +104,7 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         validation=validation,
         model=model,
         optimizer=make_optimizer(model, config, processes),
+        average=WeightAverage(model, config.optimizer.ema_decay) if config.optimizer.ema_decay else None,
         scale=LossScale() if dtype == torch.float16 else None,
         shards={
             "training": [(str(folder), shard_hashes(folder)) for folder in train_folders],
@@ -126,7 +128,12 @@ def _check_memory(config: TrainConfig, dtype: torch.dtype, processes: Processes)
     if available is not None and processes.local_count > 1:
         available //= processes.local_count
     precision = "float32" if dtype == torch.float32 else "bfloat16"
-    needed = training_memory(config.model, optimizer=config.optimizer.name, precision=precision)
+    needed = training_memory(
+        config.model,
+        optimizer=config.optimizer.name,
+        precision=precision,
+        average=config.optimizer.ema_decay > 0,
+    )
     _, n_sequences = divide_batch(config.training, processes.count)
     length = config.model.context_length
     if available is not None and needed.total(n_sequences) > available:

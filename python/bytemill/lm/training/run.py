@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bytemill.lm.training.spikes import SpikeDetector
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from bytemill.lm.training.loss_scale import LossScale
     from bytemill.lm.training.run_checkpoint import ShardHashes
     from bytemill.lm.training.run_folder import RunFolder
+    from bytemill.lm.weight_average import WeightAverage
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 
@@ -27,6 +30,7 @@ class RecentSteps:
     """Sums over the steps since the last record."""
 
     loss: float = 0.0
+    nats: float = 0.0
     norm: float = 0.0
     n_bytes: int = 0
     n_tokens: int = 0
@@ -34,6 +38,7 @@ class RecentSteps:
 
     def add(self, loss: float, norm: float, n_bytes: int, n_tokens: int) -> None:
         self.loss += loss
+        self.nats += loss * n_tokens
         self.norm += norm
         self.n_bytes += n_bytes
         self.n_tokens += n_tokens
@@ -41,10 +46,9 @@ class RecentSteps:
 
     def take(self) -> dict[str, float | None]:
         """Return the means and reset; unlike in validation, bits per byte include the loss of special tokens."""
-        loss = self.loss / self.n_steps
-        bits = loss * self.n_tokens / math.log(2) / self.n_bytes if self.n_bytes else None
+        bits = self.nats / math.log(2) / self.n_bytes if self.n_bytes else None
         means: dict[str, float | None] = {
-            "loss": loss,
+            "loss": self.loss / self.n_steps,
             "bits_per_byte": bits,
             "grad_norm": self.norm / self.n_steps,
         }
@@ -79,6 +83,9 @@ class Run:
     n_bad: int = 0
     """Number of consecutive steps, up to this one, whose loss or gradient was not finite."""
     recent: RecentSteps = field(default_factory=RecentSteps)
+    spikes: SpikeDetector = field(default_factory=SpikeDetector)
+    average: WeightAverage | None = None
+    """With optimizer.ema_decay."""
     refused: list[str] = field(default_factory=list[str])
     """Newer checkpoints that are damaged, one message each."""
     saved: Path | None = None

@@ -1,8 +1,9 @@
 """The checkpoint of a run: a folder with the weights, the trainer's state and a manifest of both.
 
-    model.safetensors   weights, all that generation and evaluation read
-    trainer.pt          optimizer, random generators, position in the data
-    checkpoint.json     step, settings, fingerprint, shard hashes, and the sha256 of the two files
+    model.safetensors    weights
+    average.safetensors  with optimizer.ema_decay their moving average, which generation and evaluation then use
+    trainer.pt           optimizer, random generators, position in the data
+    checkpoint.json      step, settings, fingerprint, shard hashes, and the sha256 of the other files
 
 The folder is written under a temporary name and then renamed, so it is complete whenever it is visible.
 """
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
-WEIGHTS, TRAINER, MANIFEST = "model.safetensors", "trainer.pt", "checkpoint.json"
+WEIGHTS, AVERAGE = "model.safetensors", "average.safetensors"
+TRAINER, MANIFEST = "trainer.pt", "checkpoint.json"
 FolderHashes = list[tuple[str, dict[str, str]]]
 """For each shard folder its path and the sha256 of each shard file."""
 ShardHashes = dict[Literal["training", "validation"], FolderHashes]
@@ -45,9 +47,24 @@ class RunCheckpoint:
     files: dict[str, str]
     """File name -> sha256."""
 
-    def load_weights(self, model: Module) -> None:
-        """Load the weights into `model`. Raises CheckpointError if they are damaged or of another model."""
-        load_weights(model, self._read(WEIGHTS), str(self.path / WEIGHTS))
+    @property
+    def has_average(self) -> bool:
+        """Whether the run kept a moving average of the weights."""
+        return AVERAGE in self.files
+
+    def load_weights(self, model: Module, *, average: bool = False) -> None:
+        """Load the weights, or their moving average, into `model`.
+
+        Raises:
+            CheckpointError: They are missing, damaged or of another model.
+        """
+        if average and not self.has_average:
+            raise CheckpointError(
+                f"{self.path} has no moving average of the weights",
+                hint="train with --optimizer.ema-decay, or use the weights themselves",
+            )
+        name = AVERAGE if average else WEIGHTS
+        load_weights(model, self._read(name), str(self.path / name))
 
     def trainer_state(self) -> dict[str, Any]:
         """Return the state of the trainer. Raises CheckpointError if it is damaged."""
@@ -55,7 +72,8 @@ class RunCheckpoint:
 
     def verify(self, *, weights_only: bool) -> None:
         """Raise CheckpointError if a file is missing or damaged."""
-        for name in [WEIGHTS] if weights_only else [WEIGHTS, TRAINER]:
+        averages = [AVERAGE] if self.has_average else []
+        for name in [WEIGHTS, *averages, *([] if weights_only else [TRAINER])]:
             self._read(name)
 
     def _read(self, name: str) -> bytes:
@@ -74,6 +92,7 @@ def write_checkpoint(
     weights: Mapping[str, Tensor],
     trainer_state: Mapping[str, Any],
     *,
+    average: bytes | None = None,
     step: int,
     config: TrainConfig,
     fingerprint: str,
@@ -84,6 +103,8 @@ def write_checkpoint(
     remove_checkpoint(temporary)
     make_folder(temporary)
     contents = {WEIGHTS: weights_bytes(weights), TRAINER: state_bytes(trainer_state)}
+    if average is not None:
+        contents[AVERAGE] = average
     for name, data in contents.items():
         write_bytes(temporary / name, data)
     document = {

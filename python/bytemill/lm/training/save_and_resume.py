@@ -6,13 +6,14 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import CheckpointError
-from bytemill.lm.checkpoint import load_optimizer_state
-from bytemill.lm.training.distributed import shard_state, whole_state
+from bytemill.lm.checkpoint import load_optimizer_state, weights_bytes
+from bytemill.lm.training.distributed import shard_state, whole_state, whole_weights
 from bytemill.lm.training.loss_scale import LossScale
 from bytemill.lm.training.metrics_log import MetricsLog
 from bytemill.lm.training.run import RecentSteps
 from bytemill.lm.training.run_folder import check_resumable
 from bytemill.lm.training.run_state import generators_state, restore_generators, seed_generators
+from bytemill.lm.training.spikes import SpikeDetector
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -49,11 +50,15 @@ def _resume(run: Run) -> None:
     check_resumable(checkpoint, run.config, run.tokenizer.fingerprint, run.shards)
     state = checkpoint.trainer_state()
     try:
+        if run.average:
+            checkpoint.load_weights(run.model, average=True)
+            run.average.restart(state["n_average_updates"])
         checkpoint.load_weights(run.model)
         load_optimizer_state(run.optimizer, shard_state(run.optimizer, state["optimizer"]))
         run.batches.load_state_dict(state["batches"])
         run.step, run.n_tokens, run.n_bad = checkpoint.step, state["n_tokens"], state["n_bad"]
         run.recent = RecentSteps(**state["recent"])
+        run.spikes = SpikeDetector(**state["spikes"])
         if run.scale is not None:
             run.scale = LossScale(**state["loss_scale"])
         generators = state["generators"]
@@ -74,19 +79,32 @@ def save_run(run: Run) -> Path:
         "n_tokens": run.n_tokens,
         "n_bad": run.n_bad,
         "recent": vars(run.recent),
+        "spikes": vars(run.spikes),
         "loss_scale": vars(run.scale) if run.scale else None,
+        "n_average_updates": run.average.n_updates if run.average else 0,
         "batches": run.batches.state_dict(),
         "generators": run.processes.gather(generators_state(run.device)),
     }
+    average = _average_bytes(run)
     run.saved = run.folder.checkpoint_path(run.step)
     if run.processes.is_first:
         run.folder.save(
             run.step,
             weights,
             state,
+            average=average,
             config=run.config,
             fingerprint=run.tokenizer.fingerprint,
             shards=run.shards,
         )
     run.processes.wait()  # for the checkpoint to exist
     return run.saved
+
+
+def _average_bytes(run: Run) -> bytes | None:
+    """Serialize the average of the weights; None in all but the first process, or if there is none."""
+    if run.average is None:
+        return None
+    with run.average.in_model():
+        weights = whole_weights(run.model, run.processes)
+        return weights_bytes(weights) if run.processes.is_first else None

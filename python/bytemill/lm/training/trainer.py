@@ -14,10 +14,12 @@ from bytemill.lm.device import matmul_rate, memory_errors
 from bytemill.lm.optim import clip_gradients
 from bytemill.lm.planning import flops_per_token
 from bytemill.lm.processes import join_processes
+from bytemill.lm.training.bad_batch import save_bad_batch
+from bytemill.lm.training.batch_ramp import n_sequences
 from bytemill.lm.training.evaluation import evaluate_if_due
 from bytemill.lm.training.interruption import stop_signals
 from bytemill.lm.training.log_records import OnRecord, Recorder, Speed
-from bytemill.lm.training.optimization import rate_share
+from bytemill.lm.training.optimization import describe_groups, set_rates
 from bytemill.lm.training.preparation import MEMORY_HINT, prepare
 from bytemill.lm.training.run import is_checkpoint_due, is_due
 from bytemill.lm.training.save_and_resume import open_run, save_run
@@ -64,7 +66,7 @@ def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | 
 
 def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord | None) -> RunFolder:
     config = run.config
-    compute_loss = loss_function(run)
+    compute_losses = loss_function(run)
     speed = _speed(run)
     run.model.train()
     with open_run(run, resolved, overwrite=overwrite) as log, stop_signals(run.processes) as stop:
@@ -73,14 +75,17 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
         evaluate_if_due(run, record)  # the run may have been stopped between a checkpoint and its evaluation
         while run.step < config.training.steps:
             speed.start()
-            for group in run.optimizer.param_groups:
-                group["lr"] = group["peak_lr"] * rate_share(run.step, config)
-
-            loss, n_tokens, n_bytes = accumulate_gradients(run, compute_loss)
+            set_rates(run.optimizer, run.step, config)
+            loss, n_tokens, n_bytes = accumulate_gradients(run, compute_losses)
             norm = float(clip_gradients(run.model.parameters(), config.optimizer.clip or math.inf))
             is_finite = math.isfinite(loss) and math.isfinite(norm)
-            if is_finite:
+            spike = run.spikes.add(loss, norm, config.optimizer) if is_finite else None
+            is_taken = is_finite and not (spike and config.optimizer.skip_spikes)
+            if is_taken:
                 run.optimizer.step()
+                if run.average:
+                    run.average.update()
+            if is_finite:
                 run.recent.add(loss, norm, n_bytes, n_tokens)
             run.optimizer.zero_grad(set_to_none=True)
 
@@ -88,6 +93,8 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
             run.step += 1
             run.n_tokens += n_tokens
             speed.stop(n_tokens)
+            if spike:
+                record("spike", run.step, **spike, skipped=not is_taken)
             if is_finite:
                 run.n_bad = 0
             elif not is_overflow:
@@ -123,7 +130,8 @@ def _progress(run: Run) -> dict[str, float]:
 def _diverged(run: Run) -> TrainingDivergedError:
     saved = f"the last checkpoint is {run.saved}" if run.saved else "no checkpoint was saved yet"
     return TrainingDivergedError(
-        f"the loss or gradient was not finite in {run.n_bad} consecutive steps up to step {run.step}; {saved}",
+        f"the loss or gradient was not finite in {run.n_bad} consecutive steps up to step {run.step}; its batch is in "
+        f"{save_bad_batch(run)}; {saved}",
         hint="train in a new folder (--run.folder NAME) with a lower --optimizer.learning-rate, or with "
         "--training.precision float32",
     )
@@ -133,6 +141,10 @@ def _summary(run: Run) -> dict[str, Any]:
     return {
         "n_parameters": run.model.n_parameters(),
         "n_steps": run.config.training.steps,
+        "n_tokens": run.n_tokens,
+        "total_tokens": n_sequences(run.config.training.steps, run.config.training)
+        * run.config.model.context_length,
+        "groups": describe_groups(run.optimizer, run.model),
         "tokens_per_step": run.config.training.batch_size
         * run.config.training.accumulation
         * run.config.model.context_length,
