@@ -125,10 +125,10 @@ def triton_kernels() -> Kernels:
     # Needs Triton, which is not installed with torch everywhere.
     from bytemill.lm.kernels import triton
 
-    parts = TORCH | {
+    parts: dict[str, Any] = TORCH | {
         "norm": triton.normalized,
         "attention": triton.causal_attention,
-        "losses": partial(linear_losses, losses_and_gradients=triton.losses_and_gradients),
+        "losses": triton.linear_losses,
     }
     return Kernels("triton", **parts)
 

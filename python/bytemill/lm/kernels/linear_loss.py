@@ -12,9 +12,13 @@ from torch.autograd.function import once_differentiable
 from bytemill.lm.kernels.rows import row_blocks
 from bytemill.lm.tensors import narrowed, widened
 
-LossesAndGradients: TypeAlias = Callable[[Tensor, Tensor, int, float | None], tuple[Tensor, Tensor]]
 Product: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """(left, right) -> left @ right.T."""
+LossesAndGradients: TypeAlias = Callable[
+    [Tensor, Tensor, int, float, float | None], tuple[Tensor, Tensor, Tensor]
+]
+"""(logits, targets (n_rows, 1), n_tokens, z_loss, soft_cap) -> losses and log Z (n_rows, 1), and the gradient of
+Σ (loss + z_loss log² Z) / n_tokens. It may overwrite the logits."""
 
 # Logits per block. The matrix products of a block must be large enough to run at full rate (each reads and writes the
 # whole gradient of the weights), and small enough to be in cache for the softmax: with 10,000 ids, 2²² are 420 rows.
@@ -43,8 +47,7 @@ def linear_cross_entropy(
         z_loss: Weight of log² Z.
         soft_cap: Replace the logits by cap · tanh(logits / cap).
         product: Computes left @ right.T in float32; by default torch does.
-        losses_and_gradients: Computes (logits, targets (n_rows, 1), n_tokens, soft cap) -> losses (n_rows, 1) and the
-            gradient of Σ losses / n_tokens; it may overwrite the logits. Not used with a z-loss.
+        losses_and_gradients: Computes both of a block of logits; by default torch's operations do.
 
     Returns:
         Mean loss in nats, a float32 scalar.
@@ -84,7 +87,7 @@ def linear_losses(
         soft_cap,
         with_gradient,
         product or _product,
-        None if z_loss else losses_and_gradients,
+        losses_and_gradients or _losses_and_gradients,
     )
     return losses
 
@@ -100,7 +103,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         soft_cap: float | None,
         with_gradient: bool,
         product: Product,
-        losses_and_gradients: LossesAndGradients | None,
+        losses_and_gradients: LossesAndGradients,
     ) -> tuple[Tensor, Tensor]:
         with torch.autocast(x.device.type, enabled=False):
             loss, cross_entropy = _forward(
@@ -128,7 +131,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         if gradient.device.type != "cpu" or gradient.item() != 1:
             d_x.mul_(gradient)
             d_weight.mul_(gradient)
-        return d_x, d_weight, None, None, None, None, None
+        return d_x, d_weight, None, None, None, None, None, None
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
@@ -145,7 +148,7 @@ def _forward(
     soft_cap: float | None,
     with_gradient: bool,
     product: Product,
-    losses_and_gradients: LossesAndGradients | None,
+    losses_and_gradients: LossesAndGradients,
 ) -> tuple[Tensor, Tensor]:
     n_rows = max(1, (_BLOCK_CPU if x.device.type == "cpu" else _BLOCK) // len(weight))
     dtype = torch.promote_types(x.dtype, torch.float32)
@@ -155,13 +158,9 @@ def _forward(
     for start in range(0, len(x), n_rows):
         block = slice(start, start + n_rows)
         rows, target = x[block], targets[block, None]
-        logits = product(rows, weight)
-        if losses_and_gradients is None:
-            losses[block], log_z[block], gradients = _losses_and_gradients(
-                logits, target, len(x), soft_cap, z_loss
-            )
-        else:
-            losses[block], gradients = losses_and_gradients(logits, target, len(x), soft_cap)
+        losses[block], log_z[block], gradients = losses_and_gradients(
+            product(rows, weight), target, len(x), z_loss, soft_cap
+        )
         if d_x is None or d_weight is None:
             continue
         gradients = gradients.to(x.dtype)
@@ -173,9 +172,8 @@ def _forward(
 
 
 def _losses_and_gradients(
-    logits: Tensor, targets: Tensor, n_tokens: int, soft_cap: float | None, z_loss: float
+    logits: Tensor, targets: Tensor, n_tokens: int, z_loss: float, soft_cap: float | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return losses and log Z, both (n_rows, 1), and the gradient of the mean loss."""
     wide = widened(logits)
     slopes = None if soft_cap is None else _cap(wide, soft_cap)
     losses, log_z = _losses(wide, targets, n_tokens, z_loss)

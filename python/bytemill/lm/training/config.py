@@ -129,7 +129,8 @@ class TrainingConfig(Settings):
     strategy: Literal["ddp", "fsdp"] = "ddp"
     """With several processes: ddp keeps the whole model in each; fsdp shards weights, gradients and optimizer state."""
     kernels: KernelName = "auto"
-    """Implementation: the fastest for the device (auto), torch's, Triton's, or the readable reference (scratch)."""
+    """Implementation: the fastest for the device (auto), torch's, Triton's (CUDA devices; never chosen by auto), or the
+    readable reference (scratch)."""
     compile: bool | None = None
     """Compile the blocks with torch.compile; by default on CUDA devices. The first step then takes up to a minute."""
     max_bad_steps: Count = 5

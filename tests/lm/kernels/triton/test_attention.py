@@ -70,25 +70,25 @@ def test_groups_of_heads_share_keys(heads: tuple[int, int], device: str) -> None
     check(device, n_tokens=50, heads=heads)
 
 
-@pytest.mark.parametrize("window", [1, 5, 40, 200])
+@pytest.mark.parametrize("window", [1, 40])
 def test_windows_hide_earlier_tokens(window: int, device: str) -> None:
-    check(device, n_tokens=100, window=window, heads=(2, 1))
+    check(device, n_tokens=80, window=window, heads=(2, 1))
 
 
 @pytest.mark.parametrize("window", [None, 20])
 def test_documents_hide_earlier_documents(window: int | None, device: str) -> None:
-    starts = torch.zeros(2, 90, dtype=torch.int32, device=device)
-    starts[0, 10:], starts[0, 43:], starts[1, 70:], starts[1, 71:] = 10, 43, 70, 71
-    check(device, n_tokens=90, starts=starts, window=window)
+    starts = torch.zeros(2, 70, dtype=torch.int32, device=device)
+    starts[0, 10:], starts[0, 43:], starts[1, 63:], starts[1, 64:] = 10, 43, 63, 64
+    check(device, n_tokens=70, starts=starts, window=window)
 
 
-@pytest.mark.parametrize("heads", [(2, 2), (4, 2)])
+@pytest.mark.parametrize("heads", [(2, 1)])
 def test_bfloat16_differs_by_its_rounding_alone(heads: tuple[int, int], device: str) -> None:
     # Weights and gradients of scores are rounded to 8 bits before the second products.
     check(device, n_tokens=70, heads=heads, dtype=torch.bfloat16, bound=2**-6)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.integers(1, 70), st.integers(1, 40), st.integers(1, 3), st.none() | st.integers(1, 80))
 def test_every_shape_equals_the_textbook(
     device: str, n_tokens: int, width: int, n_groups: int, window: int | None

@@ -1,11 +1,13 @@
 """torch.compile calls the kernels without breaking the graph."""
 
+import pytest
 import torch
 from torch import Tensor
 
 from bytemill.lm.kernels.triton import causal_attention, normalized
 
 
+@pytest.mark.slow
 def test_the_compiler_keeps_one_graph(device: str) -> None:
     random = torch.Generator().manual_seed(0)
     x = torch.randn(1, 20, 2, 16, generator=random).to(device).requires_grad_()

@@ -1,5 +1,7 @@
 """A model with Triton's kernels equals the textbook."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -21,8 +23,8 @@ from bytemill.lm.model import ModelConfig, TransformerLM
     ],
     ids=["llama", "gpt2"],
 )
-def test_losses_and_gradients_of_a_model_equal_the_textbook(options: dict[str, object], device: str) -> None:
-    sizes = {
+def test_losses_and_gradients_of_a_model_equal_the_textbook(options: dict[str, Any], device: str) -> None:
+    sizes: dict[str, Any] = {
         "vocab_size": 50,
         "context_length": 16,
         "d_model": 32,

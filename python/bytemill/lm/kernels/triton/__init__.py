@@ -9,7 +9,7 @@ Importing this package needs Triton, which torch installs on Linux.
 """
 
 from bytemill.lm.kernels.triton.attention import causal_attention
-from bytemill.lm.kernels.triton.cross_entropy import linear_cross_entropy, losses_and_gradients
+from bytemill.lm.kernels.triton.cross_entropy import linear_losses, losses_and_gradients
 from bytemill.lm.kernels.triton.norm import normalized
 
-__all__ = ["causal_attention", "linear_cross_entropy", "losses_and_gradients", "normalized"]
+__all__ = ["causal_attention", "linear_losses", "losses_and_gradients", "normalized"]

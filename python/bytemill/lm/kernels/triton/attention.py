@@ -30,7 +30,8 @@ Exponentials are powers of two, which the hardware computes: the scores are mult
 Matrix products are in the type of the inputs, and everything else is float32.
 """
 
-# pyright: basic
+# pyright: basic, reportArgumentType=false, reportCallIssue=false
+# pyright: reportAttributeAccessIssue=false, reportOperatorIssue=false
 # Triton has no types, and its functions are not Python's: a compiler reads them.
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from bytemill.lm.tensors import narrowed
+
 # Triton's interpreter multiplies the bits of bfloat16 numbers as integers.
 _WIDEN = tl.constexpr(triton.knobs.runtime.interpret)
 
@@ -52,6 +55,8 @@ def causal_attention(
 ) -> Tensor:
     """Compute softmax(q kᵀ / √d + causal mask) v.
 
+    Under autocast, the products are in its type.
+
     Args:
         q: Queries (batch, n_heads, n_tokens, d).
         k: Keys (batch, n_kv_heads, n_tokens, d); groups of query heads share them.
@@ -60,6 +65,7 @@ def causal_attention(
         document_starts: (batch, n_tokens), position of the first token of each token's document; it attends to none
             before that.
     """
+    q, k, v = narrowed(q), narrowed(k), narrowed(v)
     positions = torch.arange(q.shape[2], device=q.device, dtype=torch.int32)
     first = torch.zeros_like(positions) if window is None else (positions - (window - 1)).clamp_min(0)
     first = first[None] if document_starts is None else torch.maximum(first, document_starts.to(torch.int32))
@@ -381,13 +387,15 @@ def _batch_stride(first: Tensor) -> int:
 def _sizes(q: Tensor, k: Tensor) -> dict[str, Any]:
     """Return the sizes that the kernels are compiled for."""
     width = q.shape[-1]
+    block_width = max(16, triton.next_power_of_2(width))
     return {
         "N_HEADS": q.shape[1],
         "N_GROUPS": q.shape[1] // k.shape[1],
         "WIDTH": width,
-        "BLOCK_WIDTH": max(16, triton.next_power_of_2(width)),
-        # The blocks and their copies for pipelining stay below 99 KiB, the shared memory of the smaller GPUs.
+        "BLOCK_WIDTH": block_width,
+        # The blocks and their copies for pipelining stay below 99 KiB, the shared memory of the smaller GPUs, and four
+        # warps of the kernel of keys would move 800 bytes of registers to memory where heads are wider than 64.
         "BLOCK": 64 if q.element_size() == 2 and width <= 128 else 32,
-        "num_warps": 4,
+        "num_warps": 4 if block_width <= 64 else 8,
         "num_stages": 2,
     }
