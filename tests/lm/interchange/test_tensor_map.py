@@ -21,7 +21,12 @@ def config(layout: str, **options: Any) -> ModelConfig:
         options |= {"norm": "layer", "position": "learned", "feed_forward": "gelu", "num_kv_heads": None}
         options |= {"head_dim": None, "qk_norm": False, "qkv_bias": False}
     return ModelConfig(
-        vocab_size=7, context_length=5, d_model=8, num_layers=2, num_heads=4, d_ff=6,
+        vocab_size=7,
+        context_length=5,
+        d_model=8,
+        num_layers=2,
+        num_heads=4,
+        d_ff=6,
         **options,
     )
 
