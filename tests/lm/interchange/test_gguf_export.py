@@ -104,15 +104,16 @@ def test_gpt2_has_stacked_projections_and_all_biases(corpus: Corpus, tmp_path: P
     fields, tensors = read(tmp_path / "gpt.gguf")
     assert (fields["general.architecture"], fields["general.name"]) == ("gpt2", "gpt")
     assert fields["gpt2.attention.layer_norm_epsilon"] == pytest.approx(1e-5)
-    attention = model.layers[1].attn
+    layers: Any = model.layers
+    attention = layers[1].attn
     stacked = torch.cat([getattr(attention, f"{name}_proj").weight for name in "qkv"]).detach()
     np.testing.assert_array_equal(tensors["blk.1.attn_qkv.weight"], stacked.half().float().numpy())
     positions = model.position_embeddings.weight.detach().numpy()
     np.testing.assert_array_equal(tensors["position_embd.weight"], positions)
     np.testing.assert_array_equal(
-        tensors["blk.0.ffn_up.weight"], model.layers[0].ffn.w1.weight.detach().half().float().numpy()
+        tensors["blk.0.ffn_up.weight"], layers[0].ffn.w1.weight.detach().half().float().numpy()
     )
-    expected = model.layers[0].ln1.bias.detach().numpy() if bias else np.zeros(32)
+    expected = layers[0].ln1.bias.detach().numpy() if bias else np.zeros(32)
     np.testing.assert_array_equal(tensors["blk.0.attn_norm.bias"], expected)
     assert tensors["blk.0.attn_qkv.bias"].shape == (96,)
     assert "output.weight" not in tensors
@@ -123,9 +124,9 @@ def test_llama3_scaling_becomes_factors_of_the_frequencies(corpus: Corpus, tmp_p
     model = save(tmp_path / "model", corpus, {**SMALL, **scaling})
     export_model(tmp_path / "model", tmp_path / "out.gguf", format="gguf", dtype="bfloat16")
     _, tensors = read(tmp_path / "out.gguf")
-    rope: Any = model.layers[0].attn.rope
+    layers: Any = model.layers
     divided = rotary_frequencies(10_000.0, 8).numpy() / tensors["rope_freqs.weight"]
-    np.testing.assert_allclose(divided, rope.frequencies.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(divided, layers[0].attn.rope.frequencies.numpy(), rtol=1e-6)
 
 
 def test_what_gguf_cannot_hold_is_refused(corpus: Corpus, tmp_path: Path) -> None:

@@ -174,6 +174,7 @@ def _read_llama(family: Family, values: Mapping[str, Any], location: str) -> Mod
             "those of queries, keys and values alone"
         )
     heads = values["num_attention_heads"]
+    kv_heads = values["num_key_value_heads"] or heads
     width = values["head_dim"] or values["hidden_size"] // heads
     return ModelConfig(
         vocab_size=values["vocab_size"],
@@ -181,7 +182,7 @@ def _read_llama(family: Family, values: Mapping[str, Any], location: str) -> Mod
         d_model=values["hidden_size"],
         num_layers=values["num_hidden_layers"],
         num_heads=heads,
-        num_kv_heads=values["num_key_value_heads"] or heads,
+        num_kv_heads=kv_heads if kv_heads != heads else None,
         head_dim=width if width * heads != values["hidden_size"] else None,
         d_ff=values["intermediate_size"],
         norm_eps=values["rms_norm_eps"],
