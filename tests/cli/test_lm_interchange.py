@@ -40,7 +40,7 @@ def test_a_trained_model_is_exported_imported_and_fine_tuned(trained: str, run: 
 
 
 def test_results_as_json_and_errors_in_one_line(trained: str, run: Run):  # noqa: F811
-    exported = run("lm", "export", trained, "-o", "out.gguf", "--output-format", "gguf", "--json")
+    exported = run("lm", "export", trained, "-o", "out.gguf", "--json")
     assert exported.status == 0, exported.err
     assert json.loads(exported.out)["files"] == ["out.gguf"]
     again = run("lm", "export", trained, "-o", "out.gguf", "--output-format", "gguf")

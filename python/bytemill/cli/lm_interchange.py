@@ -68,9 +68,12 @@ def export_weights(
         Parameter(name=["--output", "-o"], help="Folder of the result, or a GGUF file (NAME.gguf)."),
     ],
     output_format: Annotated[
-        Literal["huggingface", "gguf"],
-        Parameter(help="A folder for transformers, or a file for llama.cpp (needs the package gguf)."),
-    ] = "huggingface",
+        Literal["huggingface", "gguf"] | None,
+        Parameter(
+            help="A folder for transformers, or a file for llama.cpp (needs the package gguf). By default gguf if the "
+            "output ends with .gguf, else huggingface."
+        ),
+    ] = None,
     precision: Annotated[
         Literal["float32", "bfloat16", "float16"], Parameter(help="Type of the stored weights.")
     ] = "float32",

@@ -42,7 +42,7 @@ def export_model(
     source: str | os.PathLike[str],
     output: str | os.PathLike[str],
     *,
-    format: ExportFormat = "huggingface",  # noqa: A002
+    format: ExportFormat | None = None,  # noqa: A002
     dtype: ExportType = "float32",
     max_shard_bytes: int = 5_000_000_000,
     overwrite: bool = False,
@@ -53,6 +53,7 @@ def export_model(
         source: Run folder, checkpoint or imported model.
         output: Folder of the result; for GGUF also a path that ends with `.gguf`.
         format: "huggingface": a folder that `AutoModelForCausalLM.from_pretrained` loads. "gguf": a file for llama.cpp.
+            By default "gguf" if `output` ends with `.gguf`, else "huggingface".
         dtype: Type of the stored matrices, which are float32 in the source.
         max_shard_bytes: Maximum bytes of weights per file of the format huggingface; a larger tensor has its own file.
         overwrite: Replace existing files of the same names.
@@ -66,6 +67,8 @@ def export_model(
     """
     output = Path(output)
     wanted: torch.dtype = getattr(torch, dtype)
+    if format is None:
+        format = "gguf" if output.suffix == ".gguf" else "huggingface"  # noqa: A001
     is_file = format == "gguf" and output.suffix == ".gguf"
     if not is_file:
         check_output(output, overwrite=overwrite)
