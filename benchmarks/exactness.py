@@ -95,12 +95,11 @@ def encoders(name: str) -> tuple[Any, Any] | None:
 
     import bytemill
     from bytemill._core import NAMED_PATTERNS
-    from bytemill.formats.tiktoken import tiktoken as rank_files
 
     data = harness.shared_data()
     if data is None or not (data / RANKS[name]).is_file():
         return None
-    ours = bytemill.Tokenizer.from_spec(rank_files.read(data / RANKS[name], name, {}))
+    ours = bytemill.Tokenizer.load(data / RANKS[name], pattern=name, special_tokens={})
     pattern = expression_of(name) if name != "llama3" else NAMED_PATTERNS[name]
     ranks = {ours.decode_single_token_bytes(i): i for i in ours.vocab}
     return ours, tiktoken.Encoding("peer", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})

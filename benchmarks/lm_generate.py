@@ -13,12 +13,17 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from typing import TYPE_CHECKING
 
 import torch
 
 from bytemill.lm import preset
 from bytemill.lm.generation.generate import next_tokens
+from bytemill.lm.kernels.linear import stored_by_columns
 from bytemill.lm.model import TransformerLM
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def bytes_per_token(model: TransformerLM) -> int:
@@ -27,12 +32,14 @@ def bytes_per_token(model: TransformerLM) -> int:
     return sum(weights.values())
 
 
-def bandwidth(data: torch.Tensor, n_reads: int = 3) -> float:
-    """Return the best bytes per second of reading `data`."""
+def bandwidth(data: torch.Tensor, n_reads: int = 3, wait: Callable[[], None] = lambda: None) -> float:
+    """Return the best bytes per second of reading `data`; `wait` returns when the device has finished."""
     best = 0.0
     for _ in range(n_reads):
+        wait()
         started = time.perf_counter()
         data.sum()
+        wait()
         best = max(best, data.nbytes / (time.perf_counter() - started))
     return best
 
@@ -50,6 +57,8 @@ def main() -> None:
     options = parser.parse_args()
 
     model = TransformerLM(preset(options.preset), seed=0).use_kernels(options.kernels)
+    for matrix in (parameter for parameter in model.parameters() if parameter.ndim == 2):
+        matrix.data = stored_by_columns(matrix.data)  # as `load_trained` does
     n_bytes = bytes_per_token(model)
     data = torch.ones(n_bytes // 4)
     prompt = torch.randint(0, model.config.vocab_size, (options.prompt_tokens,)).tolist()

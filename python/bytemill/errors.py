@@ -61,6 +61,10 @@ class CheckpointError(BytemillError, ValueError):
     """A checkpoint is damaged, or belongs to another model, configuration or tokenizer."""
 
 
+class CheckpointFormatError(CheckpointError):
+    """A checkpoint has a format that this version does not read."""
+
+
 class TrainingDivergedError(BytemillError, ArithmeticError):
     """The loss or gradient was not finite for several training steps in a row."""
 

@@ -87,6 +87,11 @@ def train_a_model(patch: pytest.MonkeyPatch, run: Run) -> None:
     assert run("lm", "train", *shlex.split(f"{MODEL} {DATA} --run.folder mine -q")).status == 0
 
 
+def export_a_model(patch: pytest.MonkeyPatch, run: Run) -> None:
+    train_a_model(patch, run)
+    assert run("lm", "export", "mine", "-o", "exported", "-q").status == 0
+
+
 def encode_with_another_tokenizer(patch: pytest.MonkeyPatch, run: Run) -> None:
     bytemill.train(["corpus.txt"], 280).save("other.json")
     assert run("data", "encode", "other.json", "corpus.txt", "-o", "others", "-q").status == 0
@@ -160,6 +165,7 @@ CASES = {
     ),
     "`bytemill lm train --help` lists all settings": Case("lm train unknown.toml", write_settings),
     "bytemill lm train {} --run.folder {}": Case("lm generate none", more=MODEL),
+    "import it first: bytemill lm import {} -o DIR": Case("lm generate exported", export_a_model),
     "bytemill data encode {} TEXT -o DIR": Case("lm train --data.tokenizer tokenizer.json"),
     "pass fewer files, or train on all of it: bytemill tokenizer train FILE --vocab-size 32000": Case(
         "quickstart new --corpus corpus.txt", limit_the_corpus_of_quickstart

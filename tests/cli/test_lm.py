@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import resource
 import signal
 import subprocess
 import sys
@@ -147,6 +148,25 @@ def test_ctrl_c_saves_and_exits_with_130(data: str, run: Run, monkeypatch: pytes
     assert outcome.status == 130
     assert outcome.err == "interrupted\nhint: to resume: bytemill lm train run\n"
     assert [path.name for path in Path("run/checkpoints").iterdir()] == ["step_00000002"]
+
+
+def test_a_full_disk_ends_the_run_with_one_line_and_its_hint(data: str, run: Run):
+    command = ("lm", "train", *TINY, "--schedule.name", "constant", "-q")
+    assert run(*command, "--training.steps", "1").status == 0
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, before[1]))
+    try:
+        outcome = run(*command, "--training.steps", "3")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert outcome.status == 1
+    weights = Path("run/checkpoints/step_00000003/model.safetensors")
+    assert outcome.err == (
+        f"error: cannot write {weights}: the file would grow beyond the size limit for files\n"
+        "hint: raise the limit (`ulimit -f`) or choose another file system, then run it again\n"
+    )
+    assert [path.name for path in Path("run/checkpoints").iterdir()] == ["step_00000001"]
+    assert run("lm", "generate", "run", "a", "--max-tokens", "3").status == 0
 
 
 def test_without_a_checkpoint_the_hint_does_not_promise_to_resume(

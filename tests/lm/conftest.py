@@ -1,6 +1,9 @@
 """A small corpus, its tokenizer and its shards."""
 
+import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +79,44 @@ def settings(corpus: Corpus, tmp_path: Path) -> Callable[..., Resolved]:
         return resolve([("the test", values)], n_vocab=corpus.tokenizer.n_vocab)
 
     return make
+
+
+class RankServer:
+    """Processes that are forked from one that has imported torch, which takes seconds."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, Path(__file__).with_name("rank_server.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(
+        self,
+        n: int,
+        resolved: Resolved,
+        *,
+        largest_file: dict[int, int] | None = None,
+        last_call: dict[int, int] | None = None,
+    ) -> list[str | None]:
+        """Train in `n` processes; see `rank_server.py`."""
+        sections = resolved.config.to_dict().items()
+        config = {f"{section}.{name}": value for section, own in sections for name, value in own.items()}
+        limits = {"largest_file": largest_file or {}, "last_call": last_call or {}}
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps({"n": n, "config": config, **limits}) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+
+@pytest.fixture(scope="session")
+def rank_server() -> Iterator[RankServer]:
+    server = RankServer()
+    yield server
+    server.process.kill()
+    server.process.communicate()
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,23 @@
 """Run the processes of a training run, forked from one process that has imported torch.
 
-Each line of standard input is a JSON object with `n`, the number of processes, and `config`, the settings of the run.
-The answer is a line with a list: for each rank null, or the type and message of its exception.
+Each line of standard input is a JSON object:
+
+    n             number of processes
+    config        settings of the run
+    largest_file  rank -> the most bytes that it may write to a file
+    last_call     rank -> it dies in this call of a function that changes the disk, from the second checkpoint on
+
+The answer is a line with a list: for each rank null, "killed", or the type and message of its exception.
 """
 
 import json
 import os
+import resource
+import shutil
+import signal
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +25,56 @@ import torch
 import torch._dynamo
 import torch.distributed.fsdp
 
-from bytemill.lm.training import trainer
+from bytemill.lm.training import checkpoint_write, save_and_resume, trainer
 from bytemill.lm.training.config import resolve
 
 
-def run_rank(rank: int, n: int, config: dict[str, Any], folder: str) -> None:
+def run_rank(rank: int, request: dict[str, Any], folder: str) -> None:
     os.dup2(2, 1)
+    n = request["n"]
+    if n_bytes := request.get("largest_file", {}).get(str(rank)):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, n_bytes))
+    if call := request.get("last_call", {}).get(str(rank)):
+        die_in_call(call)
     ranks = {"RANK": rank, "WORLD_SIZE": n, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": n}
     os.environ.update({name: str(value) for name, value in ranks.items()})
     os.environ["BYTEMILL_RENDEZVOUS"] = f"file://{folder}/rendezvous"
     try:
-        trainer.train(resolve([("the test", config)]))
+        trainer.train(resolve([("the test", request["config"])]))
     except BaseException as error:
         Path(folder, f"error_{rank}").write_text(f"{type(error).__name__}: {error}")
     finally:
         os._exit(0)
+
+
+def die_in_call(last: int) -> None:
+    """Kill this process in the `last`-th call of a function that changes the disk, from the second checkpoint on."""
+    n_checkpoints = n_calls = 0
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            nonlocal n_calls
+            n_calls += n_checkpoints >= 2
+            if n_calls == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments, **options)
+
+        return call
+
+    def begin(*arguments: Any, **options: Any) -> checkpoint_write.CheckpointWrite:
+        nonlocal n_checkpoints
+        n_checkpoints += 1
+        return checkpoint_write.CheckpointWrite(*arguments, **options)
+
+    changed: Any = save_and_resume
+    changed.CheckpointWrite = begin
+    for owner, name in ((os, "fsync"), (shutil, "rmtree"), (Path, "rename"), (Path, "mkdir")):
+        setattr(owner, name, counted(getattr(owner, name)))
+    checkpoint_write.write_tensors = counted(checkpoint_write.write_tensors)
+
+
+def outcome(status: int, error: Path) -> str | None:
+    return "killed" if os.WIFSIGNALED(status) else error.read_text() if error.exists() else None
 
 
 def main() -> None:
@@ -41,12 +86,10 @@ def main() -> None:
             children: list[int] = []
             for rank in range(request["n"]):
                 if (child := os.fork()) == 0:
-                    run_rank(rank, request["n"], request["config"], folder)
+                    run_rank(rank, request, folder)
                 children.append(child)
-            for child in children:
-                os.waitpid(child, 0)
-            errors = [Path(folder, f"error_{rank}") for rank in range(request["n"])]
-            answer = [error.read_text() if error.exists() else None for error in errors]
+            statuses = [os.waitpid(child, 0)[1] for child in children]
+            answer = [outcome(status, Path(folder, f"error_{rank}")) for rank, status in enumerate(statuses)]
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

@@ -2,13 +2,13 @@
 
 import contextlib
 import io
+import json
 import os
 import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
-import safetensors.torch
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,13 +16,15 @@ from torch import nn
 
 from bytemill.errors import CheckpointError, OutputError
 from bytemill.lm.checkpoint import (
+    check_model_state,
+    distinct,
     load_checkpoint,
     load_weights,
     parse_state,
     save_checkpoint,
     state_bytes,
-    weights_bytes,
 )
+from bytemill.lm.tensor_files import write_tensors
 from bytemill.lm.training.metrics_log import MetricsLog, read_metrics
 from bytemill.lm.training.run_state import generators_state, restore_generators
 
@@ -94,20 +96,19 @@ def test_model_optimizer_and_iteration_are_restored(tmp_path: Path):
         assert same(its.state_dict(), optimizer.state_dict())
 
 
-def test_a_tensor_with_two_names_is_written_once():
+def saved_weights(model: Model, path: Path) -> Path:
+    with path.open("wb") as file:
+        write_tensors(file, distinct(model.state_dict()))
+    return path
+
+
+def test_a_tensor_with_two_names_is_written_once(tmp_path: Path):
     model, _ = trained(1000)
-    data = weights_bytes(model.state_dict())
-    assert len(data) < 2 * 12_000 + 2_000
+    path = saved_weights(model, tmp_path / "w")
+    assert path.stat().st_size < 2 * 12_000 + 2_000
     other = Model(1000)
-    load_weights(other, data, "x")
+    load_weights(other, path)
     assert torch.equal(other.tied, model.tied)
-
-
-def test_safetensors_reads_the_weights():
-    model, _ = trained()
-    loaded = safetensors.torch.load(weights_bytes(model.state_dict()))
-    assert loaded.keys() == {"first", "second"}
-    assert all(torch.equal(loaded[name], getattr(model, name)) for name in loaded)
 
 
 def test_every_cut_is_found_and_no_changed_byte_changes_a_tensor():
@@ -157,7 +158,9 @@ def test_another_model_is_refused_and_nothing_is_changed(tmp_path: Path):
     save_checkpoint(model, optimizer, 3, tmp_path / "four")
     five, its = trained(5)
     before = {name: tensor.clone() for name, tensor in five.state_dict().items()}
-    with pytest.raises(CheckpointError, match=r"\(4, 3\) where the model has \(5, 3\): first") as caught:
+    with pytest.raises(
+        CheckpointError, match=r"first has shape \(4, 3\), but the model's has \(5, 3\)"
+    ) as caught:
         load_checkpoint(tmp_path / "four", five, its)
     assert "the same configuration" in (caught.value.hint or "")
     assert same(dict(five.state_dict()), before)
@@ -167,6 +170,26 @@ def test_another_model_is_refused_and_nothing_is_changed(tmp_path: Path):
     (tmp_path / "no optimizer").write_bytes(state_bytes({"model": model.state_dict()}))
     with pytest.raises(CheckpointError, match="does not hold a model with its optimizer"):
         load_checkpoint(tmp_path / "no optimizer", model, optimizer)
+
+
+def test_differences_between_weights_and_model_are_listed_up_to_five(tmp_path: Path):
+    layers = nn.ModuleDict({f"l{n}": nn.Linear(2, 2) for n in range(4)})
+    state: dict[str, torch.Tensor] = {f"x{n}": torch.zeros(1) for n in range(2)}
+    state["l0.weight"], state["l0.bias"] = torch.zeros(3, 2), torch.zeros(2, dtype=torch.float64)
+    with (tmp_path / "w").open("wb") as file:
+        write_tensors(file, state)
+    with pytest.raises(CheckpointError) as caught:
+        load_weights(layers, tmp_path / "w")
+    assert str(caught.value) == (
+        "the checkpoint is of another model: l0.weight has shape (3, 2), but the model's has (2, 2); "
+        "l0.bias has type float64, but the model's has float32; l1.weight is missing; l1.bias is missing; "
+        "l2.weight is missing; and 5 others"
+    )
+    state = dict(layers.state_dict())
+    del state["l3.bias"]
+    state["y"] = torch.zeros(1)
+    with pytest.raises(CheckpointError, match=r"model: l3\.bias is missing; y is not in the model$"):
+        check_model_state(layers, state)
 
 
 def test_a_path_that_cannot_be_written_leaves_nothing(tmp_path: Path):
@@ -185,9 +208,9 @@ def test_generators_are_restored():
         return random.random(), random.gauss(), np.random.rand(), np.random.randn(), torch.rand(3).tolist()
 
     draw()
-    data = state_bytes(generators_state())
+    data = json.dumps(generators_state())
     expected = draw(), draw()
-    restore_generators(parse_state(data, "x"))
+    restore_generators(json.loads(data))
     assert (draw(), draw()) == expected
 
 

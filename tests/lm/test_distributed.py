@@ -1,9 +1,6 @@
 """Several processes train like one: same samples, losses, validation and weights."""
 
-import json
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,43 +21,18 @@ from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.step import loss_function
 from bytemill.lm.training.trainer import train
 
-from .conftest import Corpus
+from .conftest import Corpus, RankServer
 
 Settings = Callable[..., Resolved]
 Server = Callable[[int, Resolved], RunFolder]
 
 
-@pytest.fixture(scope="session")
-def server() -> Iterator[Callable[[dict[str, Any]], list[str | None]]]:
-    """Run processes that are forked from one that has imported torch, which takes seconds."""
-    process = subprocess.Popen(
-        [sys.executable, Path(__file__).with_name("rank_server.py")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    stdin, stdout = process.stdin, process.stdout
-
-    def ask(request: dict[str, Any]) -> list[str | None]:
-        stdin.write(json.dumps(request) + "\n")
-        stdin.flush()
-        return json.loads(stdout.readline())
-
-    yield ask
-    process.kill()
-    process.communicate()
-
-
 @pytest.fixture
-def train_in(server: Callable[[dict[str, Any]], list[str | None]]) -> Server:
+def train_in(rank_server: RankServer) -> Server:
     """Return a function that trains in some number of processes."""
 
     def run(n: int, resolved: Resolved) -> RunFolder:
-        settings = resolved.config.to_dict().items()
-        flat = {f"{section}.{name}": value for section, own in settings for name, value in own.items()}
-        assert server({"n": n, "config": flat}) == [None] * n
+        assert rank_server(n, resolved) == [None] * n
         return RunFolder(resolved.config.run.folder)
 
     return run
@@ -167,7 +139,8 @@ def test_a_run_resumes_in_another_number_of_processes(
 def test_stopped_and_resumed_in_the_same_number_of_processes_is_bit_for_bit_the_same(
     settings: Settings, train_in: Server, tmp_path: Path, strategy: str
 ):
-    always = {**SHORT, "schedule__name": "constant", "model__dropout": 0.2, "training__strategy": strategy}
+    changes = {"training__strategy": strategy, "run__async_checkpoints": "always"}
+    always = {**SHORT, **changes, "schedule__name": "constant", "model__dropout": 0.2}
     one = train_in(2, settings(**always))
     parts = {**always, "run__folder": str(tmp_path / "parts")}
     train_in(2, settings(**{**parts, "training__steps": 4}))
@@ -177,7 +150,7 @@ def test_stopped_and_resumed_in_the_same_number_of_processes_is_bit_for_bit_the_
 
 
 def test_the_bad_batch_is_saved_once_with_the_windows_of_all_processes(
-    settings: Settings, server: Callable[[dict[str, Any]], list[str | None]], corpus: Corpus
+    settings: Settings, rank_server: RankServer, corpus: Corpus
 ):
     resolved = settings(
         training__max_bad_steps=1,
@@ -186,15 +159,51 @@ def test_the_bad_batch_is_saved_once_with_the_windows_of_all_processes(
         schedule__warmup_steps=0,
         run__log_every=1,
     )
-    sections = resolved.config.to_dict().items()
-    flat = {f"{section}.{name}": value for section, own in sections for name, value in own.items()}
-    errors = server({"n": 2, "config": flat})
+    errors = rank_server(2, resolved)
     assert all(error and error.startswith("TrainingDivergedError") for error in errors)
     (path,) = Path(resolved.config.run.folder).glob("bad_batch_step_*.npz")
     with np.load(path) as saved:
         batches = ShardBatches([corpus.folder / "train"], 16, seed=resolved.config.training.seed)
         batches.position = 4 * (int(saved["step"]) - 1)
         assert np.array_equal(saved["inputs"], batches.take(4)[0].numpy())
+
+
+def test_all_processes_end_if_one_cannot_write_its_part_of_a_checkpoint(
+    settings: Settings, rank_server: RankServer
+):
+    resolved = settings(**SHORT, training__strategy="fsdp", run__async_checkpoints="always")
+    errors = rank_server(2, resolved, largest_file={1: 10_000})
+    folder = RunFolder(resolved.config.run.folder)
+    path = folder.checkpoint_path(3) / "optimizer" / "process_00001.safetensors"
+    assert (
+        errors
+        == [f"OutputError: cannot write {path}: the file would grow beyond the size limit for files"] * 2
+    )
+    assert list(folder.checkpoints.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_process_killed_during_a_save_leaves_a_checkpoint_to_resume_from(
+    settings: Settings, rank_server: RankServer, tmp_path: Path, rank: int
+):
+    changes = {"training__strategy": "fsdp", "run__checkpoint_every": 2, "run__async_checkpoints": "always"}
+    always = {**SHORT, **changes, "run__keep_checkpoints": 1}
+    assert rank_server(2, whole := settings(**always, run__folder=str(tmp_path / "whole"))) == [None] * 2
+    for call in (1, 3, 5, 7):
+        resolved = settings(**always, run__folder=str(tmp_path / f"killed_{call}"))
+        killed, other = (rank, 1 - rank)
+        outcomes = rank_server(2, resolved, last_call={rank: call})
+        if outcomes == [None] * 2:  # there are fewer calls
+            assert call > 3
+            continue
+        assert outcomes[killed] == "killed"
+        assert (outcomes[other] or "").startswith("ProcessFailedError")
+        assert RunFolder(resolved.config.run.folder).checkpoint_files()
+        assert rank_server(2, resolved) == [None] * 2
+        assert same_curves(
+            RunFolder(resolved.config.run.folder), RunFolder(whole.config.run.folder), tolerance=0
+        )
 
 
 @pytest.mark.slow

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,8 +13,9 @@ from hypothesis import strategies as st
 from bytemill.errors import RunConfigError
 from bytemill.lm.kernels import choice
 from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
-from bytemill.lm.kernels.linear import linear
+from bytemill.lm.kernels.linear import linear, stored_by_columns
 from bytemill.lm.model import ModelConfig, TransformerLM
+from bytemill.lm.optim import AdamW
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 sizes = st.integers(1, 9)
@@ -40,10 +44,22 @@ def test_auto_is_torchs_on_cuda_and_ours_on_the_cpu(monkeypatch: pytest.MonkeyPa
         assert (choose_kernels("auto", CPU).linear is not None) == prefers
 
 
-def test_triton_needs_a_gpu() -> None:
-    with pytest.raises(RunConfigError) as failure:
-        choose_kernels("triton", CPU)
-    assert "--training.kernels auto" in str(failure.value.hint)
+def test_triton_needs_its_package_and_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_installed, device, message in ((True, CPU, "need a GPU"), (False, CUDA, "not installed")):
+        monkeypatch.setattr(choice, "find_spec", lambda _, found=is_installed: object() if found else None)
+        with pytest.raises(RunConfigError, match=message) as failure:
+            choose_kernels("triton", device)
+        assert "--training.kernels auto" in str(failure.value.hint)
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+def test_triton_replaces_norms_attention_and_loss_on_cuda() -> None:
+    kernels, torchs = choose_kernels("triton", CUDA), choose_kernels("torch", CUDA)
+    assert torchs.norm is None
+    assert kernels.norm is not None
+    assert kernels.attention is not torchs.attention
+    assert kernels.losses is not torchs.losses
+    assert kernels.masked_attention is torchs.masked_attention
 
 
 @settings(max_examples=20, deadline=None)
@@ -64,5 +80,27 @@ def test_onednn_gives_the_products_of_torch(
     pairs = zip(*(torch.autograd.grad(y, inputs, gradient) for y in (ours, theirs)), strict=True)
     for a, b in pairs:
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+    columns = stored_by_columns(inputs[1].detach())
+    assert torch.equal(columns, inputs[1])
     with torch.no_grad():
-        torch.testing.assert_close(linear(inputs[0], inputs[1], bias), theirs, rtol=1e-5, atol=1e-5)
+        for weight in (inputs[1], columns):
+            torch.testing.assert_close(linear(inputs[0], weight, bias), theirs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_fused_adamw_is_torchs(weight_decay: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    ours, theirs = (
+        [torch.randn(7, 5, generator=torch.Generator().manual_seed(1)).requires_grad_() for _ in range(2)]
+        for _ in range(2)
+    )
+    options: dict[str, Any] = {"lr": 1e-2, "betas": (0.9, 0.95), "weight_decay": weight_decay}
+    optimizers = [AdamW(ours, fused=True, **options), torch.optim.AdamW(theirs, **options)]
+    for _ in range(5):
+        for a, b in zip(ours, theirs, strict=True):
+            a.grad = torch.randn(7, 5, generator=generator) * 1e-7  # about as small as ε
+            b.grad = a.grad.clone()
+        for optimizer in optimizers:
+            optimizer.step()
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)

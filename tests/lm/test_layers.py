@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from bytemill.lm.activations import gelu, relu, silu, softmax
-from bytemill.lm.kernels.gates import gated_silu, gelu_tanh
+from bytemill.lm.activations import gelu, relu, relu_squared, silu, softmax
+from bytemill.lm.attention import MultiHeadSelfAttention
+from bytemill.lm.kernels.choice import choose_kernels
+from bytemill.lm.kernels.gates import gated_silu, gelu_erf, gelu_tanh, squared_relu
 from bytemill.lm.kernels.norm import normalized
 from bytemill.lm.layers import (
     ACTIVATIONS,
@@ -29,11 +31,14 @@ from bytemill.lm.layers import (
     swiglu_width,
 )
 from bytemill.lm.model_config import FeedForwardKind
+from bytemill.lm.rotary import RotaryEmbedding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
+
+    from bytemill.lm.kernels.names import KernelName
 
 # Tolerances against torch. float32 has 24 bits, and sums of a few hundred terms lose some of them. bfloat16 has 8:
 # results differ by one or two units in the last place, 2⁻⁸ each, where the order of roundings differs.
@@ -152,6 +157,9 @@ def test_activations(shape: tuple[int, ...], dtype: torch.dtype, seed: int, scal
     assert_agree(gelu, functional.gelu, x)
     assert_agree(lambda x: gelu(x, "tanh"), lambda x: functional.gelu(x, approximate="tanh"), x)
     assert_agree(gelu_tanh, lambda x: functional.gelu(x, approximate="tanh"), x)
+    assert_agree(gelu_erf, functional.gelu, x)
+    for ours in (relu_squared, squared_relu):
+        assert_agree(ours, lambda x: functional.relu(x).square(), x)
     for ours in (gated, gated_silu):
         assert_agree(ours, lambda a, b: functional.silu(a) * b, x, y)
 
@@ -184,11 +192,41 @@ def test_feed_forward_networks(d_model: int) -> None:
     assert swiglu.w1.weight.shape == swiglu.w3.weight.shape == (swiglu_width(d_model), d_model)
     w1, w2, w3 = (w.weight for w in (swiglu.w1, swiglu.w2, swiglu.w3))
     torch.testing.assert_close(swiglu(x), (functional.silu(x @ w1.T) * (x @ w3.T)) @ w2.T)
-    for activation in ("gelu", "relu"):
+    theirs: dict[Any, Callable[[Tensor], Tensor]] = {
+        "gelu": lambda x: functional.gelu(x, approximate="tanh"),
+        "gelu_exact": functional.gelu,
+        "relu": functional.relu,
+        "relu2": lambda x: functional.relu(x).square(),
+    }
+    assert theirs.keys() == ACTIVATIONS.keys()
+    for activation, function in theirs.items():
         network = FeedForward(d_model, 32, activation, bias=True)
-        inner = network.w1(x)
-        inner = functional.relu(inner) if activation == "relu" else functional.gelu(inner, approximate="tanh")
+        inner = function(network.w1(x))
         torch.testing.assert_close(network(x), functional.linear(inner, network.w2.weight, network.w2.bias))
+
+
+@pytest.mark.parametrize("kernels", ["scratch", "torch", "auto"])
+def test_no_layer_widens_a_product_under_autocast(kernels: KernelName) -> None:
+    # A float32 bias, or the float32 weight of a norm, would make every later product float32.
+    layers = [
+        Linear(8, 8, bias=True),
+        SwiGLU(8, 12, bias=True),
+        MultiHeadSelfAttention(8, 2, RotaryEmbedding(10.0, 4, 5), qkv_bias=True, qk_norm_eps=1e-5),
+        *(FeedForward(8, 12, name, bias=True) for name in ACTIVATIONS),  # pyright: ignore[reportArgumentType]
+    ]
+    for layer in layers:
+        for module in layer.modules():
+            if hasattr(module, "kernels"):
+                module.kernels = choose_kernels(kernels, torch.device("cpu"))
+        with torch.autocast("cpu", torch.bfloat16):
+            y = layer(torch.randn(2, 5, 8))
+        assert y.dtype == torch.bfloat16, layer
+        y.sum().backward()
+        assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in layer.parameters())
+    for norm in (RMSNorm(8), LayerNorm(8)):
+        with torch.autocast("cpu", torch.bfloat16):
+            assert norm(torch.randn(5, 8)).dtype == torch.float32
+            assert norm(torch.randn(5, 8).bfloat16()).dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("centred", [False, True])
@@ -201,7 +239,8 @@ def test_gradients_of_kernels_are_those_of_finite_differences(centred: bool) -> 
         lambda x, w: normalized(x, w, bias, 1e-5, centred=centred), (double(2, 3, 6), double(6))
     )
     assert torch.autograd.gradcheck(gated_silu, (double(3, 5), double(3, 5)))
-    assert torch.autograd.gradcheck(gelu_tanh, (double(3, 5),))
+    for activation in (gelu_tanh, gelu_erf, squared_relu):
+        assert torch.autograd.gradcheck(activation, (double(3, 5),))
     assert torch.autograd.gradcheck(lambda x: softmax(x, 0), (double(4, 3),))
 
 

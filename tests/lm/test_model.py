@@ -186,7 +186,23 @@ def test_mixed_precision_and_bfloat16_stay_near_float32() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-def test_blocks_are_compiled_once_and_give_the_same_values_and_gradients() -> None:
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {
+            "head_dim": 8,
+            "num_kv_heads": 2,
+            "qk_norm": True,
+            "qkv_bias": True,
+            "rotary_fraction": 0.5,
+            "feed_forward": "relu2",
+            "logit_soft_cap": 2.0,
+        },
+    ],
+    ids=["default", "options"],
+)
+def test_blocks_are_compiled_once_and_give_the_same_values_and_gradients(options: dict[str, Any]) -> None:
     graphs: list[Any] = []
 
     def backend(graph: Any, example_inputs: Any) -> Any:
@@ -195,7 +211,7 @@ def test_blocks_are_compiled_once_and_give_the_same_values_and_gradients() -> No
 
     from torch._inductor.compile_fx import compile_fx
 
-    model = TransformerLM(ModelConfig(**SMALL), seed=1)
+    model = TransformerLM(ModelConfig(**SMALL, **options), seed=1)
     ids = torch.randint(50, (2, 13), generator=torch.Generator().manual_seed(1))
     plain = model.loss(ids[:, :-1], ids[:, 1:])
     model.use_kernels(choose_kernels("auto", torch.device("cpu"), compiled=True)).compile_blocks(
@@ -269,6 +285,12 @@ def test_a_configuration_survives_a_dictionary() -> None:
         ({"num_kv_heads": 3}, "num_heads 4 is not divisible by num_kv_heads 3", "2 or 4"),
         ({"num_heads": 8}, "d_model / num_heads is 3", "even"),
         ({"position": "sinusoidal", "d_model": 25, "num_heads": 5}, "d_model is 25", "even"),
+        ({"head_dim": 7}, "head_dim is 7", "make head_dim even"),
+        ({"rotary_fraction": 0.5, "head_dim": 6}, "of a head of width 6 is 3", "another rotary_fraction"),
+        ({"rope_factor": 8.0}, "rope_factor is 8.0, but rope_scaling is not set", "linear or llama3"),
+        ({"rope_scaling": "llama3", "rope_high_freq_factor": 1.0}, "1.0 is not above", "4 and 1"),
+        ({"rope_scaling": "yarn"}, "rope_scaling is 'yarn'", "linear, llama3"),
+        ({"logit_soft_cap": 0}, "logit_soft_cap is 0", "above 0"),
         ({"norm": "batch"}, "norm is 'batch'", "rms, layer"),
         ({"d_ff": 0}, "d_ff is 0", "at least 1"),
         ({"num_layers": 2.0}, r"num_layers is 2\.0", "whole number"),

@@ -39,6 +39,8 @@ GPT2: dict[str, Any] = {
     "tied_embeddings": True,
 }
 LLAMA: dict[str, Any] = {"num_kv_heads": 2}
+NANOCHAT: dict[str, Any] = {"head_dim": 16, "qk_norm": True, "feed_forward": "relu2", "logit_soft_cap": 15.0}
+SHAPES = {"gpt2": GPT2, "llama": LLAMA, "nanochat": NANOCHAT}
 PRODUCTS = {
     "aten::mm",
     "aten::addmm",
@@ -67,7 +69,7 @@ class Products(TorchDispatchMode):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("kernels", ["scratch", "torch", "auto"])
-@pytest.mark.parametrize("shape", [GPT2, LLAMA], ids=["gpt2", "llama"])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_every_product_is_narrow_and_the_rest_wide(
     shape: dict[str, Any], kernels: KernelName, dtype: torch.dtype
 ) -> None:
@@ -83,7 +85,7 @@ def test_every_product_is_narrow_and_the_rest_wide(
     assert set(products.types) == {dtype}
     # A block has 4 products of attention's projections, 2 or 3 of the feed-forward network, and attention itself,
     # which is one operation in torch's kernel; the backward pass has two for each. Each product has two inputs.
-    n_linear = 6 if shape is GPT2 else 7
+    n_linear = 7 if shape is LLAMA else 6
     assert products.types[dtype] >= 2 * (3 * (2 * n_linear + 1) + 2 * 2)
     assert loss.dtype == torch.float32
     assert set(streams) == {torch.float32}  # the residual stream
@@ -91,7 +93,7 @@ def test_every_product_is_narrow_and_the_rest_wide(
 
 
 @pytest.mark.parametrize("kernels", ["scratch", "torch", "auto"])
-@pytest.mark.parametrize("shape", [GPT2, LLAMA], ids=["gpt2", "llama"])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_bfloat16_gradients_are_within_2_percent_of_float32(
     shape: dict[str, Any], kernels: KernelName
 ) -> None:

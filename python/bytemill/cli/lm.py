@@ -1,4 +1,4 @@
-"""`bytemill lm`: train, generate, eval, plan."""
+"""`bytemill lm`: train, generate, eval, plan, import, export."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.validators import Number
 
-from bytemill.cli import options, output
+from bytemill.cli import lm_interchange, options, output
 from bytemill.cli.interruption import interruptible
 from bytemill.cli.lm_config import SettingOptions, resolve_options
 from bytemill.errors import RunConfigError
@@ -26,7 +26,7 @@ DISPLAY = Group("Display", sort_key=-1)
 Settings = Annotated[SettingOptions, Parameter(name="*")]
 HiddenSettings = Annotated[SettingOptions, Parameter(name="*", show=False)]
 _UNSET = SettingOptions()
-Run = Annotated[Path, Parameter(name="RUN", help="Run folder, or one of its checkpoints.")]
+Run = Annotated[Path, Parameter(name="RUN", help="Run folder, one of its checkpoints, or an imported model.")]
 Device = Annotated[str, Parameter(help="Device: auto, cpu, cuda, cuda:N or mps.")]
 Weights = Annotated[
     Literal["auto", "average", "trained"],
@@ -373,3 +373,21 @@ def plan(
         training_tokens=training_tokens,
     )
     write_plan(planned, config, as_json=as_json)
+
+
+app.command(
+    lm_interchange.import_weights,
+    name="import",
+    sort_key=5,
+    help_epilogue="""Examples:
+  bytemill lm import SmolLM2-135M -o smollm
+  bytemill lm import out/ckpt.pt -o mine --tokenizer gpt2""",
+)
+app.command(
+    lm_interchange.export_weights,
+    name="export",
+    sort_key=6,
+    help_epilogue="""Examples:
+  bytemill lm export mine -o mine-hf
+  bytemill lm export mine -o mine.gguf --output-format gguf --precision float16""",
+)

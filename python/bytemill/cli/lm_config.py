@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 from cyclopts import Group, Parameter
 from pydantic import SkipValidation
 
+from bytemill.lm.planning.parameters import n_parameters
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.training.config import DEFAULT_PRESET, SECTIONS, Resolved, resolve
 from bytemill.lm.training.config_sources import environment_layers, file_layer, parse_setting, setting_type
@@ -29,6 +30,9 @@ _DEFAULTS = {
     "data.tokenizer": "[required]",
     "data.train": "[required]",
 }
+
+_SHORT = {"training.init_from": ("--init-from",)}
+"""Further names of options."""
 
 
 def resolve_options(config: str | Path | None, options: Any, *, is_plan: bool = False) -> Resolved:
@@ -51,6 +55,13 @@ def resolve_options(config: str | Path | None, options: Any, *, is_plan: bool = 
     if config is not None and Path(config).is_dir():
         layers.append(("the command line", {"run.folder": str(config)}))
     layers += [(_flag(key, value), {key: value}) for key, value in _set_options(options)]
+    init_from = next((path for _, own in reversed(layers) if (path := own.get("training.init_from"))), None)
+    if isinstance(init_from, str):
+        from bytemill.lm.training.initial_weights import initial_layers
+
+        layers = (
+            initial_layers(init_from, Path(config) if config and Path(config).is_dir() else None) + layers
+        )
     tokenizer = next((name for _, own in reversed(layers) if (name := own.get("data.tokenizer"))), None)
     n_vocab = open_tokenizer(tokenizer).n_vocab if isinstance(tokenizer, str) and not is_plan else None
     return resolve(layers, n_vocab=n_vocab)
@@ -84,7 +95,7 @@ def _option(section: str, name: str, default: Any, about: str) -> tuple[str, Any
         about += f" [default: {str(default).lower() if isinstance(default, bool) else default}]"
     flag = name.replace("_", "-")
     parameter = Parameter(
-        name=f"--{section}.{flag}",
+        name=[f"--{section}.{flag}", *_SHORT.get(key, ())],
         help=about,
         show_default=False,
         negative=f"--{section}.no-{flag}" if kind is bool else (),
@@ -99,13 +110,18 @@ def _option(section: str, name: str, default: Any, about: str) -> tuple[str, Any
 def _section(section: str) -> tuple[str, Any, Any]:
     options: list[tuple[str, Any, Any]] = []
     if section == "model":
-        about = f"Named shape that sets all sizes: {', '.join(PRESETS)}."
+        about = f"Named shape that sets all sizes, also those of CONFIG: {_presets_with_sizes()}."
         options.append(_option(section, "preset", DEFAULT_PRESET, about))
     for name, info in SECTIONS[section].model_fields.items():
         default = getattr(PRESETS[DEFAULT_PRESET], name) if section == "model" else info.default
         options.append(_option(section, name, default, info.description or ""))
     kind = _options_class(f"{section.capitalize()}Options", options)
     return section, Annotated[kind | None, Parameter(name=f"--{section}")], field(default=None)
+
+
+def _presets_with_sizes() -> str:
+    """Return the presets with their millions of parameters."""
+    return ", ".join(f"{name} ({n_parameters(shape) / 1e6:.0f}M)" for name, shape in PRESETS.items())
 
 
 def _options_class(name: str, options: list[tuple[str, Any, Any]]) -> Any:

@@ -34,6 +34,7 @@ class TrainingView:
         self._n_steps = 1
         self._n_tokens = 0
         self._first_token = 0
+        self._newest_step = 0
         self._started = time.monotonic()
         self._last_line = 0.0
         self._losses: list[float] = []
@@ -67,9 +68,10 @@ class TrainingView:
         if kind == "step" and record["loss"] is not None:
             self._losses.append(record["loss"])
             line += self._time_left(record)
+        self._newest_step = max(self._newest_step, step)  # a checkpoint is complete some steps later
         if self._live is not None:
             self._lines[kind] = line.replace("; ", "\n") if kind == "step" else line
-            self._live.update(self._display(step))
+            self._live.update(self._display(self._newest_step))
         elif line and (kind != "step" or self._line_is_due(step)):
             self._write(f"step {step:,}: {line}")
 

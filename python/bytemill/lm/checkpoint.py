@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as parse_safetensors
-from safetensors.torch import save as safetensors_bytes
 from torch import Tensor
 
 from bytemill.errors import CheckpointError
 from bytemill.lm.sharded_tensors import shard_like
+from bytemill.lm.tensor_files import open_tensors
 from bytemill.system.atomic_files import write_bytes
 
 if TYPE_CHECKING:
@@ -23,6 +21,9 @@ if TYPE_CHECKING:
 
     from torch.nn import Module
     from torch.optim import Optimizer
+
+
+_MOST_SHOWN = 5
 
 
 def save_checkpoint(
@@ -96,27 +97,24 @@ def parse_state(data: bytes, name: str) -> dict[str, Any]:
     raise CheckpointError(f"{name} is not a checkpoint, or it is damaged")
 
 
-def weights_bytes(weights: Mapping[str, Tensor]) -> bytes:
-    """Serialize a state dict of weights as safetensors; a tensor with several names is stored under the first."""
+def distinct(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return a state dict in which a tensor with several names has the first of them alone."""
     first = _first_names(weights)
-    tensors = {name: tensor.cpu().contiguous() for name, tensor in weights.items() if first[name] == name}
-    return safetensors_bytes(tensors, metadata={"format": "pt"})
+    return {name: tensor for name, tensor in weights.items() if first[name] == name}
 
 
-def load_weights(model: Module, data: bytes, name: str) -> None:
-    """Load the result of `weights_bytes` into `model`.
+def load_weights(model: Module, path: Path) -> None:
+    """Load the weights of a safetensors file into `model`.
 
     Raises:
-        CheckpointError: The data is damaged or of another model; the message names `name`.
+        CheckpointError: The file is damaged or of another model.
     """
-    try:
-        state = parse_safetensors(data)
-    except (SafetensorError, ValueError) as error:
-        raise CheckpointError(f"{name} is not a safetensors file, or it is damaged: {error}") from error
-    for alias, original in _first_names(cast("dict[str, Tensor]", model.state_dict())).items():
-        if alias not in state and original in state:
-            state[alias] = state[original]
-    load_model_state(model, state)
+    with open_tensors(path) as file:
+        state = {name: file.tensor(name) for name in file.names}
+        for alias, original in _first_names(cast("dict[str, Tensor]", model.state_dict())).items():
+            if alias not in state and original in state:
+                state[alias] = state[original]
+        load_model_state(model, state)
 
 
 def _first_names(state: Mapping[str, Tensor]) -> dict[str, str]:
@@ -139,19 +137,35 @@ def load_model_state(model: Module, state: Mapping[str, Any]) -> None:
 
 
 def check_model_state(model: Module, state: Mapping[str, Any]) -> None:
-    """Raise CheckpointError for the first name, shape or type in which `state` differs from `model`."""
+    """Raise CheckpointError if names, shapes or types of `state` differ from those of `model`; it names up to five."""
     own = cast("dict[str, Tensor]", model.state_dict())
-    for name, tensor in own.items():
-        if name not in state:
-            raise _mismatch("the checkpoint has no", name)
-        found = state[name]
-        if not isinstance(found, Tensor) or found.shape != tensor.shape:
-            shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-            raise _mismatch(f"the checkpoint has {shape} where the model has {tuple(tensor.shape)}:", name)
-        if found.dtype != tensor.dtype:
-            raise _mismatch(f"the checkpoint has {found.dtype} where the model has {tensor.dtype}:", name)
-    if more := [name for name in state if name not in own]:
-        raise _mismatch("the model has no", more[0])
+    problems = [problem for name, tensor in own.items() if (problem := _difference(name, tensor, state))]
+    problems += [f"{name} is not in the model" for name in state if name not in own]
+    if problems:
+        shown, n_more = problems[:_MOST_SHOWN], len(problems) - _MOST_SHOWN
+        raise CheckpointError(
+            f"the checkpoint is of another model: {'; '.join(shown)}"
+            + (f"; and {n_more:,} other{'s'[: n_more != 1]}" if n_more > 0 else ""),
+            hint="load a checkpoint of a model with the same configuration",
+        )
+
+
+def _difference(name: str, tensor: Tensor, state: Mapping[str, Any]) -> str | None:
+    """Describe how a tensor of a model differs from that of a checkpoint."""
+    if name not in state:
+        return f"{name} is missing"
+    found = state[name]
+    if not isinstance(found, Tensor):
+        return f"{name} is of type {type(found).__name__}"
+    if found.shape != tensor.shape:
+        return f"{name} has shape {tuple(found.shape)}, but the model's has {tuple(tensor.shape)}"
+    if found.dtype != tensor.dtype:
+        return f"{name} has type {_type_name(found)}, but the model's has {_type_name(tensor)}"
+    return None
+
+
+def _type_name(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
@@ -176,9 +190,3 @@ def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> None
         optimizer.load_state_dict(dict(state))
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise CheckpointError(f"the checkpoint holds no optimizer state: {error!r}") from error
-
-
-def _mismatch(problem: str, name: str) -> CheckpointError:
-    return CheckpointError(
-        f"{problem} {name}", hint="load a checkpoint of a model with the same configuration"
-    )

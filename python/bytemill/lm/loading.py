@@ -1,25 +1,21 @@
-"""Load a trained model from its run, to generate text or evaluate it."""
+"""Load a trained or imported model, to generate text or evaluate it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from bytemill.errors import CheckpointError
 from bytemill.lm.device import memory_errors, pick_device
+from bytemill.lm.kernels.linear import stored_by_columns
 from bytemill.lm.model import TransformerLM
-from bytemill.lm.training.config_sources import train_command
-from bytemill.lm.training.run_checkpoint import MANIFEST, read_checkpoint
-from bytemill.lm.training.run_folder import Loaded, RunFolder
-from bytemill.tokenizer.tokenizer import Tokenizer
+from bytemill.lm.training.saved_model import WeightsName, find_saved_model
 
 if TYPE_CHECKING:
     import os
+    from pathlib import Path
 
     from bytemill.lm.training.config import TrainConfig
-
-WeightsName = Literal["auto", "average", "trained"]
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -32,7 +28,7 @@ class TrainedModel:
     config: TrainConfig
     step: int
     path: Path
-    """The checkpoint folder."""
+    """The checkpoint folder, or the folder of an imported model."""
     refused: list[str]
     """Newer checkpoints that were damaged."""
 
@@ -43,7 +39,8 @@ def load_trained(
     """Load a trained model from its weights; no optimizer state is read.
 
     Args:
-        path: Run folder, of which the newest intact checkpoint is used, or one of its checkpoints.
+        path: Run folder, of which the newest intact checkpoint is used, one of its checkpoints, or a folder made by
+            `bytemill lm import`.
         device: Device: auto, cpu, cuda, cuda:N or mps.
         weights: "trained", their moving "average", or "auto": the average if the run kept one.
 
@@ -51,29 +48,13 @@ def load_trained(
         CheckpointError: There is no intact checkpoint, or not the tokenizer it was trained with.
         NotEnoughMemoryError: The model does not fit into memory.
     """
-    path = Path(path)
-    if (path / MANIFEST).exists():
-        folder, found = RunFolder(path.parent.parent), Loaded(read_checkpoint(path), [])
-    else:
-        folder = RunFolder(path)
-        found = folder.load_newest(weights_only=True)
-    if found is None:
-        raise CheckpointError(
-            f"there is no checkpoint in {path}" if path.exists() else f"there is no folder {path}",
-            hint=f"name a run folder, or train a model: {train_command(path)}",
-        )
-    checkpoint = found.checkpoint
-    if not folder.tokenizer.exists():
-        raise CheckpointError(f"{folder.tokenizer} is missing", hint="restore the tokenizer of the run")
-    tokenizer = Tokenizer.load(folder.tokenizer)
-    if tokenizer.fingerprint != checkpoint.fingerprint:
-        raise CheckpointError(
-            f"{folder.tokenizer} is not the tokenizer that the model was trained with",
-            hint="restore the tokenizer of the run",
-        )
+    saved = find_saved_model(path)
+    tokenizer = saved.tokenizer()
     with memory_errors("close other programs, or choose another --device"):
-        model = TransformerLM(checkpoint.config.model, seed=0)
-        average = checkpoint.has_average if weights == "auto" else weights == "average"
-        checkpoint.load_weights(model, average=average)
+        model = TransformerLM(saved.config.model, seed=0)
+        saved.load_weights(model, weights)
         model = model.to(pick_device(device)).eval().use_kernels("auto")
-    return TrainedModel(model, tokenizer, checkpoint.config, checkpoint.step, checkpoint.path, found.refused)
+        if model.lm_head.weight.device.type == "cpu":
+            for matrix in (parameter for parameter in model.parameters() if parameter.ndim == 2):
+                matrix.data = stored_by_columns(matrix.data)
+    return TrainedModel(model, tokenizer, saved.config, saved.step, saved.path, saved.refused)

@@ -91,7 +91,7 @@ class ModelConfig(Settings):
     logit_soft_cap: PositiveFloat | None = None
     """Bound the logits smoothly to ±cap: cap · tanh(logits / cap)."""
     initialization: Initialization = "textbook"
-    """Initial weights: deviations from each matrix's widths (textbook), or those of GPT-2."""
+    """Initial weights: normal with a σ that depends on each matrix's widths (textbook), or with GPT-2's σ (0.02)."""
 
     @model_validator(mode="after")
     def _check_sizes(self) -> Self:
@@ -125,6 +125,11 @@ class ModelConfig(Settings):
                 f"rotary_fraction {self.rotary_fraction} of a head of width {self.d_head} is {self.d_rotary}, which is "
                 "not an even number above 0",
                 hint="choose another rotary_fraction",
+            )
+        if self.rope_scaling is None and self.rope_factor != 1:
+            raise ModelConfigError(
+                f"rope_factor is {self.rope_factor}, but rope_scaling is not set",
+                hint="set rope_scaling to linear or llama3",
             )
         if self.rope_scaling == "llama3" and self.rope_high_freq_factor <= self.rope_low_freq_factor:
             raise ModelConfigError(

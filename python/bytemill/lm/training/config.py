@@ -119,6 +119,8 @@ class TrainingConfig(Settings):
     """Sequences of the first step of the ramp, which grow in multiples of it."""
     seed: NotNegative = 0
     """Seed of the initial weights, the data order and dropout."""
+    init_from: str = ""
+    """Start from the weights of this run, checkpoint or imported model, which also sets the sizes of the model."""
     device: str = "auto"
     """Device: auto, cpu, cuda, cuda:N or mps."""
     precision: Literal["auto", "float32", "tf32", "bfloat16", "float16"] = "auto"
@@ -127,7 +129,8 @@ class TrainingConfig(Settings):
     strategy: Literal["ddp", "fsdp"] = "ddp"
     """With several processes: ddp keeps the whole model in each; fsdp shards weights, gradients and optimizer state."""
     kernels: KernelName = "auto"
-    """Implementation: the fastest for the device (auto), torch's, Triton's, or the readable reference (scratch)."""
+    """Implementation: the fastest for the device (auto), torch's, Triton's (CUDA devices; never chosen by auto), or the
+    readable reference (scratch)."""
     compile: bool | None = None
     """Compile the blocks with torch.compile; by default on CUDA devices. The first step then takes up to a minute."""
     max_bad_steps: Count = 5
@@ -155,6 +158,10 @@ class RunConfig(Settings):
     """Steps between checkpoints."""
     keep_checkpoints: Count = 2
     """Number of newest checkpoints to keep."""
+    keep_every: NotNegative = 0
+    """Save at the multiples of this many steps too, and keep those checkpoints for ever."""
+    async_checkpoints: Literal["auto", "always", "never"] = "auto"
+    """Write checkpoints while training continues, from a copy in the host's memory. auto: always, except on the CPU."""
     tensorboard: bool = False
     """Also write TensorBoard curves (needs the package tensorboard)."""
     wandb: str = ""
@@ -296,7 +303,9 @@ def resolve(layers: Sequence[Layer], *, n_vocab: int | None = None) -> Resolved:
         raise RunConfigError(
             f"{origins['model.vocab_size']}: model.vocab_size is {config.model.vocab_size:,}, but the tokenizer has "
             f"{n_vocab:,} ids",
-            hint=f"leave model.vocab_size out, or set it to {n_vocab} or more",
+            hint=f"use the tokenizer of {config.training.init_from}"
+            if config.training.init_from
+            else f"leave model.vocab_size out, or set it to {n_vocab} or more",
         )
     for section, kind in SECTIONS.items():
         fallback = f"preset {preset_name}" if section == "model" else "default"

@@ -15,14 +15,13 @@ from torch.nn import Module
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.model import TransformerLM
-from bytemill.lm.sharded_tensors import is_sharded, shard_like, whole
+from bytemill.lm.sharded_tensors import is_sharded, whole
 from bytemill.lm.training.batch_ramp import sequences_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from torch import Tensor
-    from torch.optim import Optimizer
 
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import TrainingConfig
@@ -147,63 +146,25 @@ def whole_model(run: Run) -> TransformerLM:
     if not is_sharded(next(run.model.parameters())):
         return run.model
     model = TransformerLM(run.config.model, seed=0, device="meta").use_kernels(run.model.kernels)
-    model.load_state_dict(_whole_weights(run.model, whole), assign=True)
+    model.load_state_dict(whole_weights(run.model, whole), assign=True)
     for name, buffer in run.model.named_buffers():
         owner, _, own_name = name.rpartition(".")
         setattr(model.get_submodule(owner), own_name, buffer)
     return model
 
 
-def whole_state(
-    model: Module, optimizer: Optimizer, processes: Processes
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the state dicts of model and optimizer, whole in the first process; in others with gaps.
+def whole_weights(model: Module, gather: Callable[[Tensor], Tensor | None]) -> dict[str, Any]:
+    """Return the state dict of a model with gathered parameters; a shared one is one tensor with several names.
 
-    All processes must call this. Sharded tensors are gathered one by one, and kept on the CPU.
+    All processes must call this.
+
+    Args:
+        model: The model.
+        gather: Called with each parameter.
     """
-    moments: dict[int, dict[str, Any]] = optimizer.state_dict()["state"]
-    gathered = {
-        index: {
-            name: _gathered(value, processes) if isinstance(value, torch.Tensor) else value
-            for name, value in own.items()
-        }
-        for index, own in moments.items()
-    }
-    return whole_weights(model, processes), {**optimizer.state_dict(), "state": gathered}
-
-
-def whole_weights(model: Module, processes: Processes) -> dict[str, Any]:
-    """Return the state dict of a model as `whole_state` does; tensors that are not sharded are those of the model."""
-    return _whole_weights(model, lambda tensor: _gathered(tensor, processes))
-
-
-def _gathered(tensor: Tensor, processes: Processes) -> Tensor | None:
-    if not is_sharded(tensor):
-        return tensor
-    gathered = whole(tensor)
-    return gathered.cpu() if processes.is_first else None
-
-
-def _whole_weights(model: Module, gather: Callable[[Tensor], Tensor | None]) -> dict[str, Any]:
-    """Return the state dict of a model with gathered parameters; a shared one is one tensor with several names."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
     gathered = {id(parameter): gather(parameter.detach()) for parameter in model.parameters()}
     return {
         name: gathered[id(parameters[name])] if name in parameters else tensor
         for name, tensor in model.state_dict().items()
     }
-
-
-def shard_state(optimizer: Optimizer, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Shard whole moments as the parameters of the optimizer are; the inverse of `whole_state`."""
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-    def shard(value: Any, parameter: Tensor) -> Any:
-        is_moment = isinstance(value, torch.Tensor) and value.shape == parameter.shape
-        return shard_like(value, parameter) if is_moment else value
-
-    moments = {
-        index: {name: shard(value, parameters[index]) for name, value in own.items()}
-        for index, own in state["state"].items()
-    }
-    return {**state, "state": moments}

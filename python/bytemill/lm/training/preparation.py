@@ -18,6 +18,7 @@ from bytemill.lm.model import TransformerLM
 from bytemill.lm.planning import largest_batch, training_memory
 from bytemill.lm.training.data_folders import data_folders
 from bytemill.lm.training.distributed import check_division, compile_blocks, divide_batch, shard_model
+from bytemill.lm.training.initial_weights import find_initial_weights, load_initial_weights
 from bytemill.lm.training.loss_scale import LossScale
 from bytemill.lm.training.optimization import make_optimizer
 from bytemill.lm.training.run import Run
@@ -51,6 +52,8 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
             f"model.vocab_size is {config.model.vocab_size:,}, but the tokenizer has {tokenizer.n_vocab:,} ids",
             hint=f"leave model.vocab_size out, or set it to {tokenizer.n_vocab} or more",
         )
+    starts = overwrite or not folder.checkpoint_files()
+    initial = find_initial_weights(config, tokenizer) if config.training.init_from and starts else None
     if config.run.sample_every:
         prompt_ids(tokenizer, config.run.sample_prompt)  # raises now instead of at the first sample
     check_division(config.training, processes.count)
@@ -83,6 +86,8 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         )
     seed_generators(config.training.seed, processes.rank)
     model = TransformerLM(config.model, seed=config.training.seed).use_kernels(kernels)
+    if initial is not None:
+        load_initial_weights(model, initial)
     if is_sharded:
         shard_model(model, processes, device, dtype)
     model = model.to(device)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bytemill.lm.batches import JoinedShards, ShardBatches
     from bytemill.lm.model import TransformerLM
     from bytemill.lm.processes import Processes
+    from bytemill.lm.training.checkpoint_write import CheckpointWrite
     from bytemill.lm.training.config import TrainConfig
     from bytemill.lm.training.loss_scale import LossScale
     from bytemill.lm.training.run_checkpoint import ShardHashes
@@ -90,6 +91,14 @@ class Run:
     """Newer checkpoints that are damaged, one message each."""
     saved: Path | None = None
     """The newest checkpoint."""
+    writing: CheckpointWrite | None = None
+    """The checkpoint that is being written."""
+
+
+def saves_in_background(run: Run) -> bool:
+    """Whether checkpoints are written while training continues; on the CPU the copy takes as long as the write."""
+    setting = run.config.run.async_checkpoints
+    return setting == "always" or (setting == "auto" and run.device.type != "cpu")
 
 
 def is_due(run: Run, every: int) -> bool:
@@ -98,8 +107,10 @@ def is_due(run: Run, every: int) -> bool:
 
 
 def is_checkpoint_due(run: Run) -> bool:
+    """Return True at the last step, and where `run.checkpoint_every`, `keep_every` or a validation says so."""
     is_last = run.step == run.config.training.steps
-    return is_last or is_due(run, run.config.run.checkpoint_every) or is_validation_due(run)
+    every = (run.config.run.checkpoint_every, run.config.run.keep_every)
+    return is_last or is_validation_due(run) or any(is_due(run, each) for each in every)
 
 
 def is_validation_due(run: Run) -> bool:

@@ -1,9 +1,10 @@
 """The checkpoint of a run: a folder with the weights, the trainer's state and a manifest of both.
 
-    model.safetensors    weights
-    average.safetensors  with optimizer.ema_decay their moving average, which generation and evaluation then use
-    trainer.pt           optimizer, random generators, position in the data
-    checkpoint.json      step, settings, fingerprint, shard hashes, and the sha256 of the other files
+    model.safetensors                    weights
+    average.safetensors                  with optimizer.ema_decay their moving average, which generation then uses
+    optimizer/process_00000.safetensors  moments of the optimizer, as many files as processes have written some
+    trainer.json                         step counts of the optimizer, random generators, position in the data
+    checkpoint.json                      format, step, settings, fingerprint, shard hashes, sha256 of the other files
 
 The folder is written under a temporary name and then renamed, so it is complete whenever it is visible.
 """
@@ -12,24 +13,29 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from bytemill.errors import CheckpointError
-from bytemill.lm.checkpoint import load_weights, parse_state, state_bytes, weights_bytes
+from bytemill.errors import CheckpointError, CheckpointFormatError
+from bytemill.lm.checkpoint import load_weights
+from bytemill.lm.tensor_files import sha256_of
 from bytemill.lm.training.config import TrainConfig, config_from_dict
-from bytemill.system.atomic_files import make_folder, output_error, sync_folder, write_bytes
+from bytemill.lm.training.optimizer_state import load_optimizer_part
+from bytemill.system.atomic_files import output_errors, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from torch import Tensor
     from torch.nn import Module
+    from torch.optim import Optimizer
 
-WEIGHTS, AVERAGE = "model.safetensors", "average.safetensors"
-TRAINER, MANIFEST = "trainer.pt", "checkpoint.json"
+WEIGHTS, AVERAGE, OPTIMIZER = "model.safetensors", "average.safetensors", "optimizer"
+TRAINER, MANIFEST = "trainer.json", "checkpoint.json"
+FORMAT = 1
+"""Version of the layout above."""
 FolderHashes = list[tuple[str, dict[str, str]]]
 """For each shard folder its path and the sha256 of each shard file."""
 ShardHashes = dict[Literal["training", "validation"], FolderHashes]
@@ -37,7 +43,7 @@ ShardHashes = dict[Literal["training", "validation"], FolderHashes]
 
 @dataclass(frozen=True)
 class RunCheckpoint:
-    """A checkpoint folder with its manifest; the other files are read and verified on demand."""
+    """A checkpoint folder with its manifest; the other files are read on demand."""
 
     path: Path
     step: int
@@ -45,7 +51,7 @@ class RunCheckpoint:
     fingerprint: str
     shards: ShardHashes
     files: dict[str, str]
-    """File name -> sha256."""
+    """Path inside the folder -> sha256."""
 
     @property
     def has_average(self) -> bool:
@@ -63,72 +69,110 @@ class RunCheckpoint:
                 f"{self.path} has no moving average of the weights",
                 hint="train with --optimizer.ema-decay, or use the weights themselves",
             )
-        name = AVERAGE if average else WEIGHTS
-        load_weights(model, self._read(name), str(self.path / name))
+        load_weights(model, self.path / (AVERAGE if average else WEIGHTS))
 
     def trainer_state(self) -> dict[str, Any]:
         """Return the state of the trainer. Raises CheckpointError if it is damaged."""
-        return parse_state(self._read(TRAINER), str(self.path / TRAINER))
+        path = self.path / TRAINER
+        try:
+            return cast("dict[str, Any]", json.loads(path.read_bytes()))
+        except OSError as error:
+            raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
+        except ValueError as error:
+            raise CheckpointError(f"{path} is damaged: {error}") from error
+
+    def load_optimizer(
+        self, model: Module, optimizer: Optimizer, numbers: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Load what this process needs of the optimizer's state.
+
+        Args:
+            model: Model that the optimizer trains.
+            optimizer: Optimizer of the same kind as the saved one.
+            numbers: Entry "optimizer" of the trainer's state.
+
+        Raises:
+            CheckpointError: The state is damaged or of another model.
+        """
+        paths = [self.path / name for name in self.files if name.startswith(f"{OPTIMIZER}/")]
+        load_optimizer_part(model, optimizer, paths, numbers)
 
     def verify(self, *, weights_only: bool) -> None:
         """Raise CheckpointError if a file is missing or damaged."""
-        averages = [AVERAGE] if self.has_average else []
-        for name in [WEIGHTS, *averages, *([] if weights_only else [TRAINER])]:
-            self._read(name)
-
-    def _read(self, name: str) -> bytes:
-        path = self.path / name
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
-        if hashlib.sha256(data).hexdigest() != self.files.get(name):
-            raise CheckpointError(f"{path} is damaged: its sha256 differs from the one in {MANIFEST}")
-        return data
+        weights = [WEIGHTS, AVERAGE] if self.has_average else [WEIGHTS]
+        for name in weights if weights_only else dict.fromkeys([WEIGHTS, TRAINER, *self.files]):
+            path = self.path / name
+            if sha256_of(path) != self.files.get(name):
+                raise CheckpointError(f"{path} is damaged: its sha256 differs from the one in {MANIFEST}")
 
 
-def write_checkpoint(
+def publish_checkpoint(
+    temporary: Path,
     path: Path,
-    weights: Mapping[str, Tensor],
-    trainer_state: Mapping[str, Any],
+    files: Mapping[str, str],
     *,
-    average: bytes | None = None,
     step: int,
     config: TrainConfig,
     fingerprint: str,
     shards: ShardHashes,
 ) -> None:
-    """Write a checkpoint folder, atomically. Raises OutputError if it cannot be written."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    remove_checkpoint(temporary)
-    make_folder(temporary)
-    contents = {WEIGHTS: weights_bytes(weights), TRAINER: state_bytes(trainer_state)}
-    if average is not None:
-        contents[AVERAGE] = average
-    for name, data in contents.items():
-        write_bytes(temporary / name, data)
+    """Add the manifest to a folder of complete files, and give the folder its final name.
+
+    Args:
+        temporary: The folder.
+        path: Its final name; a folder of that name is replaced.
+        files: Path inside the folder -> sha256.
+        step: Number of completed steps.
+        config: Settings of the run.
+        fingerprint: Fingerprint of the tokenizer.
+        shards: Hashes of the data.
+
+    Raises:
+        OutputError: The manifest cannot be written, or the folder cannot be renamed.
+    """
     document = {
+        "format": FORMAT,
         "step": step,
         "fingerprint": fingerprint,
         "shards": shards,
-        "files": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
+        "files": dict(files),
         "config": config.to_dict(),
     }
     manifest = {**document, "sha256": _digest(document)}
-    write_bytes(temporary / MANIFEST, json.dumps(manifest, indent=2).encode() + b"\n")
-    try:
+    with output_errors(path / MANIFEST):
+        with (temporary / MANIFEST).open("wb") as file:
+            file.write(json.dumps(manifest, indent=2).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        for folder in {(temporary / name).parent for name in files}:
+            sync_folder(folder)
+    with output_errors(path):
         remove_checkpoint(path)
         temporary.rename(path)
         sync_folder(path.parent)
-    except OSError as error:
-        raise output_error(error, path) from error
 
 
 def read_checkpoint(path: Path) -> RunCheckpoint:
-    """Read the manifest of a checkpoint folder. Raises CheckpointError if it is missing or damaged."""
+    """Read the manifest of a checkpoint folder.
+
+    Raises:
+        CheckpointFormatError: The folder has another format.
+        CheckpointError: The manifest is missing or damaged.
+    """
     file = path / MANIFEST
     try:
-        document = cast("dict[str, Any]", json.loads(file.read_bytes()))
+        document = json.loads(file.read_bytes())
+        found = document.get("format")
+    except OSError as error:
+        raise CheckpointError(f"cannot read {file}: {error.strerror or error}") from error
+    except (ValueError, AttributeError) as error:
+        raise CheckpointError(f"{file} is damaged: {error}") from error
+    if found != FORMAT:
+        raise CheckpointFormatError(
+            f"{path} has the checkpoint format {found}, but this version of bytemill reads format {FORMAT}",
+            hint="use the version of bytemill that wrote it, start over with --overwrite, or use another --run.folder",
+        )
+    try:
         is_intact = document.pop("sha256", None) == _digest(document)
         checkpoint = RunCheckpoint(
             path=path,
@@ -141,8 +185,6 @@ def read_checkpoint(path: Path) -> RunCheckpoint:
             },
             files=document["files"],
         )
-    except OSError as error:
-        raise CheckpointError(f"cannot read {file}: {error.strerror or error}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{file} is damaged: {error}") from error
     if not is_intact:

@@ -6,9 +6,9 @@ import contextlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bytemill.errors import CheckpointError, OutputError
+from bytemill.errors import CheckpointError, CheckpointFormatError, OutputError
 from bytemill.lm.training.config import Resolved, TrainConfig, config_to_toml, differences
 from bytemill.lm.training.run_checkpoint import (
     RunCheckpoint,
@@ -16,16 +16,13 @@ from bytemill.lm.training.run_checkpoint import (
     changed_shard,
     read_checkpoint,
     remove_checkpoint,
-    write_checkpoint,
 )
 from bytemill.system.atomic_files import make_folder, output_error, write_text
 from bytemill.system.file_lock import try_lock
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Generator, Mapping
-
-    from torch import Tensor
+    from collections.abc import Generator
 
     from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -97,36 +94,27 @@ class RunFolder:
             found = [path for path in self.checkpoints.iterdir() if _NAME.fullmatch(path.name)]
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted(found, key=_step_of, reverse=True)
+        return sorted(found, key=step_of, reverse=True)
 
     def checkpoint_path(self, step: int) -> Path:
         """Return the folder of the checkpoint of a step."""
         return self.checkpoints / f"step_{step:08d}"
 
-    def save(
-        self,
-        step: int,
-        weights: Mapping[str, Tensor],
-        trainer_state: Mapping[str, Any],
-        *,
-        average: bytes | None,
-        config: TrainConfig,
-        fingerprint: str,
-        shards: ShardHashes,
-    ) -> None:
-        """Write a checkpoint, atomically, then remove all but the newest `run.keep_checkpoints`."""
-        write_checkpoint(
-            self.checkpoint_path(step),
-            weights,
-            trainer_state,
-            average=average,
-            step=step,
-            config=config,
-            fingerprint=fingerprint,
-            shards=shards,
-        )
-        for old in self.checkpoint_files()[config.run.keep_checkpoints :]:
-            remove_checkpoint(old)
+    def remove_old(self, newest: int, *, keep: int, keep_every: int) -> None:
+        """Remove checkpoints that are not to be kept.
+
+        Args:
+            newest: Step of the checkpoint just saved. Later ones were damaged when the run resumed, and are removed.
+            keep: Number of newest checkpoints to keep.
+            keep_every: Also keep the multiples of this many steps; 0: none.
+        """
+        checkpoints = self.checkpoint_files()
+        later = [path for path in checkpoints if step_of(path) > newest]
+        for path in later:
+            remove_checkpoint(path)
+        for path in checkpoints[len(later) + keep :]:
+            if not keep_every or step_of(path) % keep_every:
+                remove_checkpoint(path)
 
     def clear(self) -> None:
         """Remove the checkpoints of an earlier run."""
@@ -142,6 +130,7 @@ class RunFolder:
             weights_only: Verify only the weights, which is all that generation reads.
 
         Raises:
+            CheckpointFormatError: The newest checkpoint has another format.
             CheckpointError: All checkpoints are damaged.
         """
         refused: list[str] = []
@@ -149,6 +138,8 @@ class RunFolder:
             try:
                 checkpoint = read_checkpoint(path)
                 checkpoint.verify(weights_only=weights_only)
+            except CheckpointFormatError:
+                raise
             except CheckpointError as error:
                 refused.append(str(error))
                 continue
@@ -179,6 +170,7 @@ def check_resumable(
             raise CheckpointError(f"the {role} data has changed since {checkpoint.path}: {shard}", hint=hint)
 
 
-def _step_of(path: Path) -> int:
+def step_of(path: Path) -> int:
+    """Return the step of a checkpoint folder, or -1 for another name."""
     match = _NAME.fullmatch(path.name)
     return int(match[1]) if match else -1

@@ -21,17 +21,17 @@ def seed_generators(seed: int, rank: int, step: int = 0) -> None:
 
 
 def generators_state(device: torch.device | None = None) -> dict[str, Any]:
-    """Return the states of the global generators of Python, NumPy and torch, on the CPU and on `device`."""
+    """Return the states of the global generators of Python, NumPy and torch, on the CPU and on `device`, for JSON."""
     kind, keys, *rest = cast("tuple[Any, ...]", np.random.get_state(legacy=True))
     state: dict[str, Any] = {
         "python": random.getstate(),
         "numpy": [kind, keys.tolist(), *rest],
-        "torch": torch.get_rng_state(),
+        "torch": _to_text(torch.get_rng_state()),
     }
     if device is not None and device.type == "cuda":
-        state["cuda"] = torch.cuda.get_rng_state(device)
+        state["cuda"] = _to_text(torch.cuda.get_rng_state(device))
     if torch.backends.mps.is_available():
-        state["mps"] = torch.mps.get_rng_state()
+        state["mps"] = _to_text(torch.mps.get_rng_state())
     return state
 
 
@@ -41,8 +41,16 @@ def restore_generators(state: Mapping[str, Any], device: torch.device | None = N
     random.setstate((version, tuple(words), gauss))
     kind, keys, *rest = state["numpy"]
     np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
-    torch.set_rng_state(state["torch"])
+    torch.set_rng_state(_from_text(state["torch"]))
     if "cuda" in state and device is not None and device.type == "cuda":
-        torch.cuda.set_rng_state(state["cuda"], device)
+        torch.cuda.set_rng_state(_from_text(state["cuda"]), device)
     if "mps" in state and torch.backends.mps.is_available():
-        torch.mps.set_rng_state(state["mps"])
+        torch.mps.set_rng_state(_from_text(state["mps"]))
+
+
+def _to_text(state: torch.Tensor) -> str:
+    return state.numpy().tobytes().hex()
+
+
+def _from_text(text: str) -> torch.Tensor:
+    return torch.frombuffer(bytearray.fromhex(text), dtype=torch.uint8)

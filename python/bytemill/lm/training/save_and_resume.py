@@ -1,35 +1,54 @@
-"""Save the state of a run in a checkpoint, and resume from it."""
+"""Save the state of a run in checkpoints, and resume from the newest one."""
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
+import json
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from bytemill.errors import CheckpointError
-from bytemill.lm.checkpoint import load_optimizer_state, weights_bytes
-from bytemill.lm.training.distributed import shard_state, whole_state, whole_weights
+from bytemill.errors import BytemillError, CheckpointError, OutputError
+from bytemill.lm.checkpoint import distinct
+from bytemill.lm.sharded_tensors import is_sharded, whole
+from bytemill.lm.training.checkpoint_write import CheckpointContents, CheckpointWrite
+from bytemill.lm.training.distributed import whole_weights
 from bytemill.lm.training.loss_scale import LossScale
 from bytemill.lm.training.metrics_log import MetricsLog
-from bytemill.lm.training.run import RecentSteps
-from bytemill.lm.training.run_folder import check_resumable
+from bytemill.lm.training.optimizer_state import optimizer_part
+from bytemill.lm.training.run import RecentSteps, is_checkpoint_due, saves_in_background
+from bytemill.lm.training.run_checkpoint import (
+    AVERAGE,
+    WEIGHTS,
+    publish_checkpoint,
+    read_checkpoint,
+    remove_checkpoint,
+)
+from bytemill.lm.training.run_folder import Loaded, check_resumable
 from bytemill.lm.training.run_state import generators_state, restore_generators, seed_generators
 from bytemill.lm.training.spikes import SpikeDetector
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from pathlib import Path
+
+    from torch import Tensor
 
     from bytemill.lm.training.config import Resolved
+    from bytemill.lm.training.log_records import Recorder
     from bytemill.lm.training.run import Run
 
 
 @contextmanager
 def open_run(run: Run, resolved: Resolved, *, overwrite: bool) -> Generator[MetricsLog | None]:
-    """Lock the folder, resume or start the run, and open the metrics log; only the first process writes."""
+    """Lock the folder, resume or start the run, and open the metrics log; only the first process writes the log.
+
+    At the end, a checkpoint that is still being written is completed.
+    """
     if not run.processes.is_first:
         run.processes.wait()
         _resume(run)
-        yield None
+        try:
+            yield None
+        finally:
+            _end_writing(run)
         return
     with run.folder.locked():
         if overwrite:
@@ -38,14 +57,19 @@ def open_run(run: Run, resolved: Resolved, *, overwrite: bool) -> Generator[Metr
         _resume(run)
         run.folder.prepare(resolved, run.tokenizer)
         with closing(MetricsLog(run.folder.metrics, after_step=run.step or None)) as log:
-            yield log
+            try:
+                yield log
+            finally:
+                _end_writing(run)
 
 
 def _resume(run: Run) -> None:
-    """Restore the state of the newest checkpoint, if there is one."""
-    found = run.folder.load_newest()
-    if found is None:
+    """Restore the state of the newest intact checkpoint, if there is one; the first process verifies the files."""
+    found = run.folder.load_newest() if run.processes.is_first else None
+    chosen = run.processes.share((found.checkpoint.path, found.refused) if found else None)
+    if chosen is None:
         return
+    found = found or Loaded(read_checkpoint(chosen[0]), chosen[1])
     checkpoint = found.checkpoint
     check_resumable(checkpoint, run.config, run.tokenizer.fingerprint, run.shards)
     state = checkpoint.trainer_state()
@@ -54,7 +78,7 @@ def _resume(run: Run) -> None:
             checkpoint.load_weights(run.model, average=True)
             run.average.restart(state["n_average_updates"])
         checkpoint.load_weights(run.model)
-        load_optimizer_state(run.optimizer, shard_state(run.optimizer, state["optimizer"]))
+        checkpoint.load_optimizer(run.model, run.optimizer, state["optimizer"])
         run.batches.load_state_dict(state["batches"])
         run.step, run.n_tokens, run.n_bad = checkpoint.step, state["n_tokens"], state["n_bad"]
         run.recent = RecentSteps(**state["recent"])
@@ -71,11 +95,108 @@ def _resume(run: Run) -> None:
     run.refused, run.saved = found.refused, checkpoint.path
 
 
-def save_run(run: Run) -> Path:
-    """Write the checkpoint that `open_run` reads, for any number of processes and any strategy."""
-    weights, optimizer = whole_state(run.model, run.optimizer, run.processes)
-    state: dict[str, Any] = {
-        "optimizer": optimizer,
+def save_if_due(run: Run, record: Recorder, *, now: bool) -> None:
+    """Publish the checkpoint that has been written meanwhile, and start to write the next one if it is due.
+
+    Args:
+        run: The run.
+        record: Shows each published checkpoint.
+        now: Save now, due or not, and return when the checkpoint is published.
+
+    Raises:
+        OutputError: A checkpoint could not be written; in all processes.
+    """
+    if run.writing and not run.processes.any(not run.writing.is_written):
+        finish_saving(run, record)
+    if now or is_checkpoint_due(run):
+        finish_saving(run, record)
+        run.writing = CheckpointWrite(
+            run.folder.checkpoint_path(run.step),
+            run.step,
+            _contents(run),
+            in_background=saves_in_background(run),
+        )
+    if now or not saves_in_background(run):
+        finish_saving(run, record)
+
+
+def finish_saving(run: Run, record: Recorder | None = None) -> None:
+    """Wait for the checkpoint that is being written, publish it and remove old ones.
+
+    Raises:
+        OutputError: It could not be written; in all processes. Nothing of it remains.
+    """
+    if run.writing is None:
+        return
+    writing, run.writing = run.writing, None
+    parts = run.processes.gather(writing.wait())
+    error = run.processes.share(_publish(run, writing, parts) if run.processes.is_first else None)
+    if error is not None:
+        raise error
+    run.saved = writing.path
+    if record:
+        record.show("checkpoint", writing.step, path=str(run.saved))
+
+
+def _publish(
+    run: Run, writing: CheckpointWrite, parts: list[dict[str, str] | BaseException]
+) -> BaseException | None:
+    """Publish the files of all processes, or remove them if there was an error, which is returned."""
+    errors = [part for part in parts if isinstance(part, BaseException)]
+    files = {name: sha256 for part in parts if isinstance(part, dict) for name, sha256 in part.items()}
+    if not errors:
+        try:
+            publish_checkpoint(
+                writing.temporary,
+                writing.path,
+                files,
+                step=writing.step,
+                config=run.config,
+                fingerprint=run.tokenizer.fingerprint,
+                shards=run.shards,
+            )
+        except OutputError as error:
+            errors.append(error)
+    if errors:
+        remove_checkpoint(writing.temporary)
+        return errors[0]
+    options = run.config.run
+    run.folder.remove_old(writing.step, keep=options.keep_checkpoints, keep_every=options.keep_every)
+    return None
+
+
+def _end_writing(run: Run) -> None:
+    """Complete the checkpoint that is being written when an error ends the run.
+
+    With several processes it is not published, since the others may be gone.
+    """
+    if run.writing is None:
+        return
+    if run.processes.count > 1:
+        run.writing.wait()
+        return
+    with suppress(BytemillError):  # the error that ends the run is reported
+        finish_saving(run)
+
+
+def _contents(run: Run) -> CheckpointContents:
+    """Return what this process writes, copied if it is written while training continues; all must call this."""
+    is_first, in_background = run.processes.is_first, saves_in_background(run)
+
+    def keep(tensor: Tensor) -> Tensor:
+        return tensor.to("cpu", copy=True) if in_background else tensor
+
+    def keep_whole(parameter: Tensor) -> Tensor | None:
+        if is_sharded(parameter):
+            gathered = whole(parameter)
+            return gathered.cpu() if is_first else None
+        return keep(parameter) if is_first else None
+
+    weights = whole_weights(run.model, keep_whole)
+    optimizer = optimizer_part(run.model, run.optimizer, is_first=is_first, keep=keep)
+    generators = run.processes.gather(generators_state(run.device))
+    trainer: dict[str, Any] = {
+        "optimizer": optimizer.numbers,
         "n_tokens": run.n_tokens,
         "n_bad": run.n_bad,
         "recent": vars(run.recent),
@@ -83,28 +204,21 @@ def save_run(run: Run) -> Path:
         "loss_scale": vars(run.scale) if run.scale else None,
         "n_average_updates": run.average.n_updates if run.average else 0,
         "batches": run.batches.state_dict(),
-        "generators": run.processes.gather(generators_state(run.device)),
+        "generators": generators,
     }
-    average = _average_bytes(run)
-    run.saved = run.folder.checkpoint_path(run.step)
-    if run.processes.is_first:
-        run.folder.save(
-            run.step,
-            weights,
-            state,
-            average=average,
-            config=run.config,
-            fingerprint=run.tokenizer.fingerprint,
-            shards=run.shards,
-        )
-    run.processes.wait()  # for the checkpoint to exist
-    return run.saved
+    files = {WEIGHTS: distinct(weights)} if is_first else {}
+    if run.average:
+        with run.average.in_model():
+            average = whole_weights(run.model, lambda parameter: _copied(keep_whole(parameter)))
+        if is_first:
+            files[AVERAGE] = distinct(average)
+    return CheckpointContents(
+        run.processes.rank,
+        files,
+        optimizer,
+        json.dumps(trainer).encode() if is_first else None,
+    )
 
 
-def _average_bytes(run: Run) -> bytes | None:
-    """Serialize the average of the weights; None in all but the first process, or if there is none."""
-    if run.average is None:
-        return None
-    with run.average.in_model():
-        weights = whole_weights(run.model, run.processes)
-        return weights_bytes(weights) if run.processes.is_first else None
+def _copied(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.clone()

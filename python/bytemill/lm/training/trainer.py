@@ -21,8 +21,8 @@ from bytemill.lm.training.interruption import stop_signals
 from bytemill.lm.training.log_records import OnRecord, Recorder, Speed
 from bytemill.lm.training.optimization import describe_groups, set_rates
 from bytemill.lm.training.preparation import MEMORY_HINT, prepare
-from bytemill.lm.training.run import is_checkpoint_due, is_due
-from bytemill.lm.training.save_and_resume import open_run, save_run
+from bytemill.lm.training.run import is_due
+from bytemill.lm.training.save_and_resume import finish_saving, open_run, save_if_due
 from bytemill.lm.training.step import accumulate_gradients, loss_function
 
 if TYPE_CHECKING:
@@ -101,16 +101,17 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
                 run.n_bad += 1
                 record("skipped", run.step, loss=loss, grad_norm=norm, n_consecutive=run.n_bad)
                 if run.n_bad >= config.training.max_bad_steps:
+                    finish_saving(run, record)
                     raise _diverged(run)
 
             if is_due(run, config.run.log_every) and run.recent.n_steps:
                 record("step", run.step, **run.recent.take(), **_progress(run), **speed.take())
             must_stop = stop.requested_anywhere()
-            if is_checkpoint_due(run) or must_stop:
-                record.show("checkpoint", run.step, path=str(save_run(run)))
+            save_if_due(run, record, now=must_stop)
             if must_stop:
                 raise KeyboardInterrupt
             evaluate_if_due(run, record)
+        finish_saving(run, record)
         record.show("end", run.step, folder=str(run.folder.path))
     return run.folder
 

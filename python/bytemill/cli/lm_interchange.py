@@ -1,0 +1,116 @@
+"""`bytemill lm import` and `bytemill lm export`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from bytemill.cli import options, output
+
+Folder = Annotated[Path, Parameter(name=["--output", "-o"], help="Folder of the result.")]
+
+
+def import_weights(
+    source: Annotated[
+        Path,
+        Parameter(
+            name="SOURCE",
+            help="Folder of Hugging Face transformers with safetensors files, or nanoGPT's ckpt.pt.",
+        ),
+    ],
+    /,
+    *,
+    destination: Folder,
+    tokenizer: Annotated[
+        str | None, Parameter(help="Tokenizer file or published name; by default the one in SOURCE.")
+    ] = None,
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Import a model: GPT-2, Llama, Mistral, Qwen 2, Qwen 3, nanoGPT.
+
+    The result is a folder that `lm generate`, `lm eval` and `lm export` read, and
+    that `lm train --init-from` fine-tunes. No code in SOURCE is executed.
+    """
+    from bytemill.lm.interchange.import_model import import_model
+    from bytemill.system.units import format_count
+
+    imported = import_model(source, destination, tokenizer=tokenizer, overwrite=overwrite)
+    for note in imported.notes:
+        output.note(note, quiet=quiet)
+    folder = imported.folder
+    if as_json:
+        output.write_json(
+            {
+                "folder": str(folder.path),
+                "source": folder.source,
+                "n_parameters": imported.n_parameters,
+                "tokenizer": folder.fingerprint,
+                "model": folder.model.to_dict(),
+            }
+        )
+    elif not quiet:
+        output.write_line(
+            f"imported {format_count(imported.n_parameters)} parameters of {folder.source}: {folder.path}"
+        )
+
+
+def export_weights(
+    run: Annotated[
+        Path, Parameter(name="RUN", help="Run folder, one of its checkpoints, or an imported model.")
+    ],
+    /,
+    *,
+    destination: Annotated[
+        Path,
+        Parameter(name=["--output", "-o"], help="Folder of the result, or a GGUF file (NAME.gguf)."),
+    ],
+    output_format: Annotated[
+        Literal["huggingface", "gguf"] | None,
+        Parameter(
+            help="A folder for transformers, or a file for llama.cpp (needs the package gguf). By default gguf if the "
+            "output ends with .gguf, else huggingface."
+        ),
+    ] = None,
+    precision: Annotated[
+        Literal["float32", "bfloat16", "float16"], Parameter(help="Type of the stored weights.")
+    ] = "float32",
+    max_shard_bytes: Annotated[
+        int, Parameter(validator=Number(gte=1), help="Maximum bytes of weights per file (huggingface).")
+    ] = 5_000_000_000,
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Export a model to Hugging Face transformers or llama.cpp.
+
+    The other program computes the same logits. If no architecture there has the options
+    of the model, the command fails and names them.
+    """
+    from bytemill.lm.interchange.export_model import export_model
+
+    exported = export_model(
+        run,
+        destination,
+        format=output_format,
+        dtype=precision,
+        max_shard_bytes=max_shard_bytes,
+        overwrite=overwrite,
+    )
+    for problem in exported.refused:
+        output.note(f"skipped a damaged checkpoint: {problem}", quiet=quiet)
+    if not exported.has_tokenizer:
+        output.note(f"{exported.checkpoint} has no tokenizer, so none was exported", quiet=quiet)
+    if as_json:
+        output.write_json(
+            {
+                "checkpoint": str(exported.checkpoint),
+                "architecture": exported.architecture,
+                "files": [str(file) for file in exported.files],
+            }
+        )
+    elif not quiet:
+        names = ", ".join(str(file) for file in exported.files)
+        output.write_line(f"exported {exported.checkpoint} as {exported.architecture}: {names}")

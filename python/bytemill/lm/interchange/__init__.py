@@ -1,0 +1,1 @@
+"""Weights in and out: import models of other programs, and export models to them."""

@@ -1,0 +1,67 @@
+"""The tensors of a model under the names and in the layout of another format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from bytemill.lm.device import memory_errors
+from bytemill.lm.interchange.tensor_map import Entry, Layout, entries, tensor_shapes
+from bytemill.lm.model import TransformerLM
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bytemill.lm.model_config import ModelConfig
+    from bytemill.lm.training.saved_model import SavedModel
+    from bytemill.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class ModelToExport:
+    """Weights, read to the CPU, and the tokenizer."""
+
+    saved: SavedModel
+    state: Mapping[str, Tensor]
+    tokenizer: Tokenizer | None
+
+    def entries(self, layout: Layout) -> list[Entry]:
+        """Return an entry for each tensor of the other format."""
+        return entries(layout, self._config(layout))
+
+    def tensor(self, entry: Entry) -> Tensor:
+        """Return a tensor of the other format. Biases that this model does not have are zero."""
+        state = dict(self.state)
+        for name in entry.ours:
+            if name not in state:  # a bias has the width of the rows of its weight
+                state[name] = torch.zeros(len(state[name.replace(".bias", ".weight")]))
+        return entry.to_theirs(state)
+
+    def shapes(self, layout: Layout) -> dict[str, tuple[int, ...]]:
+        """Return this package's shapes, with the biases that the other format has."""
+        return tensor_shapes(self._config(layout))
+
+    def _config(self, layout: Layout) -> ModelConfig:
+        """Return the shape with the biases that GPT-2 always has."""
+        config = self.saved.config.model
+        return config.replace(bias=True, norm_bias=True) if layout in ("gpt2", "gguf-gpt2") else config
+
+
+def read_model(saved: SavedModel) -> ModelToExport:
+    """Read the weights of a trained or imported model, and its tokenizer if it has one.
+
+    Raises:
+        CheckpointError: The weights are damaged, or the tokenizer is missing.
+        NotEnoughMemoryError: The weights do not fit into memory.
+    """
+    tokenizer = None if saved.fingerprint is None else saved.tokenizer()
+    with memory_errors("close other programs"):
+        # Without initial values, which take longer to sample than the weights to read.
+        model = TransformerLM(saved.config.model, device="meta").to_empty(device="cpu")
+        if saved.config.model.tied_embeddings:
+            model.lm_head.weight = model.token_embeddings.weight
+        saved.load_weights(model)
+    return ModelToExport(saved, dict(model.named_parameters()), tokenizer)

@@ -1,0 +1,90 @@
+"""Export a model as a folder that Hugging Face transformers loads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from bytemill.formats.gguf.gguf import BEGIN_NAMES, END_NAMES, special_id
+from bytemill.lm.interchange.huggingface_config import write_config
+from bytemill.lm.tensor_files import write_tensors
+from bytemill.system.atomic_files import AtomicFile, make_folder, output_errors, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from bytemill.lm.interchange.exported_tensors import ModelToExport
+    from bytemill.lm.interchange.tensor_map import Entry
+
+_INDEX = "model.safetensors.index.json"
+
+
+def write_folder(
+    model: ModelToExport, output: Path, *, max_shard_bytes: int, dtype: torch.dtype
+) -> tuple[str, list[Path]]:
+    """Write config.json, weights and tokenizer; return the architecture and the files of the weights.
+
+    Raises:
+        ModelConfigError: No architecture of transformers has the options of the model.
+        OutputError: A file cannot be written.
+    """
+    family, document = write_config(model.saved.config.model)
+    document["dtype"] = str(dtype).removeprefix("torch.")
+    special = {} if model.tokenizer is None else model.tokenizer.to_spec().special_tokens
+    ends: dict[str, Any] = {
+        "bos_token_id": special_id(special, None, BEGIN_NAMES),
+        "eos_token_id": special_id(special, None, END_NAMES),
+    }
+    make_folder(output)
+    with output_errors(output):
+        for stale in output.glob("model*.safetensors*"):
+            stale.unlink()
+    named = {_name(entry, family.prefix): entry for entry in model.entries(family.layout)}
+    shards = _divided(named, model, family.layout, max_shard_bytes, dtype)
+    files: list[Path] = []
+    index: dict[str, str] = {}
+    for number, names in enumerate(shards, 1):
+        is_single = len(shards) == 1
+        file = "model.safetensors" if is_single else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        tensors = {name: model.tensor(named[name]).to(dtype) for name in names}
+        with AtomicFile(output / file) as atomic:
+            write_tensors(atomic.file, tensors)
+        files.append(output / file)
+        index |= dict.fromkeys(names, file)
+    if len(shards) > 1:
+        total = sum(_n_bytes(entry, model.shapes(family.layout), dtype) for entry in named.values())
+        write_json(output / _INDEX, {"metadata": {"total_size": total}, "weight_map": index})
+    if model.tokenizer is not None:
+        model.tokenizer.save(output)
+        write_json(
+            output / "generation_config.json", {key: end for key, end in ends.items() if end is not None}
+        )
+    write_json(output / "config.json", {**document, **ends})
+    return family.architecture, files
+
+
+def _name(entry: Entry, prefix: str) -> str:
+    return entry.theirs if entry.theirs.startswith("lm_head.") else prefix + entry.theirs
+
+
+def _divided(
+    named: Mapping[str, Entry], model: ModelToExport, layout: Any, max_shard_bytes: int, dtype: torch.dtype
+) -> list[list[str]]:
+    """Divide the tensors into files of at most `max_shard_bytes`; a larger tensor has its own file."""
+    shapes = model.shapes(layout)
+    shards: list[list[str]] = [[]]
+    n_bytes = 0
+    for name, entry in named.items():
+        size = _n_bytes(entry, shapes, dtype)
+        if shards[-1] and n_bytes + size > max_shard_bytes:
+            shards.append([])
+            n_bytes = 0
+        shards[-1].append(name)
+        n_bytes += size
+    return shards
+
+
+def _n_bytes(entry: Entry, shapes: Mapping[str, tuple[int, ...]], dtype: torch.dtype) -> int:
+    return torch.Size(entry.shape(shapes)).numel() * dtype.itemsize

@@ -1,0 +1,117 @@
+"""Import a model of another program into a model folder."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bytemill.errors import CheckpointError, OutputError, TokenizerError, TokenizerFileError
+from bytemill.lm.interchange.sources import Source, open_source
+from bytemill.lm.interchange.tensor_map import entries, tensor_shapes
+from bytemill.lm.model_folder import ModelFolder, check_output, write_model_folder
+from bytemill.tokenizer.open_tokenizer import open_tokenizer
+from bytemill.tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import os
+
+    from torch import Tensor
+
+_BUFFERS = re.compile(r"(^|\.)(attn\.bias|attn\.masked_bias|rotary_emb\.inv_freq)$")
+"""Tensors without parameters: causal masks and wavelengths, which older versions saved."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Result of `import_model`."""
+
+    folder: ModelFolder
+    n_parameters: int
+    tokenizer: Tokenizer | None
+    notes: list[str]
+    """What was left out, and why."""
+
+
+def import_model(
+    source: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    tokenizer: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+) -> Imported:
+    """Convert a model of another program to a folder that generation, evaluation and training read.
+
+    Weights become float32. Dropout is not imported: it is 0 unless a later training sets it.
+
+    Args:
+        source: Folder of Hugging Face transformers (GPT-2, Llama, Mistral, Qwen 2, Qwen 3) with safetensors files,
+            or a `ckpt.pt` of nanoGPT.
+        output: Folder of the result.
+        tokenizer: Path or published name; by default the one in the source folder, if it is byte-level BPE.
+        overwrite: Replace the contents of `output`.
+
+    Raises:
+        CheckpointError: A file is missing or damaged, or a tensor is missing, left over, or of another shape than the
+            configuration says.
+        ModelConfigError: The architecture or one of its options is not supported.
+        TokenizerFileError: `tokenizer` cannot be read.
+        TokenizerError: The tokenizer has more ids than the model.
+        OutputError: The folder is not empty, or cannot be written.
+    """
+    source, output = Path(source), Path(output)
+    if output.resolve() == source.resolve():
+        raise OutputError(f"{output} is the source itself", hint="use another folder")
+    check_output(output, overwrite=overwrite)
+    with open_source(source) as opened:
+        notes: list[str] = []
+        found = _tokenizer(opened, tokenizer, notes)
+        weights = _converted(opened)
+        folder = write_model_folder(output, opened.config, weights, found, source=opened.kind)
+    return Imported(folder, sum(tensor.numel() for tensor in weights.values()), found, notes)
+
+
+def _converted(source: Source) -> dict[str, Tensor]:
+    """Return the weights under this package's names. Every name and shape is checked before a tensor is read."""
+    shapes = tensor_shapes(source.config)
+    wanted = entries(source.layout, source.config)
+    for entry in wanted:
+        expected, found = entry.shape(shapes), source.shapes.get(entry.theirs)
+        if found is None:
+            raise CheckpointError(f"{source.path} has no tensor {entry.theirs}")
+        if found != expected:
+            raise CheckpointError(
+                f"{source.path}: {entry.theirs} has the shape {found}, but its configuration says {expected}"
+            )
+    ignored = {"lm_head.weight"} if source.config.tied_embeddings else set[str]()
+    more = source.shapes.keys() - {entry.theirs for entry in wanted} - ignored
+    if unknown := sorted(name for name in more if not _BUFFERS.search(name)):
+        raise CheckpointError(f"{source.path}: the model here has no place for the tensor {unknown[0]}")
+    weights: dict[str, Tensor] = {}
+    for entry in wanted:
+        weights |= entry.to_ours(source.read(entry.theirs), shapes)
+    return weights
+
+
+def _tokenizer(source: Source, explicit: str | os.PathLike[str] | None, notes: list[str]) -> Tokenizer | None:
+    """Return the explicit tokenizer, the one in the folder, or None with a note."""
+    tokenizer = None
+    hint = "add --tokenizer to generate text with the model or to evaluate it"
+    if explicit is not None:
+        tokenizer = open_tokenizer(explicit)
+    elif source.path.is_dir() and any(
+        (source.path / name).is_file() for name in ("tokenizer.json", "vocab.json")
+    ):
+        try:
+            tokenizer = Tokenizer.load(source.path)
+        except TokenizerFileError as error:
+            notes.append(f"the tokenizer was left out: {error}; {hint}")
+    else:
+        notes.append(f"{source.path} has no tokenizer; {hint}")
+    if tokenizer is not None and tokenizer.n_vocab > source.config.vocab_size:
+        raise TokenizerError(
+            f"the tokenizer has {tokenizer.n_vocab:,} ids, but the model has only {source.config.vocab_size:,}",
+            hint="choose the tokenizer of the model: --tokenizer TOKENIZER",
+        )
+    return tokenizer

@@ -1,0 +1,15 @@
+"""Triton kernels: norms, cross-entropy and causal attention, forward and backward.
+
+Each is a custom operator with a formula for its backward pass, so `torch.compile` calls it without breaking the graph.
+Reference implementations: `layers.rms_norm`, `layers.layer_norm`, `loss.cross_entropy`,
+`attention.scaled_dot_product_attention`. Tests compare values and gradients with them, on a GPU or by Triton's
+interpreter on the CPU.
+
+Importing this package needs Triton, which torch installs on Linux.
+"""
+
+from bytemill.lm.kernels.triton.attention import causal_attention
+from bytemill.lm.kernels.triton.cross_entropy import linear_losses, losses_and_gradients
+from bytemill.lm.kernels.triton.norm import normalized
+
+__all__ = ["causal_attention", "linear_losses", "losses_and_gradients", "normalized"]

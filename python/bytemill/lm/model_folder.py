@@ -1,0 +1,121 @@
+"""A model folder: weights without a run, as `bytemill lm import` writes it.
+
+    model.safetensors   weights
+    model.json          format, shape of the model, source, the tokenizer's fingerprint, sha256 of the weights
+    tokenizer.json      the tokenizer, if there is one
+
+`model.json` is written last, so a folder that has it is complete.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from bytemill.errors import CheckpointError, OutputError
+from bytemill.lm.model_config import ModelConfig
+from bytemill.lm.tensor_files import open_tensors, sha256_of, write_tensors
+from bytemill.system.atomic_files import AtomicFile, make_folder, output_errors, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from torch import Tensor
+    from torch.nn import Module
+
+    from bytemill.tokenizer.tokenizer import Tokenizer
+
+WEIGHTS, TOKENIZER, DESCRIPTION = "model.safetensors", "tokenizer.json", "model.json"
+FORMAT = 1
+"""Version of the layout above."""
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """A model folder; weights and tokenizer are read on demand."""
+
+    path: Path
+    model: ModelConfig
+    source: str
+    """What the weights were imported from."""
+    fingerprint: str | None
+    """Fingerprint of the tokenizer."""
+    sha256: str
+    """Of the weights."""
+
+    def load_weights(self, model: Module) -> None:
+        """Load the weights into a float32 model of the same shape, one tensor at a time.
+
+        Raises:
+            CheckpointError: They are damaged or of another model.
+        """
+        path = self.path / WEIGHTS
+        if sha256_of(path) != self.sha256:
+            raise CheckpointError(f"{path} is damaged: its sha256 differs from the one in {DESCRIPTION}")
+        parameters = dict(model.named_parameters())
+        with open_tensors(path) as file, torch.no_grad():
+            found = {name: file.shape(name) for name in file.names}
+            if found != {name: tuple(parameter.shape) for name, parameter in parameters.items()}:
+                raise CheckpointError(f"{path} does not hold the model that {DESCRIPTION} describes")
+            for name, parameter in parameters.items():
+                parameter.copy_(file.tensor(name))
+
+
+def is_model_folder(path: Path) -> bool:
+    """Return True if the folder has a model without a run."""
+    return (path / DESCRIPTION).is_file()
+
+
+def read_model_folder(path: Path) -> ModelFolder:
+    """Read the description of a model folder. Raises CheckpointError if it is missing or damaged."""
+    file = path / DESCRIPTION
+    try:
+        document = cast("dict[str, Any]", json.loads(file.read_bytes()))
+        found = document.get("format")
+        fingerprint = document["fingerprint"]
+        folder = ModelFolder(
+            path=path,
+            model=ModelConfig(**document["model"]),
+            source=str(document["source"]),
+            fingerprint=None if fingerprint is None else str(fingerprint),
+            sha256=str(document["sha256"]),
+        )
+    except OSError as error:
+        raise CheckpointError(f"cannot read {file}: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{file} is damaged: {error}") from error
+    if found != FORMAT:
+        raise CheckpointError(
+            f"{file} has the format {found}, but this version of bytemill reads format {FORMAT}"
+        )
+    return folder
+
+
+def check_output(path: Path, *, overwrite: bool) -> None:
+    """Raise OutputError if the folder holds files that would be mixed with new ones or replaced."""
+    with output_errors(path):
+        is_used = path.is_dir() and any(path.iterdir())
+    if is_used and not overwrite:
+        raise OutputError(f"{path} is not empty", hint="use another folder, or add --overwrite")
+
+
+def write_model_folder(
+    path: Path, model: ModelConfig, weights: Mapping[str, Tensor], tokenizer: Tokenizer | None, *, source: str
+) -> ModelFolder:
+    """Write a model folder. Raises OutputError if it cannot be written."""
+    make_folder(path)
+    with output_errors(path):
+        for name in (DESCRIPTION, TOKENIZER):
+            (path / name).unlink(missing_ok=True)
+    with AtomicFile(path / WEIGHTS) as atomic:
+        digest = write_tensors(atomic.file, weights)
+    if tokenizer is not None:
+        tokenizer.save(path / TOKENIZER)
+    fingerprint = None if tokenizer is None else tokenizer.fingerprint
+    document = {"format": FORMAT, "source": source, "fingerprint": fingerprint, "sha256": digest}
+    write_json(path / DESCRIPTION, {**document, "model": model.to_dict()})
+    return ModelFolder(path, model, source, fingerprint, digest)

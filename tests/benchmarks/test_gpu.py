@@ -1,0 +1,90 @@
+"""The benchmark of GPUs: its dry run measures everything on the CPU, and its model of torch.nn is ours."""
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bytemill.lm import ModelConfig, TransformerLM, preset
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def _benchmarks_are_importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+
+
+def module(name: str) -> Any:
+    return importlib.import_module(name)
+
+
+def tiny() -> ModelConfig:
+    return preset("gpt2", vocab_size=96, **module("gpu").TINY)
+
+
+def test_the_dry_run_measures_everything_and_saves_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "gpu.json"
+    # Compiling takes seconds, and tests/lm/test_model.py tests it.
+    module("gpu").main(
+        ["--device", "cpu", "--dry-run", "--no-compile", "--peak", "1e12", "--json", str(place)]
+    )
+    saved = json.loads(place.read_text(encoding="utf-8"))
+    assert saved["dry_run"]
+    assert [(row["program"], row["batch_size"]) for row in saved["training"]] == [
+        (program, size) for size in (1, 2) for program in ("torch.nn", "bytemill")
+    ]
+    assert all(row["tokens_per_second"] > 0 and row["mfu"] > 0 for row in saved["training"])
+    parts = {(row["part"], row["kernels"]): row for row in saved["parts"]}
+    assert len(parts) == 3 * 4
+    for (_, kernels), row in parts.items():
+        assert "unavailable" in row if kernels == "triton" else row["difference"] < 0.02
+    assert saved["generation"]["tokens_per_second"] > 0
+    out = capsys.readouterr().out
+    assert "dry run with tiny sizes: the times mean nothing" in out
+    assert str(place) in out
+
+
+def test_the_peer_computes_the_same_loss_and_gradients() -> None:
+    ours, peer = TransformerLM(tiny(), seed=3), module("gpt2_peer").TorchGPT2(tiny())
+    peer.start_as(ours)
+    ids = torch.randint(0, 96, (2, 33))
+    losses = [model.loss(ids[:, :-1], ids[:, 1:]) for model in (ours, peer)]
+    for loss in losses:
+        loss.backward()
+    torch.testing.assert_close(losses[0], losses[1])
+    torch.testing.assert_close(ours.token_embeddings.weight.grad, peer.tokens.weight.grad)
+    first: Any = ours.layers[0]
+    torch.testing.assert_close(first.ffn.w1.weight.grad, peer.blocks[0].up.weight.grad)
+    assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in peer.parameters())
+
+
+def test_a_batch_that_does_not_fit_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = module("gpu")
+
+    def fail(*_: Any) -> Any:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(gpu, "measure_training", fail)
+    options = gpu.argparse.Namespace(batch_sizes=[8, 4096], device=torch.device("cpu"))
+    assert [row["unavailable"] for row in gpu.training_rows(tiny(), options)] == ["out of memory"] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "peak"),
+    [
+        ("NVIDIA H200", 989e12),
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA A100-SXM4-80GB", 312e12),
+        ("NVIDIA GeForce RTX 4090", 165e12),
+        ("NVIDIA L40S", None),
+        ("cpu", None),
+    ],
+)
+def test_the_peak_is_that_of_the_device_or_unknown(name: str, peak: float | None) -> None:
+    assert module("gpu").data_sheet_peak(name) == peak

@@ -1,0 +1,56 @@
+"""`bytemill lm import`, `export` and `train --init-from`."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.cli.test_lm import data, quick, trained  # noqa: F401 - fixtures
+
+Run = Callable[..., Any]
+
+
+def test_a_trained_model_is_exported_imported_and_fine_tuned(trained: str, run: Run):  # noqa: F811
+    exported = run("lm", "export", trained, "-o", "hf")
+    assert exported.status == 0, exported.err
+    checkpoint = Path("mine/checkpoints/step_00000006")
+    assert exported.out == f"exported {checkpoint} as LlamaForCausalLM: {Path('hf/model.safetensors')}\n"
+    imported = run("lm", "import", "hf", "-o", "back")
+    assert imported.status == 0, imported.err
+    assert "parameters of LlamaForCausalLM of transformers: back" in imported.out
+    texts = [
+        run("lm", "generate", folder, "a", "--temperature", "0", "--max-tokens", "8").out
+        for folder in (trained, "back")
+    ]
+    assert texts[0] == texts[1]
+    scores = [
+        json.loads(run("lm", "eval", folder, "--text", "corpus.txt", "--json", "-q").out)["texts"][
+            "corpus.txt"
+        ]["loss"]
+        for folder in (trained, "back")
+    ]
+    assert abs(scores[0] - scores[1]) < 1e-6
+    tuned = run(
+        "lm", "train", "--init-from", "back", "--data.train", "shards", "--training.steps", "1",
+        "--run.folder", "tuned", "--training.batch-size", "2", "--json", "--training.device", "cpu",
+    )  # fmt: skip
+    assert tuned.status == 0, tuned.err
+    again = run("lm", "train", "tuned", "--print-config", "--json")
+    assert json.loads(again.out)["model"]["d_ff"] == 32
+
+
+def test_results_as_json_and_errors_in_one_line(trained: str, run: Run):  # noqa: F811
+    exported = run("lm", "export", trained, "-o", "out.gguf", "--json")
+    assert exported.status == 0, exported.err
+    assert json.loads(exported.out)["files"] == ["out.gguf"]
+    again = run("lm", "export", trained, "-o", "out.gguf", "--output-format", "gguf")
+    assert again.status == 1
+    assert "error: out.gguf exists\nhint: use another name, or add --overwrite" in again.err
+    missing = run("lm", "import", "nowhere", "-o", "out")
+    assert missing.status == 1
+    assert "error: nowhere does not exist\nhint: " in missing.err
+    run("lm", "export", trained, "-o", "hf", "-q")
+    imported = run("lm", "import", "hf", "-o", "in", "--json")
+    assert json.loads(imported.out)["model"]["num_layers"] == 1
+    unknown = run("lm", "generate", "hf", "a")
+    assert "hint: import it first: bytemill lm import hf -o DIR" in unknown.err

@@ -1,0 +1,252 @@
+"""Checkpoints during training: written in the background, published whole, kept or removed."""
+
+import errno
+import json
+import os
+import resource
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from bytemill.errors import CheckpointError, CheckpointFormatError, OutputError
+from bytemill.lm.generation.generate import generate
+from bytemill.lm.loading import load_trained
+from bytemill.lm.training import checkpoint_write
+from bytemill.lm.training.config import Resolved
+from bytemill.lm.training.run_checkpoint import FORMAT, MANIFEST, OPTIMIZER, TRAINER, WEIGHTS
+from bytemill.lm.training.run_folder import RunFolder
+from bytemill.lm.training.trainer import train
+
+from ..conftest import RankServer
+
+Settings = Callable[..., Resolved]
+SHORT: dict[str, Any] = {
+    "training__steps": 6,
+    "schedule__name": "constant",
+    "run__log_every": 1,
+    "run__validate_every": 0,
+    "run__checkpoint_every": 2,
+    "run__async_checkpoints": "always",
+}
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def step(n: int) -> str:
+    return f"step_{n:08d}"
+
+
+def test_training_continues_while_a_checkpoint_is_written(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+):
+    may_write = Event()
+    real = checkpoint_write.write_tensors
+
+    def wait_and_write(*arguments: Any) -> str:
+        assert may_write.wait(60)
+        return real(*arguments)
+
+    monkeypatch.setattr(checkpoint_write, "write_tensors", wait_and_write)
+    seen: list[tuple[str, int]] = []
+
+    def look(record: dict[str, Any]) -> None:
+        seen.append((record["kind"], record["step"]))
+        if seen[-1] == ("step", 3):
+            may_write.set()
+
+    folder = train(settings(**SHORT, model__dropout=0.2), on_record=look)
+    assert seen.index(("step", 3)) < seen.index(("checkpoint", 2))
+    assert [n for kind, n in seen if kind == "checkpoint"] == [2, 4, 6]
+    monkeypatch.undo()
+    shutil.rmtree(folder.checkpoint_path(6))
+    resumed = load_file(train(settings(**SHORT, model__dropout=0.2)).checkpoint_path(6) / WEIGHTS)
+    blocking = {**SHORT, "run__async_checkpoints": "never"}
+    whole = settings(**blocking, model__dropout=0.2, run__folder=f"{folder.path}-2")
+    expected = load_file(train(whole).checkpoint_path(6) / WEIGHTS)
+    assert all(resumed[name].equal(expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("asynchronous", ["always", "never"])
+def test_a_full_disk_ends_the_run_and_the_last_checkpoint_remains(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, asynchronous: str
+):
+    real = checkpoint_write.write_tensors
+    n_written = 0
+
+    def write_half(file: Any, *arguments: Any) -> str:
+        nonlocal n_written
+        n_written += 1
+        if n_written == 4:  # the optimizer's state of the second checkpoint
+            file.write(b"half")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(file, *arguments)
+
+    monkeypatch.setattr(checkpoint_write, "write_tensors", write_half)
+    resolved = settings(**{**SHORT, "run__async_checkpoints": asynchronous})
+    with pytest.raises(
+        OutputError, match=r"cannot write .*/step_00000004/.*: no space is left on the device"
+    ) as caught:
+        train(resolved)
+    assert "free some space" in (caught.value.hint or "")
+    folder = RunFolder(resolved.config.run.folder)
+    assert names(folder.checkpoints) == [step(2)]
+    assert names(folder.path / "checkpoints" / step(2)) == [MANIFEST, WEIGHTS, OPTIMIZER, TRAINER]
+    assert load_trained(folder.path).step == 2
+    monkeypatch.undo()
+    assert train(resolved).checkpoint_files()[0].name == step(6)
+
+
+@contextmanager
+def largest_file(n_bytes: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_limit_on_the_size_of_files_ends_the_run_like_a_full_disk(settings: Settings):
+    folder = train(settings(**{**SHORT, "training__steps": 2}))
+    records: list[dict[str, Any]] = []
+    with (
+        largest_file(30_000),
+        pytest.raises(OutputError, match=r"step_00000004/model.safetensors: .* size limit"),
+    ):
+        train(settings(**SHORT), on_record=records.append)
+    assert records[-1]["kind"] == "step"
+    assert names(folder.checkpoints) == [step(2)]
+    assert load_trained(folder.path).step == 2
+
+
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_at_any_moment_of_a_save_the_run_resumes_bit_for_bit(
+    settings: Settings, rank_server: RankServer, tmp_path: Path, every: int
+):
+    changes = {"training__steps": 2, "run__checkpoint_every": 1, "run__keep_checkpoints": 1}
+    always = {**SHORT, **changes, "model__dropout": 0.2}
+    expected = load_file(train(settings(**always)).checkpoint_path(2) / WEIGHTS)
+    left: list[list[str]] = []
+    for call in range(1, 100, every):
+        resolved = settings(**always, run__folder=str(tmp_path / f"killed_{call}"))
+        if rank_server(1, resolved, last_call={0: call}) == [None]:
+            break
+        folder = RunFolder(resolved.config.run.folder)
+        left.append([name for name in names(folder.checkpoints) if not name.startswith(".")])
+        weights = load_file(train(resolved).checkpoint_path(2) / WEIGHTS)
+        assert all(weights[name].equal(expected[name]) for name in expected)
+        assert names(folder.checkpoints) in ([step(2)], [step(1), step(2)])
+    assert len(left) * every >= 12
+    assert left[0] == [step(1)]
+    assert step(2) in left[-1]
+    assert all(visible for visible in left)
+
+
+def test_multiples_of_keep_every_are_saved_and_kept_for_ever(settings: Settings):
+    changes = {
+        "training__steps": 11,
+        "run__checkpoint_every": 4,
+        "run__keep_every": 3,
+        "run__keep_checkpoints": 1,
+    }
+    folder = train(settings(**{**SHORT, **changes}))
+    assert names(folder.checkpoints) == [step(n) for n in (3, 6, 9, 11)]
+
+
+def test_a_damaged_newer_checkpoint_does_not_displace_a_new_one(settings: Settings):
+    changes = {**SHORT, "run__keep_checkpoints": 2}
+    folder = train(settings(**changes))
+    (folder.checkpoint_path(6) / WEIGHTS).write_bytes(b"")
+    train(settings(**{**changes, "training__steps": 5, "run__keep_checkpoints": 1}))
+    assert names(folder.checkpoints) == [step(5)]
+
+
+def test_generation_reads_nothing_but_the_weights(settings: Settings):
+    folder = train(settings(**{**SHORT, "training__steps": 2}))
+    path = folder.checkpoint_path(2)
+    expected = generate(load_trained(folder.path).model, [1], 8, seed=1)
+    for file in (path / OPTIMIZER).iterdir():
+        file.write_bytes(b"damaged")
+    assert generate(load_trained(folder.path).model, [1], 8, seed=1) == expected
+    shutil.rmtree(path / OPTIMIZER)
+    (path / TRAINER).unlink()
+    assert generate(load_trained(path).model, [1], 8, seed=1) == expected
+    with pytest.raises(CheckpointError, match=r"no checkpoint in .* is usable: cannot read .*trainer\.json"):
+        train(settings(**SHORT))
+
+
+@pytest.mark.parametrize("file", [WEIGHTS, MANIFEST])
+@pytest.mark.parametrize("damage", ["cut", "changed"])
+def test_damaged_weights_are_refused_by_name(settings: Settings, file: str, damage: str):
+    folder = train(settings(**{**SHORT, "training__steps": 1}))
+    path = folder.checkpoint_path(1) / file
+    data = bytearray(path.read_bytes())
+    data[-30] ^= 1
+    path.write_bytes(data if damage == "changed" else data[:-30])
+    with pytest.raises(CheckpointError, match=rf"{file} is damaged"):
+        load_trained(path.parent)
+    with pytest.raises(CheckpointError, match=rf"no checkpoint in .* is usable: .*{file} is damaged"):
+        load_trained(folder.path)
+
+
+def test_a_checkpoint_of_another_format_is_refused_and_not_skipped(settings: Settings):
+    folder = train(settings(**SHORT))
+    manifest = folder.checkpoint_path(6) / MANIFEST
+    manifest.write_text(json.dumps({"format": FORMAT + 1}))
+    for load in (lambda: load_trained(folder.path), lambda: train(settings(**SHORT))):
+        with pytest.raises(
+            CheckpointFormatError, match="format 2, but this version of bytemill reads format 1"
+        ) as caught:
+            load()
+        assert "--overwrite" in (caught.value.hint or "")
+    train(settings(**SHORT), overwrite=True)
+
+
+def test_a_run_that_fails_while_it_writes_completes_the_checkpoint(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+):
+    has_failed = Event()
+    real = checkpoint_write.write_tensors
+
+    def wait_and_write(*arguments: Any) -> str:
+        assert has_failed.wait(60)
+        return real(*arguments)
+
+    def fail(record: dict[str, Any]) -> None:
+        if (record["kind"], record["step"]) == ("step", 3):
+            has_failed.set()
+            raise RuntimeError("the power fails")
+
+    monkeypatch.setattr(checkpoint_write, "write_tensors", wait_and_write)
+    resolved = settings(**SHORT)
+    with pytest.raises(RuntimeError, match="power"):
+        train(resolved, on_record=fail)
+    assert names(RunFolder(resolved.config.run.folder).checkpoints) == [step(2)]
+
+
+def test_ctrl_c_waits_for_the_checkpoint(settings: Settings):
+    def interrupt(record: dict[str, Any]) -> None:
+        if (record["kind"], record["step"]) == ("step", 3):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    resolved = settings(**SHORT)
+    with pytest.raises(KeyboardInterrupt):
+        train(resolved, on_record=interrupt)
+    folder = RunFolder(resolved.config.run.folder)
+    assert not [name for name in names(folder.checkpoints) if name.startswith(".")]
+    assert load_trained(folder.path).step in (3, 4)
+
+
+def test_no_code_in_a_checkpoint_is_executed(settings: Settings):
+    folder = train(settings(**{**SHORT, "training__steps": 1}))
+    for path in folder.checkpoint_path(1).rglob("*"):
+        assert path.is_dir() or path.suffix in (".json", ".safetensors")
