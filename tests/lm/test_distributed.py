@@ -75,7 +75,7 @@ KINDS: list[dict[str, Any]] = [
         "model__d_ff": 45,
     },
 ]
-# Polar Express has steeper slopes than Newton–Schulz, and "match_adamw" longer steps: rounding errors grow to 3e-6.
+# With Polar Express and "match_adamw", losses differ by 2.3e-6 after 50 steps: above the bound.
 ORIGINAL_MUON = {"optimizer__muon_method": "newton_schulz", "optimizer__muon_scaling": "original"}
 
 
