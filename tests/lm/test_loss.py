@@ -185,3 +185,20 @@ def test_bits_per_byte_count_the_bytes_of_ordinary_tokens() -> None:
     assert bits_per_byte(nats, n_bytes) == pytest.approx(1 / math.log(2))
     with pytest.raises(ValueError, match="no bytes"):
         bits_per_byte(0.0, 0)
+
+
+def test_small_probabilities_keep_their_gradient_in_float16() -> None:
+    n_tokens, vocab_size, scale = 512, 4096, 2.0**16
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(n_tokens, 16, generator=generator)
+    weight = torch.randn(vocab_size, 16, generator=generator) / 16
+    targets = torch.randint(
+        0, 8, (n_tokens,), generator=generator
+    )  # all other ids have small probabilities only
+    gradients: list[torch.Tensor] = []
+    for dtype in (torch.float32, torch.float16):
+        half = weight.detach().clone().to(dtype).requires_grad_()
+        (linear_cross_entropy(x.to(dtype), half, targets) * scale).backward()
+        assert half.grad is not None
+        gradients.append(half.grad.float()[8:] / scale)
+    assert (gradients[1] - gradients[0]).norm() < 0.01 * gradients[0].norm()

@@ -86,8 +86,8 @@ def export_weights(
 ) -> None:
     """Export a model to Hugging Face transformers or llama.cpp.
 
-    The other program computes the same logits. If no architecture there has the options
-    of the model, the command fails and names them.
+    The other program computes the same logits. If no architecture there has the
+    options of the model, the command fails and names them.
     """
     from bytemill.lm.interchange.export_model import export_model
 

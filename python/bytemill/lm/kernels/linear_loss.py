@@ -128,10 +128,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
         d_x, d_weight = ctx.gradients
         ctx.gradients = None
         # The gradient is 1 if the backward pass starts at the loss.
-        if gradient.device.type != "cpu" or gradient.item() != 1:
-            d_x.mul_(gradient)
-            d_weight.mul_(gradient)
-        return d_x, d_weight, None, None, None, None, None, None
+        if ctx.divisor != 1 or gradient.device.type != "cpu" or gradient.item() != 1:
+            d_x.mul_(gradient / ctx.divisor)
+            d_weight.mul_(gradient / ctx.divisor)
+        return d_x, d_weight.to(ctx.weight_dtype), None, None, None, None, None, None
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
@@ -150,6 +150,10 @@ def _forward(
     product: Product,
     losses_and_gradients: LossesAndGradients,
 ) -> tuple[Tensor, Tensor]:
+    # In float16, small probabilities divided by the number of tokens would become 0. There the backward pass divides,
+    # and multiplies by the scale of the loss at the same time.
+    is_divided_later = x.dtype == torch.float16
+    n_tokens = 1 if is_divided_later else len(x)
     n_rows = max(1, (_BLOCK_CPU if x.device.type == "cpu" else _BLOCK) // len(weight))
     dtype = torch.promote_types(x.dtype, torch.float32)
     losses, log_z = (torch.empty(len(x), 1, device=x.device, dtype=dtype) for _ in range(2))
@@ -159,14 +163,17 @@ def _forward(
         block = slice(start, start + n_rows)
         rows, target = x[block], targets[block, None]
         losses[block], log_z[block], gradients = losses_and_gradients(
-            product(rows, weight), target, len(x), z_loss, soft_cap
+            product(rows, weight), target, n_tokens, z_loss, soft_cap
         )
         if d_x is None or d_weight is None:
             continue
         gradients = gradients.to(x.dtype)
         d_x[block] = product(gradients, weight.mT)
         d_weight += product(gradients.mT, rows.mT)
-    ctx.gradients = (d_x, None if d_weight is None else d_weight.to(weight.dtype))
+    if d_weight is not None and not is_divided_later:
+        d_weight = d_weight.to(weight.dtype)
+    ctx.gradients, ctx.weight_dtype = (d_x, d_weight), weight.dtype
+    ctx.divisor = len(x) // n_tokens
     mean = losses.mean()
     return (mean + z_loss * log_z.square_().mean() if z_loss else mean.clone()), mean
 
