@@ -314,7 +314,8 @@ def evaluate(
     sort_key=4,
     help_epilogue="""Examples:
   bytemill lm plan gpt2-xl --memory 80GB --batch-size 4
-  bytemill lm plan stories.toml --memory 24GB --device rtx4090 --precision bfloat16
+  bytemill lm plan stories.toml --memory 24GB --device rtx4090 \\
+    --precision bfloat16
   bytemill lm plan tiny --model.num-layers 8 --json""",
 )
 def plan(
