@@ -19,7 +19,6 @@ import torch
 
 from bytemill.lm import preset
 from bytemill.lm.generation.generate import next_tokens
-from bytemill.lm.kernels.linear import stored_by_columns
 from bytemill.lm.model import TransformerLM
 
 if TYPE_CHECKING:
@@ -57,8 +56,6 @@ def main() -> None:
     options = parser.parse_args()
 
     model = TransformerLM(preset(options.preset), seed=0).use_kernels(options.kernels)
-    for matrix in (parameter for parameter in model.parameters() if parameter.ndim == 2):
-        matrix.data = stored_by_columns(matrix.data)  # as `load_trained` does
     n_bytes = bytes_per_token(model)
     data = torch.ones(n_bytes // 4)
     prompt = torch.randint(0, model.config.vocab_size, (options.prompt_tokens,)).tolist()

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bytemill.lm.device import memory_errors, pick_device
-from bytemill.lm.kernels.linear import stored_by_columns
 from bytemill.lm.model import TransformerLM
 from bytemill.lm.training.saved_model import WeightsName, find_saved_model
 
@@ -54,7 +53,4 @@ def load_trained(
         model = TransformerLM(saved.config.model, seed=0)
         saved.load_weights(model, weights)
         model = model.to(pick_device(device)).eval().use_kernels("auto")
-        if model.lm_head.weight.device.type == "cpu":
-            for matrix in (parameter for parameter in model.parameters() if parameter.ndim == 2):
-                matrix.data = stored_by_columns(matrix.data)
     return TrainedModel(model, tokenizer, saved.config, saved.step, saved.path, saved.refused)

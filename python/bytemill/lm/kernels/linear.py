@@ -1,8 +1,8 @@
 """Linear layers in float32 by oneDNN.
 
 torch computes float32 products on x86 with MKL, which uses at most 256 bits of a register on processors of other makers
-than Intel. oneDNN uses 512 there: on AMD's Zen 5 its products take half the time. Products in bfloat16 are oneDNN's
-already.
+than Intel. oneDNN uses 512 there: on AMD's Zen 5 its products take half the time. It also multiplies a matrix by a
+vector on several threads, as generation does; MKL takes one. Products in bfloat16 are oneDNN's already.
 """
 
 from __future__ import annotations
@@ -53,19 +53,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         y = x @ weight.mT
         return y if bias is None else y + bias.to(y.dtype)
     if not torch.is_grad_enabled():
-        if x.numel() <= x.shape[-1]:  # a vector, or nothing
-            y = x @ weight.mT
-            return y if bias is None else y + bias
         return product(x, weight, bias)
     return cast("Tensor", _Linear.apply(x, weight, bias))  # pyright: ignore[reportUnknownMemberType]
-
-
-def stored_by_columns(weight: Tensor) -> Tensor:
-    """Return an equal matrix whose columns are contiguous.
-
-    MKL multiplies it by a vector at up to 1.5 times the rate: whole columns are added, instead of a sum for each row.
-    """
-    return weight.mT.contiguous().mT
 
 
 class _Linear(torch.autograd.Function):
