@@ -1,0 +1,196 @@
+"""The checked options of an encoding, and what they make: the encoder, the writers and the manifests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
+
+from bytemill._core import DocumentEncoder, __version__
+from bytemill.errors import ShardError, SpecialTokenError
+from bytemill.shards.complete import reproducible
+from bytemill.shards.journal import as_json
+from bytemill.shards.manifest import (
+    SHARD_TOKENS,
+    SPLIT_SEED,
+    VALIDATION_FRACTION,
+    Manifest,
+    ShardSettings,
+    SourceInfo,
+)
+from bytemill.shards.shard_writer import ShardWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from bytemill._core import Encoder
+    from bytemill.corpus import DocumentSource
+    from bytemill.shards.journal import WriterState
+    from bytemill.shards.layouts import Layout
+    from bytemill.shards.pipeline import Encoding
+    from bytemill.system.records import Strict
+
+Errors: TypeAlias = Literal["strict", "replace", "skip"]
+Part: TypeAlias = Literal["train", "validation"]
+
+_BEGIN_TOKENS = ("<|begin_of_text|>", "<s>", "<bos>", "<|startoftext|>", "[BOS]", "<|endoftext|>")
+"""Usual names of the special token at the start of documents. GPT-2 uses the one that ends them."""
+
+
+class ShardTokenizer(Protocol):
+    """A tokenizer that can encode a corpus."""
+
+    @property
+    def core(self) -> Encoder: ...
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def special_tokens(self) -> Mapping[str, int]: ...
+
+
+@dataclass(frozen=True)
+class EncodingJob:
+    """An encoding with checked options."""
+
+    tokenizer: ShardTokenizer
+    layout: Layout
+    source: DocumentSource
+    settings: ShardSettings
+    encoder: DocumentEncoder
+
+    @classmethod
+    def checked(
+        cls,
+        tokenizer: ShardTokenizer,
+        layout: Layout,
+        source: DocumentSource,
+        settings: ShardSettings,
+        num_threads: int | None,
+    ) -> EncodingJob:
+        """Check the options before a folder is touched."""
+        if settings.append_separator and settings.document_separator is None:
+            raise SpecialTokenError(
+                "there is no document separator to append", hint='name one, for example "<|endoftext|>"'
+            )
+        separator = _id(tokenizer, settings.document_separator, "the document separator")
+        first = _id(tokenizer, settings.prepended, "the prepended token")
+        layout.header(layout.dtype(tokenizer.core.dtype), settings.shard_tokens)
+        in_front = separator if layout.separator_in_front else None
+        encoder = DocumentEncoder(
+            tokenizer.core,
+            settings.allowed_special,
+            num_threads,
+            prefix=list(dict.fromkeys(token for token in (in_front, first) if token is not None)),
+            suffix=separator if settings.append_separator and in_front is None else None,
+            stripped=in_front,
+            split=(settings.split_seed, int(settings.validation_fraction * 2**64))
+            if settings.validation_fraction
+            else None,
+        )
+        return cls(tokenizer, layout, source, settings, encoder)
+
+    @property
+    def parts(self) -> list[Part]:
+        """The parts of a split corpus; empty if it is not split."""
+        return ["train", "validation"] if self.settings.validation_fraction else []
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must be equal for another run to resume."""
+        return as_json(
+            {
+                "bytemill_version": __version__,
+                "tokenizer": self.tokenizer.fingerprint,
+                "layout": self.layout.name,
+                **self.settings.to_dict(),
+                "corpus": self.source.description,
+            }
+        )
+
+    def writer(self, folder: Path, state: WriterState | None) -> ShardWriter:
+        return ShardWriter(
+            folder,
+            self.layout,
+            self.layout.dtype(self.tokenizer.core.dtype),
+            self.settings.shard_tokens,
+            self.tokenizer.fingerprint,
+            document_index=self.settings.document_index,
+            state=state,
+        )
+
+    def manifest(self, encoding: Encoding, index: int, writer: ShardWriter) -> Manifest:
+        shards, documents = writer.finish()
+        counted, counts = encoding.parts[index], encoding.counts
+        n_bytes = [*counted.source_bytes, *[0] * len(self.source.source_names)]
+        return Manifest(
+            bytemill_version=__version__,
+            fingerprint=self.tokenizer.fingerprint,
+            n_vocab=self.tokenizer.core.n_vocab,
+            dtype=self.layout.dtype(self.tokenizer.core.dtype),
+            n_tokens=writer.n_tokens,
+            n_bytes=sum(counted.source_bytes),
+            n_documents=counted.n_documents,
+            n_replaced=counts.n_replaced,
+            shards=shards,
+            sources=tuple(
+                SourceInfo(name=name, n_bytes=n)
+                for name, n in zip(self.source.source_names, n_bytes, strict=False)
+            ),
+            settings=self.settings,
+            layout=self.layout.name,
+            documents=documents,
+            separator_id=self.tokenizer.special_tokens.get(self.settings.document_separator or ""),
+            n_empty_documents=counted.n_empty,
+            n_skipped_bytes=counts.n_skipped_bytes,
+            n_broken_documents=counts.n_broken,
+            n_byte_order_marks=counts.n_byte_order_marks,
+            part=self.parts[index] if self.parts else None,
+            corpus=reproducible(self.source.description),
+        )
+
+
+def shard_settings(**values: Any) -> ShardSettings:
+    """Return the settings; raise ShardError if one is out of range."""
+    settings = ShardSettings(**values)
+    _check_number("shard_tokens", settings.shard_tokens, int, SHARD_TOKENS)
+    _check_number("validation_fraction", settings.validation_fraction, float, VALIDATION_FRACTION)
+    _check_number("split_seed", settings.split_seed, int, SPLIT_SEED)
+    if settings.errors not in get_args(Errors):
+        raise ShardError(f"errors is {settings.errors!r}", hint=f"use one of {', '.join(get_args(Errors))}")
+    return settings
+
+
+def _check_number(name: str, value: object, kind: type[int] | type[float], limits: Strict) -> None:
+    """Raise `ShardError` unless `value` is a number within the limits."""
+    if not limits.allows(value, kind):
+        what = "a whole number" if kind is int else "a number"
+        raise ShardError(
+            f"{name} is {value!r}; it must be {what} of at least {limits.ge} and below {limits.lt}"
+        )
+
+
+def prepended_token(tokenizer: ShardTokenizer, prepend: str | bool) -> str | None:
+    """Return the special token at the start of documents: the named one, or with True the usual one."""
+    if isinstance(prepend, str):
+        return prepend
+    if not prepend:
+        return None
+    found = next((token for token in _BEGIN_TOKENS if token in tokenizer.special_tokens), None)
+    if found is None:
+        known = ", ".join(tokenizer.special_tokens) or "none"
+        raise SpecialTokenError(
+            "the tokenizer has no special token for the start of documents",
+            hint=f"name one (--bos); its special tokens: {known}",
+        )
+    return found
+
+
+def _id(tokenizer: ShardTokenizer, token: str | None, what: str) -> int | None:
+    if token is None:
+        return None
+    if token not in tokenizer.special_tokens:
+        known = ", ".join(tokenizer.special_tokens) or "none"
+        raise SpecialTokenError(
+            f"{what} {token!r} is not a special token of the tokenizer", hint=f"its special tokens: {known}"
+        )
+    return tokenizer.special_tokens[token]
