@@ -324,6 +324,13 @@ def test_plan_prints_tables_or_json(run: Run):
         assert expected in outcome.out
     result = json.loads(run("lm", "plan", "tiny", "--model.num-layers", "8", "--json").out)
     assert result["config"]["num_layers"] == 8
+    plain, full = (
+        json.loads(run("lm", "plan", "tiny", "--json", *options).out)["memory_bytes"]
+        for options in ([], ["--activation-checkpointing", "full", "--optimizer.ema-decay", "0.99"])
+    )
+    assert full["activations_per_sequence"] < plain["activations_per_sequence"] / 3
+    assert plain["average"] == 0
+    assert full["average"] == full["parameters"]
     assert run("lm", "plan", "nothing").status == 1
     assert "hint: write a size such as 80GB" in run("lm", "plan", "tiny", "--memory", "much").err
 

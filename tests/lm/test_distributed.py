@@ -235,9 +235,13 @@ def test_gradients_are_exchanged_in_the_last_pass_only(settings: Settings, tmp_p
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 @pytest.mark.parametrize(
     ("options", "tolerance"),
-    [({"training__precision": "bfloat16"}, 5e-3), ({"training__compile": True}, 1e-4)],
+    [
+        ({"training__precision": "bfloat16"}, 5e-3),
+        ({"training__compile": True}, 1e-4),
+        ({"training__activation_checkpointing": "selective"}, 1e-6),
+    ],
 )
-def test_in_bfloat16_or_compiled_two_processes_have_nearly_the_losses_of_one(
+def test_in_bfloat16_or_compiled_or_checkpointed_two_processes_have_nearly_the_losses_of_one(
     settings: Settings,
     train_in: Server,
     tmp_path: Path,

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from bytemill.lm.kernels.names import KernelName
 
+
 # Tolerances against torch. float32 has 24 bits, and sums of a few hundred terms lose some of them. bfloat16 has 8:
 # results differ by one or two units in the last place, 2⁻⁸ each, where the order of roundings differs.
 TOLERANCE = {torch.float32: {"rtol": 1e-4, "atol": 1e-5}, torch.bfloat16: {"rtol": 2e-2, "atol": 2e-2}}
@@ -269,3 +270,16 @@ def test_the_names_of_feed_forward_networks_are_swiglu_and_the_activations() -> 
     assert set(get_args(FeedForwardKind)) == {"swiglu", *ACTIVATIONS}
     with pytest.raises(KeyError):
         FeedForward(4, 8, "sigmoid")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("kernels", ["auto", "scratch"])
+def test_gradients_of_embeddings_do_not_depend_on_threads(kernels: KernelName) -> None:
+    embedding = Embedding(1000, 128)
+    embedding.kernels = choose_kernels(kernels, torch.device("cpu"))
+    ids = torch.randint(100, (8, 256), generator=torch.Generator().manual_seed(1))
+    gradient = torch.randn(8, 256, 128, generator=torch.Generator().manual_seed(2))
+    assert torch.equal(embedding(ids), embedding.weight[ids])
+    expected = torch.zeros(1000, 128).index_add_(0, ids.view(-1), gradient.view(-1, 128))
+    for _ in range(10):
+        (ours,) = torch.autograd.grad(embedding(ids), embedding.weight, gradient)
+        assert torch.equal(ours, expected)

@@ -339,6 +339,10 @@ def plan(
         Literal["float32", "tf32", "bfloat16", "float16"],
         Parameter(help="Precision of matrix products; weights are float32."),
     ] = "float32",
+    activation_checkpointing: Annotated[
+        Literal["none", "selective", "full"],
+        Parameter(help="What the backward pass computes again instead of reading it from memory."),
+    ] = "none",
     device: Annotated[
         str | None,
         Parameter(
@@ -369,6 +373,7 @@ def plan(
         optimizer=optimizer,
         precision=precision,
         average=resolved.optimizer.ema_decay > 0,
+        checkpointing=activation_checkpointing,
         device=device,
         utilization=utilization,
         training_tokens=training_tokens,

@@ -101,7 +101,8 @@ def write_plan(plan: Plan, name: str, *, as_json: bool) -> None:
                 + (f"; the largest batch is {largest:,}" if largest else ", not even a batch of 1"),
             )
         )
-    output.write_line(output.styled(f"  memory in {plan.precision}", "2"))
+    how = "" if plan.checkpointing == "none" else f", {plan.checkpointing} activation checkpointing"
+    output.write_line(output.styled(f"  memory in {plan.precision}{how}", "2"))
     output.write_fields(rows, indent="    ")
     output.write_line()
     _write_parts(f"FLOPs forward, batch of {batch}", plan.forward_flops, _flops)

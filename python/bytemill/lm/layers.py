@@ -82,6 +82,8 @@ class Embedding(Module):
         dtype: Type of the weights.
     """
 
+    kernels: Kernels = SCRATCH
+
     def __init__(
         self,
         num_embeddings: int,
@@ -97,7 +99,10 @@ class Embedding(Module):
         )
 
     def forward(self, ids: Tensor) -> Tensor:
-        return self.weight[ids]
+        if self.kernels.embedding is not None:
+            return self.kernels.embedding(self.weight, ids)
+        # Equal to weight[ids], whose gradients are summed by several threads in any order.
+        return self.weight.index_select(0, ids.reshape(-1)).view(*ids.shape, self.weight.shape[1])
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

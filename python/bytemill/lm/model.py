@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module, ModuleList
 
+from bytemill.lm.activation_checkpointing import Checkpointed
 from bytemill.lm.activations import soft_capped
 from bytemill.lm.attention import MultiHeadSelfAttention, causal_mask
 from bytemill.lm.initialization import initialize_as_gpt2
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from bytemill.lm.kernels.names import KernelName
     from bytemill.lm.kv_cache import KVCache, LayerCache
+    from bytemill.lm.planning.memory import CheckpointingName
 
 __all__ = ["ModelConfig", "TransformerBlock", "TransformerLM"]
 
@@ -105,7 +107,7 @@ class TransformerLM(Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self._compiled: list[Callable[..., Tensor]] = []
+        self._training_blocks: list[Callable[[Tensor], Tensor]] = []  # in place of the layers
         if seed is None:
             self._build(device, dtype)
         else:
@@ -184,14 +186,30 @@ class TransformerLM(Module):
                 cast("Any", module).kernels = kernels
         return self
 
+    def checkpoint_activations(self, name: CheckpointingName) -> None:
+        """Save less of each block for the backward pass of training, and compute the rest again.
+
+        Args:
+            name: What to save; see `activation_checkpointing`.
+        """
+        has_dropout = self.config.dropout > 0
+        self._training_blocks = (
+            []
+            if name == "none"
+            else [Checkpointed(layer, name, has_dropout=has_dropout) for layer in self.layers]
+        )
+
     def compile_blocks(self, **options: Any) -> None:
         """Compile the blocks for training, with `torch.compile`: once, since all run the same code.
+
+        Call this after `checkpoint_activations`.
 
         Args:
             options: Arguments of `torch.compile`.
         """
-        self._compiled = [
-            cast("Any", torch.compile(layer, dynamic=False, **options)) for layer in self.layers
+        self._training_blocks = [
+            cast("Any", torch.compile(block, dynamic=False, **options))
+            for block in self._training_blocks or self.layers
         ]
 
     def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
@@ -216,10 +234,13 @@ class TransformerLM(Module):
                     ids.shape[-1], n_positions, self.config.sliding_window, cache.n_padding, ids.device
                 )
         x = self._embed(ids, positions)
-        # Compiled blocks are for training: every other shape, such as a growing cache, would compile them again.
-        layers = self._compiled if self._compiled and self.training and cache is None else self.layers
-        for index, layer in enumerate(layers):
-            x = layer(x) if cache is None else layer(x, positions, mask=mask, cache=cache.layers[index])
+        if self._training_blocks and self.training and cache is None:
+            # For training alone: every other shape, such as a growing cache, would compile the blocks again.
+            for block in self._training_blocks:
+                x = block(x)
+        else:
+            for index, layer in enumerate(self.layers):
+                x = layer(x) if cache is None else layer(x, positions, mask=mask, cache=cache.layers[index])
         if cache is not None:
             cache.advance_to(n_positions)
         return self.ln_final(x) if self.config.norm_position == "pre" else x

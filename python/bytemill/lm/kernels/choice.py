@@ -11,6 +11,8 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
+import torch
+
 from bytemill.errors import RunConfigError
 from bytemill.lm.kernels.attention import causal_attention
 from bytemill.lm.kernels.gates import gated_silu, gelu_erf, gelu_tanh, squared_relu
@@ -23,7 +25,6 @@ from bytemill.lm.kernels.torch_attention import sdpa, windowed_attention
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import torch
     from torch import Tensor
 
     from bytemill.lm.kernels.names import KernelName
@@ -42,6 +43,8 @@ class Kernels:
     name: KernelName = "scratch"
     linear: Callable[[Tensor, Tensor, Tensor | None], Tensor] | None = None
     """(x, weight, bias) -> x weightᵀ + bias."""
+    embedding: Callable[[Tensor, Tensor], Tensor] | None = None
+    """(weight, ids) -> weight[ids]."""
     norm: Callable[..., Tensor] | None = None
     """(x, weight, bias, eps, *, centred) -> `layers.layer_norm` if centred, else `layers.rms_norm`."""
     gated: Callable[[Tensor, Tensor], Tensor] | None = None
@@ -69,6 +72,7 @@ def cpu_attention(q: Tensor, k: Tensor, v: Tensor, window: int | None = None) ->
 
 SCRATCH = Kernels()
 BLOCKWISE: dict[str, Any] = {
+    "embedding": torch.embedding,
     "norm": normalized,
     "gated": gated_silu,
     "activations": {"gelu": gelu_tanh, "gelu_exact": gelu_erf, "relu2": squared_relu},
@@ -80,6 +84,7 @@ BLOCKWISE: dict[str, Any] = {
 }
 """This package's kernels, which read and write memory less often than the textbook."""
 TORCH: dict[str, Any] = {
+    "embedding": torch.embedding,
     "attention": windowed_attention,
     "masked_attention": sdpa,
     "losses": linear_losses,
@@ -112,7 +117,7 @@ def choose_kernels(name: KernelName, device: torch.device, *, compiled: bool = F
     parts: dict[str, Any] = BLOCKWISE
     if compiled:
         # Blockwise kernels cannot be traced, and the compiler fuses the textbook's.
-        parts = {part: parts[part] for part in ("losses", "masked_attention", "fused_adamw")} | {
+        parts = {part: parts[part] for part in ("embedding", "losses", "masked_attention", "fused_adamw")} | {
             "attention": windowed_attention
         }
     if prefers_onednn():

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 OptimizerName = Literal["adamw", "muon", "sgd"]
 Precision = Literal["float32", "tf32", "bfloat16", "float16"]
+CheckpointingName = Literal["none", "selective", "full"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ def training_memory(
     precision: Precision = "float32",
     *,
     average: bool = False,
+    checkpointing: CheckpointingName = "none",
 ) -> TrainingMemory:
     """Compute the memory of training.
 
@@ -60,13 +62,17 @@ def training_memory(
         precision: In half precision, inputs and results of matrix products have 2 bytes, all else 4. The copies of the
             blocks' matrices that products read are kept until the backward pass.
         average: Keep a moving average of the weights.
+        checkpointing: Activation checkpointing; the result is then an estimate of the peak, to about a tenth.
     """
     n_tokens = config.context_length if n_tokens is None else n_tokens
     weights = 4 * n_parameters(config)
-    wide, narrow = activation_numbers(config)
     size = 2 if precision in ("bfloat16", "float16") else 4
+    blocks = config.num_layers * _block_numbers(config).bytes(size)
+    if checkpointing != "none":
+        saved, again = _checkpointed_numbers(config, checkpointing)
+        blocks = config.num_layers * saved.bytes(size) + again.bytes(size)
     # The embedding saves the ids, int64, for its backward pass.
-    per_token = 4 * wide + size * narrow + 8
+    per_token = blocks + _rest_numbers(config).bytes(size) + 8
     fixed = size * config.vocab_size * config.d_model  # gradient of the output layer, computed with the loss
     if size == 2:
         fixed += size * config.num_layers * sum(block_matrices(config))
@@ -82,24 +88,60 @@ def training_memory(
     )
 
 
-def activation_numbers(config: ModelConfig) -> tuple[int, int]:
-    """Return the numbers saved per token: those always in float32, and those of matrix products.
+@dataclass(frozen=True)
+class _Numbers:
+    """Numbers per token: those always in float32, and those of matrix products."""
 
-    A block saves in float32 the inputs of its two norms, their 1 (RMSNorm) or 2 (LayerNorm) statistics, and a
-    log Σ exp per head. For its products it saves the results of the norms, queries, keys, values, the result of the
-    heads, and of the feed-forward network gate, inner and product (SwiGLU), or inner and its activation.
-    QK-norm saves its inputs and a statistic per head.
+    wide: int
+    narrow: int
+
+    def bytes(self, narrow_size: int) -> int:
+        return 4 * self.wide + narrow_size * self.narrow
+
+
+def _block_numbers(config: ModelConfig) -> _Numbers:
+    """Return what a block saves.
+
+    In float32, these are the inputs of its two norms, their 1 (RMSNorm) or 2 (LayerNorm) statistics, and a log Σ exp
+    per head. For its products it saves the results of the norms, queries, keys, values, the result of the heads, and of
+    the feed-forward network gate, inner and product (SwiGLU), or inner and its activation. QK-norm saves its inputs and
+    a statistic per head.
     """
-    d, pre = config.d_model, config.norm_position == "pre"
-    per_norm = 1 if config.norm == "rms" else 2
-    wide = 2 * d + 2 * per_norm + config.num_heads
-    d_q, d_kv = config.num_heads * config.d_head, config.n_kv_heads * config.d_head
+    d, d_q, d_kv = config.d_model, config.num_heads * config.d_head, config.n_kv_heads * config.d_head
+    wide = 2 * d + 2 * _statistics(config) + config.num_heads
     narrow = 2 * d + 2 * d_q + 2 * d_kv + (3 if config.feed_forward == "swiglu" else 2) * config.d_ff
     if config.qk_norm:
         wide += config.num_heads + config.n_kv_heads
         narrow += d_q + d_kv
-    # The input of the last norm; the loss saves the gradient of its input, a result of products, instead of that input.
-    return config.num_layers * wide + (d + per_norm if pre else 0), config.num_layers * narrow + d
+    return _Numbers(wide, narrow)
+
+
+def _checkpointed_numbers(config: ModelConfig, checkpointing: CheckpointingName) -> tuple[_Numbers, _Numbers]:
+    """Return what a block saves until it is computed again, and what is added then, for one block at a time.
+
+    It saves its input, and with "selective" the results of its products and of attention.
+    """
+    block, d = _block_numbers(config), config.d_model
+    if checkpointing == "full":
+        return _Numbers(d, 0), _Numbers(block.wide - d, block.narrow)
+    d_q, d_kv = config.num_heads * config.d_head, config.n_kv_heads * config.d_head
+    inner = (2 if config.feed_forward == "swiglu" else 1) * config.d_ff
+    saved = _Numbers(d + config.num_heads, 2 * d_q + 2 * d_kv + inner + 2 * d)
+    # Of these, the block itself saves values, the result of the heads, and gate and inner of the feed-forward network.
+    return saved, _Numbers(block.wide - saved.wide, block.narrow - d_q - d_kv - inner)
+
+
+def _rest_numbers(config: ModelConfig) -> _Numbers:
+    """Return what is saved beside the blocks.
+
+    This is the input of the last norm; the loss saves the gradient of its input, a result of products, instead of it.
+    """
+    wide = config.d_model + _statistics(config) if config.norm_position == "pre" else 0
+    return _Numbers(wide, config.d_model)
+
+
+def _statistics(config: ModelConfig) -> int:
+    return 1 if config.norm == "rms" else 2
 
 
 def largest_batch(memory: TrainingMemory, available: int) -> int:

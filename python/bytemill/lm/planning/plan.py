@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.lm.planning.flops import forward_flops, step_flops
 from bytemill.lm.planning.memory import (
+    CheckpointingName,
     OptimizerName,
     Precision,
     TrainingMemory,
@@ -41,6 +42,7 @@ class Plan:
     """Tokens per sequence."""
     optimizer: OptimizerName
     precision: Precision
+    checkpointing: CheckpointingName
     parameters: dict[str, int]
     """By part."""
     memory: TrainingMemory
@@ -75,6 +77,7 @@ class Plan:
             "sequence_tokens": self.n_tokens,
             "optimizer": self.optimizer,
             "precision": self.precision,
+            "activation_checkpointing": self.checkpointing,
             "parameters": {**self.parameters, "total": sum(self.parameters.values())},
             "memory_bytes": {
                 "parameters": memory.parameters,
@@ -107,6 +110,7 @@ def plan(
     optimizer: OptimizerName = "adamw",
     precision: Precision = "float32",
     average: bool = False,
+    checkpointing: CheckpointingName = "none",
     available_bytes: int | None = None,
     flops_per_second: float | None = None,
     utilization: float = 0.4,
@@ -121,6 +125,7 @@ def plan(
         optimizer: Optimizer whose state is counted.
         precision: Precision of matrix products.
         average: Keep a moving average of the weights.
+        checkpointing: Activation checkpointing.
         available_bytes: Memory of the device.
         flops_per_second: Peak of the device; see `DEVICES`.
         utilization: Share of the peak that training reaches.
@@ -135,7 +140,9 @@ def plan(
             f"a batch of {batch_size} sequences of {n_tokens} tokens is not possible: both must be at least 1, and the "
             f"context length is {config.context_length}"
         )
-    memory = training_memory(config, n_tokens, optimizer, precision, average=average)
+    memory = training_memory(
+        config, n_tokens, optimizer, precision, average=average, checkpointing=checkpointing
+    )
     optimal = compute_optimal_tokens(config)
     training_tokens = optimal if training_tokens is None else training_tokens
     days = (
@@ -149,6 +156,7 @@ def plan(
         n_tokens=n_tokens,
         optimizer=optimizer,
         precision=precision,
+        checkpointing=checkpointing,
         parameters=parameters_by_part(config),
         memory=memory,
         forward_flops=forward_flops(config, batch_size, n_tokens),

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from bytemill.errors import BytemillError, RunConfigError
 from bytemill.lm.kernels.names import KernelName  # noqa: TC001 - pydantic evaluates the annotation
 from bytemill.lm.model_config import Count, ModelConfig
+from bytemill.lm.planning.memory import CheckpointingName  # noqa: TC001 - pydantic evaluates the annotation
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.settings import Settings, suggestion
 
@@ -131,6 +132,9 @@ class TrainingConfig(Settings):
     kernels: KernelName = "auto"
     """Implementation: the fastest for the device (auto), torch's, Triton's (CUDA devices; never chosen by auto), or the
     readable reference (scratch)."""
+    activation_checkpointing: CheckpointingName = "none"
+    """Save less for the backward pass, and compute it again: only the input of each block (full), or also the results
+    of matrix products and of torch's attention (selective)."""
     compile: bool | None = None
     """Compile the blocks with torch.compile; by default on CUDA devices. The first step then takes up to a minute."""
     max_bad_steps: Count = 5
@@ -228,6 +232,7 @@ MAY_CHANGE = frozenset(
         "training.device",
         "training.strategy",
         "training.kernels",
+        "training.activation_checkpointing",
         "training.compile",
         "training.max_bad_steps",
     }

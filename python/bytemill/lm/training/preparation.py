@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import Resolved, TrainConfig
 
-MEMORY_HINT = "lower --training.batch-size, --model.context-length or --model.num-layers"
+MEMORY_HINT = (
+    "lower --training.batch-size, --model.context-length or --model.num-layers, or add "
+    "--training.activation-checkpointing full"
+)
 
 
 def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run:
@@ -62,6 +65,11 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
     is_compiled = device.type == "cuda" if config.training.compile is None else config.training.compile
     kernels = choose_kernels(config.training.kernels, device, compiled=is_compiled)
     is_sharded = processes.count > 1 and config.training.strategy == "fsdp"
+    if is_sharded and is_compiled and config.training.activation_checkpointing == "selective":
+        raise RunConfigError(
+            "selective activation checkpointing of compiled blocks does not work with strategy fsdp",
+            hint="choose --training.activation-checkpointing full, --training.strategy ddp or --no-training.compile",
+        )
     has_formula = device.type == "cpu" and config.training.kernels == "auto" and not is_compiled
     if has_formula and not is_sharded:
         _check_memory(config, dtype, processes)
@@ -91,6 +99,7 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
     if is_sharded:
         shard_model(model, processes, device, dtype)
     model = model.to(device)
+    model.checkpoint_activations(config.training.activation_checkpointing)
     if is_compiled:
         # By default torch keeps compiled code in the system's temporary folder, which a restart may empty.
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder("compiled")))
@@ -138,6 +147,7 @@ def _check_memory(config: TrainConfig, dtype: torch.dtype, processes: Processes)
         optimizer=config.optimizer.name,
         precision=precision,
         average=config.optimizer.ema_decay > 0,
+        checkpointing=config.training.activation_checkpointing,
     )
     _, n_sequences = divide_batch(config.training, processes.count)
     length = config.model.context_length
