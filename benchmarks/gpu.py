@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import itertools
-import re
 import statistics
 import sys
 import time
@@ -37,7 +35,7 @@ from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.model import ModelConfig, TransformerLM
 from bytemill.lm.optim import AdamW, clip_gradients, parameter_groups
 from bytemill.lm.planning import flops_per_token
-from bytemill.lm.planning.plan import DEVICES
+from bytemill.lm.planning.device_rates import DEVICES, find_device
 from gpt2_peer import TorchGPT2
 from gpu_parts import measure_parts
 from harness import format_table, save
@@ -184,17 +182,6 @@ def measure_generation(config: ModelConfig, options: argparse.Namespace) -> dict
     }
 
 
-def data_sheet_peak(device_name: str) -> float | None:
-    """Return the dense bfloat16 peak in FLOP/s; None if the device is unknown.
-
-    >>> data_sheet_peak("NVIDIA H200"), data_sheet_peak("NVIDIA GeForce RTX 4090"), data_sheet_peak("NVIDIA L40S")
-    (989000000000000.0, 165000000000000.0, None)
-    """
-    words = re.split(r"[^a-z0-9]+", device_name.lower())
-    names = {*words, *(a + b for a, b in itertools.pairwise(words))}
-    return next((peaks[2] for name, peaks in DEVICES.items() if name in names), None)
-
-
 def allocated(device: torch.device) -> int:
     return torch.cuda.memory_allocated(device) if device.type == "cuda" else peak_memory(device)
 
@@ -293,7 +280,8 @@ def main(words: list[str] | None = None) -> dict[str, Any]:
         options.batch_sizes, options.steps, options.turns, options.warmup = [1, 2], 1, 2, 1
         options.generate_tokens = 4
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
-    options.peak = options.peak or data_sheet_peak(name)
+    if options.peak is None and (key := find_device(name)):
+        options.peak = DEVICES[key].rate("bfloat16")
     results: dict[str, Any] = {
         "device": name,
         "torch": torch.__version__,

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bytemill.lm.planning import training_days
+from bytemill.lm.planning.device_rates import DEVICES
 from bytemill.lm.planning.parameters import n_parameters
-from bytemill.lm.planning.plan import DEVICES
 from bytemill.lm.training.config import resolve
 from bytemill.lm.training.config_sources import file_layer
 from bytemill.system.units import format_count
@@ -164,7 +164,13 @@ def training(
     shape, steps = config.model.replace(vocab_size=n_ids), config.training.steps
     n_tokens = steps * config.training.batch_size * config.training.accumulation * shape.context_length
     device = SCALES[options.scale].device if options.gpu is None else options.gpu
-    days = None if device is None else training_days(shape, n_tokens, DEVICES[device][2], UTILIZATION)
+    days = (
+        None
+        if device is None
+        else training_days(
+            shape, n_tokens, DEVICES[device].rate("bfloat16") or DEVICES[device].float16, UTILIZATION
+        )
+    )
     run = folder / "runs" / name
     words = ("lm", "train", str(HERE / f"{options.scale}.toml"), "--data.tokenizer", tokenizer)
     words += ("--data.train", str(folder / "shards" / name / "train"))

@@ -73,18 +73,3 @@ def test_a_batch_that_does_not_fit_is_a_row(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(gpu, "measure_training", fail)
     options = gpu.argparse.Namespace(batch_sizes=[8, 4096], device=torch.device("cpu"))
     assert [row["unavailable"] for row in gpu.training_rows(tiny(), options)] == ["out of memory"] * 2
-
-
-@pytest.mark.parametrize(
-    ("name", "peak"),
-    [
-        ("NVIDIA H200", 989e12),
-        ("NVIDIA H100 80GB HBM3", 989e12),
-        ("NVIDIA A100-SXM4-80GB", 312e12),
-        ("NVIDIA GeForce RTX 4090", 165e12),
-        ("NVIDIA L40S", None),
-        ("cpu", None),
-    ],
-)
-def test_the_peak_is_that_of_the_device_or_unknown(name: str, peak: float | None) -> None:
-    assert module("gpu").data_sheet_peak(name) == peak

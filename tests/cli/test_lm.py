@@ -26,9 +26,9 @@ TINY = (
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    from bytemill.lm.training import trainer
+    from bytemill.lm.training import peak_rate
 
-    monkeypatch.setattr(trainer, "matmul_rate", lambda *_: 1e10)
+    monkeypatch.setattr(peak_rate, "matmul_rate", lambda *_: 1e10)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -172,12 +172,11 @@ def test_a_full_disk_ends_the_run_with_one_line_and_its_hint(data: str, run: Run
 def test_without_a_checkpoint_the_hint_does_not_promise_to_resume(
     data: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ):
-    from bytemill.lm.training import trainer
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(trainer, "accumulate_gradients", interrupt)
+    monkeypatch.setattr("bytemill.lm.training.trainer.accumulate_gradients", interrupt)
     outcome = run("lm", "train", *TINY, "--training.steps", "100", "-q")
     assert outcome.status == 130
     expected = "interrupted\nhint: run the same command again to start over (no checkpoint was saved yet)\n"

@@ -14,6 +14,7 @@ from bytemill.lm.batches import ShardBatches
 from bytemill.lm.processes import Processes
 from bytemill.lm.training.config import Resolved, TrainingConfig
 from bytemill.lm.training.distributed import check_division, divide_batch, gradients_exchanged, shard_model
+from bytemill.lm.training.log_records import MEASURED
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.preparation import prepare
 from bytemill.lm.training.run_checkpoint import AVERAGE, WEIGHTS
@@ -43,7 +44,7 @@ def same_curves(one: RunFolder, other: RunFolder, *, tolerance: float = 1e-6) ->
     for ours, theirs in zip(read_metrics(one.metrics), read_metrics(other.metrics), strict=True):
         assert (ours["kind"], ours.get("text")) == (theirs["kind"], theirs.get("text"))
         numbers = [name for name, value in ours.items() if isinstance(value, (int, float))]
-        for name in set(numbers) - {"tokens_per_second", "flop_utilization", "memory_bytes"}:
+        for name in set(numbers) - MEASURED:
             assert ours[name] == pytest.approx(theirs[name], rel=tolerance, abs=tolerance)
     newest = [folder.checkpoint_files()[0] for folder in (one, other)]
     names = [[name for name in (WEIGHTS, AVERAGE) if (path / name).exists()] for path in newest]

@@ -346,7 +346,8 @@ def plan(
     device: Annotated[
         str | None,
         Parameter(
-            help="Device for the training time: a100, h100, h200, l4, rtx4090, or its FLOPs per second (312e12)."
+            help="Device for the training time, such as a100, h100, h200, b200, l40s or rtx4090, or its FLOPs per "
+            "second (312e12)."
         ),
     ] = None,
     utilization: Annotated[float, Parameter(help="Share of the device's FLOPs that training reaches.")] = 0.4,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import textwrap
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _SECONDS_BETWEEN_LINES = 5.0
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _CURVE_CELLS = 60
+_SHOWN_WAIT = 0.03
 
 
 class TrainingView:
@@ -32,10 +34,7 @@ class TrainingView:
         self._quiet = quiet
         self._live: Live | None = None
         self._n_steps = 1
-        self._n_tokens = 0
-        self._first_token = 0
         self._newest_step = 0
-        self._started = time.monotonic()
         self._last_line = 0.0
         self._losses: list[float] = []
         self._lines: dict[str, str] = {}
@@ -67,7 +66,8 @@ class TrainingView:
         line = _LINES[kind](record) if kind in _LINES else ""
         if kind == "step" and record["loss"] is not None:
             self._losses.append(record["loss"])
-            line += self._time_left(record)
+            if step < self._n_steps:
+                line += f"; {format_seconds(record['seconds_left'])} left"
         self._newest_step = max(self._newest_step, step)  # a checkpoint is complete some steps later
         if self._live is not None:
             self._lines[kind] = line.replace("; ", "\n") if kind == "step" else line
@@ -76,9 +76,7 @@ class TrainingView:
             self._write(f"step {step:,}: {line}")
 
     def _begin(self, record: dict[str, Any]) -> None:
-        self._n_steps, self._n_tokens = record["n_steps"], record["total_tokens"]
-        self._first_token = record["n_tokens"]
-        self._started = time.monotonic()
+        self._n_steps = record["n_steps"]
         for problem in record["refused"]:
             self._write(f"skipped a damaged checkpoint: {problem}")
         if record["resumed_from"]:
@@ -92,6 +90,7 @@ class TrainingView:
             f"tokens, {format_count(record['tokens_per_step'])} per step; {record['device']}, "
             f"{record['precision']}{processes}"
         )
+        self._write(f"the device's rate of FLOPs is {record['peak_source']}")
         for group in record["groups"]:
             self._write(_group_line(group))
 
@@ -108,14 +107,6 @@ class TrainingView:
             self._last_line = now
             return True
         return False
-
-    def _time_left(self, record: dict[str, Any]) -> str:
-        """Estimate by tokens, since the number of tokens per step may grow."""
-        n_done = record["n_tokens"] - self._first_token
-        if record["step"] == self._n_steps or n_done <= 0:
-            return ""
-        per_token = (time.monotonic() - self._started) / n_done
-        return f"; {format_seconds(per_token * (self._n_tokens - record['n_tokens']))} left"
 
     def _display(self, step: int) -> Group:
         from rich.console import Group
@@ -168,13 +159,15 @@ def curve(values: list[float], cells: int = _CURVE_CELLS) -> str:
 
 
 def _step_line(record: dict[str, Any]) -> str:
-    bits = record["bits_per_byte"]
+    bits, use, wait = record["bits_per_byte"], record["flop_utilization"], record["data_wait"]
     return (
         f"loss {record['loss']:.4f}"
         + (f", {bits:.3f} bits per byte" if bits is not None else "")
         + f", learning rate {record['learning_rate']:.2e}, gradient norm {record['grad_norm']:.2f}; "
-        f"{format_count(round(record['tokens_per_second']))} tokens/s ({format_share(record['flop_utilization'])} of "
-        f"peak FLOPs), {format_bytes(record['memory_bytes'])}"
+        f"{format_count(round(record['tokens_per_second']))} tokens/s"
+        + (f" ({format_share(use)} of the device's rate)" if use is not None else "")
+        + (f", {format_share(wait)} waiting for data" if wait > _SHOWN_WAIT else "")
+        + f", {format_bytes(record['memory_bytes'])}"
     )
 
 
@@ -193,6 +186,10 @@ def _skipped_line(record: dict[str, Any]) -> str:
     return f"skipped: the loss or gradient is not finite ({record['n_consecutive']} consecutive)"
 
 
+def _notice_line(record: dict[str, Any]) -> str:
+    return str(record["text"])
+
+
 def _spike_line(record: dict[str, Any]) -> str:
     return (
         f"spike{' (step skipped)' if record['skipped'] else ''}: loss {record['loss']:.4f}, median "
@@ -203,10 +200,12 @@ def _spike_line(record: dict[str, Any]) -> str:
 def _group_line(group: dict[str, Any]) -> str:
     """Describe a parameter group, to show what decays."""
     decay = f"weight decay {group['weight_decay']:g}" if group["weight_decay"] else "no weight decay"
-    return (
+    names = [name.removeprefix("layers.*.").removesuffix(".weight") for name in group["names"]]
+    line = (
         f"{group['algorithm']}, {decay}, learning rate {group['learning_rate']:g}: "
-        f"{format_count(group['n_parameters'])} in {', '.join(group['names'])}"
+        f"{format_count(group['n_parameters'])} in {', '.join(names)}"
     )
+    return textwrap.fill(line, 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _checkpoint_line(record: dict[str, Any]) -> str:
@@ -219,5 +218,6 @@ _LINES = {
     "sample": _sample_line,
     "skipped": _skipped_line,
     "spike": _spike_line,
+    "notice": _notice_line,
     "checkpoint": _checkpoint_line,
 }

@@ -71,7 +71,7 @@ def get_batch(
             f"x has {len(x):,} ids, but a window of {context_length:,} with its targets needs {context_length + 1:,}"
         )
     starts = torch.randint(n_starts, (batch_size,), generator=generator)
-    return _inputs_and_targets(x, [int(start) for start in starts], context_length, device)
+    return inputs_and_targets(_windows(x, [int(start) for start in starts], context_length), device)
 
 
 class ShardBatches:
@@ -128,9 +128,22 @@ class ShardBatches:
 
     def take(self, batch_size: int, device: str | torch.device = "cpu") -> tuple[Tensor, Tensor]:
         """Return the next `batch_size` windows and their targets, int64 of shape (batch_size, context_length)."""
-        starts = self.starts(self.position + self.rank * batch_size, batch_size)
+        windows = self.read(self.position, batch_size)
+        self.advance(batch_size)
+        return inputs_and_targets(windows, device)
+
+    def read(self, position: int, batch_size: int) -> Tensor:
+        """Return this process's windows of a call of `take` at `position`, each with one more id.
+
+        Returns:
+            int64 of shape (batch_size, context_length + 1).
+        """
+        starts = self.starts(position + self.rank * batch_size, batch_size)
+        return _windows(self.tokens, starts, self.context_length)
+
+    def advance(self, batch_size: int) -> None:
+        """Move on by the windows of a call of `take`."""
         self.position += self.n_processes * batch_size
-        return _inputs_and_targets(self.tokens, starts, self.context_length, device)
 
     def starts(self, position: int, n: int) -> list[int]:
         """Return the start offsets of windows `position` to `position + n - 1` of the run."""
@@ -228,12 +241,16 @@ def windows_at(
     tokens: TokenSequence, starts: Sequence[int], context_length: int, device: str | torch.device = "cpu"
 ) -> tuple[Tensor, Tensor]:
     """Return the windows that start at `starts` and their targets, int64 of shape (len(starts), context_length)."""
-    return _inputs_and_targets(tokens, starts, context_length, device)
+    return inputs_and_targets(_windows(tokens, starts, context_length), device)
 
 
-def _inputs_and_targets(
-    x: TokenSequence, starts: Sequence[int], context_length: int, device: str | torch.device
-) -> tuple[Tensor, Tensor]:
+def inputs_and_targets(windows: Tensor, device: str | torch.device) -> tuple[Tensor, Tensor]:
+    """Return windows without their last id, and without their first; the copy from pinned memory is asynchronous."""
+    both = windows.to(device, non_blocking=True)
+    return both[:, :-1].contiguous(), both[:, 1:].contiguous()
+
+
+def _windows(x: TokenSequence, starts: Sequence[int], context_length: int) -> Tensor:
     # Convert in NumPy: support for uint16 in torch depends on the device, and as int16 ids from 32,768 are negative.
     windows = np.empty((len(starts), context_length + 1), dtype=np.int64)
     for row, start in enumerate(starts):
@@ -241,8 +258,4 @@ def _inputs_and_targets(
         if not np.issubdtype(window.dtype, np.integer):
             raise ValueError(f"x must hold integers, not {window.dtype}")
         windows[row] = window
-    both = torch.from_numpy(windows)  # pyright: ignore[reportUnknownMemberType]
-    # The copy from pinned memory is asynchronous.
-    is_cuda = torch.device(device).type == "cuda"
-    both = both.pin_memory().to(device, non_blocking=True) if is_cuda else both.to(device)
-    return both[:, :-1].contiguous(), both[:, 1:].contiguous()
+    return torch.from_numpy(windows)  # pyright: ignore[reportUnknownMemberType]

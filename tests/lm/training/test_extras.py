@@ -19,6 +19,7 @@ from bytemill.lm.processes import Processes
 from bytemill.lm.training import trainer
 from bytemill.lm.training.batch_ramp import n_sequences
 from bytemill.lm.training.config import TrainConfig, resolve
+from bytemill.lm.training.log_records import MEASURED
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.optimization import describe_groups, make_optimizer, set_rates
 from bytemill.lm.training.run_checkpoint import AVERAGE, TRAINER, WEIGHTS
@@ -43,7 +44,7 @@ def newest(folder: RunFolder) -> Path:
 
 
 def curves(folder: RunFolder) -> list[dict[str, Any]]:
-    clock = {"tokens_per_second", "flop_utilization", "memory_bytes"}
+    clock = MEASURED
     return [
         {name: value for name, value in record.items() if name not in clock}
         for record in read_metrics(folder.metrics)

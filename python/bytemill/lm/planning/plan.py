@@ -22,15 +22,6 @@ if TYPE_CHECKING:
 # Approximately minimizes the loss for given FLOPs (Hoffmann et al. 2022, "Chinchilla").
 TOKENS_PER_PARAMETER = 20
 
-# Peak FLOPs per second of dense matrix products (data sheets): float32, TF32, bfloat16 and float16.
-DEVICES: dict[str, tuple[float, float, float]] = {
-    "a100": (19.5e12, 156e12, 312e12),
-    "h100": (67e12, 495e12, 989e12),
-    "h200": (67e12, 495e12, 989e12),
-    "l4": (30.3e12, 60e12, 121e12),
-    "rtx4090": (82.6e12, 82.6e12, 165e12),
-}
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -127,7 +118,7 @@ def plan(
         average: Keep a moving average of the weights.
         checkpointing: Activation checkpointing.
         available_bytes: Memory of the device.
-        flops_per_second: Peak of the device; see `DEVICES`.
+        flops_per_second: Peak of the device; see `device_rates`.
         utilization: Share of the peak that training reaches.
         training_tokens: Number of training tokens; by default the compute-optimal number.
 

@@ -6,10 +6,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.planning.plan import DEVICES, Plan, plan
+from bytemill.lm.planning.device_rates import DEVICES
+from bytemill.lm.planning.plan import Plan, plan
 
 if TYPE_CHECKING:
     from bytemill.lm.model_config import ModelConfig
+    from bytemill.lm.planning.memory import Precision
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -19,7 +21,7 @@ def plan_for(
     *,
     memory: str | None = None,
     device: str | None = None,
-    precision: str = "float32",
+    precision: Precision = "float32",
     **rest: Any,
 ) -> Plan:
     """Plan a model.
@@ -39,7 +41,7 @@ def plan_for(
             config,
             available_bytes=None if memory is None else parse_bytes(memory),
             flops_per_second=None if device is None else _flops_per_second(device, precision),
-            precision=precision,  # pyright: ignore[reportArgumentType]
+            precision=precision,
             **rest,
         )
     except ValueError as error:
@@ -60,10 +62,14 @@ def parse_bytes(size: str) -> int:
     return int(float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2]])
 
 
-def _flops_per_second(device: str, precision: str) -> float:
+def _flops_per_second(device: str, precision: Precision) -> float:
     if device.lower() in DEVICES:
-        float32, tf32, half = DEVICES[device.lower()]
-        return {"float32": float32, "tf32": tf32}.get(precision, half)
+        rate = DEVICES[device.lower()].rate(precision)
+        if rate is None:
+            raise RunConfigError(
+                f"{device} has no products in {precision}", hint="choose --precision float16 or float32"
+            )
+        return rate
     try:
         return float(device)
     except ValueError as error:

@@ -47,6 +47,8 @@ class DataConfig(Settings):
     """Shard folders to train on; a split folder stands for its train part."""
     validation: Names = ()
     """Shard folders for validation; by default the validation part of a split training folder."""
+    prefetch: bool | None = None
+    """Read the next batches on a thread; by default on CUDA devices."""
 
 
 class OptimizerConfig(Settings):
@@ -170,6 +172,8 @@ class RunConfig(Settings):
     """Also write TensorBoard curves (needs the package tensorboard)."""
     wandb: str = ""
     """Also log to this Weights & Biases project (needs the package wandb)."""
+    trackio: str = ""
+    """Also log to this trackio project (needs the package trackio)."""
 
 
 class TrainConfig(Settings):
@@ -228,6 +232,7 @@ SECTIONS: dict[str, type[Settings]] = {
 }
 MAY_CHANGE = frozenset(
     {
+        "data.prefetch",
         "training.steps",
         "training.device",
         "training.strategy",

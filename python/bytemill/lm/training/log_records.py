@@ -1,22 +1,18 @@
-"""Training log records: the metrics file, the terminal and optional trackers."""
+"""Training log records: the metrics file, the terminal and trackers; and the speed that they state."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bytemill.errors import MissingExtraError
 from bytemill.lm.device import peak_memory
 from bytemill.lm.training.metrics_log import read_metrics
+from bytemill.lm.training.trackers import Trackers
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import torch
 
-    from bytemill.lm.training.config import TrainConfig
     from bytemill.lm.training.metrics_log import MetricsLog
     from bytemill.lm.training.run import Run
 
@@ -26,8 +22,14 @@ Record: TypeAlias = dict[str, Any]
 OnRecord: TypeAlias = Callable[[Record], None]
 
 
+MEASURED = frozenset(
+    {"tokens_per_second", "flops_per_second", "flop_utilization", "data_wait", "memory_bytes", "seconds_left"}
+)
+"""Values of step records that differ from run to run; all others depend on settings and data alone."""
+
+
 class Recorder:
-    """Send each record to the metrics file, to `on_record`, and to TensorBoard and Weights & Biases if enabled.
+    """Send each record to the metrics file, to `on_record`, and to the enabled trackers.
 
     Args:
         log: The metrics file; None in all processes but the first, which record nothing.
@@ -39,16 +41,11 @@ class Recorder:
     """
 
     def __init__(self, log: MetricsLog | None, run: Run, on_record: OnRecord | None) -> None:
-        config = run.config
         self._log = log
         self._on_record = on_record if log else None
         records = read_metrics(log.path) if log else []
         self._recorded = run.processes.share({(record["kind"], record["step"]) for record in records})
-        self._trackers: list[OnRecord] = []
-        if log and config.run.tensorboard:
-            self._trackers.append(_tensorboard(log.path.parent / "tensorboard"))
-        if log and config.run.wandb:
-            self._trackers.append(_wandb(config))
+        self._trackers = Trackers(run, lambda text: self.show("notice", run.step, text=text)) if log else None
 
     def __call__(self, kind: str, step: int, **values: Any) -> None:
         """Store and show a record."""
@@ -56,8 +53,8 @@ class Recorder:
             return
         record: Record = {"kind": kind, "step": step, **values}
         self._log.append(record)
-        for track in self._trackers:
-            track(record)
+        if self._trackers:
+            self._trackers.log(record)
         self.show(kind, step, **values)
 
     def has(self, kind: str, step: int) -> bool:
@@ -69,17 +66,42 @@ class Recorder:
         if self._on_record:
             self._on_record({"kind": kind, "step": step, **values})
 
+    def close(self) -> None:
+        """Close the trackers."""
+        if self._trackers:
+            self._trackers.close()
+
 
 class Speed:
-    """Training speed, measured over the steps alone: without validation, samples and checkpoints."""
+    """Training speed, measured over the steps alone: without validation, samples and checkpoints.
 
-    def __init__(self, device: torch.device, flops_per_token: float, flops_per_second: float) -> None:
+    Args:
+        device: The device.
+        flops_per_token: FLOPs of a training step per token.
+        peak: FLOPs per second that the devices of all processes can do; None if unknown.
+        n_tokens: Tokens that the run has trained on so far.
+        total_tokens: Tokens at its end.
+    """
+
+    def __init__(
+        self,
+        device: torch.device,
+        flops_per_token: float,
+        peak: float | None,
+        *,
+        n_tokens: int,
+        total_tokens: int,
+    ) -> None:
         self._device = device
         self._flops_per_token = flops_per_token
-        self._flops_per_second = flops_per_second
+        self._peak = peak
         self._seconds = 0.0
         self._n_tokens = 0
         self._started = 0.0
+        self._first = n_tokens
+        self._done = n_tokens
+        self._total = total_tokens
+        self._begun = time.perf_counter()
 
     def start(self) -> None:
         """Mark the start of a step."""
@@ -89,55 +111,30 @@ class Speed:
         """Mark the end of a step on `n_tokens` tokens."""
         self._seconds += time.perf_counter() - self._started
         self._n_tokens += n_tokens
+        self._done += n_tokens
 
-    def take(self) -> Record:
-        """Return tokens per second since the last call, the share of the device's peak FLOPs, and peak memory."""
+    def take(self, waited: float) -> Record:
+        """Return speed, use of the device and memory since the last call, and the time left.
+
+        Args:
+            waited: Seconds of these steps that passed waiting for batches.
+
+        Returns:
+            `tokens_per_second`; `flops_per_second`; `flop_utilization`, their share of the peak, None if that is
+            unknown; `data_wait`, the share of the time spent waiting for batches; `memory_bytes`, the peak so far;
+            `seconds_left`, estimated by tokens and including validation and checkpoints, since the number of tokens
+            per step may grow.
+        """
         rate = self._n_tokens / self._seconds if self._seconds else 0.0
-        self._seconds, self._n_tokens = 0.0, 0
-        return {
+        flops = rate * self._flops_per_token
+        per_token = (time.perf_counter() - self._begun) / max(1, self._done - self._first)
+        record: Record = {
             "tokens_per_second": rate,
-            "flop_utilization": rate * self._flops_per_token / self._flops_per_second,
+            "flops_per_second": flops,
+            "flop_utilization": flops / self._peak if self._peak else None,
+            "data_wait": waited / self._seconds if self._seconds else 0.0,
             "memory_bytes": peak_memory(self._device),
+            "seconds_left": per_token * (self._total - self._done),
         }
-
-
-def _tensorboard(folder: Path) -> OnRecord:
-    try:
-        writer: Any = import_module("torch.utils.tensorboard").SummaryWriter(str(folder))
-    except ImportError as error:
-        raise _missing("run.tensorboard", "tensorboard") from error
-
-    def track(record: Record) -> None:
-        for name, value in _numbers(record).items():
-            writer.add_scalar(name, value, record["step"])
-        writer.flush()
-
-    return track
-
-
-def _wandb(config: TrainConfig) -> OnRecord:
-    try:
-        wandb: Any = import_module("wandb")
-    except ImportError as error:
-        raise _missing("run.wandb", "wandb") from error
-    run = wandb.init(project=config.run.wandb, config=config.to_dict(), dir=config.run.folder, resume="allow")
-
-    def track(record: Record) -> None:
-        run.log(_numbers(record), step=record["step"])
-
-    return track
-
-
-def _numbers(record: Record) -> dict[str, float]:
-    kind = "train" if record["kind"] == "step" else record["kind"]
-    return {
-        f"{kind}/{name}": float(value)
-        for name, value in record.items()
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and name != "step"
-    }
-
-
-def _missing(setting: str, package: str) -> MissingExtraError:
-    return MissingExtraError(
-        f"{setting} needs {package}, which is not installed", hint=f"install it with: pip install {package}"
-    )
+        self._seconds, self._n_tokens = 0.0, 0
+        return record

@@ -16,6 +16,7 @@ from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import TransformerLM
 from bytemill.lm.planning import largest_batch, training_memory
+from bytemill.lm.training.batch_reader import BatchReader
 from bytemill.lm.training.data_folders import data_folders
 from bytemill.lm.training.distributed import check_division, compile_blocks, divide_batch, shard_model
 from bytemill.lm.training.initial_weights import find_initial_weights, load_initial_weights
@@ -24,6 +25,7 @@ from bytemill.lm.training.optimization import make_optimizer
 from bytemill.lm.training.run import Run
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.run_state import seed_generators
+from bytemill.lm.training.trackers import check_trackers
 from bytemill.lm.weight_average import WeightAverage
 from bytemill.shards.manifest import shard_hashes
 from bytemill.system.paths import cache_folder
@@ -43,6 +45,7 @@ MEMORY_HINT = (
 def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run:
     """Check the settings against data and device, and build model and optimizer."""
     config = resolved.config
+    check_trackers(config.run)
     if not config.data.tokenizer:
         raise RunConfigError("data.tokenizer is not set", hint="add --data.tokenizer tokenizer.json")
     if not config.data.train:
@@ -115,6 +118,13 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         device=device,
         dtype=dtype,
         batches=batches,
+        reader=BatchReader(
+            batches,
+            config.training,
+            processes.count,
+            device,
+            prefetch=device.type == "cuda" if config.data.prefetch is None else config.data.prefetch,
+        ),
         validation=validation,
         model=model,
         optimizer=make_optimizer(model, config, processes),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bytemill.lm.batches import JoinedShards, ShardBatches
     from bytemill.lm.model import TransformerLM
     from bytemill.lm.processes import Processes
+    from bytemill.lm.training.batch_reader import BatchReader
     from bytemill.lm.training.checkpoint_write import CheckpointWrite
     from bytemill.lm.training.config import TrainConfig
     from bytemill.lm.training.loss_scale import LossScale
@@ -70,6 +71,7 @@ class Run:
     device: torch.device
     dtype: torch.dtype
     batches: ShardBatches
+    reader: BatchReader
     validation: JoinedShards | None
     model: TransformerLM
     optimizer: Optimizer

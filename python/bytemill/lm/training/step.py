@@ -40,7 +40,7 @@ def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[float,
     n_bytes = torch.zeros((), dtype=torch.int64, device=run.device)
     n_tokens = 0
     for index in range(n_passes):
-        inputs, targets = run.batches.take(n_sequences, run.device)
+        inputs, targets = run.reader.take(n_sequences, run.step)
         with gradients_exchanged(run.model, compute_losses, now=index == n_passes - 1):
             with autocast(run.device, run.dtype):
                 loss, cross_entropy = compute_losses(inputs, targets)

@@ -7,10 +7,11 @@ Read `_train` from top to bottom. What it calls is, in the same order, in `prepa
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TrainingDivergedError
-from bytemill.lm.device import matmul_rate, memory_errors
+from bytemill.lm.device import memory_errors
 from bytemill.lm.optim import clip_gradients
 from bytemill.lm.planning import flops_per_token
 from bytemill.lm.processes import join_processes
@@ -20,6 +21,7 @@ from bytemill.lm.training.evaluation import evaluate_if_due
 from bytemill.lm.training.interruption import stop_signals
 from bytemill.lm.training.log_records import OnRecord, Recorder, Speed
 from bytemill.lm.training.optimization import describe_groups, set_rates
+from bytemill.lm.training.peak_rate import peak_rate
 from bytemill.lm.training.preparation import MEMORY_HINT, prepare
 from bytemill.lm.training.run import is_due
 from bytemill.lm.training.save_and_resume import finish_saving, open_run, save_if_due
@@ -61,17 +63,22 @@ def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | 
     """
     with memory_errors(MEMORY_HINT), join_processes(resolved.config.training.device) as processes:
         run = prepare(resolved, processes, overwrite=overwrite)
-        return _train(run, resolved, overwrite=overwrite, on_record=on_record)
+        with closing(run.reader):
+            return _train(run, resolved, overwrite=overwrite, on_record=on_record)
 
 
 def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord | None) -> RunFolder:
     config = run.config
     compute_losses = loss_function(run)
-    speed = _speed(run)
+    peak, peak_source = peak_rate(run)
     run.model.train()
-    with open_run(run, resolved, overwrite=overwrite) as log, stop_signals(run.processes) as stop:
-        record = Recorder(log, run, on_record)
-        record.show("start", run.step, **_summary(run))
+    with (
+        open_run(run, resolved, overwrite=overwrite) as log,
+        closing(Recorder(log, run, on_record)) as record,
+        stop_signals(run.processes) as stop,
+    ):
+        record.show("start", run.step, **_summary(run), peak_source=peak_source)
+        speed = _speed(run, peak)
         evaluate_if_due(run, record)  # the run may have been stopped between a checkpoint and its evaluation
         while run.step < config.training.steps:
             speed.start()
@@ -105,7 +112,13 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
                     raise _diverged(run)
 
             if is_due(run, config.run.log_every) and run.recent.n_steps:
-                record("step", run.step, **run.recent.take(), **_progress(run), **speed.take())
+                record(
+                    "step",
+                    run.step,
+                    **run.recent.take(),
+                    **_progress(run),
+                    **speed.take(run.reader.take_seconds()),
+                )
             must_stop = stop.requested_anywhere()
             save_if_due(run, record, now=must_stop)
             if must_stop:
@@ -116,11 +129,19 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
     return run.folder
 
 
-def _speed(run: Run) -> Speed:
-    """Return the speed of all processes together; only the first one, which reports it, measures its device."""
-    per_token = flops_per_token(run.config.model, run.config.model.context_length, backward=True)
-    rate = matmul_rate(run.device, run.dtype) if run.processes.is_first else 1.0
-    return Speed(run.device, per_token, rate * run.processes.count)
+def _speed(run: Run, peak: float | None) -> Speed:
+    """Return the speed of all processes together."""
+    return Speed(
+        run.device,
+        flops_per_token(run.config.model, run.config.model.context_length, backward=True),
+        peak and peak * run.processes.count,
+        n_tokens=run.n_tokens,
+        total_tokens=_total_tokens(run),
+    )
+
+
+def _total_tokens(run: Run) -> int:
+    return n_sequences(run.config.training.steps, run.config.training) * run.config.model.context_length
 
 
 def _progress(run: Run) -> dict[str, float]:
@@ -143,8 +164,7 @@ def _summary(run: Run) -> dict[str, Any]:
         "n_parameters": run.model.n_parameters(),
         "n_steps": run.config.training.steps,
         "n_tokens": run.n_tokens,
-        "total_tokens": n_sequences(run.config.training.steps, run.config.training)
-        * run.config.model.context_length,
+        "total_tokens": _total_tokens(run),
         "groups": describe_groups(run.optimizer, run.model),
         "tokens_per_step": run.config.training.batch_size
         * run.config.training.accumulation
