@@ -41,7 +41,7 @@ def parts(config: ModelConfig, batch_size: int, device: torch.device, dtype: tor
 
     targets = torch.randint(0, config.vocab_size, (n_rows,), generator=generator, device=device)
     heads = (batch_size, config.num_heads, config.context_length, config.d_head)
-    mask = causal_mask(config.context_length, config.context_length, None, None, device)
+    mask = causal_mask(config.context_length, config.context_length, device=device)
     triton = triton_kernels(device)
     return {
         "RMSNorm": (

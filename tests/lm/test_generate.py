@@ -15,6 +15,7 @@ from bytemill.errors import RunConfigError
 from bytemill.lm.generation.generate import generate, next_tokens
 from bytemill.lm.generation.sampling import SamplingParameters, draw, next_log_probabilities
 from bytemill.lm.generation.text_stream import StopStrings, TextStream
+from bytemill.lm.kv_cache import KVCache
 from bytemill.lm.model import ModelConfig, TransformerLM
 
 BYTES = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<|endoftext|>"])
@@ -147,6 +148,19 @@ def test_the_cache_does_not_change_the_ids_even_beyond_the_context(shape: str, t
     )
     assert with_cache == without
     assert [len(sample) for sample in with_cache] == [40, 40]
+
+
+def test_with_a_sliding_window_the_cache_holds_the_window_alone():
+    config = ModelConfig(
+        vocab_size=50, context_length=64, d_model=16, num_layers=2, num_heads=2, d_ff=32, sliding_window=5
+    )
+    model, ids = TransformerLM(config, seed=1).eval(), torch.randint(50, (1, 40))
+    cache = KVCache(config, 1)
+    parts = [model(part, cache) for part in ids.split([13, 1, 2, 1, 23], dim=1)]
+    torch.testing.assert_close(torch.cat(parts, 1), model(ids))
+    assert {layer.keys.shape[2] for layer in cache.layers} == {
+        4
+    }  # the fifth token of the window is the new one
 
 
 def test_a_prompt_longer_than_the_context_is_read_from_its_end(model: TransformerLM):

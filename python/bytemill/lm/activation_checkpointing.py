@@ -50,8 +50,12 @@ class Checkpointed(Module):
         if name == "selective":
             self._options["context_fn"] = partial(_torch.create_selective_checkpoint_contexts, _policy)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return _torch.checkpoint(self._block[0], x, **self._options)
+    def forward(
+        self, x: Tensor, token_positions: Tensor | None = None, *, document_starts: Tensor | None = None
+    ) -> Tensor:
+        return _torch.checkpoint(
+            self._block[0], x, token_positions, document_starts=document_starts, **self._options
+        )
 
 
 def _policy(_context: Any, operation: Any, *_: Any, **__: Any) -> CheckpointPolicy:

@@ -56,7 +56,9 @@ def causal_mask(
     n_queries: int,
     n_keys: int,
     window: int | None = None,
+    *,
     n_padding: Tensor | None = None,
+    document_starts: Tensor | None = None,
     device: torch.device | str | None = None,
 ) -> Tensor:
     """Return the causal mask: True where a query may attend to a key, which is itself or an earlier token.
@@ -66,10 +68,11 @@ def causal_mask(
         n_keys: Number of keys.
         window: Attend only to the token itself and the window − 1 tokens before it.
         n_padding: (batch,), number of keys to hide at the start of each row.
+        document_starts: (batch, n_queries), first key of the document of each query, which attends to none before it.
         device: Device of the mask.
 
     Returns:
-        (n_queries, n_keys), or with `n_padding` (batch, 1, n_queries, n_keys).
+        (n_queries, n_keys), or with `n_padding` or `document_starts` (batch, 1, n_queries, n_keys).
 
     >>> causal_mask(2, 3, window=2).int().tolist()
     [[1, 1, 0], [0, 1, 1]]
@@ -81,6 +84,8 @@ def causal_mask(
         mask = mask & (keys > queries - window)
     if n_padding is not None:
         mask = mask & (keys >= n_padding.to(keys.device)[:, None, None, None])
+    if document_starts is not None:
+        mask = mask & (keys >= document_starts[:, None, :, None])
     return mask
 
 
@@ -152,6 +157,7 @@ class MultiHeadSelfAttention(Module):
         *,
         mask: Tensor | None = None,
         cache: LayerCache | None = None,
+        document_starts: Tensor | None = None,
     ) -> Tensor:
         """Attend.
 
@@ -160,6 +166,8 @@ class MultiHeadSelfAttention(Module):
             token_positions: (n_tokens,) or (..., n_tokens), for the rotary embedding; by default 0, 1, 2, …
             mask: Replaces the causal mask.
             cache: Keys and values of earlier tokens; those of `x` are appended.
+            document_starts: (..., n_tokens), position of the first token of each token's document; it attends to none
+                before that.
         """
         *batch, n_tokens, d_model = x.shape
         x = narrowed(x.reshape(math.prod(batch), n_tokens, d_model))
@@ -176,25 +184,31 @@ class MultiHeadSelfAttention(Module):
             q, k = self.rope(q, token_positions), self.rope(k, token_positions)
         if cache is not None:
             k, v = cache.append(k, v)
-        mixed = self._attend(q, k, v, mask)
+        if document_starts is not None:
+            document_starts = document_starts.expand(*batch, n_tokens).reshape(-1, n_tokens)
+        mixed = self._attend(q, k, v, mask, document_starts)
         return self.output_proj(mixed.transpose(1, 2).reshape(*batch, n_tokens, -1))
 
     def _heads(self, x: Tensor, n_heads: int) -> Tensor:
         """(batch, n_tokens, n_heads · d_head) -> (batch, n_tokens, n_heads, d_head)."""
         return x.view(*x.shape[:-1], n_heads, self.d_head)
 
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, document_starts: Tensor | None = None
+    ) -> Tensor:
         """Return (batch, n_heads, n_queries, d_head)."""
         n_queries, n_keys = q.shape[-2], k.shape[-2]
         is_causal = mask is None and n_queries == n_keys
         dropout = self.dropout.p if self.training else 0.0
         if is_causal and not dropout and self.kernels.attention is not None:
-            return self.kernels.attention(q, k, v, self.window)
+            return self.kernels.attention(q, k, v, self.window, document_starts)
         attend = self.kernels.masked_attention
-        if attend is not None and is_causal and self.window is None:
+        if attend is not None and is_causal and self.window is None and document_starts is None:
             return attend(q, k, v, dropout=dropout, causal=True)
-        if mask is None and (n_queries > 1 or self.window is not None):
-            mask = causal_mask(n_queries, n_keys, self.window, device=q.device)
+        if mask is None and n_queries > 1:
+            mask = causal_mask(
+                n_queries, n_keys, self.window, document_starts=document_starts, device=q.device
+            )
         if attend is not None:
             return attend(q, k, v, mask, dropout)
         return self._textbook(q, k, v, mask)

@@ -21,6 +21,7 @@ from bytemill.lm.rotary import RotaryEmbedding, llama3_frequencies, rotary_frequ
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bytemill.lm.document_mask import DocumentMask
     from bytemill.lm.kernels.names import KernelName
     from bytemill.lm.kv_cache import KVCache, LayerCache
     from bytemill.lm.planning.memory import CheckpointingName
@@ -76,12 +77,15 @@ class TransformerBlock(Module):
         *,
         mask: Tensor | None = None,
         cache: LayerCache | None = None,
+        document_starts: Tensor | None = None,
     ) -> Tensor:
         """Compute the block; the arguments are those of `MultiHeadSelfAttention.forward`."""
+        y = self.ln1(x) if self.pre_norm else x
+        y = self.attn(y, token_positions, mask=mask, cache=cache, document_starts=document_starts)
         if self.pre_norm:
-            x = x + self.dropout(self.attn(self.ln1(x), token_positions, mask=mask, cache=cache))
+            x = x + self.dropout(y)
             return x + self.dropout(self.ffn(self.ln2(x)))
-        x = self.ln1(x + self.dropout(self.attn(x, token_positions, mask=mask, cache=cache)))
+        x = self.ln1(x + self.dropout(y))
         return self.ln2(x + self.dropout(self.ffn(x)))
 
 
@@ -107,7 +111,7 @@ class TransformerLM(Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self._training_blocks: list[Callable[[Tensor], Tensor]] = []  # in place of the layers
+        self._training_blocks: list[Callable[..., Tensor]] = []  # in place of the layers
         if seed is None:
             self._build(device, dtype)
         else:
@@ -158,9 +162,18 @@ class TransformerLM(Module):
         """Compute `cross_entropy(model(ids), targets, z_loss)`; kernels other than scratch never store all logits."""
         return self.losses(ids, targets, z_loss)[0]
 
-    def losses(self, ids: Tensor, targets: Tensor, z_loss: float = 0.0) -> tuple[Tensor, Tensor]:
-        """Return `loss(ids, targets, z_loss)`, and without gradient the part of it that is cross-entropy."""
-        x, losses = self.hidden(ids), self.kernels.losses
+    def losses(
+        self, ids: Tensor, targets: Tensor, z_loss: float = 0.0, documents: DocumentMask | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return `loss(ids, targets, z_loss)`, and without gradient the part of it that is cross-entropy.
+
+        Args:
+            ids: Ids (..., n_tokens).
+            targets: Their targets, of the same shape.
+            z_loss: See `loss.cross_entropy`.
+            documents: Tokens attend to their own document alone.
+        """
+        x, losses = self.hidden(ids, documents=documents), self.kernels.losses
         if losses is not None:
             return losses(x, self.lm_head.weight, targets, z_loss, soft_cap=self.config.logit_soft_cap)
         return mean_losses(self.logits(x), targets, z_loss)
@@ -212,8 +225,16 @@ class TransformerLM(Module):
             for block in self._training_blocks or self.layers
         ]
 
-    def hidden(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
-        """Compute the input of the output layer: ids (..., n_tokens) -> (..., n_tokens, d_model)."""
+    def hidden(
+        self, ids: Tensor, cache: KVCache | None = None, documents: DocumentMask | None = None
+    ) -> Tensor:
+        """Compute the input of the output layer: ids (..., n_tokens) -> (..., n_tokens, d_model).
+
+        Args:
+            ids: See `forward`.
+            cache: See `forward`.
+            documents: Tokens attend to their own document alone; not with a cache.
+        """
         n_before = 0 if cache is None else cache.n_positions
         n_positions = n_before + ids.shape[-1]
         if n_positions > self.config.context_length:
@@ -221,29 +242,35 @@ class TransformerLM(Module):
                 f"{n_positions} positions exceed the context length of {self.config.context_length} tokens"
             )
         positions = torch.arange(n_before, n_positions, device=ids.device)
-        mask = None
         if cache is not None:
-            if cache.n_padding is not None:
-                # (batch, n_tokens), counted from the first real token of each row
-                positions = (positions - cache.n_padding.to(ids.device)[:, None]).clamp_min(0)
-            # One query attends to all keys, and needs a mask only for padding.
-            if (
-                n_before and (ids.shape[-1] > 1 or self.config.sliding_window)
-            ) or cache.n_padding is not None:
-                mask = causal_mask(
-                    ids.shape[-1], n_positions, self.config.sliding_window, cache.n_padding, ids.device
-                )
-        x = self._embed(ids, positions)
-        if self._training_blocks and self.training and cache is None:
-            # For training alone: every other shape, such as a growing cache, would compile the blocks again.
-            for block in self._training_blocks:
-                x = block(x)
+            x = self._hidden_with_cache(ids, positions, cache)
         else:
-            for index, layer in enumerate(self.layers):
-                x = layer(x) if cache is None else layer(x, positions, mask=mask, cache=cache.layers[index])
-        if cache is not None:
-            cache.advance_to(n_positions)
+            starts = None if documents is None else documents.starts(ids)
+            if documents is not None and documents.reset_positions:
+                positions = positions - starts
+            x = self._embed(ids, positions)
+            # Other shapes than those of training, such as a growing cache, would compile the blocks again.
+            for block in (self._training_blocks if self.training else None) or self.layers:
+                x = block(x) if documents is None else block(x, positions, document_starts=starts)
         return self.ln_final(x) if self.config.norm_position == "pre" else x
+
+    def _hidden_with_cache(self, ids: Tensor, positions: Tensor, cache: KVCache) -> Tensor:
+        """Return the result of the last block, and append keys and values to the cache."""
+        n_before, n_tokens, mask = cache.n_positions, ids.shape[-1], None
+        if cache.n_padding is not None:
+            # (batch, n_tokens), counted from the first real token of each row
+            positions = (positions - cache.n_padding.to(ids.device)[:, None]).clamp_min(0)
+        # One query attends to all cached keys, and needs a mask only for padding.
+        if (n_before and n_tokens > 1) or cache.n_padding is not None:
+            n_padding = None if cache.n_padding is None else (cache.n_padding - cache.n_dropped).clamp_min(0)
+            n_keys = n_before - cache.n_dropped + n_tokens
+            window = self.config.sliding_window
+            mask = causal_mask(n_tokens, n_keys, window, n_padding=n_padding, device=ids.device)
+        x = self._embed(ids, positions)
+        for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
+            x = layer(x, positions, mask=mask, cache=layer_cache)
+        cache.advance_to(n_before + n_tokens)
+        return x
 
     def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Return token and position embeddings (..., n_tokens, d_model)."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from bytemill.lm.batches import TokenSequence
+    from bytemill.lm.document_mask import DocumentMask
     from bytemill.lm.model import TransformerLM
 
 
@@ -74,6 +75,7 @@ def evaluate_windows(
     *,
     batch_size: int = 16,
     dtype: torch.dtype = torch.float32,
+    documents: DocumentMask | None = None,
 ) -> TextScore:
     """Score a model on windows of the context length; this is the validation of training runs.
 
@@ -84,13 +86,14 @@ def evaluate_windows(
         byte_counts: (n_vocab,), result of `loss.token_byte_counts`.
         batch_size: Windows per batch.
         dtype: Type of matrix products.
+        documents: Tokens attend to their own document alone, as in training.
     """
     length = model.config.context_length
     counts = _counts(byte_counts, model)
     score = TextScore(0, 0.0, 0.0, 0)
     for first in range(0, len(starts), batch_size):
         batch = starts[first : first + batch_size]
-        score += _score(model, tokens, batch, length, 0, byte_counts=counts, dtype=dtype)
+        score += _score(model, tokens, batch, length, 0, byte_counts=counts, dtype=dtype, documents=documents)
     return score
 
 
@@ -172,12 +175,13 @@ def _score(
     *,
     byte_counts: torch.Tensor,
     dtype: torch.dtype,
+    documents: DocumentMask | None = None,
 ) -> TextScore:
     model.eval()
     device = byte_counts.device
     inputs, targets = windows_at(tokens, starts, size, device)
     with autocast(device, dtype):
-        hidden = model.hidden(inputs)[:, n_skipped:]
+        hidden = model.hidden(inputs, documents=documents)[:, n_skipped:]
         logits = model.logits(hidden)
     targets = targets[:, n_skipped:]
     losses = token_losses(logits, targets)

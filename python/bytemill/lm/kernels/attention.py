@@ -24,7 +24,9 @@ _QUERIES_CPU, _SCORES_CPU = 64, 2**18
 _QUERIES, _SCORES = 512, 2**27
 
 
-def causal_attention(q: Tensor, k: Tensor, v: Tensor, window: int | None = None) -> Tensor:
+def causal_attention(
+    q: Tensor, k: Tensor, v: Tensor, window: int | None = None, document_starts: Tensor | None = None
+) -> Tensor:
     """Compute softmax(q kᵀ / √d + causal mask) v.
 
     Under autocast, the products are in its type; scores and their sums are float32.
@@ -34,14 +36,18 @@ def causal_attention(q: Tensor, k: Tensor, v: Tensor, window: int | None = None)
         k: Keys (batch, n_kv_heads, n_tokens, d); groups of query heads share them.
         v: Values, of the shape of the keys.
         window: A token attends to itself and the window − 1 tokens before it; by default to all.
+        document_starts: (batch, n_tokens), position of the first token of each token's document; it attends to none
+            before that. The positions of a row never decrease.
     """
     q, k, v = narrowed(q), narrowed(k), narrowed(v)
-    return cast("Tensor", _CausalAttention.apply(q, k, v, window))  # pyright: ignore[reportUnknownMemberType]
+    return cast("Tensor", _CausalAttention.apply(q, k, v, window, document_starts))  # pyright: ignore[reportUnknownMemberType]
 
 
 class _CausalAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tensor:
+    def forward(  # noqa: PLR0917 - autograd passes positional arguments
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, window: int | None, starts: Tensor | None
+    ) -> Tensor:
         with torch.autocast(q.device.type, enabled=False):
             batch, n_heads, n_tokens, d = q.shape
             # (batch, n_tokens, n_heads, d) in memory, so that joining the heads needs no copy.
@@ -49,7 +55,7 @@ class _CausalAttention(torch.autograd.Function):
             dtype = widened(q[:0]).dtype
             normalizers = torch.empty(batch, n_heads, n_tokens, 1, device=q.device, dtype=dtype)
             for rows in _batches(q):
-                for queries, keys, mask in _blocks(q, k, window):
+                for queries, keys, mask in _blocks(q, k, window, starts, rows):
                     q_block = _grouped(q[rows, :, queries], k)
                     scores = _scores(q_block, k[rows, :, keys].flatten(0, 1), mask)
                     maximum = scores.amax(-1, keepdim=True)
@@ -59,12 +65,12 @@ class _CausalAttention(torch.autograd.Function):
                     result[rows, :, queries] = (mixed / total).view(*shape, d)
                     normalizers[rows, :, queries] = total.log_().add_(maximum).view(*shape, 1)
             ctx.save_for_backward(q, k, v, result, normalizers)
-            ctx.window = window
+            ctx.window, ctx.starts = window, starts
             return result
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         q, k, v, result, normalizers = ctx.saved_tensors
         d_q, d_k, d_v = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
         n_heads, scale = q.shape[1], 1 / math.sqrt(q.shape[-1])
@@ -73,7 +79,7 @@ class _CausalAttention(torch.autograd.Function):
                 len(k[rows]) * k.shape[1], *k.shape[2:], device=q.device, dtype=normalizers.dtype
             )
             sums_v = torch.zeros_like(sums_k)
-            for queries, keys, mask in _blocks(q, k, ctx.window):
+            for queries, keys, mask in _blocks(q, k, ctx.window, ctx.starts, rows):
                 k_block, v_block = k[rows, :, keys].flatten(0, 1), v[rows, :, keys].flatten(0, 1)
                 q_block, g, y = (_grouped(t[rows, :, queries], k) for t in (q, gradient, result))
                 weights = _scores(q_block, k_block, mask)
@@ -90,7 +96,7 @@ class _CausalAttention(torch.autograd.Function):
                 sums_k[:, keys] += torch.bmm(d_scores.mT, q_block)
             d_k[rows] = sums_k.mul_(scale).view(-1, *k.shape[1:])
             d_v[rows] = sums_v.view(-1, *k.shape[1:])
-        return d_q, d_k, d_v, None
+        return d_q, d_k, d_v, None, None
 
 
 def _batches(q: Tensor) -> Iterator[slice]:
@@ -107,18 +113,32 @@ def _grouped(block: Tensor, k: Tensor) -> Tensor:
     return block.reshape(len(block) * k.shape[1], -1, block.shape[-1])
 
 
-def _blocks(q: Tensor, k: Tensor, window: int | None) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield a block of queries, the keys it attends to, and their mask: −∞ where attention is forbidden, else 0."""
-    n_tokens = q.shape[2]
+def _blocks(
+    q: Tensor, k: Tensor, window: int | None, starts: Tensor | None, rows: slice
+) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Yield a block of queries, the keys that some of `rows` attend to, and their mask: −∞ where forbidden, else 0.
+
+    The mask is (n_groups · n_queries, n_keys), and with document starts (n_rows · n_kv_heads, …).
+    """
+    n_tokens, n_groups = q.shape[2], q.shape[1] // k.shape[1]
     step = _QUERIES_CPU if q.device.type == "cpu" else _QUERIES
     for start in range(0, n_tokens, step):
         end = min(start + step, n_tokens)
         first = 0 if window is None else max(0, start - window + 1)
+        if starts is not None:
+            first = max(first, int(starts[rows, start].min()))
         positions = torch.arange(first, end, device=q.device)
         distance = positions[start - first :, None] - positions
         is_visible = distance >= 0 if window is None else (distance >= 0) & (distance < window)
-        mask = torch.zeros_like(distance, dtype=widened(q[:0]).dtype).masked_fill_(~is_visible, -math.inf)
-        yield slice(start, end), slice(first, end), mask.repeat(q.shape[1] // k.shape[1], 1)
+        if starts is not None:
+            is_visible = is_visible & (positions >= starts[rows, start:end, None])
+        mask = torch.zeros_like(is_visible, dtype=widened(q[:0]).dtype).masked_fill_(~is_visible, -math.inf)
+        mask = mask.repeat(*[1] * (mask.ndim - 2), n_groups, 1)
+        yield (
+            slice(start, end),
+            slice(first, end),
+            mask if starts is None else mask.repeat_interleave(k.shape[1], 0),
+        )
 
 
 def _scores(q: Tensor, k: Tensor, mask: Tensor) -> Tensor:

@@ -33,7 +33,14 @@ if TYPE_CHECKING:
 class AttentionKernel(Protocol):
     """Attention over all tokens: the arguments of `kernels.attention.causal_attention`."""
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, window: int | None = None) -> Tensor: ...
+    def __call__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        window: int | None = None,
+        document_starts: Tensor | None = None,
+    ) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -63,11 +70,13 @@ class Kernels:
     """Update weights with the function of `torch.optim.AdamW(fused=True)`."""
 
 
-def cpu_attention(q: Tensor, k: Tensor, v: Tensor, window: int | None = None) -> Tensor:
-    """Compute causal attention with torch's kernel, or blockwise where that one would copy keys or see no window."""
-    if window is None and q.shape[1] == k.shape[1]:
+def cpu_attention(
+    q: Tensor, k: Tensor, v: Tensor, window: int | None = None, document_starts: Tensor | None = None
+) -> Tensor:
+    """Compute causal attention with torch's kernel, or blockwise where that one would copy keys or compute in vain."""
+    if window is None and document_starts is None and q.shape[1] == k.shape[1]:
         return sdpa(q, k, v, causal=True)
-    return causal_attention(q, k, v, window)
+    return causal_attention(q, k, v, window, document_starts)
 
 
 SCRATCH = Kernels()

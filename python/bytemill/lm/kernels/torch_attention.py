@@ -40,34 +40,60 @@ def sdpa(
     return torch.stack(mixed, dim=2).flatten(1, 2)
 
 
-def windowed_attention(q: Tensor, k: Tensor, v: Tensor, window: int | None = None) -> Tensor:
-    """Compute causal attention; with a window, a token attends to itself and the window − 1 tokens before it."""
-    if window is None:
+def windowed_attention(
+    q: Tensor, k: Tensor, v: Tensor, window: int | None = None, document_starts: Tensor | None = None
+) -> Tensor:
+    """Compute causal attention.
+
+    Args:
+        q: Queries (batch, n_heads, n_tokens, d).
+        k: Keys (batch, n_kv_heads, n_tokens, d).
+        v: Values, of the shape of the keys.
+        window: A token attends to itself and the window − 1 tokens before it.
+        document_starts: (batch, n_tokens), position of the first token of each token's document; it attends to none
+            before that.
+    """
+    if window is None and document_starts is None:
         return sdpa(q, k, v, causal=True)
     if q.device.type == "cuda":
-        return flex_attention(q, k, v, window)
+        return flex_attention(q, k, v, window, document_starts)
     positions = torch.arange(q.shape[-2], device=q.device)
     distance = positions[:, None] - positions
-    return sdpa(q, k, v, (distance >= 0) & (distance < window))
+    mask = distance >= 0 if window is None else (distance >= 0) & (distance < window)
+    if document_starts is not None:
+        mask = mask & (positions >= document_starts[:, None, :, None])
+    return sdpa(q, k, v, mask)
 
 
-def flex_attention(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
-    """Compute attention under a sliding window by FlexAttention, which skips blocks outside the window."""
-    # The compiler does not look into a cache; it computes the mask in the graph.
-    make_mask = _window_mask.__wrapped__ if torch.compiler.is_compiling() else _window_mask
-    mask = make_mask(q.shape[-2], window, q.device)
+def flex_attention(
+    q: Tensor, k: Tensor, v: Tensor, window: int | None, document_starts: Tensor | None = None
+) -> Tensor:
+    """Compute `windowed_attention` by FlexAttention, which skips blocks that are masked as a whole."""
+    n_tokens = q.shape[-2]
+    if document_starts is not None:
+        mask = _block_mask(n_tokens, window or n_tokens, q.device, document_starts)
+    elif torch.compiler.is_compiling():  # the compiler does not look into a cache
+        mask = _block_mask(n_tokens, window or n_tokens, q.device)
+    else:
+        mask = _cached_block_mask(n_tokens, window or n_tokens, q.device)
     kernel = _flex() if q.device.type == "cuda" and not torch.compiler.is_compiling() else _uncompiled_flex()
     return cast("Tensor", kernel(q, k, v, block_mask=mask, enable_gqa=q.shape[1] > k.shape[1]))
 
 
-@cache
-def _window_mask(n_tokens: int, window: int, device: torch.device) -> Any:
+def _block_mask(
+    n_tokens: int, window: int, device: torch.device, document_starts: Tensor | None = None
+) -> Any:
     from torch.nn.attention.flex_attention import create_block_mask
 
-    def is_visible(_batch: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return (query >= key) & (query - key < window)
+    def is_visible(batch: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        in_window = (query >= key) & (query - key < window)
+        return in_window if document_starts is None else in_window & (key >= document_starts[batch, query])
 
-    return create_block_mask(is_visible, None, None, n_tokens, n_tokens, device=device)  # pyright: ignore[reportArgumentType]
+    n_rows = None if document_starts is None else len(document_starts)
+    return create_block_mask(is_visible, n_rows, None, n_tokens, n_tokens, device=device)  # pyright: ignore[reportArgumentType]
+
+
+_cached_block_mask = cache(_block_mask)
 
 
 def _uncompiled_flex() -> Callable[..., Any]:

@@ -134,6 +134,10 @@ class TrainingConfig(Settings):
     kernels: KernelName = "auto"
     """Implementation: the fastest for the device (auto), torch's, Triton's (CUDA devices; never chosen by auto), or the
     readable reference (scratch)."""
+    document_mask: bool = False
+    """Tokens attend to their own document alone; documents are divided by the separator of the shards."""
+    reset_positions: bool = False
+    """Positions restart in each document; needs document_mask."""
     activation_checkpointing: CheckpointingName = "none"
     """Save less for the backward pass, and compute it again: only the input of each block (full), or also the results
     of matrix products and of torch's attention (selective)."""
@@ -200,6 +204,15 @@ class TrainConfig(Settings):
                 f"{self.training.steps:,} steps (training.steps)",
                 hint=f"lower --schedule.warmup-steps to {self.training.steps} or less, or raise --training.steps to "
                 f"{self.n_warmup_steps} or more",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_documents(self) -> Self:
+        if self.training.reset_positions and not self.training.document_mask:
+            raise RunConfigError(
+                "training.reset_positions needs training.document_mask",
+                hint="add --training.document-mask",
             )
         return self
 

@@ -49,6 +49,7 @@ def _validate(run: Run) -> dict[str, Any]:
         run.byte_counts,
         batch_size=divide_batch(run.config.training, run.processes.count)[1],
         dtype=run.dtype,
+        documents=run.documents,
     )
     run.model.train()
     n_tokens, nats, text_nats, n_bytes = run.processes.sum(astuple(own))

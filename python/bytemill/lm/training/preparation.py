@@ -11,6 +11,7 @@ import torch
 from bytemill.errors import NotEnoughMemoryError, OutputError, RunConfigError
 from bytemill.lm.batches import JoinedShards, ShardBatches
 from bytemill.lm.device import pick_precision, total_memory
+from bytemill.lm.document_mask import DocumentMask
 from bytemill.lm.generation.text_generation import prompt_ids
 from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.loss import token_byte_counts
@@ -27,6 +28,7 @@ from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.run_state import seed_generators
 from bytemill.lm.training.trackers import check_trackers
 from bytemill.lm.weight_average import WeightAverage
+from bytemill.shards.layouts import layout_named
 from bytemill.shards.manifest import shard_hashes
 from bytemill.system.paths import cache_folder
 from bytemill.system.units import format_bytes
@@ -35,6 +37,7 @@ from bytemill.tokenizer.open_tokenizer import open_tokenizer
 if TYPE_CHECKING:
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import Resolved, TrainConfig
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
 MEMORY_HINT = (
     "lower --training.batch-size, --model.context-length or --model.num-layers, or add "
@@ -129,6 +132,7 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         model=model,
         optimizer=make_optimizer(model, config, processes),
         average=WeightAverage(model, config.optimizer.ema_decay) if config.optimizer.ema_decay else None,
+        documents=_document_mask(config, batches, tokenizer) if config.training.document_mask else None,
         scale=LossScale() if dtype == torch.float16 else None,
         shards={
             "training": [(str(folder), shard_hashes(folder)) for folder in train_folders],
@@ -141,6 +145,24 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
             hint="use another folder: --run.folder NAME",
         )
     return run
+
+
+def _document_mask(config: TrainConfig, batches: ShardBatches, tokenizer: Tokenizer) -> DocumentMask:
+    """Return the mask for the separator that the shards were encoded with, or else for <|endoftext|>."""
+    manifest = batches.tokens.parts[0].manifest
+    separator = manifest.separator_id
+    if separator is None:
+        separator = tokenizer.special_tokens.get("<|endoftext|>")
+    if separator is None:
+        raise RunConfigError(
+            "training.document_mask needs a separator between documents, and the shards have none",
+            hint="encode the text again: bytemill data encode TOKENIZER TEXT -o DIR --append-eot",
+        )
+    return DocumentMask(
+        separator,
+        separator_first=layout_named(manifest.layout).separator_in_front,
+        reset_positions=config.training.reset_positions,
+    )
 
 
 def _check_memory(config: TrainConfig, dtype: torch.dtype, processes: Processes) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from bytemill.lm.batches import JoinedShards, ShardBatches
+    from bytemill.lm.document_mask import DocumentMask
     from bytemill.lm.model import TransformerLM
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.batch_reader import BatchReader
@@ -77,6 +78,8 @@ class Run:
     optimizer: Optimizer
     shards: ShardHashes
     """sha256 of the training and validation shards."""
+    documents: DocumentMask | None = None
+    """With training.document_mask."""
     scale: LossScale | None = None
     """With products in float16."""
     step: int = 0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def loss_function(run: Run) -> LossFunction:
     """Return the function that computes the losses of a batch; with DDP, its gradients are averaged over processes."""
-    compute_losses = partial(run.model.losses, z_loss=run.config.optimizer.z_loss)
+    compute_losses = partial(run.model.losses, z_loss=run.config.optimizer.z_loss, documents=run.documents)
     if run.processes.count > 1 and run.config.training.strategy == "ddp":
         return average_gradients(run.model, compute_losses, run.device)
     return compute_losses
