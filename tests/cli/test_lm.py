@@ -316,6 +316,16 @@ def test_a_damaged_checkpoint_or_another_tokenizer_is_refused(trained: str, run:
     assert "there is no checkpoint in shards" in run("lm", "eval", "shards", "--text", "corpus.txt").err
 
 
+def test_eval_shows_the_loss_by_class_of_token(trained: str, run: Run):
+    command = ("lm", "eval", trained, "--text", "corpus.txt", "--kernels", "scratch")
+    assert "share of loss" not in run(*command).out
+    table = run(*command, "--by-class").out
+    assert "word after a space" in table
+    assert "share of loss" in table
+    (score,) = json.loads(run(*command, "--by-class", "--json").out)["texts"].values()
+    assert sum(row["n_tokens"] for row in score["classes"].values()) == score["n_tokens"]
+
+
 def test_plan_prints_tables_or_json(run: Run):
     outcome = run("lm", "plan", "gpt2-xl", "--memory", "80GB", "--batch-size", "4", "--device", "a100")
     assert outcome.status == 0, outcome.err

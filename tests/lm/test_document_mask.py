@@ -108,7 +108,8 @@ def test_kernels_equal_the_textbook_under_the_mask(n_kv_heads: int, window: int 
     heads = [t.repeat_interleave(4 // n_kv_heads, 1) for t in (k, v)]
     expected = scaled_dot_product_attention(q, *heads, mask)
     wanted = torch.autograd.grad(expected, (q, k, v), gradient)
-    for kernel in (causal_attention, windowed_attention):
+    kernels: tuple[Any, ...] = (causal_attention, windowed_attention)
+    for kernel in kernels:
         ours = kernel(q, k, v, window, starts)
         torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
         for a, b in zip(torch.autograd.grad(ours, (q, k, v), gradient), wanted, strict=True):

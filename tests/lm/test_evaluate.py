@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import bytemill
 from bytemill.errors import CheckpointError, CorpusError
 from bytemill.lm.batches import spread_starts
 from bytemill.lm.evaluate import evaluate_hellaswag, evaluate_text, evaluate_windows, read_items
@@ -219,3 +220,39 @@ def test_an_interrupted_evaluation_resumes(
         evaluate_hellaswag(other, corpus.tokenizer, read, results=results)
     with pytest.raises(CheckpointError, match="not a results file of this model"):
         evaluate_hellaswag(model, corpus.tokenizer, read[:5], results=results)
+
+
+def test_scores_equal_those_of_a_harness_that_asks_transformers(
+    tmp_path: Path, shared_data: Path, transformers: Any
+):
+    """Score 12 items as lm-evaluation-harness defines acc and acc_norm, with the logits of transformers."""
+
+    from bytemill.lm.interchange.import_model import import_model
+    from bytemill.lm.loading import load_trained
+
+    torch.manual_seed(1)
+    theirs = transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(vocab_size=50257, n_positions=256, n_embd=32, n_layer=2, n_head=4)
+    ).eval()
+    theirs.save_pretrained(tmp_path / "theirs")
+    tokenizer = bytemill.Tokenizer.load(shared_data / "r50k_base.tiktoken")
+    tokenizer.save(tmp_path / "theirs" / "tokenizer.json")
+    import_model(tmp_path / "theirs", tmp_path / "ours")
+    trained = load_trained(tmp_path / "ours", "cpu")
+    items = read_items(shared_data / "hellaswag_val.txt")[:12]
+    right = {"sum": 0, "characters": 0}
+    for item in items:
+        scores: dict[str, list[float]] = {name: [] for name in right}
+        for ending in item.endings:
+            context = tokenizer.encode(item.context)
+            ids = tokenizer.encode(item.context + " " + ending)
+            with torch.inference_mode():
+                logits = theirs(torch.tensor([ids])).logits[0].double().log_softmax(-1)
+            total = sum(float(logits[at - 1, ids[at]]) for at in range(len(context), len(ids)))
+            scores["sum"].append(total)
+            scores["characters"].append(total / len(ending))
+        for name, own in scores.items():
+            right[name] += own.index(max(own)) == item.label
+    ours = evaluate_hellaswag(trained.model, trained.tokenizer, items)
+    for name, n in right.items():
+        assert ours.accuracy[name] == pytest.approx(n / len(items))

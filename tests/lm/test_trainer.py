@@ -416,7 +416,10 @@ def test_every_line_of_the_metrics_is_json(settings: Settings):
 
 def test_a_split_folder_gives_training_and_validation_data(settings: Settings, corpus: Corpus):
     split = settings(training__steps=2, data__train=str(corpus.folder), data__validation=[])
-    assert data_folders(split.config.data) == ([corpus.folder / "train"], [corpus.folder / "validation"])
+    assert data_folders(split.config.data) == (
+        [corpus.folder / "train"],
+        {"validation": [corpus.folder / "validation"]},
+    )
     assert read_metrics(train(split).metrics, "validation")
 
 

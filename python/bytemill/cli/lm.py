@@ -28,6 +28,12 @@ HiddenSettings = Annotated[SettingOptions, Parameter(name="*", show=False)]
 _UNSET = SettingOptions()
 Run = Annotated[Path, Parameter(name="RUN", help="Run folder, one of its checkpoints, or an imported model.")]
 Device = Annotated[str, Parameter(help="Device: auto, cpu, cuda, cuda:N or mps.")]
+Kernels = Annotated[
+    Literal["auto", "torch", "triton", "scratch"],
+    Parameter(
+        help="Implementation: the fastest for the device, torch's, Triton's, or the readable reference."
+    ),
+]
 Weights = Annotated[
     Literal["auto", "average", "trained"],
     Parameter(help="Trained weights, or their moving average; auto: the average if the run kept one."),
@@ -124,6 +130,7 @@ def generate(
     ignore_special: Annotated[bool, Parameter(help="Do not end a sample at a special token.")] = False,
     device: Device = "auto",
     weights: Weights = "auto",
+    kernels: Kernels = "auto",
     no_cache: Annotated[
         bool, Parameter(help="Recompute the whole context for every token: same output, slower.")
     ] = False,
@@ -196,7 +203,7 @@ def generate(
         seed=seed,
         use_cache=not no_cache,
     )
-    trained = load_trained(run, device, weights)
+    trained = load_trained(run, device, weights, kernels)
     for problem in trained.refused:
         output.note(f"skipped a damaged checkpoint: {problem}")
     if prompt == "-":
@@ -247,9 +254,16 @@ def evaluate(
     results: Annotated[
         Path | None, Parameter(help="Save HellaSwag results to this file, and resume from it.")
     ] = None,
+    by_class: Annotated[
+        bool,
+        Parameter(
+            negative=(), help="Also show the loss by class of token: words, digits, punctuation, white space."
+        ),
+    ] = False,
     batch_size: Annotated[int, Parameter(validator=Number(gte=1), help="Windows or items per batch.")] = 16,
     device: Device = "auto",
     weights: Weights = "auto",
+    kernels: Kernels = "auto",
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -263,6 +277,7 @@ def evaluate(
     from bytemill.lm.device import memory_errors
     from bytemill.lm.evaluate import (
         HellaSwagScore,
+        LossByClass,
         evaluate_hellaswag,
         read_items,
         score_shards,
@@ -273,7 +288,7 @@ def evaluate(
     if not (text or shards or hellaswag):
         raise CycloptsError("nothing to evaluate on: give --text, --shards or --hellaswag")
     items = None if hellaswag is None else read_items(hellaswag)[:limit]
-    trained = load_trained(run, device, weights)
+    trained = load_trained(run, device, weights, kernels)
     context = trained.config.model.context_length
     if stride is not None and stride > context:
         raise CycloptsError(f"--stride {stride} is more than the model's context of {context} tokens")
@@ -285,14 +300,28 @@ def evaluate(
 
         windows: dict[str, Any] = {"stride": stride, "batch_size": batch_size}
         model, tokenizer = trained.model, trained.tokenizer
+        classes = {
+            name: LossByClass(tokenizer, model.config.vocab_size, model.lm_head.weight.device)
+            for name in ((*text, *map(str, shards)) if by_class else ())
+        }
         texts = {
             name: score_text_file(
-                model, tokenizer, name, progress=show(f"scoring {name}", "tokens"), **windows
+                model,
+                tokenizer,
+                name,
+                progress=show(f"scoring {name}", "tokens"),
+                by_class=classes.get(name),
+                **windows,
             )
             for name in text
         } | {
             str(folder): score_shards(
-                model, tokenizer, folder, progress=show(f"scoring {folder}", "tokens"), **windows
+                model,
+                tokenizer,
+                folder,
+                progress=show(f"scoring {folder}", "tokens"),
+                by_class=classes.get(str(folder)),
+                **windows,
             )
             for folder in shards
         }
@@ -307,7 +336,7 @@ def evaluate(
                 progress=show("HellaSwag", "items"),
             )
     if not quiet or as_json:
-        write_scores(trained, texts, endings, as_json=as_json)
+        write_scores(trained, texts, endings, classes, as_json=as_json)
 
 
 @app.command(

@@ -173,8 +173,18 @@ def _step_line(record: dict[str, Any]) -> str:
 
 def _validation_line(record: dict[str, Any]) -> str:
     bits = record["bits_per_byte"]
-    return f"validation loss {record['loss']:.4f}, perplexity {record['perplexity']:.2f}" + (
+    line = f"validation loss {record['loss']:.4f}, perplexity {record['perplexity']:.2f}" + (
         f", {bits:.3f} bits per byte" if bits is not None else ""
+    )
+    sets = {name: score["bits_per_byte"] for name, score in record.get("sets", {}).items()}
+    parts = [f"{visible(name.encode())} {bits:.3f}" for name, bits in sets.items() if bits is not None]
+    return line + (f" ({', '.join(parts)})" if parts else "")
+
+
+def _hellaswag_line(record: dict[str, Any]) -> str:
+    return (
+        f"HellaSwag, {record['n_items']:,} items: accuracy {format_share(record['acc'])}, normalized "
+        f"{format_share(record['acc_norm'])}"
     )
 
 
@@ -215,6 +225,7 @@ def _checkpoint_line(record: dict[str, Any]) -> str:
 _LINES = {
     "step": _step_line,
     "validation": _validation_line,
+    "hellaswag": _hellaswag_line,
     "sample": _sample_line,
     "skipped": _skipped_line,
     "spike": _spike_line,

@@ -8,7 +8,7 @@ from bytemill.cli import output
 from bytemill.system.units import format_bytes, format_count, format_share
 
 if TYPE_CHECKING:
-    from bytemill.lm.evaluate import HellaSwagScore, TextScore
+    from bytemill.lm.evaluate import HellaSwagScore, LossByClass, TextScore
     from bytemill.lm.loading import TrainedModel
     from bytemill.lm.planning import Plan
 
@@ -17,6 +17,7 @@ def write_scores(
     trained: TrainedModel,
     texts: dict[str, TextScore],
     hellaswag: dict[str, HellaSwagScore],
+    classes: dict[str, LossByClass],
     *,
     as_json: bool,
 ) -> None:
@@ -26,6 +27,7 @@ def write_scores(
         trained: The model.
         texts: Scores by text file or shard folder.
         hellaswag: Scores by HellaSwag file.
+        classes: Losses by class of token, by text file or shard folder.
         as_json: Print JSON instead of tables.
     """
     if as_json:
@@ -33,7 +35,10 @@ def write_scores(
             {
                 "checkpoint": str(trained.path),
                 "step": trained.step,
-                "texts": {name: score.to_dict() for name, score in texts.items()},
+                "texts": {
+                    name: score.to_dict() | ({"classes": classes[name].to_dict()} if name in classes else {})
+                    for name, score in texts.items()
+                },
                 "hellaswag": {name: score.to_dict() for name, score in hellaswag.items()},
             }
         )
@@ -56,6 +61,9 @@ def write_scores(
             ],
             right=(1, 2, 3, 4, 5),
         )
+    for name, by_class in classes.items():
+        output.write_line()
+        _write_classes(name, by_class)
     if hellaswag:
         output.write_line()
         names = list(next(iter(hellaswag.values())).accuracy)
@@ -67,6 +75,26 @@ def write_scores(
             ],
             right=range(1, len(names) + 2),
         )
+
+
+def _write_classes(name: str, by_class: LossByClass) -> None:
+    rows = by_class.to_dict()
+    n_tokens = sum(row["n_tokens"] for row in rows.values())
+    output.write_table(
+        (name, "tokens", "share", "loss", "bits/byte", "share of loss"),
+        [
+            (
+                kind,
+                format_count(row["n_tokens"]),
+                format_share(row["n_tokens"] / n_tokens),
+                f"{row['loss']:.4f}",
+                "–" if row["bits_per_byte"] is None else f"{row['bits_per_byte']:.4f}",
+                "–" if row["loss_share"] is None else format_share(row["loss_share"]),
+            )
+            for kind, row in rows.items()
+        ],
+        right=(1, 2, 3, 4, 5),
+    )
 
 
 def write_plan(plan: Plan, name: str, *, as_json: bool) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import os
     from pathlib import Path
 
+    from bytemill.lm.kernels.names import KernelName
     from bytemill.lm.training.config import TrainConfig
     from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -33,7 +34,10 @@ class TrainedModel:
 
 
 def load_trained(
-    path: str | os.PathLike[str], device: str = "auto", weights: WeightsName = "auto"
+    path: str | os.PathLike[str],
+    device: str = "auto",
+    weights: WeightsName = "auto",
+    kernels: KernelName = "auto",
 ) -> TrainedModel:
     """Load a trained model from its weights; no optimizer state is read.
 
@@ -42,6 +46,7 @@ def load_trained(
             `bytemill lm import`.
         device: Device: auto, cpu, cuda, cuda:N or mps.
         weights: "trained", their moving "average", or "auto": the average if the run kept one.
+        kernels: Implementation, as in `training.kernels`.
 
     Raises:
         CheckpointError: There is no intact checkpoint, or not the tokenizer it was trained with.
@@ -52,5 +57,5 @@ def load_trained(
     with memory_errors("close other programs, or choose another --device"):
         model = TransformerLM(saved.config.model, seed=0)
         saved.load_weights(model, weights)
-        model = model.to(pick_device(device)).eval().use_kernels("auto")
+        model = model.to(pick_device(device)).eval().use_kernels(kernels)
     return TrainedModel(model, tokenizer, saved.config, saved.step, saved.path, saved.refused)

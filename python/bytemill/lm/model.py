@@ -245,9 +245,10 @@ class TransformerLM(Module):
         if cache is not None:
             x = self._hidden_with_cache(ids, positions, cache)
         else:
-            starts = None if documents is None else documents.starts(ids)
-            if documents is not None and documents.reset_positions:
-                positions = positions - starts
+            starts = None
+            if documents is not None:
+                starts = documents.starts(ids)
+                positions = positions - starts if documents.reset_positions else positions
             x = self._embed(ids, positions)
             # Other shapes than those of training, such as a growing cache, would compile the blocks again.
             for block in (self._training_blocks if self.training else None) or self.layers:

@@ -79,7 +79,8 @@ def evaluate_hellaswag(
         CheckpointError: The file is of another model or other items.
         OutputError: The file cannot be read or written.
     """
-    with _Results(results, _identity(model, tokenizer, items)) as known:
+    identity = "" if results is None else _identity(model, tokenizer, items)
+    with _Results(results, identity) as known:
         remaining = [number for number in range(len(items)) if number not in known.lines]
         # Sort by length to reduce padding; the scores do not depend on the order.
         endings = {number: _endings(model, tokenizer, items[number]) for number in remaining}

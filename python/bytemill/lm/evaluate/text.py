@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from bytemill.lm.batches import TokenSequence
     from bytemill.lm.document_mask import DocumentMask
+    from bytemill.lm.evaluate.token_classes import LossByClass
     from bytemill.lm.model import TransformerLM
 
 
@@ -76,6 +77,7 @@ def evaluate_windows(
     batch_size: int = 16,
     dtype: torch.dtype = torch.float32,
     documents: DocumentMask | None = None,
+    by_class: LossByClass | None = None,
 ) -> TextScore:
     """Score a model on windows of the context length; this is the validation of training runs.
 
@@ -87,13 +89,24 @@ def evaluate_windows(
         batch_size: Windows per batch.
         dtype: Type of matrix products.
         documents: Tokens attend to their own document alone, as in training.
+        by_class: Receives the losses.
     """
     length = model.config.context_length
     counts = _counts(byte_counts, model)
     score = TextScore(0, 0.0, 0.0, 0)
     for first in range(0, len(starts), batch_size):
         batch = starts[first : first + batch_size]
-        score += _score(model, tokens, batch, length, 0, byte_counts=counts, dtype=dtype, documents=documents)
+        score += _score(
+            model,
+            tokens,
+            batch,
+            length,
+            0,
+            byte_counts=counts,
+            dtype=dtype,
+            documents=documents,
+            by_class=by_class,
+        )
     return score
 
 
@@ -106,6 +119,7 @@ def evaluate_text(
     context_length: int | None = None,
     batch_size: int = 16,
     dtype: torch.dtype = torch.float32,
+    by_class: LossByClass | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> TextScore:
     """Score a model on all of `tokens` but the first, each predicted once; memory does not grow with the tokens.
@@ -121,6 +135,7 @@ def evaluate_text(
         context_length: Tokens per window; by default that of the model.
         batch_size: Windows per batch.
         dtype: Type of matrix products.
+        by_class: Receives the losses.
         progress: Called with the number of scored tokens and their total.
 
     Raises:
@@ -139,7 +154,9 @@ def evaluate_text(
     counts = _counts(byte_counts, model)
     score = TextScore(0, 0.0, 0.0, 0)
     for starts, size, n_skipped in _windows(n_targets, length, stride, batch_size):
-        score += _score(model, tokens, starts, size, n_skipped, byte_counts=counts, dtype=dtype)
+        score += _score(
+            model, tokens, starts, size, n_skipped, byte_counts=counts, dtype=dtype, by_class=by_class
+        )
         if progress:
             progress(score.n_tokens, n_targets)
     return score
@@ -176,6 +193,7 @@ def _score(
     byte_counts: torch.Tensor,
     dtype: torch.dtype,
     documents: DocumentMask | None = None,
+    by_class: LossByClass | None = None,
 ) -> TextScore:
     model.eval()
     device = byte_counts.device
@@ -185,6 +203,8 @@ def _score(
         logits = model.logits(hidden)
     targets = targets[:, n_skipped:]
     losses = token_losses(logits, targets)
+    if by_class is not None:
+        by_class.add(losses, targets, byte_counts[targets])
     text_nats, n_bytes = text_nats_and_bytes(losses, targets, byte_counts)
     return TextScore(targets.numel(), float(losses.double().sum()), text_nats, n_bytes)
 

@@ -46,7 +46,8 @@ class DataConfig(Settings):
     train: Names = ()
     """Shard folders to train on; a split folder stands for its train part."""
     validation: Names = ()
-    """Shard folders for validation; by default the validation part of a split training folder."""
+    """Shard folders for validation; by default the validation part of a split training folder. NAME=FOLDER is a set of
+    its own, whose scores are recorded under its name."""
     prefetch: bool | None = None
     """Read the next batches on a thread; by default on CUDA devices."""
 
@@ -157,7 +158,13 @@ class RunConfig(Settings):
     validate_every: NotNegative = 250
     """Steps between validations; a checkpoint is saved before each."""
     validation_windows: Count = 128
-    """Maximum number of validation windows, spread evenly over the data."""
+    """Maximum number of validation windows of each set, spread evenly over the data."""
+    hellaswag: str = ""
+    """Evaluate on this file of HellaSwag items."""
+    hellaswag_every: NotNegative = 1000
+    """Steps between evaluations on HellaSwag."""
+    hellaswag_items: NotNegative = 0
+    """Number of HellaSwag items, the first ones of the file. 0: all."""
     sample_every: NotNegative = 0
     """Steps between text samples."""
     sample_prompt: str = ""

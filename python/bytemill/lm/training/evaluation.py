@@ -1,4 +1,4 @@
-"""Validation and samples during training."""
+"""Validation, HellaSwag and samples during training."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
 from bytemill.lm.batches import spread_starts
+from bytemill.lm.evaluate.hellaswag import evaluate_hellaswag
 from bytemill.lm.evaluate.text import TextScore, evaluate_windows
+from bytemill.lm.evaluate.token_classes import LossByClass
 from bytemill.lm.generation.generate import generate
 from bytemill.lm.generation.text_generation import prompt_ids
 from bytemill.lm.permutation import key_of
+from bytemill.lm.training.data_folders import UNNAMED
 from bytemill.lm.training.distributed import divide_batch, whole_model
 from bytemill.lm.training.run import is_due, is_validation_due
 
@@ -20,40 +23,70 @@ if TYPE_CHECKING:
 
 
 def evaluate_if_due(run: Run, record: Recorder) -> None:
-    """Record the validation loss and a sample, if they are due at this step and not recorded yet.
+    """Record validation, HellaSwag and a sample, if they are due at this step and not recorded yet.
 
-    Both use the average of the weights if there is one.
+    All use the average of the weights if there is one.
     """
-    must_validate = run.step and is_validation_due(run) and not record.has("validation", run.step)
-    must_sample = run.step and is_due(run, run.config.run.sample_every) and not record.has("sample", run.step)
-    if not (must_validate or must_sample):
-        return
-    with run.average.in_model() if run.average else nullcontext():
-        if must_validate:
-            record("validation", run.step, **_validate(run))
-        if must_sample:
-            record("sample", run.step, **_sample(run))
+    due = {
+        "validation": (_validate, is_validation_due(run)),
+        "hellaswag": (_hellaswag, bool(run.hellaswag) and is_due(run, run.config.run.hellaswag_every)),
+        "sample": (_sample, is_due(run, run.config.run.sample_every)),
+    }
+    missing = {
+        kind: evaluate
+        for kind, (evaluate, is_now) in due.items()
+        if run.step and is_now and not record.has(kind, run.step)
+    }
+    if missing:
+        with run.average.in_model() if run.average else nullcontext():
+            for kind, evaluate in missing.items():
+                record(kind, run.step, **evaluate(run))
+        run.model.train()
 
 
 def _validate(run: Run) -> dict[str, Any]:
-    """Score the model on the validation windows, which the processes share."""
-    if run.validation is None:
-        return {}
-    starts = spread_starts(
-        len(run.validation), run.config.model.context_length, run.config.run.validation_windows
-    )
-    own = evaluate_windows(
-        whole_model(run),
-        run.validation,
-        starts[run.processes.rank :: run.processes.count],
-        run.byte_counts,
-        batch_size=divide_batch(run.config.training, run.processes.count)[1],
-        dtype=run.dtype,
-        documents=run.documents,
-    )
-    run.model.train()
-    n_tokens, nats, text_nats, n_bytes = run.processes.sum(astuple(own))
-    return TextScore(int(n_tokens), nats, text_nats, int(n_bytes)).to_dict()
+    """Score the model on the validation windows, which the processes share.
+
+    With several sets, the values are those of all windows together, and `sets` has those of each.
+    """
+    model = whole_model(run)
+    by_class = LossByClass(run.tokenizer, run.config.model.vocab_size, run.device)
+    scores: dict[str, TextScore] = {}
+    for name, tokens in run.validation.items():
+        length, n_windows = run.config.model.context_length, run.config.run.validation_windows
+        own = evaluate_windows(
+            model,
+            tokens,
+            spread_starts(len(tokens), length, n_windows)[run.processes.rank :: run.processes.count],
+            run.byte_counts,
+            batch_size=divide_batch(run.config.training, run.processes.count)[1],
+            dtype=run.dtype,
+            documents=run.documents,
+            by_class=by_class,
+        )
+        n_tokens, nats, text_nats, n_bytes = run.processes.sum(astuple(own))
+        scores[name] = TextScore(int(n_tokens), nats, text_nats, int(n_bytes))
+    by_class.sums = run.processes.sum(by_class.sums)
+    first, *rest = scores.values()
+    result = sum(rest, first).to_dict()
+    if set(scores) != {UNNAMED}:
+        result["sets"] = {name: score.to_dict() for name, score in scores.items()}
+    return {**result, "classes": by_class.to_dict()}
+
+
+def _hellaswag(run: Run) -> dict[str, Any]:
+    """Compute the accuracy on HellaSwag; each process scores a part of the items."""
+    items = run.hellaswag[run.processes.rank :: run.processes.count]
+    model = whole_model(run)
+    n_sequences = divide_batch(run.config.training, run.processes.count)[1]
+    n_correct = [0.0, 0.0]
+    if items:
+        score = evaluate_hellaswag(
+            model, run.tokenizer, items, batch_size=max(1, n_sequences // 4), dtype=run.dtype
+        )
+        n_correct = [score.accuracy[name] * len(items) for name in ("sum", "characters")]
+    acc, acc_norm = (round(n) / len(run.hellaswag) for n in run.processes.sum(n_correct))
+    return {"n_items": len(run.hellaswag), "acc": acc, "acc_norm": acc_norm}
 
 
 def _sample(run: Run) -> dict[str, Any]:
@@ -65,6 +98,5 @@ def _sample(run: Run) -> dict[str, Any]:
     ids = prompt_ids(run.tokenizer, prompt)
     seed = key_of(run.config.training.seed, run.step) >> 1
     new = generate(model, ids, run.config.run.sample_tokens, temperature=0.8, top_p=0.95, seed=seed)[0]
-    run.model.train()
     known = [token for token in new if token < run.tokenizer.n_vocab]
     return {"prompt": prompt, "text": run.tokenizer.decode(known)}

@@ -12,6 +12,7 @@ from bytemill.errors import NotEnoughMemoryError, OutputError, RunConfigError
 from bytemill.lm.batches import JoinedShards, ShardBatches
 from bytemill.lm.device import pick_precision, total_memory
 from bytemill.lm.document_mask import DocumentMask
+from bytemill.lm.evaluate.items import read_items
 from bytemill.lm.generation.text_generation import prompt_ids
 from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.loss import token_byte_counts
@@ -35,6 +36,8 @@ from bytemill.system.units import format_bytes
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import Resolved, TrainConfig
     from bytemill.tokenizer.tokenizer import Tokenizer
@@ -89,15 +92,11 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         rank=processes.rank,
         n_processes=processes.count,
     )
-    validation = JoinedShards(validation_folders, fingerprint) if validation_folders else None
-    if validation is not None and len(validation) <= length:
-        names = " ".join(shlex.quote(str(path)) for path in train_folders)
-        raise RunConfigError(
-            f"the validation shards in {', '.join(map(str, validation_folders))} hold {len(validation):,} tokens, too "
-            f"few for a window of {length:,} and its targets",
-            hint=f"validate on more text, or train without validation: --data.train {names}"
-            + (" and no --data.validation" if config.data.validation else ""),
-        )
+    validation = {
+        name: _validation_set(folders, train_folders, fingerprint, config)
+        for name, folders in validation_folders.items()
+    }
+    hellaswag = read_items(config.run.hellaswag) if config.run.hellaswag else []
     seed_generators(config.training.seed, processes.rank)
     model = TransformerLM(config.model, seed=config.training.seed).use_kernels(kernels)
     if initial is not None:
@@ -129,6 +128,7 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
             prefetch=device.type == "cuda" if config.data.prefetch is None else config.data.prefetch,
         ),
         validation=validation,
+        hellaswag=hellaswag[: config.run.hellaswag_items or None],
         model=model,
         optimizer=make_optimizer(model, config, processes),
         average=WeightAverage(model, config.optimizer.ema_decay) if config.optimizer.ema_decay else None,
@@ -136,7 +136,11 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         scale=LossScale() if dtype == torch.float16 else None,
         shards={
             "training": [(str(folder), shard_hashes(folder)) for folder in train_folders],
-            "validation": [(str(folder), shard_hashes(folder)) for folder in validation_folders],
+            "validation": [
+                (str(folder), shard_hashes(folder))
+                for folders in validation_folders.values()
+                for folder in folders
+            ],
         },
     )
     if processes.is_first and not overwrite and folder.holds_other_files():
@@ -145,6 +149,22 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
             hint="use another folder: --run.folder NAME",
         )
     return run
+
+
+def _validation_set(
+    folders: list[Path], train_folders: list[Path], fingerprint: str, config: TrainConfig
+) -> JoinedShards:
+    """Open a validation set; raise RunConfigError if it is smaller than a window."""
+    shards, length = JoinedShards(folders, fingerprint), config.model.context_length
+    if len(shards) <= length:
+        names = " ".join(shlex.quote(str(path)) for path in train_folders)
+        raise RunConfigError(
+            f"the validation shards in {', '.join(map(str, folders))} hold {len(shards):,} tokens, too few for a "
+            f"window of {length:,} and its targets",
+            hint=f"validate on more text, or train without validation: --data.train {names}"
+            + (" and no --data.validation" if config.data.validation else ""),
+        )
+    return shards
 
 
 def _document_mask(config: TrainConfig, batches: ShardBatches, tokenizer: Tokenizer) -> DocumentMask:

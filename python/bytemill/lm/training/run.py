@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from bytemill.lm.batches import JoinedShards, ShardBatches
     from bytemill.lm.document_mask import DocumentMask
+    from bytemill.lm.evaluate.items import HellaSwagItem
     from bytemill.lm.model import TransformerLM
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.batch_reader import BatchReader
@@ -73,13 +74,16 @@ class Run:
     dtype: torch.dtype
     batches: ShardBatches
     reader: BatchReader
-    validation: JoinedShards | None
+    validation: dict[str, JoinedShards]
+    """Validation sets by name."""
     model: TransformerLM
     optimizer: Optimizer
     shards: ShardHashes
     """sha256 of the training and validation shards."""
     documents: DocumentMask | None = None
     """With training.document_mask."""
+    hellaswag: list[HellaSwagItem] = field(default_factory=list["HellaSwagItem"])
+    """With run.hellaswag."""
     scale: LossScale | None = None
     """With products in float16."""
     step: int = 0
@@ -119,4 +123,4 @@ def is_checkpoint_due(run: Run) -> bool:
 
 
 def is_validation_due(run: Run) -> bool:
-    return run.validation is not None and is_due(run, run.config.run.validate_every)
+    return bool(run.validation) and is_due(run, run.config.run.validate_every)

@@ -182,8 +182,11 @@ def _stored_id(run: Run, name: str) -> str:
 
 def _numbers(record: Record) -> dict[str, float]:
     kind = "train" if record["kind"] == "step" else record["kind"]
+    values: dict[str, Any] = {f"{kind}/{name}": value for name, value in record.items() if name != "step"}
+    for name, scores in record.get("sets", {}).items():
+        values |= {f"{kind}/{name}/{key}": value for key, value in scores.items()}
     return {
-        f"{kind}/{name}": float(value)
-        for name, value in record.items()
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and name != "step"
+        name: float(value)
+        for name, value in values.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
     }
