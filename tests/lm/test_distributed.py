@@ -12,8 +12,9 @@ from safetensors.torch import load_file
 from bytemill.errors import RunConfigError
 from bytemill.lm.batches import ShardBatches
 from bytemill.lm.processes import Processes
+from bytemill.lm.training.batch_division import check_division, divide_batch
 from bytemill.lm.training.config import Resolved, TrainingConfig
-from bytemill.lm.training.distributed import check_division, divide_batch, gradients_exchanged, shard_model
+from bytemill.lm.training.distributed import gradients_exchanged, shard_model
 from bytemill.lm.training.log_records import MEASURED
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.preparation import prepare

@@ -81,7 +81,7 @@ def test_onednn_gives_the_products_of_torch(
     for a, b in pairs:
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
     with torch.no_grad():
-        torch.testing.assert_close(linear(*inputs[:2], bias), theirs, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(linear(inputs[0], inputs[1], bias), theirs, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])

@@ -27,7 +27,7 @@ from bytemill.errors import (
 )
 from bytemill.lm.training import preparation, trainer
 from bytemill.lm.training.config import Resolved
-from bytemill.lm.training.data_folders import data_folders
+from bytemill.lm.training.data import data_folders
 from bytemill.lm.training.log_records import MEASURED
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.run_checkpoint import OPTIMIZER, TRAINER, WEIGHTS

@@ -91,6 +91,8 @@ class TrainingView:
             f"{record['precision']}{processes}"
         )
         self._write(f"the device's rate of FLOPs is {record['peak_source']}")
+        if record["padding_share"]:
+            self._write(f"whole documents in windows: {format_share(record['padding_share'])} is padding")
         for group in record["groups"]:
             self._write(_group_line(group))
 

@@ -96,6 +96,9 @@ class ShardBatches:
         ShardError: A folder is of another tokenizer, or there are too few ids for a window.
     """
 
+    padding_share = 0.0
+    """Share of the windows that is padding."""
+
     def __init__(
         self,
         folders: Sequence[str | os.PathLike[str]],
@@ -133,20 +136,23 @@ class ShardBatches:
         return inputs_and_targets(windows, device)
 
     def read(self, position: int, batch_size: int) -> Tensor:
-        """Return this process's windows of a call of `take` at `position`, each with one more id.
+        """Return this process's windows of a call of `take` at `position`; see `windows`."""
+        return self.windows(position + self.rank * batch_size, batch_size)
 
-        Returns:
-            int64 of shape (batch_size, context_length + 1).
-        """
-        starts = self.starts(position + self.rank * batch_size, batch_size)
-        return _windows(self.tokens, starts, self.context_length)
+    def windows(self, position: int, n: int) -> Tensor:
+        """Return windows `position` to `position + n - 1` of the run, int64 of shape (n, context_length + 1)."""
+        return _windows(self.tokens, self.starts(position, n), self.context_length)
+
+    def n_targets(self, position: int, n_windows: int) -> int:  # noqa: ARG002 - packed windows differ
+        """Return the number of targets of windows `position` to `position + n_windows - 1` of the run."""
+        return n_windows * self.context_length
 
     def advance(self, batch_size: int) -> None:
         """Move on by the windows of a call of `take`."""
         self.position += self.n_processes * batch_size
 
     def starts(self, position: int, n: int) -> list[int]:
-        """Return the start offsets of windows `position` to `position + n - 1` of the run."""
+        """Return the offsets of the first ids of windows `position` to `position + n - 1` of the run."""
         numbers = np.arange(position, position + n, dtype=np.int64)
         epochs, indices = np.divmod(numbers, self.n_windows)
         starts = np.empty(n, dtype=np.int64)
@@ -245,9 +251,12 @@ def windows_at(
 
 
 def inputs_and_targets(windows: Tensor, device: str | torch.device) -> tuple[Tensor, Tensor]:
-    """Return windows without their last id, and without their first; the copy from pinned memory is asynchronous."""
+    """Return windows without their last id, and without their first; the copy from pinned memory is asynchronous.
+
+    Negative ids, which are padding, remain so in the targets and become 0 in the inputs.
+    """
     both = windows.to(device, non_blocking=True)
-    return both[:, :-1].contiguous(), both[:, 1:].contiguous()
+    return both[:, :-1].clamp_min(0), both[:, 1:].contiguous()
 
 
 def _windows(x: TokenSequence, starts: Sequence[int], context_length: int) -> Tensor:

@@ -163,7 +163,13 @@ class TransformerLM(Module):
         return self.losses(ids, targets, z_loss)[0]
 
     def losses(
-        self, ids: Tensor, targets: Tensor, z_loss: float = 0.0, documents: DocumentMask | None = None
+        self,
+        ids: Tensor,
+        targets: Tensor,
+        z_loss: float = 0.0,
+        documents: DocumentMask | None = None,
+        *,
+        is_padded: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Return `loss(ids, targets, z_loss)`, and without gradient the part of it that is cross-entropy.
 
@@ -172,8 +178,11 @@ class TransformerLM(Module):
             targets: Their targets, of the same shape.
             z_loss: See `loss.cross_entropy`.
             documents: Tokens attend to their own document alone.
+            is_padded: Some targets are negative; they do not count.
         """
         x, losses = self.hidden(ids, documents=documents), self.kernels.losses
+        if is_padded:
+            x, targets = x[targets >= 0], targets[targets >= 0]
         if losses is not None:
             return losses(x, self.lm_head.weight, targets, z_loss, soft_cap=self.config.logit_soft_cap)
         return mean_losses(self.logits(x), targets, z_loss)

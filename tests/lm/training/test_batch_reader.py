@@ -10,9 +10,9 @@ import torch
 
 from bytemill.errors import ShardError
 from bytemill.lm.batches import ShardBatches
+from bytemill.lm.training.batch_division import divide_batch
 from bytemill.lm.training.batch_reader import BatchReader
 from bytemill.lm.training.config import TrainingConfig
-from bytemill.lm.training.distributed import divide_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

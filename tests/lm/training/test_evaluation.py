@@ -15,7 +15,7 @@ from bytemill.lm.evaluate import LossByClass, evaluate_hellaswag, evaluate_windo
 from bytemill.lm.evaluate.token_classes import CLASSES, token_class
 from bytemill.lm.loading import load_trained
 from bytemill.lm.loss import token_byte_counts
-from bytemill.lm.training.data_folders import data_folders
+from bytemill.lm.training.data import data_folders
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.trainer import train
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bytemill.lm.batches import windows_at
 from bytemill.lm.training.batch_ramp import sequences_at
 from bytemill.system.atomic_files import write_bytes
 
@@ -38,15 +37,14 @@ def save_bad_batch(run: Run) -> Path:
 def _last_step(run: Run) -> bytes:
     n = sequences_at(run.step - 1, run.config.training)
     first = run.batches.position - n
-    offsets = run.batches.starts(first, n)
-    inputs, targets = windows_at(run.batches.tokens, offsets, run.config.model.context_length)
+    windows = run.batches.windows(first, n).numpy()
     buffer = io.BytesIO()
     np.savez_compressed(
         buffer,
         step=np.array(run.step),
-        inputs=inputs.numpy(),
-        targets=targets.numpy(),
+        inputs=windows[:, :-1],
+        targets=windows[:, 1:],
         sequences=np.arange(first, first + n),
-        offsets=np.array(offsets),
+        offsets=np.array(run.batches.starts(first, n)),
     )
     return buffer.getvalue()

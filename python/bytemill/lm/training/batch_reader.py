@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from bytemill.lm.batches import inputs_and_targets
-from bytemill.lm.training.distributed import divide_batch
+from bytemill.lm.training.batch_division import divide_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -48,6 +48,8 @@ class DataConfig(Settings):
     validation: Names = ()
     """Shard folders for validation; by default the validation part of a split training folder. NAME=FOLDER is a set of
     its own, whose scores are recorded under its name."""
+    packing: Literal["stream", "documents"] = "stream"
+    """Windows are cut from the stream of all documents, or hold whole documents and padding, which has no loss."""
     prefetch: bool | None = None
     """Read the next batches on a thread; by default on CUDA devices."""
 

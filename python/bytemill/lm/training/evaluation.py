@@ -13,8 +13,9 @@ from bytemill.lm.evaluate.token_classes import LossByClass
 from bytemill.lm.generation.generate import generate
 from bytemill.lm.generation.text_generation import prompt_ids
 from bytemill.lm.permutation import key_of
-from bytemill.lm.training.data_folders import UNNAMED
-from bytemill.lm.training.distributed import divide_batch, whole_model
+from bytemill.lm.training.batch_division import divide_batch
+from bytemill.lm.training.data import UNNAMED
+from bytemill.lm.training.distributed import whole_model
 from bytemill.lm.training.run import is_due, is_validation_due
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ import torch
 from bytemill import errors
 from bytemill.errors import BytemillError, ProcessFailedError, RunConfigError
 from bytemill.lm.processes import RENDEZVOUS, Processes, processes_from_environment
-from bytemill.lm.training.distributed import check_division
+from bytemill.lm.training.batch_division import check_division
 from bytemill.lm.training.interruption import stop_signals
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.trainer import train

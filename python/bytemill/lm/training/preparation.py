@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING
 import torch
 
 from bytemill.errors import NotEnoughMemoryError, OutputError, RunConfigError
-from bytemill.lm.batches import JoinedShards, ShardBatches
 from bytemill.lm.device import pick_precision, total_memory
-from bytemill.lm.document_mask import DocumentMask
 from bytemill.lm.evaluate.items import read_items
 from bytemill.lm.generation.text_generation import prompt_ids
 from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import TransformerLM
 from bytemill.lm.planning import largest_batch, training_memory
+from bytemill.lm.training.batch_division import check_division, divide_batch
 from bytemill.lm.training.batch_reader import BatchReader
-from bytemill.lm.training.data_folders import data_folders
-from bytemill.lm.training.distributed import check_division, compile_blocks, divide_batch, shard_model
+from bytemill.lm.training.data import data_folders, document_mask, open_batches, validation_set
+from bytemill.lm.training.distributed import compile_blocks, shard_model
 from bytemill.lm.training.initial_weights import find_initial_weights, load_initial_weights
 from bytemill.lm.training.loss_scale import LossScale
 from bytemill.lm.training.optimization import make_optimizer
@@ -29,18 +28,14 @@ from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.run_state import seed_generators
 from bytemill.lm.training.trackers import check_trackers
 from bytemill.lm.weight_average import WeightAverage
-from bytemill.shards.layouts import layout_named
 from bytemill.shards.manifest import shard_hashes
 from bytemill.system.paths import cache_folder
 from bytemill.system.units import format_bytes
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import Resolved, TrainConfig
-    from bytemill.tokenizer.tokenizer import Tokenizer
 
 MEMORY_HINT = (
     "lower --training.batch-size, --model.context-length or --model.num-layers, or add "
@@ -82,18 +77,15 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
     has_formula = device.type == "cpu" and config.training.kernels == "auto" and not is_compiled
     if has_formula and not is_sharded:
         _check_memory(config, dtype, processes)
-    length, fingerprint = config.model.context_length, tokenizer.fingerprint
     train_folders, validation_folders = data_folders(config.data)
-    batches = ShardBatches(
-        train_folders,
-        length,
-        seed=config.training.seed,
-        fingerprint=fingerprint,
-        rank=processes.rank,
-        n_processes=processes.count,
+    batches = open_batches(train_folders, config, tokenizer, processes)
+    documents = (
+        document_mask(config, batches.tokens, tokenizer, "training.document_mask")
+        if config.training.document_mask
+        else None
     )
     validation = {
-        name: _validation_set(folders, train_folders, fingerprint, config)
+        name: validation_set(folders, train_folders, tokenizer, config)
         for name, folders in validation_folders.items()
     }
     hellaswag = read_items(config.run.hellaswag) if config.run.hellaswag else []
@@ -132,7 +124,7 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         model=model,
         optimizer=make_optimizer(model, config, processes),
         average=WeightAverage(model, config.optimizer.ema_decay) if config.optimizer.ema_decay else None,
-        documents=_document_mask(config, batches, tokenizer) if config.training.document_mask else None,
+        documents=documents,
         scale=LossScale() if dtype == torch.float16 else None,
         shards={
             "training": [(str(folder), shard_hashes(folder)) for folder in train_folders],
@@ -149,40 +141,6 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
             hint="use another folder: --run.folder NAME",
         )
     return run
-
-
-def _validation_set(
-    folders: list[Path], train_folders: list[Path], fingerprint: str, config: TrainConfig
-) -> JoinedShards:
-    """Open a validation set; raise RunConfigError if it is smaller than a window."""
-    shards, length = JoinedShards(folders, fingerprint), config.model.context_length
-    if len(shards) <= length:
-        names = " ".join(shlex.quote(str(path)) for path in train_folders)
-        raise RunConfigError(
-            f"the validation shards in {', '.join(map(str, folders))} hold {len(shards):,} tokens, too few for a "
-            f"window of {length:,} and its targets",
-            hint=f"validate on more text, or train without validation: --data.train {names}"
-            + (" and no --data.validation" if config.data.validation else ""),
-        )
-    return shards
-
-
-def _document_mask(config: TrainConfig, batches: ShardBatches, tokenizer: Tokenizer) -> DocumentMask:
-    """Return the mask for the separator that the shards were encoded with, or else for <|endoftext|>."""
-    manifest = batches.tokens.parts[0].manifest
-    separator = manifest.separator_id
-    if separator is None:
-        separator = tokenizer.special_tokens.get("<|endoftext|>")
-    if separator is None:
-        raise RunConfigError(
-            "training.document_mask needs a separator between documents, and the shards have none",
-            hint="encode the text again: bytemill data encode TOKENIZER TEXT -o DIR --append-eot",
-        )
-    return DocumentMask(
-        separator,
-        separator_first=layout_named(manifest.layout).separator_in_front,
-        reset_positions=config.training.reset_positions,
-    )
 
 
 def _check_memory(config: TrainConfig, dtype: torch.dtype, processes: Processes) -> None:

@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from bytemill.lm.device import autocast
-from bytemill.lm.training.distributed import (
-    average_gradients,
-    divide_batch,
-    gradients_exchanged,
-)
+from bytemill.lm.training.batch_division import divide_batch
+from bytemill.lm.training.distributed import average_gradients, gradients_exchanged
 
 if TYPE_CHECKING:
     from bytemill.lm.training.distributed import LossFunction
@@ -21,7 +18,12 @@ if TYPE_CHECKING:
 
 def loss_function(run: Run) -> LossFunction:
     """Return the function that computes the losses of a batch; with DDP, its gradients are averaged over processes."""
-    compute_losses = partial(run.model.losses, z_loss=run.config.optimizer.z_loss, documents=run.documents)
+    compute_losses = partial(
+        run.model.losses,
+        z_loss=run.config.optimizer.z_loss,
+        documents=run.documents,
+        is_padded=run.batches.padding_share > 0,
+    )
     if run.processes.count > 1 and run.config.training.strategy == "ddp":
         return average_gradients(run.model, compute_losses, run.device)
     return compute_losses
@@ -36,20 +38,25 @@ def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[float,
         The mean cross-entropy, the number of tokens and the number of their bytes.
     """
     n_passes, n_sequences = divide_batch(run.config.training, run.processes.count, run.step)
+    n_all = run.batches.n_targets(run.batches.position, n_passes * n_sequences * run.processes.count)
     total = torch.zeros((), device=run.device)
     n_bytes = torch.zeros((), dtype=torch.int64, device=run.device)
     n_tokens = 0
     for index in range(n_passes):
+        first = run.batches.position + run.processes.rank * n_sequences
+        n_own = run.batches.n_targets(first, n_sequences)
         inputs, targets = run.reader.take(n_sequences, run.step)
         with gradients_exchanged(run.model, compute_losses, now=index == n_passes - 1):
             with autocast(run.device, run.dtype):
                 loss, cross_entropy = compute_losses(inputs, targets)
-            share = loss / n_passes
+            # Gradients are averaged over the processes. Without padding, the weight is 1 / n_passes.
+            weight = n_own * run.processes.count / n_all
+            share = loss * weight
             scaled = share if run.scale is None else share * run.scale.value
             scaled.backward()  # pyright: ignore[reportUnknownMemberType]
-        total += cross_entropy / n_passes
-        n_bytes += run.byte_counts[targets].sum()
-        n_tokens += targets.numel()
+        total += cross_entropy * weight
+        n_bytes += run.byte_counts[targets[targets >= 0] if n_own < targets.numel() else targets].sum()
+        n_tokens += n_own
     if run.scale is not None:
         run.scale.unscale(run.model.parameters())
     sums = run.processes.sum([float(total), n_tokens, int(n_bytes)])

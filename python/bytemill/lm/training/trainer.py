@@ -141,7 +141,10 @@ def _speed(run: Run, peak: float | None) -> Speed:
 
 
 def _total_tokens(run: Run) -> int:
-    return n_sequences(run.config.training.steps, run.config.training) * run.config.model.context_length
+    n_positions = (
+        n_sequences(run.config.training.steps, run.config.training) * run.config.model.context_length
+    )
+    return round(n_positions * (1 - run.batches.padding_share))
 
 
 def _progress(run: Run) -> dict[str, float]:
@@ -170,6 +173,7 @@ def _summary(run: Run) -> dict[str, Any]:
         * run.config.training.accumulation
         * run.config.model.context_length,
         "n_train_tokens": len(run.batches.tokens),
+        "padding_share": run.batches.padding_share,
         "device": run.device.type if run.processes.count > 1 else str(run.device),
         "n_processes": run.processes.count,
         "strategy": run.config.training.strategy if run.processes.count > 1 else None,

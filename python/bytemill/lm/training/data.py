@@ -1,0 +1,103 @@
+"""The data of a run: shard folders, batches, validation sets, and how documents are divided."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bytemill.errors import RunConfigError
+from bytemill.lm.batches import JoinedShards, ShardBatches
+from bytemill.lm.document_mask import DocumentMask
+from bytemill.lm.packing import PackedBatches
+from bytemill.shards.layouts import layout_named
+from bytemill.shards.manifest import parts_of
+
+if TYPE_CHECKING:
+    from bytemill.lm.processes import Processes
+    from bytemill.lm.training.config import DataConfig, TrainConfig
+    from bytemill.tokenizer.tokenizer import Tokenizer
+
+UNNAMED = "validation"
+"""Name of the validation set without a name."""
+
+
+def data_folders(data: DataConfig) -> tuple[list[Path], dict[str, list[Path]]]:
+    """Return the folders to train on, and those of each validation set.
+
+    A folder split by `bytemill data encode --validation-fraction` stands for its train part. Its validation part is
+    the default for validation.
+
+    Raises:
+        RunConfigError: Two validation sets have the same name.
+    """
+    parts = [parts_of(Path(folder)) for folder in data.train]
+    sets: dict[str, list[Path]] = {}
+    for entry in data.validation:
+        name, is_named, folder = entry.partition("=")
+        if not is_named or Path(entry).exists():
+            name, folder = UNNAMED, entry
+        elif name in sets or name == UNNAMED or not name:
+            raise RunConfigError(
+                f"data.validation has two sets named {name!r}"
+                if name in sets
+                else f"{name!r} cannot name a set",
+                hint="choose another name: --data.validation NAME=FOLDER",
+            )
+        sets.setdefault(name, []).append(parts_of(Path(folder))[-1])
+    if not data.validation and (split := [part[1] for part in parts if len(part) > 1]):
+        sets[UNNAMED] = split
+    return [part[0] for part in parts], sets
+
+
+def validation_set(
+    folders: list[Path], train_folders: list[Path], tokenizer: Tokenizer, config: TrainConfig
+) -> JoinedShards:
+    """Open a validation set; raise RunConfigError if it is smaller than a window."""
+    shards, length = JoinedShards(folders, tokenizer.fingerprint), config.model.context_length
+    if len(shards) <= length:
+        names = " ".join(shlex.quote(str(path)) for path in train_folders)
+        raise RunConfigError(
+            f"the validation shards in {', '.join(map(str, folders))} hold {len(shards):,} tokens, too few for a "
+            f"window of {length:,} and its targets",
+            hint=f"validate on more text, or train without validation: --data.train {names}"
+            + (" and no --data.validation" if config.data.validation else ""),
+        )
+    return shards
+
+
+def open_batches(
+    folders: list[Path], config: TrainConfig, tokenizer: Tokenizer, processes: Processes
+) -> ShardBatches:
+    """Return the batches that `data.packing` asks for."""
+    options: dict[str, Any] = {
+        "seed": config.training.seed,
+        "fingerprint": tokenizer.fingerprint,
+        "rank": processes.rank,
+        "n_processes": processes.count,
+    }
+    length = config.model.context_length
+    if config.data.packing == "stream":
+        return ShardBatches(folders, length, **options)
+    documents = document_mask(config, JoinedShards(folders, tokenizer.fingerprint), tokenizer, "data.packing")
+    return PackedBatches(folders, length, documents, **options)
+
+
+def document_mask(
+    config: TrainConfig, tokens: JoinedShards, tokenizer: Tokenizer, setting: str
+) -> DocumentMask:
+    """Return how the separator of the shards, or else <|endoftext|>, divides documents, as `setting` needs it."""
+    manifest = tokens.parts[0].manifest
+    separator = manifest.separator_id
+    if separator is None:
+        separator = tokenizer.special_tokens.get("<|endoftext|>")
+    if separator is None:
+        raise RunConfigError(
+            f"{setting} needs a separator between documents, and the shards have none",
+            hint="encode the text again: bytemill data encode TOKENIZER TEXT -o DIR --append-eot",
+        )
+    return DocumentMask(
+        separator,
+        separator_first=layout_named(manifest.layout).separator_in_front,
+        reset_positions=config.training.reset_positions,
+    )
