@@ -97,6 +97,11 @@ def encode_with_another_tokenizer(patch: pytest.MonkeyPatch, run: Run) -> None:
     assert run("data", "encode", "other.json", "corpus.txt", "-o", "others", "-q").status == 0
 
 
+def encode_without_a_separator(patch: pytest.MonkeyPatch, run: Run) -> None:
+    bytemill.train(["corpus.txt"], 280, special_tokens=[]).save("plain.json")
+    assert run("data", "encode", "plain.json", "corpus.txt", "-o", "plain", "-q").status == 0
+
+
 def limit_the_corpus_of_quickstart(patch: pytest.MonkeyPatch, run: Run) -> None:
     patch.setattr("bytemill.quickstart.corpus.MAX_BYTES", 1000)
     Path("tokenizer.json").unlink()
@@ -151,6 +156,10 @@ CASES = {
     "make one with: bytemill data encode TOKENIZER TEXT -o DIR": Case(join_no_shards),
     "encode the text with that tokenizer: bytemill data encode TOKENIZER TEXT -o DIR": Case(
         f"lm train {MODEL} --data.tokenizer tokenizer.json --data.train others", encode_with_another_tokenizer
+    ),
+    "encode the text again: bytemill data encode TOKENIZER TEXT -o DIR --append-eot": Case(
+        f"lm train {MODEL} --data.tokenizer plain.json --data.train plain --training.document-mask",
+        encode_without_a_separator,
     ),
     "to download the items: bytemill data get hellaswag": Case(
         "lm eval mine --hellaswag none.jsonl", cache_hellaswag

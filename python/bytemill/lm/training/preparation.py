@@ -72,7 +72,7 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
     if is_sharded and is_compiled and config.training.activation_checkpointing == "selective":
         raise RunConfigError(
             "selective activation checkpointing of compiled blocks does not work with strategy fsdp",
-            hint="choose --training.activation-checkpointing full, --training.strategy ddp or --no-training.compile",
+            hint="choose --training.activation-checkpointing full, --training.strategy ddp or --training.no-compile",
         )
     has_formula = device.type == "cpu" and config.training.kernels == "auto" and not is_compiled
     if has_formula and not is_sharded:
