@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from bytemill._core import __version__
     from bytemill.analysis.baselines import ByteTokenizer, CharacterTokenizer, WordTokenizer
     from bytemill.analysis.metrics import compression_ratio
+    from bytemill.comparison import compare
     from bytemill.corpus import Corpus
     from bytemill.errors import (
         BytemillError,
@@ -56,6 +57,7 @@ __all__ = [
     "UnknownTokenError",
     "WordTokenizer",
     "__version__",
+    "compare",
     "compression_ratio",
     "counts",
     "datasets",
@@ -69,6 +71,7 @@ _NAMES = {
     "bytemill._core": ("__version__",),
     "bytemill.analysis.baselines": ("ByteTokenizer", "CharacterTokenizer", "WordTokenizer"),
     "bytemill.analysis.metrics": ("compression_ratio",),
+    "bytemill.comparison": ("compare",),
     "bytemill.corpus": ("Corpus",),
     "bytemill.errors": (
         "BytemillError",

@@ -221,6 +221,40 @@ class Encoder:
     def decode_batch(self, batch: Iterable[Sequence[int] | NDArray[Any]], errors: str) -> list[str]: ...
 
 @final
+class TextMarks:
+    """Documents, and the places in them that token boundaries should respect."""
+
+    def __init__(self, data: bytes, ends: NDArray[np.int64]) -> None:
+        """Find the places. Raises ValueError unless `ends` divide `data`, valid UTF-8, into documents."""
+
+    def numbers(self) -> dict[str, NDArray[np.int64]]:
+        """Return by document: n_characters, n_words (UAX #29, with a letter or digit), n_short_numbers, n_long_numbers
+        (runs of up to 3 and of more ASCII digits), n_indents (of at least 2 spaces or a tab).
+        """
+
+    def count(
+        self,
+        ids: _TokenArray,
+        ends: NDArray[np.int64],
+        token_bytes: bytes,
+        token_offsets: NDArray[np.uint32],
+        histogram: NDArray[np.int64],
+    ) -> dict[str, NDArray[np.int64]]:
+        """Count what the tokens of the documents keep whole, and add the uses of each id to `histogram`.
+
+        Returns by document: n_tokens, round_trips (1 if the tokens are the text, else 0), and -1 if they are not:
+        n_whole_words, n_split_characters, n_whole_short_numbers, n_grouped_numbers (long ones cut into groups of three
+        from the right), n_whole_indents (the last space may belong to what follows).
+
+        Args:
+            ids: Ids of all documents.
+            ends: Offset in `ids` at which those of each document end.
+            token_bytes: All tokens of the vocabulary, by id.
+            token_offsets: Start of each token in `token_bytes`, and the end of the last one.
+            histogram: One number per id, changed in place.
+        """
+
+@final
 class DocumentEncoder:
     """Encodes packed documents batch by batch. The ids of a document depend on its text alone."""
 

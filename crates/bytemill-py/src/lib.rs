@@ -3,6 +3,7 @@
 //! - `signals`: errors and cancellation; `convert`, `special`, `lists`, `buffers`: arguments and results
 //! - `loading`, `encoder`, `decoding`, `spans`, `batch`, `stream`, `pack`: one tokenizer
 //! - `documents`, `counting`, `training`: blocks of a corpus, counting pre-tokens, learning merges
+//! - `measure`: what token boundaries cut
 
 mod batch;
 mod buffers;
@@ -13,6 +14,7 @@ mod documents;
 mod encoder;
 mod lists;
 mod loading;
+mod measure;
 mod pack;
 mod signals;
 mod spans;
@@ -97,6 +99,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<loading::PyRankFile>()?;
     module.add_class::<pack::PyDocumentEncoder>()?;
     module.add_class::<loading::PyTokenizerJson>()?;
+    module.add_class::<measure::PyTextMarks>()?;
     module.add_class::<stream::PyStreamEncoder>()?;
     module.add_class::<counting::PyPretokenCounter>()?;
     module.add_class::<training::PyPretokenCounts>()?;

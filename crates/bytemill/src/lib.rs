@@ -7,6 +7,7 @@ pub mod documents;
 pub mod encode;
 pub mod error;
 pub mod formats;
+pub mod measure;
 pub mod pretokenize;
 pub mod special;
 pub mod sys;

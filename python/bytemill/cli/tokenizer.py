@@ -1,4 +1,4 @@
-"""`bytemill tokenizer`: train, encode, decode, show, inspect and convert."""
+"""`bytemill tokenizer`: train, encode, decode, show, inspect, compare and convert."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.validators import Number
 
-from bytemill.cli import options, output
+from bytemill.cli import comparison, options, output
 from bytemill.cli.corpus_options import CorpusOptions
 from bytemill.cli.interruption import interruptible, training_resume_hint
 from bytemill.formats.save import WrittenFormat
@@ -16,7 +16,7 @@ _CORPUS = CorpusOptions()
 
 app = App(
     name="tokenizer",
-    help="Train, use, inspect and convert tokenizers.",
+    help="Train, use, inspect, compare and convert tokenizers.",
     help_epilogue="bytemill tokenizer COMMAND --help shows options and examples.",
 )
 
@@ -294,8 +294,19 @@ def inspect(
     views.write_inspection(inspection, explanations, ids=ids, as_json=as_json)
 
 
-@app.command(
+app.command(
+    comparison.compare,
     sort_key=6,
+    usage="Usage: bytemill tokenizer compare TOKENIZERS... --text PATH... [OPTIONS]",
+    help_epilogue="""Examples:
+  bytemill tokenizer compare gpt2 tokenizer.json --text held_out.txt
+  bytemill tokenizer compare gpt2 mine.json --text prose=books/ code=src/
+  bytemill tokenizer compare a.json b.json --text web.txt -o table.md""",
+)
+
+
+@app.command(
+    sort_key=7,
     help_epilogue="""Examples:
   bytemill tokenizer convert tokenizer.json stories.tiktoken
   bytemill tokenizer convert gpt2/vocab.json tokenizer.json

@@ -1,0 +1,96 @@
+//! Counts of what token boundaries cut.
+
+use crate::signals::to_python;
+use bytemill::Error;
+use bytemill::measure::{Counts, Marks, Tokens};
+use numpy::{PyArray1, PyReadonlyArray1, PyReadwriteArray1};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+/// Documents, and the places in them that token boundaries should respect.
+#[pyclass(frozen, name = "TextMarks", module = "bytemill._core")]
+pub struct PyTextMarks {
+    data: Py<PyBytes>,
+    marks: Marks,
+}
+
+#[derive(FromPyObject)]
+enum Ids<'py> {
+    Narrow(PyReadonlyArray1<'py, u16>),
+    Wide(PyReadonlyArray1<'py, u32>),
+}
+
+#[pymethods]
+impl PyTextMarks {
+    #[new]
+    fn new(py: Python<'_>, data: &Bound<'_, PyBytes>, ends: PyReadonlyArray1<'_, i64>) -> PyResult<Self> {
+        let ends = offsets(ends.as_slice()?.iter().copied())?;
+        let bytes = data.as_bytes();
+        let marks = py.detach(|| {
+            let text = std::str::from_utf8(bytes).map_err(|_| Error::Invalid("the documents are not UTF-8".into()))?;
+            Marks::new(text, &ends)
+        });
+        Ok(Self { data: data.clone().unbind(), marks: marks.map_err(to_python)? })
+    }
+
+    /// Numbers of places by document.
+    fn numbers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let marks = &self.marks;
+        let is_short = |&(start, end): &(u32, u32)| end - start <= 3;
+        let short =
+            (0..marks.ends.len()).map(|document| marks.numbers.of(document).iter().filter(|s| is_short(s)).count());
+        let short: Vec<_> = short.map(|n| n as i64).collect();
+        let long = marks.numbers.numbers().zip(&short).map(|(all, short)| all - short).collect();
+        let numbers = PyDict::new(py);
+        numbers.set_item("n_characters", PyArray1::from_slice(py, &marks.n_characters))?;
+        numbers.set_item("n_words", PyArray1::from_vec(py, marks.words.numbers().collect()))?;
+        numbers.set_item("n_short_numbers", PyArray1::from_vec(py, short))?;
+        numbers.set_item("n_long_numbers", PyArray1::from_vec(py, long))?;
+        numbers.set_item("n_indents", PyArray1::from_vec(py, marks.indents.numbers().collect()))?;
+        Ok(numbers)
+    }
+
+    /// Counts by document, for the ids of one tokenizer; adds the uses of each id to `histogram`.
+    fn count<'py>(
+        &self,
+        py: Python<'py>,
+        ids: Ids<'py>,
+        ends: PyReadonlyArray1<'py, i64>,
+        token_bytes: &Bound<'py, PyBytes>,
+        token_offsets: PyReadonlyArray1<'py, u32>,
+        mut histogram: PyReadwriteArray1<'py, i64>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let ends = offsets(ends.as_slice()?.iter().copied())?;
+        let tokens = Tokens { bytes: token_bytes.as_bytes(), offsets: token_offsets.as_slice()? };
+        let (text, uses, marks) = (self.data.bind(py).as_bytes(), histogram.as_slice_mut()?, &self.marks);
+        let counts = match &ids {
+            Ids::Narrow(ids) => {
+                let ids = ids.as_slice()?;
+                py.detach(|| Counts::new(marks, text, ids.iter().map(|&id| id.into()), &ends, tokens, uses))
+            }
+            Ids::Wide(ids) => {
+                let ids = ids.as_slice()?;
+                py.detach(|| Counts::new(marks, text, ids.iter().map(|&id| id as usize), &ends, tokens, uses))
+            }
+        };
+        let counts = counts.map_err(to_python)?;
+        let result = PyDict::new(py);
+        for (name, values) in [
+            ("n_tokens", counts.n_tokens),
+            ("round_trips", counts.round_trips),
+            ("n_whole_words", counts.n_whole_words),
+            ("n_split_characters", counts.n_split_characters),
+            ("n_whole_short_numbers", counts.n_whole_short_numbers),
+            ("n_grouped_numbers", counts.n_grouped_numbers),
+            ("n_whole_indents", counts.n_whole_indents),
+        ] {
+            result.set_item(name, PyArray1::from_vec(py, values))?;
+        }
+        Ok(result)
+    }
+}
+
+fn offsets(ends: impl Iterator<Item = i64>) -> PyResult<Vec<usize>> {
+    ends.map(|end| usize::try_from(end).map_err(|_| to_python(Error::Invalid("ends must not be negative".into()))))
+        .collect()
+}

@@ -1,0 +1,13 @@
+//! What the boundaries of tokens cut: words, characters, numbers, indentation. This is what comparing tokenizers counts.
+//!
+//! - [`marks`]: the places of a text that are counted, found once for all tokenizers
+//! - [`counts`]: the boundaries of one tokenizer's tokens, and the counts per document
+
+pub mod counts;
+pub mod marks;
+
+pub use counts::{Counts, Tokens};
+pub use marks::Marks;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,1 @@
+"""Figures that compare tokenizers: how they are computed, and how certain they are."""

@@ -1,0 +1,99 @@
+"""Confidence intervals by bootstrap over documents (Efron & Tibshirani 1993).
+
+A figure is computed again for samples of the documents, drawn with replacement; the interval holds the middle 95 % of
+the results. It shows how much the figure depends on which documents were measured. It does not show what another kind
+of text would give.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Interval = tuple[float, float] | None
+
+N_SAMPLES = 1000
+LEVEL = 0.95
+_MAX_UNITS = 5000
+_BLOCK = 250
+
+
+def sampled_sums(columns: NDArray[Any], seed: int = 0, n_samples: int = N_SAMPLES) -> NDArray[np.float64]:
+    """Return the sums of each column over documents drawn with replacement.
+
+    More than 5,000 documents are first put into 5,000 random groups of equal size, which are drawn as a whole.
+
+    Args:
+        columns: Numbers of shape (n_documents, n_columns).
+        seed: Seed of the samples; equal seeds draw the same documents, so that figures of one text can be compared.
+        n_samples: Number of samples.
+
+    Returns:
+        (n_samples, n_columns).
+    """
+    generator = np.random.default_rng(seed)
+    n = len(columns)
+    if n > _MAX_UNITS:
+        order = generator.permutation(n)
+        starts = np.arange(_MAX_UNITS) * n // _MAX_UNITS
+        columns = np.add.reduceat(columns[order].astype(np.float64), starts, axis=0)
+        n = _MAX_UNITS
+    sums = np.empty((n_samples, columns.shape[1]))
+    for first in range(0, n_samples, _BLOCK):
+        size = min(_BLOCK, n_samples - first)
+        times = generator.multinomial(n, np.full(n, 1 / n), size=size)
+        sums[first : first + size] = times @ columns.astype(np.float64)
+    return sums
+
+
+def interval(samples: NDArray[np.floating], level: float = LEVEL) -> Interval:
+    """Return the percentile interval of a figure's values in the samples; None if one is not finite."""
+    if not len(samples) or not np.isfinite(samples).all():
+        return None
+    tail = (1 - level) / 2
+    low, high = np.quantile(samples, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def ratio_interval(numerators: NDArray[Any], denominators: NDArray[Any], seed: int = 0) -> Interval:
+    """Return the interval of Σ numerators / Σ denominators over documents; None for a single document.
+
+    >>> ratio_interval(np.array([5.0]), np.array([2.0])) is None
+    True
+    """
+    if len(numerators) < 2:
+        return None
+    sums = sampled_sums(np.stack([numerators, denominators], axis=1), seed)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return interval(sums[:, 0] / sums[:, 1])
+
+
+def quantiles_with_intervals(
+    values: NDArray[np.integer], shares: Sequence[float], seed: int = 0
+) -> list[tuple[float, Interval]]:
+    """Return quantiles of the documents' values and their intervals, which are None for a single document.
+
+    Args:
+        values: A number for each document; above 5,000 of them, samples are drawn from 5,000 random ones.
+        shares: Quantiles from 0 to 1.
+        seed: Seed of the samples.
+    """
+    exact = [float(value) for value in np.quantile(values, shares)]
+    if len(values) < 2:
+        return [(value, None) for value in exact]
+    generator = np.random.default_rng(seed)
+    drawn = generator.permutation(values)[:_MAX_UNITS]
+    samples = np.concatenate(
+        [
+            np.quantile(generator.choice(drawn, (_BLOCK, len(drawn))), shares, axis=1)
+            for _ in range(N_SAMPLES // _BLOCK)
+        ],
+        axis=1,
+    )
+    return [(value, interval(own)) for value, own in zip(exact, samples, strict=True)]

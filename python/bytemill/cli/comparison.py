@@ -1,0 +1,121 @@
+"""`bytemill tokenizer compare`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import CycloptsError, Parameter
+from cyclopts.validators import Number
+
+from bytemill.cli import options, output
+from bytemill.cli.corpus_options import CorpusOptions
+
+if TYPE_CHECKING:
+    from bytemill.comparison import Comparison
+
+_CORPUS = CorpusOptions()
+
+
+def compare(
+    *tokenizers: Annotated[
+        str, Parameter(name="TOKENIZERS", help="Two to twenty tokenizer files or published names.")
+    ],
+    text: Annotated[
+        tuple[str, ...],
+        Parameter(
+            consume_multiple=True,
+            help="Files, folders, globs or URLs to compare on. NAME=PATH puts them into a group of that name.",
+        ),
+    ] = (),
+    parallel: Annotated[
+        Path | None,
+        Parameter(help="Folder with a .txt file for each language, with the same content line by line."),
+    ] = None,
+    output_path: Annotated[
+        Path | None,
+        Parameter(name=["--output", "-o"], help="Also write the result to a .json, .md, .csv or .tex file."),
+    ] = None,
+    ngram_bytes: Annotated[
+        str,
+        Parameter(
+            help="Text at the start of each group that the n-gram models are made of, such as 50MB; 0: none."
+        ),
+    ] = "50MB",
+    threads: Annotated[
+        int | None, Parameter(validator=Number(gte=1), help="Number of threads; by default one per core.")
+    ] = None,
+    corpus: CorpusOptions = _CORPUS,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Compare tokenizers on the same text, without training a model.
+
+    The figures have 95 % intervals, by bootstrap over documents and over passages
+    of long documents. The best value is marked where no other interval reaches it.
+    Bits per byte of n-gram models predict best how a language model will do.
+    """
+    from bytemill.cli.interruption import interruptible
+    from bytemill.cli.progress import ProgressDisplay
+    from bytemill.comparison import compare as run
+    from bytemill.corpus import parse_bytes
+
+    if not text:
+        raise CycloptsError("there is no text to compare on: give --text FILE")
+    groups: dict[str, list[str]] = {}
+    for entry in text:
+        name, is_named, path = entry.partition("=")
+        if not is_named or Path(entry).exists():
+            name, path = "text", entry
+        groups.setdefault(name, []).append(path)
+    with interruptible("run the same command again"), ProgressDisplay(quiet=quiet) as display:
+        comparison = run(
+            list(tokenizers),
+            {name: corpus.corpus(paths) for name, paths in groups.items()},
+            parallel=parallel,
+            documents=corpus.documents,
+            ngram_bytes=parse_bytes(ngram_bytes),
+            num_threads=threads,
+            progress=lambda phase, done, total: (
+                display.update(phase, "bytes", done, total) if done else display.step(phase)
+            ),
+        )
+    if output_path is not None:
+        comparison.save(output_path)
+    if as_json:
+        output.write_json(comparison.to_dict())
+    elif not quiet:
+        write_comparison(comparison)
+
+
+def write_comparison(comparison: "Comparison") -> None:
+    """Print a table for each group, and one of the languages."""
+    from bytemill.analysis.comparison.figures import FIGURES
+    from bytemill.comparison.values import best_of, format_value
+    from bytemill.system.units import format_bytes, format_count
+
+    names = list(comparison.tokenizers)
+    right = range(1, len(names) + 1)
+    for group, figures in comparison.values.items():
+        about = comparison.groups[group]
+        size = f"{format_bytes(about['n_bytes'])}, {about['n_units']:,} documents and passages"
+        output.write_line(output.styled(f"{group}: {size}", "1"))
+        rows = [("ids", *(format_count(comparison.tokenizers[name]["n_vocab"]) for name in names))]
+        for figure_name, values in figures.items():
+            figure = FIGURES[figure_name]
+            best = best_of(figure, values)
+            cells = [("* " if name in best else "") + format_value(figure, values[name]) for name in names]
+            rows.append((figure.title, *cells))
+        output.write_table(("", *names), rows, right=right)
+        output.write_line()
+    if comparison.parallel is not None:
+        own = comparison.parallel
+        output.write_line(
+            output.styled(f"tokens for the same {own.n_lines:,} lines, relative to {own.reference}", "1")
+        )
+        languages = list(next(iter(own.premiums.values())))
+        rows = [
+            (language, *(f"{own.premiums[name][language]:.2f}" for name in names)) for language in languages
+        ]
+        ginis = ("–" if (g := own.gini[name]) is None else f"{g:.3f}" for name in names)
+        output.write_table(("", *names), [*rows, ("Gini coefficient", *ginis)], right=right)
+        output.write_line()
+    output.write_line("* best, and no other 95 % interval reaches it")

@@ -1,0 +1,136 @@
+"""Count the units of a text group for several tokenizers, in one pass and in bounded memory."""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bytemill._core import DocumentEncoder, TextMarks
+from bytemill.comparison.units import read_units
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from concurrent.futures import Future
+
+    from numpy.typing import NDArray
+
+    from bytemill.corpus import Corpus
+    from bytemill.tokenizer.tokenizer import Tokenizer
+
+    Columns = dict[str, NDArray[np.int64]]
+
+
+class TokenTable:
+    """The bytes of a tokenizer's tokens, as `TextMarks.count` takes them."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        vocab = tokenizer.vocab
+        tokens = [vocab.get(i, b"") for i in range(tokenizer.n_vocab)]
+        self.bytes = b"".join(tokens)
+        self.offsets = np.cumsum([0, *map(len, tokens)], dtype=np.uint32)
+        self.is_partial = np.array([not _is_utf8(token) for token in tokens])
+
+
+@dataclass
+class GroupCounts:
+    """Counts of a text group."""
+
+    sha256: str = ""
+    """Of the text."""
+    n_bytes: int = 0
+    text: Columns = field(default_factory=dict[str, Any])
+    """Counts of the text alone, by unit."""
+    tokens: dict[str, Columns] = field(default_factory=dict[str, Any])
+    """Counts by unit, of each tokenizer."""
+    kept: list[tuple[bytes, NDArray[np.int64]]] = field(default_factory=list[Any])
+    """The first blocks of text, with the ends of their units."""
+    histograms: dict[str, NDArray[np.int64]] = field(default_factory=dict[str, Any])
+    """Uses of each id, of each tokenizer."""
+
+
+def count_group(
+    corpus: Corpus,
+    tokenizers: Mapping[str, Tokenizer],
+    tables: Mapping[str, TokenTable],
+    *,
+    kept_bytes: int = 0,
+    num_threads: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> GroupCounts:
+    """Count a text group.
+
+    Args:
+        corpus: The text.
+        tokenizers: The tokenizers by name. Special tokens in the text are text to them.
+        tables: Their tokens.
+        kept_bytes: Keep this much of the text.
+        num_threads: Threads of the encoders; by default one per core.
+        progress: Called with the number of bytes done. An exception that it raises ends the pass.
+
+    Raises:
+        CorpusError: The text cannot be read.
+    """
+    digest = hashlib.sha256()
+    counts = GroupCounts(histograms={name: np.zeros(t.n_vocab, np.int64) for name, t in tokenizers.items()})
+    text_blocks: list[Columns] = []
+    token_blocks: dict[str, list[Columns]] = {name: [] for name in tokenizers}
+    encoders = {name: unit_encoder(tokenizer, num_threads) for name, tokenizer in tokenizers.items()}
+    jobs: dict[str, Future[Columns]] = {}
+    with ThreadPoolExecutor(max(2, num_threads or 2), "measure") as threads:
+        for data, ends in read_units(corpus):
+            digest.update(data)
+            marks_of = threads.submit(TextMarks, data, ends)
+            encoded = {name: encode_units(encoder, data, ends) for name, encoder in encoders.items()}
+            marks = marks_of.result()
+            # The block before was counted meanwhile; histograms take one block at a time.
+            _collect(jobs, token_blocks)
+            for name, table in tables.items():
+                arguments = (*encoded[name], table.bytes, table.offsets, counts.histograms[name])
+                jobs[name] = threads.submit(marks.count, *arguments)
+            sizes = np.diff(ends, prepend=0)
+            text_blocks.append({**marks.numbers(), "n_bytes": sizes, "n_documents": np.ones_like(sizes)})
+            if counts.n_bytes < kept_bytes:
+                counts.kept.append((data, ends))
+            counts.n_bytes += len(data)
+            if progress:
+                progress(counts.n_bytes)
+        _collect(jobs, token_blocks)
+    counts.sha256 = digest.hexdigest()
+    counts.text = _joined(text_blocks)
+    counts.tokens = {name: _joined(blocks) for name, blocks in token_blocks.items()}
+    return counts
+
+
+def unit_encoder(tokenizer: Tokenizer, num_threads: int | None) -> DocumentEncoder:
+    """Return an encoder of units, for which special tokens are text."""
+    return DocumentEncoder(tokenizer.core, "none", num_threads, prefix=[])
+
+
+def encode_units(
+    encoder: DocumentEncoder, data: bytes, ends: NDArray[np.int64]
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the ids of units that are not empty, and the offset at which those of each end."""
+    (chunks, id_ends, _, _), *_ = encoder.encode([(data, ends, False)])
+    ids: Any = chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
+    return ids, id_ends.astype(np.int64)
+
+
+def _collect(jobs: dict[str, Future[Columns]], blocks: dict[str, list[Columns]]) -> None:
+    for name, job in jobs.items():
+        blocks[name].append(job.result())
+
+
+def _joined(blocks: list[Columns]) -> Columns:
+    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else {}
+
+
+def _is_utf8(token: bytes) -> bool:
+    try:
+        token.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,107 @@
+"""N-gram models against the recursion of Chen and Goodman, over dicts."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bytemill.analysis.comparison.ngram import discounts_of, ngram_scores, split_documents
+from bytemill.errors import CorpusError
+
+Document = list[int]
+
+
+class Reference:
+    """Interpolated modified Kneser–Ney, one probability at a time."""
+
+    def __init__(self, documents: list[Document], order: int, n_vocab: int) -> None:
+        self.order, self.end, self.begin = order, n_vocab, n_vocab + 1
+        self.n_symbols = n_vocab + 1
+        grams = [gram for document in documents for gram in self.grams(document)]
+        self.counts = {order: Counter(grams)}
+        for n in range(order - 1, 0, -1):
+            self.counts[n] = Counter(gram[1:] for gram in self.counts[n + 1])
+        self.discounts = {
+            n: discounts_of(np.array(list(counts.values()))) for n, counts in self.counts.items()
+        }
+
+    def grams(self, document: Document) -> list[tuple[int, ...]]:
+        padded = [self.begin] * (self.order - 1) + document + [self.end]
+        return [tuple(padded[i : i + self.order]) for i in range(len(padded) - self.order + 1)]
+
+    def probability(self, gram: tuple[int, ...]) -> float:
+        if not gram:
+            return 1 / self.n_symbols
+        counts, discounts = self.counts[len(gram)], self.discounts[len(gram)]
+        same = {other: n for other, n in counts.items() if other[:-1] == gram[:-1]}
+        lower = self.probability(gram[1:])
+        if not same:
+            return lower
+        own = counts.get(gram, 0)
+        kept = own - discounts[min(own, 3) - 1] if own else 0.0
+        saved = sum(discounts[min(n, 3) - 1] for n in same.values())
+        return (kept + saved * lower) / sum(same.values())
+
+    def bits(self, document: Document) -> float:
+        return sum(-math.log2(self.probability(gram)) for gram in self.grams(document))
+
+
+documents = st.lists(st.lists(st.integers(0, 5), max_size=12), min_size=2, max_size=8)
+
+
+@given(documents, st.sampled_from([2, 3]))
+def test_bits_are_those_of_the_recursion(texts: list[Document], order: int):
+    held_out = split_documents(len(texts), 1, 0.4)
+    ids = np.array([i for text in texts for i in text], np.uint16)
+    ends = np.cumsum([len(text) for text in texts])
+    n_bytes = np.arange(1, len(texts) + 1)
+    (score,) = ngram_scores(ids, ends, n_bytes, 6, held_out=held_out, orders=[order])
+    reference = Reference([t for t, out in zip(texts, held_out, strict=True) if not out], order, 6)
+    expected = [reference.bits(t) for t, out in zip(texts, held_out, strict=True) if out]
+    assert score.bits.tolist() == pytest.approx(expected)
+    assert score.bits_per_byte == pytest.approx(sum(expected) / n_bytes[held_out].sum())
+
+
+@given(documents, st.sampled_from([2, 3]), st.lists(st.integers(0, 5), max_size=2))
+def test_probabilities_sum_to_1_after_any_context(texts: list[Document], order: int, context: Document):
+    reference = Reference(texts, order, 6)
+    before = ([reference.begin] * order + context)[-(order - 1) :]
+    total = sum(reference.probability((*before, symbol)) for symbol in range(reference.n_symbols))
+    assert total == pytest.approx(1)
+
+
+def test_discounts_are_those_of_the_formula():
+    counts = np.repeat([1, 2, 3, 4, 9], [40, 20, 10, 6, 3])
+    y = 40 / (40 + 2 * 20)
+    assert discounts_of(counts) == pytest.approx(
+        (1 - 2 * y * 20 / 40, 2 - 3 * y * 10 / 20, 3 - 4 * y * 6 / 10)
+    )
+    assert discounts_of(np.array([1, 1, 2])) == (0.5, 0.75, 0.75)
+
+
+def test_repeated_text_takes_fewer_bits_than_random_text():
+    generator = np.random.default_rng(1)
+    bits: dict[str, float] = defaultdict(float)
+    for name, ids in (("repeated", np.arange(4000) % 7), ("random", generator.integers(0, 7, 4000))):
+        scores = ngram_scores(
+            ids.astype(np.uint16),
+            np.arange(100, 4001, 100),
+            np.full(40, 100),
+            7,
+            held_out=split_documents(40),
+        )
+        bits[name] = scores[1].bits_per_byte
+    assert bits["repeated"] < 0.2
+    assert bits["random"] == pytest.approx(math.log2(7), abs=0.3)
+
+
+def test_one_document_cannot_be_split():
+    with pytest.raises(CorpusError, match="there is only one"):
+        split_documents(1)
+    assert split_documents(2).sum() == 1
+    assert split_documents(100, 3).sum() == 20
