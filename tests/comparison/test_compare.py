@@ -209,6 +209,34 @@ def test_results_are_written_in_four_formats(tokenizers: dict[str, Tokenizer], t
         result.save(tmp_path / "result.xlsx")
 
 
+def test_the_page_is_self_contained_and_names_are_inert(tokenizers: dict[str, Tokenizer], tmp_path: Path):
+    (tmp_path / "en.txt").write_text("a b\n")
+    (tmp_path / "de.txt").write_text("ä ö\n", encoding="utf-8")
+    hostile = {"<script>alert(1)</script>": tokenizers["small"], "b\x1b[31m": tokenizers["cl100k"]}
+    text = {"<b>&": bytemill.Corpus.from_texts([*TEXTS, "<img src=x onerror=alert(1)>"] * 3)}
+    pages: list[str] = []
+    for _ in range(2):
+        compare(hostile, text, parallel=tmp_path).save(tmp_path / "page.html")
+        pages.append((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert pages[0] == pages[1]
+    (page, _) = pages
+    assert "<script" not in page
+    assert "<img" not in page
+    assert "\x1b" not in page
+    assert "http://" not in page
+    assert "https://" not in page
+    for expected_text in (
+        "trigram bits/byte",
+        "All figures",
+        "Gini coefficient",
+        "show ids",
+        "&lt;b&gt;&amp;",
+    ):
+        assert expected_text in page
+    assert page.count("<svg") >= 6
+    assert len(page) < 2_000_000
+
+
 def test_the_best_is_named_only_if_no_other_interval_reaches_it():
     figure = FIGURES["bytes_per_token"]
     values = {"a": Value(4.0, 3.9, 4.1), "b": Value(3.5, 3.4, 3.8), "c": Value(None)}

@@ -20,9 +20,9 @@ from bytemill.report import (
     line_chart,
     parts_chart,
 )
-from bytemill.report.charts import NARROW, WIDE
 from bytemill.report.render import environment
 from bytemill.report.scale import Linear, Logarithmic, powers_of_two, ticks
+from bytemill.report.shapes import NARROW, WIDE
 
 VOID = {"meta", "input", "br", "hr", "link", "img", "col"}
 HOSTILE = [

@@ -32,7 +32,10 @@ def compare(
     ] = None,
     output_path: Annotated[
         Path | None,
-        Parameter(name=["--output", "-o"], help="Also write the result to a .json, .md, .csv or .tex file."),
+        Parameter(
+            name=["--output", "-o"],
+            help="Also write the result: a page (.html), or a .json, .md, .csv or .tex file.",
+        ),
     ] = None,
     ngram_bytes: Annotated[
         str,

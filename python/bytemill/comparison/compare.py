@@ -14,8 +14,10 @@ from bytemill.analysis.comparison.fairness import gini, premiums
 from bytemill.analysis.comparison.figures import FIGURES, Ratio
 from bytemill.analysis.comparison.information import renyi_efficiency, used_share
 from bytemill.analysis.comparison.ngram import ngram_scores, split_documents
+from bytemill.analysis.inspection import inspect
 from bytemill.comparison.counting import TokenTable, count_group, encode_units, unit_encoder
-from bytemill.comparison.result import Comparison, Parallel
+from bytemill.comparison.data import Parallel
+from bytemill.comparison.result import Comparison
 from bytemill.comparison.values import Value
 from bytemill.corpus import Corpus
 from bytemill.errors import CorpusError, TokenizerError
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bytemill.analysis.inspection import TextToken
     from bytemill.comparison.counting import Columns, GroupCounts
     from bytemill.corpus import CorpusInputs
 
@@ -84,6 +87,7 @@ def compare(
     fairness = None if parallel is None else _parallel(Path(parallel), opened)
     values: dict[str, dict[str, dict[str, Value]]] = {}
     about: dict[str, dict[str, Any]] = {}
+    samples_of: dict[str, dict[str, list[TextToken]]] = {}
     for group, corpus in groups.items():
         report = None if progress is None else _reporter(progress, f"counting {group}", corpus.total_bytes)
         counts = count_group(
@@ -101,6 +105,10 @@ def compare(
             for figure in FIGURES:
                 figures[figure][name] = own[figure]
         values[group] = figures
+        samples_of[group] = {
+            name: inspect(tokenizer, counts.beginning, allowed_special="none").tokens
+            for name, tokenizer in opened.items()
+        }
         about[group] = {
             "inputs": list(corpus.source_names),
             "n_bytes": counts.n_bytes,
@@ -121,6 +129,7 @@ def compare(
         settings={"documents": documents, "ngram_bytes": ngram_bytes, "seed": seed},
         version=__version__,
         parallel=fairness,
+        samples=samples_of,
     )
 
 

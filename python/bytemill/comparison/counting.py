@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     Columns = dict[str, NDArray[np.int64]]
 
 
+_SAMPLE_CHARACTERS = 400
+
+
 class TokenTable:
     """The bytes of a tokenizer's tokens, as `TextMarks.count` takes them."""
 
@@ -42,6 +45,8 @@ class GroupCounts:
     sha256: str = ""
     """Of the text."""
     n_bytes: int = 0
+    beginning: str = ""
+    """The first characters of the text."""
     text: Columns = field(default_factory=dict[str, Any])
     """Counts of the text alone, by unit."""
     tokens: dict[str, Columns] = field(default_factory=dict[str, Any])
@@ -83,6 +88,10 @@ def count_group(
     with ThreadPoolExecutor(max(2, num_threads or 2), "measure") as threads:
         for data, ends in read_units(corpus):
             digest.update(data)
+            if not counts.n_bytes:
+                counts.beginning = data[: 4 * _SAMPLE_CHARACTERS].decode("utf-8", "ignore")[
+                    :_SAMPLE_CHARACTERS
+                ]
             marks_of = threads.submit(TextMarks, data, ends)
             encoded = {name: encode_units(encoder, data, ends) for name, encoder in encoders.items()}
             marks = marks_of.result()

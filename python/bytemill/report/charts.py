@@ -1,57 +1,21 @@
-"""Charts as SVG shapes: bars, lines, grouped columns, and one bar in parts.
+"""Charts as SVG shapes: bars, values with intervals, lines, grouped columns, and one bar in parts.
 
 Each chart is drawn twice, for a screen and for a phone, so that text keeps its size. The page shows one of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bytemill.report.scale import Linear, Logarithmic, powers_of_two, text_width, ticks
+from bytemill.report.scale import Linear, Logarithmic, nice_range, powers_of_two, text_width, ticks
+from bytemill.report.shapes import NARROW, Chart, Shape, box, drawings, label, line, path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-WIDE, NARROW = 720, 360
-"""Widths that charts are drawn for."""
-
 _ROW_HEIGHT, _BAR_HEIGHT = 34, 22
 _TOP, _PLOT_HEIGHT = 24.0, 250.0
-
-
-@dataclass(frozen=True)
-class Shape:
-    """One SVG element."""
-
-    element: str
-    attributes: dict[str, str | float | None]
-    text: str = ""
-    tooltip: str = ""
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A chart drawn for one width."""
-
-    name: str
-    """"wide" or "narrow"."""
-    width: float
-    height: float
-    shapes: list[Shape]
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A chart and its text alternative."""
-
-    id: str
-    """Unique on the page."""
-    title: str
-    description: str
-    drawings: list[Drawing]
-    legend: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """(CSS class of the colour, meaning)."""
 
 
 @dataclass(frozen=True)
@@ -97,24 +61,87 @@ def bar_chart(id_: str, title: str, bars: Sequence[Bar], axis: str) -> Chart:
         bottom = row_height * len(bars) + 6
         steps = ticks(max(bar.value for bar in bars), 4 if narrow else 6)
         scale = Linear(steps[-1], left, right)
-        shapes = [_line(scale(x), 0, scale(x), bottom, "axis" if x == 0 else "grid") for x in steps]
+        shapes = [line(scale(x), 0, scale(x), bottom, "axis" if x == 0 else "grid") for x in steps]
         for row, bar in enumerate(bars):
             top = row * row_height + (24 if narrow else (row_height - _BAR_HEIGHT) / 2)
             middle, end = top + _BAR_HEIGHT / 2 + 4.5, scale(bar.value)
             tooltip = f"{bar.label}, {axis}: {bar.shown}"
             shapes += [
-                _box(left, top, end - left, _BAR_HEIGHT, bar.css_class, tooltip),
-                _label(end + 7, middle, bar.shown, "strong"),
-                _label(left + 4, top - 6, bar.label)
+                box(left, top, end - left, _BAR_HEIGHT, bar.css_class, tooltip),
+                label(end + 7, middle, bar.shown, "strong"),
+                label(left + 4, top - 6, bar.label)
                 if narrow
-                else _label(left - 10, middle, bar.label, anchor="end"),
+                else label(left - 10, middle, bar.label, anchor="end"),
             ]
-        shapes += [_label(scale(x), bottom + 17, f"{x:g}", "small", "middle") for x in steps]
-        shapes.append(_label((left + right) / 2, bottom + 36, axis, "small", "middle"))
+        shapes += [label(scale(x), bottom + 17, f"{x:g}", "small", "middle") for x in steps]
+        shapes.append(label((left + right) / 2, bottom + 36, axis, "small", "middle"))
         return bottom + 42, shapes
 
     described = "; ".join(f"{bar.label} {bar.shown}" for bar in bars)
-    return Chart(id_, title, f"Horizontal bars, {axis}: {described}.", _drawings(draw))
+    return Chart(id_, title, f"Horizontal bars, {axis}: {described}.", drawings(draw))
+
+
+@dataclass(frozen=True)
+class Interval:
+    """One row of an interval chart."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+    """Ends of the interval; equal to the value if there is none."""
+    shown: str
+    """The value as text."""
+    css_class: str = "f1"
+
+
+def interval_chart(id_: str, title: str, rows: Sequence[Interval], axis: str) -> Chart:
+    """Draw values as dots and their intervals as lines, on an axis from the least to the greatest end.
+
+    Args:
+        id_: Identifier of the chart, unique on the page.
+        title: What the chart shows.
+        rows: The values, from top to bottom.
+        axis: Quantity and unit of the values.
+    """
+    steps = nice_range(min(row.low for row in rows), max(row.high for row in rows))
+
+    def draw(width: float) -> tuple[float, list[Shape]]:
+        narrow = width <= NARROW
+        left = 10.0 if narrow else 22 + max(text_width(row.label) for row in rows)
+        right = width - 16 - max(text_width(row.shown, 14) for row in rows)
+        row_height = 46 if narrow else 30
+        bottom = row_height * len(rows) + 6.0
+
+        def position(value: float) -> float:
+            return left + (right - left) * (value - steps[0]) / (steps[-1] - steps[0])
+
+        marks = steps[::2] if narrow else steps
+        shapes = [line(position(x), 0, position(x), bottom, "grid") for x in marks]
+        for number, row in enumerate(rows):
+            middle = number * row_height + (32 if narrow else row_height / 2)
+            low, high = position(row.low), position(row.high)
+            tooltip = f"{row.label}: {row.shown}, between {row.low:g} and {row.high:g}"
+            dot = {
+                "cx": round(position(row.value), 2),
+                "cy": middle,
+                "r": 5.0,
+                "class": f"{row.css_class} gap",
+            }
+            shapes += [
+                box(low, middle - 2, high - low, 4, row.css_class, tooltip),
+                Shape("circle", dot, tooltip=tooltip),
+                label(max(high, position(row.value)) + 10, middle + 4.5, row.shown, "strong"),
+                label(left, middle - 14, row.label)
+                if narrow
+                else label(left - 14, middle + 4.5, row.label, anchor="end"),
+            ]
+        shapes += [label(position(x), bottom + 17, f"{x:g}", "small", "middle") for x in marks]
+        shapes.append(label((left + right) / 2, bottom + 36, axis, "small", "middle"))
+        return bottom + 42, shapes
+
+    described = "; ".join(f"{row.label} {row.shown}, from {row.low:g} to {row.high:g}" for row in rows)
+    return Chart(id_, title, f"Dots with intervals, {axis}: {described}.", drawings(draw))
 
 
 def line_chart(
@@ -140,7 +167,7 @@ def line_chart(
         levels: (name, y) of horizontal dashed lines.
         log_x: Use a logarithmic axis for x, with marks at powers of two.
     """
-    points = [point for line in series for point in line.points]
+    points = [point for one in series for point in one.points]
     first, last = min(x for x, _ in points), max(x for x, _ in points)
 
     def draw(width: float) -> tuple[float, list[Shape]]:
@@ -157,28 +184,26 @@ def line_chart(
             marks = ticks(last, 3 if narrow else 6)
             x_scale = Linear(marks[-1], left, right)
         for x in marks:
-            shapes.append(_line(x_scale(x), bottom, x_scale(x), bottom + 5, "axis"))
-            shapes.append(_label(x_scale(x), bottom + 19, f"{x:,}", "small", "middle"))
-        shapes.append(_label((left + right) / 2, bottom + 39, x_axis, "small", "middle"))
+            shapes.append(line(x_scale(x), bottom, x_scale(x), bottom + 5, "axis"))
+            shapes.append(label(x_scale(x), bottom + 19, f"{x:,}", "small", "middle"))
+        shapes.append(label((left + right) / 2, bottom + 39, x_axis, "small", "middle"))
         for name, y in levels:
-            shapes.append(_path([(left, y_scale(y)), (right, y_scale(y))], "line s7 dashed"))
-            shapes.append(_label(right, y_scale(y) - 6, f"{name}: {y:.2f}", "small", "end"))
-        for line in series:
-            positions = [(x_scale(x), y_scale(y)) for x, y in line.points]
+            shapes.append(path([(left, y_scale(y)), (right, y_scale(y))], "line s7 dashed"))
+            shapes.append(label(right, y_scale(y) - 6, f"{name}: {y:.2f}", "small", "end"))
+        for one in series:
+            positions = [(x_scale(x), y_scale(y)) for x, y in one.points]
             if len(positions) > 1:
-                shapes.append(_path(positions, f"line s{line.colour}" + (" dashed" if line.dashed else "")))
-            if line.has_dots or len(positions) == 1:
-                for (x, y), (cx, cy) in zip(line.points, positions, strict=True):
-                    tooltip = f"{line.name}, {x:,}: {y:.2f} {y_axis}"
+                shapes.append(path(positions, f"line s{one.colour}" + (" dashed" if one.dashed else "")))
+            if one.has_dots or len(positions) == 1:
+                for (x, y), (cx, cy) in zip(one.points, positions, strict=True):
+                    tooltip = f"{one.name}, {x:,}: {y:.2f} {y_axis}"
                     attributes = {"cx": round(cx, 2), "cy": round(cy, 2), "r": 4.0}
                     shapes.append(
-                        Shape("circle", {**attributes, "class": f"f{line.colour} gap"}, tooltip=tooltip)
+                        Shape("circle", {**attributes, "class": f"f{one.colour} gap"}, tooltip=tooltip)
                     )
         return bottom + 45, shapes
 
-    return Chart(
-        id_, title, description, _drawings(draw), [(f"f{line.colour}", line.name) for line in series]
-    )
+    return Chart(id_, title, description, drawings(draw), [(f"f{one.colour}", one.name) for one in series])
 
 
 def column_chart(
@@ -211,21 +236,21 @@ def column_chart(
         column_width = group_width * 0.76 / len(series)
         for group, name in enumerate(names):
             start = left + group_width * (group + 0.12)
-            for column, (label, colour, shares) in enumerate(series):
+            for column, (name_, colour, shares) in enumerate(series):
                 share = shares[group]
-                tooltip = f"{name} {x_axis}: {share * 100:.1f} %, {label}"
+                tooltip = f"{name} {x_axis}: {share * 100:.1f} %, {name_}"
                 x, y = start + column * column_width, y_scale(share)
-                shapes.append(_box(x, y, column_width, bottom - y, f"f{colour}", tooltip, radius=1))
+                shapes.append(box(x, y, column_width, bottom - y, f"f{colour}", tooltip, radius=1))
             # A phone has room for every other name, and always for the last.
             if width > NARROW or (len(names) - 1 - group) % 2 == 0:
                 middle = left + group_width * (group + 0.5)
-                shapes.append(_label(middle, bottom + 17, name, "small", "middle"))
-        shapes.append(_line(left, bottom, right, bottom, "axis"))
-        shapes.append(_label((left + right) / 2, bottom + 37, x_axis, "small", "middle"))
+                shapes.append(label(middle, bottom + 17, name, "small", "middle"))
+        shapes.append(line(left, bottom, right, bottom, "axis"))
+        shapes.append(label((left + right) / 2, bottom + 37, x_axis, "small", "middle"))
         return bottom + 43, shapes
 
     legend = [(f"f{colour}", name) for name, colour, _ in series]
-    return Chart(id_, title, description, _drawings(draw), legend)
+    return Chart(id_, title, description, drawings(draw), legend)
 
 
 def parts_chart(id_: str, title: str, parts: Sequence[Bar]) -> Chart:
@@ -244,17 +269,12 @@ def parts_chart(id_: str, title: str, parts: Sequence[Bar]) -> Chart:
         before = 0.0
         for part, tooltip in zip(parts, meanings, strict=True):
             css_class = f"{part.css_class} gap"
-            shapes.append(_box(scale(before), 0, scale(part.value), 40, css_class, tooltip, radius=0))
+            shapes.append(box(scale(before), 0, scale(part.value), 40, css_class, tooltip, radius=0))
             before += part.value
         return 40, shapes
 
     legend = [(part.css_class, meaning) for part, meaning in zip(parts, meanings, strict=True)]
-    return Chart(id_, title, f"One bar in parts: {'; '.join(meanings)}.", _drawings(draw), legend)
-
-
-def _drawings(draw: Callable[[float], tuple[float, list[Shape]]]) -> list[Drawing]:
-    """Draw for both widths; `draw` returns the height and the shapes for a width."""
-    return [Drawing(name, width, *draw(width)) for name, width in (("wide", WIDE), ("narrow", NARROW))]
+    return Chart(id_, title, f"One bar in parts: {'; '.join(meanings)}.", drawings(draw), legend)
 
 
 def _y_axis(
@@ -263,33 +283,9 @@ def _y_axis(
     """Draw the vertical axis with its grid, and return the scale of the plot area."""
     steps = ticks(highest)
     scale = Linear(steps[-1], _TOP + _PLOT_HEIGHT, _TOP)
-    shapes = [_label(0, _TOP - 12, name, "small")]
+    shapes = [label(0, _TOP - 12, name, "small")]
     for step in steps:
         y = scale(step)
-        shapes.append(_line(left, y, right, y, "axis" if step == 0 else "grid"))
-        shapes.append(_label(left - 7, y + 4, shown(step), "small", "end"))
+        shapes.append(line(left, y, right, y, "axis" if step == 0 else "grid"))
+        shapes.append(label(left - 7, y + 4, shown(step), "small", "end"))
     return shapes, scale
-
-
-def _label(x: float, y: float, text: str, css_class: str | None = None, anchor: str | None = None) -> Shape:
-    """Draw text with its base line at `y`."""
-    position = {"x": round(x, 2), "y": round(y, 2)}
-    return Shape("text", {**position, "text-anchor": anchor, "class": css_class}, text)
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, css_class: str) -> Shape:
-    ends = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
-    return Shape("line", {**{name: round(value, 2) for name, value in ends.items()}, "class": css_class})
-
-
-def _box(  # noqa: PLR0917 (position, size, style, as in SVG)
-    x: float, y: float, width: float, height: float, css_class: str, tooltip: str, *, radius: float = 2
-) -> Shape:
-    sides = {"x": x, "y": y, "width": max(0.0, width), "height": max(0.0, height), "rx": radius}
-    attributes = {name: round(value, 2) for name, value in sides.items()}
-    return Shape("rect", {**attributes, "class": css_class}, tooltip=tooltip)
-
-
-def _path(points: Sequence[tuple[float, float]], css_class: str) -> Shape:
-    steps = " L".join(f"{x:.2f},{y:.2f}" for x, y in points)
-    return Shape("path", {"d": f"M{steps}", "class": css_class})

@@ -14,7 +14,7 @@ from bytemill.system import units
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bytemill.report.charts import Chart
+    from bytemill.report.shapes import Chart
 
 
 @dataclass(frozen=True)

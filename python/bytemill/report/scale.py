@@ -54,6 +54,20 @@ def ticks(largest: float, n_wanted: int = 5) -> list[float]:
     return [_tidy(number * step) for number in range(n_steps + 1)]
 
 
+def nice_range(low: float, high: float, n_wanted: int = 5) -> list[float]:
+    """Return round values from at most `low` to at least `high`, in about `n_wanted` steps.
+
+    >>> nice_range(2.18, 2.41), nice_range(3, 3)
+    ([2.15, 2.2, 2.25, 2.3, 2.35, 2.4, 2.45], [2.5, 3, 3.5])
+    """
+    if high <= low:
+        half = abs(low) / 6 or 0.5
+        low, high = low - half, high + half
+    step = ticks(high - low, n_wanted)[1]
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [_tidy(number * step) for number in range(first, last + 1)]
+
+
 def powers_of_two(smallest: float, largest: float) -> list[int]:
     """Return the powers of two from `smallest` to `largest`.
 

@@ -1,0 +1,164 @@
+"""The page of a comparison."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from bytemill.analysis.comparison.figures import FIGURES
+from bytemill.analysis.inspection import visible
+from bytemill.comparison.values import best_of, format_value
+from bytemill.report import Figure, Interval, Table, interval_chart, render
+from bytemill.system.units import format_count
+
+if TYPE_CHECKING:
+    from bytemill.comparison.data import ComparisonData
+    from bytemill.comparison.values import Value
+
+_CHARTS = ("trigram_bits_per_byte", "bytes_per_token", "whole_words")
+_N_COLOURS = 7
+
+
+def report(comparison: ComparisonData) -> str:
+    """Render the page, which loads nothing from elsewhere."""
+    names = list(comparison.tokenizers)
+    return render(
+        "comparison.html",
+        "bytemill.comparison",
+        names=[_shown(name) for name in names],
+        n_bytes=sum(about["n_bytes"] for about in comparison.groups.values()),
+        groups=[_group(comparison, group, number) for number, group in enumerate(comparison.groups)],
+        parallel=comparison.parallel,
+        languages=_languages(comparison),
+        meaning=Table(
+            "Figures",
+            ("figure", "formula", "it does not show"),
+            [(figure.title, figure.formula, figure.blind_to) for figure in FIGURES.values()],
+            n_text_columns=3,
+        ),
+        tokenizers=Table(
+            "Tokenizers",
+            ("tokenizer", "fingerprint", "ids"),
+            [
+                (_shown(name), about["fingerprint"][:16], format_count(about["n_vocab"]))
+                for name, about in comparison.tokenizers.items()
+            ],
+            n_text_columns=2,
+        ),
+        texts=Table(
+            "Texts",
+            ("group", "inputs", "SHA-256 of the text"),
+            [
+                (_shown(name), _inputs(about["inputs"]), about["sha256"][:16])
+                for name, about in comparison.groups.items()
+            ],
+            n_text_columns=3,
+        ),
+        version=comparison.version,
+        settings=", ".join(f"{name} {value}" for name, value in comparison.settings.items()),
+    )
+
+
+def _group(comparison: ComparisonData, group: str, number: int) -> dict[str, Any]:
+    figures = comparison.values[group]
+    names = list(comparison.tokenizers)
+    notes = {
+        f"{FIGURES[name].title}: {value.note}"
+        for name, values in figures.items()
+        for value in values.values()
+        if value.value is None and value.note
+    }
+    return {
+        "name": _shown(group),
+        "n_bytes": comparison.groups[group]["n_bytes"],
+        "n_units": comparison.groups[group]["n_units"],
+        "sentences": [sentence for name in _CHARTS[:2] if (sentence := _verdict(name, figures[name]))],
+        "figures": [
+            Figure(
+                interval_chart(
+                    f"group-{number}-{name.replace('_', '-')}",
+                    f"{FIGURES[name].title} on {_shown(group)}",
+                    rows,
+                    _axis(name),
+                ),
+                f"{FIGURES[name].formula[:1].upper()}{FIGURES[name].formula[1:]}.",
+            )
+            for name in _CHARTS
+            if len(rows := _rows(name, figures[name])) > 1
+        ],
+        "table": Table(
+            f"All figures on {_shown(group)}, with 95 % intervals",
+            ("figure", *map(_shown, names)),
+            [(FIGURES[name].title, *_cells(name, values, names)) for name, values in figures.items()],
+        ),
+        "missing": sorted(notes),
+        "samples": [(_shown(name), tokens) for name, tokens in comparison.samples.get(group, {}).items()],
+    }
+
+
+def _axis(name: str) -> str:
+    figure = FIGURES[name]
+    unit = " (%)" if figure.is_share else ""
+    return f"{figure.title}{unit}" + (f", {figure.better} is better" if figure.better else "")
+
+
+def _cells(name: str, values: dict[str, Value], names: list[str]) -> list[str]:
+    return [format_value(FIGURES[name], values[each], with_interval=True) for each in names]
+
+
+def _rows(name: str, values: dict[str, Value]) -> list[Interval]:
+    factor = 100 if FIGURES[name].is_share else 1
+    return [
+        Interval(
+            _shown(tokenizer),
+            factor * value.value,
+            factor * (value.value if value.low is None else value.low),
+            factor * (value.value if value.high is None else value.high),
+            format_value(FIGURES[name], value),
+            f"f{number % _N_COLOURS + 1}",
+        )
+        for number, (tokenizer, value) in enumerate(values.items())
+        if value.value is not None
+    ]
+
+
+def _verdict(name: str, values: dict[str, Value]) -> str:
+    known = {tokenizer: value for tokenizer, value in values.items() if value.value is not None}
+    if len(known) < 2:
+        return ""
+    best = best_of(FIGURES[name], known)
+    title = FIGURES[name].title
+    if not best:
+        return f"No tokenizer is clearly best by {title}: intervals overlap."
+    (winner,) = best
+    return f"{_shown(winner)} is best by {title}, and no other interval reaches it."
+
+
+def _languages(comparison: ComparisonData) -> Table | None:
+    own = comparison.parallel
+    if own is None:
+        return None
+    names = list(own.premiums)
+    languages = sorted(
+        next(iter(own.premiums.values())), key=lambda language: own.premiums[names[0]][language]
+    )
+    rows = [
+        (_shown(language), *(f"{own.premiums[name][language]:.2f}" for name in names))
+        for language in languages
+    ]
+    ginis = ("–" if (g := own.gini[name]) is None else f"{g:.3f}" for name in names)
+    return Table(
+        f"Tokens relative to {own.reference}",
+        ("language", *map(_shown, names)),
+        [*rows, ("Gini coefficient", *ginis)],
+    )
+
+
+def _inputs(names: list[str]) -> str:
+    shown = ", ".join(_shown(name) for name in names[:3])
+    return shown + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
+
+
+def _shown(name: str) -> str:
+    """Make a name visible, which may hold control characters."""
+    return visible(os.fsencode(name))
