@@ -209,6 +209,27 @@ def test_results_are_written_in_four_formats(tokenizers: dict[str, Tokenizer], t
         result.save(tmp_path / "result.xlsx")
 
 
+def test_a_smaller_size_is_the_tokenizer_of_a_smaller_training(
+    tokenizers: dict[str, Tokenizer], tmp_path: Path
+):
+    text = bytemill.Corpus.from_texts(TEXTS)
+    result = compare(tokenizers, text, sizes=[310, 280, 5000])
+    points = result.by_size["text"]["bytes_per_token"]
+    assert [size for size, _ in points["small"]] == [280, 300]
+    assert [size for size, _ in points["cl100k"]] == [280, 310, 340]
+    again = bytemill.train_from_iterator(TEXTS * 3, 310, pattern="cl100k")
+    expected_value = compare({"a": again, "b": tokenizers["small"]}, text).values["text"]["bytes_per_token"][
+        "a"
+    ]
+    assert points["cl100k"][1][1] == expected_value
+    assert points["cl100k"][2][1] == result.values["text"]["bytes_per_token"]["cl100k"]
+    result.save(tmp_path / "page.html")
+    assert "against vocabulary size" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert list(result.values["text"]["bytes_per_token"]) == ["small", "cl100k"]
+    with pytest.raises(TokenizerError):
+        compare(tokenizers, text, sizes=[10])
+
+
 def test_the_page_is_self_contained_and_names_are_inert(tokenizers: dict[str, Tokenizer], tmp_path: Path):
     (tmp_path / "en.txt").write_text("a b\n")
     (tmp_path / "de.txt").write_text("ä ö\n", encoding="utf-8")

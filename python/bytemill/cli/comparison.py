@@ -30,6 +30,13 @@ def compare(
         Path | None,
         Parameter(help="Folder with a .txt file for each language, with the same content line by line."),
     ] = None,
+    sizes: Annotated[
+        str,
+        Parameter(
+            help="Vocabulary sizes, such as 1000,2000,4000, at which larger tokenizers are measured too, with their "
+            "first merges; shown on the page and in the JSON."
+        ),
+    ] = "",
     output_path: Annotated[
         Path | None,
         Parameter(
@@ -74,6 +81,7 @@ def compare(
             list(tokenizers),
             {name: corpus.corpus(paths) for name, paths in groups.items()},
             parallel=parallel,
+            sizes=_numbers(sizes),
             documents=corpus.documents,
             ngram_bytes=parse_bytes(ngram_bytes),
             num_threads=threads,
@@ -87,6 +95,13 @@ def compare(
         output.write_json(comparison.to_dict())
     elif not quiet:
         write_comparison(comparison)
+
+
+def _numbers(sizes: str) -> list[int]:
+    try:
+        return [int(size) for size in sizes.split(",") if size.strip()]
+    except ValueError:
+        raise CycloptsError(f"{sizes!r} are not sizes: write --sizes 1000,2000,4000") from None
 
 
 def write_comparison(comparison: "Comparison") -> None:

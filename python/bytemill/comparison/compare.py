@@ -56,6 +56,7 @@ def compare(
     texts: Texts | Mapping[str, Texts],
     *,
     parallel: str | os.PathLike[str] | None = None,
+    sizes: Sequence[int] = (),
     documents: str = "file",
     ngram_bytes: int = NGRAM_BYTES,
     seed: int = 0,
@@ -70,6 +71,8 @@ def compare(
         tokenizers: Two to twenty: files, published names, `Tokenizer` objects, or these by name.
         texts: Files, folders or globs, a `Corpus`, or several groups of them by name.
         parallel: Folder with a file for each language, with the same content line by line.
+        sizes: Vocabulary sizes at which each tokenizer is measured too, where it is larger: its first merges are the
+            tokenizer that a training with the smaller size gives.
         documents: What a document is in text files; see `Corpus`.
         ngram_bytes: Bytes of each group, from its start, that n-gram models are made of. 0: none.
         seed: Seed of the bootstrap and of the documents that are held out.
@@ -77,34 +80,59 @@ def compare(
         progress: Called now and then. An exception that it raises ends the comparison.
 
     Raises:
-        TokenizerError: There are fewer than two tokenizers, more than twenty, or two with the same name.
+        TokenizerError: There are fewer than two tokenizers, more than twenty, or two with the same name; or one cannot
+            be made smaller.
         TokenizerFileError: A tokenizer cannot be loaded.
         CorpusError: A group has no text or cannot be read, or parallel files differ in their number of lines.
     """
     opened = _open_all(tokenizers)
-    tables = {name: TokenTable(tokenizer) for name, tokenizer in opened.items()}
+    smaller = {
+        (name, size): tokenizer.truncate(size)
+        for name, tokenizer in opened.items()
+        for size in sorted(set(sizes))
+        if size < tokenizer.n_vocab
+    }
+    measured = opened | {_smaller_name(name, size): own for (name, size), own in smaller.items()}
+    tables = {name: TokenTable(tokenizer) for name, tokenizer in measured.items()}
     groups = _open_groups(texts, documents)
     fairness = None if parallel is None else _parallel(Path(parallel), opened)
     values: dict[str, dict[str, dict[str, Value]]] = {}
     about: dict[str, dict[str, Any]] = {}
+    by_size: dict[str, dict[str, dict[str, list[tuple[int, Value]]]]] = {}
     samples_of: dict[str, dict[str, list[TextToken]]] = {}
     for group, corpus in groups.items():
         report = None if progress is None else _reporter(progress, f"counting {group}", corpus.total_bytes)
         counts = count_group(
-            corpus, opened, tables, kept_bytes=ngram_bytes, num_threads=num_threads, progress=report
+            corpus, measured, tables, kept_bytes=ngram_bytes, num_threads=num_threads, progress=report
         )
         if not counts.n_bytes:
             raise CorpusError(f"the group {group!r} has no text", hint="give files that are not empty")
-        figures: dict[str, dict[str, Value]] = {name: {} for name in FIGURES}
         scores = _NgramModels(counts, group, seed, num_threads, progress)
-        columns = {name: counts.text | counts.tokens[name] for name in opened}
+        columns = {name: counts.text | counts.tokens[name] for name in measured}
         samples = _samples(columns, seed)
-        for name, tokenizer in opened.items():
-            own = _ratios(columns[name], samples[name]) | scores.values(tokenizer)
-            own |= _quantiles(columns[name], seed) | _uses(counts.histograms[name], tables[name])
-            for figure in FIGURES:
-                figures[figure][name] = own[figure]
-        values[group] = figures
+        found = {
+            name: _ratios(columns[name], samples[name])
+            | scores.values(tokenizer)
+            | _quantiles(columns[name], seed)
+            | _uses(counts.histograms[name], tables[name])
+            for name, tokenizer in measured.items()
+        }
+        values[group] = {figure: {name: found[name][figure] for name in opened} for figure in FIGURES}
+        if sizes:
+            by_size[group] = {
+                figure: {
+                    name: [
+                        *(
+                            (size, found[_smaller_name(name, size)][figure])
+                            for own, size in smaller
+                            if own == name
+                        ),
+                        (tokenizer.n_vocab, found[name][figure]),
+                    ]
+                    for name, tokenizer in opened.items()
+                }
+                for figure in FIGURES
+            }
         samples_of[group] = {
             name: inspect(tokenizer, counts.beginning, allowed_special="none").tokens
             for name, tokenizer in opened.items()
@@ -126,11 +154,21 @@ def compare(
         },
         groups=about,
         values=values,
-        settings={"documents": documents, "ngram_bytes": ngram_bytes, "seed": seed},
+        settings={
+            "documents": documents,
+            "ngram_bytes": ngram_bytes,
+            "seed": seed,
+            "sizes": sorted(set(sizes)),
+        },
         version=__version__,
         parallel=fairness,
+        by_size=by_size,
         samples=samples_of,
     )
+
+
+def _smaller_name(name: str, size: int) -> str:
+    return f"{name}, {size:,} ids"
 
 
 def _open_all(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bytemill.analysis.inspection import TextToken
-    from bytemill.comparison.values import Values
+    from bytemill.comparison.values import Value, Values
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ class ComparisonData:
     settings: dict[str, Any]
     version: str
     parallel: Parallel | None = None
+    by_size: dict[str, dict[str, dict[str, list[tuple[int, Value]]]]] = field(default_factory=dict[str, Any])
+    """Group -> figure -> tokenizer -> vocabulary sizes in ascending order, and the values at them."""
     samples: dict[str, dict[str, list[TextToken]]] = field(default_factory=dict[str, Any])
     """Group -> tokenizer -> tokens of the beginning of the text; for the page, not in the JSON."""
 
@@ -51,6 +53,16 @@ class ComparisonData:
                     for figure, own in figures.items()
                 }
                 for group, figures in self.values.items()
+            },
+            "by_size": {
+                group: {
+                    figure: {
+                        name: [{"n_vocab": size, **value.to_dict()} for size, value in points]
+                        for name, points in own.items()
+                    }
+                    for figure, own in figures.items()
+                }
+                for group, figures in self.by_size.items()
             },
             "parallel": None
             if self.parallel is None

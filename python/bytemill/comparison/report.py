@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bytemill.analysis.comparison.figures import FIGURES
 from bytemill.analysis.inspection import visible
 from bytemill.comparison.values import best_of, format_value
-from bytemill.report import Figure, Interval, Table, interval_chart, render
+from bytemill.report import Figure, Interval, Series, Table, interval_chart, line_chart, render
 from bytemill.system.units import format_count
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ def _group(comparison: ComparisonData, group: str, number: int) -> dict[str, Any
             )
             for name in _CHARTS
             if len(rows := _rows(name, figures[name])) > 1
-        ],
+        ]
+        + _size_figures(comparison, group, number),
         "table": Table(
             f"All figures on {_shown(group)}, with 95 % intervals",
             ("figure", *map(_shown, names)),
@@ -94,6 +95,35 @@ def _group(comparison: ComparisonData, group: str, number: int) -> dict[str, Any
         "missing": sorted(notes),
         "samples": [(_shown(name), tokens) for name, tokens in comparison.samples.get(group, {}).items()],
     }
+
+
+def _size_figures(comparison: ComparisonData, group: str, number: int) -> list[Figure]:
+    """Return charts of figures against the size of the vocabulary."""
+    figures: list[Figure] = []
+    for name in _CHARTS[:2]:
+        series = [
+            Series(_shown(tokenizer), colour % _N_COLOURS + 1, points)
+            for colour, (tokenizer, values) in enumerate(
+                comparison.by_size.get(group, {}).get(name, {}).items()
+            )
+            if (points := [(float(size), value.value) for size, value in values if value.value is not None])
+        ]
+        if series and len({x for one in series for x, _ in one.points}) > 1:
+            title = f"{FIGURES[name].title} against vocabulary size, on {_shown(group)}"
+            described = "; ".join(
+                f"{one.name}: " + ", ".join(f"{y:.2f} at {x:,.0f}" for x, y in one.points) for one in series
+            )
+            chart = line_chart(
+                f"sizes-{number}-{name.replace('_', '-')}",
+                title,
+                f"Lines: {described}.",
+                series,
+                x_axis="ids",
+                y_axis=FIGURES[name].title,
+                log_x=True,
+            )
+            figures.append(Figure(chart, f"{FIGURES[name].title}, with the first merges of each tokenizer."))
+    return figures
 
 
 def _axis(name: str) -> str:
