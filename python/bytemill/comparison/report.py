@@ -106,7 +106,7 @@ def _size_figures(comparison: ComparisonData, group: str, number: int) -> list[F
             for colour, (tokenizer, values) in enumerate(
                 comparison.by_size.get(group, {}).get(name, {}).items()
             )
-            if (points := [(float(size), value.value) for size, value in values if value.value is not None])
+            if (points := [(size, value.value) for size, value in values if value.value is not None])
         ]
         if series and len({x for one in series for x, _ in one.points}) > 1:
             title = f"{FIGURES[name].title} against vocabulary size, on {_shown(group)}"
