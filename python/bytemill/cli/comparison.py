@@ -60,8 +60,8 @@ def compare(
     """Compare tokenizers on the same text, without training a model.
 
     The figures have 95 % intervals, by bootstrap over documents and over passages
-    of long documents. The best value is marked where no other interval reaches it.
-    Bits per byte of n-gram models predict best how a language model will do.
+    of long documents. The best value is marked where its difference to every other
+    is shown. Bits per byte of n-gram models predict best how a model will do.
     """
     from bytemill.cli.interruption import interruptible
     from bytemill.cli.progress import ProgressDisplay
@@ -107,7 +107,7 @@ def _numbers(sizes: str) -> list[int]:
 def write_comparison(comparison: "Comparison") -> None:
     """Print a table for each group, and one of the languages."""
     from bytemill.analysis.comparison.figures import FIGURES
-    from bytemill.comparison.values import best_of, format_value
+    from bytemill.comparison.values import format_value
     from bytemill.system.units import format_bytes, format_count
 
     names = list(comparison.tokenizers)
@@ -119,8 +119,8 @@ def write_comparison(comparison: "Comparison") -> None:
         rows = [("ids", *(format_count(comparison.tokenizers[name]["n_vocab"]) for name in names))]
         for figure_name, values in figures.items():
             figure = FIGURES[figure_name]
-            best = best_of(figure, values)
-            cells = [("* " if name in best else "") + format_value(figure, values[name]) for name in names]
+            best = comparison.best[group][figure_name]
+            cells = [("* " if name == best else "") + format_value(figure, values[name]) for name in names]
             rows.append((figure.title, *cells))
         output.write_table(("", *names), rows, right=right)
         output.write_line()
@@ -136,4 +136,4 @@ def write_comparison(comparison: "Comparison") -> None:
         ginis = ("–" if (g := own.gini[name]) is None else f"{g:.3f}" for name in names)
         output.write_table(("", *names), [*rows, ("Gini coefficient", *ginis)], right=right)
         output.write_line()
-    output.write_line("* best, and no other 95 % interval reaches it")
+    output.write_line("* best: its difference to each other one has a 95 % interval beyond 0")

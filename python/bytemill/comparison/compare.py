@@ -18,7 +18,7 @@ from bytemill.analysis.inspection import inspect
 from bytemill.comparison.counting import TokenTable, count_group, encode_units, unit_encoder
 from bytemill.comparison.data import Parallel
 from bytemill.comparison.result import Comparison
-from bytemill.comparison.values import Value
+from bytemill.comparison.values import Value, best_of
 from bytemill.corpus import Corpus
 from bytemill.errors import CorpusError, TokenizerError
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from bytemill.comparison.counting import Columns, GroupCounts
     from bytemill.corpus import CorpusInputs
 
+    Samples = dict[str, NDArray[np.float64]]
+    """Figure -> its values in the samples of the bootstrap."""
     Progress = Callable[[str, int, int | None], None]
     """Called with what is done, the bytes done, and their number if it is known."""
 
@@ -98,6 +100,7 @@ def compare(
     fairness = None if parallel is None else _parallel(Path(parallel), opened)
     values: dict[str, dict[str, dict[str, Value]]] = {}
     about: dict[str, dict[str, Any]] = {}
+    best: dict[str, dict[str, str | None]] = {}
     by_size: dict[str, dict[str, dict[str, list[tuple[int, Value]]]]] = {}
     samples_of: dict[str, dict[str, list[TextToken]]] = {}
     for group, corpus in groups.items():
@@ -110,14 +113,21 @@ def compare(
         scores = _NgramModels(counts, group, seed, num_threads, progress)
         columns = {name: counts.text | counts.tokens[name] for name in measured}
         samples = _samples(columns, seed)
-        found = {
-            name: _ratios(columns[name], samples[name])
-            | scores.values(tokenizer)
-            | _quantiles(columns[name], seed)
-            | _uses(counts.histograms[name], tables[name])
-            for name, tokenizer in measured.items()
-        }
+        found: dict[str, dict[str, Value]] = {}
+        drawn: dict[str, Samples] = {}
+        for name, tokenizer in measured.items():
+            ratios, ratio_samples = _ratios(columns[name], samples[name])
+            bits, bit_samples = scores.values(tokenizer)
+            found[name] = ratios | bits | _quantiles(columns[name], seed)
+            found[name] |= _uses(counts.histograms[name], tables[name])
+            drawn[name] = ratio_samples | bit_samples
         values[group] = {figure: {name: found[name][figure] for name in opened} for figure in FIGURES}
+        best[group] = {
+            figure.name: best_of(
+                figure, values[group][figure.name], {name: drawn[name].get(figure.name) for name in opened}
+            )
+            for figure in FIGURES.values()
+        }
         if sizes:
             by_size[group] = {
                 figure: {
@@ -154,6 +164,7 @@ def compare(
         },
         groups=about,
         values=values,
+        best=best,
         settings={
             "documents": documents,
             "ngram_bytes": ngram_bytes,
@@ -226,10 +237,11 @@ def _samples(columns: dict[str, Columns], seed: int) -> dict[str, Columns]:
     return samples
 
 
-def _ratios(columns: Columns, samples: Columns) -> dict[str, Value]:
-    """Return the figures that are ratios of sums."""
+def _ratios(columns: Columns, samples: Columns) -> tuple[dict[str, Value], Samples]:
+    """Return the figures that are ratios of sums, and their values in the samples."""
     round_trips = bool(columns["round_trips"].all())
     values: dict[str, Value] = {}
+    drawn: Samples = {}
     for figure in FIGURES.values():
         if not isinstance(figure, Ratio):
             continue
@@ -245,9 +257,9 @@ def _ratios(columns: Columns, samples: Columns) -> dict[str, Value]:
                 values[figure.name] = Value(ratio, note="a single document")
                 continue
             with np.errstate(divide="ignore", invalid="ignore"):
-                low, high = interval(samples[top] / samples[bottom]) or (None, None)
-            values[figure.name] = Value(ratio, low, high)
-    return values
+                drawn[figure.name] = samples[top] / samples[bottom]
+            values[figure.name] = Value(ratio, *(interval(drawn[figure.name]) or (None, None)))
+    return values, drawn
 
 
 def _quantiles(columns: Columns, seed: int) -> dict[str, Value]:
@@ -290,12 +302,12 @@ class _NgramModels:
         self._num_threads = num_threads
         self._blocks = counts.kept
 
-    def values(self, tokenizer: Tokenizer) -> dict[str, Value]:
-        """Return the bits per byte of both models."""
+    def values(self, tokenizer: Tokenizer) -> tuple[dict[str, Value], Samples]:
+        """Return the bits per byte of both models, and their values in the samples."""
         n_units = sum(len(ends) for _, ends in self._blocks)
         if n_units < 2:
             note = "a single document" if n_units else "not computed"
-            return dict.fromkeys(_NGRAMS, Value(None, note=note))
+            return dict.fromkeys(_NGRAMS, Value(None, note=note)), {}
         if self._progress:
             self._progress(f"n-gram models of {self._group}", 0, None)
         encoder = unit_encoder(tokenizer, self._num_threads)
@@ -311,14 +323,15 @@ class _NgramModels:
             np.concatenate(ids), np.concatenate(ends), n_bytes, tokenizer.n_vocab, held_out=held_out
         )
         values: dict[str, Value] = {}
+        drawn: Samples = {}
         for name, score in zip(_NGRAMS, scores, strict=True):
             ends_ = None
             if len(score.bits) > 1:
                 sums = sampled_sums(np.stack([score.bits, score.n_bytes], axis=1), self._seed)
-                ends_ = interval(sums[:, 0] / sums[:, 1])
-            low, high = ends_ or (None, None)
-            values[name] = Value(score.bits_per_byte, low, high)
-        return values
+                drawn[name] = sums[:, 0] / sums[:, 1]
+                ends_ = interval(drawn[name])
+            values[name] = Value(score.bits_per_byte, *(ends_ or (None, None)))
+        return values, drawn
 
 
 def _parallel(folder: Path, tokenizers: Mapping[str, Tokenizer]) -> Parallel:

@@ -34,6 +34,8 @@ class ComparisonData:
     values: Values
     settings: dict[str, Any]
     version: str
+    best: dict[str, dict[str, str | None]]
+    """Group -> figure -> the tokenizer that is shown to be better than all others (see `values.best_of`)."""
     parallel: Parallel | None = None
     by_size: dict[str, dict[str, dict[str, list[tuple[int, Value]]]]] = field(default_factory=dict[str, Any])
     """Group -> figure -> tokenizer -> vocabulary sizes in ascending order, and the values at them."""
@@ -54,6 +56,7 @@ class ComparisonData:
                 }
                 for group, figures in self.values.items()
             },
+            "best": self.best,
             "by_size": {
                 group: {
                     figure: {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.analysis.comparison.figures import FIGURES
 from bytemill.analysis.inspection import visible
-from bytemill.comparison.values import best_of, format_value
+from bytemill.comparison.values import format_value
 from bytemill.report import Figure, Interval, Series, Table, interval_chart, line_chart, render
 from bytemill.system.units import format_count
 
@@ -72,7 +72,11 @@ def _group(comparison: ComparisonData, group: str, number: int) -> dict[str, Any
         "name": _shown(group),
         "n_bytes": comparison.groups[group]["n_bytes"],
         "n_units": comparison.groups[group]["n_units"],
-        "sentences": [sentence for name in _CHARTS[:2] if (sentence := _verdict(name, figures[name]))],
+        "sentences": [
+            sentence
+            for name in _CHARTS[:2]
+            if (sentence := _verdict(name, figures[name], comparison.best[group][name]))
+        ],
         "figures": [
             Figure(
                 interval_chart(
@@ -88,9 +92,12 @@ def _group(comparison: ComparisonData, group: str, number: int) -> dict[str, Any
         ]
         + _size_figures(comparison, group, number),
         "table": Table(
-            f"All figures on {_shown(group)}, with 95 % intervals",
+            f"All figures on {_shown(group)}, with 95 % intervals; ★ shown to be best",
             ("figure", *map(_shown, names)),
-            [(FIGURES[name].title, *_cells(name, values, names)) for name, values in figures.items()],
+            [
+                (FIGURES[name].title, *_cells(name, values, names, comparison.best[group][name]))
+                for name, values in figures.items()
+            ],
         ),
         "missing": sorted(notes),
         "samples": [(_shown(name), tokens) for name, tokens in comparison.samples.get(group, {}).items()],
@@ -132,8 +139,12 @@ def _axis(name: str) -> str:
     return f"{figure.title}{unit}" + (f", {figure.better} is better" if figure.better else "")
 
 
-def _cells(name: str, values: dict[str, Value], names: list[str]) -> list[str]:
-    return [format_value(FIGURES[name], values[each], with_interval=True) for each in names]
+def _cells(name: str, values: dict[str, Value], names: list[str], best: str | None) -> list[str]:
+    figure = FIGURES[name]
+    return [
+        ("★ " if each == best else "") + format_value(figure, values[each], with_interval=True)
+        for each in names
+    ]
 
 
 def _rows(name: str, values: dict[str, Value]) -> list[Interval]:
@@ -152,16 +163,16 @@ def _rows(name: str, values: dict[str, Value]) -> list[Interval]:
     ]
 
 
-def _verdict(name: str, values: dict[str, Value]) -> str:
-    known = {tokenizer: value for tokenizer, value in values.items() if value.value is not None}
+def _verdict(name: str, values: dict[str, Value], best: str | None) -> str:
+    known = [value for value in values.values() if value.value is not None]
     if len(known) < 2:
         return ""
-    best = best_of(FIGURES[name], known)
     title = FIGURES[name].title
-    if not best:
-        return f"No tokenizer is clearly best by {title}: intervals overlap."
-    (winner,) = best
-    return f"{_shown(winner)} is best by {title}, and no other interval reaches it."
+    if best is None:
+        return f"No tokenizer is shown to be best by {title}."
+    return (
+        f"{_shown(best)} is best by {title}: its difference to each other one has a 95 % interval beyond 0."
+    )
 
 
 def _languages(comparison: ComparisonData) -> Table | None:

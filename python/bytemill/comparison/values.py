@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from bytemill.analysis.comparison.bootstrap import interval
 from bytemill.system.units import format_share
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
     from bytemill.analysis.comparison.figures import Figure
 
 
@@ -53,17 +59,29 @@ def format_value(figure: Figure, value: Value, *, with_interval: bool = False) -
     return text
 
 
-def best_of(figure: Figure, values: dict[str, Value]) -> set[str]:
-    """Return the tokenizers whose value is the best, if the interval of no other one reaches it; else none."""
-    known = {name: value for name, value in values.items() if value.value is not None}
+def best_of(
+    figure: Figure, values: Mapping[str, Value], samples: Mapping[str, NDArray[np.float64] | None]
+) -> str | None:
+    """Return the tokenizer with the best value, if it is shown to be better than each other one; else None.
+
+    It is if the 95 % interval of the difference lies on its side of 0. Differences are taken sample by sample: in each
+    sample of the bootstrap, all tokenizers have the same documents.
+
+    Args:
+        figure: The figure.
+        values: Its values by tokenizer; those that are None are left out.
+        samples: Its values in the samples; None if there are none.
+    """
+    known = {name: value.value for name, value in values.items() if value.value is not None}
     if figure.better is None or len(known) < 2:
-        return set()
+        return None
     sign = 1 if figure.better == "higher" else -1
-    best = max(known, key=lambda name: sign * (known[name].value or 0.0))
-    limit = sign * (known[best].value or 0.0)
-    for name, value in known.items():
-        end = value.high if figure.better == "higher" else value.low
-        reached = value.value if end is None else end
-        if name != best and reached is not None and sign * reached >= limit:
-            return set()
-    return {best}
+    best = max(known, key=lambda name: sign * known[name])
+    for name in known:
+        own, other = samples.get(best), samples.get(name)
+        if name == best:
+            continue
+        ends = None if own is None or other is None else interval(sign * (own - other))
+        if ends is None or ends[0] <= 0:
+            return None
+    return best
