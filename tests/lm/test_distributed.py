@@ -46,7 +46,9 @@ def same_curves(one: RunFolder, other: RunFolder, *, tolerance: float = 1e-6) ->
         assert (ours["kind"], ours.get("text")) == (theirs["kind"], theirs.get("text"))
         numbers = [name for name, value in ours.items() if isinstance(value, (int, float))]
         for name in set(numbers) - MEASURED:
-            assert ours[name] == pytest.approx(theirs[name], rel=tolerance, abs=tolerance)
+            # The norm is a sum over all gradients, which are rounded in another order.
+            allowed = 5 * tolerance if name == "grad_norm" else tolerance
+            assert ours[name] == pytest.approx(theirs[name], rel=allowed, abs=allowed)
     newest = [folder.checkpoint_files()[0] for folder in (one, other)]
     names = [[name for name in (WEIGHTS, AVERAGE) if (path / name).exists()] for path in newest]
     assert names[0] == names[1]

@@ -49,12 +49,12 @@ def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[float,
         with gradients_exchanged(run.model, compute_losses, now=index == n_passes - 1):
             with autocast(run.device, run.dtype):
                 loss, cross_entropy = compute_losses(inputs, targets)
-            # Gradients are averaged over the processes. Without padding, the weight is 1 / n_passes.
-            weight = n_own * run.processes.count / n_all
-            share = loss * weight
+            # Gradients are averaged over the processes. Without padding, the divisor is n_passes.
+            divisor = n_all / (n_own * run.processes.count)
+            share = loss / divisor
             scaled = share if run.scale is None else share * run.scale.value
             scaled.backward()  # pyright: ignore[reportUnknownMemberType]
-        total += cross_entropy * weight
+        total += cross_entropy / divisor
         n_bytes += run.byte_counts[targets[targets >= 0] if n_own < targets.numel() else targets].sum()
         n_tokens += n_own
     if run.scale is not None:
