@@ -58,7 +58,7 @@ def nice_range(low: float, high: float, n_wanted: int = 5) -> list[float]:
     """Return round values from at most `low` to at least `high`, in about `n_wanted` steps.
 
     >>> nice_range(2.18, 2.41), nice_range(3, 3)
-    ([2.15, 2.2, 2.25, 2.3, 2.35, 2.4, 2.45], [2.5, 3, 3.5])
+    ([2.15, 2.2, 2.25, 2.3, 2.35, 2.4, 2.45], [2.4, 2.6, 2.8, 3, 3.2, 3.4, 3.6])
     """
     if high <= low:
         half = abs(low) / 6 or 0.5
