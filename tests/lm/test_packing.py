@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import bytemill
 from bytemill.errors import RunConfigError
+from bytemill.lm.batches import inputs_and_targets
 from bytemill.lm.document_mask import DocumentMask
-from bytemill.lm.packing import PADDING, PackedBatches, best_fit, cut_documents
+from bytemill.lm.packing import PackedBatches, best_fit, cut_documents
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.trainer import train
 
@@ -33,7 +34,8 @@ LENGTH = 16
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=60), st.integers(2, 20))
 def test_every_id_of_a_document_but_the_first_is_a_target_once(lengths: list[int], capacity: int):
     ends = np.cumsum(lengths)
-    starts, sizes = cut_documents(ends, capacity)
+    starts, sizes, continues = cut_documents(ends, capacity)
+    assert continues.tolist() == [start not in {0, *ends.tolist()} for start in starts.tolist()]
     assert sizes.max() <= capacity
     targets = [i for start, size in zip(starts, sizes, strict=True) for i in range(start + 1, start + size)]
     firsts = {0, *ends.tolist()}
@@ -62,37 +64,52 @@ def documents(tmp_path: Path) -> tuple[Path, list[list[int]]]:
     return tmp_path / "shards", [[*tokenizer.encode(text), 256] for text in texts]
 
 
-def pieces_of(row: list[int]) -> list[tuple[int, ...]]:
-    """Divide a window after each separator."""
-    row = row[: row.index(PADDING)] if PADDING in row else row
-    ends = [0, *(i + 1 for i, token in enumerate(row) if token == 256)]
-    ends += [] if ends[-1] == len(row) else [len(row)]
-    return [tuple(row[start:end]) for start, end in pairwise(ends)]
+@pytest.mark.parametrize("separator_first", [False, True])
+@pytest.mark.parametrize("seed", [0, 3])
+def test_every_id_is_predicted_once_from_the_ids_before_it_in_its_document(
+    documents: tuple[Path, list[list[int]]], seed: int, separator_first: bool
+):
+    mask = DocumentMask(256, separator_first=separator_first)
+    batches = PackedBatches([documents[0]], LENGTH, mask, seed=seed)
+    is_separator = batches.tokens[:] == 256
+    positions = np.arange(len(is_separator)) + 1000
+    batches.tokens = cast("Any", np.where(is_separator, 256, positions))  # ids that tell where they stand
+    starts_document = np.concatenate([[True], is_separator[:-1]])
+    seen: Counter[int] = Counter()
+    inputs, targets = inputs_and_targets(batches.windows(0, batches.n_windows), "cpu")
+    for row, own, starts in zip(
+        *(each.tolist() for each in (inputs, targets, mask.starts(inputs))), strict=True
+    ):
+        for i, target in enumerate(own):
+            if target >= 1000:
+                seen[target - 1000] += 1
+                context = row[starts[i] : i + 1]
+                if starts_document[target - 1000]:
+                    assert context[-1] == 256
+                else:
+                    whole = list(range(target - len(context), target))
+                    assert context == whole or (separator_first and context == [256, *whole[1:]])
+    firsts = set(np.flatnonzero(starts_document & ~is_separator).tolist())
+    expected = set(np.flatnonzero(~is_separator).tolist()) - (set() if separator_first else firsts)
+    expected.discard(0)  # the corpus has no separator in front of it
+    assert {position for position in seen if position not in firsts or separator_first} == expected
+    assert set(seen.values()) == {1}
 
 
 @pytest.mark.parametrize("seed", [0, 3])
-def test_an_epoch_has_every_document_once_and_cuts_only_what_does_not_fit(
+def test_an_epoch_has_the_same_windows_in_another_order_and_little_padding(
     documents: tuple[Path, list[list[int]]], seed: int
 ):
-    folder, texts = documents
-    batches = PackedBatches([folder], LENGTH, DocumentMask(256), seed=seed)
+    batches = PackedBatches([documents[0]], LENGTH, DocumentMask(256), seed=seed)
     epochs = [batches.windows(epoch * batches.n_windows, batches.n_windows).tolist() for epoch in range(2)]
     assert epochs[0] != epochs[1]
     assert sorted(epochs[0]) == sorted(epochs[1])
-    expected: list[tuple[int, ...]] = []
-    for text in texts:
-        first = range(0, max(1, len(text) - 1), LENGTH)
-        expected += [tuple(text[start : start + LENGTH + 1]) for start in first]
-    assert sorted(piece for row in epochs[0] for piece in pieces_of(row)) == sorted(expected)
-    n_padding = sum(row.count(PADDING) for row in epochs[0])
-    assert batches.padding_share == pytest.approx(n_padding / (batches.n_windows * LENGTH))
-    assert batches.padding_share < 0.1
-    assert [batches.n_targets(0, n) for n in (1, batches.n_windows)] == [
-        sum(token >= 0 for row in rows for token in row[1:]) for rows in (epochs[0][:1], epochs[0])
-    ]
-    assert [row[0] for row in epochs[0][:5]] == [
-        int(batches.tokens[i : i + 1][0]) for i in batches.starts(0, 5)
-    ]
+    counts = [sum(token >= 0 for row in rows for token in row[1:]) for rows in (epochs[0][:1], epochs[0])]
+    assert [batches.n_targets(0, n) for n in (1, batches.n_windows)] == counts
+    assert batches.padding_share == pytest.approx(1 - counts[1] / (batches.n_windows * LENGTH))
+    assert batches.padding_share < 0.15
+    firsts = [int(batches.tokens[i : i + 1][0]) for i in batches.starts(0, 5)]
+    assert firsts == [max(row[0], ~row[0]) for row in epochs[0][:5]]
 
 
 def test_processes_divide_the_windows_and_any_position_resumes(documents: tuple[Path, list[list[int]]]):
@@ -100,7 +117,7 @@ def test_processes_divide_the_windows_and_any_position_resumes(documents: tuple[
     whole = PackedBatches([folder], LENGTH, DocumentMask(256)).windows(0, 14)
     shares = [PackedBatches([folder], LENGTH, DocumentMask(256), rank=rank, n_processes=2) for rank in (0, 1)]
     inputs = [torch.cat([each.take(3)[0] for each in shares]) for _ in range(2)]
-    assert torch.equal(torch.cat(inputs), whole[:12, :-1].clamp_min(0))
+    assert torch.equal(torch.cat(inputs), inputs_and_targets(whole[:12], "cpu")[0])
     again = PackedBatches([folder], LENGTH, DocumentMask(256))
     again.load_state_dict(shares[0].state_dict())
     assert torch.equal(again.windows(again.position, 2), whole[12:])

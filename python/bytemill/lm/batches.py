@@ -97,7 +97,7 @@ class ShardBatches:
     """
 
     padding_share = 0.0
-    """Share of the windows that is padding."""
+    """Share of the positions of windows that have no target."""
 
     def __init__(
         self,
@@ -253,10 +253,11 @@ def windows_at(
 def inputs_and_targets(windows: Tensor, device: str | torch.device) -> tuple[Tensor, Tensor]:
     """Return windows without their last id, and without their first; the copy from pinned memory is asynchronous.
 
-    Negative ids, which are padding, remain so in the targets and become 0 in the inputs.
+    An id that is not a target is stored as its complement, ~id: it remains negative in the targets.
     """
     both = windows.to(device, non_blocking=True)
-    return both[:, :-1].clamp_min(0), both[:, 1:].contiguous()
+    inputs = both[:, :-1]
+    return torch.where(inputs < 0, ~inputs, inputs), both[:, 1:].contiguous()
 
 
 def _windows(x: TokenSequence, starts: Sequence[int], context_length: int) -> Tensor:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from bytemill.lm.document_mask import DocumentMask
 
-PADDING = -1
-"""Id after the last document of a window."""
+PADDING = ~0
+"""Id after the last document of a window; see `batches.inputs_and_targets` for negative ids."""
 
 _SCANNED = 1 << 24
 _GROUP = 1 << 14
@@ -40,8 +40,10 @@ def document_ends(tokens: JoinedShards, documents: DocumentMask) -> NDArray[np.i
     return np.unique(np.append(offsets[offsets > 0], len(tokens)))
 
 
-def cut_documents(ends: NDArray[np.int64], capacity: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the starts and lengths of the pieces of documents, of at most `capacity` ids.
+def cut_documents(
+    ends: NDArray[np.int64], capacity: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the starts and lengths of the pieces of documents, of at most `capacity` ids, and which continue another.
 
     Pieces of a document share one id, the last target of one and the first input of the next, so that every id of a
     document but the first is a target once.
@@ -56,6 +58,7 @@ def cut_documents(ends: NDArray[np.int64], capacity: int) -> tuple[NDArray[np.in
     return (
         np.repeat(starts, n_pieces) + offsets,
         np.minimum(capacity, np.repeat(lengths, n_pieces) - offsets),
+        offsets > 0,
     )
 
 
@@ -99,9 +102,13 @@ def best_fit(lengths: NDArray[np.int64], capacity: int) -> list[list[int]]:
 class PackedBatches(ShardBatches):
     """Windows of whole documents in shard folders, in an order that depends only on `seed`.
 
-    Documents are packed into windows by best fit, in random groups; one that is longer than a window is cut. Every
-    epoch reads the same windows in another order. The ends of documents are found when the object is made, which reads
-    all ids once.
+    Documents are packed into windows by best fit, in random groups; one that is longer than a window is cut. What
+    precedes a piece in its window never predicts its first id, which is a target elsewhere: it is negative (see
+    `batches.inputs_and_targets`). If separators start documents, one takes the place of that id, so that every piece is
+    a document of its own in a document mask.
+
+    Every epoch reads the same windows in another order. The ends of documents are found when the object is made, which
+    reads all ids once.
 
     Args:
         folders: Shard folders.
@@ -130,21 +137,26 @@ class PackedBatches(ShardBatches):
         super().__init__(
             folders, context_length, seed=seed, fingerprint=fingerprint, rank=rank, n_processes=n_processes
         )
-        starts, lengths = cut_documents(document_ends(self.tokens, documents), context_length + 1)
+        self._separator = documents.separator if documents.separator_first else None
+        ends = document_ends(self.tokens, documents)
+        starts, lengths, continues = cut_documents(ends, context_length + 1)
         order = permuted(np.arange(len(starts)), len(starts), key_of(seed, 0))
         groups = (order[first : first + _GROUP] for first in range(0, len(order), _GROUP))
         windows = [
-            group[items]
+            # In the order of the corpus: the first document may lack a separator in front, the last one at its end.
+            np.sort(group[items])
             for group in groups
             for items in best_fit(lengths[group], context_length + 1)
             if lengths[group[items]].sum() > 1
         ]
         if not windows:
             raise ShardError("every document is a single token: nothing to predict", hint="encode more text")
-        self._starts, self._lengths = starts, lengths
+        self._starts, self._lengths, self._continues = starts, lengths, continues
         self._pieces = np.concatenate(windows)
         self._bounds = np.cumsum([0, *map(len, windows)])
-        self._n_targets = np.add.reduceat(lengths[self._pieces], self._bounds[:-1]) - 1
+        firsts = self._bounds[:-1]
+        self._n_targets = np.add.reduceat((lengths - continues)[self._pieces], firsts)
+        self._n_targets -= ~continues[self._pieces[firsts]]
         self.n_windows = len(windows)
         self.padding_share = 1 - float(self._n_targets.sum()) / (self.n_windows * context_length)
 
@@ -153,8 +165,13 @@ class PackedBatches(ShardBatches):
         windows = np.full((n, self.context_length + 1), PADDING, dtype=np.int64)
         for row, pieces in enumerate(self._pieces_of(position, n)):
             ends = np.cumsum([0, *self._lengths[pieces]]).tolist()
-            for offset, (start, end) in zip(self._starts[pieces].tolist(), pairwise(ends), strict=True):
+            for piece, (start, end) in zip(pieces.tolist(), pairwise(ends), strict=True):
+                offset = int(self._starts[piece])
                 windows[row, start:end] = self.tokens[offset : offset + end - start]
+                if self._continues[piece]:
+                    windows[row, start] = ~(
+                        windows[row, start] if self._separator is None else self._separator
+                    )
         return torch.from_numpy(windows)  # pyright: ignore[reportUnknownMemberType]
 
     def starts(self, position: int, n: int) -> list[int]:
