@@ -15,7 +15,7 @@ import bytemill
 from bytemill.errors import RunConfigError
 from bytemill.lm.batches import inputs_and_targets
 from bytemill.lm.document_mask import DocumentMask
-from bytemill.lm.packing import PackedBatches, best_fit, cut_documents
+from bytemill.lm.packing import PADDING, PackedBatches, best_fit, cut_documents
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.trainer import train
 
@@ -110,6 +110,18 @@ def test_an_epoch_has_the_same_windows_in_another_order_and_little_padding(
     assert batches.padding_share < 0.15
     firsts = [int(batches.tokens[i : i + 1][0]) for i in batches.starts(0, 5)]
     assert firsts == [max(row[0], ~row[0]) for row in epochs[0][:5]]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_last_document_without_its_separator_is_followed_by_no_other(tmp_path: Path, seed: int):
+    tokenizer = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<|endoftext|>"])
+    (tmp_path / "text.txt").write_text("ab<|endoftext|>cdef<|endoftext|>ghij")
+    bytemill.encode_corpus(
+        tokenizer, tmp_path / "text.txt", tmp_path / "shards", document_separator="<|endoftext|>"
+    )
+    batches = PackedBatches([tmp_path / "shards"], 11, DocumentMask(256), seed=seed)
+    ids = [token for token in batches.windows(0, 1)[0].tolist() if token != PADDING]
+    assert len(ids) == 12 and bytes(ids[-4:]) == b"ghij"
 
 
 def test_processes_divide_the_windows_and_any_position_resumes(documents: tuple[Path, list[list[int]]]):
