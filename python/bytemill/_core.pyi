@@ -221,6 +221,39 @@ class Encoder:
     def decode_batch(self, batch: Iterable[Sequence[int] | NDArray[Any]], errors: str) -> list[str]: ...
 
 @final
+class TokenDecoder:
+    """Computes the logits after a token on the CPU, in float32, and adds its keys and values to the caches.
+
+    Arrays are float32, contiguous, and used in place: changes are seen by the next call.
+    """
+
+    def __init__(
+        self,
+        shape: dict[str, Any],
+        weights: dict[str, NDArray[np.float32] | None],
+        blocks: list[dict[str, NDArray[np.float32] | None]],
+        caches: list[tuple[NDArray[np.float32], NDArray[np.float32]]],
+        num_threads: int,
+        portable: bool = False,
+    ) -> None:
+        """Start the threads.
+
+        Args:
+            shape: vocab_size, d_model, d_head, n_heads, n_kv_heads, norm_first, centred, eps, activation, soft_cap.
+            weights: embedding, positions, rotations, final.weight, final.bias, head.
+            blocks: ln1, ln2, q, k, v, output, w1, w2, w3, each with .weight and .bias, and q_norm, k_norm.
+            caches: Keys and values of each block, each (n_kv_heads, capacity, d_head).
+            num_threads: Number of threads, the caller's included.
+            portable: Use no special instructions of the processor.
+        """
+
+    def next_logits(self, token_id: int, position: int) -> NDArray[np.float32]:
+        """Return (vocab_size,).
+
+        Raises ValueError if sizes contradict each other, or if the id or the position is beyond the tables.
+        """
+
+@final
 class TextMarks:
     """Documents, and the places in them that token boundaries should respect."""
 

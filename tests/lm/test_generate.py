@@ -5,10 +5,12 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy.stats import chisquare
 
 import bytemill
 from bytemill.errors import RunConfigError
@@ -99,6 +101,21 @@ def test_repeated_tokens_are_less_likely_or_forbidden():
         2,
         3,
     }
+
+
+@pytest.mark.parametrize("n", [1, 5, 256, 257, 1000])
+def test_ids_are_drawn_as_often_as_is_likely_and_never_if_they_are_cut_off(n: int):
+    random = np.random.default_rng(n)
+    probabilities = random.random(n) * (random.random(n) > 0.5)
+    probabilities[n // 2], probabilities[-1] = 1, n == 1
+    probabilities /= probabilities.sum()
+    logs = torch.from_numpy(probabilities).log().float()
+    generator = torch.Generator().manual_seed(0)
+    counts = np.bincount([draw(logs, generator) for _ in range(5000)], minlength=n)
+    possible = probabilities > 0
+    assert not counts[~possible].any()
+    expected = probabilities[possible] / probabilities[possible].sum() * 5000
+    assert expected.size == 1 or chisquare(counts[possible], expected).pvalue > 1e-3
 
 
 def test_samples_follow_the_probabilities():

@@ -121,7 +121,8 @@ def test_a_last_document_without_its_separator_is_followed_by_no_other(tmp_path:
     )
     batches = PackedBatches([tmp_path / "shards"], 11, DocumentMask(256), seed=seed)
     ids = [token for token in batches.windows(0, 1)[0].tolist() if token != PADDING]
-    assert len(ids) == 12 and bytes(ids[-4:]) == b"ghij"
+    assert len(ids) == 12
+    assert bytes(ids[-4:]) == b"ghij"
 
 
 def test_processes_divide_the_windows_and_any_position_resumes(documents: tuple[Path, list[list[int]]]):

@@ -3,6 +3,7 @@
 pub mod batch;
 pub mod bpe;
 pub mod decode;
+pub mod decoder;
 pub mod documents;
 pub mod encode;
 pub mod error;

@@ -61,6 +61,9 @@ feature_sets! {
     /// 512-bit vectors with byte permutations and Galois-field instructions (Ice Lake, Zen 4 and later).
     "x86_64" is_x86_feature_detected Avx512: ["avx512f", "avx512bw", "avx512vbmi", "avx512vbmi2", "gfni", "bmi1", "bmi2", "lzcnt", "popcnt"];
 
+    /// 256-bit floating-point vectors with fused multiply-add (Haswell, Zen and later).
+    "x86_64" is_x86_feature_detected Fma: ["avx2", "fma"];
+
     /// AES rounds on 128-bit vectors.
     "x86_64" is_x86_feature_detected Aes: ["aes", "avx"];
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.generation.sampling import SamplingParameters, draw, next_log_probabilities
+from bytemill.lm.generation.token_decoder import CoreDecoder
 from bytemill.lm.kv_cache import KVCache
 from bytemill.lm.permutation import key_of
 
@@ -151,6 +152,13 @@ class _Window:
         self._n_seen = 0
         dtype = next(model.parameters()).dtype
         self._cache = KVCache(model.config, n_rows, device, dtype) if use_cache else None
+        self._decoder: CoreDecoder | None = None
+        if (
+            model.kernels.core_decoding
+            and self._cache is not None
+            and CoreDecoder.supports(model, self._cache)
+        ):
+            self._decoder = CoreDecoder(model, self._cache)
 
     @torch.inference_mode()
     def logits_after(self, rows: list[list[int]]) -> Tensor:
@@ -164,8 +172,10 @@ class _Window:
             if self._cache is not None:
                 self._cache.reset()
         first = self._start if self._cache is None else max(self._n_seen, self._start)
-        ids = torch.tensor([row[first:] for row in rows], device=self._device)
         self._n_seen = n_ids
+        if self._decoder is not None and first == n_ids - 1:
+            return self._decoder.logits_after(rows[0][-1])[None]
+        ids = torch.tensor([row[first:] for row in rows], device=self._device)
         return self._model(ids, self._cache, last_only=True)[:, -1].float().cpu()
 
 

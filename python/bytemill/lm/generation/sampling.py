@@ -1,18 +1,27 @@
-"""Sample the next token from logits."""
+"""Sample the next token from logits.
+
+In NumPy: a vector of the size of a vocabulary is too short to divide among threads, and after torch has done so its
+threads wait in a loop, on the processors that compute the next token.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.attention import softmax
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+_BLOCK = 256
 
 
 @dataclass(frozen=True)
@@ -58,48 +67,59 @@ def next_log_probabilities(
     Returns:
         (vocab_size,) in float32 on the CPU; −∞ for tokens that are cut off, never for all.
     """
-    x = logits.detach().float().cpu().clone()
+    x = logits.detach().float().cpu().numpy().copy()
     if history and parameters.repetition_penalty != 1.0:
-        seen = torch.tensor(sorted(set(history)))
+        seen = np.array(sorted(set(history)))
         # Dividing a negative logit would increase it.
-        penalty = parameters.repetition_penalty
-        x[seen] = torch.where(x[seen] > 0, x[seen] / penalty, x[seen] * penalty)
+        penalty = np.float32(parameters.repetition_penalty)
+        x[seen] = np.where(x[seen] > 0, x[seen] / penalty, x[seen] * penalty)
     banned = _repeating_ids(history, parameters.no_repeat_ngram)
     if banned and len(banned) < len(x):
-        x[torch.tensor(banned)] = -torch.inf
+        x[banned] = -np.inf
     if parameters.temperature == 0:
-        return _only(x, int(x.argmax()))
-    # Subtract the maximum first, so that a small temperature does not overflow float32.
-    x = (x - x.max()) / parameters.temperature
+        return _tensor(_keep(x, np.argmax(x), 0.0))
+    x -= x.max()  # first, so that a small temperature does not overflow float32; the maximum is never cut off
+    with np.errstate(over="ignore"):  # to −∞
+        x /= np.float32(parameters.temperature)
     if 0 < parameters.top_k < len(x):
-        x = _keep(x, x.sort(descending=True, stable=True).indices[: parameters.top_k])
+        kept = np.argsort(-x, kind="stable")[: parameters.top_k]
+        x = _keep(x, kept, x[kept])
     if parameters.top_p < 1:
-        ordered, order = x.sort(descending=True, stable=True)
-        probabilities = softmax(ordered, 0)
-        before = probabilities.cumsum(0) - probabilities
+        order = np.argsort(-x, kind="stable")
+        probabilities = np.exp(x[order])
+        probabilities /= probabilities.sum()
+        before = probabilities.cumsum() - probabilities
         # Keep a token if the tokens before it do not reach top_p; the first is always kept.
-        x = _keep(x, order[(before < parameters.top_p) & (ordered > -torch.inf)])
+        kept = order[(before < parameters.top_p) & (x[order] > -np.inf)]
+        x = _keep(x, kept, x[kept])
     if parameters.min_p > 0:
-        x = torch.where(x >= x.max() + torch.tensor(parameters.min_p).log(), x, -torch.inf)
-    x = x - x.max()
-    return x - x.exp().sum().log()
+        x[x < math.log(parameters.min_p)] = -np.inf
+    return _tensor(x - np.log(np.exp(x).sum()))
 
 
 def draw(log_probabilities: Tensor, generator: torch.Generator | None = None) -> int:
-    """Sample an id from log-probabilities of shape (vocab_size,)."""
-    return int(torch.multinomial(log_probabilities.exp(), 1, generator=generator))
+    """Sample an id from log-probabilities of shape (vocab_size,): the first whose cumulative probability is enough."""
+    probabilities: NDArray[np.float32] = np.exp(log_probabilities.numpy())
+    # First the block of the id, then the id: a cumulative sum over all ids would take longer than everything else.
+    sums: NDArray[np.float64] = np.add.reduceat(
+        probabilities, np.arange(0, len(probabilities), _BLOCK), dtype=np.float64
+    ).cumsum()
+    target = float(torch.rand((), dtype=torch.float64, generator=generator)) * sums[-1]
+    number = min(int(np.searchsorted(sums, target, side="right")), int(np.searchsorted(sums, sums[-1])))
+    block = probabilities[number * _BLOCK : (number + 1) * _BLOCK].astype(np.float64)
+    before = sums[number - 1] if number else 0.0
+    index = int(np.searchsorted(before + block.cumsum(), target, side="right"))
+    return number * _BLOCK + min(index, int(block.nonzero()[0][-1]))  # rounded sums may stay below the target
 
 
-def _keep(x: Tensor, kept: Tensor) -> Tensor:
-    result = torch.full_like(x, -torch.inf)
-    result[kept] = x[kept]
+def _keep(x: NDArray[np.float32], kept: Any, values: Any) -> NDArray[np.float32]:
+    result = np.full_like(x, -np.inf)
+    result[kept] = values
     return result
 
 
-def _only(x: Tensor, index: int) -> Tensor:
-    result = torch.full_like(x, -torch.inf)
-    result[index] = 0.0
-    return result
+def _tensor(x: NDArray[np.float32]) -> Tensor:
+    return torch.from_numpy(x)  # pyright: ignore[reportUnknownMemberType]
 
 
 def _repeating_ids(history: Sequence[int], n: int) -> list[int]:

@@ -68,6 +68,8 @@ class Kernels:
     """(x, weight, targets, z_loss, *, soft_cap) -> `loss.mean_losses` of the logits x weightᵀ, capped if it is set."""
     fused_adamw: bool = False
     """Update weights with the function of `torch.optim.AdamW(fused=True)`."""
+    core_decoding: bool = False
+    """Generate with the core where it can: single tokens in float32 on the CPU; see `generation.token_decoder`."""
 
 
 def cpu_attention(
@@ -90,6 +92,7 @@ BLOCKWISE: dict[str, Any] = {
     "masked_attention": sdpa,
     "losses": linear_losses,
     "fused_adamw": True,
+    "core_decoding": True,
 }
 """This package's kernels, which read and write memory less often than the textbook."""
 TORCH: dict[str, Any] = {
