@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.attention import causal_mask, scaled_dot_product_attention
+from bytemill.lm.batches import JoinedShards, spread_starts
 from bytemill.lm.document_mask import DocumentMask
+from bytemill.lm.evaluate import evaluate_windows, score_shards
 from bytemill.lm.kernels.attention import causal_attention
 from bytemill.lm.kernels.torch_attention import flex_attention, windowed_attention
+from bytemill.lm.loading import load_trained
+from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import ModelConfig, TransformerLM
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.trainer import train
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 
     from bytemill.lm.kernels.names import KernelName
     from bytemill.lm.training.config import Resolved
+    from tests.lm.conftest import Corpus
 
     Settings = Callable[..., Resolved]
 
@@ -139,3 +144,22 @@ def test_positions_restart_only_with_the_mask(settings: Settings):
     with pytest.raises(RunConfigError) as raised:
         settings(training__reset_positions=True)
     assert raised.value.hint == "add --training.document-mask"
+
+
+def test_evaluation_has_the_mask_of_training(settings: Settings, corpus: Corpus):
+    folder = train(settings(training__steps=2, training__document_mask=True, training__reset_positions=True))
+    (record,) = read_metrics(folder.metrics, "validation")
+    trained = load_trained(folder.path, "cpu")
+    tokens = JoinedShards([corpus.folder / "validation"])
+    documents = trained.documents(corpus.folder / "validation")
+    assert documents == DocumentMask(corpus.tokenizer.eot_token, reset_positions=True)
+    starts = spread_starts(len(tokens), 16, trained.config.run.validation_windows)
+    counts = token_byte_counts(trained.tokenizer)
+    score = evaluate_windows(trained.model, tokens, starts, counts, documents=documents)
+    assert score.loss == pytest.approx(record["loss"])
+    masked, plain = (
+        score_shards(trained.model, trained.tokenizer, corpus.folder / "validation", documents=mask)
+        for mask in (documents, None)
+    )
+    assert masked.n_tokens == plain.n_tokens == len(tokens) - 1
+    assert masked.loss != plain.loss

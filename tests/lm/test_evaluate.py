@@ -12,9 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bytemill
-from bytemill.errors import CheckpointError, CorpusError
+from bytemill.errors import CheckpointError, CorpusError, RunConfigError
+from bytemill.lm import preset
 from bytemill.lm.batches import spread_starts
-from bytemill.lm.evaluate import evaluate_hellaswag, evaluate_text, evaluate_windows, read_items
+from bytemill.lm.evaluate import (
+    HellaSwagItem,
+    evaluate_hellaswag,
+    evaluate_text,
+    evaluate_windows,
+    read_items,
+)
+from bytemill.lm.evaluate.hellaswag import _batches  # pyright: ignore[reportPrivateUsage]
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import TransformerLM
 
@@ -162,7 +170,7 @@ def items(tmp_path: Path) -> Path:
 
 def test_scores_equal_those_of_single_endings(model: TransformerLM, corpus: Corpus, items: Path):
     read = read_items(items)
-    score = evaluate_hellaswag(model, corpus.tokenizer, read, batch_size=4)
+    score = evaluate_hellaswag(model, corpus.tokenizer, read, batch_size=16)
     right = dict.fromkeys(score.accuracy, 0)
     n_cut = 0
     for item in read:
@@ -200,7 +208,7 @@ def test_an_interrupted_evaluation_resumes(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        evaluate_hellaswag(model, corpus.tokenizer, read, batch_size=2, results=results, progress=stop)
+        evaluate_hellaswag(model, corpus.tokenizer, read, batch_size=9, results=results, progress=stop)
     with results.open("a") as file:
         file.write('{"item": 8, "log_li')
     reported: list[int] = []
@@ -208,7 +216,7 @@ def test_an_interrupted_evaluation_resumes(
         model,
         corpus.tokenizer,
         read,
-        batch_size=2,
+        batch_size=9,
         results=results,
         progress=lambda done, _: reported.append(done),
     )
@@ -222,10 +230,62 @@ def test_an_interrupted_evaluation_resumes(
         evaluate_hellaswag(model, corpus.tokenizer, read[:5], results=results)
 
 
+def test_spaces_before_an_ending_belong_to_it_and_empty_contexts_are_documents(
+    model: TransformerLM, corpus: Corpus, tmp_path: Path
+):
+    endings = ("the 犬.", "naïve", "x", "cat cat")
+    contexts = ("The cat  ", "", "  ", "The cat")
+    items = [HellaSwagItem(context, endings, 0) for context in contexts]
+    encode = corpus.tokenizer.encode_ordinary
+    score = evaluate_hellaswag(model, corpus.tokenizer, items, results=tmp_path / "results.jsonl")
+    records = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()[1:]]
+    lines = {record["item"]: record for record in records}
+    n_unaligned = 0
+    for number, context in enumerate(contexts):
+        for ending, found in zip(endings, lines[number]["log_likelihoods"], strict=True):
+            whole = encode(f"{context} {ending}")
+            before = encode(context.rstrip())
+            if not before:
+                before = [corpus.tokenizer.eot_token]
+                whole = [*before, *whole]
+            n_unaligned += whole[: len(before)] != before
+            with torch.inference_mode():
+                chances = model(torch.tensor(whole[:-1])).double().log_softmax(-1)
+            expected = sum(float(chances[at - 1, whole[at]]) for at in range(len(before), len(whole)))
+            assert found == pytest.approx(expected, rel=1e-5)
+    assert score.n_unaligned == n_unaligned
+    plain = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], [])
+    with pytest.raises(RunConfigError, match="to start a document with"):
+        evaluate_hellaswag(model, plain, items)
+
+
+def test_endings_that_share_a_token_with_their_context_are_counted():
+    tokenizer = bytemill.Tokenizer(
+        {i: bytes([i]) for i in range(256)} | {256: b"d "}, [(b"d", b" ")], [], pattern=None
+    )
+    model = TransformerLM(preset("tiny", vocab_size=257), seed=0)
+    items = [
+        HellaSwagItem("a bird", ("a", "b", "c", "d"), 0),
+        HellaSwagItem("a cat", ("a", "b", "c", "d"), 0),
+    ]
+    assert evaluate_hellaswag(model, tokenizer, items).n_unaligned == 4
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(1, 90))
+def test_batches_hold_all_items_in_order_and_no_more_than_the_limit(lengths: list[int], limit: int):
+    lengths.sort()
+    batches = list(_batches(range(len(lengths)), lambda item: 4 * lengths[item], limit))
+    assert [item for batch in batches for item in batch] == list(range(len(lengths)))
+    for batch, after in zip(batches, [*batches[1:], []], strict=True):
+        assert len(batch) == 1 or len(batch) * 4 * lengths[batch[-1]] <= limit
+        if after:
+            assert (len(batch) + 1) * 4 * lengths[after[0]] > limit
+
+
 def test_scores_equal_those_of_a_harness_that_asks_transformers(
     tmp_path: Path, shared_data: Path, transformers: Any
 ):
-    """Score 12 items as lm-evaluation-harness defines acc and acc_norm, with the logits of transformers."""
+    """Score 12 items as lm-evaluation-harness defines them, with the logits of transformers."""
 
     from bytemill.lm.interchange.import_model import import_model
     from bytemill.lm.loading import load_trained
@@ -241,6 +301,7 @@ def test_scores_equal_those_of_a_harness_that_asks_transformers(
     trained = load_trained(tmp_path / "ours", "cpu")
     items = read_items(shared_data / "hellaswag_val.txt")[:12]
     right = {"sum": 0, "characters": 0}
+    likelihoods: list[list[float]] = []
     for item in items:
         scores: dict[str, list[float]] = {name: [] for name in right}
         for ending in item.endings:
@@ -251,8 +312,13 @@ def test_scores_equal_those_of_a_harness_that_asks_transformers(
             total = sum(float(logits[at - 1, ids[at]]) for at in range(len(context), len(ids)))
             scores["sum"].append(total)
             scores["characters"].append(total / len(ending))
+        likelihoods.append(scores["sum"])
         for name, own in scores.items():
             right[name] += own.index(max(own)) == item.label
-    ours = evaluate_hellaswag(trained.model, trained.tokenizer, items)
+    results = tmp_path / "results.jsonl"
+    ours = evaluate_hellaswag(trained.model, trained.tokenizer, items, results=results)
+    lines = [json.loads(line) for line in results.read_text().splitlines()[1:]]
+    for line in lines:
+        assert line["log_likelihoods"] == pytest.approx(likelihoods[line["item"]], abs=1e-3)
     for name, n in right.items():
         assert ours.accuracy[name] == pytest.approx(n / len(items))

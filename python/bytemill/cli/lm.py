@@ -257,10 +257,11 @@ def evaluate(
     by_class: Annotated[
         bool,
         Parameter(
-            negative=(), help="Also show the loss by class of token: words, digits, punctuation, white space."
+            negative=(),
+            help="Also show the loss by class of token (words, digits, punctuation, white space) and by frequency.",
         ),
     ] = False,
-    batch_size: Annotated[int, Parameter(validator=Number(gte=1), help="Windows or items per batch.")] = 16,
+    batch_size: Annotated[int, Parameter(validator=Number(gte=1), help="Windows per batch.")] = 16,
     device: Device = "auto",
     weights: Weights = "auto",
     kernels: Kernels = "auto",
@@ -309,6 +310,7 @@ def evaluate(
                 model,
                 tokenizer,
                 name,
+                documents=trained.documents(),
                 progress=show(f"scoring {name}", "tokens"),
                 by_class=classes.get(name),
                 **windows,
@@ -319,6 +321,7 @@ def evaluate(
                 model,
                 tokenizer,
                 folder,
+                documents=trained.documents(folder),
                 progress=show(f"scoring {folder}", "tokens"),
                 by_class=classes.get(str(folder)),
                 **windows,

@@ -36,7 +36,7 @@ def write_scores(
                 "checkpoint": str(trained.path),
                 "step": trained.step,
                 "texts": {
-                    name: score.to_dict() | ({"classes": classes[name].to_dict()} if name in classes else {})
+                    name: score.to_dict() | (_classes(classes[name]) if name in classes else {})
                     for name, score in texts.items()
                 },
                 "hellaswag": {name: score.to_dict() for name, score in hellaswag.items()},
@@ -75,18 +75,39 @@ def write_scores(
             ],
             right=range(1, len(names) + 2),
         )
+        if n_unaligned := sum(score.n_unaligned for score in hellaswag.values()):
+            output.write_line(
+                f"{format_count(n_unaligned)} endings share a token with their context, whose tokens are therefore not "
+                "those of the context alone."
+            )
+
+
+def _classes(by_class: LossByClass) -> dict[str, Any]:
+    return {"classes": by_class.to_dict(), "frequencies": by_class.by_frequency()}
 
 
 def _write_classes(name: str, by_class: LossByClass) -> None:
-    rows = by_class.to_dict()
-    n_tokens = sum(row["n_tokens"] for row in rows.values())
+    _write_losses(name, by_class.to_dict())
+    output.write_line()
+    tenths = enumerate(by_class.by_frequency())
+    _write_losses(
+        "tokens by frequency",
+        {
+            f"{'most frequent ' if not number else ''}{10 * number}–{10 * number + 10} %: {row['n_ids']:,} ids": row
+            for number, row in tenths
+            if row["n_tokens"]
+        },
+    )
+
+
+def _write_losses(name: str, rows: dict[str, dict[str, Any]]) -> None:
     output.write_table(
         (name, "tokens", "share", "loss", "bits/byte", "share of loss"),
         [
             (
                 kind,
                 format_count(row["n_tokens"]),
-                format_share(row["n_tokens"] / n_tokens),
+                format_share(row["token_share"]),
                 f"{row['loss']:.4f}",
                 "–" if row["bits_per_byte"] is None else f"{row['bits_per_byte']:.4f}",
                 "–" if row["loss_share"] is None else format_share(row["loss_share"]),

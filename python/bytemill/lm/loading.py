@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bytemill.lm.batches import JoinedShards
 from bytemill.lm.device import memory_errors, pick_device
 from bytemill.lm.model import TransformerLM
+from bytemill.lm.training.data import document_mask
 from bytemill.lm.training.saved_model import WeightsName, find_saved_model
 
 if TYPE_CHECKING:
     import os
     from pathlib import Path
 
+    from bytemill.lm.document_mask import DocumentMask
     from bytemill.lm.kernels.names import KernelName
     from bytemill.lm.training.config import TrainConfig
     from bytemill.tokenizer.tokenizer import Tokenizer
@@ -31,6 +34,21 @@ class TrainedModel:
     """The checkpoint folder, or the folder of an imported model."""
     refused: list[str]
     """Newer checkpoints that were damaged."""
+
+    def documents(self, folder: str | os.PathLike[str] | None = None) -> DocumentMask | None:
+        """Return how documents were divided in training; None if tokens attend across them.
+
+        Args:
+            folder: Shards to evaluate on, which may have a separator of their own; by default it is <|endoftext|>.
+
+        Raises:
+            RunConfigError: There is no separator.
+            ShardError: The shards are of another tokenizer.
+        """
+        if not self.config.training.document_mask:
+            return None
+        shards = None if folder is None else JoinedShards([folder], self.tokenizer.fingerprint)
+        return document_mask(self.config, shards, self.tokenizer, "training.document_mask")
 
 
 def load_trained(

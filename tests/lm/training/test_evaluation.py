@@ -55,6 +55,9 @@ def test_each_validation_set_is_recorded_by_name(settings: Settings, corpus: Cor
         assert record["sets"][name] == pytest.approx(expected)
     for name in ("n_tokens", "nats", "text_nats", "n_bytes"):
         assert record[name] == pytest.approx(sum(score[name] for score in record["sets"].values()))
+    for name in ("loss", "bits_per_byte"):
+        assert record[name] == pytest.approx(sum(score[name] for score in record["sets"].values()) / 2)
+    assert record["perplexity"] == pytest.approx(math.exp(record["loss"]))
     (alone,) = read_metrics(train(settings(training__steps=2), overwrite=True).metrics, "validation")
     assert "sets" not in alone
     assert alone["loss"] == pytest.approx(record["sets"]["validation"]["loss"])
@@ -82,6 +85,7 @@ def test_classes_divide_the_loss(settings: Settings, corpus: Corpus):
     assert sum(row["n_bytes"] for row in classes.values()) == record["n_bytes"]
     assert sum(row["loss"] * row["n_tokens"] for row in classes.values()) == pytest.approx(record["nats"])
     assert sum(row["loss_share"] for row in classes.values()) == pytest.approx(1)
+    assert sum(row["token_share"] for row in classes.values()) == pytest.approx(1)
 
 
 def test_sums_by_class_are_those_of_single_tokens():
@@ -104,6 +108,22 @@ def test_sums_by_class_are_those_of_single_tokens():
         assert result[name]["loss"] == pytest.approx(sum(own) / len(own))
         if n_bytes := result[name]["n_bytes"]:
             assert result[name]["bits_per_byte"] == pytest.approx(sum(own) / math.log(2) / n_bytes)
+
+
+def test_tenths_by_frequency_hold_the_most_frequent_ids_first():
+    tokenizer = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<|end|>"])
+    by_class = LossByClass(tokenizer, 257)
+    assert [row["n_tokens"] for row in by_class.by_frequency()] == [0] * 10
+    text = b"a" * 35 + b"b" * 15 + b"c" * 10 + bytes(range(100, 140))
+    ids = torch.tensor([*text, 256, 256])
+    by_class.add(ids.double(), ids, (ids < 256).long())
+    rows = by_class.by_frequency()
+    # The middles of the uses: a 17.5, b 42.5, c 55, the others 60.5, 61.5, … of 100.
+    assert [row["n_ids"] for row in rows] == [0, 1, 0, 0, 1, 1, 10, 10, 10, 10]
+    assert [row["n_tokens"] for row in rows] == [0, 35, 0, 0, 15, 10, 10, 10, 10, 10]
+    assert rows[0]["loss"] is None
+    assert [row["loss"] for row in rows[4:7]] == [98, 99, pytest.approx(104.5)]
+    assert sum(row["token_share"] for row in rows) == pytest.approx(100 / 102)
 
 
 def test_hellaswag_is_recorded_at_its_steps_and_at_the_end(settings: Settings, items: Path):
@@ -142,11 +162,13 @@ def test_processes_share_the_evaluation(
             read_metrics(path / "metrics.jsonl", kind) for path in (tmp_path / "two", one.path)
         )
         flat = [
-            {key: value for key, value in each.items() if key not in ("kind", "sets", "classes")}
+            {k: v for k, v in each.items() if k not in ("kind", "sets", "classes", "frequencies")}
             for each in (ours, expected)
         ]
         assert flat[0] == pytest.approx(flat[1], rel=1e-5)
-        for group in ("sets", "classes"):
+        for own in (ours, expected):
+            own["frequencies"] = dict(enumerate(own.get("frequencies", [])))
+        for group in ("sets", "classes", "frequencies"):
             for name, values in expected.get(group, {}).items():
                 assert ours[group][name].keys() == values.keys()
                 for key, value in values.items():

@@ -13,6 +13,7 @@ import torch
 from bytemill.errors import CheckpointError
 from bytemill.lm.device import autocast
 from bytemill.lm.evaluate.items import HellaSwagItem, read_items
+from bytemill.lm.generation.text_generation import prompt_ids
 from bytemill.lm.loss import token_losses
 from bytemill.system.atomic_files import output_error
 
@@ -38,6 +39,8 @@ class HellaSwagScore:
     """By normalization; lm-evaluation-harness calls "sum" acc and "characters" acc_norm."""
     n_cut: int
     """Number of endings whose context was cut on the left to fit the model."""
+    n_unaligned: int
+    """Number of endings for which the tokens of the context are not the first tokens of context and ending."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dict for JSON."""
@@ -51,6 +54,8 @@ class _Ending:
     n_ending: int
     """Number of ids of the ending, which are the last ones."""
     was_cut: bool
+    is_aligned: bool
+    """The tokens of the context are the first ones of context and ending."""
 
 
 def evaluate_hellaswag(
@@ -69,7 +74,7 @@ def evaluate_hellaswag(
         model: The model.
         tokenizer: Its tokenizer.
         items: The items.
-        batch_size: Items per batch.
+        batch_size: Batches have at most as many ids, padding included, as this number of whole contexts; but an item.
         dtype: Type of matrix products.
         results: File to append the log-likelihoods of each item to; items in the file are not computed again, so an
             interrupted evaluation resumes.
@@ -77,6 +82,7 @@ def evaluate_hellaswag(
 
     Raises:
         CheckpointError: The file is of another model or other items.
+        RunConfigError: A context is empty, and the tokenizer has no `<|endoftext|>` to start a document with.
         OutputError: The file cannot be read or written.
     """
     identity = "" if results is None else _identity(model, tokenizer, items)
@@ -85,8 +91,8 @@ def evaluate_hellaswag(
         # Sort by length to reduce padding; the scores do not depend on the order.
         endings = {number: _endings(model, tokenizer, items[number]) for number in remaining}
         remaining.sort(key=lambda number: max(len(ending.ids) for ending in endings[number]))
-        for first in range(0, len(remaining), batch_size):
-            batch = remaining[first : first + batch_size]
+        limit = batch_size * model.config.context_length
+        for batch in _batches(remaining, lambda number: _n_padded(endings[number]), limit):
             rows = [ending for number in batch for ending in endings[number]]
             sums = iter(_log_likelihoods(model, rows, dtype))
             for number in batch:
@@ -97,6 +103,7 @@ def evaluate_hellaswag(
                         "log_likelihoods": [next(sums) for _ in own],
                         "n_tokens": [ending.n_ending for ending in own],
                         "n_cut": sum(ending.was_cut for ending in own),
+                        "n_unaligned": sum(not ending.is_aligned for ending in own),
                     }
                 )
             if progress:
@@ -105,18 +112,42 @@ def evaluate_hellaswag(
 
 
 def _endings(model: TransformerLM, tokenizer: Tokenizer, item: HellaSwagItem) -> list[_Ending]:
-    context = tokenizer.encode_ordinary(item.context)
-    return [
-        _cut(context, tokenizer.encode_ordinary(" " + ending), model.config.context_length)
-        for ending in item.endings
-    ]
+    """Encode each ending after the context, as lm-evaluation-harness does: spaces before an ending belong to it."""
+    context = item.context.rstrip()
+    spaces = item.context[len(context) :]
+    before = tokenizer.encode_ordinary(context)
+    if not before:
+        before = prompt_ids(tokenizer, "")
+        wholes = [[*before, *tokenizer.encode_ordinary(f"{spaces} {ending}")] for ending in item.endings]
+    else:
+        wholes = [tokenizer.encode_ordinary(f"{context}{spaces} {ending}") for ending in item.endings]
+    return [_cut(before, whole, model.config.context_length) for whole in wholes]
 
 
-def _cut(context: list[int], ending: list[int], context_length: int) -> _Ending:
+def _cut(before: list[int], whole: list[int], context_length: int) -> _Ending:
+    # A token may span the end of the context; the last token is always one of the ending.
+    n_ending = max(1, len(whole) - len(before))
     # One id of the context must remain to predict the first id of the ending.
-    ending = ending[:context_length]
-    kept = context[-(context_length + 1 - len(ending)) :]
-    return _Ending([*kept, *ending], len(ending), len(kept) < len(context))
+    n_kept = min(n_ending, context_length)
+    whole = whole[: len(whole) - n_ending + n_kept]
+    kept = whole[-(context_length + 1) :]
+    return _Ending(kept, n_kept, len(kept) < len(whole), whole[: len(before)] == before)
+
+
+def _n_padded(endings: list[_Ending]) -> int:
+    return len(endings) * max(len(ending.ids) for ending in endings)
+
+
+def _batches(items: Sequence[int], n_padded: Callable[[int], int], limit: int) -> Iterator[list[int]]:
+    """Divide items, of increasing length, into batches of at most `limit` padded ids."""
+    batch: list[int] = []
+    for item in items:
+        if batch and (len(batch) + 1) * n_padded(item) > limit:
+            yield batch
+            batch = []
+        batch.append(item)
+    if batch:
+        yield batch
 
 
 @torch.inference_mode()
@@ -160,7 +191,8 @@ def _score(items: Sequence[HellaSwagItem], lines: Sequence[dict[str, Any]]) -> H
             ]
             n_correct[name] += scores.index(max(scores)) == item.label
     accuracy = {name: n / len(items) for name, n in n_correct.items()}
-    return HellaSwagScore(len(items), accuracy, sum(line["n_cut"] for line in lines))
+    n_cut, n_unaligned = (sum(line[name] for line in lines) for name in ("n_cut", "n_unaligned"))
+    return HellaSwagScore(len(items), accuracy, n_cut, n_unaligned)
 
 
 class _Results:

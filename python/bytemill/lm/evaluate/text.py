@@ -68,6 +68,22 @@ class TextScore:
         }
 
 
+def mean_score(scores: Sequence[TextScore]) -> dict[str, Any]:
+    """Return the sums of the scores, like `TextScore.to_dict`, but with the means of loss and bits per byte.
+
+    Every text counts the same, whatever its length.
+    """
+    first, *rest = scores
+    loss = sum(score.loss for score in scores) / len(scores)
+    bits = sum(score.bits_per_byte for score in scores) / len(scores)
+    means = {
+        "loss": loss,
+        "perplexity": perplexity(loss),
+        "bits_per_byte": None if math.isnan(bits) else bits,
+    }
+    return {**asdict(sum(rest, first)), **means}
+
+
 def evaluate_windows(
     model: TransformerLM,
     tokens: TokenSequence,
@@ -119,6 +135,7 @@ def evaluate_text(
     context_length: int | None = None,
     batch_size: int = 16,
     dtype: torch.dtype = torch.float32,
+    documents: DocumentMask | None = None,
     by_class: LossByClass | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> TextScore:
@@ -135,6 +152,7 @@ def evaluate_text(
         context_length: Tokens per window; by default that of the model.
         batch_size: Windows per batch.
         dtype: Type of matrix products.
+        documents: Tokens attend to their own document alone, as in training.
         by_class: Receives the losses.
         progress: Called with the number of scored tokens and their total.
 
@@ -155,7 +173,15 @@ def evaluate_text(
     score = TextScore(0, 0.0, 0.0, 0)
     for starts, size, n_skipped in _windows(n_targets, length, stride, batch_size):
         score += _score(
-            model, tokens, starts, size, n_skipped, byte_counts=counts, dtype=dtype, by_class=by_class
+            model,
+            tokens,
+            starts,
+            size,
+            n_skipped,
+            byte_counts=counts,
+            dtype=dtype,
+            documents=documents,
+            by_class=by_class,
         )
         if progress:
             progress(score.n_tokens, n_targets)

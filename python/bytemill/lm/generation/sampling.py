@@ -101,15 +101,18 @@ def draw(log_probabilities: Tensor, generator: torch.Generator | None = None) ->
     """Sample an id from log-probabilities of shape (vocab_size,): the first whose cumulative probability is enough."""
     probabilities: NDArray[np.float32] = np.exp(log_probabilities.numpy())
     # First the block of the id, then the id: a cumulative sum over all ids would take longer than everything else.
-    sums: NDArray[np.float64] = np.add.reduceat(
-        probabilities, np.arange(0, len(probabilities), _BLOCK), dtype=np.float64
-    ).cumsum()
-    target = float(torch.rand((), dtype=torch.float64, generator=generator)) * sums[-1]
-    number = min(int(np.searchsorted(sums, target, side="right")), int(np.searchsorted(sums, sums[-1])))
-    block = probabilities[number * _BLOCK : (number + 1) * _BLOCK].astype(np.float64)
-    before = sums[number - 1] if number else 0.0
-    index = int(np.searchsorted(before + block.cumsum(), target, side="right"))
+    starts = np.arange(0, len(probabilities), _BLOCK)
+    sums: NDArray[Any] = np.add.reduceat(probabilities, starts, dtype=np.float64).cumsum()
+    target: float = sums[-1] * float(torch.rand((), dtype=torch.float64, generator=generator))
+    number = min(_first_above(sums, target), int(np.argmax(sums)))
+    block: NDArray[Any] = probabilities[number * _BLOCK : (number + 1) * _BLOCK].astype(np.float64)
+    before: float = sums[number - 1] if number else 0.0
+    index = _first_above(before + block.cumsum(), target)
     return number * _BLOCK + min(index, int(block.nonzero()[0][-1]))  # rounded sums may stay below the target
+
+
+def _first_above(increasing: NDArray[Any], target: float) -> int:
+    return int(increasing.searchsorted(target, side="right"))
 
 
 def _keep(x: NDArray[np.float32], kept: Any, values: Any) -> NDArray[np.float32]:

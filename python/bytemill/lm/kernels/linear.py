@@ -1,7 +1,8 @@
 """Linear layers in float32 by oneDNN.
 
 torch computes float32 products on x86 with MKL, which uses at most 256 bits of a register on processors of other makers
-than Intel. oneDNN uses 512 there: on AMD's Zen 5 its products take half the time. Products in bfloat16 are oneDNN's already.
+than Intel. oneDNN uses 512 there: on AMD's Zen 5 its products take half the time. Products in bfloat16
+are oneDNN's already.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class OptimizerConfig(Settings):
     z_loss: Rate = 0.0
     """Weight of the mean of log² Z in the training loss, where Z normalizes softmax; PaLM uses 1e-4."""
     ema_decay: BelowOne = 0.0
-    """Decay of the moving average of the weights, used for validation, samples and generation. 0: no average."""
+    """Decay of the moving average of the weights, used for all evaluation, samples and generation. 0: no average."""
     spike_norm: Rate = 10.0
     """Record a spike if the gradient norm exceeds its running median by this factor. 0: never."""
     spike_loss: Rate = 2.0

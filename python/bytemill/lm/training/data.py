@@ -84,11 +84,11 @@ def open_batches(
 
 
 def document_mask(
-    config: TrainConfig, tokens: JoinedShards, tokenizer: Tokenizer, setting: str
+    config: TrainConfig, tokens: JoinedShards | None, tokenizer: Tokenizer, setting: str
 ) -> DocumentMask:
     """Return how the separator of the shards, or else <|endoftext|>, divides documents, as `setting` needs it."""
-    manifest = tokens.parts[0].manifest
-    separator = manifest.separator_id
+    manifest = None if tokens is None else tokens.parts[0].manifest
+    separator = None if manifest is None else manifest.separator_id
     if separator is None:
         separator = tokenizer.special_tokens.get("<|endoftext|>")
     if separator is None:
@@ -98,6 +98,6 @@ def document_mask(
         )
     return DocumentMask(
         separator,
-        separator_first=layout_named(manifest.layout).separator_in_front,
+        separator_first=manifest is not None and layout_named(manifest.layout).separator_in_front,
         reset_positions=config.training.reset_positions,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.lm.batches import spread_starts
 from bytemill.lm.evaluate.hellaswag import evaluate_hellaswag
-from bytemill.lm.evaluate.text import TextScore, evaluate_windows
+from bytemill.lm.evaluate.text import TextScore, evaluate_windows, mean_score
 from bytemill.lm.evaluate.token_classes import LossByClass
 from bytemill.lm.generation.generate import generate
 from bytemill.lm.generation.text_generation import prompt_ids
@@ -48,7 +48,7 @@ def evaluate_if_due(run: Run, record: Recorder) -> None:
 def _validate(run: Run) -> dict[str, Any]:
     """Score the model on the validation windows, which the processes share.
 
-    With several sets, the values are those of all windows together, and `sets` has those of each.
+    With several sets, loss and bits per byte are the means over the sets, and `sets` has the values of each.
     """
     model = whole_model(run)
     by_class = LossByClass(run.tokenizer, run.config.model.vocab_size, run.device)
@@ -68,11 +68,10 @@ def _validate(run: Run) -> dict[str, Any]:
         n_tokens, nats, text_nats, n_bytes = run.processes.sum(astuple(own))
         scores[name] = TextScore(int(n_tokens), nats, text_nats, int(n_bytes))
     by_class.sums = run.processes.sum(by_class.sums)
-    first, *rest = scores.values()
-    result = sum(rest, first).to_dict()
+    result = mean_score(list(scores.values()))
     if set(scores) != {UNNAMED}:
         result["sets"] = {name: score.to_dict() for name, score in scores.items()}
-    return {**result, "classes": by_class.to_dict()}
+    return {**result, "classes": by_class.to_dict(), "frequencies": by_class.by_frequency()}
 
 
 def _hellaswag(run: Run) -> dict[str, Any]:
@@ -82,9 +81,7 @@ def _hellaswag(run: Run) -> dict[str, Any]:
     n_sequences = divide_batch(run.config.training, run.processes.count)[1]
     n_correct = [0.0, 0.0]
     if items:
-        score = evaluate_hellaswag(
-            model, run.tokenizer, items, batch_size=max(1, n_sequences // 4), dtype=run.dtype
-        )
+        score = evaluate_hellaswag(model, run.tokenizer, items, batch_size=n_sequences, dtype=run.dtype)
         n_correct = [score.accuracy[name] * len(items) for name in ("sum", "characters")]
     acc, acc_norm = (round(n) / len(run.hellaswag) for n in run.processes.sum(n_correct))
     return {"n_items": len(run.hellaswag), "acc": acc, "acc_norm": acc_norm}
