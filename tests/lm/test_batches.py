@@ -217,3 +217,16 @@ def test_reading_takes_memory_only_for_the_windows(tmp_path: Path):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 200_000
+
+
+def test_sequential_windows_follow_each_other_and_epochs_repeat(tmp_path: Path):
+    batches = ShardBatches([shards(tmp_path / "s", 50)], 8, sequential=True)
+    assert batches.n_windows == 6
+    inputs, targets = batches.take(6)
+    assert inputs.flatten().tolist() == list(range(48))
+    assert targets.flatten().tolist() == list(range(1, 49))
+    assert torch.equal(batches.take(3)[0], inputs[:3])
+    ranks = [
+        ShardBatches([tmp_path / "s"], 8, sequential=True, rank=rank, n_processes=2) for rank in range(2)
+    ]
+    assert torch.equal(torch.cat([each.take(3)[0] for each in ranks]), inputs)

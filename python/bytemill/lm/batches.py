@@ -91,6 +91,7 @@ class ShardBatches:
         fingerprint: Fingerprint of the tokenizer; by default that of the first folder.
         rank: Rank of this process.
         n_processes: Number of processes.
+        sequential: Read the windows in the order of the ids, from the first id on, in every epoch.
 
     Raises:
         ShardError: A folder is of another tokenizer, or there are too few ids for a window.
@@ -108,6 +109,7 @@ class ShardBatches:
         fingerprint: str | None = None,
         rank: int = 0,
         n_processes: int = 1,
+        sequential: bool = False,
     ) -> None:
         self.tokens = JoinedShards(folders, fingerprint)
         self.context_length = context_length
@@ -124,8 +126,9 @@ class ShardBatches:
                 hint="encode more text"
                 + (f", or lower the context: --model.context-length {n_targets}" if n_targets > 0 else ""),
             )
+        self._sequential = sequential
         # One window fewer than fits, so that the cuts can shift by more than a window and every start occurs.
-        self.n_windows = max(1, n_targets // context_length - 1)
+        self.n_windows = max(1, n_targets // context_length - (not sequential))
         """Number of windows per epoch."""
         self._n_shifts = n_targets - self.n_windows * context_length + 1
 
@@ -155,6 +158,8 @@ class ShardBatches:
         """Return the offsets of the first ids of windows `position` to `position + n - 1` of the run."""
         numbers = np.arange(position, position + n, dtype=np.int64)
         epochs, indices = np.divmod(numbers, self.n_windows)
+        if self._sequential:
+            return (indices * self.context_length).tolist()
         starts = np.empty(n, dtype=np.int64)
         for epoch in np.unique(epochs).tolist():
             in_epoch = epochs == epoch

@@ -50,6 +50,8 @@ class DataConfig(Settings):
     its own, whose scores are recorded under its name."""
     packing: Literal["stream", "documents"] = "stream"
     """Windows are cut from the stream of all documents, or hold whole documents and padding, which has no loss."""
+    order: Literal["shuffled", "sequential"] = "shuffled"
+    """Order of the windows: shuffled by the seed, or as in the shards, each where the one before ended."""
     prefetch: bool | None = None
     """Read the next batches on a thread; by default on CUDA devices."""
 
@@ -222,6 +224,15 @@ class TrainConfig(Settings):
             raise RunConfigError(
                 "training.reset_positions needs training.document_mask",
                 hint="add --training.document-mask",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.data.order == "sequential" and self.data.packing != "stream":
+            raise RunConfigError(
+                f"data.order is sequential and data.packing is {self.data.packing}, which chooses an order of its own",
+                hint="set data.packing to stream, or data.order to shuffled",
             )
         return self
 

@@ -78,7 +78,7 @@ def open_batches(
     }
     length = config.model.context_length
     if config.data.packing == "stream":
-        return ShardBatches(folders, length, **options)
+        return ShardBatches(folders, length, sequential=config.data.order == "sequential", **options)
     documents = document_mask(config, JoinedShards(folders, tokenizer.fingerprint), tokenizer, "data.packing")
     return PackedBatches(folders, length, documents, **options)
 

@@ -1,0 +1,253 @@
+"""The study file: what is compared, on which text, and what is held equal."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from bytemill.corpus import parse_bytes
+from bytemill.errors import BytemillError, RunConfigError
+from bytemill.lm.model_config import Count, ModelConfig
+from bytemill.lm.presets import PRESETS
+from bytemill.lm.settings import Settings, suggestion
+from bytemill.lm.training.config import Names, setting_keys
+
+if TYPE_CHECKING:
+    import os
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*")
+_OWN = ("model.", "data.", "run.", "training.steps", "training.seed", "optimizer.learning_rate")
+"""Settings of `lm train` that a study decides itself."""
+
+
+def _size(value: Any) -> Any:
+    """Accept a size such as "20MB"."""
+    return parse_bytes(value) if isinstance(value, str) else value
+
+
+def _floats(value: Any) -> Any:
+    return (
+        tuple(float(item) if isinstance(item, int) else item for item in cast("list[Any]", value))
+        if isinstance(value, list)
+        else value
+    )
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
+
+
+ByteSize = Annotated[int, Field(ge=1), BeforeValidator(_size)]
+Counts = Annotated[tuple[Count, ...], BeforeValidator(_tuple)]
+Rates = Annotated[tuple[Annotated[float, Field(gt=0)], ...], BeforeValidator(_floats)]
+
+
+class TextSettings(Settings):
+    """The text of a study: names of files, folders or globs."""
+
+    train: Names
+    """Text that models are trained on, and tokenizers that name no text of their own."""
+    validation: dict[str, Names]
+    """Text that models are scored on, by domain."""
+    tuning: Names = ()
+    """Text that learning rates are chosen on; needed to search for them."""
+    documents: str = "file"
+    """What a document is in text files: file, line, or a special token that ends documents."""
+    max_bytes: ByteSize | None = None
+    """Use at most this much of the training text."""
+    validation_bytes: ByteSize = 1_000_000
+    """Score at most this much of each domain."""
+    segment_bytes: Count | None = None
+    """Length of the pieces of documents that are scored by themselves; by default the longest that fits every model."""
+
+
+class TokenizerSettings(Settings):
+    """A tokenizer, or several that are trained on sizes, patterns and texts in all combinations."""
+
+    load: str = ""
+    """File or published name."""
+    vocab_sizes: Counts = ()
+    """Sizes to train, each including 256 bytes and the end of documents."""
+    patterns: Names = ("gpt2",)
+    """Splitting patterns to train with; "none" for none."""
+    texts: dict[str, Names] = {}  # noqa: RUF012 - pydantic copies it
+    """Text to train on, by name; by default the training text of the study."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if bool(self.load) == bool(self.vocab_sizes):
+            raise RunConfigError(
+                "a tokenizer needs either load or vocab_sizes",
+                hint='write load = "gpt2", or vocab_sizes = [8000]',
+            )
+        return self
+
+
+class BudgetSettings(Settings):
+    """How long each model is trained."""
+
+    equal: Literal["bytes", "tokens", "flops", "time"] = "bytes"
+    """What every model gets the same amount of; flops include the output layer."""
+    amount: Annotated[float, Field(gt=0), BeforeValidator(lambda value: float(_size(value)))]
+    """Bytes of text ("20MB"), tokens, FLOPs or seconds."""
+    parameters: Literal["non-embedding", "all"] = "non-embedding"
+    """Which parameters are as many in every model: with all, the feed-forward width of a model with a larger
+    vocabulary is lowered."""
+    pad_vocab: Literal["multiple", "alike"] = "multiple"
+    """Round the number of ids up to a multiple of 64, or to the same number for all."""
+
+
+class RateSettings(Settings):
+    """The learning rate of every arm."""
+
+    fixed: Annotated[float, Field(gt=0)] = 1e-3
+    """Learning rate of all models."""
+    search: Rates = ()
+    """Learning rates to try with each tokenizer and model, with the first seed; the best one on the tuning text is
+    used."""
+    share: Annotated[float, Field(gt=0, le=1)] = 0.25
+    """Share of the budget that each trial gets."""
+
+
+class Study(Settings):
+    """A study, as its file describes it.
+
+    Raises:
+        RunConfigError: A setting is unknown, missing, of the wrong type or out of range, or two contradict each other.
+    """
+
+    title: str = ""
+    """What the study asks."""
+    seeds: Counts | int = 3
+    """Number of seeds. A seed decides the initial weights and the order of the documents."""
+    text: TextSettings
+    """The text."""
+    tokenizers: dict[str, TokenizerSettings]
+    """The tokenizers, by name."""
+    models: dict[str, dict[str, Any]]
+    """Shapes by name: a preset, and settings of the model that differ from it."""
+    budget: BudgetSettings
+    """How long each model is trained."""
+    learning_rate: RateSettings = RateSettings()
+    """The learning rate."""
+    train: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
+    """Other settings of `bytemill lm train`, such as optimizer.weight_decay."""
+    n_checkpoints: Count = 10
+    """Points of the learning curves."""
+    hellaswag: str = ""
+    """HellaSwag file to score every model on at the end."""
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        for kind, names in (
+            ("tokenizers", self.tokenizers),
+            ("models", self.models),
+            ("text.validation", self.text.validation),
+        ):
+            if not names:
+                raise RunConfigError(f"{kind} is empty", hint="name at least one")
+            if wrong := [name for name in names if not _NAME.fullmatch(name)]:
+                raise RunConfigError(
+                    f"{kind}: {wrong[0]!r} cannot be a name",
+                    hint="use letters, digits, hyphens and underscores",
+                )
+        if self.learning_rate.search and not self.text.tuning:
+            raise RunConfigError(
+                "learning_rate.search needs text of its own, so that it does not choose by the result",
+                hint='add text.tuning = ["FILE"]',
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_settings(self) -> Self:
+        for name in self.models:
+            self.shape(name, 256)
+        for key in self.train_settings():
+            if key not in setting_keys():
+                raise RunConfigError(f"train: unknown setting {key}", hint=suggestion(key, setting_keys()))
+            if key.startswith(_OWN):
+                raise RunConfigError(f"train: a study sets {key} itself", hint="leave it out")
+        return self
+
+    def shape(self, name: str, vocab_size: int) -> ModelConfig:
+        """Return the shape of a model for a number of ids.
+
+        Raises:
+            RunConfigError: The preset is unknown.
+            ModelConfigError: A setting of the shape is wrong.
+        """
+        own = dict(self.models[name])
+        preset = str(own.pop("preset", "tiny"))
+        if preset not in PRESETS:
+            raise RunConfigError(
+                f"models.{name}: unknown preset {preset!r}", hint=suggestion(preset, PRESETS)
+            )
+        return PRESETS[preset].replace(**{**own, "vocab_size": vocab_size})
+
+    def train_settings(self) -> dict[str, Any]:
+        """Return `train` with flat keys, such as "optimizer.weight_decay"."""
+        flat: dict[str, Any] = {}
+        for key, value in self.train.items():
+            if isinstance(value, dict):
+                flat |= {f"{key}.{name}": own for name, own in cast("dict[str, Any]", value).items()}
+            else:
+                flat[key] = value
+        return flat
+
+    @property
+    def seed_list(self) -> list[int]:
+        """The seeds."""
+        return list(range(self.seeds)) if isinstance(self.seeds, int) else list(self.seeds)
+
+
+_SECTIONS: dict[str, type[Settings]] = {
+    "text": TextSettings,
+    "budget": BudgetSettings,
+    "learning_rate": RateSettings,
+}
+
+
+def load_study(path: str | os.PathLike[str]) -> Study:
+    """Read a study file; paths in it are relative to its folder.
+
+    Raises:
+        RunConfigError: The file cannot be read or is wrong; the message names the file and the key.
+    """
+    path = Path(path)
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RunConfigError(f"cannot read {path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RunConfigError(f"{path} is not a TOML file: {error}") from error
+    try:
+        return _study(document)
+    except BytemillError as error:
+        raise type(error)(f"{path}: {error}", hint=error.hint) from error
+
+
+def _study(document: dict[str, Any]) -> Study:
+    values = dict(document)
+    for name, kind in _SECTIONS.items():
+        if name in values:
+            values[name] = _section(kind, name, values[name])
+    own = values.get("tokenizers")
+    if isinstance(own, dict):
+        named = cast("dict[str, Any]", own)
+        values["tokenizers"] = {
+            name: _section(TokenizerSettings, f"tokenizers.{name}", each) for name, each in named.items()
+        }
+    return Study(**values)
+
+
+def _section(kind: type[Settings], name: str, values: Any) -> Settings:
+    if not isinstance(values, dict):
+        raise RunConfigError(f"{name} is {values!r}", hint=f"write a table: [{name}]")
+    try:
+        return kind(**cast("dict[str, Any]", values))
+    except BytemillError as error:
+        raise type(error)(f"{name}: {error}", hint=error.hint) from error

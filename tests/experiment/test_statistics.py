@@ -1,0 +1,113 @@
+"""Statistics of studies equal scipy's and published examples."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bytemill.experiment.statistics import (
+    detectable_difference,
+    document_interval,
+    holm,
+    mean,
+    paired_difference,
+    spearman,
+    student_t_cdf,
+    student_t_quantile,
+)
+
+values = st.lists(st.floats(-10, 10).map(lambda x: round(x, 3)), min_size=2, max_size=12)
+
+
+@given(st.floats(-60, 60), st.integers(1, 200))
+def test_students_distribution_is_scipys(t: float, n_free: int):
+    assert student_t_cdf(t, n_free) == pytest.approx(scipy.stats.t.cdf(t, n_free), rel=1e-9, abs=1e-14)
+
+
+@given(st.floats(0.001, 0.999), st.integers(1, 200))
+def test_quantiles_are_scipys(share: float, n_free: int):
+    expected = scipy.stats.t.ppf(share, n_free)
+    assert student_t_quantile(share, n_free) == pytest.approx(expected, rel=1e-8, abs=1e-9)
+
+
+@given(values)
+def test_the_interval_of_a_mean_is_scipys(own: list[float]):
+    result = mean(own)
+    assert result.half_width is not None
+    error = scipy.stats.sem(own)
+    low, high = (
+        scipy.stats.t.interval(0.95, len(own) - 1, loc=np.mean(own), scale=error) if error else (own[0],) * 2
+    )
+    assert result.value - result.half_width == pytest.approx(low, abs=1e-9)
+    assert result.value + result.half_width == pytest.approx(high, abs=1e-9)
+
+
+@given(st.lists(st.tuples(st.integers(-99, 99), st.integers(-99, 99)), min_size=2, max_size=12))
+def test_the_paired_difference_is_the_paired_t_test(pairs: list[tuple[int, int]]):
+    first, second = ([pair[side] / 7 for pair in pairs] for side in (0, 1))
+    result = paired_difference(first, second)
+    assert result.value == pytest.approx(np.mean(np.subtract(first, second)))
+    if len({a - b for a, b in pairs}) > 1:
+        expected = scipy.stats.ttest_rel(first, second)
+        assert result.p == pytest.approx(expected.pvalue, rel=1e-7, abs=1e-12)
+        low, high = expected.confidence_interval()
+        assert result.half_width == pytest.approx((high - low) / 2)
+
+
+def test_one_seed_has_no_interval():
+    assert mean([1.5]).half_width is None
+    difference = paired_difference([1.5], [1.0])
+    assert (difference.value, difference.p, difference.detectable) == (0.5, None, None)
+    assert detectable_difference(1.0, 1) is None
+
+
+def test_holms_correction_is_that_of_his_procedure():
+    assert holm([0.01, 0.02, 0.03, 0.04]) == pytest.approx([0.04, 0.06, 0.06, 0.06])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_the_detectable_difference_is_found_by_four_in_five_studies():
+    n, deviation = 5, 0.01
+    smallest = detectable_difference(deviation, n)
+    assert smallest is not None
+    generator = np.random.default_rng(0)
+    samples = generator.normal(smallest, deviation, (20_000, n))
+    found = (scipy.stats.ttest_1samp(samples, 0, axis=1).pvalue < 0.05).mean()
+    assert found == pytest.approx(0.8, abs=0.08)  # the formula is that of a central distribution
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=3, max_size=6))
+def test_spearmans_rank_correlation_is_scipys(pairs: list[tuple[int, int]]):
+    x, y = [a for a, _ in pairs], [b for _, b in pairs]
+    result = spearman(x, y)
+    if len(set(x)) == 1 or len(set(y)) == 1:
+        assert result is None
+        return
+    assert result is not None
+    assert result[0] == pytest.approx(scipy.stats.spearmanr(x, y).statistic)
+
+
+def test_the_permutation_test_counts_orders():
+    assert spearman([1, 2, 3, 4], [1, 2, 3, 4]) == (1.0, pytest.approx(2 / 24))
+    many = spearman(list(range(30)), list(range(30)))
+    assert many is not None
+    assert many[1] < 0.001
+    assert spearman([1, 2], [1, 2]) is None
+
+
+def test_the_interval_over_documents_covers_a_constant_difference_alone():
+    n_bytes = np.full(50, 100)
+    first = np.random.default_rng(0).random(50) * 10 + 200
+    low, high = document_interval(first, first - 3, n_bytes) or (math.nan, math.nan)
+    assert low == pytest.approx(0.03)
+    assert high == pytest.approx(0.03)
+    noisy = document_interval(first, first[::-1].copy(), n_bytes)
+    assert noisy is not None
+    assert noisy[0] < 0 < noisy[1]
+    assert document_interval(first[:1], first[:1], n_bytes[:1]) is None
