@@ -46,6 +46,12 @@ app.command(
 app.command("bytemill.cli.data:app", name="data", help="Encode text to shards of token ids.", sort_key=3)
 app.command("bytemill.cli.lm:app", name="lm", help="Train, run and evaluate language models.", sort_key=4)
 app.command(
+    "bytemill.cli.experiment:app",
+    name="experiment",
+    help="Compare tokenizers by the language models they make.",
+    sort_key=5,
+)
+app.command(
     "bytemill.cli.completion:install",
     name="--install-completion",
     help="Install completion of commands and options for bash, zsh or fish.",

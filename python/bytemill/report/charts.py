@@ -154,8 +154,9 @@ def line_chart(
     y_axis: str,
     levels: Sequence[tuple[str, float]] = (),
     log_x: bool = False,
+    from_zero: bool = True,
 ) -> Chart:
-    """Draw lines, with the vertical axis starting at 0.
+    """Draw lines.
 
     Args:
         id_: Identifier of the chart, unique on the page.
@@ -166,6 +167,7 @@ def line_chart(
         y_axis: Quantity and unit of y.
         levels: (name, y) of horizontal dashed lines.
         log_x: Use a logarithmic axis for x, with marks at powers of two.
+        from_zero: Start the vertical axis at 0, and not below the least value.
     """
     points = [point for one in series for point in one.points]
     first, last = min(x for x, _ in points), max(x for x, _ in points)
@@ -173,9 +175,9 @@ def line_chart(
     def draw(width: float) -> tuple[float, list[Shape]]:
         narrow = width <= NARROW
         left, right, bottom = 34.0, width - 14, _TOP + _PLOT_HEIGHT
-        shapes, y_scale = _y_axis(
-            max([y for _, y in points] + [y for _, y in levels]), left, right, y_axis, lambda y: f"{y:g}"
-        )
+        values = [y for _, y in points] + [y for _, y in levels]
+        steps = ticks(max(values)) if from_zero else nice_range(min(values), max(values))
+        shapes, y_scale = _y_axis(steps, left, right, y_axis, lambda y: f"{y:g}")
         if log_x:
             x_scale = Logarithmic(first, last, left + 12, right - 12)
             marks = [first, *(power for power in powers_of_two(first, last) if power > 1.5 * first)]
@@ -231,7 +233,7 @@ def column_chart(
     def draw(width: float) -> tuple[float, list[Shape]]:
         left, right, bottom = 44.0, width - 2, _TOP + _PLOT_HEIGHT
         highest = max(share for _, _, shares in series for share in shares)
-        shapes, y_scale = _y_axis(highest, left, right, y_axis, lambda y: f"{y * 100:g} %")
+        shapes, y_scale = _y_axis(ticks(highest), left, right, y_axis, lambda y: f"{y * 100:g} %")
         group_width = (right - left) / len(names)
         column_width = group_width * 0.76 / len(series)
         for group, name in enumerate(names):
@@ -278,14 +280,13 @@ def parts_chart(id_: str, title: str, parts: Sequence[Bar]) -> Chart:
 
 
 def _y_axis(
-    highest: float, left: float, right: float, name: str, shown: Callable[[float], str]
+    steps: Sequence[float], left: float, right: float, name: str, shown: Callable[[float], str]
 ) -> tuple[list[Shape], Linear]:
     """Draw the vertical axis with its grid, and return the scale of the plot area."""
-    steps = ticks(highest)
-    scale = Linear(steps[-1], _TOP + _PLOT_HEIGHT, _TOP)
+    scale = Linear(steps[-1], _TOP + _PLOT_HEIGHT, _TOP, steps[0])
     shapes = [label(0, _TOP - 12, name, "small")]
     for step in steps:
         y = scale(step)
-        shapes.append(line(left, y, right, y, "axis" if step == 0 else "grid"))
+        shapes.append(line(left, y, right, y, "axis" if step == steps[0] else "grid"))
         shapes.append(label(left - 7, y + 4, shown(step), "small", "end"))
     return shapes, scale

@@ -11,15 +11,17 @@ _CHARACTER_WIDTH = 0.56
 
 @dataclass(frozen=True)
 class Linear:
-    """Linear scale: map 0 to `start` and `largest` to `end`."""
+    """Linear scale: map `smallest` to `start` and `largest` to `end`."""
 
     largest: float
     start: float
     end: float
+    smallest: float = 0.0
 
     def __call__(self, value: float) -> float:
         """Return the position of `value`."""
-        return self.start + (self.end - self.start) * (value / self.largest if self.largest else 0.0)
+        span = self.largest - self.smallest
+        return self.start + (self.end - self.start) * ((value - self.smallest) / span if span else 0.0)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,169 @@
+"""The page of a study."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bytemill.experiment.tables import class_table, means_table, pairs_table, predictions_table, trials_table
+from bytemill.report import Figure, Interval, Series, Table, interval_chart, line_chart, render
+from bytemill.system.units import format_bytes, format_count
+
+if TYPE_CHECKING:
+    from bytemill.experiment.findings import Findings
+
+_N_COLOURS = 7
+_SCALES = {
+    "bytes": (1e6, "MB of text"),
+    "tokens": (1e6, "million tokens"),
+    "flops": (1e12, "10¹² FLOPs"),
+    "seconds": (1, "seconds of training"),
+}
+
+
+def report(findings: Findings) -> str:
+    """Render the page, which loads nothing from elsewhere."""
+    grid = findings.grid
+    return render(
+        "study.html",
+        "bytemill.experiment",
+        title=grid["title"] or "A study of tokenizers",
+        budget=describe_budget(grid["budget"]),
+        tokenizers=findings.tokenizers,
+        n_seeds=len(grid["seeds"]),
+        domains=grid["domains"],
+        segment_bytes=grid["segment_bytes"],
+        missing=findings.missing,
+        failures=findings.failures,
+        models=[_model(findings, model, number) for number, model in enumerate(findings.models)],
+        trials=_table("Learning rates that were tried", trials_table(findings), 2),
+        parameters=Table(
+            "Parameters",
+            ("tokenizer / model", "ids", "embedding", "output layer", "rest"),
+            [
+                (
+                    name,
+                    format_count(grid["tokenizers"][name.split("/")[0]]["n_ids"]),
+                    *(format_count(n) for n in parts.values()),
+                )
+                for name, parts in grid["parameters"].items()
+            ],
+        ),
+        texts=Table(
+            "Text",
+            ("text", "SHA-256"),
+            [(name, digest[:16]) for name, digest in grid["text"].items()],
+            n_text_columns=2,
+        ),
+    )
+
+
+def describe_budget(budget: dict[str, Any]) -> str:
+    """Return the budget in words.
+
+    >>> describe_budget({"equal": "bytes", "amount": 2e6}), describe_budget({"equal": "flops", "amount": 1e15})
+    ('2.00 MB of text', '1e+15 FLOPs')
+    """
+    amount = budget["amount"]
+    return {
+        "bytes": lambda: f"{format_bytes(amount)} of text",
+        "tokens": lambda: f"{format_count(round(amount))} tokens",
+        "flops": lambda: f"{amount:.4g} FLOPs",
+        "time": lambda: f"{amount:,.0f} seconds of training",
+    }[budget["equal"]]()
+
+
+def _model(findings: Findings, model: str, number: int) -> dict[str, Any]:
+    return {
+        "name": model,
+        "sentences": [pair.sentence for pair in findings.pairs if pair.model == model],
+        "figures": [
+            figure for draw in (_intervals, _curves, _sizes) for figure in draw(findings, model, number)
+        ],
+        "more": [
+            figure for axis in ("tokens", "seconds") for figure in _curve(findings, model, number, axis)
+        ],
+        "means": _table(
+            "Bits per byte: means over the seeds with 95 % intervals", means_table(findings, model), 1
+        ),
+        "pairs": _table("Differences, paired by seed", pairs_table(findings, model), 1),
+        "classes": _table("Bits per byte by class of token", class_table(findings, model), 1),
+        "predictions": _table("Does a figure predict the models?", predictions_table(findings, model), 1),
+    }
+
+
+def _table(caption: str, rows: list[tuple[str, ...]], n_text_columns: int) -> Table | None:
+    return Table(caption, rows[0], rows[1:], n_text_columns) if len(rows) > 1 else None
+
+
+def _intervals(findings: Findings, model: str, number: int) -> list[Figure]:
+    domain = findings.domains[-1]
+    rows = [
+        Interval(
+            tokenizer,
+            own.value,
+            own.value - (own.half_width or 0),
+            own.value + (own.half_width or 0),
+            f"{own.value:.4f}",
+        )
+        for (name, tokenizer), own in findings.means(domain).items()
+        if name == model
+    ]
+    if len(rows) < 2:
+        return []
+    chart = interval_chart(
+        f"means-{number}", f"Bits per byte, {domain}", rows, "bits per byte (lower is better)"
+    )
+    return [
+        Figure(
+            chart,
+            "Means over the seeds with 95 % intervals. Seeds are shared, so that differences are known better than the "
+            "means: see the table of differences.",
+        )
+    ]
+
+
+def _curves(findings: Findings, model: str, number: int) -> list[Figure]:
+    return [figure for axis in ("bytes", "flops") for figure in _curve(findings, model, number, axis)]
+
+
+def _curve(findings: Findings, model: str, number: int, axis: str) -> list[Figure]:
+    unit, name = _SCALES[axis]
+    series = [
+        Series(tokenizer, colour % _N_COLOURS + 1, [(round(x / unit, 4), y) for x, y in points])
+        for colour, tokenizer in enumerate(findings.tokenizers)
+        if (points := findings.curve(model, tokenizer, axis))
+    ]
+    if not series:
+        return []
+    described = "; ".join(f"{one.name} ends at {one.points[-1][1]:.3f}" for one in series)
+    chart = line_chart(
+        f"curve-{axis}-{number}",
+        f"Learning curves against {name}",
+        f"Lines, bits per byte against {name}: {described}.",
+        series,
+        x_axis=name,
+        y_axis="bits per byte",
+        from_zero=False,
+    )
+    return [Figure(chart, "Validation during training, on windows of the text; means over the seeds.")]
+
+
+def _sizes(findings: Findings, model: str, number: int) -> list[Figure]:
+    points = sorted(
+        (findings.grid["tokenizers"][tokenizer]["n_ids"], own.value)
+        for (name, tokenizer), own in findings.means(findings.domains[-1]).items()
+        if name == model
+    )
+    if len({x for x, _ in points}) < 3:
+        return []
+    chart = line_chart(
+        f"sizes-{number}",
+        "Bits per byte against vocabulary size",
+        "; ".join(f"{x:,} ids {y:.4f}" for x, y in points),
+        [Series("all tokenizers", 1, points)],
+        x_axis="ids",
+        y_axis="bits per byte",
+        log_x=True,
+        from_zero=False,
+    )
+    return [Figure(chart, "Every tokenizer of the study by its number of ids.")]

@@ -1,0 +1,95 @@
+"""Study files: every mistake is one line that names the key, and grids have the cells one expects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bytemill.errors import BytemillError
+from bytemill.experiment.grid import cells, tokenizer_sources, trials
+from bytemill.experiment.study import Study, load_study
+
+from .conftest import STUDY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def study(path: Path, *changes: tuple[str, str]) -> Study:
+    text = STUDY
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (path / "study.toml").write_text(text)
+    return load_study(path / "study.toml")
+
+
+def test_the_grid_trains_all_arms_of_a_seed_before_the_next_seed(tmp_path: Path):
+    names = [cell.name for cell in cells(study(tmp_path))]
+    arms = ["bytes.mini", "own-270.mini", "own-290.mini"]
+    assert names == [f"{arm}.seed{seed}" for seed in (0, 1) for arm in arms]
+
+
+def test_sizes_patterns_and_texts_are_combined_and_named_by_what_differs(tmp_path: Path):
+    own = study(
+        tmp_path,
+        (
+            "vocab_sizes = [270, 290]",
+            'vocab_sizes = [270, 290]\npatterns = ["gpt2", "none"]\ntexts = { en = ["a"], code = ["b"] }',
+        ),
+        ("seeds = 2", "seeds = [5]"),
+    )
+    sources = tokenizer_sources(own)
+    assert len(sources) == 1 + 2 * 2 * 2
+    assert sources["own-290-none-code"].inputs == ("b",)
+    assert own.seed_list == [5]
+
+
+def test_trials_are_all_arms_by_rate_with_the_first_seed(tmp_path: Path):
+    own = study(
+        tmp_path,
+        ("[budget]", "[learning_rate]\nsearch = [1, 0.01]\n[budget]"),
+        ("[text]", '[text]\ntuning = ["t"]'),
+    )
+    assert [trial.name for trial in trials(own)][:4] == [
+        "bytes.mini.seed0.rate1",
+        "own-270.mini.seed0.rate1",
+        "own-290.mini.seed0.rate1",
+        "bytes.mini.seed0.rate0.01",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("amount = 4000", "amount = 4000\nequal = 'words'", "budget: equal is 'words'"),
+        ("amount = 4000", "", "budget: amount must be set"),
+        ("amount = 4000", "amount = 0", "budget: amount is 0"),
+        ("[text]", "[text]\nfoo = 1", "text: unknown setting foo"),
+        ("seeds = 2", "seeds = []\nfoo = 2", "unknown setting foo"),
+        ('preset = "tiny"', 'preset = "tinny"', "models.mini: unknown preset 'tinny'"),
+        ("num_heads = 2", "num_heads = 3", "d_model 16 is not divisible by num_heads 3"),
+        ("training.batch_size = 4", "training.batch_sise = 4", "train: unknown setting training.batch_sise"),
+        ("training.batch_size = 4", "training.steps = 4", "train: a study sets training.steps itself"),
+        ("vocab_sizes = [257]", "", "tokenizers.bytes: a tokenizer needs either load or vocab_sizes"),
+        ("[tokenizers.bytes]", "[tokenizers.'a b']", "tokenizers: 'a b' cannot be a name"),
+        (
+            "[budget]",
+            "[learning_rate]\nsearch = [0.1]\n[budget]",
+            "learning_rate.search needs text of its own",
+        ),
+        ("[text]", "[text", "is not a TOML file"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_key(tmp_path: Path, old: str, new: str, message: str):
+    with pytest.raises(BytemillError) as raised:
+        study(tmp_path, (old, new))
+    assert message in str(raised.value)
+    assert str(tmp_path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path):
+    with pytest.raises(BytemillError, match="cannot read"):
+        load_study(tmp_path / "none.toml")
