@@ -50,6 +50,19 @@ def compare(
             help="Text at the start of each group that the n-gram models are made of, such as 50MB; 0: none."
         ),
     ] = "50MB",
+    model: Annotated[
+        str | None, Parameter(help="Also show what each tokenizer costs this model, a preset such as gpt2.")
+    ] = None,
+    speed: Annotated[
+        bool,
+        Parameter(negative=(), help="Also measure speed and memory, which differ from run to run."),
+    ] = False,
+    all_pairs: Annotated[
+        bool,
+        Parameter(
+            negative=(), help="Show the differences of all pairs, not those of the first tokenizer alone."
+        ),
+    ] = False,
     threads: Annotated[
         int | None, Parameter(validator=Number(gte=1), help="Number of threads; by default one per core.")
     ] = None,
@@ -66,10 +79,13 @@ def compare(
     from bytemill.cli.interruption import interruptible
     from bytemill.cli.progress import ProgressDisplay
     from bytemill.comparison import compare as run
+    from bytemill.comparison.result import check_output_name
     from bytemill.corpus import parse_bytes
 
     if not text:
         raise CycloptsError("there is no text to compare on: give --text FILE")
+    if output_path is not None:
+        check_output_name(output_path)
     groups: dict[str, list[str]] = {}
     for entry in text:
         name, is_named, path = entry.partition("=")
@@ -82,6 +98,9 @@ def compare(
             {name: corpus.corpus(paths) for name, paths in groups.items()},
             parallel=parallel,
             sizes=_numbers(sizes),
+            model=model,
+            speed=speed,
+            all_pairs=all_pairs,
             documents=corpus.documents,
             ngram_bytes=parse_bytes(ngram_bytes),
             num_threads=threads,
@@ -104,9 +123,14 @@ def _numbers(sizes: str) -> list[int]:
         raise CycloptsError(f"{sizes!r} are not sizes: write --sizes 1000,2000,4000") from None
 
 
+def _decimals(value: float | None, n: int) -> str:
+    return "–" if value is None else f"{value:.{n}f}"
+
+
 def write_comparison(comparison: "Comparison") -> None:
     """Print a table for each group, and one of the languages."""
     from bytemill.analysis.comparison.figures import FIGURES
+    from bytemill.comparison.more_tables import boundary_rows, cost_rows, speed_rows, vocabulary_rows
     from bytemill.comparison.values import format_value
     from bytemill.system.units import format_bytes, format_count
 
@@ -131,9 +155,24 @@ def write_comparison(comparison: "Comparison") -> None:
         )
         languages = list(next(iter(own.premiums.values())))
         rows = [
-            (language, *(f"{own.premiums[name][language]:.2f}" for name in names)) for language in languages
+            (language, *(_decimals(own.premiums[name][language], 2) for name in names))
+            for language in languages
         ]
-        ginis = ("–" if (g := own.gini[name]) is None else f"{g:.3f}" for name in names)
-        output.write_table(("", *names), [*rows, ("Gini coefficient", *ginis)], right=right)
+        rows += [
+            ("Gini coefficient", *(_decimals(own.gini[name], 3) for name in names)),
+            ("Gini coefficient, mean over lines", *(_decimals(own.line_gini[name], 3) for name in names)),
+        ]
+        output.write_table(("", *names), rows, right=right)
         output.write_line()
+    for rows in (
+        boundary_rows(comparison),
+        vocabulary_rows(comparison),
+        cost_rows(comparison),
+        speed_rows(comparison),
+    ):
+        if len(rows) > 1:
+            output.write_table(
+                rows[0], rows[1:], right=range(2 if rows[0][0] == "group" else 1, len(rows[0]))
+            )
+            output.write_line()
     output.write_line("* best: its difference to each other one has a 95 % interval beyond 0")

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
 from bytemill._core import __version__
-from bytemill.analysis.comparison.bootstrap import interval, quantiles_with_intervals, sampled_sums
-from bytemill.analysis.comparison.fairness import gini, premiums
-from bytemill.analysis.comparison.figures import FIGURES, Ratio
-from bytemill.analysis.comparison.information import renyi_efficiency, used_share
-from bytemill.analysis.comparison.ngram import ngram_scores, split_documents
+from bytemill.analysis.comparison.figures import FIGURES
 from bytemill.analysis.inspection import inspect
-from bytemill.comparison.counting import TokenTable, count_group, encode_units, unit_encoder
-from bytemill.comparison.data import Parallel
+from bytemill.comparison.counting import TokenTable, count_group
+from bytemill.comparison.differences import DifferenceCounter, pairs_of, vocabulary_difference
+from bytemill.comparison.estimates import quantiles_of, ratios_of, samples_of, uses_of
+from bytemill.comparison.model_cost import check_preset, model_cost
+from bytemill.comparison.ngram_models import NGRAMS, NgramModels
+from bytemill.comparison.parallel import measure_parallel
 from bytemill.comparison.result import Comparison
+from bytemill.comparison.speed import SAMPLE_BYTES, measure_speed
 from bytemill.comparison.values import Value, best_of
 from bytemill.corpus import Corpus
 from bytemill.errors import CorpusError, TokenizerError
@@ -28,29 +28,21 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from bytemill.analysis.inspection import TextToken
-    from bytemill.comparison.counting import Columns, GroupCounts
+    from bytemill.comparison.counting import GroupCounts
+    from bytemill.comparison.data import Progress
+    from bytemill.comparison.differences import TextDifference
+    from bytemill.comparison.estimates import Samples
     from bytemill.corpus import CorpusInputs
-
-    Samples = dict[str, NDArray[np.float64]]
-    """Figure -> its values in the samples of the bootstrap."""
-    Progress = Callable[[str, int, int | None], None]
-    """Called with what is done, the bytes done, and their number if it is known."""
 
 Texts: TypeAlias = "Corpus | CorpusInputs"
 
 NGRAM_BYTES = 50_000_000
 MAX_TOKENIZERS = 20
-_QUANTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
-_ALPHAS = {
-    "shannon_efficiency": 1,
-    "renyi_efficiency_2": 2,
-    "renyi_efficiency_2.5": 2.5,
-    "renyi_efficiency_3": 3,
-}
-_NGRAMS = {"bigram_bits_per_byte": 2, "trigram_bits_per_byte": 3}
+_ENDINGS = frozenset({".json", ".tiktoken", ".gguf", ".model", ".bpe", ".txt"})
 
 
 def compare(
@@ -59,6 +51,9 @@ def compare(
     *,
     parallel: str | os.PathLike[str] | None = None,
     sizes: Sequence[int] = (),
+    model: str | None = None,
+    speed: bool = False,
+    all_pairs: bool = False,
     documents: str = "file",
     ngram_bytes: int = NGRAM_BYTES,
     seed: int = 0,
@@ -75,6 +70,9 @@ def compare(
         parallel: Folder with a file for each language, with the same content line by line.
         sizes: Vocabulary sizes at which each tokenizer is measured too, where it is larger: its first merges are the
             tokenizer that a training with the smaller size gives.
+        model: Preset of a language model, such as "gpt2", for which costs are computed.
+        speed: Also measure speed and memory, which differ from run to run.
+        all_pairs: Compare every pair of tokenizers, not the first one with each other.
         documents: What a document is in text files; see `Corpus`.
         ngram_bytes: Bytes of each group, from its start, that n-gram models are made of. 0: none.
         seed: Seed of the bootstrap and of the documents that are held out.
@@ -85,9 +83,12 @@ def compare(
         TokenizerError: There are fewer than two tokenizers, more than twenty, or two with the same name; or one cannot
             be made smaller.
         TokenizerFileError: A tokenizer cannot be loaded.
+        ModelConfigError: There is no such preset.
         CorpusError: A group has no text or cannot be read, or parallel files differ in their number of lines.
     """
     opened = _open_all(tokenizers)
+    if model is not None:
+        check_preset(model)
     smaller = {
         (name, size): tokenizer.truncate(size)
         for name, tokenizer in opened.items()
@@ -97,62 +98,45 @@ def compare(
     measured = opened | {_smaller_name(name, size): own for (name, size), own in smaller.items()}
     tables = {name: TokenTable(tokenizer) for name, tokenizer in measured.items()}
     groups = _open_groups(texts, documents)
-    fairness = None if parallel is None else _parallel(Path(parallel), opened)
-    values: dict[str, dict[str, dict[str, Value]]] = {}
-    about: dict[str, dict[str, Any]] = {}
-    best: dict[str, dict[str, str | None]] = {}
-    by_size: dict[str, dict[str, dict[str, list[tuple[int, Value]]]]] = {}
-    samples_of: dict[str, dict[str, list[TextToken]]] = {}
+    fairness = None if parallel is None else measure_parallel(Path(parallel), opened)
+    pairs = pairs_of(list(opened), all_pairs=all_pairs)
+    found = Findings()
+    histograms: dict[str, dict[str, NDArray[np.int64]]] = {}
+    beginnings: dict[str, bytes] = {}
     for group, corpus in groups.items():
+        differences = DifferenceCounter(pairs, tables)
         report = None if progress is None else _reporter(progress, f"counting {group}", corpus.total_bytes)
         counts = count_group(
-            corpus, measured, tables, kept_bytes=ngram_bytes, num_threads=num_threads, progress=report
+            corpus,
+            measured,
+            tables,
+            kept_bytes=max(ngram_bytes, SAMPLE_BYTES if speed else 0),
+            differences=differences,
+            num_threads=num_threads,
+            progress=report,
         )
         if not counts.n_bytes:
             raise CorpusError(f"the group {group!r} has no text", hint="give files that are not empty")
-        scores = _NgramModels(counts, group, seed, num_threads, progress)
-        columns = {name: counts.text | counts.tokens[name] for name in measured}
-        samples = _samples(columns, seed)
-        found: dict[str, dict[str, Value]] = {}
-        drawn: dict[str, Samples] = {}
-        for name, tokenizer in measured.items():
-            ratios, ratio_samples = _ratios(columns[name], samples[name])
-            bits, bit_samples = scores.values(tokenizer)
-            found[name] = ratios | bits | _quantiles(columns[name], seed)
-            found[name] |= _uses(counts.histograms[name], tables[name])
-            drawn[name] = ratio_samples | bit_samples
-        values[group] = {figure: {name: found[name][figure] for name in opened} for figure in FIGURES}
-        best[group] = {
-            figure.name: best_of(
-                figure, values[group][figure.name], {name: drawn[name].get(figure.name) for name in opened}
-            )
-            for figure in FIGURES.values()
-        }
-        if sizes:
-            by_size[group] = {
-                figure: {
-                    name: [
-                        *(
-                            (size, found[_smaller_name(name, size)][figure])
-                            for own, size in smaller
-                            if own == name
-                        ),
-                        (tokenizer.n_vocab, found[name][figure]),
-                    ]
-                    for name, tokenizer in opened.items()
-                }
-                for figure in FIGURES
-            }
-        samples_of[group] = {
+        beginnings[group] = b"".join(data for data, _ in counts.kept) if speed else b""
+        models = NgramModels(counts, group, seed, num_threads, progress) if ngram_bytes else None
+        own = _figures(measured, tables, counts, models, seed)
+        found.add(group, own, opened, smaller)
+        histograms[group] = counts.histograms
+        found.differences[group] = differences.differences
+        for difference in differences.differences:
+            difference.show(opened)
+        found.samples[group] = {
             name: inspect(tokenizer, counts.beginning, allowed_special="none").tokens
             for name, tokenizer in opened.items()
         }
-        about[group] = {
+        found.about[group] = {
             "inputs": list(corpus.source_names),
             "n_bytes": counts.n_bytes,
-            "n_units": len(counts.text["n_bytes"]),
+            "n_units": counts.n_units,
             "sha256": counts.sha256,
         }
+    if speed and progress:
+        progress("measuring speed", 0, None)
     return Comparison(
         tokenizers={
             name: {
@@ -162,20 +146,106 @@ def compare(
             }
             for name, tokenizer in opened.items()
         },
-        groups=about,
-        values=values,
-        best=best,
+        groups=found.about,
+        values=found.values,
+        best=found.best,
         settings={
             "documents": documents,
             "ngram_bytes": ngram_bytes,
             "seed": seed,
             "sizes": sorted(set(sizes)),
+            "model": model,
+            "all_pairs": all_pairs,
         },
         version=__version__,
         parallel=fairness,
-        by_size=by_size,
-        samples=samples_of,
+        by_size=found.by_size if sizes else {},
+        samples=found.samples,
+        differences=found.differences,
+        vocabularies=[vocabulary_difference(first, second, opened, histograms) for first, second in pairs],
+        costs={}
+        if model is None
+        else {
+            name: model_cost(
+                model,
+                tokenizer.n_vocab,
+                {group: figures["bytes_per_token"][name].value for group, figures in found.values.items()},
+            )
+            for name, tokenizer in opened.items()
+        },
+        speed=measure_speed(opened, beginnings) if speed else {},
     )
+
+
+@dataclass
+class Findings:
+    """What has been found so far, by group."""
+
+    values: dict[str, dict[str, dict[str, Value]]] = field(default_factory=dict[str, Any])
+    about: dict[str, dict[str, Any]] = field(default_factory=dict[str, Any])
+    best: dict[str, dict[str, str | None]] = field(default_factory=dict[str, Any])
+    by_size: dict[str, dict[str, dict[str, list[tuple[int, Value]]]]] = field(default_factory=dict[str, Any])
+    samples: dict[str, dict[str, list[TextToken]]] = field(default_factory=dict[str, Any])
+    differences: dict[str, list[TextDifference]] = field(default_factory=dict[str, Any])
+
+    def add(
+        self,
+        group: str,
+        figures: dict[str, tuple[dict[str, Value], Samples]],
+        opened: Mapping[str, Tokenizer],
+        smaller: Mapping[tuple[str, int], Tokenizer],
+    ) -> None:
+        """Add the figures of a group: by tokenizer, with their values in the samples."""
+        self.values[group] = {
+            figure: {name: figures[name][0][figure] for name in opened} for figure in FIGURES
+        }
+        self.best[group] = {
+            figure.name: best_of(
+                figure,
+                self.values[group][figure.name],
+                {name: figures[name][1].get(figure.name) for name in opened},
+            )
+            for figure in FIGURES.values()
+        }
+        self.by_size[group] = {
+            figure: {
+                name: [
+                    *(
+                        (size, figures[_smaller_name(name, size)][0][figure])
+                        for own, size in smaller
+                        if own == name
+                    ),
+                    (tokenizer.n_vocab, figures[name][0][figure]),
+                ]
+                for name, tokenizer in opened.items()
+            }
+            for figure in FIGURES
+        }
+
+
+def _figures(
+    measured: Mapping[str, Tokenizer],
+    tables: Mapping[str, TokenTable],
+    counts: GroupCounts,
+    models: NgramModels | None,
+    seed: int,
+) -> dict[str, tuple[dict[str, Value], Samples]]:
+    """Return the figures of each tokenizer, and their values in the samples of the bootstrap."""
+    columns = {name: counts.text | counts.tokens[name] for name in measured}
+    samples = samples_of(columns, seed)
+    found: dict[str, tuple[dict[str, Value], Samples]] = {}
+    for name, tokenizer in measured.items():
+        ratios, ratio_samples = ratios_of(columns[name], samples[name])
+        missing = dict.fromkeys(NGRAMS, Value(None, note="not computed"))
+        bits, bit_samples = (missing, {}) if models is None else models.values(tokenizer)
+        found[name] = (
+            ratios
+            | bits
+            | quantiles_of(counts.lengths[name], seed)
+            | uses_of(counts.histograms[name], tables[name]),
+            ratio_samples | bit_samples,
+        )
+    return found
 
 
 def _smaller_name(name: str, size: int) -> str:
@@ -189,9 +259,11 @@ def _open_all(
     if isinstance(tokenizers, Mapping):
         named = list(tokenizers.items())
     else:
+        given = [tokenizers] if isinstance(tokenizers, str) else list(tokenizers)
+        names = iter(_names_of([each for each in given if not isinstance(each, Tokenizer)]))
         named = [
-            (f"tokenizer {number}" if isinstance(each, Tokenizer) else _name_of(each), each)
-            for number, each in enumerate([tokenizers] if isinstance(tokenizers, str) else tokenizers, 1)
+            (f"tokenizer {number}" if isinstance(each, Tokenizer) else next(names), each)
+            for number, each in enumerate(given, 1)
         ]
     if not 2 <= len(named) <= MAX_TOKENIZERS:
         raise TokenizerError(
@@ -205,165 +277,48 @@ def _open_all(
     return opened
 
 
-def _name_of(path: str | os.PathLike[str]) -> str:
-    """Return a published name as it is, and a path without its folders and ending."""
-    path = Path(path)
-    return path.parent.name if path.name == "tokenizer.json" and path.parent.name else path.stem
+def _names_of(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """Return the file name without a known ending, the folder's name, or a published name.
+
+    Equal names are told apart by the folders before them.
+
+    >>> _names_of(["gpt2", "a/own.json", "Qwen2.5/tokenizer.json"]), _names_of(["a/own.json", "b/own.json"])
+    (['gpt2', 'own', 'Qwen2.5'], ['a/own', 'b/own'])
+    """
+    parts = [_parts_of(Path(path)) for path in paths]
+    different = set(map(tuple, parts))
+    names = [own[-1] for own in parts]
+    n = 1
+    while len(set(names)) < len(different):
+        n += 1
+        names = [
+            "/".join(own[-n:]) if names.count(name) > 1 else name
+            for own, name in zip(parts, names, strict=True)
+        ]
+    return names
+
+
+def _parts_of(path: Path) -> list[str]:
+    if path.name == "tokenizer.json" and path.parent.name:
+        path = path.parent
+    elif path.suffix in _ENDINGS and not path.is_dir():
+        path = path.with_suffix("")
+    return list(path.parts)
 
 
 def _open_groups(texts: Texts | Mapping[str, Texts], documents: str) -> dict[str, Corpus]:
     groups = dict(texts) if isinstance(texts, Mapping) else {"text": texts}
     if not groups:
         raise CorpusError("there is no text to compare on", hint="give a file")
-    return {
+    opened = {
         name: own if isinstance(own, Corpus) else Corpus(own, documents=documents)
         for name, own in groups.items()
     }
+    for name, corpus in opened.items():
+        if corpus.total_bytes == 0:
+            raise CorpusError(f"the group {name!r} has no text", hint="give files that are not empty")
+    return opened
 
 
 def _reporter(progress: Progress, what: str, total: int | None) -> Callable[[int], None]:
     return lambda n_bytes: progress(what, n_bytes, total)
-
-
-def _samples(columns: dict[str, Columns], seed: int) -> dict[str, Columns]:
-    """Return the sums of each tokenizer's columns over units drawn with replacement, the same for all."""
-    keys = [(name, column) for name, own in columns.items() for column in own]
-    if len(next(iter(columns.values()))["n_bytes"]) < 2:
-        return {name: {} for name in columns}
-    sums = sampled_sums(np.stack([columns[name][column] for name, column in keys], axis=1), seed)
-    samples: dict[str, Columns] = {name: {} for name in columns}
-    for (name, column), own in zip(keys, sums.T, strict=True):
-        samples[name][column] = own
-    return samples
-
-
-def _ratios(columns: Columns, samples: Columns) -> tuple[dict[str, Value], Samples]:
-    """Return the figures that are ratios of sums, and their values in the samples."""
-    round_trips = bool(columns["round_trips"].all())
-    values: dict[str, Value] = {}
-    drawn: Samples = {}
-    for figure in FIGURES.values():
-        if not isinstance(figure, Ratio):
-            continue
-        top, bottom = figure.numerator, figure.denominator
-        total = int(columns[bottom].sum())
-        if total == 0:
-            values[figure.name] = Value(None, note="the text has none")
-        elif not round_trips and top in _PLACES:
-            values[figure.name] = Value(None, note="the tokens are not the text")
-        else:
-            ratio = int(columns[top].sum()) / total
-            if not samples:
-                values[figure.name] = Value(ratio, note="a single document")
-                continue
-            with np.errstate(divide="ignore", invalid="ignore"):
-                drawn[figure.name] = samples[top] / samples[bottom]
-            values[figure.name] = Value(ratio, *(interval(drawn[figure.name]) or (None, None)))
-    return values, drawn
-
-
-def _quantiles(columns: Columns, seed: int) -> dict[str, Value]:
-    quantiles = quantiles_with_intervals(columns["n_tokens"], list(_QUANTILES.values()), seed)
-    return {
-        f"tokens_per_document_{name}": Value(value, *(ends or (None, None)))
-        for name, (value, ends) in zip(_QUANTILES, quantiles, strict=True)
-    }
-
-
-def _uses(histogram: NDArray[np.int64], table: TokenTable) -> dict[str, Value]:
-    """Return the figures of how often each id is used; they have no intervals."""
-    partial = float(histogram[table.is_partial].sum() / histogram.sum()) if histogram.sum() else None
-    return {
-        "vocabulary_used": Value(used_share(histogram)),
-        "partial_characters": Value(partial),
-        **{name: Value(renyi_efficiency(histogram, alpha)) for name, alpha in _ALPHAS.items()},
-    }
-
-
-_PLACES = frozenset(
-    {"n_whole_words", "n_split_characters", "n_whole_short_numbers", "n_grouped_numbers", "n_whole_indents"}
-)
-
-
-class _NgramModels:
-    """N-gram models of the beginning of a group."""
-
-    def __init__(
-        self,
-        counts: GroupCounts,
-        group: str,
-        seed: int,
-        num_threads: int | None,
-        progress: Progress | None,
-    ) -> None:
-        self._progress = progress
-        self._group = group
-        self._seed = seed
-        self._num_threads = num_threads
-        self._blocks = counts.kept
-
-    def values(self, tokenizer: Tokenizer) -> tuple[dict[str, Value], Samples]:
-        """Return the bits per byte of both models, and their values in the samples."""
-        n_units = sum(len(ends) for _, ends in self._blocks)
-        if n_units < 2:
-            note = "a single document" if n_units else "not computed"
-            return dict.fromkeys(_NGRAMS, Value(None, note=note)), {}
-        if self._progress:
-            self._progress(f"n-gram models of {self._group}", 0, None)
-        encoder = unit_encoder(tokenizer, self._num_threads)
-        ids: list[NDArray[Any]] = []
-        ends: list[NDArray[np.int64]] = []
-        for data, unit_ends in self._blocks:
-            own, own_ends = encode_units(encoder, data, unit_ends)
-            ends.append(own_ends + sum(map(len, ids)))
-            ids.append(own)
-        n_bytes = np.concatenate([np.diff(unit_ends, prepend=0) for _, unit_ends in self._blocks])
-        held_out = split_documents(n_units, self._seed)
-        scores = ngram_scores(
-            np.concatenate(ids), np.concatenate(ends), n_bytes, tokenizer.n_vocab, held_out=held_out
-        )
-        values: dict[str, Value] = {}
-        drawn: Samples = {}
-        for name, score in zip(_NGRAMS, scores, strict=True):
-            ends_ = None
-            if len(score.bits) > 1:
-                sums = sampled_sums(np.stack([score.bits, score.n_bytes], axis=1), self._seed)
-                drawn[name] = sums[:, 0] / sums[:, 1]
-                ends_ = interval(drawn[name])
-            values[name] = Value(score.bits_per_byte, *(ends_ or (None, None)))
-        return values, drawn
-
-
-def _parallel(folder: Path, tokenizers: Mapping[str, Tokenizer]) -> Parallel:
-    """Measure the files of a folder, one for each language, with the same content line by line."""
-    try:
-        files = sorted(path for path in folder.iterdir() if path.is_file() and path.suffix == ".txt")
-        lines = {path.stem: path.read_text(encoding="utf-8").splitlines() for path in files}
-    except (OSError, UnicodeDecodeError) as error:
-        raise CorpusError(f"cannot read {folder}: {error}") from error
-    if len(lines) < 2:
-        raise CorpusError(
-            f"{folder} has {len(lines)} text files", hint="give a folder with a .txt file for each language"
-        )
-    numbers = {language: len(own) for language, own in lines.items()}
-    first, *_ = numbers
-    for language, n in numbers.items():
-        if n != numbers[first]:
-            raise CorpusError(
-                f"{folder / language}.txt has {n:,} lines, but {first}.txt has {numbers[first]:,}",
-                hint="line i of every file must have the same content",
-            )
-    reference = next((name for name in ("english", "eng", "en") if name in lines), first)
-    tokens = {
-        name: {
-            language: np.array([len(ids) for ids in tokenizer.encode_ordinary_batch(own)])
-            for language, own in lines.items()
-        }
-        for name, tokenizer in tokenizers.items()
-    }
-    return Parallel(
-        reference=reference,
-        n_lines=numbers[first],
-        premiums={name: premiums(own, reference) for name, own in tokens.items()},
-        gini={name: gini(np.array([int(n.sum()) for n in own.values()])) for name, own in tokens.items()},
-    )

@@ -7,8 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bytemill.analysis.inspection import TextToken
+    from bytemill.comparison.differences import TextDifference, VocabularyDifference
+    from bytemill.comparison.model_cost import ModelCost
+    from bytemill.comparison.speed import Speed
     from bytemill.comparison.values import Value, Values
+
+    Progress = Callable[[str, int, int | None], None]
+    """Called with what is done, the bytes done, and their number if it is known."""
 
 
 @dataclass(frozen=True)
@@ -17,10 +25,14 @@ class Parallel:
 
     reference: str
     n_lines: int
-    premiums: dict[str, dict[str, float]]
+    premiums: dict[str, dict[str, float | None]]
     """Tokenizer -> language -> tokens, relative to the reference."""
     gini: dict[str, float | None]
     """Tokenizer -> Gini coefficient over the languages' tokens."""
+    line_gini: dict[str, float | None]
+    """Tokenizer -> mean over the lines of the Gini coefficient over the languages' tokens for the line."""
+    lorenz: dict[str, list[tuple[float, float]]]
+    """Tokenizer -> points of the Lorenz curve over the languages."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,13 @@ class ComparisonData:
     """Group -> figure -> tokenizer -> vocabulary sizes in ascending order, and the values at them."""
     samples: dict[str, dict[str, list[TextToken]]] = field(default_factory=dict[str, Any])
     """Group -> tokenizer -> tokens of the beginning of the text; for the page, not in the JSON."""
+    differences: dict[str, list[TextDifference]] = field(default_factory=dict[str, Any])
+    """Group -> how pairs of tokenizers divide the text."""
+    vocabularies: list[VocabularyDifference] = field(default_factory=list[Any])
+    costs: dict[str, ModelCost] = field(default_factory=dict[str, Any])
+    """Tokenizer -> what it costs the model of the settings."""
+    speed: dict[str, Speed] = field(default_factory=dict[str, Any])
+    """Tokenizer -> speed and memory, if they were measured. All else is the same in every run."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dict for JSON."""
@@ -74,7 +93,18 @@ class ComparisonData:
                 "n_lines": self.parallel.n_lines,
                 "premiums": self.parallel.premiums,
                 "gini": self.parallel.gini,
+                "line_gini": self.parallel.line_gini,
+                "lorenz": {
+                    name: [list(point) for point in points] for name, points in self.parallel.lorenz.items()
+                },
             },
+            "differences": {
+                group: [own.to_dict() for own in differences]
+                for group, differences in self.differences.items()
+            },
+            "vocabularies": [own.to_dict() for own in self.vocabularies],
+            "model_costs": {name: own.to_dict() for name, own in self.costs.items()},
+            **({"speed": {name: own.to_dict() for name, own in self.speed.items()}} if self.speed else {}),
         }
 
     def to_json(self) -> str:

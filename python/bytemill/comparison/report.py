@@ -7,16 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.analysis.comparison.figures import FIGURES
 from bytemill.analysis.inspection import visible
+from bytemill.comparison.more_tables import (
+    boundary_rows,
+    cost_rows,
+    document_rows,
+    speed_rows,
+    token_rows,
+    vocabulary_rows,
+)
 from bytemill.comparison.values import format_value
 from bytemill.report import Figure, Interval, Series, Table, interval_chart, line_chart, render
 from bytemill.system.units import format_count
 
 if TYPE_CHECKING:
     from bytemill.comparison.data import ComparisonData
+    from bytemill.comparison.more_tables import Rows
     from bytemill.comparison.values import Value
+
 
 _CHARTS = ("trigram_bits_per_byte", "bytes_per_token", "whole_words")
 _N_COLOURS = 7
+_N_TOKENS = 20
+_N_DOCUMENTS = 10
 
 
 def report(comparison: ComparisonData) -> str:
@@ -30,6 +42,24 @@ def report(comparison: ComparisonData) -> str:
         groups=[_group(comparison, group, number) for number, group in enumerate(comparison.groups)],
         parallel=comparison.parallel,
         languages=_languages(comparison),
+        lorenz=_lorenz(comparison),
+        boundaries=_table("Boundaries that both have", boundary_rows(comparison), 2),
+        vocabularies=_table("Vocabularies, without special tokens", vocabulary_rows(comparison), 1),
+        differences=[
+            {
+                "name": _shown(group),
+                "tokens": _table(
+                    "The most used tokens that the other lacks", token_rows(comparison, group, _N_TOKENS), 3
+                ),
+                "documents": _table(
+                    "Where they differ most", document_rows(comparison, group, _N_DOCUMENTS), 1
+                ),
+                "excerpts": _excerpts(comparison, group),
+            }
+            for group in comparison.groups
+        ],
+        costs=_table("Cost for the model", cost_rows(comparison), 1),
+        speed=_table("Speed and memory on this machine", speed_rows(comparison), 1),
         meaning=Table(
             "Figures",
             ("figure", "formula", "it does not show"),
@@ -102,6 +132,51 @@ def _group(comparison: ComparisonData, group: str, number: int) -> dict[str, Any
         "missing": sorted(notes),
         "samples": [(_shown(name), tokens) for name, tokens in comparison.samples.get(group, {}).items()],
     }
+
+
+def _table(caption: str, rows: Rows, n_text_columns: int) -> Table | None:
+    shown = [tuple(map(_shown, row)) for row in rows]
+    return Table(caption, shown[0], shown[1:], n_text_columns) if len(rows) > 1 else None
+
+
+def _excerpts(comparison: ComparisonData, group: str) -> list[dict[str, Any]]:
+    """Return the document of each pair that differs most, as both tokenizers divide it."""
+    return [
+        {
+            "number": own.excerpts[0].number,
+            "sides": [
+                (_shown(name), n, tokens)
+                for name, n, tokens in zip(
+                    (own.first, own.second), own.excerpts[0].n_tokens, own.excerpts[0].tokens, strict=True
+                )
+            ],
+        }
+        for own in comparison.differences[group]
+        if own.excerpts and own.excerpts[0].tokens
+    ]
+
+
+def _lorenz(comparison: ComparisonData) -> Figure | None:
+    """Return the Lorenz curves over the languages."""
+    if comparison.parallel is None:
+        return None
+    series = [
+        Series(_shown(name), colour % _N_COLOURS + 1, points)
+        for colour, (name, points) in enumerate(comparison.parallel.lorenz.items())
+        if points
+    ]
+    if not series:
+        return None
+    equal = Series("equal cost", _N_COLOURS, [(0.0, 0.0), (1.0, 1.0)], dashed=True, has_dots=False)
+    chart = line_chart(
+        "lorenz",
+        "Lorenz curves over the languages",
+        "Share of the tokens against share of the languages, from the cheapest language on.",
+        [*series, equal],
+        x_axis="share of the languages, the cheapest first",
+        y_axis="share of the tokens",
+    )
+    return Figure(chart, "The further below the diagonal, the more unevenly languages are treated.")
 
 
 def _size_figures(comparison: ComparisonData, group: str, number: int) -> list[Figure]:
@@ -181,18 +256,21 @@ def _languages(comparison: ComparisonData) -> Table | None:
         return None
     names = list(own.premiums)
     languages = sorted(
-        next(iter(own.premiums.values())), key=lambda language: own.premiums[names[0]][language]
+        next(iter(own.premiums.values())), key=lambda language: own.premiums[names[0]][language] or 0.0
     )
     rows = [
-        (_shown(language), *(f"{own.premiums[name][language]:.2f}" for name in names))
+        (_shown(language), *(_decimals(own.premiums[name][language], 2) for name in names))
         for language in languages
     ]
-    ginis = ("–" if (g := own.gini[name]) is None else f"{g:.3f}" for name in names)
-    return Table(
-        f"Tokens relative to {own.reference}",
-        ("language", *map(_shown, names)),
-        [*rows, ("Gini coefficient", *ginis)],
-    )
+    rows += [
+        ("Gini coefficient", *(_decimals(own.gini[name], 3) for name in names)),
+        ("Gini coefficient, mean over lines", *(_decimals(own.line_gini[name], 3) for name in names)),
+    ]
+    return Table(f"Tokens relative to {own.reference}", ("language", *map(_shown, names)), rows)
+
+
+def _decimals(value: float | None, n: int) -> str:
+    return "–" if value is None else f"{value:.{n}f}"
 
 
 def _inputs(names: list[str]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bytemill.comparison.data import ComparisonData
-from bytemill.comparison.tables import comma_separated, latex, markdown
+from bytemill.comparison.tables import comma_separated, latex, markdown, other_tables
 from bytemill.errors import CorpusError
 from bytemill.system.atomic_files import write_text
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bytemill.comparison.values import Values
+
+
+_ENDINGS = (".html", ".json", ".md", ".csv", ".tex")
 
 
 @dataclass(frozen=True)
@@ -32,20 +35,24 @@ class Comparison(ComparisonData):
             CorpusError: The name has another ending.
             OutputError: The file cannot be written.
         """
+        check_output_name(path)
         # Templates are loaded for a page alone.
         from bytemill.comparison.report import report
 
         writers: dict[str, Callable[[Values], str]] = {
             ".json": lambda _: self.to_json(),
-            ".md": markdown,
+            ".md": lambda values: markdown(values) + other_tables(self),
             ".csv": comma_separated,
             ".tex": latex,
             ".html": lambda _: report(self),
         }
-        suffix = Path(path).suffix
-        if suffix not in writers:
-            raise CorpusError(
-                f"{path} does not say which format to write",
-                hint=f"end the name with one of {', '.join(writers)}",
-            )
-        write_text(path, writers[suffix](self.values))
+        write_text(path, writers[Path(path).suffix](self.values))
+
+
+def check_output_name(path: str | os.PathLike[str]) -> None:
+    """Raise CorpusError if the ending of a name is none that `Comparison.save` writes."""
+    if Path(path).suffix not in _ENDINGS:
+        raise CorpusError(
+            f"{path} does not say which format to write",
+            hint=f"end the name with one of {', '.join(_ENDINGS)}",
+        )

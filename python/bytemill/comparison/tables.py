@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+from typing import TYPE_CHECKING
 
 from bytemill.analysis.comparison.figures import FIGURES
+from bytemill.comparison.more_tables import boundary_rows, cost_rows, vocabulary_rows
 from bytemill.comparison.values import Value, Values, format_value
+
+if TYPE_CHECKING:
+    from bytemill.comparison.data import ComparisonData
 
 
 def markdown(groups: Values) -> str:
@@ -21,6 +26,27 @@ def markdown(groups: Values) -> str:
             figure = FIGURES[name]
             cells = [format_value(figure, values[tokenizer], with_interval=True) for tokenizer in names]
             lines.append("| " + " | ".join([figure.title, *cells]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def other_tables(comparison: ComparisonData) -> str:
+    """Return the tables of differences, vocabularies and costs in Markdown."""
+    lines: list[str] = []
+    for title, rows in (
+        ("Boundaries", boundary_rows(comparison)),
+        ("Vocabularies", vocabulary_rows(comparison)),
+        ("Costs", cost_rows(comparison)),
+    ):
+        if len(rows) > 1:
+            header, *rest = [[_escaped(cell) for cell in row] for row in rows]
+            lines += [
+                "",
+                f"## {title}",
+                "",
+                f"| {' | '.join(header)} |",
+                "|---|" + "---:|" * (len(header) - 1),
+            ]
+            lines += [f"| {' | '.join(row)} |" for row in rest]
     return "\n".join(lines) + "\n"
 
 

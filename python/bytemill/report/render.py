@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from dataclasses import dataclass
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from bytemill.analysis.inspection import visible
 from bytemill.report.tokens import shortened, token_spans
@@ -76,5 +80,9 @@ def environment(package: str = "bytemill.report") -> Environment:
         "shortened": shortened,
         "token_spans": token_spans,
     }
+    # The page allows this script alone, by its hash.
+    script = resources.files("bytemill.report").joinpath("templates/page.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    templates.globals |= {"script": Markup(script), "script_hash": f"sha256-{digest}"}  # noqa: S704 - our own file
     templates.filters.update(filters)  # pyright: ignore[reportUnknownMemberType] (untyped in Jinja)
     return templates

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 N_SAMPLES = 1000
 LEVEL = 0.95
-_MAX_UNITS = 5000
+MAX_UNITS = 5000
 _BLOCK = 250
 
 
@@ -39,11 +39,11 @@ def sampled_sums(columns: NDArray[Any], seed: int = 0, n_samples: int = N_SAMPLE
     """
     generator = np.random.default_rng(seed)
     n = len(columns)
-    if n > _MAX_UNITS:
+    if n > MAX_UNITS:
         order = generator.permutation(n)
-        starts = np.arange(_MAX_UNITS) * n // _MAX_UNITS
+        starts = np.arange(MAX_UNITS) * n // MAX_UNITS
         columns = np.add.reduceat(columns[order].astype(np.float64), starts, axis=0)
-        n = _MAX_UNITS
+        n = MAX_UNITS
     sums = np.empty((n_samples, columns.shape[1]))
     for first in range(0, n_samples, _BLOCK):
         size = min(_BLOCK, n_samples - first)
@@ -88,7 +88,7 @@ def quantiles_with_intervals(
     if len(values) < 2:
         return [(value, None) for value in exact]
     generator = np.random.default_rng(seed)
-    drawn = generator.permutation(values)[:_MAX_UNITS]
+    drawn = generator.permutation(values)[:MAX_UNITS]
     samples = np.concatenate(
         [
             np.quantile(generator.choice(drawn, (_BLOCK, len(drawn))), shares, axis=1)

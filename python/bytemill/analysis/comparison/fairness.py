@@ -40,8 +40,10 @@ def lorenz_curve(values: NDArray[np.integer] | NDArray[np.floating]) -> list[tup
     return [(i / len(x), float(share)) for i, share in enumerate(shares)]
 
 
-def premiums(tokens: dict[str, NDArray[np.integer]], reference: str) -> dict[str, float]:
+def premiums(tokens: dict[str, NDArray[np.integer]], reference: str) -> dict[str, float | None]:
     """Return the tokens that each language takes, relative to the reference (Petrov et al. 2023).
+
+    All are None if the reference takes no tokens.
 
     Args:
         tokens: Tokens of each line, by language.
@@ -51,4 +53,4 @@ def premiums(tokens: dict[str, NDArray[np.integer]], reference: str) -> dict[str
     {'en': 1.0, 'my': 5.0}
     """
     base = float(tokens[reference].sum())
-    return {language: float(own.sum()) / base for language, own in tokens.items()}
+    return {language: float(own.sum()) / base if base else None for language, own in tokens.items()}
