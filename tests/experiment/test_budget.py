@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Literal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,11 @@ from bytemill.errors import RunConfigError
 from bytemill.experiment.budget import allowance, padded_sizes, with_equal_parameters
 from bytemill.lm import preset
 from bytemill.lm.planning import flops_per_token, n_parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bytemill.experiment.budget import Allowance
 
 SHAPE = preset("tiny", vocab_size=1024)
 
@@ -20,11 +27,12 @@ def test_every_rule_stays_within_one_step_of_its_amount(
 ):
     per_step = batch_size * SHAPE.context_length
     flops = flops_per_token(SHAPE)
-    for rule, given_amount, spent in (
+    rules: tuple[tuple[Literal["bytes", "tokens", "flops"], float, Callable[[Allowance], float]], ...] = (
         ("bytes", amount, lambda own: own.n_tokens * bytes_per_token),
         ("tokens", amount, lambda own: own.n_tokens),
         ("flops", amount * flops, lambda own: own.n_tokens * flops),
-    ):
+    )
+    for rule, given_amount, spent in rules:
         own = allowance(rule, given_amount, SHAPE, batch_size, bytes_per_token)
         one_step = spent(own) / own.n_steps
         assert own.n_tokens == own.n_steps * per_step

@@ -83,6 +83,7 @@ def environment(package: str = "bytemill.report") -> Environment:
     # The page allows this script alone, by its hash.
     script = resources.files("bytemill.report").joinpath("templates/page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    templates.globals |= {"script": Markup(script), "script_hash": f"sha256-{digest}"}  # noqa: S704 - our own file
+    own: dict[str, str] = {"script": Markup(script), "script_hash": f"sha256-{digest}"}  # noqa: S704 - our own file
+    templates.globals.update(own)  # pyright: ignore[reportUnknownMemberType] (untyped in Jinja)
     templates.filters.update(filters)  # pyright: ignore[reportUnknownMemberType] (untyped in Jinja)
     return templates
