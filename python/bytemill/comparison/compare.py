@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from bytemill._core import __version__
 from bytemill.analysis.comparison.figures import FIGURES
 from bytemill.analysis.inspection import inspect
-from bytemill.comparison.counting import TokenTable, count_group
+from bytemill.comparison.counting import count_group
 from bytemill.comparison.differences import DifferenceCounter, pairs_of, vocabulary_difference
 from bytemill.comparison.estimates import quantiles_of, ratios_of, samples_of, uses_of
 from bytemill.comparison.model_cost import check_preset, model_cost
@@ -18,6 +18,7 @@ from bytemill.comparison.ngram_models import NGRAMS, NgramModels
 from bytemill.comparison.parallel import measure_parallel
 from bytemill.comparison.result import Comparison
 from bytemill.comparison.speed import SAMPLE_BYTES, measure_speed
+from bytemill.comparison.token_table import TokenTable
 from bytemill.comparison.values import Value, best_of
 from bytemill.corpus import Corpus
 from bytemill.errors import CorpusError, TokenizerError

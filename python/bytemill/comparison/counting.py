@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bytemill.comparison.differences import DifferenceCounter
+    from bytemill.comparison.token_table import TokenTable
     from bytemill.corpus import Corpus
     from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -27,17 +28,6 @@ if TYPE_CHECKING:
 
 
 _SAMPLE_CHARACTERS = 400
-
-
-class TokenTable:
-    """The bytes of a tokenizer's tokens, as `TextMarks.count` takes them."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        vocab = tokenizer.vocab
-        tokens = [vocab.get(i, b"") for i in range(tokenizer.n_vocab)]
-        self.bytes = b"".join(tokens)
-        self.offsets = np.cumsum([0, *map(len, tokens)], dtype=np.uint32)
-        self.is_partial = np.array([not _is_utf8(token) for token in tokens])
 
 
 @dataclass
@@ -172,11 +162,3 @@ def _collect(jobs: dict[str, Future[Columns]], sums: dict[str, UnitSums], counts
         lengths = np.bincount(columns["n_tokens"], minlength=len(counts.lengths[name]))
         lengths[: len(counts.lengths[name])] += counts.lengths[name]
         counts.lengths[name] = lengths
-
-
-def _is_utf8(token: bytes) -> bool:
-    try:
-        token.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bytemill.analysis.inspection import TextToken
-    from bytemill.comparison.counting import TokenTable
+    from bytemill.comparison.token_table import TokenTable
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 N_TOKENS = 20

@@ -14,7 +14,8 @@ from bytemill.comparison.values import Value
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bytemill.comparison.counting import Columns, TokenTable
+    from bytemill.comparison.counting import Columns
+    from bytemill.comparison.token_table import TokenTable
 
     Samples = dict[str, NDArray[np.float64]]
     """Figure -> its values in the samples of the bootstrap."""

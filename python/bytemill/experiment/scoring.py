@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -130,5 +130,5 @@ def _nats(model: TransformerLM, rows: Sequence[Sequence[int]], start: int, dtype
     is_token = (
         torch.arange(length, device=device) < torch.tensor([len(own) for own in rows], device=device)[:, None]
     )
-    sums: list[float] = (losses * is_token).sum(1).tolist()  # pyright: ignore[reportUnknownMemberType]
-    return sums
+    sums: Any = (losses * is_token).sum(1)
+    return sums.tolist()
