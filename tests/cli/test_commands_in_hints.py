@@ -11,16 +11,17 @@ from typing import Any
 
 import pytest
 from tests.cli.commands import commands
+from tests.experiment.conftest import InThisProcess
 
 import bytemill
 
 Run = Callable[..., Any]
 Prepare = Callable[[pytest.MonkeyPatch, Run], None]
 
-COMMAND = re.compile(r"\bbytemill (?:quickstart|tokenizer|data|lm)\b[^`;)\n:]*")
+COMMAND = re.compile(r"\bbytemill (?:quickstart|tokenizer|data|lm|experiment)\b[^`;)\n:]*")
 PLACEHOLDERS = {
     "TOKENIZER": "tokenizer.json", "TEXT": "corpus.txt", "INPUTS": "corpus.txt", "FILE": "corpus.txt", "DIR": "new",
-    "NAME": "new", "32000": "300",
+    "NAME": "new", "32000": "300", "STUDY.toml": "study.toml",
 }  # fmt: skip
 """What a user writes for the words of a hint. The corpus is too small for 32000 tokens."""
 MODEL = (
@@ -117,6 +118,15 @@ def write_settings(patch: pytest.MonkeyPatch, run: Run) -> None:
     Path("unknown.toml").write_text("[run]\nzzzzzz = 3\n", encoding="utf-8")
 
 
+def write_a_study(patch: pytest.MonkeyPatch, run: Run) -> None:
+    patch.setattr("bytemill.experiment.runner.Processes", lambda _: InThisProcess())
+    shape = {"context_length": 16, "d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32}
+    model = "\n".join(f"{key} = {value}" for key, value in shape.items())
+    text = '[text]\ntrain = ["corpus.txt"]\nvalidation = { text = ["corpus.txt"] }\n'
+    rest = "[tokenizers.own]\nvocab_sizes = [260]\n[budget]\namount = 300\n[train]\ntraining.batch_size = 4\n"
+    Path("study.toml").write_text(f"seeds = 1\n{text}{rest}[models.mini]\n{model}\n", encoding="utf-8")
+
+
 def join_no_shards() -> str:
     from bytemill.lm.batches import JoinedShards
 
@@ -179,6 +189,7 @@ CASES = {
     "pass fewer files, or train on all of it: bytemill tokenizer train FILE --vocab-size 32000": Case(
         "quickstart new --corpus corpus.txt", limit_the_corpus_of_quickstart
     ),
+    "make one with: bytemill experiment run STUDY.toml": Case("experiment report none", write_a_study),
     "choose another folder: bytemill quickstart NAME": Case(
         "quickstart notes", make_folder, more="--corpus corpus.txt --model-steps 0 -n 300 --no-open"
     ),
@@ -255,7 +266,7 @@ def test_a_recommended_command_runs(shards: None, text: str, run: Run, monkeypat
     assert outcome.status == 0, (words, outcome.err)
 
 
-GROUPS = [(), ("tokenizer",), ("data",), ("lm",), ("--install-completion",)]
+GROUPS = [(), ("tokenizer",), ("data",), ("lm",), ("experiment",), ("--install-completion",)]
 
 
 @pytest.mark.parametrize("chain", [*GROUPS, *(chain for chain, _ in commands())], ids=" ".join)

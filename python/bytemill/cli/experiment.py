@@ -79,9 +79,9 @@ def plan(
     /,
     *,
     output_path: Folder = None,
-    probe: Annotated[
-        bool, Parameter(help="Measure the speed of each model over 20 steps, for the expected time.")
-    ] = True,
+    no_probe: Annotated[
+        bool, Parameter(help="Do not train each model for 20 steps to estimate the time of the study.")
+    ] = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -95,7 +95,7 @@ def plan(
     from bytemill.experiment.plan import plan_study
 
     with interruptible("run the same command again"), ProgressDisplay(quiet=quiet) as display:
-        planned = plan_study(study, output_path, probe=probe, report=display.step)
+        planned = plan_study(study, output_path, probe=not no_probe, report=display.step)
     if as_json:
         output.write_json(planned.to_dict())
     elif not quiet:
