@@ -29,7 +29,7 @@ documents = "<|endoftext|>"
 vocab_sizes = [257]
 
 [tokenizers.own]
-vocab_sizes = [270, 290]
+vocab_sizes = [270]
 
 [models.mini]
 preset = "tiny"
