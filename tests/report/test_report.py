@@ -18,6 +18,7 @@ from bytemill.report import (
     Table,
     bar_chart,
     column_chart,
+    heat_map,
     line_chart,
     parts_chart,
 )
@@ -113,7 +114,13 @@ def parts() -> Chart:
     return parts_chart("parts", "Parts", [Bar("read", 1.0, "1 s"), Bar("write", 0.0, "0 s", "f2")])
 
 
-CHARTS = {"bars": bars, "lines": lines, "curves": curves, "columns": columns, "parts": parts}
+def fields() -> Chart:
+    return heat_map(
+        "map", "Map", ["a", "b"], ["x", "y"], [[1.0, 2.0], [3.0, None]], shown=lambda value: f"{value:.1f}"
+    )
+
+
+CHARTS = {"map": fields, "bars": bars, "lines": lines, "curves": curves, "columns": columns, "parts": parts}
 
 
 def assert_self_contained(checker: Checker) -> None:

@@ -43,6 +43,8 @@ Texts: TypeAlias = "Corpus | CorpusInputs"
 
 NGRAM_BYTES = 50_000_000
 MAX_TOKENIZERS = 20
+_SAMPLES, _LEAST_SAMPLE = 1600, 100
+"""Characters of the samples of a group on the page, and the fewest for a tokenizer."""
 _ENDINGS = frozenset({".json", ".tiktoken", ".gguf", ".model", ".bpe", ".txt"})
 
 
@@ -126,8 +128,9 @@ def compare(
         found.differences[group] = differences.differences
         for difference in differences.differences:
             difference.show(opened)
+        beginning = counts.beginning[: max(_LEAST_SAMPLE, _SAMPLES // len(opened))]
         found.samples[group] = {
-            name: inspect(tokenizer, counts.beginning, allowed_special="none").tokens
+            name: inspect(tokenizer, beginning, allowed_special="none").tokens
             for name, tokenizer in opened.items()
         }
         found.about[group] = {

@@ -16,7 +16,7 @@ from bytemill.comparison.more_tables import (
     vocabulary_rows,
 )
 from bytemill.comparison.values import format_value
-from bytemill.report import Figure, Interval, Series, Table, interval_chart, line_chart, render
+from bytemill.report import Figure, Interval, Series, Table, heat_map, interval_chart, line_chart, render
 from bytemill.system.units import format_count
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ _CHARTS = ("trigram_bits_per_byte", "bytes_per_token", "whole_words")
 _N_COLOURS = 7
 _N_TOKENS = 20
 _N_DOCUMENTS = 10
+_N_EXCERPTS = 3
 
 
 def report(comparison: ComparisonData) -> str:
@@ -41,6 +42,7 @@ def report(comparison: ComparisonData) -> str:
         n_bytes=sum(about["n_bytes"] for about in comparison.groups.values()),
         groups=[_group(comparison, group, number) for number, group in enumerate(comparison.groups)],
         parallel=comparison.parallel,
+        overview=_overview(comparison),
         languages=_languages(comparison),
         lorenz=_lorenz(comparison),
         boundaries=_table("Boundaries that both have", boundary_rows(comparison), 2),
@@ -134,6 +136,30 @@ def _group(comparison: ComparisonData, group: str, number: int) -> dict[str, Any
     }
 
 
+def _overview(comparison: ComparisonData) -> list[Figure]:
+    """Return heat maps of the figures that matter most, by tokenizer and group."""
+    groups, names = list(comparison.groups), list(comparison.tokenizers)
+    if len(groups) < 2:
+        return []
+    figures: list[Figure] = []
+    for name in ("bytes_per_token", "trigram_bits_per_byte"):
+        own = FIGURES[name]
+        rows = [[comparison.values[group][name][tokenizer].value for group in groups] for tokenizer in names]
+        if all(value is not None for row in rows for value in row):
+            chart = heat_map(
+                f"overview-{name.replace('_', '-')}",
+                own.title,
+                [_shown(tokenizer) for tokenizer in names],
+                [_shown(group) for group in groups],
+                rows,
+                shown=lambda value: f"{value:.2f}",
+            )
+            figures.append(
+                Figure(chart, f"{own.title}: {own.better} is better. The darker, the greater in its column.")
+            )
+    return figures
+
+
 def _table(caption: str, rows: Rows, n_text_columns: int) -> Table | None:
     shown = [tuple(map(_shown, row)) for row in rows]
     return Table(caption, shown[0], shown[1:], n_text_columns) if len(rows) > 1 else None
@@ -151,7 +177,7 @@ def _excerpts(comparison: ComparisonData, group: str) -> list[dict[str, Any]]:
                 )
             ],
         }
-        for own in comparison.differences[group]
+        for own in comparison.differences[group][:_N_EXCERPTS]
         if own.excerpts and own.excerpts[0].tokens
     ]
 

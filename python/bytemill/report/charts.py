@@ -144,6 +144,60 @@ def interval_chart(id_: str, title: str, rows: Sequence[Interval], axis: str) ->
     return Chart(id_, title, f"Dots with intervals, {axis}: {described}.", drawings(draw))
 
 
+def heat_map(
+    id_: str,
+    title: str,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[Sequence[float | None]],
+    *,
+    shown: Callable[[float], str],
+) -> Chart:
+    """Draw a table of numbers, each on a field that is the darker, the greater the number is in its column.
+
+    Args:
+        id_: Identifier of the chart, unique on the page.
+        title: What the numbers are.
+        rows: Names of the rows.
+        columns: Names of the columns.
+        values: A number for each row and column; None leaves the field empty.
+        shown: Renders a number.
+    """
+
+    def share(row: int, column: int) -> float:
+        own = [each[column] for each in values]
+        known = [value for value in own if value is not None]
+        value, low, high = own[row], min(known), max(known)
+        return 0.0 if value is None or high == low else (value - low) / (high - low)
+
+    def draw(width: float) -> tuple[float, list[Shape]]:
+        left = min(0.4 * width, 14 + max(text_width(name) for name in rows))
+        cell, height, top = (width - left) / len(columns), 30.0, 26.0
+        shapes = [
+            label(left + (column + 0.5) * cell, top - 9, name, "small", "middle")
+            for column, name in enumerate(columns)
+        ]
+        for row, name in enumerate(rows):
+            y = top + row * height
+            shapes.append(label(left - 10, y + 20, name, anchor="end"))
+            for column, value in enumerate(values[row]):
+                if value is None:
+                    continue
+                x, text = left + column * cell, shown(value)
+                field = box(
+                    x + 1, y + 1, cell - 2, height - 2, "f1", f"{name}, {columns[column]}: {text}", radius=3
+                )
+                field.attributes["opacity"] = round(0.06 + 0.5 * share(row, column), 3)
+                shapes += [field, label(x + cell / 2, y + 20, text, "strong", "middle")]
+        return top + len(rows) * height + 4, shapes
+
+    described = "; ".join(
+        f"{name}: " + ", ".join("none" if value is None else shown(value) for value in values[row])
+        for row, name in enumerate(rows)
+    )
+    return Chart(id_, title, f"Table with columns {', '.join(columns)}: {described}.", drawings(draw))
+
+
 def line_chart(
     id_: str,
     title: str,
