@@ -45,7 +45,7 @@ def run_alone(options: argparse.Namespace) -> None:
     if options.row == "encoding":
         encoders = [unit_encoder(tokenizer, None) for tokenizer in tokenizers.values()]
         for corpus in groups(options).values():
-            for data, ends in read_units(corpus):
+            for data, ends, _ in read_units(corpus):
                 n_bytes += len(data)
                 for encoder in encoders:
                     encode_units(encoder, data, ends)

@@ -18,6 +18,7 @@ from bytemill.comparison.ngram_models import NGRAMS, NgramModels
 from bytemill.comparison.parallel import measure_parallel
 from bytemill.comparison.result import Comparison
 from bytemill.comparison.speed import SAMPLE_BYTES, measure_speed
+from bytemill.comparison.syntax import SYNTAX_BYTES, SyntaxMarks
 from bytemill.comparison.token_table import TokenTable
 from bytemill.comparison.values import Value, best_of
 from bytemill.corpus import Corpus
@@ -113,7 +114,7 @@ def compare(
             corpus,
             measured,
             tables,
-            kept_bytes=max(ngram_bytes, SAMPLE_BYTES if speed else 0),
+            kept_bytes=max(ngram_bytes, SYNTAX_BYTES, SAMPLE_BYTES if speed else 0),
             differences=differences,
             num_threads=num_threads,
             progress=report,
@@ -121,8 +122,14 @@ def compare(
         if not counts.n_bytes:
             raise CorpusError(f"the group {group!r} has no text", hint="give files that are not empty")
         beginnings[group] = b"".join(data for data, _ in counts.kept) if speed else b""
-        models = NgramModels(counts, group, seed, num_threads, progress) if ngram_bytes else None
-        own = _figures(measured, tables, counts, models, seed)
+        models = (
+            NgramModels(counts, group, ngram_bytes, seed=seed, num_threads=num_threads, progress=progress)
+            if ngram_bytes
+            else None
+        )
+        own = _figures(
+            measured, tables, counts, models, SyntaxMarks(counts), seed=seed, num_threads=num_threads
+        )
         found.add(group, own, opened, smaller)
         histograms[group] = counts.histograms
         found.differences[group] = differences.differences
@@ -232,7 +239,10 @@ def _figures(
     tables: Mapping[str, TokenTable],
     counts: GroupCounts,
     models: NgramModels | None,
+    syntax: SyntaxMarks,
+    *,
     seed: int,
+    num_threads: int | None,
 ) -> dict[str, tuple[dict[str, Value], Samples]]:
     """Return the figures of each tokenizer, and their values in the samples of the bootstrap."""
     columns = {name: counts.text | counts.tokens[name] for name in measured}
@@ -242,12 +252,14 @@ def _figures(
         ratios, ratio_samples = ratios_of(columns[name], samples[name])
         missing = dict.fromkeys(NGRAMS, Value(None, note="not computed"))
         bits, bit_samples = (missing, {}) if models is None else models.values(tokenizer)
+        code, code_samples = syntax.values(tokenizer, tables[name], seed, num_threads)
         found[name] = (
             ratios
             | bits
+            | code
             | quantiles_of(counts.lengths[name], seed)
             | uses_of(counts.histograms[name], tables[name]),
-            ratio_samples | bit_samples,
+            ratio_samples | bit_samples | code_samples,
         )
     return found
 

@@ -48,6 +48,8 @@ class GroupCounts:
     """Number of units with 0, 1, 2, … tokens, of each tokenizer."""
     kept: list[tuple[bytes, NDArray[np.int64]]] = field(default_factory=list[Any])
     """The first blocks of text, with the ends of their units."""
+    kept_sources: list[str] = field(default_factory=list[str])
+    """Names of their sources."""
     histograms: dict[str, NDArray[np.int64]] = field(default_factory=dict[str, Any])
     """Uses of each id, of each tokenizer."""
 
@@ -110,7 +112,7 @@ def count_group(
     encoders = {name: unit_encoder(tokenizer, num_threads) for name, tokenizer in tokenizers.items()}
     jobs: dict[str, Future[Columns]] = {}
     with ThreadPoolExecutor(max(2, num_threads or 2), "measure") as threads:
-        for data, ends in read_units(corpus):
+        for data, ends, source in read_units(corpus):
             digest.update(data)
             if not counts.n_bytes:
                 counts.beginning = data[: 4 * _SAMPLE_CHARACTERS].decode("utf-8", "ignore")[
@@ -131,6 +133,7 @@ def count_group(
             counts.n_units += len(ends)
             if counts.n_bytes < kept_bytes:
                 counts.kept.append((data, ends))
+                counts.kept_sources.append(source)
             counts.n_bytes += len(data)
             if progress:
                 progress(counts.n_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,12 +24,14 @@ NGRAMS = {"bigram_bits_per_byte": 2, "trigram_bits_per_byte": 3}
 
 
 class NgramModels:
-    """N-gram models of the beginning of a group."""
+    """N-gram models of the first blocks of a group, which hold `n_bytes`."""
 
     def __init__(
         self,
         counts: GroupCounts,
         group: str,
+        n_bytes: int,
+        *,
         seed: int,
         num_threads: int | None,
         progress: Progress | None,
@@ -37,7 +40,8 @@ class NgramModels:
         self._group = group
         self._seed = seed
         self._num_threads = num_threads
-        self._blocks = counts.kept
+        so_far = accumulate((len(data) for data, _ in counts.kept), initial=0)
+        self._blocks = [block for block, before in zip(counts.kept, so_far, strict=False) if before < n_bytes]
 
     def values(self, tokenizer: Tokenizer) -> tuple[dict[str, Value], Samples]:
         """Return the bits per byte of both models, and their values in the samples."""

@@ -17,12 +17,16 @@ PASSAGE_BYTES = 1 << 14
 """A longer document is cut into passages of about this size, each after a line if there is one."""
 
 
-def read_units(corpus: Corpus) -> Iterator[tuple[bytes, NDArray[np.int64]]]:
-    """Yield the text of a corpus in blocks, and the offset at which each unit ends; empty documents are left out."""
+def read_units(corpus: Corpus) -> Iterator[tuple[bytes, NDArray[np.int64], str]]:
+    """Yield the text of a corpus in blocks, the offset at which each unit ends, and the name of the source.
+
+    Empty documents are left out.
+    """
+    names = corpus.source_names
     for batch in corpus.read():
         data = bytes(batch.data)
         if data:
-            yield data, passage_ends(data, batch.ends)
+            yield data, passage_ends(data, batch.ends), names[batch.source]
 
 
 def passage_ends(data: bytes, ends: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -137,6 +137,14 @@ for _figure in (
         denominator="n_indents",
     ),
     Figure(
+        "syntax_boundaries",
+        "syntax boundaries kept",
+        "boundaries between leaves of the syntax tree that are token boundaries, but for white space / such boundaries",
+        "whether the other boundaries help: a tokenizer of single bytes keeps all",
+        "higher",
+        is_share=True,
+    ),
+    Figure(
         "tokens_per_document_median",
         "tokens/document, median",
         "median over documents",

@@ -1,0 +1,154 @@
+"""Do tokens respect the syntax of code? Boundaries of tree-sitter's leaves that are boundaries of tokens."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bytemill.analysis.comparison.bootstrap import interval, sampled_sums
+from bytemill.comparison.counting import encode_units, unit_encoder
+from bytemill.comparison.values import Value
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bytemill.comparison.counting import GroupCounts
+    from bytemill.comparison.estimates import Samples
+    from bytemill.comparison.token_table import TokenTable
+    from bytemill.tokenizer.tokenizer import Tokenizer
+
+LANGUAGES = {
+    ".py": "python",
+    ".js": "javascript",
+    ".mjs": "javascript",
+    ".rs": "rust",
+    ".c": "c",
+    ".h": "c",
+    ".java": "java",
+    ".go": "go",
+}
+"""Languages by the ending of the file."""
+SYNTAX_BYTES = 2_000_000
+"""Code of a group that is parsed, from its start."""
+_WHITE_SPACE = frozenset(b" \t\r\n")
+
+
+class SyntaxMarks:
+    """The boundaries of syntax leaves in the code of a group.
+
+    Args:
+        counts: The group; its kept text is parsed.
+    """
+
+    def __init__(self, counts: GroupCounts) -> None:
+        self.note: str | None = None
+        self.blocks: list[tuple[bytes, NDArray[np.int64], list[list[tuple[int, int]]]]] = []
+        """Text of units in a known language, their ends, and the boundaries of each as `leaf_boundaries` gives them."""
+        languages: set[str] = set()
+        n_bytes = 0
+        for (data, ends), source in zip(counts.kept, counts.kept_sources, strict=True):
+            language = LANGUAGES.get(PurePath(source.split("!")[-1]).suffix.lower())
+            if language is None or n_bytes >= SYNTAX_BYTES:
+                continue
+            parser = _parser(language)
+            if parser is None:
+                self.note = "needs the extra code"
+                return
+            languages.add(language)
+            starts = [0, *ends.tolist()[:-1]]
+            self.blocks.append(
+                (
+                    data,
+                    ends,
+                    [leaf_boundaries(data[a:b], parser) for a, b in zip(starts, ends.tolist(), strict=True)],
+                )
+            )
+            n_bytes += len(data)
+        if not languages:
+            self.note = "no code by the names of the files"
+
+    def values(
+        self, tokenizer: Tokenizer, table: TokenTable, seed: int, num_threads: int | None
+    ) -> tuple[dict[str, Value], Samples]:
+        """Return the share of boundaries of leaves that are boundaries of tokens, and its values in the samples."""
+        name = "syntax_boundaries"
+        if self.note is not None:
+            return {name: Value(None, note=self.note)}, {}
+        encoder = unit_encoder(tokenizer, num_threads)
+        lengths = np.diff(table.offsets).astype(np.int64)
+        rows: list[tuple[int, int]] = []
+        for data, ends, boundaries in self.blocks:
+            ids, _ = encode_units(encoder, data, ends)
+            cuts = lengths[ids].cumsum()
+            if not len(cuts) or cuts[-1] != len(data):
+                return {name: Value(None, note="the tokens are not the text")}, {}
+            is_cut = np.zeros(len(data) + 1, np.bool_)
+            is_cut[cuts] = True
+            for start, own in zip([0, *ends.tolist()[:-1]], boundaries, strict=True):
+                rows.append((sum(bool(is_cut[start + a : start + b + 1].any()) for a, b in own), len(own)))
+        sums = np.array(rows)
+        total = int(sums[:, 1].sum())
+        if not total:
+            return {name: Value(None, note="the code has no leaves")}, {}
+        share = int(sums[:, 0].sum()) / total
+        if len(rows) < 2:
+            return {name: Value(share, note="a single document")}, {}
+        drawn = sampled_sums(sums, seed)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            samples = drawn[:, 0] / drawn[:, 1]
+        return {name: Value(share, *(interval(samples) or (None, None)))}, {name: samples}
+
+
+def leaf_boundaries(code: bytes, parser: Any) -> list[tuple[int, int]]:
+    """Return the boundaries of the leaves of a syntax tree, without those at the ends of the code.
+
+    A boundary is a range of offsets: white space between two leaves may belong to the token before or after it, or be
+    one. A token boundary anywhere in the range respects it.
+
+    Args:
+        code: The code, which may be a part of a file: the parser skips what it does not understand.
+        parser: A parser of tree-sitter.
+    """
+    found: dict[int, int] = {}
+    for start, end in _leaves(parser.parse(code)):
+        for offset in (start, end):
+            first = last = offset
+            while first > 0 and code[first - 1] in _WHITE_SPACE:
+                first -= 1
+            while last < len(code) and code[last] in _WHITE_SPACE:
+                last += 1
+            if first > 0 and last < len(code):
+                found[first] = last
+    return sorted(found.items())
+
+
+def _leaves(tree: Any) -> list[tuple[int, int]]:
+    cursor = tree.walk()
+    leaves: list[tuple[int, int]] = []
+    while True:
+        if cursor.goto_first_child():
+            continue
+        node = cursor.node
+        if node.end_byte > node.start_byte:
+            leaves.append((node.start_byte, node.end_byte))
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return leaves
+
+
+_parsers: dict[str, Any] = {}
+
+
+def _parser(language: str) -> Any:
+    """Return a parser; None if the extra `code` is not installed."""
+    if language not in _parsers:
+        try:
+            tree_sitter: Any = import_module("tree_sitter")
+            grammar: Any = import_module(f"tree_sitter_{language}")
+        except ImportError:
+            return None
+        _parsers[language] = tree_sitter.Parser(tree_sitter.Language(grammar.language()))
+    return _parsers[language]
