@@ -16,7 +16,7 @@ from bytemill.comparison.compare import _names_of  # pyright: ignore[reportPriva
 from bytemill.comparison.counting import MAX_UNITS, UnitSums
 from bytemill.comparison.differences import DifferenceCounter, vocabulary_difference
 from bytemill.comparison.model_cost import model_cost
-from bytemill.comparison.parallel import _lines  # pyright: ignore[reportPrivateUsage]
+from bytemill.comparison.parallel import _lines, articles  # pyright: ignore[reportPrivateUsage]
 from bytemill.comparison.token_table import TokenTable
 from bytemill.errors import CorpusError, ModelConfigError
 from bytemill.lm.planning import forward_flops, n_parameters
@@ -181,6 +181,30 @@ def test_names_tell_folders_and_equal_files_apart(tmp_path: Path):
 def test_parallel_lines_end_at_line_feeds_alone():
     assert _lines("a\u2028b\x0bc\x85d\r\ne\n") == ["a\u2028b\x0bc\x85d", "e"]
     assert _lines("a\n\nb") == ["a", "", "b"]
+
+
+def declaration(language: str, *, indent: int) -> str:
+    """Return a file as "UDHR in Unicode" makes them: title, preamble and 30 articles, one of them a list."""
+    space = " " * indent
+    parts = [f"{space}Preamble\n{space}Whereas {language}\n{space}Whereas too"]
+    for number in range(1, 31):
+        paragraphs = [f"{space}Article {number}", f"{space}{language} text {number}"]
+        if number == 11:
+            paragraphs += [" " * (2 * indent), f"{space * 2}first", " " * (2 * indent), f"{space * 2}second"]
+        parts.append("\n".join(paragraphs))
+    header = "Declaration\nproject, http://www.unicode.org/udhr.\n---\n\nDeclaration\n   \n"
+    return header + f"\n{' ' * (indent // 2)}\n".join(parts) + "\n"
+
+
+def test_the_universal_declaration_is_aligned_by_articles(tokenizers: dict[str, Tokenizer], tmp_path: Path):
+    (tmp_path / "udhr_eng.txt").write_text(declaration("english", indent=6))
+    (tmp_path / "udhr_deu.txt").write_text(declaration("deutsch", indent=4))
+    found = articles((tmp_path / "udhr_eng.txt").read_text())
+    assert found == [f"english text {n}" + (" first second" if n == 11 else "") for n in range(1, 31)]
+    result = compare(tokenizers, bytemill.Corpus.from_texts(TEXTS), parallel=tmp_path).parallel
+    assert result is not None
+    assert (result.reference, result.n_lines) == ("eng", 30)
+    assert list(result.premiums["bytes"]) == ["deu", "eng"]
 
 
 def test_a_reference_without_tokens_gives_no_premiums(tokenizers: dict[str, Tokenizer], tmp_path: Path):

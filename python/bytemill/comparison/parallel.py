@@ -18,14 +18,22 @@ if TYPE_CHECKING:
 
     from bytemill.tokenizer.tokenizer import Tokenizer
 
+_DECLARATION = "unicode.org/udhr"
+_N_ARTICLES = 30
+_SEPARATOR = 3
+
 
 def measure_parallel(folder: Path, tokenizers: Mapping[str, Tokenizer]) -> Parallel:
     """Measure the files of a folder, one for each language, with the same content line by line."""
     try:
         files = sorted(path for path in folder.iterdir() if path.is_file() and path.suffix == ".txt")
-        lines = {path.stem: _lines(path.read_text(encoding="utf-8")) for path in files}
+        texts = {path.stem: path.read_text(encoding="utf-8") for path in files}
     except (OSError, UnicodeDecodeError) as error:
         raise CorpusError(f"cannot read {folder}: {error}") from error
+    if texts and all(_DECLARATION in text[:1000] for text in texts.values()):
+        lines = {name.removeprefix("udhr_"): articles(text) for name, text in texts.items()}
+    else:
+        lines = {name: _lines(text) for name, text in texts.items()}
     if len(lines) < 2:
         raise CorpusError(
             f"{folder} has {len(lines)} text files", hint="give a folder with a .txt file for each language"
@@ -55,6 +63,24 @@ def measure_parallel(folder: Path, tokenizers: Mapping[str, Tokenizer]) -> Paral
         line_gini={name: _mean_gini(np.stack(list(own.values()))) for name, own in tokens.items()},
         lorenz={name: lorenz_curve(totals) if totals.any() else [] for name, totals in sums.items()},
     )
+
+
+def articles(text: str) -> list[str]:
+    """Return the thirty articles of the Universal Declaration of Human Rights, each in a line, without their headings.
+
+    The files of the project "UDHR in Unicode" separate articles by lines of at most three blanks, in every language.
+
+    Args:
+        text: One of these files.
+    """
+    _, _, body = text.partition("\n---\n")
+    groups: list[list[str]] = [[]]
+    for line in body.replace("\r\n", "\n").split("\n"):
+        if line.strip():
+            groups[-1].append(line.strip())
+        elif len(line) <= _SEPARATOR:
+            groups.append([])
+    return [" ".join(group[1:]) for group in groups if len(group) > 1][-_N_ARTICLES:]
 
 
 def _mean_gini(tokens: NDArray[np.integer]) -> float | None:
