@@ -207,6 +207,15 @@ def test_the_universal_declaration_is_aligned_by_articles(tokenizers: dict[str, 
     assert list(result.premiums["bytes"]) == ["deu", "eng"]
 
 
+def test_all_languages_of_the_declaration_have_thirty_articles(shared_data: Path):
+    files = sorted((shared_data / "udhr").glob("*.txt"))
+    assert len(files) > 20
+    for file in files:
+        found = articles(file.read_text(encoding="utf-8"))
+        assert len(found) == 30
+        assert min(map(len, found)) > 10
+
+
 def test_a_reference_without_tokens_gives_no_premiums(tokenizers: dict[str, Tokenizer], tmp_path: Path):
     (tmp_path / "en.txt").write_text("\n\n")
     (tmp_path / "de.txt").write_text("ä\nö\n", encoding="utf-8")

@@ -72,6 +72,22 @@ def test_results_are_the_same_again_and_only_changed_cells_are_trained(
     assert len(executor.performed) == 2
 
 
+def test_other_validation_text_is_scored_without_training_again(
+    study_file: Path, executor: InThisProcess, tmp_path: Path
+):
+    study_file.write_text(study_file.read_text().replace("seeds = 2", "seeds = 1"))
+    folder = run_study(study_file, tmp_path / "out", execute=executor)
+    logs = [path.read_bytes() for path in sorted(folder.path.glob("cells/*/run/metrics.jsonl"))]
+    before = Findings(folder.path).results
+    (tmp_path / "code.txt").write_text("while True:\n    pass\n" * 40)
+    run_study(study_file, tmp_path / "out", execute=executor)
+    assert len(executor.performed) == 4
+    assert [path.read_bytes() for path in sorted(folder.path.glob("cells/*/run/metrics.jsonl"))] == logs
+    for old, new in zip(before, Findings(folder.path).results, strict=True):
+        assert old["bits_per_byte"]["stories"] == new["bits_per_byte"]["stories"]
+        assert old["bits_per_byte"]["code"] != new["bits_per_byte"]["code"]
+
+
 def test_a_cell_that_fails_is_reported_and_tried_again(
     study_file: Path, executor: InThisProcess, tmp_path: Path
 ):

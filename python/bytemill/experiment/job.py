@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bytemill.errors import CheckpointError
 from bytemill.experiment.documents import StoredText
 from bytemill.experiment.scoring import score_documents
 from bytemill.lm.device import pick_precision
@@ -17,13 +18,13 @@ from bytemill.lm.evaluate import evaluate_hellaswag, read_items
 from bytemill.lm.loading import load_trained
 from bytemill.lm.training.config import resolve
 from bytemill.lm.training.metrics_log import read_metrics
+from bytemill.lm.training.run_folder import RunFolder
+from bytemill.lm.training.saved_model import find_saved_model
 from bytemill.lm.training.trainer import train
 from bytemill.system.atomic_files import write_bytes, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from bytemill.lm.training.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Job:
     segment_bytes: int
     facts: dict[str, Any]
     """What the result repeats: names, budget, number of parameters."""
+    training_inputs: str
+    """Hash of all that determines the trained model."""
     inputs: str
     """Hash of all that determines the result."""
     hellaswag: str = ""
@@ -83,8 +86,9 @@ def perform(job: Job, on_record: Callable[[dict[str, Any]], None] | None = None)
         BytemillError: Training failed.
     """
     _remove_other_run(job)
-    run = train(resolve([("the study", job.settings)]), on_record=on_record)
-    trained = load_trained(run.path, job.settings.get("training.device", "auto"))
+    if not _is_trained(job):
+        train(resolve([("the study", job.settings)]), on_record=on_record)
+    trained = load_trained(job.run_folder, job.settings.get("training.device", "auto"))
     model = trained.model
     dtype = pick_precision(trained.config.training.precision, model.lm_head.weight.device)
     scores = {
@@ -106,7 +110,7 @@ def perform(job: Job, on_record: Callable[[dict[str, Any]], None] | None = None)
         **job.facts,
         "bits_per_byte": {domain: score.bits_per_byte for domain, score in scores.items()},
         "n_scored_bytes": {domain: int(score.n_bytes.sum()) for domain, score in scores.items()},
-        "classes": _classes(run),
+        "classes": _classes(RunFolder(job.run_folder)),
         "inputs": job.inputs,
     }
     if job.hellaswag:
@@ -131,16 +135,23 @@ def document_bits(folder: Path, domain: str) -> tuple[np.ndarray[Any, Any], np.n
 
 
 def _remove_other_run(job: Job) -> None:
-    """Remove the run of a cell whose inputs have changed."""
+    """Remove the run of a cell that was to be trained otherwise; one that is only scored otherwise is kept."""
     mark = Path(job.folder) / "inputs.json"
     try:
-        is_same = json.loads(mark.read_text(encoding="utf-8")) == job.inputs
+        is_same = json.loads(mark.read_text(encoding="utf-8")) == job.training_inputs
     except (OSError, ValueError):
         is_same = False
     if not is_same:
         shutil.rmtree(job.folder, ignore_errors=True)
         Path(job.folder).mkdir(parents=True)
-        write_json(mark, job.inputs)
+        write_json(mark, job.training_inputs)
+
+
+def _is_trained(job: Job) -> bool:
+    try:
+        return find_saved_model(job.run_folder).step == job.settings["training.steps"]
+    except CheckpointError:
+        return False
 
 
 def _classes(run: RunFolder) -> dict[str, Any]:

@@ -1,29 +1,27 @@
-"""What the models of a study need: text, tokenizers, shards. They are kept, and made again only if they changed."""
+"""What the models of a study need: text, tokenizers, shapes. Text and tokenizers are kept, and made again only if their
+inputs changed."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bytemill.corpus import Corpus
 from bytemill.errors import RunConfigError
 from bytemill.experiment.budget import Allowance, allowance, padded_sizes, with_equal_parameters
 from bytemill.experiment.documents import StoredText, store_text
-from bytemill.experiment.grid import Cell, TokenizerSource, tokenizer_sources
-from bytemill.experiment.job import Job
+from bytemill.experiment.grid import TokenizerSource, tokenizer_sources
 from bytemill.experiment.scoring import segment_length
 from bytemill.lm.planning import parameters_by_part
-from bytemill.shards import TokenShards, encode_corpus
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 from bytemill.training.train import TrainingStoppedEarly, train
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from bytemill.experiment.study import Study
     from bytemill.lm.model_config import ModelConfig
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 END = "<|endoftext|>"
 _SAMPLE = 2_000_000
 """Bytes of the training text on which bytes per token are measured."""
-_VALIDATION_WINDOWS = 64
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ class Materials:
     def __init__(
         self, study: Study, folder: Path, base: Path, report: Callable[[str], None] = lambda _: None
     ) -> None:
-        self.study, self.folder, self._base, self._report = study, folder, base, report
+        self.study, self.folder, self.base, self.report = study, folder, base, report
 
     @cached_property
     def train_text(self) -> StoredText:
@@ -82,7 +79,7 @@ class Materials:
         return self._store("tuning", self.study.text.tuning, self.study.text.validation_bytes)
 
     def _store(self, name: str, inputs: tuple[str, ...], limit: int | None) -> StoredText:
-        self._report(f"reading the text {name}")
+        self.report(f"reading the text {name}")
         return store_text(
             self._paths(inputs),
             self.folder / "text" / name,
@@ -91,7 +88,7 @@ class Materials:
         )
 
     def _paths(self, inputs: tuple[str, ...]) -> list[str]:
-        return [name if "://" in name else str(self._base / name) for name in inputs]
+        return [name if "://" in name else str(self.base / name) for name in inputs]
 
     @cached_property
     def tokenizers(self) -> dict[str, Tokenizer]:
@@ -116,7 +113,7 @@ class Materials:
         return self.folder / "tokenizers" / f"{name}.json"
 
     def _load(self, source: TokenizerSource) -> Tokenizer:
-        near = self._base / source.load
+        near = self.base / source.load
         tokenizer = open_tokenizer(near if near.exists() else source.load)
         path = self.tokenizer_path(source.name)
         if not path.exists() or open_tokenizer(path).fingerprint != tokenizer.fingerprint:
@@ -135,7 +132,7 @@ class Materials:
         mark = path.with_suffix(".inputs")
         if path.exists() and mark.exists() and json.loads(mark.read_text(encoding="utf-8")) == wanted:
             return open_tokenizer(path)
-        self._report(f"training the tokenizer {source.name}")
+        self.report(f"training the tokenizer {source.name}")
         path.parent.mkdir(parents=True, exist_ok=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TrainingStoppedEarly)  # an error below
@@ -228,36 +225,6 @@ class Materials:
         context = min(shape.context_length for shape in self.shapes.values())
         return segment_length(texts, self.tokenizers, context, self.study.text.segment_bytes)
 
-    def validation_shards(self, tokenizer: str) -> dict[str, Path]:
-        """Encode the texts that learning curves are measured on; those shorter than a window are left out."""
-        context = max(shape.context_length for (name, _), shape in self.shapes.items() if name == tokenizer)
-        folders: dict[str, Path] = {}
-        for domain, text in self.domains.items():
-            folder = self.folder / "shards" / tokenizer / "validation" / domain
-            self._encode(tokenizer, text, folder, {"sha256": text.sha256})
-            if len(TokenShards(folder)) > context:
-                folders[domain] = folder
-        return folders
-
-    def train_shards(self, tokenizer: str, seed: int) -> tuple[Path, int]:
-        """Encode the training text in the order of a seed, as much as the longest model of the tokenizer needs.
-
-        Returns:
-            The folder, and the bytes of text in it.
-        """
-        arms = [arm for arm in self.arms(self.rates) if arm.tokenizer == tokenizer]
-        if self.study.budget.equal == "bytes":
-            n_bytes = int(self.study.budget.amount)
-        else:
-            n_bytes = round(max(arm.allowance.n_bytes for arm in arms) * 1.02) + 1000
-        needed = max(arm.allowance.n_tokens for arm in arms) + 1
-        while True:
-            folder = self.folder / "shards" / tokenizer / f"seed{seed}"
-            self._encode(tokenizer, self.train_text, folder, {"seed": seed, "n_bytes": n_bytes})
-            if self.study.budget.equal == "bytes" or len(TokenShards(folder)) >= needed:
-                return folder, n_bytes
-            n_bytes = round(n_bytes * 1.1)
-
     @property
     def rates_path(self) -> Path:
         """File of `rates`."""
@@ -270,114 +237,3 @@ class Materials:
             return None
         rates: dict[str, float] = json.loads(self.rates_path.read_text(encoding="utf-8"))
         return {(name.split("/")[0], name.split("/")[1]): rate for name, rate in rates.items()}
-
-    def _encode(self, tokenizer: str, text: StoredText, folder: Path, order: dict[str, Any]) -> None:
-        own = self.tokenizers[tokenizer]
-        mark = folder.parent / f"{folder.name}.inputs"
-        wanted = json.dumps([own.fingerprint, text.sha256, order])
-        if mark.exists() and mark.read_text(encoding="utf-8") == wanted:
-            return
-        self._report(f"encoding {folder.relative_to(self.folder)}")
-        mark.unlink(missing_ok=True)
-        texts = (
-            text.in_order(order["seed"], order["n_bytes"])
-            if "seed" in order
-            else (document.decode() for document in text.documents())
-        )
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        encode_corpus(
-            own,
-            Corpus.from_texts(texts),
-            folder,
-            document_separator=END,
-            append_separator=True,
-            allowed_special="none",
-            overwrite=True,
-        )
-        mark.write_text(wanted, encoding="utf-8")
-
-    def job(self, cell: Cell, rate: float) -> Job:
-        """Return the work of a cell with a learning rate; text is encoded where that has not been done."""
-        study, shape = self.study, self.shapes[cell.tokenizer, cell.model]
-        shards, n_bytes = self.train_shards(cell.tokenizer, cell.seed)
-        n_tokens = len(TokenShards(shards)) - 1
-        arm = next(
-            arm for arm in self.arms(self.rates) if (arm.tokenizer, arm.model) == (cell.tokenizer, cell.model)
-        )
-        allowed = arm.allowance
-        if study.budget.equal == "bytes":
-            allowed = allowance(
-                "bytes", study.budget.amount, shape, self.batch_size, n_bytes / n_tokens, n_tokens=n_tokens
-            )
-        is_trial = cell.trial_rate is not None
-        n_steps = max(1, int(allowed.n_steps * study.learning_rate.share)) if is_trial else allowed.n_steps
-        share = n_steps / allowed.n_steps
-        used = replace(
-            allowed,
-            n_steps=n_steps,
-            n_tokens=round(allowed.n_tokens * share),
-            n_bytes=round(allowed.n_bytes * share),
-            flops=allowed.flops * share,
-        )
-        texts = {"tuning": self.tuning_text} if is_trial else self.domains
-        validation = {} if is_trial else self.validation_shards(cell.tokenizer)
-        folder = self.folder / "cells" / cell.name
-        own = study.train_settings()
-        settings: dict[str, Any] = {
-            "training.batch_size": 32,
-            **{f"model.{name}": value for name, value in shape.to_dict().items()},
-            **own,
-            "data.tokenizer": str(self.tokenizer_path(cell.tokenizer)),
-            "data.train": str(shards),
-            "data.validation": [f"{domain}={path}" for domain, path in validation.items()],
-            "data.order": "sequential",
-            "optimizer.learning_rate": rate,
-            "training.steps": n_steps,
-            "training.seed": cell.seed,
-            "run.folder": str(folder / "run"),
-            "run.log_every": max(1, n_steps // 100),
-            "run.validate_every": max(1, -(-n_steps // study.n_checkpoints)),
-            "run.validation_windows": _VALIDATION_WINDOWS,
-            "run.checkpoint_every": max(1, -(-n_steps // study.n_checkpoints)),
-            "run.keep_checkpoints": 1,
-        }
-        facts: dict[str, Any] = {
-            "tokenizer": cell.tokenizer,
-            "model": cell.model,
-            "seed": cell.seed,
-            "learning_rate": rate,
-            "is_trial": is_trial,
-            "n_steps": used.n_steps,
-            "n_tokens": used.n_tokens,
-            "n_bytes": used.n_bytes,
-            "flops": used.flops,
-            "parameters": arm.parameters,
-            "n_ids": self.tokenizers[cell.tokenizer].n_vocab,
-            "segment_bytes": self.segment_bytes,
-        }
-        job = Job(
-            cell.name,
-            str(folder),
-            settings,
-            {domain: str(text.folder) for domain, text in texts.items()},
-            self.segment_bytes,
-            facts,
-            "",
-            "" if is_trial else study.hellaswag and str(self._base / study.hellaswag),
-        )
-        return replace(job, inputs=self._fingerprint(job, cell, texts))
-
-    def _fingerprint(self, job: Job, cell: Cell, texts: Mapping[str, StoredText]) -> str:
-        """Hash what the result depends on, without the places of the files."""
-        settings = {
-            key: value for key, value in job.settings.items() if not key.startswith(("run.", "data."))
-        }
-        parts = [
-            settings,
-            job.facts,
-            self.tokenizers[cell.tokenizer].fingerprint,
-            self.train_text.sha256,
-            {domain: text.sha256 for domain, text in texts.items()},
-            hashlib.sha256(Path(job.hellaswag).read_bytes()).hexdigest() if job.hellaswag else "",
-        ]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()

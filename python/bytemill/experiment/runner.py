@@ -15,6 +15,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bytemill.errors import BytemillError, OutputError
+from bytemill.experiment.cell_job import cell_job
 from bytemill.experiment.cheap_figures import write_figures
 from bytemill.experiment.findings import Findings
 from bytemill.experiment.grid import Cell, cells, trials
@@ -175,7 +176,7 @@ class _Run:
         for cell in planned:
             try:
                 rate = rate_of(cell) if cell.trial_rate is None else cell.trial_rate
-                job = self._materials.job(cell, rate)
+                job = cell_job(self._materials, cell, rate)
             except BytemillError as error:
                 self._fail(cell.name, str(error))
                 continue

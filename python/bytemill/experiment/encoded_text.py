@@ -1,0 +1,77 @@
+"""Shards of a study: the training text in the order of a seed, and the validation text. They are kept."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from bytemill.corpus import Corpus
+from bytemill.experiment.prepare import END
+from bytemill.shards import TokenShards, encode_corpus
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bytemill.experiment.documents import StoredText
+    from bytemill.experiment.prepare import Materials
+
+
+def validation_shards(materials: Materials, tokenizer: str) -> dict[str, Path]:
+    """Encode the texts that learning curves are measured on; those shorter than a window are left out."""
+    context = max(shape.context_length for (name, _), shape in materials.shapes.items() if name == tokenizer)
+    folders: dict[str, Path] = {}
+    for domain, text in materials.domains.items():
+        folder = materials.folder / "shards" / tokenizer / "validation" / domain
+        _encode(materials, tokenizer, text, folder, {})
+        if len(TokenShards(folder)) > context:
+            folders[domain] = folder
+    return folders
+
+
+def train_shards(materials: Materials, tokenizer: str, seed: int) -> tuple[Path, int]:
+    """Encode the training text in the order of a seed, as much as the longest model of the tokenizer needs.
+
+    Returns:
+        The folder, and the bytes of text in it.
+    """
+    budget = materials.study.budget
+    arms = [arm for arm in materials.arms(materials.rates) if arm.tokenizer == tokenizer]
+    if budget.equal == "bytes":
+        n_bytes = int(budget.amount)
+    else:
+        n_bytes = round(max(arm.allowance.n_bytes for arm in arms) * 1.02) + 1000
+    needed = max(arm.allowance.n_tokens for arm in arms) + 1
+    while True:
+        folder = materials.folder / "shards" / tokenizer / f"seed{seed}"
+        _encode(materials, tokenizer, materials.train_text, folder, {"seed": seed, "n_bytes": n_bytes})
+        if budget.equal == "bytes" or len(TokenShards(folder)) >= needed:
+            return folder, n_bytes
+        n_bytes = round(n_bytes * 1.1)
+
+
+def _encode(
+    materials: Materials, tokenizer: str, text: StoredText, folder: Path, order: dict[str, Any]
+) -> None:
+    own = materials.tokenizers[tokenizer]
+    mark = folder.parent / f"{folder.name}.inputs"
+    wanted = json.dumps([own.fingerprint, text.sha256, order])
+    if mark.exists() and mark.read_text(encoding="utf-8") == wanted:
+        return
+    materials.report(f"encoding {folder.relative_to(materials.folder)}")
+    mark.unlink(missing_ok=True)
+    texts = (
+        text.in_order(order["seed"], order["n_bytes"])
+        if order
+        else (document.decode() for document in text.documents())
+    )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    encode_corpus(
+        own,
+        Corpus.from_texts(texts),
+        folder,
+        document_separator=END,
+        append_separator=True,
+        allowed_special="none",
+        overwrite=True,
+    )
+    mark.write_text(wanted, encoding="utf-8")
