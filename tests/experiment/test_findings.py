@@ -138,6 +138,19 @@ def test_an_unfinished_study_says_what_is_missing(folder: Path):
     assert "b.m.seed0 failed: out of memory" in page
 
 
+def test_a_learning_rate_at_the_edge_is_reported(folder: Path):
+    trials = [
+        {"cell": f"{name}.{rate}", "tokenizer": name, "model": "m", "seed": 0, "is_trial": True, "learning_rate": rate,
+         "bits_per_byte": {"tuning": bits}, "flops": 1e9}
+        for name, values in (("a", (1.0, 1.1, 1.2)), ("b", (1.2, 1.1, 1.3)))
+        for rate, bits in zip((0.1, 0.2, 0.3), values, strict=True)
+    ]  # fmt: skip
+    with (folder / "results.jsonl").open("a") as file:
+        file.writelines(json.dumps(own) + "\n" for own in trials)
+    assert Findings(folder).rates_at_the_edge == ["a with m"]
+    assert "another one may be better" in report(Findings(folder))
+
+
 def test_one_seed_shows_nothing(folder: Path):
     lines = (folder / "results.jsonl").read_text().splitlines(keepends=True)
     (folder / "results.jsonl").write_text("".join(lines[:2]))

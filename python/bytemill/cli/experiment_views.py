@@ -90,6 +90,8 @@ def write_findings(findings: Findings) -> None:
     if len(trials) > 1:
         output.write_line()
         output.write_table(trials[0], trials[1:], right=(2, 3, 4))
+    if arms := findings.rates_at_the_edge:
+        output.note(f"the best learning rate is at the edge of those tried for {', '.join(arms)}: try others")
 
 
 def write_plan(plan: StudyPlan) -> None:

@@ -204,6 +204,21 @@ class Findings:
                 found.append(Prediction(figure, *rank))
         return sorted(found, key=lambda prediction: -abs(prediction.rho))
 
+    @property
+    def rates_at_the_edge(self) -> list[str]:
+        """Arms whose best learning rate is the smallest or the largest that was tried, so that a better one may exist."""
+        found: list[str] = []
+        for model in self.models:
+            for tokenizer in self.tokenizers:
+                own = {
+                    trial["learning_rate"]: trial["bits_per_byte"]["tuning"]
+                    for trial in self.trials
+                    if (trial["model"], trial["tokenizer"]) == (model, tokenizer)
+                }
+                if len(own) > 1 and min(own, key=lambda rate: own[rate]) in (min(own), max(own)):
+                    found.append(f"{tokenizer} with {model}")
+        return found
+
     def _figures(self) -> dict[str, dict[str, float]]:
         """Return figure -> tokenizer -> mean over the domains, as `runner` has stored them."""
         try:
@@ -235,6 +250,7 @@ class Findings:
                 for tokenizer in self.tokenizers
             },
             "trials": self.trials,
+            "rates_at_the_edge": self.rates_at_the_edge,
             "results": self.results,
         }
 

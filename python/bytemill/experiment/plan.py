@@ -118,20 +118,21 @@ def plan_study(
         per_seed * n_seeds + trial_flops,
         trial_flops,
         None if None in seconds else sum(own or 0.0 for own in seconds) * weight,
-        _disk_bytes(materials, arms, n_seeds),
+        _disk_bytes(materials, arms, n_seeds, n_rates),
         materials.segment_bytes,
         None if low is None or high is None else (low, high),
         _warnings(arms, n_seeds),
     )
 
 
-def _disk_bytes(materials: Materials, arms: list[PlannedArm], n_seeds: int) -> int:
+def _disk_bytes(materials: Materials, arms: list[PlannedArm], n_seeds: int, n_rates: int) -> int:
     per_tokenizer: dict[str, int] = {}
     for arm in arms:
         width = 2 if arm.n_ids <= 1 << 16 else 4
         per_tokenizer[arm.tokenizer] = max(per_tokenizer.get(arm.tokenizer, 0), arm.n_tokens * width)
     checkpoints = sum(sum(arm.parameters.values()) for arm in arms) * _BYTES_PER_PARAMETER
-    return materials.train_text.n_bytes + n_seeds * (sum(per_tokenizer.values()) + checkpoints)
+    shards = n_seeds * sum(per_tokenizer.values())
+    return materials.train_text.n_bytes + shards + (n_seeds + n_rates) * checkpoints
 
 
 def _warnings(arms: list[PlannedArm], n_seeds: int) -> list[str]:

@@ -35,6 +35,7 @@ def report(findings: Findings) -> str:
         missing=findings.missing,
         failures=findings.failures,
         models=[_model(findings, model, number) for number, model in enumerate(findings.models)],
+        rates_at_the_edge=findings.rates_at_the_edge,
         trials=_table("Learning rates that were tried", trials_table(findings), 2),
         parameters=Table(
             "Parameters",
