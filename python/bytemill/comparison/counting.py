@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ from bytemill.comparison.units import read_units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from concurrent.futures import Future
 
     from numpy.typing import NDArray
 
@@ -111,6 +110,8 @@ def count_group(
     counts.lengths = {name: np.zeros(0, np.int64) for name in tokenizers}
     encoders = {name: unit_encoder(tokenizer, num_threads) for name, tokenizer in tokenizers.items()}
     jobs: dict[str, Future[Columns]] = {}
+    differing: Future[None] = Future()
+    differing.set_result(None)
     with ThreadPoolExecutor(max(2, num_threads or 2), "measure") as threads:
         for data, ends, source in read_units(corpus):
             digest.update(data)
@@ -129,7 +130,8 @@ def count_group(
             sizes = np.diff(ends, prepend=0)
             text_sums.add({**marks.numbers(), "n_bytes": sizes, "n_documents": np.ones_like(sizes)})
             if differences is not None:
-                differences.add(data, ends, encoded)
+                differing.result()
+                differing = threads.submit(differences.add, data, ends, encoded)
             counts.n_units += len(ends)
             if counts.n_bytes < kept_bytes:
                 counts.kept.append((data, ends))
@@ -138,6 +140,7 @@ def count_group(
             if progress:
                 progress(counts.n_bytes)
         _collect(jobs, token_sums, counts)
+        differing.result()
     counts.sha256 = digest.hexdigest()
     counts.text = text_sums.columns
     counts.tokens = {name: sums.columns for name, sums in token_sums.items()}

@@ -206,7 +206,7 @@ class Findings:
 
     @property
     def rates_at_the_edge(self) -> list[str]:
-        """Arms whose best learning rate is the smallest or the largest that was tried, so that a better one may exist."""
+        """Arms whose best learning rate is the smallest or the largest that was tried: another may be better."""
         found: list[str] = []
         for model in self.models:
             for tokenizer in self.tokenizers:
