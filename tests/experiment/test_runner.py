@@ -131,6 +131,7 @@ def test_other_budgets_are_equal_too(
     text = study_file.read_text().replace("amount = 4000", f'equal = "{rule}"\namount = {amount}')
     study_file.write_text(text.replace("seeds = 2", "seeds = 1"))
     (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "study.toml").touch()
     (tmp_path / "out" / "probe.json").write_text('{"bytes/mini": 100000, "own/mini": 50000}')
     findings = Findings(run_study(study_file, tmp_path / "out", execute=executor).path)
     assert len(findings.results) == 2
@@ -159,6 +160,13 @@ def test_mistakes_are_found_before_a_model_is_trained(
     with pytest.raises((RunConfigError, OutputError, Exception), match=message):
         run_study(study_file, tmp_path / "out", execute=executor)
     assert executor.performed == []
+
+
+def test_a_folder_with_other_files_is_refused(study_file: Path, executor: InThisProcess, tmp_path: Path):
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "notes.txt").touch()
+    with pytest.raises(OutputError, match="holds files that are not of a study"):
+        run_study(study_file, tmp_path / "notes", execute=executor)
 
 
 def command(study_file: Path, folder: Path, *words: str) -> list[str]:

@@ -47,9 +47,10 @@ class StudyView:
             case "record" if event.record["kind"] == "step" and time.monotonic() > self._shown + self._pause:
                 self._shown = time.monotonic()
                 loss = event.record["loss"]
+                shown_loss = "not finite" if loss is None else f"{loss:.3f}"
                 left = event.record.get("seconds_left")
                 shown = "" if left is None else f", {format_seconds(left)} left"
-                self._display.step(f"{event.cell}: step {event.record['step']:,}, loss {loss:.3f}{shown}")
+                self._display.step(f"{event.cell}: step {event.record['step']:,}, loss {shown_loss}{shown}")
             case "finished":
                 bits = ", ".join(f"{name} {own:.4f}" for name, own in event.record["bits_per_byte"].items())
                 output.note(f"{event.cell}: {bits} bits per byte ({state})", quiet=self._quiet)

@@ -257,7 +257,7 @@ def _figures(
             ratios
             | bits
             | code
-            | quantiles_of(counts.lengths[name], seed)
+            | quantiles_of(counts.lengths[name])
             | uses_of(counts.histograms[name], tables[name]),
             ratio_samples | bit_samples | code_samples,
         )

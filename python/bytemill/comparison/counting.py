@@ -54,7 +54,7 @@ class GroupCounts:
 
 
 class UnitSums:
-    """Sums of counts by unit, in bounded memory: beyond 5,000 units, unit i belongs to group i modulo 5,000.
+    """Sums of counts by unit, in bounded memory: beyond 2,000 units, unit i belongs to group i modulo 2,000.
 
     The bootstrap draws groups then. Units of a group are far from each other, so that groups resemble each other as
     little as single units do.

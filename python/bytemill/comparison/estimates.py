@@ -66,10 +66,10 @@ def ratios_of(columns: Columns, samples: Columns) -> tuple[dict[str, Value], Sam
     return values, drawn
 
 
-def quantiles_of(lengths: NDArray[np.int64], seed: int) -> dict[str, Value]:
+def quantiles_of(lengths: NDArray[np.int64]) -> dict[str, Value]:
     """Return quantiles of the number of tokens; `lengths` is the number of units with 0, 1, 2, … of them."""
     values = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-    quantiles = quantiles_with_intervals(values, list(_QUANTILES.values()), seed)
+    quantiles = quantiles_with_intervals(values, list(_QUANTILES.values()))
     return {
         f"tokens_per_document_{name}": Value(value, *(ends or (None, None)))
         for name, (value, ends) in zip(_QUANTILES, quantiles, strict=True)

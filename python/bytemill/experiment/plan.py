@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bytemill.experiment.grid import cells, trials
 from bytemill.experiment.prepare import Materials
 from bytemill.experiment.probe import probe_rates
+from bytemill.experiment.results import StudyFolder
 from bytemill.experiment.statistics import detectable_difference
 from bytemill.experiment.study import load_study
 
@@ -84,8 +85,9 @@ def plan_study(
         RunConfigError: The study is wrong, or its text or budget does not suffice.
     """
     study = load_study(path)
-    own = Path(Path(path).stem if folder is None else folder)
-    materials = Materials(study, own, Path(path).parent, report)
+    own = StudyFolder(Path(Path(path).stem if folder is None else folder))
+    own.claim(Path(path))
+    materials = Materials(study, own.path, Path(path).parent, report)
     rates = probe_rates(materials, report) if probe or study.budget.equal == "time" else materials.rates or {}
     n_text = materials.train_text.n_bytes
     arms = [

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bytemill.errors import RunConfigError
-from bytemill.system.atomic_files import write_json, write_text
+from bytemill.errors import OutputError, RunConfigError
+from bytemill.system.atomic_files import make_folder, write_json, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +39,21 @@ class StudyFolder:
     def failures(self) -> Path:
         """Messages of the cells that failed."""
         return self.path / "failures.json"
+
+    def claim(self, study_file: Path) -> None:
+        """Create the folder, and copy the study file into it.
+
+        Raises:
+            OutputError: The folder holds other files.
+        """
+        own = self.path / "study.toml"
+        if self.path.is_dir() and not own.exists() and any(self.path.iterdir()):
+            raise OutputError(
+                f"{self.path} holds files that are not of a study", hint="choose another folder: -o NAME"
+            )
+        make_folder(self.path)
+        if own.resolve() != study_file.resolve():
+            write_text(own, study_file.read_text(encoding="utf-8"))
 
     def write_results(self, results: Sequence[dict[str, Any]]) -> None:
         """Replace the results."""

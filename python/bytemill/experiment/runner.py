@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import queue
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from bytemill.experiment.probe import probe_rates
 from bytemill.experiment.report import report
 from bytemill.experiment.results import StudyFolder
 from bytemill.experiment.study import load_study
-from bytemill.system.atomic_files import make_folder, write_text
+from bytemill.system.atomic_files import write_text
 from bytemill.system.file_lock import try_lock
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ def run_study(
     """
     study = load_study(path)
     own = StudyFolder(Path(Path(path).stem if folder is None else folder))
-    make_folder(own.path)
+    own.claim(Path(path))
     lock = try_lock(own.path / "study.lock")
     if lock is None:
         raise OutputError(f"another process is running the study in {own.path}", hint="wait until it ends")
@@ -110,8 +109,6 @@ class _Run:
         self._trials, self._cells = trials(study), cells(study)
         self._results: dict[str, dict[str, Any]] = {}
         self._failures: dict[str, str] = {}
-        with contextlib.suppress(shutil.SameFileError):
-            shutil.copyfile(path, folder.path / "study.toml")
 
     def finish(self) -> None:
         materials = self._materials
@@ -250,9 +247,10 @@ class Processes:
             env={**os.environ, **own},
             start_new_session=True,  # Ctrl-C reaches this process alone, which passes it on once
         )
-        if process.stdin is not None:
-            process.stdin.write(json.dumps(job.to_dict()) + "\n")
-            process.stdin.flush()
+        with contextlib.suppress(OSError):  # a process that could not start is reported when it has ended
+            if process.stdin is not None:
+                process.stdin.write(json.dumps(job.to_dict()) + "\n")
+                process.stdin.flush()
         return process
 
 

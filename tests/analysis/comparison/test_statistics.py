@@ -56,6 +56,18 @@ def test_quantiles_have_intervals_that_hold_them():
     assert quantiles_with_intervals(values[:1], [0.5]) == [(values[0], None)]
 
 
+@pytest.mark.parametrize("share", [0.5, 0.95])
+def test_intervals_of_quantiles_hold_the_true_quantile_as_often_as_they_say(share: float):
+    generator = np.random.default_rng(3)
+    true = share * 1_000_000
+    held = 0
+    for _ in range(2000):
+        ((_, ends),) = quantiles_with_intervals(generator.integers(0, 1_000_000, 300), [share])
+        assert ends is not None
+        held += ends[0] <= true <= ends[1]
+    assert 0.94 < held / 2000 < 0.985
+
+
 @given(st.lists(st.integers(0, 9), min_size=2, max_size=20), st.sampled_from([1, 2, 2.5, 3]))
 def test_efficiency_is_entropy_over_that_of_equal_use(uses: list[int], alpha: float):
     total = sum(uses)
