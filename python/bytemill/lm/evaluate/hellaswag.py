@@ -74,7 +74,7 @@ def evaluate_hellaswag(
         model: The model.
         tokenizer: Its tokenizer.
         items: The items.
-        batch_size: Batches have at most as many ids, padding included, as this number of whole contexts; but an item.
+        batch_size: A batch holds at most this number times the context length in ids, padding included, or one item.
         dtype: Type of matrix products.
         results: File to append the log-likelihoods of each item to; items in the file are not computed again, so an
             interrupted evaluation resumes.
@@ -127,6 +127,7 @@ def _endings(model: TransformerLM, tokenizer: Tokenizer, item: HellaSwagItem) ->
 def _cut(before: list[int], whole: list[int], context_length: int) -> _Ending:
     # A token may span the end of the context; the last token is always one of the ending.
     n_ending = max(1, len(whole) - len(before))
+    whole = [before[0], *whole] if n_ending == len(whole) else whole
     # One id of the context must remain to predict the first id of the ending.
     n_kept = min(n_ending, context_length)
     whole = whole[: len(whole) - n_ending + n_kept]
