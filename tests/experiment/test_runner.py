@@ -88,6 +88,27 @@ def test_other_validation_text_is_scored_without_training_again(
         assert old["bits_per_byte"]["code"] != new["bits_per_byte"]["code"]
 
 
+def test_models_are_scored_on_hellaswag_and_continue_prompts(
+    study_file: Path, executor: InThisProcess, tmp_path: Path
+):
+    lines = [line for n in range(3) for line in (f"The cat {n}", str(n % 4), "saw", "ate", "the bird", "x")]
+    (tmp_path / "items.txt").write_text("\n".join(lines) + "\n")
+    text = study_file.read_text().replace(
+        "seeds = 2", 'seeds = 1\nhellaswag = "items.txt"\nprompts = ["The dog"]'
+    )
+    study_file.write_text(text)
+    folder = run_study(study_file, tmp_path / "out", execute=executor)
+    for result in Findings(folder.path).results:
+        assert result["hellaswag"]["n_items"] == 3
+        assert 0 <= result["hellaswag"]["acc"] <= 1
+        (sample,) = result["samples"]
+        assert sample["prompt"] == "The dog"
+        assert sample["text"]
+    page = folder.report.read_text(encoding="utf-8")
+    for expected in ("acc_norm", "What the models write", "<b>The dog</b>"):
+        assert expected in page
+
+
 def test_a_cell_that_fails_is_reported_and_tried_again(
     study_file: Path, executor: InThisProcess, tmp_path: Path
 ):

@@ -64,7 +64,13 @@ class StudyView:
 
 def write_findings(findings: Findings) -> None:
     """Print the tables of a study."""
-    from bytemill.experiment.tables import means_table, pairs_table, predictions_table, trials_table
+    from bytemill.experiment.tables import (
+        hellaswag_table,
+        means_table,
+        pairs_table,
+        predictions_table,
+        trials_table,
+    )
 
     title = findings.grid["title"] or str(findings.path)
     output.write_line(output.styled(title, "1"))
@@ -78,6 +84,7 @@ def write_findings(findings: Findings) -> None:
         for rows in (
             means_table(findings, model),
             pairs_table(findings, model),
+            hellaswag_table(findings, model),
             predictions_table(findings, model),
         ):
             if len(rows) > 1:

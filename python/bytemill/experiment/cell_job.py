@@ -80,6 +80,7 @@ def cell_job(materials: Materials, cell: Cell, rate: float) -> Job:
         facts,
         {domain: text.sha256 for domain, text in texts.items()},
         hashlib.sha256(Path(hellaswag).read_bytes()).hexdigest() if hellaswag else "",
+        study.prompts,
     ]
     return Job(
         cell.name,
@@ -91,6 +92,7 @@ def cell_job(materials: Materials, cell: Cell, rate: float) -> Job:
         training_inputs=_hash(trained),
         inputs=_hash([trained, scored]),
         hellaswag=hellaswag,
+        prompts=() if is_trial else study.prompts,
     )
 
 

@@ -22,7 +22,7 @@ def main() -> int:
     # Only records may go to the pipe; what libraries print goes to standard error.
     pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    job = Job(**json.loads(sys.stdin.readline()))
+    job = Job.from_dict(json.loads(sys.stdin.readline()))
     Thread(target=_exit_with_the_study, daemon=True).start()
     deadline = time.monotonic() + _LOCK_SECONDS
     while True:

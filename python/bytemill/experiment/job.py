@@ -15,6 +15,8 @@ from bytemill.experiment.documents import StoredText
 from bytemill.experiment.scoring import score_documents
 from bytemill.lm.device import pick_precision
 from bytemill.lm.evaluate import evaluate_hellaswag, read_items
+from bytemill.lm.generation.sampling import SamplingParameters
+from bytemill.lm.generation.text_generation import GenerationOptions, generate_text
 from bytemill.lm.loading import load_trained
 from bytemill.lm.training.config import resolve
 from bytemill.lm.training.metrics_log import read_metrics
@@ -25,6 +27,10 @@ from bytemill.system.atomic_files import write_bytes, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from bytemill.lm.loading import TrainedModel
+
+_SAMPLE_TOKENS = 60
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,7 @@ class Job:
     inputs: str
     """Hash of all that determines the result."""
     hellaswag: str = ""
+    prompts: tuple[str, ...] = ()
     batch_size: int = field(default=16)
     """Pieces or sequences per batch of the scoring."""
 
@@ -66,6 +73,12 @@ class Job:
         except (OSError, ValueError):
             return None
         return result if result.get("inputs") == self.inputs else None
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Job:
+        """Return the job that `to_dict` has made, also after a round trip through JSON."""
+        own: dict[str, Any] = {**values, "prompts": tuple(values["prompts"])}
+        return cls(**own)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the job as values that JSON supports."""
@@ -113,6 +126,8 @@ def perform(job: Job, on_record: Callable[[dict[str, Any]], None] | None = None)
         "classes": _classes(RunFolder(job.run_folder)),
         "inputs": job.inputs,
     }
+    if job.prompts:
+        result["samples"] = [_continued(trained, prompt) for prompt in job.prompts]
     if job.hellaswag:
         items = read_items(job.hellaswag)
         own = evaluate_hellaswag(model, trained.tokenizer, items, batch_size=job.batch_size, dtype=dtype)
@@ -124,6 +139,14 @@ def perform(job: Job, on_record: Callable[[dict[str, Any]], None] | None = None)
         }
     write_json(job.result_path, result)
     return result
+
+
+def _continued(trained: TrainedModel, prompt: str) -> dict[str, str]:
+    options = GenerationOptions(
+        max_tokens=_SAMPLE_TOKENS, sampling=SamplingParameters(temperature=0.8, top_p=0.95), seed=0
+    )
+    new = generate_text(trained.model, trained.tokenizer, prompt, options)
+    return {"prompt": prompt, "text": "".join(own.text for own in new)}
 
 
 def document_bits(folder: Path, domain: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bytemill.experiment.tables import class_table, means_table, pairs_table, predictions_table, trials_table
+from bytemill.experiment.tables import (
+    class_table,
+    hellaswag_table,
+    means_table,
+    pairs_table,
+    predictions_table,
+    trials_table,
+)
 from bytemill.report import Figure, Interval, Series, Table, interval_chart, line_chart, render
 from bytemill.system.units import format_bytes, format_count
 
@@ -88,6 +95,17 @@ def _model(findings: Findings, model: str, number: int) -> dict[str, Any]:
         ),
         "pairs": _table("Differences, paired by seed", pairs_table(findings, model), 1),
         "classes": _table("Bits per byte by class of token", class_table(findings, model), 1),
+        "hellaswag": _table(
+            "HellaSwag: means over the seeds, which small models do not tell apart",
+            hellaswag_table(findings, model),
+            1,
+        ),
+        "samples": [
+            (result["tokenizer"], sample["prompt"], sample["text"])
+            for result in findings.results
+            if result["model"] == model and result["seed"] == findings.grid["seeds"][0]
+            for sample in result.get("samples", [])
+        ],
         "predictions": _table("Does a figure predict the models?", predictions_table(findings, model), 1),
     }
 

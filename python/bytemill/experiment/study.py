@@ -140,6 +140,8 @@ class Study(Settings):
     """Points of the learning curves."""
     hellaswag: str = ""
     """HellaSwag file to score every model on at the end."""
+    prompts: Names = ()
+    """Beginnings that every model continues at the end."""
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:

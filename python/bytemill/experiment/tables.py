@@ -75,6 +75,23 @@ def predictions_table(findings: Findings, model: str) -> Rows:
     return rows
 
 
+def hellaswag_table(findings: Findings, model: str) -> Rows:
+    """Accuracy on HellaSwag, the mean over the seeds."""
+    rows: Rows = [("HellaSwag", "acc", "acc_norm", "items", "tokens shared with the context")]
+    for tokenizer in findings.tokenizers:
+        own = [
+            result["hellaswag"]
+            for result in findings.results
+            if (result["model"], result["tokenizer"]) == (model, tokenizer) and "hellaswag" in result
+        ]
+        if own:
+            acc, acc_norm = (
+                f"{sum(each[name] for each in own) / len(own):.2%}" for name in ("acc", "acc_norm")
+            )
+            rows.append((tokenizer, acc, acc_norm, f"{own[0]['n_items']:,}", f"{own[0]['n_unaligned']:,}"))
+    return rows
+
+
 def trials_table(findings: Findings) -> Rows:
     """Learning rates that were tried, and what they gave on the tuning text."""
     rows: Rows = [("tokenizer", "model", "learning rate", "bits per byte", "FLOPs")]
