@@ -1,7 +1,7 @@
 //! The places of a text that token boundaries should respect.
 
+use super::words::for_each_word;
 use crate::{Error, Result};
-use unicode_segmentation::UnicodeSegmentation;
 
 /// Start and end of a place, in bytes.
 pub type Span = (u32, u32);
@@ -70,7 +70,9 @@ impl Marks {
             };
             let at = |from: usize, to: usize| ((start + from) as u32, (start + to) as u32);
             marks.n_characters.push(document.chars().count() as i64);
-            marks.words.extend(document.unicode_word_indices().map(|(from, word)| at(from, from + word.len())))?;
+            let mut words = Vec::new();
+            for_each_word(document, |from, to| words.push(at(from, to)));
+            marks.words.extend(words.into_iter())?;
             marks.numbers.extend(digit_runs(document.as_bytes()).map(|(from, to)| at(from, to)))?;
             marks.indents.extend(indents(document.as_bytes()).map(|(from, to)| at(from, to)))?;
             start = end;

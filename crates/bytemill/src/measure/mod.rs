@@ -5,6 +5,7 @@
 
 pub mod counts;
 pub mod marks;
+mod words;
 
 pub use counts::{Counts, Tokens};
 pub use marks::Marks;

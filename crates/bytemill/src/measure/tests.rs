@@ -123,3 +123,20 @@ fn what_does_not_match_is_refused() {
     assert!(count(vec![0], &[1], 2).is_err());
     assert!(count(vec![0], &[0, 1], 1).is_err());
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn words_are_those_of_the_unicode_annex(text in prop_oneof![
+        prop::collection::vec(prop::sample::select("ab1 2_.:',; \n\r\t-\u{301}\u{200d}é犬’\u{ad}א\"アー👨".chars().collect::<Vec<_>>()), 0..24)
+            .prop_map(|characters| characters.into_iter().collect::<String>()),
+        any::<String>(),
+        "[ -~]{0,40}",
+    ]) {
+        let mut found = Vec::new();
+        super::words::for_each_word(&text, |from, to| found.push((from, to)));
+        let expected: Vec<_> = text.unicode_word_indices().map(|(at, word)| (at, at + word.len())).collect();
+        prop_assert_eq!(found, expected);
+    }
+}
