@@ -135,6 +135,7 @@ def report(
 @app.command(
     name="list",
     sort_key=4,
+    usage="Usage: bytemill experiment list [OPTIONS] [FOLDER]",
     help_epilogue="""Examples:
   bytemill experiment list
   bytemill experiment list results --json""",

@@ -80,7 +80,7 @@ def document_order(n_documents: int, seed: int, epoch: int = 0) -> NDArray[np.in
     """Return the order of the documents, which is the same for every tokenizer.
 
     >>> document_order(5, 0).tolist(), document_order(5, 1).tolist()
-    ([2, 0, 3, 4, 1], [2, 0, 1, 3, 4])
+    ([2, 1, 0, 4, 3], [0, 3, 1, 2, 4])
     """
     return permuted(np.arange(n_documents), n_documents, key_of(seed, epoch))
 
