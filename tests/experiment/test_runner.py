@@ -209,7 +209,7 @@ def test_kills_anywhere_leave_the_same_results(study_file: Path, tmp_path: Path,
                 os.kill(int(pid), signal.SIGKILL)
         process.kill()
         process.wait()
-    subprocess.run(command(study_file, tmp_path / "out", "--jobs", "2", "--quiet"), check=True)
+    subprocess.run(command(study_file, tmp_path / "out", "--quiet"), check=True)
     assert (tmp_path / "out" / "results.jsonl").read_bytes() == expected
 
 
