@@ -146,7 +146,7 @@ def test_a_step_is_the_mean_over_the_targets_of_all_passes_and_processes(
         "data__validation": [],
         "data__packing": "documents",
         "training__document_mask": True,
-        "training__steps": 6,
+        "training__steps": 3,
         "run__log_every": 1,
         "model__vocab_size": 300,
     }
