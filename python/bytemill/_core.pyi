@@ -269,23 +269,42 @@ class TextMarks:
         self,
         ids: _TokenArray,
         ends: NDArray[np.int64],
-        token_bytes: bytes,
-        token_offsets: NDArray[np.uint32],
+        tokens: TokenBytes,
         histogram: NDArray[np.int64],
-    ) -> dict[str, NDArray[np.int64]]:
+    ) -> tuple[dict[str, NDArray[np.int64]], TokenBoundaries]:
         """Count what the tokens of the documents keep whole, and add the uses of each id to `histogram`.
 
-        Returns by document: n_tokens, round_trips (1 if the tokens are the text, else 0), and -1 if they are not:
+        Also returns the boundaries; in a document that the tokens do not spell, those before the first difference. By
+        document: n_tokens, round_trips (1 if the tokens are the text, else 0), and -1 if they are not:
         n_whole_words, n_split_characters, n_whole_short_numbers, n_grouped_numbers (long ones cut into groups of three
         from the right), n_whole_indents (the last space may belong to what follows).
 
         Args:
             ids: Ids of all documents.
             ends: Offset in `ids` at which those of each document end.
-            token_bytes: All tokens of the vocabulary, by id.
-            token_offsets: Start of each token in `token_bytes`, and the end of the last one.
+            tokens: The bytes of the vocabulary.
             histogram: One number per id, changed in place.
         """
+
+@final
+class TokenBytes:
+    """The bytes of a vocabulary's tokens."""
+
+    def __init__(self, data: bytes, offsets: NDArray[np.uint32]) -> None:
+        """Take all tokens by id, and the start of each in `data`, with the end of the last one.
+
+        Raises ValueError if the offsets do not divide the bytes.
+        """
+
+@final
+class TokenBoundaries:
+    """The boundaries between the tokens of documents; the ends of documents do not count."""
+
+    def n(self) -> int:
+        """Return their number."""
+
+    def n_shared(self, other: TokenBoundaries) -> int:
+        """Return how many of them are boundaries in `other` too, for the same documents."""
 
 @final
 class DocumentEncoder:

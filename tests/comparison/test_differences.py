@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bytemill
+from bytemill._core import TextMarks
 from bytemill.comparison import compare
 from bytemill.comparison.compare import _names_of  # pyright: ignore[reportPrivateUsage]
 from bytemill.comparison.counting import MAX_UNITS, UnitSums
@@ -86,7 +87,8 @@ def test_vocabularies_are_compared_as_byte_strings(tokenizers: dict[str, Tokeniz
             for name, tokenizer in tokenizers.items()
         }
     }
-    own = vocabulary_difference("words", "none", tokenizers, histograms)
+    tables = {name: TokenTable(tokenizer) for name, tokenizer in tokenizers.items()}
+    own = vocabulary_difference("words", "none", tables, histograms)
     first, second = ({*tokenizers[name].vocab.values()} - {b"<|end|>"} for name in ("words", "none"))
     assert own.n_common == len(first & second)
     assert own.n_only == (len(first - second), len(second - first))
@@ -99,9 +101,11 @@ def test_vocabularies_are_compared_as_byte_strings(tokenizers: dict[str, Tokeniz
 
 
 def test_tokenizers_that_change_the_text_have_no_boundaries_in_it():
-    tables = {"a": TokenTable(bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, []))}
-    counter = DifferenceCounter([("a", "a")], tables)
-    counter.add(b"abc", np.array([3]), {"a": (np.array([97], np.uint16), np.array([1]))})
+    table = TokenTable(bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, []))
+    marks = TextMarks(b"abc", np.array([3]))
+    counted = marks.count(np.array([97], np.uint16), np.array([1]), table.bytes, np.zeros(256, np.int64))
+    counter = DifferenceCounter([("a", "a")])
+    counter.add(b"abc", np.array([3]), {"a": counted})
     assert counter.differences[0].shares == (None, None)
 
 

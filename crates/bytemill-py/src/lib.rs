@@ -103,6 +103,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pack::PyDocumentEncoder>()?;
     module.add_class::<loading::PyTokenizerJson>()?;
     module.add_class::<measure::PyTextMarks>()?;
+    module.add_class::<measure::PyTokenBytes>()?;
+    module.add_class::<measure::PyTokenBoundaries>()?;
     module.add_class::<stream::PyStreamEncoder>()?;
     module.add_class::<counting::PyPretokenCounter>()?;
     module.add_class::<training::PyPretokenCounts>()?;

@@ -2,7 +2,7 @@
 
 use crate::signals::to_python;
 use bytemill::Error;
-use bytemill::measure::{Counts, Marks, Tokens};
+use bytemill::measure::{Bits, Counts, Marks, Tokens};
 use numpy::{PyArray1, PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -12,6 +12,33 @@ use pyo3::types::{PyBytes, PyDict};
 pub struct PyTextMarks {
     data: Py<PyBytes>,
     marks: Marks,
+}
+
+/// The bytes of a vocabulary's tokens.
+#[pyclass(frozen, name = "TokenBytes", module = "bytemill._core")]
+pub struct PyTokenBytes(Tokens);
+
+#[pymethods]
+impl PyTokenBytes {
+    #[new]
+    fn new(bytes: Vec<u8>, offsets: PyReadonlyArray1<'_, u32>) -> PyResult<Self> {
+        Ok(Self(Tokens::new(bytes, offsets.as_slice()?.to_vec()).map_err(to_python)?))
+    }
+}
+
+/// The boundaries between the tokens of documents.
+#[pyclass(frozen, name = "TokenBoundaries", module = "bytemill._core")]
+pub struct PyTokenBoundaries(Bits);
+
+#[pymethods]
+impl PyTokenBoundaries {
+    fn n(&self) -> u64 {
+        self.0.n()
+    }
+
+    fn n_shared(&self, other: &Self) -> u64 {
+        self.0.n_shared(&other.0)
+    }
 }
 
 #[derive(FromPyObject)]
@@ -36,32 +63,30 @@ impl PyTextMarks {
     /// Numbers of places by document.
     fn numbers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let marks = &self.marks;
-        let is_short = |&(start, end): &(u32, u32)| end - start <= 3;
-        let short =
-            (0..marks.ends.len()).map(|document| marks.numbers.of(document).iter().filter(|s| is_short(s)).count());
-        let short: Vec<_> = short.map(|n| n as i64).collect();
-        let long = marks.numbers.numbers().zip(&short).map(|(all, short)| all - short).collect();
         let numbers = PyDict::new(py);
-        numbers.set_item("n_characters", PyArray1::from_slice(py, &marks.n_characters))?;
-        numbers.set_item("n_words", PyArray1::from_vec(py, marks.words.numbers().collect()))?;
-        numbers.set_item("n_short_numbers", PyArray1::from_vec(py, short))?;
-        numbers.set_item("n_long_numbers", PyArray1::from_vec(py, long))?;
-        numbers.set_item("n_indents", PyArray1::from_vec(py, marks.indents.numbers().collect()))?;
+        for (name, values) in [
+            ("n_characters", &marks.n_characters),
+            ("n_words", &marks.n_words),
+            ("n_short_numbers", &marks.n_short_numbers),
+            ("n_long_numbers", &marks.n_long_numbers),
+            ("n_indents", &marks.n_indents),
+        ] {
+            numbers.set_item(name, PyArray1::from_slice(py, values))?;
+        }
         Ok(numbers)
     }
 
-    /// Counts by document, for the ids of one tokenizer; adds the uses of each id to `histogram`.
+    /// Counts by document and boundaries, for the ids of one tokenizer; adds the uses of each id to `histogram`.
     fn count<'py>(
         &self,
         py: Python<'py>,
         ids: Ids<'py>,
         ends: PyReadonlyArray1<'py, i64>,
-        token_bytes: &Bound<'py, PyBytes>,
-        token_offsets: PyReadonlyArray1<'py, u32>,
+        tokens: &PyTokenBytes,
         mut histogram: PyReadwriteArray1<'py, i64>,
-    ) -> PyResult<Bound<'py, PyDict>> {
+    ) -> PyResult<(Bound<'py, PyDict>, PyTokenBoundaries)> {
         let ends = offsets(ends.as_slice()?.iter().copied())?;
-        let tokens = Tokens { bytes: token_bytes.as_bytes(), offsets: token_offsets.as_slice()? };
+        let tokens = &tokens.0;
         let (text, uses, marks) = (self.data.bind(py).as_bytes(), histogram.as_slice_mut()?, &self.marks);
         let counts = match &ids {
             Ids::Narrow(ids) => {
@@ -73,7 +98,7 @@ impl PyTextMarks {
                 py.detach(|| Counts::new(marks, text, ids.iter().map(|&id| id as usize), &ends, tokens, uses))
             }
         };
-        let counts = counts.map_err(to_python)?;
+        let (counts, boundaries) = counts.map_err(to_python)?;
         let result = PyDict::new(py);
         for (name, values) in [
             ("n_tokens", counts.n_tokens),
@@ -86,7 +111,7 @@ impl PyTextMarks {
         ] {
             result.set_item(name, PyArray1::from_vec(py, values))?;
         }
-        Ok(result)
+        Ok((result, PyTokenBoundaries(boundaries)))
     }
 }
 

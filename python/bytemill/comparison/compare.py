@@ -108,7 +108,7 @@ def compare(
     histograms: dict[str, dict[str, NDArray[np.int64]]] = {}
     beginnings: dict[str, bytes] = {}
     for group, corpus in groups.items():
-        differences = DifferenceCounter(pairs, tables)
+        differences = DifferenceCounter(pairs)
         report = None if progress is None else _reporter(progress, f"counting {group}", corpus.total_bytes)
         counts = count_group(
             corpus,
@@ -173,7 +173,7 @@ def compare(
         by_size=found.by_size if sizes else {},
         samples=found.samples,
         differences=found.differences,
-        vocabularies=[vocabulary_difference(first, second, opened, histograms) for first, second in pairs],
+        vocabularies=[vocabulary_difference(first, second, tables, histograms) for first, second in pairs],
         costs={}
         if model is None
         else {

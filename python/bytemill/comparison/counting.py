@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,15 +21,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bytemill._core import TokenBoundaries
     from bytemill.comparison.differences import DifferenceCounter
     from bytemill.comparison.token_table import TokenTable
     from bytemill.corpus import Corpus
     from bytemill.tokenizer.tokenizer import Tokenizer
 
     Columns = dict[str, NDArray[np.int64]]
+    Counted = tuple[Columns, TokenBoundaries]
 
 
 _SAMPLE_CHARACTERS = 400
+_BLOCKS_AHEAD = 1
 
 
 @dataclass
@@ -79,6 +85,37 @@ class UnitSums:
         return {name: sums[: min(self._n_units, MAX_UNITS)] for name, sums in self._sums.items()}
 
 
+class TokenCounter:
+    """Encodes blocks with one tokenizer, and counts. Threads may call it; it works on one block at a time.
+
+    Args:
+        tokenizer: The tokenizer. Special tokens in the text are text to it.
+        table: Its tokens.
+        num_threads: Threads of the encoder; by default one per core.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, table: TokenTable, num_threads: int | None) -> None:
+        self.histogram = np.zeros(tokenizer.n_vocab, np.int64)
+        self.sums = UnitSums()
+        self.lengths = np.zeros(0, np.int64)
+        self._table = table
+        self._encoder = unit_encoder(tokenizer, num_threads)
+        self._lock = Lock()
+
+    def count(self, data: bytes, ends: NDArray[np.int64], marks: Future[TextMarks]) -> Counted:
+        """Return the counts of a block by unit, and the boundaries of its tokens."""
+        with self._lock:
+            ids, id_ends = encode_units(self._encoder, data, ends)
+            return marks.result().count(ids, id_ends, self._table.bytes, self.histogram)
+
+    def add(self, columns: Columns) -> None:
+        """Add the counts of the next block; the order of the blocks is that of the text."""
+        self.sums.add(columns)
+        lengths = np.bincount(columns["n_tokens"], minlength=len(self.lengths))
+        lengths[: len(self.lengths)] += self.lengths
+        self.lengths = lengths
+
+
 def count_group(
     corpus: Corpus,
     tokenizers: Mapping[str, Tokenizer],
@@ -97,54 +134,78 @@ def count_group(
         tables: Their tokens.
         kept_bytes: Keep this much of the text.
         differences: Counts every block too.
-        num_threads: Threads of the encoders; by default one per core.
+        num_threads: Number of threads; by default one per core.
         progress: Called with the number of bytes done. An exception that it raises ends the pass.
 
     Raises:
         CorpusError: The text cannot be read.
     """
     digest = hashlib.sha256()
-    counts = GroupCounts(histograms={name: np.zeros(t.n_vocab, np.int64) for name, t in tokenizers.items()})
+    counts = GroupCounts()
     text_sums = UnitSums()
-    token_sums = {name: UnitSums() for name in tokenizers}
-    counts.lengths = {name: np.zeros(0, np.int64) for name in tokenizers}
-    encoders = {name: unit_encoder(tokenizer, num_threads) for name, tokenizer in tokenizers.items()}
-    jobs: dict[str, Future[Columns]] = {}
-    differing: Future[None] = Future()
-    differing.set_result(None)
-    with ThreadPoolExecutor(max(2, num_threads or 2), "measure") as threads:
+    n_threads = num_threads or os.cpu_count() or 1
+    # Tokenizers share the threads; an encoder has several of its own only where there are more threads than tokenizers.
+    counters = {
+        name: TokenCounter(tokenizer, tables[name], max(1, n_threads // len(tokenizers)))
+        for name, tokenizer in tokenizers.items()
+    }
+    pending: deque[_Block] = deque()
+
+    def collect() -> None:
+        block = pending.popleft()
+        counted = {name: job.result() for name, job in block.jobs.items()}
+        for name, (columns, _) in counted.items():
+            counters[name].add(columns)
+        sizes = np.diff(block.ends, prepend=0)
+        numbers = block.marks.result().numbers()
+        text_sums.add({**numbers, "n_bytes": sizes, "n_documents": np.ones_like(sizes)})
+        if differences is not None:
+            differences.add(block.data, block.ends, counted)
+        if progress:
+            progress(block.n_bytes_before + len(block.data))
+
+    threads = ThreadPoolExecutor(n_threads, "measure")
+    try:
         for data, ends, source in read_units(corpus):
+            marks = threads.submit(TextMarks, data, ends)
+            jobs = {
+                name: threads.submit(counter.count, data, ends, marks) for name, counter in counters.items()
+            }
+            pending.append(_Block(data, ends, counts.n_bytes, marks, jobs))
             digest.update(data)
             if not counts.n_bytes:
                 counts.beginning = data[: 4 * _SAMPLE_CHARACTERS].decode("utf-8", "ignore")[
                     :_SAMPLE_CHARACTERS
                 ]
-            marks_of = threads.submit(TextMarks, data, ends)
-            encoded = {name: encode_units(encoder, data, ends) for name, encoder in encoders.items()}
-            marks = marks_of.result()
-            # The block before was counted meanwhile; histograms take one block at a time.
-            _collect(jobs, token_sums, counts)
-            for name, table in tables.items():
-                arguments = (*encoded[name], table.bytes, table.offsets, counts.histograms[name])
-                jobs[name] = threads.submit(marks.count, *arguments)
-            sizes = np.diff(ends, prepend=0)
-            text_sums.add({**marks.numbers(), "n_bytes": sizes, "n_documents": np.ones_like(sizes)})
-            if differences is not None:
-                differing.result()
-                differing = threads.submit(differences.add, data, ends, encoded)
-            counts.n_units += len(ends)
             if counts.n_bytes < kept_bytes:
                 counts.kept.append((data, ends))
                 counts.kept_sources.append(source)
             counts.n_bytes += len(data)
-            if progress:
-                progress(counts.n_bytes)
-        _collect(jobs, token_sums, counts)
-        differing.result()
+            counts.n_units += len(ends)
+            if len(pending) > _BLOCKS_AHEAD:
+                collect()
+        while pending:
+            collect()
+    finally:
+        threads.shutdown(cancel_futures=True)
     counts.sha256 = digest.hexdigest()
     counts.text = text_sums.columns
-    counts.tokens = {name: sums.columns for name, sums in token_sums.items()}
+    for name, counter in counters.items():
+        counts.tokens[name] = counter.sums.columns
+        counts.lengths[name] = counter.lengths
+        counts.histograms[name] = counter.histogram
     return counts
+
+
+@dataclass
+class _Block:
+    """A block of text that is being counted."""
+
+    data: bytes
+    ends: NDArray[np.int64]
+    n_bytes_before: int
+    marks: Future[TextMarks]
+    jobs: dict[str, Future[Counted]]
 
 
 def unit_encoder(tokenizer: Tokenizer, num_threads: int | None) -> DocumentEncoder:
@@ -159,12 +220,3 @@ def encode_units(
     (chunks, id_ends, _, _), *_ = encoder.encode([(data, ends, False)])
     ids: Any = chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
     return ids, id_ends.astype(np.int64)
-
-
-def _collect(jobs: dict[str, Future[Columns]], sums: dict[str, UnitSums], counts: GroupCounts) -> None:
-    for name, job in jobs.items():
-        columns = job.result()
-        sums[name].add(columns)
-        lengths = np.bincount(columns["n_tokens"], minlength=len(counts.lengths[name]))
-        lengths[: len(counts.lengths[name])] += counts.lengths[name]
-        counts.lengths[name] = lengths

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bytemill._core import TokenBoundaries
     from bytemill.analysis.inspection import TextToken
     from bytemill.comparison.token_table import TokenTable
     from bytemill.tokenizer.tokenizer import Tokenizer
@@ -149,49 +150,33 @@ class DifferenceCounter:
 
     Args:
         pairs: Names of the tokenizers.
-        tables: Their tokens.
     """
 
-    def __init__(self, pairs: Sequence[tuple[str, str]], tables: Mapping[str, TokenTable]) -> None:
+    def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
         self.differences = [TextDifference(*pair) for pair in pairs]
-        self._lengths = {
-            name: np.diff(tables[name].offsets).astype(np.int64) for pair in pairs for name in pair
-        }
         self._n_units = 0
 
     def add(
         self,
         data: bytes,
         ends: NDArray[np.int64],
-        encoded: Mapping[str, tuple[NDArray[Any], NDArray[np.int64]]],
+        counts: Mapping[str, tuple[Mapping[str, NDArray[np.int64]], TokenBoundaries]],
     ) -> None:
         """Count a block.
 
         Args:
             data: Its text.
             ends: Offset at which each unit ends.
-            encoded: Ids, and the offset at which those of each unit end, by tokenizer.
+            counts: What `TextMarks.count` returns, by tokenizer.
         """
-        marks: dict[str, NDArray[np.bool_]] = {}
-        for name, lengths in self._lengths.items():
-            boundaries = lengths[encoded[name][0]].cumsum()
-            if not len(boundaries) or boundaries[-1] != len(data):
-                continue  # the tokens are not the text
-            marks[name] = np.zeros(len(data) + 1, np.bool_)
-            marks[name][boundaries] = True
-            marks[name][ends] = False
-        n_tokens = {name: np.diff(encoded[name][1], prepend=0) for name in self._lengths}
         sizes = np.diff(ends, prepend=0)
         for difference in self.differences:
-            first, second = difference.first, difference.second
-            if first in marks and second in marks:
-                difference.n_shared += int(np.count_nonzero(marks[first] & marks[second]))
+            (first, own), (second, other) = counts[difference.first], counts[difference.second]
+            if first["round_trips"].all() and second["round_trips"].all():
+                difference.n_shared += own.n_shared(other)
                 a, b = difference.n_boundaries
-                difference.n_boundaries = (
-                    a + int(np.count_nonzero(marks[first])),
-                    b + int(np.count_nonzero(marks[second])),
-                )
-            self._keep_extremes(difference, data, ends, sizes, (n_tokens[first], n_tokens[second]))
+                difference.n_boundaries = (a + own.n(), b + other.n())
+            self._keep_extremes(difference, data, ends, sizes, (first["n_tokens"], second["n_tokens"]))
         self._n_units += len(ends)
 
     def _keep_extremes(
@@ -221,7 +206,7 @@ def _extremity(excerpt: Excerpt) -> tuple[float, int]:
 def vocabulary_difference(
     first: str,
     second: str,
-    tokenizers: Mapping[str, Tokenizer],
+    tables: Mapping[str, TokenTable],
     histograms: Mapping[str, Mapping[str, NDArray[np.int64]]],
 ) -> VocabularyDifference:
     """Compare two vocabularies.
@@ -229,37 +214,31 @@ def vocabulary_difference(
     Args:
         first: Name of a tokenizer.
         second: Name of another one.
-        tokenizers: The tokenizers by name.
+        tables: Their tokens, by name.
         histograms: Group -> tokenizer -> uses of each id.
     """
-    tokens = {
-        name: {
-            token: number
-            for number, token in tokenizers[name].vocab.items()
-            if not tokenizers[name].is_special_token(number)
-        }
-        for name in (first, second)
-    }
-    common = tokens[first].keys() & tokens[second].keys()
+    tokens = {name: tables[name].numbers for name in (first, second)}
+    n_common = len(tokens[first].keys() & tokens[second].keys())
 
     def most_used(name: str, other: str) -> dict[str, list[tuple[bytes, int, float]]]:
-        own = [(token, number) for token, number in tokens[name].items() if token not in tokens[other]]
+        own = [(number, token) for token, number in tokens[name].items() if token not in tokens[other]]
+        numbers = np.array([number for number, _ in own], np.int64)
         found: dict[str, list[tuple[bytes, int, float]]] = {}
         for group, uses in histograms.items():
             total = int(uses[name].sum())
-            counted = [(token, int(uses[name][number])) for token, number in own]
+            counts = uses[name][numbers]
+            counted = [(own[at][1], int(counts[at])) for at in np.flatnonzero(counts)]
             found[group] = [
                 (token, n, n / total)
                 for token, n in nlargest(N_TOKENS, counted, key=lambda each: (each[1], each[0]))
-                if n
             ]
         return found
 
     return VocabularyDifference(
         first,
         second,
-        len(common),
-        (len(tokens[first]) - len(common), len(tokens[second]) - len(common)),
+        n_common,
+        (len(tokens[first]) - n_common, len(tokens[second]) - n_common),
         most_used(first, second),
         most_used(second, first),
     )

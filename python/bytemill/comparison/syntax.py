@@ -78,11 +78,10 @@ class SyntaxMarks:
         if self.note is not None:
             return {name: Value(None, note=self.note)}, {}
         encoder = unit_encoder(tokenizer, num_threads)
-        lengths = np.diff(table.offsets).astype(np.int64)
         rows: list[tuple[int, int]] = []
         for data, ends, boundaries in self.blocks:
             ids, _ = encode_units(encoder, data, ends)
-            cuts = lengths[ids].cumsum()
+            cuts = table.lengths[ids].cumsum()
             if not len(cuts) or cuts[-1] != len(data):
                 return {name: Value(None, note="the tokens are not the text")}, {}
             is_cut = np.zeros(len(data) + 1, np.bool_)

@@ -6,19 +6,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bytemill._core import TokenBytes
+
 if TYPE_CHECKING:
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 
 class TokenTable:
-    """The bytes of a tokenizer's tokens, as `TextMarks.count` takes them."""
+    """The tokens of a tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         vocab = tokenizer.vocab
         tokens = [vocab.get(i, b"") for i in range(tokenizer.n_vocab)]
-        self.bytes = b"".join(tokens)
-        self.offsets = np.cumsum([0, *map(len, tokens)], dtype=np.uint32)
+        special = set(tokenizer.special_tokens.values())
+        self.numbers = {token: number for number, token in vocab.items() if number not in special}
+        """Token -> id, without special tokens."""
+        self.lengths = np.array([len(token) for token in tokens], np.int64)
+        """By id, in bytes."""
+        self.bytes = TokenBytes(b"".join(tokens), np.append(0, self.lengths.cumsum()).astype(np.uint32))
         self.is_partial = np.array([not _is_utf8(token) for token in tokens])
+        """By id: not valid UTF-8."""
 
 
 def _is_utf8(token: bytes) -> bool:

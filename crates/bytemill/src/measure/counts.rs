@@ -1,32 +1,76 @@
 //! Counts of what the tokens of a text keep whole.
 
-use super::marks::{Marks, Span};
+use super::bits::Bits;
+use super::marks::Marks;
 use crate::{Error, Result};
 
+/// The longest token that is compared in one step.
+const SHORT: usize = size_of::<u128>() - 1;
+
 /// The bytes of a vocabulary's tokens.
-#[derive(Clone, Copy, Debug)]
-pub struct Tokens<'a> {
+#[derive(Debug)]
+pub struct Tokens {
     /// All tokens, one after the other, by id.
-    pub bytes: &'a [u8],
+    bytes: Vec<u8>,
     /// The start of each token in `bytes`, and the end of the last one.
-    pub offsets: &'a [u32],
+    offsets: Vec<u32>,
+    /// The first bytes of each token; the last byte is its length, or more than [`SHORT`] if it is longer than that.
+    heads: Vec<[u8; SHORT + 1]>,
 }
 
-impl<'a> Tokens<'a> {
+impl Tokens {
+    /// Tokens by id: all their bytes, and the start of each, with the end of the last one.
+    ///
+    /// # Errors
+    ///
+    /// The offsets do not divide the bytes, or memory runs out.
+    pub fn new(bytes: Vec<u8>, offsets: Vec<u32>) -> Result<Self> {
+        if offsets.first() != Some(&0) || offsets.last().is_none_or(|&end| end as usize != bytes.len()) {
+            return Err(Error::Invalid("offsets must divide the bytes".into()));
+        }
+        let n = offsets.len() - 1;
+        let mut heads = Vec::new();
+        heads.try_reserve_exact(n).map_err(|_| Error::memory::<[u8; SHORT + 1]>(n))?;
+        for ends in offsets.windows(2) {
+            let token = bytes.get(ends[0] as usize..ends[1] as usize);
+            let token = token.ok_or_else(|| Error::Invalid("offsets must increase".into()))?;
+            let mut head = [0; SHORT + 1];
+            head[SHORT] = token.len().min(SHORT + 1) as u8;
+            let kept = token.len().min(SHORT);
+            head[..kept].copy_from_slice(&token[..kept]);
+            heads.push(head);
+        }
+        Ok(Self { bytes, offsets, heads })
+    }
+
     /// The number of ids.
     #[must_use]
-    pub fn len(self) -> usize {
-        self.offsets.len().saturating_sub(1)
+    pub fn len(&self) -> usize {
+        self.heads.len()
     }
 
     /// Whether there is no token.
     #[must_use]
-    pub fn is_empty(self) -> bool {
-        self.len() == 0
+    pub fn is_empty(&self) -> bool {
+        self.heads.is_empty()
     }
 
-    fn get(self, id: usize) -> Option<&'a [u8]> {
-        self.bytes.get(*self.offsets.get(id)? as usize..*self.offsets.get(id + 1)? as usize)
+    /// The length of a token if `text` begins with it.
+    #[inline(always)]
+    fn prefix_of(&self, id: usize, text: &[u8]) -> Option<usize> {
+        let head = self.heads[id];
+        let length = head[SHORT] as usize;
+        match text.first_chunk() {
+            Some(next) if length <= SHORT => {
+                let mask = (1u128 << (8 * length)) - 1;
+                let differs = (u128::from_le_bytes(*next) ^ u128::from_le_bytes(head)) & mask;
+                (differs == 0).then_some(length)
+            }
+            _ => {
+                let token = &self.bytes[self.offsets[id] as usize..self.offsets[id + 1] as usize];
+                text.starts_with(token).then_some(token.len())
+            }
+        }
     }
 }
 
@@ -50,7 +94,9 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Count the documents of `marks`, and add the uses of each id to `histogram`.
+    /// Count the documents of `marks`, and add the uses of each id to `histogram`. Also returns the offsets at which
+    /// tokens begin, without those at which documents do; in a document that the tokens do not spell, those before the
+    /// first difference.
     ///
     /// # Arguments
     ///
@@ -66,9 +112,9 @@ impl Counts {
         text: &[u8],
         ids: impl ExactSizeIterator<Item = usize>,
         ends: &[usize],
-        tokens: Tokens<'_>,
+        tokens: &Tokens,
         histogram: &mut [i64],
-    ) -> Result<Self> {
+    ) -> Result<(Self, Bits)> {
         if ends.len() != marks.ends.len()
             || histogram.len() != tokens.len()
             || ends.last().is_some_and(|&n| n != ids.len())
@@ -76,100 +122,41 @@ impl Counts {
             return Err(Error::Invalid("ids, documents and histogram do not match".into()));
         }
         let mut counts = Self::default();
-        let mut boundaries = Boundaries::new(text.len())?;
+        let mut boundaries = Bits::new(text.len())?;
         let (mut ids, mut start, mut first_id) = (ids, 0, 0);
         for (document, (&end, &last_id)) in marks.ends.iter().zip(ends).enumerate() {
             let n_tokens = last_id.checked_sub(first_id).ok_or_else(|| Error::Invalid("ends must increase".into()))?;
             let (mut at, mut is_text) = (start, true);
-            let mut split = SplitCharacters::default();
             for id in ids.by_ref().take(n_tokens) {
-                let token = tokens.get(id).ok_or(Error::UnknownId(id as i64))?;
-                histogram[id] += 1;
-                is_text &= text[..end].get(at..at + token.len()) == Some(token);
-                if is_text {
-                    if at > start {
+                let Some(uses) = histogram.get_mut(id) else { return Err(Error::UnknownId(id as i64)) };
+                *uses += 1;
+                if !is_text {
+                    continue;
+                }
+                if let Some(length) = tokens.prefix_of(id, &text[at..]) {
+                    if at > start && at < end {
                         boundaries.set(at);
-                        split.add(text, at);
                     }
-                    at += token.len();
+                    at += length;
+                } else {
+                    is_text = false;
                 }
             }
             is_text &= at == end;
             counts.n_tokens.push(n_tokens as i64);
             counts.round_trips.push(i64::from(is_text));
-            let count = |spans: &[Span], is_counted: &dyn Fn(usize, usize) -> bool| {
-                if is_text {
-                    spans.iter().filter(|&&(from, to)| is_counted(from as usize, to as usize)).count() as i64
-                } else {
-                    -1
-                }
-            };
-            let is_whole = |from: usize, to: usize| !boundaries.any(from + 1, to);
-            counts.n_whole_words.push(count(marks.words.of(document), &is_whole));
-            counts.n_whole_indents.push(count(marks.indents.of(document), &|from, to| is_whole(from, to - 1)));
-            let numbers = marks.numbers.of(document);
-            counts.n_whole_short_numbers.push(count(numbers, &|from, to| to - from <= 3 && is_whole(from, to)));
-            let is_grouped = |from: usize, to: usize| {
-                to - from > 3 && (from + 1..to).all(|at| boundaries.get(at) == (to - at).is_multiple_of(3))
-            };
-            counts.n_grouped_numbers.push(count(numbers, &is_grouped));
-            counts.n_split_characters.push(if is_text { split.n } else { -1 });
+            let cut = |places: &Bits| places.n_runs_with(start..end, |index| boundaries.word(index));
+            let misplaced = |index: usize| boundaries.word(index) ^ marks.groups_of_three.word(index);
+            let or_unknown = |n: i64| if is_text { n } else { -1 };
+            let n_whole = |n: &[i64], places: &Bits| or_unknown(n[document] - cut(places));
+            counts.n_whole_words.push(n_whole(&marks.n_words, &marks.words));
+            counts.n_split_characters.push(or_unknown(cut(&marks.characters)));
+            counts.n_whole_short_numbers.push(n_whole(&marks.n_short_numbers, &marks.short_numbers));
+            let n_other = marks.long_numbers.n_runs_with(start..end, misplaced);
+            counts.n_grouped_numbers.push(or_unknown(marks.n_long_numbers[document] - n_other));
+            counts.n_whole_indents.push(n_whole(&marks.n_indents, &marks.indents));
             (start, first_id) = (end, last_id);
         }
-        Ok(counts)
-    }
-}
-
-/// A bit for each byte at which a token starts.
-struct Boundaries(Vec<u64>);
-
-impl Boundaries {
-    fn new(n_bytes: usize) -> Result<Self> {
-        let n_words = n_bytes / 64 + 1;
-        let mut bits = Vec::new();
-        bits.try_reserve_exact(n_words).map_err(|_| Error::memory::<u64>(n_words))?;
-        bits.resize(n_words, 0);
-        Ok(Self(bits))
-    }
-
-    fn set(&mut self, at: usize) {
-        self.0[at / 64] |= 1 << (at % 64);
-    }
-
-    fn get(&self, at: usize) -> bool {
-        self.0[at / 64] >> (at % 64) & 1 == 1
-    }
-
-    /// Whether there is a boundary at `from` or after it, and before `to`.
-    fn any(&self, from: usize, to: usize) -> bool {
-        if from >= to {
-            return false;
-        }
-        let (first, last) = (from / 64, (to - 1) / 64);
-        let head = u64::MAX << (from % 64);
-        let tail = u64::MAX >> (63 - (to - 1) % 64);
-        if first == last {
-            return self.0[first] & head & tail != 0;
-        }
-        self.0[first] & head != 0 || self.0[last] & tail != 0 || self.0[first + 1..last].iter().any(|&bits| bits != 0)
-    }
-}
-
-/// Counts characters with boundaries inside, given in order.
-#[derive(Default)]
-struct SplitCharacters {
-    n: i64,
-    /// The start of the last one, plus 1.
-    last: usize,
-}
-
-impl SplitCharacters {
-    fn add(&mut self, text: &[u8], at: usize) {
-        let is_inside = |at: usize| text.get(at).is_some_and(|byte| byte & 0xC0 == 0x80);
-        if is_inside(at) {
-            let start = (0..at).rev().find(|&before| !is_inside(before)).map_or(0, |start| start + 1);
-            self.n += i64::from(start != self.last);
-            self.last = start;
-        }
+        Ok((counts, boundaries))
     }
 }

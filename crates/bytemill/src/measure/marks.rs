@@ -1,55 +1,36 @@
 //! The places of a text that token boundaries should respect.
 
+use super::bits::Bits;
 use super::words::for_each_word;
 use crate::{Error, Result};
 
-/// Start and end of a place, in bytes.
-pub type Span = (u32, u32);
-
-/// Places of one kind in the documents of a text.
-#[derive(Debug, Default)]
-pub struct Spans {
-    spans: Vec<Span>,
-    /// The end of each document's places in `spans`.
-    ends: Vec<usize>,
-}
-
-impl Spans {
-    /// The places in a document.
-    #[must_use]
-    pub fn of(&self, document: usize) -> &[Span] {
-        let start = document.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.spans[start..self.ends[document]]
-    }
-
-    /// The number of places in each document.
-    pub fn numbers(&self) -> impl Iterator<Item = i64> + '_ {
-        (0..self.ends.len()).map(|document| self.of(document).len() as i64)
-    }
-
-    fn extend(&mut self, spans: impl Iterator<Item = Span>) -> Result<()> {
-        for span in spans {
-            self.spans.try_reserve(1).map_err(|_| Error::memory::<Span>(self.spans.len()))?;
-            self.spans.push(span);
-        }
-        self.ends.push(self.spans.len());
-        Ok(())
-    }
-}
-
-/// The places in the documents of a text.
+/// The places in the documents of a text. A place has a run of bits: the offsets at which a boundary would cut it.
 #[derive(Debug, Default)]
 pub struct Marks {
     /// The end of each document, in bytes.
     pub ends: Vec<usize>,
-    /// Characters (code points) of each document.
+    /// Characters (code points), by document.
     pub n_characters: Vec<i64>,
+    /// The bytes of characters after the first one.
+    pub characters: Bits,
     /// Words: what UAX #29 puts between word boundaries, if it has a letter or digit.
-    pub words: Spans,
-    /// Runs of ASCII digits.
-    pub numbers: Spans,
+    pub n_words: Vec<i64>,
+    /// The insides of words.
+    pub words: Bits,
+    /// Runs of one to three ASCII digits.
+    pub n_short_numbers: Vec<i64>,
+    /// Their insides.
+    pub short_numbers: Bits,
+    /// Longer runs of digits.
+    pub n_long_numbers: Vec<i64>,
+    /// Their insides.
+    pub long_numbers: Bits,
+    /// The offsets in them that are a multiple of three digits before their end.
+    pub groups_of_three: Bits,
     /// White space at the start of a line: two spaces or more, or tabs.
-    pub indents: Spans,
+    pub n_indents: Vec<i64>,
+    /// Their insides, without the last space, which may belong to what follows.
+    pub indents: Bits,
 }
 
 impl Marks {
@@ -57,24 +38,25 @@ impl Marks {
     ///
     /// # Errors
     ///
-    /// `ends` do not divide the text, or it has 4 GiB or more.
+    /// `ends` do not divide the text, or memory runs out.
     pub fn new(text: &str, ends: &[usize]) -> Result<Self> {
-        if u32::try_from(text.len()).is_err() {
-            return Err(Error::Invalid("a text of 4 GiB or more cannot be measured at once".into()));
-        }
-        let mut marks = Self { ends: ends.to_vec(), ..Self::default() };
+        let bits = || Bits::new(text.len());
+        let mut marks = Self {
+            ends: ends.to_vec(),
+            characters: Bits::of(text.as_bytes(), |byte| byte & 0xC0 == 0x80)?,
+            words: bits()?,
+            short_numbers: bits()?,
+            long_numbers: bits()?,
+            groups_of_three: bits()?,
+            indents: bits()?,
+            ..Self::default()
+        };
         let mut start = 0;
         for &end in ends {
             let Some(document) = text.get(start..end) else {
                 return Err(Error::Invalid("ends must be increasing offsets of characters".into()));
             };
-            let at = |from: usize, to: usize| ((start + from) as u32, (start + to) as u32);
-            marks.n_characters.push(document.chars().count() as i64);
-            let mut words = Vec::new();
-            for_each_word(document, |from, to| words.push(at(from, to)));
-            marks.words.extend(words.into_iter())?;
-            marks.numbers.extend(digit_runs(document.as_bytes()).map(|(from, to)| at(from, to)))?;
-            marks.indents.extend(indents(document.as_bytes()).map(|(from, to)| at(from, to)))?;
+            marks.add(document, start);
             start = end;
         }
         if start == text.len() {
@@ -82,6 +64,37 @@ impl Marks {
         } else {
             Err(Error::Invalid("the last document does not end with the text".into()))
         }
+    }
+
+    fn add(&mut self, document: &str, start: usize) {
+        let bytes = document.as_bytes();
+        self.n_characters.push(bytes.len() as i64 - self.characters.n_within(start..start + bytes.len()));
+        let mut n_words = 0;
+        for_each_word(document, |from, to| {
+            n_words += 1;
+            self.words.set_all(start + from + 1..start + to);
+        });
+        self.n_words.push(n_words);
+        let (mut n_short, mut n_long) = (0, 0);
+        for (from, to) in digit_runs(bytes) {
+            let inside = start + from + 1..start + to;
+            if to - from <= 3 {
+                n_short += 1;
+                self.short_numbers.set_all(inside);
+            } else {
+                n_long += 1;
+                inside.clone().rev().skip(2).step_by(3).for_each(|at| self.groups_of_three.set(at));
+                self.long_numbers.set_all(inside);
+            }
+        }
+        self.n_short_numbers.push(n_short);
+        self.n_long_numbers.push(n_long);
+        let mut n_indents = 0;
+        for (from, to) in indents(bytes) {
+            n_indents += 1;
+            self.indents.set_all(start + from + 1..start + to - 1);
+        }
+        self.n_indents.push(n_indents);
     }
 }
 

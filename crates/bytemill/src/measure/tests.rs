@@ -4,26 +4,12 @@ use super::{Counts, Marks, Tokens};
 use proptest::prelude::*;
 use unicode_segmentation::UnicodeSegmentation;
 
-/// Tokens of one byte, with ids 0 to 255, and pairs of text; and ids that spell a text with random cuts.
-struct Vocabulary {
-    bytes: Vec<u8>,
-    offsets: Vec<u32>,
-}
-
-impl Vocabulary {
-    fn new(pieces: &[&[u8]]) -> Self {
-        let mut offsets = vec![0];
-        let mut bytes = Vec::new();
-        for piece in pieces {
-            bytes.extend_from_slice(piece);
-            offsets.push(bytes.len() as u32);
-        }
-        Self { bytes, offsets }
-    }
-
-    fn tokens(&self) -> Tokens<'_> {
-        Tokens { bytes: &self.bytes, offsets: &self.offsets }
-    }
+fn tokens_of(pieces: &[&[u8]]) -> Tokens {
+    let ends = pieces.iter().scan(0, |end, piece| {
+        *end += piece.len() as u32;
+        Some(*end)
+    });
+    Tokens::new(pieces.concat(), std::iter::once(0).chain(ends).collect()).unwrap()
 }
 
 fn reference(document: &str, boundaries: &[usize]) -> [i64; 5] {
@@ -55,11 +41,11 @@ proptest! {
     #[test]
     fn counts_are_those_of_a_look_at_every_byte(
         documents in prop::collection::vec("([a-z]{1,4}|[ \t]{1,4}|\n|[0-9]{1,9}|é|日本|👨‍👩‍👧|’s|\\PC){0,8}", 1..4),
-        cuts in prop::collection::vec(1usize..5, 1..40),
+        cuts in prop::collection::vec(prop_oneof![4 => 1usize..5, 1 => 12usize..40], 1..40),
     ) {
         let text = documents.concat();
         let (mut pieces, mut ids, mut ends, mut id_ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut expected = vec![Vec::new(); 5];
+        let (mut expected, mut n_boundaries) = (vec![Vec::new(); 5], 0);
         let (mut start, mut cut) = (0, cuts.iter().cycle());
         for document in &documents {
             let mut boundaries = Vec::new();
@@ -72,6 +58,7 @@ proptest! {
                 boundaries.push(at);
             }
             boundaries.pop();
+            n_boundaries += boundaries.len() as u64;
             start += document.len();
             ends.push(start);
             id_ends.push(ids.len());
@@ -79,18 +66,28 @@ proptest! {
                 own.push(n);
             }
         }
-        let vocabulary = Vocabulary::new(&pieces);
+        let vocabulary = tokens_of(&pieces);
         let marks = Marks::new(&text, &ends).unwrap();
         let mut histogram = vec![0; pieces.len()];
         let ids = ids.into_iter();
-        let counts =
-            Counts::new(&marks, text.as_bytes(), ids, &id_ends, vocabulary.tokens(), &mut histogram).unwrap();
+        let (counts, found) =
+            Counts::new(&marks, text.as_bytes(), ids, &id_ends, &vocabulary, &mut histogram).unwrap();
         prop_assert_eq!(&counts.n_whole_words, &expected[0]);
         prop_assert_eq!(&counts.n_split_characters, &expected[1]);
         prop_assert_eq!(&counts.n_whole_short_numbers, &expected[2]);
         prop_assert_eq!(&counts.n_grouped_numbers, &expected[3]);
         prop_assert_eq!(&counts.n_whole_indents, &expected[4]);
         prop_assert_eq!(counts.round_trips, vec![1; documents.len()]);
+        prop_assert_eq!(found.n(), n_boundaries);
+        let (_, all) = Counts::new(
+            &marks,
+            text.as_bytes(),
+            text.bytes().map(usize::from),
+            &ends,
+            &tokens_of(&(0..=255).map(|byte| vec![byte]).collect::<Vec<_>>().iter().map(Vec::as_slice).collect::<Vec<_>>()),
+            &mut [0; 256],
+        ).unwrap();
+        prop_assert_eq!(all.n_shared(&found), n_boundaries);
         prop_assert_eq!(histogram, vec![1; pieces.len()]);
     }
 }
@@ -98,24 +95,39 @@ proptest! {
 #[test]
 fn tokens_that_are_not_the_text_have_no_places() {
     let marks = Marks::new("ab cd", &[2, 5]).unwrap();
-    let vocabulary = Vocabulary::new(&[b"ab", b" c", b"x"]);
+    let vocabulary = tokens_of(&[b"ab", b" c", b"x"]);
     let mut histogram = vec![0; 3];
     let ids = [0, 1, 2].into_iter();
-    let counts = Counts::new(&marks, b"ab cd", ids, &[1, 3], vocabulary.tokens(), &mut histogram).unwrap();
+    let (counts, _) = Counts::new(&marks, b"ab cd", ids, &[1, 3], &vocabulary, &mut histogram).unwrap();
     assert_eq!(counts.round_trips, [1, 0]);
     assert_eq!(counts.n_whole_words, [1, -1]);
     assert_eq!(counts.n_tokens, [1, 2]);
 }
 
 #[test]
+fn long_tokens_are_compared_to_their_end() {
+    let pieces: [&[u8]; 3] = [b"0123456789abcdefgh", b"0123456789abcdefgX", b"0123456789abcdeX"];
+    let text = pieces[0].repeat(2);
+    let marks = Marks::new(std::str::from_utf8(&text).unwrap(), &[18, 36]).unwrap();
+    for (id, round_trips) in [(0, [1, 1]), (1, [1, 0]), (2, [1, 0])] {
+        let counts = Counts::new(&marks, &text, [0, id].into_iter(), &[1, 2], &tokens_of(&pieces), &mut [0; 3]);
+        assert_eq!(counts.unwrap().0.round_trips, round_trips);
+    }
+}
+
+#[test]
 fn what_does_not_match_is_refused() {
+    assert!(Tokens::new(b"abc".to_vec(), vec![0, 2]).is_err());
+    assert!(Tokens::new(b"abc".to_vec(), vec![0, 2, 1, 3]).is_err());
+    assert!(Tokens::new(b"abc".to_vec(), vec![0, 9, 3]).is_err());
+    assert!(Tokens::new(b"abc".to_vec(), vec![]).is_err());
     assert!(Marks::new("é", &[1, 2]).is_err());
     assert!(Marks::new("abc", &[2]).is_err());
     assert!(Marks::new("abc", &[2, 1, 3]).is_err());
     let marks = Marks::new("abc", &[3]).unwrap();
-    let vocabulary = Vocabulary::new(&[b"abc"]);
+    let vocabulary = tokens_of(&[b"abc"]);
     let count = |ids: Vec<usize>, ends: &[usize], n: usize| {
-        Counts::new(&marks, b"abc", ids.into_iter(), ends, vocabulary.tokens(), &mut vec![0; n])
+        Counts::new(&marks, b"abc", ids.into_iter(), ends, &vocabulary, &mut vec![0; n])
     };
     assert!(count(vec![0], &[1], 1).is_ok());
     assert!(count(vec![1], &[1], 1).is_err());

@@ -8,6 +8,7 @@ of text would give.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -39,19 +40,22 @@ def sampled_sums(columns: NDArray[Any], seed: int = 0, n_samples: int = N_SAMPLE
     Returns:
         (n_samples, n_columns).
     """
-    generator = np.random.default_rng(seed)
     n = len(columns)
     if n > MAX_UNITS:
-        order = generator.permutation(n)
+        order = np.random.default_rng(seed).permutation(n)
         starts = np.arange(MAX_UNITS) * n // MAX_UNITS
         columns = np.add.reduceat(columns[order].astype(np.float64), starts, axis=0)
         n = MAX_UNITS
-    sums = np.empty((n_samples, columns.shape[1]))
-    for first in range(0, n_samples, _BLOCK):
-        size = min(_BLOCK, n_samples - first)
-        times = generator.multinomial(n, np.full(n, 1 / n), size=size)
-        sums[first : first + size] = times @ columns.astype(np.float64)
-    return sums
+    columns = columns.astype(np.float64)
+    times = _times_drawn(n, seed, n_samples)
+    blocks = [times[at : at + _BLOCK].astype(np.float64) @ columns for at in range(0, n_samples, _BLOCK)]
+    return np.concatenate(blocks)
+
+
+@lru_cache(maxsize=1)
+def _times_drawn(n: int, seed: int, n_samples: int) -> NDArray[np.uint16]:
+    """Return how often each of `n` documents is in each sample; kept for the next figures of as many documents."""
+    return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=n_samples).astype(np.uint16)
 
 
 def interval(samples: NDArray[np.floating], level: float = LEVEL) -> Interval:

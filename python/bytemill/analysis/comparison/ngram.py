@@ -99,6 +99,7 @@ def ngram_scores(
         raise CorpusError("an n-gram model needs documents to train on, and others to be scored on")
     tokens, firsts = _with_symbols(ids, ends, n_vocab)
     train, test = (_select(tokens, firsts, part) for part in (~held_out, held_out))
+    del tokens
     n_before = test[1][:-1] - np.arange(len(test[1]) - 1)
     scores: list[NgramScore] = []
     for order in orders:
@@ -110,11 +111,11 @@ def ngram_scores(
 
 def _with_symbols(
     ids: NDArray[np.unsignedinteger], ends: NDArray[np.int64], n_vocab: int
-) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """Return the ids with an end symbol (n_vocab) and a begin symbol (n_vocab + 1) for each document, and its start."""
     n = len(ends)
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
-    tokens = np.empty(len(ids) + 2 * n, np.uint64)
+    tokens = np.empty(len(ids) + 2 * n, np.uint32)
     firsts = starts + 2 * np.arange(n)
     is_id = np.ones(len(tokens), np.bool_)
     is_id[firsts] = False
@@ -126,8 +127,8 @@ def _with_symbols(
 
 
 def _select(
-    tokens: NDArray[np.uint64], firsts: NDArray[np.int64], chosen: NDArray[np.bool_]
-) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    tokens: NDArray[np.uint32], firsts: NDArray[np.int64], chosen: NDArray[np.bool_]
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """Return the tokens of the chosen documents, and the start of each, with the end of the last."""
     lengths = np.diff(firsts)
     kept = tokens[np.repeat(chosen, lengths)]
@@ -153,18 +154,19 @@ def _probabilities(
     return probabilities
 
 
-def _ngrams(tokens: NDArray[np.uint64], firsts: NDArray[np.int64], order: int) -> NDArray[np.uint64]:
+def _ngrams(tokens: NDArray[np.uint32], firsts: NDArray[np.int64], order: int) -> NDArray[np.uint64]:
     """Return the n-gram that ends at each token but the begin symbols; the begin symbol also stands before itself."""
-    is_predicted = np.ones(len(tokens), np.bool_)
-    is_predicted[firsts[:-1]] = False
-    grams = np.zeros(len(tokens), np.uint64)
-    for back in range(order - 1, -1, -1):
-        shifted = np.roll(tokens, back)
+    starts = firsts[:-1]
+    grams = tokens.astype(np.uint64)
+    for back in range(1, order):
+        before = np.concatenate([tokens[:back], tokens[:-back]]).astype(np.uint64)
         for early in range(back):
-            at = firsts[:-1] + early
-            at = at[at < len(tokens)]
-            shifted[at] = tokens[firsts[0]]
-        grams = grams << np.uint64(21) | shifted
+            at = starts + early
+            before[at[at < len(tokens)]] = tokens[firsts[0]]
+        before <<= np.uint64(21 * back)
+        grams |= before
+    is_predicted = np.ones(len(tokens), np.bool_)
+    is_predicted[starts] = False
     return grams[is_predicted]
 
 
@@ -174,8 +176,10 @@ def _mask(n: int) -> np.uint64:
 
 
 def _counted(grams: NDArray[np.uint64]) -> Counts:
-    keys, counts = np.unique(grams, return_counts=True)
-    return keys, counts
+    """Return the distinct n-grams and their counts; sorts `grams` in place."""
+    grams.sort()
+    firsts = np.flatnonzero(np.append(True, grams[1:] != grams[:-1]))
+    return grams[firsts], np.diff(firsts, append=len(grams))
 
 
 def _interpolated(
