@@ -21,8 +21,8 @@ pub struct PyTokenBytes(Tokens);
 #[pymethods]
 impl PyTokenBytes {
     #[new]
-    fn new(bytes: Vec<u8>, offsets: PyReadonlyArray1<'_, u32>) -> PyResult<Self> {
-        Ok(Self(Tokens::new(bytes, offsets.as_slice()?.to_vec()).map_err(to_python)?))
+    fn new(data: Vec<u8>, offsets: PyReadonlyArray1<'_, u32>) -> PyResult<Self> {
+        Ok(Self(Tokens::new(data, offsets.as_slice()?.to_vec()).map_err(to_python)?))
     }
 }
 

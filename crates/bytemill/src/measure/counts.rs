@@ -145,10 +145,10 @@ impl Counts {
             is_text &= at == end;
             counts.n_tokens.push(n_tokens as i64);
             counts.round_trips.push(i64::from(is_text));
-            let cut = |places: &Bits| places.n_runs_with(start..end, |index| boundaries.word(index));
+            let cut = |spans: &Bits| spans.n_runs_with(start..end, |index| boundaries.word(index));
             let misplaced = |index: usize| boundaries.word(index) ^ marks.groups_of_three.word(index);
             let or_unknown = |n: i64| if is_text { n } else { -1 };
-            let n_whole = |n: &[i64], places: &Bits| or_unknown(n[document] - cut(places));
+            let n_whole = |n: &[i64], spans: &Bits| or_unknown(n[document] - cut(spans));
             counts.n_whole_words.push(n_whole(&marks.n_words, &marks.words));
             counts.n_split_characters.push(or_unknown(cut(&marks.characters)));
             counts.n_whole_short_numbers.push(n_whole(&marks.n_short_numbers, &marks.short_numbers));

@@ -1,10 +1,10 @@
-//! The places of a text that token boundaries should respect.
+//! The spans of a text that token boundaries should respect.
 
 use super::bits::Bits;
 use super::words::for_each_word;
 use crate::{Error, Result};
 
-/// The places in the documents of a text. A place has a run of bits: the offsets at which a boundary would cut it.
+/// The spans in the documents of a text. A span has a run of bits: the offsets at which a boundary would cut it.
 #[derive(Debug, Default)]
 pub struct Marks {
     /// The end of each document, in bytes.
@@ -34,7 +34,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Find the places in documents of valid UTF-8, each of which ends at an offset in `ends`.
+    /// Find the spans in documents of valid UTF-8, each of which ends at an offset in `ends`.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Counts against a reference that looks at every place byte by byte.
+//! Counts against a reference that looks at every span byte by byte.
 
 use super::{Counts, Marks, Tokens};
 use proptest::prelude::*;
