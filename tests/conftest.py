@@ -16,6 +16,7 @@ from hypothesis import settings
 
 import bytemill
 from bytemill._core import NAMED_PATTERNS
+from bytemill.datasets import DECLARATION
 from bytemill.formats.spec import TokenizerSpec
 
 from .support import published_vocabularies, unexpected_skips
@@ -56,11 +57,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def shared_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the texts of `tests/data` and the published files of its vocabularies."""
+    """The texts of `tests/data`, the bundled declaration, and the published files of the vocabularies."""
     folder = tmp_path_factory.mktemp("data") / "shared_data"
     shutil.copytree(
         DATA, folder, ignore=shutil.ignore_patterns("vocabularies", "README.md", ".gitattributes")
     )
+    shutil.copytree(DECLARATION, folder / "udhr", ignore=shutil.ignore_patterns(".gitattributes"))
     published_vocabularies.restore(DATA / "vocabularies", folder)
     return folder
 

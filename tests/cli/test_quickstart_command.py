@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import bytemill
-from bytemill.quickstart import browser
+from bytemill.system import browser
 
 Run = Callable[..., Any]
 
@@ -90,8 +90,8 @@ def test_a_browser_is_opened_only_where_there_is_a_screen(monkeypatch: pytest.Mo
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     page = tmp_path / "a page.html"
-    assert not browser.open_page(page)
+    assert not browser.open_page(page.as_uri())
     assert opened == []
     monkeypatch.setenv("DISPLAY", ":0")
-    assert browser.open_page(page)
+    assert browser.open_page(page.as_uri())
     assert opened == [page.as_uri()]

@@ -52,6 +52,16 @@ app.command(
     sort_key=5,
 )
 app.command(
+    "bytemill.cli.studio:app",
+    name="studio",
+    help="""Look at tokens, vocabularies, models and runs in the browser.
+
+Serves one page on this machine until Ctrl-C. Without PATHS it offers what is
+in the current folder, such as the result of the quickstart, and tokenizers
+that come with bytemill.""",
+    sort_key=6,
+)
+app.command(
     "bytemill.cli.completion:install",
     name="--install-completion",
     help="Install completion of commands and options for bash, zsh or fish.",

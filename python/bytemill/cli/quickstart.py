@@ -53,7 +53,8 @@ def quickstart(
     from bytemill.cli.lm_training import TrainingView
     from bytemill.cli.progress import ProgressDisplay, training_progress
     from bytemill.cli.quickstart_summary import write_quickstart
-    from bytemill.quickstart import browser, run
+    from bytemill.quickstart import run
+    from bytemill.system.browser import open_page
 
     with (
         interruptible("run the same command again to start over"),
@@ -82,4 +83,4 @@ def quickstart(
     elif not quiet:
         write_quickstart(result)
         if not no_open and sys.stdout.isatty():
-            browser.open_page(Path(result.report_file))
+            open_page(Path(result.report_file).resolve().as_uri())

@@ -4,8 +4,16 @@
 ['tinystories', 'tinystories-valid']
 """
 
+from pathlib import Path
+
 from bytemill.datasets.catalogue import Dataset, HubFile
 from bytemill.datasets.download import DownloadProgress
 from bytemill.datasets.getting import available, find, get
 
-__all__ = ["Dataset", "DownloadProgress", "HubFile", "available", "find", "get"]
+__all__ = ["DECLARATION", "Dataset", "DownloadProgress", "HubFile", "available", "find", "get"]
+
+DECLARATION = Path(__file__).parent / "udhr"
+"""Folder of the Universal Declaration of Human Rights in 23 languages, from the project "UDHR in Unicode".
+
+`compare(..., parallel=DECLARATION)` shows what a tokenizer costs each language.
+"""

@@ -110,6 +110,11 @@ def is_published(name: str | os.PathLike[str]) -> bool:
     return os.fspath(name) in PUBLISHED and not Path(name).exists()
 
 
+def is_cached(name: str) -> bool:
+    """Return whether the rank file of a published name is in bytemill's or tiktoken's cache; it is not read."""
+    return _Search(PUBLISHED[name], cache_folder("tokenizers"), local_files_only=True).is_cached()
+
+
 class _Search:
     """Search for a published tokenizer, with the reason why each source failed."""
 
@@ -135,6 +140,11 @@ class _Search:
             f"{self.published.name}: not found ({'; '.join(self.reasons)})",
             hint=f"save the published rank file as {self.cache_file}{install}",
         )
+
+    def is_cached(self) -> bool:
+        """Implement the function of this name."""
+        paths = (self.cache_file, self._tiktoken_cache_file())
+        return any(path is not None and path.is_file() for path in paths)
 
     def _candidates(self) -> Iterator[tuple[bytes, str]]:
         """Yield contents that may be the rank file, each with its origin."""

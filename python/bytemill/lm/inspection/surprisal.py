@@ -1,0 +1,91 @@
+"""Surprisal: how many bits each token of a text costs a model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from bytemill.errors import RunConfigError
+from bytemill.lm.loss import token_losses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from bytemill.lm.model import TransformerLM
+    from bytemill.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Surprisal:
+    """The tokens of a text, and what each costs."""
+
+    ids: list[int]
+    bits: NDArray[np.float64]
+    """(n_tokens,), −log₂ of the probability of each token; NaN for a first token that nothing precedes."""
+    n_bytes: int
+    """Bytes of the tokens with a cost, without special tokens."""
+
+    @property
+    def bits_per_byte(self) -> float | None:
+        """The mean over the bytes; None if there are none."""
+        return float(np.nansum(self.bits)) / self.n_bytes if self.n_bytes else None
+
+
+def surprisal(
+    model: TransformerLM, tokenizer: Tokenizer, text: str, *, check: Callable[[], None] | None = None
+) -> Surprisal:
+    """Compute the surprisal of each token of `text`.
+
+    The text follows `<|endoftext|>` if the tokenizer has it; otherwise its first token has no cost. Windows overlap by
+    half a context, so that every token after the first window is predicted from at least half a context. Special
+    tokens in the text are treated as text.
+
+    Args:
+        model: The model; it is set to evaluation mode.
+        tokenizer: Its tokenizer.
+        text: A text, not empty.
+        check: Called before each window; an exception that it raises ends the computation.
+
+    Raises:
+        RunConfigError: The text is empty.
+    """
+    ids = tokenizer.encode_ordinary(text)
+    if not ids:
+        raise RunConfigError("the text is empty", hint="give a text")
+    start = tokenizer.special_tokens.get("<|endoftext|>")
+    row = ids if start is None else [start, *ids]
+    nats = _losses(model.eval(), row, check)
+    bits = (
+        nats[len(row) - len(ids) - 1 :] / math.log(2)
+        if start is not None
+        else np.append(np.nan, nats / math.log(2))
+    )
+    sizes = np.array([len(tokenizer.decode_single_token_bytes(i)) for i in ids])
+    return Surprisal(ids, bits, int(sizes[~np.isnan(bits)].sum()))
+
+
+@torch.inference_mode()
+def _losses(model: TransformerLM, row: list[int], check: Callable[[], None] | None) -> NDArray[np.float64]:
+    """Return the loss of every id of `row` but the first, in nats: (len(row) − 1,)."""
+    context = model.config.context_length
+    losses = np.zeros(len(row) - 1)
+    device = next(model.parameters()).device
+    done = 0
+    while done < len(losses):
+        if check is not None:
+            check()
+        start = 0 if done == 0 else max(0, done - context // 2)
+        end = min(len(losses), start + context)
+        inputs = torch.tensor([row[start:end]], device=device)
+        targets = torch.tensor([row[start + 1 : end + 1]], device=device)
+        hidden = model.hidden(inputs)[:, done - start :]
+        own = token_losses(model.logits(hidden), targets[:, done - start :])
+        losses[done:end] = own[0].double().cpu().numpy()
+        done = end
+    return losses

@@ -1,0 +1,259 @@
+"""What the studio may open: tokenizers, runs, studies and texts, each under an opaque id.
+
+The browser names things by these ids alone. An id is a hash of a path that was found here, so links still work after a
+restart, and an id that was not handed out leads nowhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import resources
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from bytemill.errors import CorpusError
+from bytemill.tokenizer.open_tokenizer import open_tokenizer
+from bytemill.tokenizer.pretrained import PUBLISHED
+from bytemill.tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MAX_DEPTH = 5
+MAX_FOLDERS = 5_000
+MAX_TEXT_BYTES = 5_000_000
+_SECONDS = 2.0
+"""A folder is searched again after this time."""
+_TEXT_ENDINGS = frozenset(
+    {".txt", ".md", ".rst", ".tex", ".py", ".rs", ".c", ".h", ".go", ".java", ".js", ".ts"}
+)
+_SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "target", "checkpoints"})
+
+Origin = Literal["named", "bundled", "published", "found", "run"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something that the studio may open."""
+
+    id: str
+    name: str
+    path: Path
+    origin: Origin = "found"
+
+
+@dataclass
+class Shelf:
+    """Everything that was found, by id."""
+
+    tokenizers: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    runs: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    models: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    """Folders of imported models; those of runs are runs."""
+    studies: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    texts: dict[str, Entry] = field(default_factory=dict[str, Entry])
+
+
+class Library:
+    """Tokenizers, runs, studies and texts that were named at the start or are below a folder.
+
+    Args:
+        root: Folder that is searched, links to elsewhere excepted; None for none.
+        named: Tokenizer files, published names, run folders, study folders or text files.
+    """
+
+    def __init__(self, root: Path | None, named: Sequence[str] = ()) -> None:
+        self.root = None if root is None else root.resolve()
+        self._named = list(named)
+        self._lock = threading.Lock()
+        self._shelf: Shelf | None = None
+        self._searched = 0.0
+        self._opened: dict[str, tuple[tuple[int, int], Tokenizer]] = {}
+
+    def shelf(self) -> Shelf:
+        """Return what there is now; the folder is searched at most every two seconds."""
+        with self._lock:
+            if self._shelf is None or time.monotonic() - self._searched > _SECONDS:
+                self._shelf = self._search()
+                self._searched = time.monotonic()
+            return self._shelf
+
+    def tokenizer(self, tokenizer_id: str) -> Tokenizer:
+        """Open a tokenizer, or return it if it is open and its file has not changed.
+
+        Raises:
+            KeyError: There is no such id.
+            BytemillError: The file cannot be opened.
+        """
+        entry = self.shelf().tokenizers[tokenizer_id]
+        stamp = _stamp(entry.path)
+        known = self._opened.get(tokenizer_id)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        tokenizer = (
+            Tokenizer.from_pretrained(entry.name, local_files_only=True)
+            if entry.origin == "published"
+            else open_tokenizer(entry.path)
+        )
+        self._opened[tokenizer_id] = stamp, tokenizer
+        return tokenizer
+
+    def argument_of(self, entry: Entry) -> str:
+        """Return how the command line names an entry: relative to the root, if it is below."""
+        if entry.origin == "published":
+            return entry.name
+        if entry.origin == "bundled" or self.root is None or not entry.path.is_relative_to(self.root):
+            return str(entry.path)
+        return str(entry.path.relative_to(self.root)) or "."
+
+    def text(self, text_id: str) -> tuple[str, str]:
+        """Return the name and the content of a text; malformed UTF-8 is replaced.
+
+        Raises:
+            KeyError: There is no such id.
+            CorpusError: The file cannot be read, or is larger than 5 MB.
+        """
+        entry = self.shelf().texts[text_id]
+        try:
+            with entry.path.open("rb") as file:
+                data = file.read(MAX_TEXT_BYTES + 1)
+        except OSError as error:
+            raise CorpusError(f"{entry.name} cannot be read: {error.strerror or error}") from error
+        if len(data) > MAX_TEXT_BYTES:
+            raise CorpusError(f"{entry.name} has more than 5 MB", hint="cut it, and open the part")
+        if entry.origin == "bundled":
+            # The declaration's files begin with a note on their origin.
+            data = data.partition(b"\n---\n")[2] or data
+        return entry.name, data.decode(errors="replace").replace("\r\n", "\n").strip("\n")
+
+    def _search(self) -> Shelf:
+        shelf = Shelf()
+        for name in self._named:
+            self._add_named(shelf, name)
+        for entry in _bundled():
+            shelf.tokenizers.setdefault(entry.id, entry)
+        for entry in _published():
+            shelf.tokenizers.setdefault(entry.id, entry)
+        if self.root is not None:
+            for folder, files in _folders(self.root):
+                _add_folder(shelf, folder, files, self.root)
+        for entry in _declaration():
+            shelf.texts[entry.id] = entry
+        return shelf
+
+    def _add_named(self, shelf: Shelf, name: str) -> None:
+        path = Path(name)
+        if name in PUBLISHED and not path.exists():
+            shelf.tokenizers[name] = Entry(name, name, path, "published")
+            return
+        path = path.resolve()
+        if path.is_dir():
+            for folder, files in _folders(path, depth=1):
+                _add_folder(shelf, folder, files, path.parent, origin="named")
+        elif path.suffix == ".txt":
+            shelf.texts[_id_of(path)] = Entry(_id_of(path), path.name, path, "named")
+        else:
+            shelf.tokenizers[_id_of(path)] = Entry(_id_of(path), path.stem, path, "named")
+
+
+def _folders(root: Path, depth: int = MAX_DEPTH) -> Iterator[tuple[Path, list[str]]]:
+    """Yield folders and the names of their files, without hidden ones and links."""
+    for folder, names, files in islice(os.walk(root), MAX_FOLDERS):
+        path = Path(folder)
+        names[:] = sorted(name for name in names if not name.startswith(".") and name not in _SKIPPED)
+        if len(path.relative_to(root).parts) >= depth:
+            names.clear()
+        yield path, sorted(files)
+
+
+def _add_folder(shelf: Shelf, folder: Path, files: list[str], root: Path, origin: Origin = "found") -> None:
+    name = str(folder.relative_to(root)) if folder != root else folder.name
+    own = set(files)
+    if "metrics.jsonl" in own and "config.toml" in own:
+        shelf.runs[_id_of(folder)] = Entry(_id_of(folder), name, folder, origin)
+        origin = "run" if origin == "found" else origin
+    elif "model.json" in own and "model.safetensors" in own:
+        shelf.models[_id_of(folder)] = Entry(_id_of(folder), name, folder, origin)
+    elif "study.json" in own and "study.toml" in own:
+        shelf.studies[_id_of(folder)] = Entry(_id_of(folder), name, folder, origin)
+    for file in files:
+        path = folder / file
+        if file.startswith(".") or not _is_inside(path, root):
+            continue
+        if _is_tokenizer(path):
+            own_name = name if file == "tokenizer.json" and folder != root else str(path.relative_to(root))
+            entry = Entry(_id_of(path), own_name.removesuffix(".json"), path, origin)
+            shelf.tokenizers.setdefault(entry.id, entry)
+        elif path.suffix in _TEXT_ENDINGS and "config.toml" not in own and _size(path) <= MAX_TEXT_BYTES:
+            shelf.texts.setdefault(_id_of(path), Entry(_id_of(path), str(path.relative_to(root)), path))
+
+
+@lru_cache(maxsize=1)
+def _bundled() -> tuple[Entry, ...]:
+    folder = Path(str(resources.files("bytemill.studio") / "bundled"))
+    return tuple(Entry(path.stem, path.stem, path, "bundled") for path in sorted(folder.glob("*.json")))
+
+
+@lru_cache(maxsize=1)
+def _published() -> tuple[Entry, ...]:
+    """Return the published tokenizers that are in a cache of this machine; nothing is downloaded."""
+    from bytemill.tokenizer.pretrained import is_cached
+
+    return tuple(Entry(name, name, Path(name), "published") for name in PUBLISHED if is_cached(name))
+
+
+@lru_cache(maxsize=1)
+def _declaration() -> tuple[Entry, ...]:
+    from bytemill.datasets import DECLARATION
+
+    names = sorted(DECLARATION.glob("udhr_*.txt"))
+    first = DECLARATION / "udhr_eng.txt"
+    ordered = [first, *(path for path in names if path != first)]
+    return tuple(
+        Entry(
+            f"declaration-{path.stem[5:]}", f"Declaration of Human Rights, {path.stem[5:]}", path, "bundled"
+        )
+        for path in ordered
+    )
+
+
+def _is_tokenizer(path: Path) -> bool:
+    """Return whether a file looks like a tokenizer, by its name, or by the first lines of JSON."""
+    if path.name == "tokenizer.json" or path.suffix in (".tiktoken", ".gguf"):
+        return True
+    if path.suffix != ".json":
+        return False
+    try:
+        with path.open("rb") as file:
+            return b'"added_tokens"' in file.read(4096)
+    except OSError:
+        return False
+
+
+def _id_of(path: Path) -> str:
+    return hashlib.blake2s(os.fsencode(path), digest_size=8).hexdigest()
+
+
+def _is_inside(path: Path, root: Path) -> bool:
+    return not path.is_symlink() or path.resolve().is_relative_to(root)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0)
+    return found.st_mtime_ns, found.st_size
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return MAX_TEXT_BYTES + 1

@@ -1,0 +1,94 @@
+"""The metrics of a run, as they grow: only new records are read."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+STEP_COLUMNS = (
+    "step",
+    "loss",
+    "bits_per_byte",
+    "grad_norm",
+    "learning_rate",
+    "n_tokens",
+    "tokens_per_second",
+    "flops_per_second",
+)
+MAX_READ_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class NewMetrics:
+    """The records between two positions in a metrics file."""
+
+    cursor: str
+    """Where the next call starts."""
+    is_reset: bool
+    """The records are all there are: the file was replaced, as a resumed run does."""
+    columns: dict[str, NDArray[np.float64]]
+    """Values of the step records, by name in `STEP_COLUMNS`; NaN for null."""
+    others: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, Any])
+    """All other records by kind."""
+
+
+def read_new(path: Path, cursor: str = "") -> NewMetrics:
+    """Read the complete lines after `cursor`, which is the one of an earlier result, or "" for the start.
+
+    The file is only read, so the run that writes it is not held back.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with path.open("rb") as file:
+        head = file.read(256).partition(b"\n")[0]
+        size = file.seek(0, 2)
+        # A resumed run writes a new file that may begin alike: it is then longer than what was read, or has another
+        # number.
+        identity = f"{path.stat().st_ino}-{len(head)}"
+        known, _, offset_text = cursor.rpartition(":")
+        offset = int(offset_text) if offset_text.isdecimal() else 0
+        is_reset = known != identity or offset > size
+        if is_reset:
+            offset = 0
+        file.seek(offset)
+        data = file.read(MAX_READ_BYTES)
+    complete = data[: data.rfind(b"\n") + 1]
+    columns: dict[str, list[float]] = {name: [] for name in STEP_COLUMNS}
+    others: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for line in complete.splitlines():
+        record = _record(line)
+        if record is None:
+            continue
+        if record.get("kind") == "step":
+            for name, values in columns.items():
+                values.append(_number(record.get(name)))
+        else:
+            others[str(record.get("kind"))].append(record)
+    return NewMetrics(
+        f"{identity}:{offset + len(complete)}",
+        is_reset,
+        {name: np.array(values, np.float64) for name, values in columns.items()},
+        dict(others),
+    )
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    try:
+        record: object = json.loads(line)
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", record) if isinstance(record, dict) else None
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, (int, float)) else float("nan")

@@ -1,0 +1,97 @@
+"""The route of comparisons."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request
+
+from bytemill.analysis.comparison.figures import FIGURES
+from bytemill.comparison.values import Value, format_value
+from bytemill.corpus import Corpus
+from bytemill.datasets import DECLARATION
+from bytemill.errors import CorpusError
+from bytemill.studio.schemas import Compared, ComparisonSpec, FigureRow, FigureValue, Languages
+from bytemill.studio.state import Studio
+
+if TYPE_CHECKING:
+    from bytemill.analysis.comparison.figures import Figure
+    from bytemill.comparison import Comparison
+    from bytemill.studio.jobs import Check
+    from bytemill.tokenizer.tokenizer import Tokenizer
+
+router = APIRouter(tags=["comparison"])
+
+
+@router.post("/comparison")
+async def compare(spec: ComparisonSpec, request: Request, studio: Studio) -> Compared:
+    """Compare tokenizers on a text, whose lines are the documents, and on the bundled parallel text."""
+
+    def work(check: Check) -> Compared:
+        from bytemill.comparison import compare as run
+
+        content = studio.texts.get(spec.text).content
+        lines = [line for line in content.split("\n") if line]
+        if not lines:
+            raise CorpusError("the text is empty", hint="type a text, or open one")
+        shelf = studio.library.shelf()
+        tokenizers: dict[str, Tokenizer] = {}
+        for tokenizer_id in dict.fromkeys(spec.tokenizers):
+            name = shelf.tokenizers[tokenizer_id].name
+            tokenizers[name if name not in tokenizers else f"{name} ({tokenizer_id})"] = (
+                studio.library.tokenizer(tokenizer_id)
+            )
+
+        def progress(_phase: str, _done: int, _total: int | None) -> None:
+            check()
+
+        result = run(
+            tokenizers,
+            Corpus.from_texts(lines),
+            parallel=DECLARATION,
+            progress=progress,
+        )
+        return _compared(result, list(tokenizers))
+
+    return await studio.jobs.run(request, work)
+
+
+def _compared(result: Comparison, names: list[str]) -> Compared:
+    (group, figures), *_ = result.values.items()
+    parallel = result.parallel
+    assert parallel is not None  # it was asked for  # noqa: S101
+    languages = list(parallel.premiums[names[0]])
+    return Compared(
+        names=names,
+        n_bytes=result.groups[group]["n_bytes"],
+        figures=[
+            _row(FIGURES[figure], values, names, result.best[group][figure])
+            for figure, values in figures.items()
+        ],
+        languages=Languages(
+            reference=parallel.reference,
+            languages=languages,
+            premiums=[[parallel.premiums[name][language] for language in languages] for name in names],
+            gini=[parallel.gini[name] for name in names],
+        ),
+    )
+
+
+def _row(figure: Figure, values: dict[str, Value], names: list[str], best: str | None) -> FigureRow:
+    return FigureRow(
+        name=figure.name,
+        title=figure.title,
+        formula=figure.formula,
+        blind_to=figure.blind_to,
+        better=figure.better,
+        best=None if best is None else names.index(best),
+        values=[
+            FigureValue(
+                value=values[name].value,
+                low=values[name].low,
+                high=values[name].high,
+                shown=format_value(figure, values[name]),
+            )
+            for name in names
+        ],
+    )

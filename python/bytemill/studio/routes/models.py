@@ -1,0 +1,326 @@
+"""Routes of models: generate, sample, surprisal, inside."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
+
+from bytemill.errors import MissingExtraError, RunConfigError
+from bytemill.studio.arrays import packed
+from bytemill.studio.models import checkpoint_paths
+from bytemill.studio.routes.runs import tokenizer_of
+from bytemill.studio.schemas import (
+    Alternative,
+    GenerateSpec,
+    HeadResult,
+    HeadSpec,
+    InsideResult,
+    InsideSpec,
+    LensToken,
+    ModelList,
+    ModelSpec,
+    ModelSummary,
+    PromptSpec,
+    PromptTokens,
+    Sampling,
+    SamplingSpec,
+    StageRow,
+    Stages,
+    SurprisalResult,
+    TextSpec,
+)
+from bytemill.studio.state import State, Studio
+from bytemill.system.extras import install_hint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from bytemill.lm.generation.sampling import SamplingParameters
+    from bytemill.lm.inspection import Trace
+    from bytemill.lm.loading import TrainedModel
+    from bytemill.studio.jobs import Check
+    from bytemill.tokenizer.tokenizer import Tokenizer
+
+router = APIRouter(tags=["models"])
+
+MAX_INSIDE_TOKENS = 512
+MAX_TRACES = 2
+_THUMBNAIL = 24
+
+
+@router.get("/models")
+def models(studio: Studio) -> ModelList:
+    """List the runs that have a checkpoint, and imported models."""
+    shelf = studio.library.shelf()
+    found: list[ModelSummary] = []
+    for entry in (*shelf.runs.values(), *shelf.models.values()):
+        checkpoints = list(checkpoint_paths(entry.path))
+        if checkpoints or entry.id in shelf.models:
+            found.append(
+                ModelSummary(
+                    id=entry.id,
+                    name=entry.name,
+                    argument=studio.library.argument_of(entry),
+                    tokenizer=tokenizer_of(entry, shelf),
+                    checkpoints=checkpoints,
+                )
+            )
+    return ModelList(models=found)
+
+
+def _load(studio: State, model_id: str, spec: ModelSpec) -> TrainedModel:
+    shelf = studio.library.shelf()
+    entry = shelf.models.get(model_id) or shelf.runs[model_id]
+    try:
+        return studio.models.load(entry.path, spec.checkpoint)
+    except MissingExtraError as error:
+        raise RunConfigError(
+            "models need torch, which is not installed", hint=f"install it with: {install_hint('lm')}"
+        ) from error
+
+
+@router.post("/models/{model_id}/prompt")
+async def prompt(model_id: str, spec: PromptSpec, request: Request, studio: Studio) -> PromptTokens:
+    """Encode a prompt; an empty one starts a document."""
+
+    def work(_: Check) -> PromptTokens:
+        trained = _load(studio, model_id, spec)
+        ids = _prompt_ids(trained, spec.text)
+        return PromptTokens(
+            ids=ids, tokens=_hex(trained.tokenizer, ids), context_length=trained.model.config.context_length
+        )
+
+    return await studio.jobs.run(request, work)
+
+
+@router.post("/models/{model_id}/generate", response_class=StreamingResponse)
+async def generate(model_id: str, spec: GenerateSpec, studio: Studio) -> StreamingResponse:
+    """Continue ids; each "token" event has a token with its probabilities and alternatives."""
+
+    def work(check: Check) -> Iterator[tuple[str, dict[str, Any]]]:
+        from bytemill.lm.generation.generate import next_tokens
+        from bytemill.lm.generation.text_generation import token_probabilities
+
+        trained = _load(studio, model_id, spec)
+        tokenizer = trained.tokenizer
+        check()
+        for token in next_tokens(
+            trained.model,
+            spec.ids or _prompt_ids(trained, ""),
+            spec.max_tokens,
+            _parameters(spec.sampling),
+            stop_ids=frozenset(tokenizer.special_tokens.values()) if spec.stop_at_special else (),
+            seed=spec.seed,
+            n_vocab=tokenizer.n_vocab,
+        ):
+            own, best = token_probabilities(token, tokenizer, spec.n_alternatives)
+            yield (
+                "token",
+                {
+                    **_alternative(own.id, own.bytes, own.probability, own.sampled),
+                    "special": tokenizer.is_special_token(own.id),
+                    "alternatives": [
+                        _alternative(each.id, each.bytes, each.probability, each.sampled) for each in best
+                    ],
+                },
+            )
+
+    return studio.jobs.stream(work)
+
+
+@router.post("/models/{model_id}/sampling")
+async def sampling(model_id: str, spec: SamplingSpec, request: Request, studio: Studio) -> Stages:
+    """Return the distribution of the next token after each step of sampling."""
+
+    def work(_: Check) -> Stages:
+        import torch
+
+        from bytemill.lm.inspection import sampling_stages
+
+        trained = _load(studio, model_id, spec)
+        ids = (spec.ids or _prompt_ids(trained, ""))[-trained.model.config.context_length :]
+        _check_ids(trained, ids)
+        with torch.inference_mode():
+            device = next(trained.model.parameters()).device
+            logits = trained.model(torch.tensor([ids], device=device), last_only=True)[0, -1]
+        logits = logits[: trained.tokenizer.n_vocab].float().cpu()
+        stages = sampling_stages(logits, _parameters(spec.sampling), ids)
+        first, last = stages[0].probabilities, stages[-1].probabilities
+        best = np.argsort(-first, kind="stable")[: spec.n_tokens].tolist()
+        return Stages(
+            tokens=[
+                Alternative(
+                    id=i,
+                    bytes=trained.tokenizer.decode_single_token_bytes(i).hex(),
+                    probability=float(first[i]),
+                    sampled=float(last[i]),
+                )
+                for i in best
+            ],
+            stages=[
+                StageRow(
+                    name=stage.name,
+                    is_active=stage.is_active,
+                    n_kept=stage.n_kept,
+                    entropy_bits=stage.entropy_bits,
+                    probabilities=stage.probabilities[best].tolist(),
+                )
+                for stage in stages
+            ],
+        )
+
+    return await studio.jobs.run(request, work)
+
+
+@router.post("/models/{model_id}/surprisal")
+async def text_surprisal(model_id: str, spec: TextSpec, request: Request, studio: Studio) -> SurprisalResult:
+    """Return the bits of each token of a text."""
+
+    def work(check: Check) -> SurprisalResult:
+        from bytemill.lm.inspection import surprisal
+
+        trained = _load(studio, model_id, spec)
+        found = surprisal(trained.model, trained.tokenizer, spec.text, check=check)
+        return SurprisalResult(
+            tokens=_hex(trained.tokenizer, found.ids),
+            ids=found.ids,
+            bits=[None if np.isnan(bits) else float(bits) for bits in found.bits],
+            bits_per_byte=found.bits_per_byte,
+            n_bytes=found.n_bytes,
+        )
+
+    return await studio.jobs.run(request, work)
+
+
+class _Traces:
+    """The traces that were looked at last."""
+
+    def __init__(self) -> None:
+        self._traces: OrderedDict[str, Trace] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> Trace | None:
+        with self._lock:
+            return self._traces.get(key)
+
+    def put(self, key: str, trace: Trace) -> None:
+        with self._lock:
+            self._traces[key] = trace
+            while len(self._traces) > MAX_TRACES:
+                self._traces.popitem(last=False)
+
+
+_TRACES = _Traces()
+
+
+@router.post("/models/{model_id}/inside")
+async def inside(model_id: str, spec: InsideSpec, request: Request, studio: Studio) -> InsideResult:
+    """Trace a text of up to 512 tokens."""
+
+    def work(check: Check) -> InsideResult:
+        from bytemill.lm.inspection import trace
+
+        trained = _load(studio, model_id, spec)
+        limit = min(MAX_INSIDE_TOKENS, trained.model.config.context_length)
+        whole = _prompt_ids(trained, spec.text)
+        ids = whole[:limit]
+        digest = hashlib.blake2s(f"{studio.started}\n{trained.path}\n{ids}".encode(), digest_size=12)
+        key = digest.hexdigest()
+        found = _TRACES.get(key)
+        if found is None:
+            found = trace(trained.model, ids, check=check)
+            _TRACES.put(key, found)
+        return InsideResult(
+            key=key,
+            ids=ids,
+            tokens=_hex(trained.tokenizer, ids),
+            is_cut=len(whole) > limit,
+            n_layers=trained.model.config.num_layers,
+            n_heads=trained.model.config.num_heads,
+            thumbnail_size=min(_THUMBNAIL, len(ids)),
+            thumbnails=packed(_thumbnails(found), "u1"),
+            norms=_lists(found.residual_norms),
+            lens=_lens(found, trained.tokenizer),
+        )
+
+    return await studio.jobs.run(request, work)
+
+
+@router.post("/inside/head")
+def head(spec: HeadSpec) -> HeadResult:
+    """Return the attention of a head of a trace."""
+    found = _TRACES.get(spec.key)
+    if found is None or spec.layer >= len(found.attention) or spec.head >= len(found.attention[spec.layer]):
+        raise KeyError(spec.key)
+    weights = found.attention[spec.layer][spec.head].numpy()
+    return HeadResult(n_tokens=len(weights), weights=packed(weights, "f4"))
+
+
+def _thumbnails(found: Trace) -> np.ndarray[Any, Any]:
+    """Return the attention of all heads, scaled down by the largest value of each cell."""
+    n = len(found.ids)
+    size = min(_THUMBNAIL, n)
+    starts = np.arange(size) * n // size
+    images: list[np.ndarray[Any, Any]] = []
+    for layer in found.attention:
+        weights = layer.numpy()
+        weights = weights / np.maximum(weights.max(-1, keepdims=True), 1e-9)
+        small = np.maximum.reduceat(np.maximum.reduceat(weights, starts, axis=1), starts, axis=2)
+        images.append(np.rint(255 * small).astype(np.uint8))
+    return np.stack(images)
+
+
+def _lens(found: Trace, tokenizer: Tokenizer) -> list[list[list[LensToken]]]:
+    n_ids = tokenizer.n_vocab
+    known: dict[int, str] = {}
+
+    def token(token_id: int, probability: float) -> LensToken:
+        if token_id not in known:
+            own = tokenizer.decode_single_token_bytes(token_id) if token_id < n_ids else b""
+            known[token_id] = own.hex()
+        return LensToken(id=token_id, bytes=known[token_id], probability=probability)
+
+    all_ids: list[list[list[int]]] = _lists(found.lens_ids)
+    all_probabilities: list[list[list[float]]] = _lists(found.lens_probabilities)
+    return [
+        [
+            [token(i, p) for i, p in zip(own_ids, own, strict=True)]
+            for own_ids, own in zip(layer_ids, layer, strict=True)
+        ]
+        for layer_ids, layer in zip(all_ids, all_probabilities, strict=True)
+    ]
+
+
+def _lists(tensor: Any) -> Any:
+    return tensor.tolist()
+
+
+def _prompt_ids(trained: TrainedModel, text: str) -> list[int]:
+    from bytemill.lm.generation.text_generation import prompt_ids
+
+    return prompt_ids(trained.tokenizer, text)
+
+
+def _check_ids(trained: TrainedModel, ids: Sequence[int]) -> None:
+    if any(i >= trained.model.config.vocab_size for i in ids):
+        raise RunConfigError("an id is not one of the model's", hint="encode the prompt again")
+
+
+def _parameters(spec: Sampling) -> SamplingParameters:
+    from bytemill.lm.generation.sampling import SamplingParameters
+
+    return SamplingParameters(**spec.model_dump())
+
+
+def _hex(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    return [tokenizer.decode_single_token_bytes(i).hex() for i in ids]
+
+
+def _alternative(token_id: int, token: bytes, probability: float, sampled: float) -> dict[str, Any]:
+    return {"id": token_id, "bytes": token.hex(), "probability": probability, "sampled": sampled}

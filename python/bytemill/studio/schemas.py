@@ -1,0 +1,413 @@
+"""What the browser and the server exchange. TypeScript types are generated from these."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Packed = Annotated[str, Field(description="little-endian numbers in base64")]
+TokenizerId = Annotated[str, Field(max_length=64)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class Message(BaseModel):
+    """Base of all messages: unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Status(Message):
+    """What the page needs to know first."""
+
+    version: str
+    started: str
+    root: str | None
+    has_models: bool
+    """Whether torch is installed."""
+
+
+class Named(Message):
+    """Something that can be opened."""
+
+    id: str
+    name: str
+    origin: Literal["named", "bundled", "published", "found", "run"]
+
+
+class SourceList(Message):
+    """Everything that can be opened."""
+
+    tokenizers: list[Named]
+    texts: list[Named]
+
+
+class TokenizerSummary(Message):
+    """A tokenizer."""
+
+    id: str
+    name: str
+    argument: str
+    """How the command line and Python name it."""
+    n_vocab: int
+    n_tokens: int
+    n_special: int
+    pattern: str | None
+    pattern_name: str | None
+    normalizer: str | None
+    fingerprint: str
+    smallest_size: int | None
+    """The smallest size that it can be truncated to; null if it cannot."""
+    special: dict[str, int]
+
+
+class VocabularyColumns(Message):
+    """A vocabulary: see `vocabulary_table`."""
+
+    n_vocab: int
+    data: Packed
+    lengths: Packed
+    left: Packed
+    right: Packed
+    ranks: Packed
+    counts: list[int] | None
+    special: dict[str, int]
+
+
+class ViewSpec(Message):
+    """How a text is encoded."""
+
+    tokenizer: TokenizerId
+    special: bool = True
+    vocab_size: Annotated[int, Field(ge=1, le=1 << 24)] | None = None
+
+
+class NewText(Message):
+    """A text, or the id of one that the server has."""
+
+    text: str | None = None
+    source: Annotated[str, Field(max_length=64)] | None = None
+
+
+class TextOpened(Message):
+    """A text that can be edited."""
+
+    id: str
+    version: int
+    n_bytes: int
+    name: str | None = None
+    text: str | None = None
+    """The content, if the server had it."""
+
+
+class EditSpec(Message):
+    """Replace code points."""
+
+    start: Count
+    end: Count
+    text: str
+
+
+class TextEdit(Message):
+    """Edits of a version, and the views whose ids are wanted."""
+
+    version: int
+    edits: Annotated[list[EditSpec], Field(max_length=1000)]
+    views: Annotated[list[ViewSpec], Field(max_length=6)]
+
+
+class IdsChanged(Message):
+    """A change of ids: see `IdsChange`."""
+
+    start: int
+    n_removed: int
+    ids: Packed
+    n_tokens: int
+
+
+class TextEdited(Message):
+    """The result of edits."""
+
+    version: int
+    n_bytes: int
+    views: list[IdsChanged]
+
+
+class Ids(Message):
+    """All ids of a text."""
+
+    version: int
+    n_bytes: int
+    ids: Packed
+
+
+class ExplainSpec(ViewSpec):
+    """A part of a text whose merges are wanted, in bytes."""
+
+    text: Annotated[str, Field(max_length=20_000)]
+
+
+class Step(Message):
+    """A merge: see `MergeStep`."""
+
+    rank: int
+    at: int
+
+
+class PreToken(Message):
+    """A pre-token: its bytes in hexadecimal, and its merges in order."""
+
+    bytes: str
+    special: bool
+    ids: list[int]
+    steps: list[Step]
+
+
+class Explained(Message):
+    """The pre-tokens of a text."""
+
+    pretokens: list[PreToken]
+
+
+class ComparisonSpec(Message):
+    """A comparison on a text."""
+
+    text: Annotated[str, Field(max_length=64)]
+    tokenizers: Annotated[list[TokenizerId], Field(min_length=2, max_length=6)]
+
+
+class FigureValue(Message):
+    """A figure of a tokenizer, with its 95 % interval."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    shown: str
+
+
+class FigureRow(Message):
+    """A figure of all tokenizers."""
+
+    name: str
+    title: str
+    formula: str
+    blind_to: str
+    better: Literal["higher", "lower"] | None
+    best: int | None
+    """Index of the tokenizer that is shown to be better than all others."""
+    values: list[FigureValue]
+
+
+class Languages(Message):
+    """Tokens for the same content, relative to a reference language."""
+
+    reference: str
+    languages: list[str]
+    premiums: list[list[float | None]]
+    """By tokenizer and language."""
+    gini: list[float | None]
+
+
+class Compared(Message):
+    """The result of a comparison, in the order of the tokenizers."""
+
+    names: list[str]
+    n_bytes: int
+    figures: list[FigureRow]
+    languages: Languages
+
+
+class RunSummary(Message):
+    """A run folder."""
+
+    id: str
+    name: str
+    argument: str
+    seconds_since_change: float
+    checkpoints: list[int]
+    tokenizer: str | None
+    """Id of its tokenizer."""
+    config: dict[str, Any]
+    """The settings, by dotted name."""
+
+
+class RunList(Message):
+    """All runs and studies."""
+
+    runs: list[RunSummary]
+    studies: list[Named]
+
+
+class Metrics(Message):
+    """New records of a run: see `NewMetrics`."""
+
+    cursor: str
+    is_reset: bool
+    columns: dict[str, Packed]
+    others: dict[str, list[dict[str, Any]]]
+
+
+class ModelSummary(Message):
+    """A model that can be loaded."""
+
+    id: str
+    name: str
+    argument: str
+    """How the command line and Python name it."""
+    tokenizer: str | None
+    checkpoints: list[int]
+
+
+class ModelList(Message):
+    """All models."""
+
+    models: list[ModelSummary]
+
+
+class ModelSpec(Message):
+    """A model, or one of its checkpoints."""
+
+    checkpoint: Annotated[int, Field(ge=0)] | None = None
+
+
+class Sampling(Message):
+    """See `SamplingParameters`."""
+
+    repetition_penalty: Annotated[float, Field(gt=0, le=10)] = 1.0
+    no_repeat_ngram: Annotated[int, Field(ge=0, le=64)] = 0
+    temperature: Annotated[float, Field(ge=0, le=100)] = 1.0
+    top_k: Annotated[int, Field(ge=0, le=1 << 24)] = 0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
+
+
+TokenIds = Annotated[list[Count], Field(max_length=16_384)]
+
+
+class GenerateSpec(ModelSpec):
+    """Continue ids, which may be empty: the model then starts a document."""
+
+    ids: TokenIds
+    sampling: Sampling = Sampling()
+    max_tokens: Annotated[int, Field(ge=1, le=2048)] = 64
+    n_alternatives: Annotated[int, Field(ge=0, le=50)] = 10
+    seed: Annotated[int, Field(ge=0, lt=1 << 62)] | None = None
+    stop_at_special: bool = True
+
+
+class PromptSpec(ModelSpec):
+    """A prompt to encode."""
+
+    text: Annotated[str, Field(max_length=50_000)]
+
+
+class PromptTokens(Message):
+    """The tokens of a prompt, and the model's tokenizer."""
+
+    ids: list[int]
+    tokens: list[str]
+    """In hexadecimal."""
+    context_length: int
+
+
+class Alternative(Message):
+    """A token that could have come."""
+
+    id: int
+    bytes: str
+    probability: float
+    """According to the model."""
+    sampled: float
+    """After temperature and cut-offs."""
+
+
+class SamplingSpec(ModelSpec):
+    """A position whose next token is looked at."""
+
+    ids: TokenIds
+    sampling: Sampling = Sampling()
+    n_tokens: Annotated[int, Field(ge=1, le=100)] = 20
+
+
+class StageRow(Message):
+    """The distribution after a step of sampling."""
+
+    name: str
+    is_active: bool
+    n_kept: int
+    entropy_bits: float
+    probabilities: list[float]
+    """Of the tokens of the result, in their order."""
+
+
+class Stages(Message):
+    """All stages."""
+
+    tokens: list[Alternative]
+    stages: list[StageRow]
+
+
+class TextSpec(ModelSpec):
+    """A text to look at with a model."""
+
+    text: Annotated[str, Field(min_length=1, max_length=100_000)]
+
+
+class SurprisalResult(Message):
+    """Bits of each token."""
+
+    tokens: list[str]
+    """In hexadecimal."""
+    ids: list[int]
+    bits: list[float | None]
+    bits_per_byte: float | None
+    n_bytes: int
+
+
+class InsideSpec(ModelSpec):
+    """A text to trace."""
+
+    text: Annotated[str, Field(min_length=1, max_length=20_000)]
+
+
+class LensToken(Message):
+    """A likely token of the logit lens."""
+
+    id: int
+    bytes: str
+    probability: float
+
+
+class InsideResult(Message):
+    """The trace of a text, but for the attention of single heads."""
+
+    key: str
+    """Names the trace for `head`."""
+    ids: list[int]
+    tokens: list[str]
+    is_cut: bool
+    """The text has more tokens than are traced."""
+    n_layers: int
+    n_heads: int
+    thumbnail_size: int
+    thumbnails: Packed
+    """(n_layers, n_heads, size, size) in bytes: attention, each row relative to its largest value."""
+    norms: list[list[float]]
+    """(n_layers + 1, n_tokens)."""
+    lens: list[list[list[LensToken]]]
+    """(n_layers + 1, n_tokens, up to 5)."""
+
+
+class HeadSpec(Message):
+    """A head of a trace."""
+
+    key: Annotated[str, Field(max_length=64)]
+    layer: Count
+    head: Count
+
+
+class HeadResult(Message):
+    """The attention of a head: (n_tokens, n_tokens) of float32."""
+
+    n_tokens: int
+    weights: Packed

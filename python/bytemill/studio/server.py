@@ -1,0 +1,138 @@
+"""Run the studio: a socket, a server, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from bytemill.errors import OutputError
+from bytemill.studio.app import create_app
+from bytemill.studio.security import Access
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from bytemill.studio.library import Library
+
+DEFAULT_PORT = 8321
+_N_PORTS = 20
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server listens."""
+
+    socket: socket.socket
+    url: str
+    """What to open, with the token if there is one."""
+    access: Access
+
+
+def listen(host: str = "127.0.0.1", port: int | None = None) -> Address:
+    """Open the socket of a server.
+
+    Args:
+        host: Address to listen on. Anything but the loopback interface needs a token, which is part of the URL.
+        port: Port; 0 for any free one. By default 8321, or the next one that is free.
+
+    Raises:
+        OutputError: The port is in use, or the address is not one of this machine.
+    """
+    ports = range(DEFAULT_PORT, DEFAULT_PORT + _N_PORTS) if port is None else [port]
+    for number in ports:
+        try:
+            family = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0][0]
+            # With the protocol named, asyncio turns Nagle's algorithm off: small answers would wait for 40 ms.
+            own = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            own.bind((host, number))
+            own.listen(128)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE and number != ports[-1]:
+                continue
+            raise OutputError(
+                f"cannot listen on {host}:{number}: {error.strerror or error}",
+                hint="choose another port: --port 0 takes a free one",
+            ) from error
+        access = Access.of(host, own.getsockname()[1])
+        shown = f"[{host}]" if ":" in host else host
+        url = f"http://{shown}:{own.getsockname()[1]}/"
+        return Address(own, url if access.token is None else f"{url}?token={access.token}", access)
+    raise AssertionError("there is at least one port")
+
+
+def serve(
+    library: Library, address: Address, *, device: str = "auto", on_start: Callable[[], None] | None = None
+) -> None:
+    """Answer requests until SIGINT or SIGTERM.
+
+    Args:
+        library: What may be opened.
+        address: Where to listen.
+        device: Device of models.
+        on_start: Called when requests are answered.
+
+    Raises:
+        KeyboardInterrupt: The server was interrupted.
+    """
+    server = _server(library, address, device)
+    if on_start is not None:
+        server.on_start = on_start
+    with contextlib.suppress(asyncio.CancelledError):
+        server.run(sockets=[address.socket])
+
+
+@contextlib.contextmanager
+def running(library: Library, address: Address, *, device: str = "cpu") -> Generator[str]:
+    """Answer requests on another thread inside the block, as tests and benchmarks do; gives the URL."""
+    server = _server(library, address, device)
+    started = threading.Event()
+    server.on_start = started.set
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [address.socket]}, daemon=True)
+    thread.start()
+    if not started.wait(30):
+        raise OutputError("the studio did not start")
+    try:
+        yield address.url
+    finally:
+        server.should_exit = server.force_exit = True
+        thread.join(30)
+
+
+class _Server(uvicorn.Server):
+    on_start: Callable[[], None] | None = None
+    stop_jobs: Callable[[], None]
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.on_start is not None:
+            self.on_start()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.stop_jobs()
+        await super().shutdown(sockets)
+
+
+def _server(library: Library, address: Address, device: str) -> _Server:
+    app = create_app(library, address.access, device=device)
+    server = _Server(
+        uvicorn.Config(
+            app,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            ws="none",
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+            timeout_keep_alive=75,
+        )
+    )
+    server.stop_jobs = app.state.studio.jobs.stop
+    return server

@@ -1,0 +1,60 @@
+"""Tokenizers as views ask for them: whole, or truncated."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from bytemill.errors import TokenizerError
+
+if TYPE_CHECKING:
+    from bytemill.studio.library import Library
+    from bytemill.studio.texts import View
+    from bytemill.tokenizer.tokenizer import Tokenizer
+
+MAX_TRUNCATED = 6
+
+
+class TokenizerCache:
+    """Keeps the tokenizers that were truncated most recently.
+
+    Args:
+        library: Where the tokenizers are.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._truncated: OrderedDict[tuple[str, int], Tokenizer] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, view: View) -> tuple[Tokenizer, dict[int, int]]:
+        """Return the tokenizer, and the ids of its special tokens that truncation changed, with their first ids.
+
+        Raises:
+            KeyError: There is no such tokenizer.
+            BytemillError: It cannot be opened or truncated.
+        """
+        whole = self._library.tokenizer(view.tokenizer)
+        if view.vocab_size is None or view.vocab_size >= len(whole):
+            return whole, {}
+        key = whole.fingerprint, view.vocab_size
+        with self._lock:
+            found = self._truncated.get(key)
+        if found is None:
+            found = whole.truncate(view.vocab_size)
+            with self._lock:
+                self._truncated[key] = found
+                while len(self._truncated) > MAX_TRUNCATED:
+                    self._truncated.popitem(last=False)
+        return found, {own: whole.special_tokens[token] for token, own in found.special_tokens.items()}
+
+
+def smallest_size(tokenizer: Tokenizer) -> int | None:
+    """Return the smallest size that a tokenizer can be truncated to, or None if it cannot be truncated."""
+    smallest = 256 + len(tokenizer.special_tokens)
+    try:
+        tokenizer.truncate(max(smallest, len(tokenizer) - 1))
+    except TokenizerError:
+        return None
+    return smallest

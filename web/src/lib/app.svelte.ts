@@ -1,0 +1,216 @@
+/** What all views share: the text, the selection, the tokenizers and models; kept in the fragment of the URL. */
+
+import { get, messageOf, watchConnection, type Schemas } from "./api";
+import { TextDocument } from "./document.svelte";
+
+export const VIEWS = [
+  { id: "tokens", title: "Tokens" },
+  { id: "vocabulary", title: "Vocabulary" },
+  { id: "compare", title: "Compare" },
+  { id: "generate", title: "Generate" },
+  { id: "inside", title: "Inside" },
+  { id: "runs", title: "Runs" },
+] as const;
+export type ViewId = (typeof VIEWS)[number]["id"];
+
+export const WELCOME =
+  'Tokens are what a language model reads.\n\nIt\'s 2026: naïve café, 日本語, مرحبا, 👩‍💻 and 3.14159.\n\n' +
+  'def main(argv):\n    """Indented code."""\n    return [x ** 2 for x in range(10)]\n';
+const MAX_IN_URL = 2000;
+
+interface Snippet {
+  python: string;
+  command: string;
+}
+
+class App {
+  view: ViewId = $state("tokens");
+  status: Schemas["Status"] | null = $state.raw(null);
+  tokenizers: Schemas["Named"][] = $state.raw([]);
+  texts: Schemas["Named"][] = $state.raw([]);
+  models: Schemas["ModelSummary"][] = $state.raw([]);
+  /** The server was started again: what was asked of the old one is asked again. */
+  epoch = $state(0);
+  isConnected = $state(true);
+  notice: string | null = $state(null);
+  problem: string | null = $state(null);
+
+  tokenizer = $state("");
+  withSpecial = $state(true);
+  document = new TextDocument();
+  /** Id of the text if it is one of the server's. */
+  source = $state("");
+  /** Name of a file that was dropped or opened. */
+  fileName = $state("");
+  /** Selected bytes of the text, which all views show. */
+  selection: { start: number; end: number } | null = $state.raw(null);
+  /** Selected token of the vocabulary. */
+  token: number | null = $state(null);
+  compared: string[] = $state.raw([]);
+  model = $state("");
+  checkpoint: number | null = $state(null);
+  prompt = $state("");
+  run = $state("");
+  /** Values that one view keeps in the URL. */
+  extra: Record<string, string> = $state({});
+
+  snippet: Snippet | null = $state.raw(null);
+  summaries = new Map<string, Promise<Schemas["TokenizerSummary"]>>();
+
+  async start(): Promise<void> {
+    watchConnection((isConnected) => {
+      if (!isConnected && this.isConnected) {
+        this.isConnected = false;
+        void this.reconnect();
+      }
+    });
+    this.readUrl(true);
+    window.addEventListener("hashchange", () => this.readUrl(false));
+    try {
+      await this.refresh();
+    } catch (error) {
+      this.problem = messageOf(error);
+      return;
+    }
+    if (!this.tokenizers.some((each) => each.id === this.tokenizer)) this.tokenizer = this.firstTokenizer();
+    if (this.source) {
+      try {
+        await this.openSource(this.source, true);
+      } catch (error) {
+        this.source = "";
+        this.problem = messageOf(error);
+      }
+    }
+    if (!this.document.text && !this.source) this.document.write(WELCOME);
+  }
+
+  private firstTokenizer(): string {
+    const named = this.tokenizers.find((each) => each.origin === "named");
+    return (named ?? this.tokenizers[0])?.id ?? "";
+  }
+
+  async refresh(): Promise<void> {
+    const [status, sources, models] = await Promise.all([
+      get<Schemas["Status"]>("/status"),
+      get<Schemas["SourceList"]>("/sources"),
+      get<Schemas["ModelList"]>("/models"),
+    ]);
+    this.status = status;
+    this.tokenizers = sources.tokenizers;
+    this.texts = sources.texts;
+    this.models = models.models;
+    if (!this.models.some((each) => each.id === this.model)) this.model = this.models[0]?.id ?? "";
+    const known = new Set(this.tokenizers.map((each) => each.id));
+    this.compared = this.compared.filter((id) => known.has(id));
+    if (this.compared.length < 2) this.compared = this.tokenizers.slice(0, 2).map((each) => each.id);
+  }
+
+  private async reconnect(): Promise<void> {
+    const before = this.status?.started;
+    for (;;) {
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+      try {
+        const status = await get<Schemas["Status"]>("/status");
+        await this.refresh();
+        this.isConnected = true;
+        if (status.started !== before) {
+          this.document.reset();
+          this.notice = "Connected again. The server was started anew, so work that was under way has ended.";
+        } else {
+          this.document.write(this.document.text);
+          this.notice = "Connected again.";
+        }
+        this.epoch++;
+        setTimeout(() => (this.notice = null), 6000);
+        return;
+      } catch {
+        // Not yet.
+      }
+    }
+  }
+
+  async openSource(id: string, keepSelection = false): Promise<void> {
+    await this.document.open(id);
+    this.source = id;
+    this.fileName = "";
+    if (!keepSelection) this.selection = null;
+  }
+
+  type(text: string): void {
+    this.source = this.fileName = "";
+    this.document.write(text);
+  }
+
+  summary(id: string): Promise<Schemas["TokenizerSummary"]> {
+    let found = this.summaries.get(id);
+    if (!found) {
+      found = get<Schemas["TokenizerSummary"]>(`/tokenizers/${id}`);
+      this.summaries.set(id, found);
+      found.catch(() => this.summaries.delete(id));
+    }
+    return found;
+  }
+
+  nameOf(tokenizer: string): string {
+    return this.tokenizers.find((each) => each.id === tokenizer)?.name ?? tokenizer;
+  }
+
+  /** The fragment that reopens what is shown now. */
+  fragment(): string {
+    const values = new URLSearchParams();
+    const set = (key: string, value: string | number | null | undefined): void => {
+      if (value !== null && value !== undefined && value !== "") values.set(key, String(value));
+    };
+    set("tokenizer", this.tokenizer);
+    if (!this.withSpecial) set("special", "no");
+    if (this.source) set("source", this.source);
+    else if (!this.fileName && this.document.text !== WELCOME && this.document.text.length <= MAX_IN_URL)
+      set("text", this.document.text);
+    if (this.selection) set("bytes", `${this.selection.start}-${this.selection.end}`);
+    if (this.view === "vocabulary") set("token", this.token);
+    if (this.view === "compare") set("with", this.compared.join(","));
+    if (this.view === "generate" || this.view === "inside") {
+      set("model", this.model);
+      set("checkpoint", this.checkpoint);
+      set("prompt", this.prompt.slice(0, MAX_IN_URL));
+    }
+    if (this.view === "runs") set("run", this.run);
+    for (const [key, value] of Object.entries(this.extra)) if (key.startsWith(`${this.view}.`)) set(key, value);
+    return `#${this.view}?${values}`;
+  }
+
+  writeUrl(): void {
+    const fragment = this.fragment();
+    if (location.hash !== fragment) history.replaceState(null, "", fragment);
+  }
+
+  private readUrl(isFirst: boolean): void {
+    const [view = "", query = ""] = location.hash.slice(1).split("?", 2);
+    if (!isFirst && location.hash === this.fragment()) return;
+    if (VIEWS.some((each) => each.id === view)) this.view = view as ViewId;
+    const values = new URLSearchParams(query);
+    const number = (key: string): number | null => {
+      const value = values.get(key);
+      return value !== null && /^\d{1,15}$/.test(value) ? Number(value) : null;
+    };
+    this.tokenizer = values.get("tokenizer") ?? this.tokenizer;
+    this.withSpecial = values.get("special") !== "no";
+    const span = /^(\d{1,9})-(\d{1,9})$/.exec(values.get("bytes") ?? "");
+    if (span || isFirst) this.selection = span ? { start: Number(span[1]), end: Number(span[2]) } : null;
+    this.token = number("token") ?? this.token;
+    if (values.has("with")) this.compared = values.get("with")!.split(",").slice(0, 6);
+    this.model = values.get("model") ?? this.model;
+    this.checkpoint = number("checkpoint");
+    this.prompt = values.get("prompt") ?? this.prompt;
+    this.run = values.get("run") ?? this.run;
+    for (const [key, value] of values) if (key.includes(".")) this.extra[key] = value;
+    const source = values.get("source") ?? "";
+    if (isFirst) this.source = source;
+    else if (source && source !== this.source)
+      void this.openSource(source, true).catch((error: unknown) => (this.problem = messageOf(error)));
+    const text = values.get("text");
+    if (text !== null && !source) this.type(text);
+  }
+}
+
+export const app = new App();
