@@ -65,6 +65,21 @@ format: _python _cargo ## Rewrite Python and Rust in the project's style
 docs: _python ## Build the documentation site into ./site and check its links
 	NO_MKDOCS_2_WARNING=1 $(RUN) --group docs python -m mkdocs build --strict --quiet
 
+.PHONY: web
+web: _python _node ## Build the front end of the studio (needs Node)
+	$(RUN) python web/openapi_schema.py web/openapi.json
+	cd web && npm install --no-package-lock --no-fund --no-audit --silent && npm run --silent types && npm run --silent check && npm run --silent build
+
+.PHONY: check-web
+check-web: web ## Build the front end and compare it with the committed files
+	@git diff --exit-code --stat -- python/bytemill/studio/static web/src/lib/api-types.ts \
+		&& test -z "$$(git status --porcelain -- python/bytemill/studio/static)" \
+		|| { echo 'error: the committed front end differs from its source: commit what make web has built' >&2; exit 1; }
+
+.PHONY: screenshots
+screenshots: _python ## Take the pictures of the studio in docs/images (needs Chromium)
+	$(RUN) python -m tests.studio.browser.screenshots docs/images
+
 .PHONY: bench
 bench: _python ## Time training and encoding side by side with the peers (about an hour; BENCH="--megabytes 5" is quick)
 	$(RUN) python benchmarks/corpus.py
@@ -92,7 +107,7 @@ sanitize: _cargo ## Run the core's tests under AddressSanitizer, ThreadSanitizer
 
 .PHONY: clean
 clean: ## Remove what the other targets made, except benchmark results
-	rm -rf .venv .tools .cache target dist quickstart site uv.lock fuzz/target .hypothesis .pytest_cache .ruff_cache
+	rm -rf .venv .tools .cache target dist quickstart site uv.lock web/node_modules web/openapi.json fuzz/target .hypothesis .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find python -name '_core*.so' -delete
 
@@ -110,6 +125,10 @@ _cargo:
 		|| { echo 'error: cargo is needed: install Rust with rustup (the stable toolchain)' >&2; exit 1; }
 	@{ cargo clippy --version && cargo fmt --version; } >/dev/null 2>&1 \
 		|| { echo 'error: clippy and rustfmt are needed: rustup component add clippy rustfmt' >&2; exit 1; }
+
+.PHONY: _node
+_node:
+	@npm --version >/dev/null 2>&1 || { echo 'error: npm is needed: install Node.js 20 or newer' >&2; exit 1; }
 
 .tools/bin/uv:
 	@command -v $(PYTHON) >/dev/null \

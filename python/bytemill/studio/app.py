@@ -71,6 +71,10 @@ def _add_errors(app: FastAPI) -> None:
     async def on_large(_: Request, error: TextTooLargeError) -> JSONResponse:
         return failed(413, str(error))
 
+    @app.exception_handler(UnicodeEncodeError)
+    async def on_surrogate(_: Request, __: UnicodeEncodeError) -> JSONResponse:
+        return failed(422, "the text has half of a surrogate pair, which is no character")
+
     @app.exception_handler(EditError)
     async def on_edit(_: Request, error: EditError) -> JSONResponse:
         return failed(422, str(error))
@@ -86,7 +90,7 @@ def _add_errors(app: FastAPI) -> None:
         return failed(422, f"{position}: {first['msg']}" if position else str(first["msg"]))
 
     # Registered for the sake of the checker, which takes nested functions for unused.
-    _ = on_error, on_unknown, on_stale, on_large, on_edit, on_cancelled, on_invalid
+    _ = on_error, on_unknown, on_stale, on_large, on_surrogate, on_edit, on_cancelled, on_invalid
 
 
 def _without_paths(message: str, app: FastAPI) -> str:

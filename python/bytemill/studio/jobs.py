@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,6 +50,7 @@ class Jobs:
         self._rate, self._burst = rate, burst
         self._credit, self._counted = burst, time.monotonic()
         self._stopped = threading.Event()
+        self._lock = threading.Lock()
         self.n_active = 0
         """Jobs that run or wait."""
 
@@ -60,9 +61,7 @@ class Jobs:
             HTTPException: 503 if too many jobs wait, 429 if too many were started, 504 after the time limit.
         """
         cancelled = self._admit()
-        loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(self._executor, partial(work, self._check_of(cancelled)))
-        future.add_done_callback(lambda _: self._leave())
+        future = asyncio.wrap_future(self._start(partial(work, self._check_of(cancelled))))
         try:
             while not (await asyncio.wait({future}, timeout=_POLL_SECONDS))[0]:
                 if await request.is_disconnected():
@@ -106,7 +105,8 @@ class Jobs:
                     put(event)
                 put(("done", {}))
             except JobCancelledError:
-                put(("failed", {"message": "the work was cancelled or took too long", "hint": None}))
+                if not self._stopped.is_set():  # else the stream just ends, as when the connection is lost
+                    put(("failed", {"message": "the work was cancelled or took too long", "hint": None}))
             except BytemillError as error:
                 put(("failed", {"message": str(error), "hint": error.hint}))
             except Exception as error:
@@ -115,8 +115,7 @@ class Jobs:
             finally:
                 put(None)
 
-        future = loop.run_in_executor(self._executor, produce)
-        future.add_done_callback(lambda _: self._leave())
+        self._start(produce)
         try:
             while (event := await queue.get()) is not None:
                 yield f"event: {event[0]}\ndata: {json.dumps(event[1])}\n\n"
@@ -129,7 +128,10 @@ class Jobs:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _admit(self) -> threading.Event:
-        now = time.monotonic()
+        with self._lock:
+            return self._admitted(time.monotonic())
+
+    def _admitted(self, now: float) -> threading.Event:
         self._credit = min(self._burst, self._credit + (now - self._counted) * self._rate)
         self._counted = now
         if self._credit < 1:
@@ -140,8 +142,14 @@ class Jobs:
         self.n_active += 1
         return threading.Event()
 
-    def _leave(self) -> None:
-        self.n_active -= 1
+    def _start(self, work: Callable[[], T]) -> Future[T]:
+        future = self._executor.submit(work)
+        future.add_done_callback(self._leave)
+        return future
+
+    def _leave(self, _: Future[Any]) -> None:
+        with self._lock:
+            self.n_active -= 1
 
     def _check_of(self, cancelled: threading.Event) -> Check:
         end: float | None = None

@@ -5,6 +5,7 @@ A plain ASGI middleware, so that it sees a body as it arrives and does not stand
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import secrets
@@ -12,6 +13,8 @@ from dataclasses import dataclass, field
 from http.cookies import SimpleCookie
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
+
+from starlette.requests import ClientDisconnect
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -71,10 +74,6 @@ class _Refusal:
     cookie: str | None = None
 
 
-class _TooLargeError(Exception):
-    """The body is over the limit."""
-
-
 class Guard:
     """Middleware that refuses what does not come from the studio's own page.
 
@@ -114,21 +113,22 @@ class Guard:
             if message["type"] == "http.request":
                 sent += len(message.get("body", b""))
                 if sent > self._max_body_bytes:
-                    raise _TooLargeError
+                    raise ClientDisconnect  # the application ends; what it answers is not sent
             return message
 
         async def send_guarded(message: MutableMapping[str, Any]) -> None:
             nonlocal has_started
+            if sent > self._max_body_bytes:
+                return
             if message["type"] == "http.response.start":
                 has_started = True
                 message["headers"] = [*message.get("headers", []), *_HEADERS]
             await send(message)
 
-        try:
+        with contextlib.suppress(ClientDisconnect):
             await self._app(scope, receive_bounded, send_guarded)
-        except _TooLargeError:
-            if not has_started:
-                await _answer(send, self._too_large())
+        if sent > self._max_body_bytes and not has_started:
+            await _answer(send, self._too_large())
 
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> _Refusal | None:
         host = headers.get("host", "").lower()

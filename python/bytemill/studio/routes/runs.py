@@ -28,7 +28,11 @@ def runs(studio: Studio) -> RunList:
     """List runs and studies."""
     shelf = studio.library.shelf()
     return RunList(
-        runs=[summary for entry in shelf.runs.values() if (summary := _summary(entry, shelf, studio)) is not None],
+        runs=[
+            summary
+            for entry in shelf.runs.values()
+            if (summary := _summary(entry, shelf, studio)) is not None
+        ],
         studies=[named(entry) for entry in shelf.studies.values()],
     )
 

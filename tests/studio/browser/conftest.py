@@ -1,0 +1,76 @@
+"""A real browser: Debian's Chromium, driven by Playwright."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip without a browser, unless $BYTEMILL_BROWSER is "required"."""
+    if CHROMIUM is None and os.environ.get("BYTEMILL_BROWSER") != "required":
+        skip = pytest.mark.skip(reason="platform: no Chromium (apt-get install chromium)")
+        for item in items:
+            if "studio/browser" in item.path.as_posix():
+                item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """The browser. A loop of Playwright runs while it is open, so no other test of the process may use asyncio.run."""
+    assert CHROMIUM is not None, "there is no Chromium: apt-get install chromium"
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        own = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--force-prefers-reduced-motion"]
+        )
+        yield own
+        own.close()
+
+
+@pytest.fixture
+def open_page(browser: Any, url: str) -> Iterator[Callable[..., Any]]:
+    """Open the studio at a fragment; errors of the page and requests elsewhere fail the test."""
+    contexts: list[Any] = []
+    problems: list[str] = []
+
+    def opened(fragment: str = "", *, address: str = url, is_quiet: bool = True, **options: Any) -> Any:
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        contexts.append(context)
+        context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address.rstrip("/"))
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: problems.append(f"error: {error.stack}"))
+        page.on("request", lambda request: note(request.url))
+        if is_quiet:
+            page.on(
+                "console", lambda message: problems.append(message.text) if message.type == "error" else None
+            )
+
+        def note(target: str) -> None:
+            if not target.startswith((address, "data:", "blob:")):
+                problems.append(f"request to {target}")
+
+        page.goto(address + fragment)
+        page.wait_for_selector("main .panel, main .empty")
+        until(page, "!document.querySelector('main').textContent.startsWith('Opening')")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert not problems, problems
+
+
+def until(page: Any, expression: str, seconds: float = 20) -> None:
+    """Wait until an expression of JavaScript is true. Playwright's own function needs eval, which the page forbids."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, f"still false after {seconds} seconds: {expression}"
+        page.wait_for_timeout(25)
