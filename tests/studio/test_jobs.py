@@ -3,8 +3,9 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import pytest
 from fastapi import HTTPException
@@ -12,6 +13,8 @@ from fastapi import HTTPException
 from bytemill.errors import RunConfigError
 from bytemill.studio import jobs as module
 from bytemill.studio.jobs import JobCancelledError, Jobs
+
+T = TypeVar("T")
 
 
 class Client:
@@ -23,8 +26,14 @@ class Client:
         return self.is_gone
 
 
+def run_alone(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on a thread, since this one may have the loop of a browser."""
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(asyncio.run, work).result()
+
+
 def run(jobs: Jobs, client: Client, work: Callable[..., Any]) -> Any:
-    return asyncio.run(jobs.run(client, work))  # type: ignore[arg-type]
+    return run_alone(jobs.run(client, work))  # type: ignore[arg-type]
 
 
 def wait_for(check: Callable[[], bool]) -> None:
@@ -79,17 +88,18 @@ def test_too_many_jobs_are_refused_and_none_is_lost():
     release = threading.Event()
 
     async def main() -> list[Any]:
+        client: Any = Client()
         waiting = [
-            asyncio.ensure_future(jobs.run(Client(), lambda _, i=i: release.wait(20) and i)) for i in range(3)
-        ]  # type: ignore[arg-type]
+            asyncio.ensure_future(jobs.run(client, lambda _, i=i: release.wait(20) and i)) for i in range(3)
+        ]
         await asyncio.sleep(0.1)
         with pytest.raises(HTTPException) as caught:
-            await jobs.run(Client(), lambda _: None)  # type: ignore[arg-type]
+            await jobs.run(client, lambda _: None)
         assert caught.value.status_code == 503
         release.set()
         return await asyncio.gather(*waiting)
 
-    assert asyncio.run(main()) == [0, 1, 2]
+    assert run_alone(main()) == [0, 1, 2]
     wait_for(lambda: jobs.n_active == 0)
 
 
@@ -123,7 +133,7 @@ def test_a_stream_ends_its_work_when_it_is_closed():
         await body.aclose()  # type: ignore[attr-defined]
         return str(first)
 
-    assert asyncio.run(main()) == 'event: token\ndata: {"i": 0}\n\n'
+    assert run_alone(main()) == 'event: token\ndata: {"i": 0}\n\n'
     assert ended.wait(20)
     wait_for(lambda: jobs.n_active == 0)
 
@@ -143,7 +153,7 @@ def test_errors_of_a_stream_are_its_last_event(error: Exception, message: str):
     async def main() -> list[str]:
         return [str(part) async for part in Jobs().stream(work).body_iterator]
 
-    first, last = asyncio.run(main())
+    first, last = run_alone(main())
     assert first.startswith("event: token")
     assert last.startswith("event: failed")
     assert message in last

@@ -112,7 +112,7 @@ def test_memory_of_texts_is_bounded():
     for _ in range(20):
         store.add("a" * 5_000_000)
     texts = store._texts.values()  # pyright: ignore[reportPrivateUsage]
-    assert sum(text.n_bytes for text in texts) <= 60_000_000
+    assert sum(text.n_bytes for text in texts) <= 12_000_000
 
 
 def ids_of(packed: str) -> list[int]:
@@ -134,6 +134,18 @@ def test_typing_sends_what_changed(client: httpx.Client):
     assert ids_of(client.post(f"{path}/ids", json=view).json()["ids"]) == [
         *whole[: change["start"]], *ids_of(change["ids"]), *whole[change["start"] + change["n_removed"] :]
     ]  # fmt: skip
+
+
+def test_text_that_is_deleted_leaves_no_ids(client: httpx.Client):
+    view = {"tokenizer": id_of(client, "tokenizer")}
+    opened = client.post("/texts", json={"text": "The cat"}).json()
+    body = {"version": 0, "edits": [], "views": [view]}
+    whole = client.patch(f"/texts/{opened['id']}", json=body).json()["views"][0]
+    edits = [{"start": 0, "end": 7, "text": ""}]
+    change = client.patch(f"/texts/{opened['id']}", json={**body, "version": 1, "edits": edits}).json()[
+        "views"
+    ][0]
+    assert change == {"start": 0, "n_removed": whole["n_tokens"], "ids": "", "n_tokens": 0}
 
 
 @pytest.mark.parametrize("change", [{"version": 7}, {"edits": [{"start": 5, "end": 1, "text": ""}]}])

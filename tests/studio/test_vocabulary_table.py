@@ -1,11 +1,17 @@
 """Vocabularies as columns."""
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
 import bytemill
-from bytemill.studio.tokenizer_cache import smallest_size
-from bytemill.studio.vocabulary_table import NO_TOKEN, vocabulary_table
+from bytemill.errors import TokenizerError
+from bytemill.studio.vocabulary_table import NO_TOKEN, smallest_size, vocabulary_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +42,32 @@ def test_ids_without_a_token_have_no_bytes():
     assert table.ranks[300] == 0
 
 
-def test_the_smallest_size_is_one_that_works(tokenizer: bytemill.Tokenizer):
-    size = smallest_size(tokenizer)
-    assert size == 257
-    assert len(tokenizer.truncate(size)) == size
-
-
-def test_a_tokenizer_whose_ids_do_not_follow_its_merges_has_no_smallest_size():
-    vocab = {i: bytes([i]) for i in range(256)} | {256: b"the", 257: b"th"}
-    assert smallest_size(bytemill.Tokenizer(vocab, [(b"t", b"h"), (b"th", b"e")])) is None
+@pytest.mark.parametrize(
+    "name", ["gpt2", "cl100k_base", "own", "special in the middle", "token without a merge", "unordered"]
+)
+def test_the_smallest_size_is_the_one_that_truncation_takes(
+    name: str, tokenizer: bytemill.Tokenizer, shared_data: Path
+):
+    vocab = {i: bytes([i]) for i in range(256)}
+    merges = [(b"t", b"h"), (b"th", b"e")]
+    tokenizers: dict[str, Callable[[], bytemill.Tokenizer]] = {
+        "own": lambda: tokenizer,
+        "special in the middle": lambda: bytemill.Tokenizer(
+            vocab | {256: b"th", 258: b"the"}, merges, {"<s>": 257, "<e>": 300}
+        ),
+        "token without a merge": lambda: bytemill.Tokenizer(
+            vocab | {256: b"th", 257: b"the", 258: b"zz"}, merges
+        ),
+        "unordered": lambda: bytemill.Tokenizer(vocab | {256: b"the", 257: b"th"}, merges),
+        "gpt2": lambda: bytemill.Tokenizer.load(shared_data / "gpt2_vocab.json"),
+        "cl100k_base": lambda: bytemill.Tokenizer.load(shared_data / "cl100k_base.tiktoken"),
+    }
+    own = tokenizers[name]()
+    size = smallest_size(own)
+    if size is None:
+        with pytest.raises(TokenizerError, match="cannot truncate"):
+            own.truncate(len(own) - 1)
+    else:
+        assert len(own.truncate(size)) == size
+        with pytest.raises(TokenizerError, match="too small"):
+            own.truncate(size - 1)

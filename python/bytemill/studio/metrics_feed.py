@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -24,7 +25,6 @@ STEP_COLUMNS = (
     "tokens_per_second",
     "flops_per_second",
 )
-MAX_READ_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -61,25 +61,22 @@ def read_new(path: Path, cursor: str = "") -> NewMetrics:
         if is_reset:
             offset = 0
         file.seek(offset)
-        data = file.read(MAX_READ_BYTES)
-    complete = data[: data.rfind(b"\n") + 1]
-    columns: dict[str, list[float]] = {name: [] for name in STEP_COLUMNS}
-    others: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for line in complete.splitlines():
-        record = _record(line)
-        if record is None:
-            continue
-        if record.get("kind") == "step":
-            for name, values in columns.items():
-                values.append(_number(record.get(name)))
-        else:
-            others[str(record.get("kind"))].append(record)
-    return NewMetrics(
-        f"{identity}:{offset + len(complete)}",
-        is_reset,
-        {name: np.array(values, np.float64) for name, values in columns.items()},
-        dict(others),
-    )
+        columns = {name: array("d") for name in STEP_COLUMNS}
+        others: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for line in file:
+            if not line.endswith(b"\n"):  # still being written
+                break
+            offset += len(line)
+            record = _record(line)
+            if record is None:
+                continue
+            if record.get("kind") == "step":
+                for name, values in columns.items():
+                    values.append(_number(record.get(name)))
+            else:
+                others[str(record.get("kind"))].append(record)
+    arrays = {name: np.frombuffer(values) if values else np.zeros(0) for name, values in columns.items()}
+    return NewMetrics(f"{identity}:{offset}", is_reset, arrays, dict(others))
 
 
 def _record(line: bytes) -> dict[str, Any] | None:

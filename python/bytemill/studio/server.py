@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import uvicorn
+from anyio import to_thread
 
 from bytemill.errors import OutputError
 from bytemill.studio.app import create_app
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 8321
 _N_PORTS = 20
+_N_THREADS = 6
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,8 @@ class _Server(uvicorn.Server):
     stop_jobs: Callable[[], None]
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        # Requests run on few threads: each keeps memory of its own, and two encode a text on all cores.
+        to_thread.current_default_thread_limiter().total_tokens = _N_THREADS
         await super().startup(sockets)
         if self.on_start is not None:
             self.on_start()

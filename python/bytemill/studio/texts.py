@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_TEXTS = 64
 """Texts that are kept; the one that was used least recently makes room."""
-MAX_TOTAL_BYTES = 60_000_000
+MAX_TOTAL_BYTES = 12_000_000
 MAX_VIEWS = 8
 """Tokenizers whose ids are kept for a text."""
 

@@ -6,8 +6,6 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from bytemill.errors import TokenizerError
-
 if TYPE_CHECKING:
     from bytemill.studio.library import Library
     from bytemill.studio.texts import View
@@ -48,13 +46,3 @@ class TokenizerCache:
                 while len(self._truncated) > MAX_TRUNCATED:
                     self._truncated.popitem(last=False)
         return found, {own: whole.special_tokens[token] for token, own in found.special_tokens.items()}
-
-
-def smallest_size(tokenizer: Tokenizer) -> int | None:
-    """Return the smallest size that a tokenizer can be truncated to, or None if it cannot be truncated."""
-    smallest = 256 + len(tokenizer.special_tokens)
-    try:
-        tokenizer.truncate(max(smallest, len(tokenizer) - 1))
-    except TokenizerError:
-        return None
-    return smallest

@@ -20,7 +20,7 @@ from bytemill.studio.server import listen, running
 from tests.conftest import DATA
 from tests.studio.browser.conftest import CHROMIUM, until
 
-SIZE = {"width": 1280, "height": 860}
+SIZE: Any = {"width": 1280, "height": 860}
 TEXT = (
     "Tokens are what a language model reads.\n\nIt's 2026: naïve café, 日本語, مرحبا, 👩‍💻 and 3.14159.\n\n"
     'def main(argv):\n    """Indented code."""\n    return [x ** 2 for x in range(10)]\n'
@@ -76,7 +76,7 @@ def replay(page: Any) -> None:
     page.get_by_role("button", name="Replay the merges").click()
     slider = page.get_by_label("Merges replayed")
     slider.fill(str(int(slider.get_attribute("max")) // 2))
-    page.locator(".flow .tok").nth(20).click()
+    page.locator(".flow .tok").filter(has_text="model").first.click()
 
 
 def vocabulary(page: Any) -> None:

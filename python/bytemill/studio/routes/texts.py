@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, HTTPException
+from fastapi.responses import StreamingResponse
 
-from bytemill.studio.arrays import packed
+from bytemill.studio.arrays import large_response
 from bytemill.studio.schemas import (
     Explained,
     ExplainSpec,
     Ids,
-    IdsChanged,
     NewText,
     PreToken,
     Step,
@@ -37,8 +37,8 @@ def open_text(spec: NewText, studio: Studio) -> TextOpened:
     return TextOpened(id=text_id, version=0, n_bytes=text.n_bytes)
 
 
-@router.patch("/texts/{text_id}")
-def edit_text(text_id: str, spec: TextEdit, studio: Studio) -> TextEdited:
+@router.patch("/texts/{text_id}", response_model=TextEdited)
+def edit_text(text_id: str, spec: TextEdit, studio: Studio) -> StreamingResponse:
     """Edit a text, and return what changes in its ids."""
     text, changes = studio.texts.edit(
         text_id,
@@ -46,26 +46,18 @@ def edit_text(text_id: str, spec: TextEdit, studio: Studio) -> TextEdited:
         [Edit(edit.start, edit.end, edit.text) for edit in spec.edits],
         [_view(view) for view in spec.views],
     )
-    return TextEdited(
-        version=text.version,
-        n_bytes=text.n_bytes,
-        views=[
-            IdsChanged(
-                start=change.start,
-                n_removed=change.n_removed,
-                ids=packed(change.ids, "u4"),
-                n_tokens=change.n_tokens,
-            )
-            for change in changes
-        ],
-    )
+    views = [
+        {"start": each.start, "n_removed": each.n_removed, "ids": each.ids, "n_tokens": each.n_tokens}
+        for each in changes
+    ]
+    return large_response({"version": text.version, "n_bytes": text.n_bytes, "views": views})
 
 
-@router.post("/texts/{text_id}/ids")
-def text_ids(text_id: str, spec: ViewSpec, studio: Studio) -> Ids:
+@router.post("/texts/{text_id}/ids", response_model=Ids)
+def text_ids(text_id: str, spec: ViewSpec, studio: Studio) -> StreamingResponse:
     """Return all ids of a text."""
     text, ids = studio.texts.ids(text_id, _view(spec))
-    return Ids(version=text.version, n_bytes=text.n_bytes, ids=packed(ids, "u4"))
+    return large_response({"version": text.version, "n_bytes": text.n_bytes, "ids": ids})
 
 
 @router.post("/explanation")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 from importlib.util import find_spec
 
 from fastapi import APIRouter
+from fastapi.responses import StreamingResponse
 
 from bytemill._core import __version__
 from bytemill.formats.patterns import Pattern
-from bytemill.studio.arrays import packed
+from bytemill.studio.arrays import large_response
 from bytemill.studio.library import Entry
 from bytemill.studio.schemas import Named, SourceList, Status, TokenizerSummary, VocabularyColumns
 from bytemill.studio.state import Studio
-from bytemill.studio.tokenizer_cache import smallest_size
-from bytemill.studio.vocabulary_table import vocabulary_table
+from bytemill.studio.vocabulary_table import smallest_size, vocabulary_table
 
 router = APIRouter(tags=["tokenizers"])
 
@@ -67,18 +66,20 @@ def tokenizer_summary(tokenizer_id: str, studio: Studio) -> TokenizerSummary:
     )
 
 
-@router.get("/tokenizers/{tokenizer_id}/vocabulary")
-def vocabulary(tokenizer_id: str, studio: Studio) -> VocabularyColumns:
+@router.get("/tokenizers/{tokenizer_id}/vocabulary", response_model=VocabularyColumns)
+def vocabulary(tokenizer_id: str, studio: Studio) -> StreamingResponse:
     """Return all tokens of a tokenizer, as columns."""
     tokenizer = studio.library.tokenizer(tokenizer_id)
     table = vocabulary_table(tokenizer)
-    return VocabularyColumns(
-        n_vocab=tokenizer.n_vocab,
-        data=base64.b64encode(table.data).decode("ascii"),
-        lengths=packed(table.lengths, "u4"),
-        left=packed(table.left, "u4"),
-        right=packed(table.right, "u4"),
-        ranks=packed(table.ranks, "u4"),
-        counts=table.counts,
-        special=tokenizer.special_tokens,
+    return large_response(
+        {
+            "n_vocab": tokenizer.n_vocab,
+            "data": table.data,
+            "lengths": table.lengths,
+            "left": table.left,
+            "right": table.right,
+            "ranks": table.ranks,
+            "counts": table.counts,
+            "special": tokenizer.special_tokens,
+        }
     )
