@@ -73,7 +73,7 @@ def _for_command(hint: str | None, options: Set[str]) -> str | None:
     """Adapt a hint of the library to a command.
 
     Clauses (separated by semicolons) that name an option which the command lacks are left out, unless they name a
-    command too. Python arguments beside options are left out.
+    command or an installer too. Python arguments beside options are left out.
 
     >>> hint = 'errors="replace" (--errors replace) reads it as U+FFFD; or convert the input to UTF-8'
     >>> _for_command(hint, {"--errors"})
@@ -86,7 +86,9 @@ def _for_command(hint: str | None, options: Set[str]) -> str | None:
     clauses = hint.split("; ")
     if options:
         clauses = [
-            each for each in clauses if "bytemill " in each or options >= set(re.findall(_OPTION, each))
+            each
+            for each in clauses
+            if re.search(r"\b(bytemill|uv|pip) ", each) or options >= set(re.findall(_OPTION, each))
         ]
     return re.sub(_PYTHON_ARGUMENTS, r"\1", "; ".join(clauses).removeprefix("or ")) or None
 

@@ -50,12 +50,7 @@ def listen(host: str = "127.0.0.1", port: int | None = None) -> Address:
     ports = range(DEFAULT_PORT, DEFAULT_PORT + _N_PORTS) if port is None else [port]
     for number in ports:
         try:
-            family = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0][0]
-            # With the protocol named, asyncio turns Nagle's algorithm off: small answers would wait for 40 ms.
-            own = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-            own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            own.bind((host, number))
-            own.listen(128)
+            own = _bound_socket(host, number)
         except OSError as error:
             if error.errno == errno.EADDRINUSE and number != ports[-1]:
                 continue
@@ -68,6 +63,20 @@ def listen(host: str = "127.0.0.1", port: int | None = None) -> Address:
         url = f"http://{shown}:{own.getsockname()[1]}/"
         return Address(own, url if access.token is None else f"{url}?token={access.token}", access)
     raise AssertionError("there is at least one port")
+
+
+def _bound_socket(host: str, port: int) -> socket.socket:
+    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+    # With the protocol named, asyncio turns Nagle's algorithm off: small answers would wait for 40 ms.
+    own = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        own.bind((host, port))
+        own.listen(128)
+    except OSError:
+        own.close()
+        raise
+    return own
 
 
 def serve(
