@@ -256,7 +256,7 @@ def test_properties_are_of_their_kinds_and_cannot_be_set() -> None:
 def test_constants_are_what_the_stub_says() -> None:
     assert isinstance(_core.__version__, str)
     assert _core.__version__ == bytemill.__version__
-    assert set(_core.NAMED_PATTERNS) == {"gpt2", "cl100k", "o200k", "llama3"}
+    assert set(_core.NAMED_PATTERNS) == {"gpt2", "cl100k", "o200k", "llama3", "qwen2", "tekken"}
     assert _core.UNICODE_VERSION.count(".") == 2
     assert all(_core.named_pattern(expression) == name for name, expression in _core.NAMED_PATTERNS.items())
 

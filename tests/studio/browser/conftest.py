@@ -71,6 +71,8 @@ def open_page(browser: Any, url: str) -> Iterator[Callable[..., Any]]:
 def until(page: Any, expression: str, seconds: float = 20) -> None:
     """Wait until an expression of JavaScript is true. Playwright's own function needs eval, which the page forbids."""
     end = time.monotonic() + seconds
-    while not page.evaluate(expression):
+    # What is not there yet is not an error.
+    safe = f"(() => {{ try {{ return {expression}; }} catch {{ return false; }} }})()"
+    while not page.evaluate(safe):
         assert time.monotonic() < end, f"still false after {seconds} seconds: {expression}"
         page.wait_for_timeout(25)

@@ -70,7 +70,11 @@ impl<L: Layout> Block<'_, L> {
         let first = chars.first.words();
         let all = starts.as_mut();
         all[0] = all[0] & !before.no_start | before.start & first.as_ref()[0];
-        let apostrophes = if is_suffix { after_word } else { chars.apostrophe & natural };
+        let apostrophes = match R::SPEC.contractions {
+            Contractions::Suffix => after_word,
+            Contractions::None => word.none(),
+            Contractions::LowerCase | Contractions::AnyCase => chars.apostrophe & natural,
+        };
         if !apostrophes.is_zero() {
             let found = if is_suffix { suffixes } else { self.contractions::<R>(apostrophes, &mut carry) };
             for (k, start) in all.iter_mut().enumerate() {

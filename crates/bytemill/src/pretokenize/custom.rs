@@ -1,5 +1,6 @@
-//! Custom patterns: any expression, matched by a regex engine with look-around and backtracking.
+//! Custom patterns: any expression, matched by an automaton if possible, else by a regex engine with look-around and backtracking.
 
+use super::automaton::{Automaton, Found};
 use super::blocks::MAX_ENDS;
 use crate::error::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,7 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[derive(Clone, Debug)]
 pub struct CustomPattern {
     pub expression: String,
+    /// The engine that knows all expressions.
     regex: fancy_regex::Regex,
+    /// The fast one.
+    automaton: Option<Box<Automaton>>,
     /// Text between two matches belongs to no pre-token.
     pub drops_unmatched: bool,
 }
@@ -23,7 +27,50 @@ impl CustomPattern {
             .backtrack_limit(BACKTRACK_LIMIT)
             .build()
             .map_err(|error| Error::Pattern(format!("the pattern {expression:?} does not compile: {error}")))?;
-        Ok(Self { expression: expression.to_owned(), regex, drops_unmatched: false })
+        let automaton = Automaton::new(expression).map(Box::new);
+        Ok(Self { expression: expression.to_owned(), regex, automaton, drops_unmatched: false })
+    }
+
+    /// The same pattern without the automaton. For tests.
+    #[cfg(test)]
+    pub fn backtracking(expression: &str) -> Result<Self> {
+        Ok(Self { automaton: None, ..Self::new(expression)? })
+    }
+
+    /// Whether the automaton is used.
+    #[must_use]
+    pub fn is_automaton(&self) -> bool {
+        self.automaton.is_some()
+    }
+
+    /// The first match from `at` on that is not empty.
+    #[inline]
+    fn find(&self, text: &str, at: usize) -> Result<Option<(usize, usize)>> {
+        match self.automaton.as_ref().map_or(Found::Unknown(at), |automaton| automaton.find(text, at)) {
+            Found::Match(from, to) => Ok(Some((from, to))),
+            Found::None => Ok(None),
+            Found::Unknown(at) => self.find_by_backtracking(text, at),
+        }
+    }
+
+    fn find_by_backtracking(&self, text: &str, mut at: usize) -> Result<Option<(usize, usize)>> {
+        let Self { expression, regex, .. } = self;
+        loop {
+            let failed = |why: &dyn std::fmt::Display| {
+                Error::Pattern(format!("the pattern {expression:?} failed at byte {at} of a text: {why}"))
+            };
+            // The engine panics on some expressions that refer to a group from inside it.
+            let found = catch_unwind(AssertUnwindSafe(|| regex.find_from_pos(text, at)))
+                .map_err(|_| failed(&"the regex engine gave up"))?
+                .map_err(|error| failed(&error))?;
+            match found {
+                Some(found) if found.end() > found.start() => return Ok(Some((found.start(), found.end()))),
+                Some(empty) if empty.end() < text.len() => {
+                    at = empty.end() + text[empty.end()..].chars().next().map_or(1, char::len_utf8);
+                }
+                _ => return Ok(None),
+            }
+        }
     }
 
     pub fn splits<'t>(&'t self, text: &'t str) -> CustomSplits<'t> {
@@ -48,30 +95,15 @@ impl CustomSplits<'_> {
     /// If unmatched text is dropped, a call ends before the next stretch of it, so that the pre-tokens of a call are contiguous from
     /// [`Self::start`] on.
     pub fn fill(&mut self, ends: &mut Vec<usize>) -> Result<bool> {
-        let Self { pattern: CustomPattern { expression, regex, drops_unmatched }, text, start, done } = self;
+        let Self { pattern, text, start, done } = self;
         if *done == text.len() {
             return Ok(false);
         }
         *start = *done;
-        let mut search = *done;
         while ends.len() < MAX_ENDS && *done < text.len() {
-            let failed = |why: &dyn std::fmt::Display| {
-                Error::Pattern(format!("the pattern {expression:?} failed at byte {search} of a text: {why}"))
-            };
-            // The engine panics on some expressions that refer to a group from inside it.
-            let found = catch_unwind(AssertUnwindSafe(|| regex.find_from_pos(text, search)))
-                .map_err(|_| failed(&"the regex engine gave up"))?
-                .map_err(|error| failed(&error))?;
-            let (from, to) = match found {
-                Some(found) if found.end() > found.start() => (found.start(), found.end()),
-                Some(empty) if empty.end() < text.len() => {
-                    search = empty.end() + text[empty.end()..].chars().next().map_or(1, char::len_utf8);
-                    continue;
-                }
-                _ => (text.len(), text.len()),
-            };
+            let (from, to) = pattern.find(text, *done)?.unwrap_or((text.len(), text.len()));
             if from > *done {
-                if !*drops_unmatched {
+                if !pattern.drops_unmatched {
                     ends.push(from);
                 } else if ends.is_empty() {
                     *start = from;
@@ -82,7 +114,7 @@ impl CustomSplits<'_> {
             if to > from {
                 ends.push(to);
             }
-            (*done, search) = (to, to);
+            *done = to;
         }
         Ok(true)
     }

@@ -6,8 +6,10 @@
 //! 1. `pattern`: the interface. `named`: the table of patterns with a matcher of their own.
 //! 2. `rules`, `contraction`: what these patterns differ in. `tests/reference`: their matcher one character at a time.
 //! 3. `classify`, `chars`, `carry`, `block`, `blocks`: the matcher on bit masks of 64 or 512 bytes.
-//! 4. `custom`, `steps`, `cut`: other expressions, several patterns in a row, safe cuts of a text.
+//! 4. `custom`, `automaton`: other expressions, by an automaton where that is possible. `steps`, `cut`: several patterns in a row, safe
+//!    cuts of a text.
 
+mod automaton;
 mod block;
 mod blocks;
 mod carry;

@@ -41,7 +41,7 @@ impl NamedPattern {
 }
 
 /// The named patterns.
-pub static NAMED: [NamedPattern; 4] = [
+pub static NAMED: [NamedPattern; 6] = [
     NamedPattern::new::<Gpt2>(
         "gpt2",
         r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
@@ -67,6 +67,19 @@ pub static NAMED: [NamedPattern; 4] = [
     NamedPattern::new::<O200k>(
         "o200k",
         r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        &[],
+    ),
+    NamedPattern::new::<Qwen2>(
+        "qwen2",
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        &[
+            r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
+            r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|'ſ)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        ],
+    ),
+    NamedPattern::new::<Tekken>(
+        "tekken",
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         &[],
     ),
 ];
@@ -110,4 +123,16 @@ impl Rules for O200k {
         others: Others::WithNewlinesAndSlashes,
         ..Llama3::SPEC
     };
+}
+
+pub(super) struct Qwen2;
+
+impl Rules for Qwen2 {
+    const SPEC: Spec = Spec { digits: Digits::Groups(1), ..Llama3::SPEC };
+}
+
+pub(super) struct Tekken;
+
+impl Rules for Tekken {
+    const SPEC: Spec = Spec { contractions: Contractions::None, digits: Digits::Groups(1), ..O200k::SPEC };
 }

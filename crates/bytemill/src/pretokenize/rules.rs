@@ -31,6 +31,8 @@ pub enum Contractions {
     AnyCase,
     /// `(?:'(?i:[sdmt]|ll|ve|re))?` ends a word.
     Suffix,
+    /// An apostrophe is an other.
+    None,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,12 @@
 //! The matchers of the named patterns against each other and against a regex engine.
 
+mod automaton;
 mod reference;
 
 use super::blocks::Blocks;
 use super::classify::InstructionSet;
 use super::custom::CustomPattern;
-use super::named::{Cl100k, Gpt2, Llama3, O200k};
+use super::named::{Cl100k, Gpt2, Llama3, O200k, Qwen2, Tekken};
 use super::rules::{Digits, Rules, Spec};
 use super::{BLOCK, NAMED, NamedPattern, Pattern};
 use proptest::prelude::*;
@@ -41,13 +42,15 @@ static FIVE_DIGITS: NamedPattern = NamedPattern::new::<FiveDigits>(
 type End = fn(&[u8], usize) -> usize;
 
 /// Each entry of the table and the two above, with its reference implementation.
-fn entries() -> [(&'static NamedPattern, End); 6] {
-    let [gpt2, cl100k, llama3, o200k] = &NAMED;
+fn entries() -> [(&'static NamedPattern, End); 8] {
+    let [gpt2, cl100k, llama3, o200k, qwen2, tekken] = &NAMED;
     [
         (gpt2, reference::end::<Gpt2>),
         (cl100k, reference::end::<Cl100k>),
         (llama3, reference::end::<Llama3>),
         (o200k, reference::end::<O200k>),
+        (qwen2, reference::end::<Qwen2>),
+        (tekken, reference::end::<Tekken>),
         (&SINGLE_DIGITS, reference::end::<SingleDigits>),
         (&FIVE_DIGITS, reference::end::<FiveDigits>),
     ]
@@ -61,7 +64,7 @@ fn by_regex<'t>(expression: &str, text: &'t str) -> Vec<&'t str> {
     COMPILED.with_borrow_mut(|compiled| {
         let pattern = compiled
             .entry(expression.to_owned())
-            .or_insert_with(|| Pattern::Custom(Box::new(CustomPattern::new(expression).unwrap())));
+            .or_insert_with(|| Pattern::Custom(Box::new(CustomPattern::backtracking(expression).unwrap())));
         pretokens(pattern, text)
     })
 }

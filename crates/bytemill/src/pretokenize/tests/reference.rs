@@ -49,7 +49,7 @@ fn after_any(text: &[u8], at: usize) -> usize {
 }
 
 fn contraction<R: Rules>(text: &[u8], at: usize) -> Option<usize> {
-    if R::SPEC.contractions == Contractions::Suffix || text[at] != b'\'' {
+    if matches!(R::SPEC.contractions, Contractions::Suffix | Contractions::None) || text[at] != b'\'' {
         return None;
     }
     Some(contraction_bytes::<R>(text, at)).filter(|&n_bytes| n_bytes > 0).map(|n_bytes| at + n_bytes)
