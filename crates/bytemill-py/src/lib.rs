@@ -71,6 +71,12 @@ fn check_pattern(pattern: Option<&str>) -> PyResult<()> {
     Pattern::new(pattern).map(drop).map_err(signals::to_python)
 }
 
+/// Whether `pattern`, a name, an expression or None, needs a backtracking engine.
+#[pyfunction]
+fn backtracks(pattern: Option<&str>) -> PyResult<bool> {
+    Pattern::new(pattern).map(|pattern| pattern.backtracks()).map_err(signals::to_python)
+}
+
 /// Indices of the merges that some text needs: for each token, the one merge that is ever applied.
 #[pyfunction]
 fn needed_merges(py: Python<'_>, merges: Vec<(Bound<'_, PyBytes>, Bound<'_, PyBytes>)>) -> PyResult<Vec<usize>> {
@@ -90,6 +96,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pretoken_spans, module)?)?;
     module.add_function(wrap_pyfunction!(named_pattern, module)?)?;
     module.add_function(wrap_pyfunction!(check_pattern, module)?)?;
+    module.add_function(wrap_pyfunction!(backtracks, module)?)?;
     module.add_function(wrap_pyfunction!(needed_merges, module)?)?;
     module.add_function(wrap_pyfunction!(documents::clean_text, module)?)?;
     module.add_function(wrap_pyfunction!(documents::check_documents, module)?)?;

@@ -37,7 +37,7 @@ PatternOfFile: TypeAlias = Annotated[
     Parameter(
         name="--pattern",
         help="Pattern of a file that stores none (.tiktoken, vocab.json with merges.txt): gpt2, cl100k, o200k, "
-        "llama3, none, or regex:EXPR.",
+        "llama3, qwen2, tekken, none, or regex:EXPR.",
     ),
 ]
 SpecialTokensOfFile: TypeAlias = Annotated[

@@ -58,7 +58,9 @@ def train(
     ] = ("<|endoftext|>",),
     pattern: Annotated[
         str,
-        Parameter(help="How text splits into pre-tokens: gpt2, cl100k, o200k, llama3, none, or regex:EXPR."),
+        Parameter(
+            help="How text splits into pre-tokens: gpt2, cl100k, o200k, llama3, qwen2, tekken, none, or regex:EXPR."
+        ),
     ] = "gpt2",
     ties: Annotated[
         Literal["bytes", "huggingface"],
@@ -117,10 +119,8 @@ def train(
     check_output_file(output_file, overwrite=overwrite)
     chosen_pattern = parse_pattern(pattern)
     check_can_be_saved(chosen_pattern, special_tokens)
-    if chosen_pattern is not None and chosen_pattern.name is None:
-        output.note(
-            "this pattern runs on a regex engine, which is slower than the named patterns", quiet=quiet
-        )
+    if chosen_pattern is not None and chosen_pattern.backtracks and chosen_pattern.name is None:
+        output.note("this pattern needs a backtracking regex engine, which is slow", quiet=quiet)
     if corpus.documents not in ("file", "line") and corpus.documents not in special_tokens:
         output.note(
             f"{corpus.documents} ends documents but is not a special token, so it is trained on as text",

@@ -6,7 +6,7 @@ import difflib
 from dataclasses import dataclass
 from typing import Self
 
-from bytemill._core import NAMED_PATTERNS, check_pattern, named_pattern
+from bytemill._core import NAMED_PATTERNS, backtracks, check_pattern, named_pattern
 from bytemill.errors import TokenizerError
 
 
@@ -28,7 +28,7 @@ class Pattern:
         """Return a known pattern.
 
         Args:
-            name: `gpt2`, `cl100k`, `o200k` or `llama3`.
+            name: `gpt2`, `cl100k`, `o200k`, `llama3`, `qwen2` or `tekken`.
 
         Raises:
             TokenizerError: `name` is unknown.
@@ -53,6 +53,14 @@ class Pattern:
             expression = f"(?:{expression})"  # the core would take it for the name
         check_pattern(expression)
         return cls(expression)
+
+    @property
+    def backtracks(self) -> bool:
+        r"""Whether the pattern needs a backtracking engine, which is several times slower than an automaton.
+
+        Look-around does (except `\s+(?!\S)`), and so do back-references, anchors and possessive quantifiers.
+        """
+        return backtracks(self.expression)
 
     @property
     def name(self) -> str | None:

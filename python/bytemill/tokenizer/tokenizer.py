@@ -62,7 +62,8 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
             merges: Pairs of tokens in rank order.
             special_tokens: Special tokens. Those in the vocabulary keep their ids; the others get their explicit ids or
                 the next ids after the highest one.
-            pattern: A known name (`gpt2`, `cl100k`, `o200k`, `llama3`), a `Pattern`, or None for no pre-tokenization.
+            pattern: A known name (`gpt2`, `cl100k`, `o200k`, `llama3`, `qwen2`, `tekken`), a `Pattern`, or None for no
+                pre-tokenization.
 
         Raises:
             TokenizerError: The parts contradict each other.

@@ -103,8 +103,8 @@ def train(
             (see `bytemill.counts`).
         vocab_size: Upper bound on the number of tokens: 256 bytes, the merges and the special tokens.
         special_tokens: Tokens that are never split or merged.
-        pattern: How text is split into pre-tokens: "gpt2", "cl100k", "o200k", "llama3", a `bytemill.Pattern`, or None
-            to make all text between special tokens one pre-token.
+        pattern: How text is split into pre-tokens: "gpt2", "cl100k", "o200k", "llama3", "qwen2", "tekken", a
+            `bytemill.Pattern`, or None to make all text between special tokens one pre-token.
         ties: Which of equally frequent pairs is merged first: the lexicographically greatest pair of byte strings
             ("bytes"), or the one that Hugging Face's trainer picks ("huggingface").
         min_pretoken_count: Drop pre-tokens that occur less often. The training report says how many were dropped.

@@ -1,6 +1,7 @@
 """The same ids here and in Hugging Face's library, for files written by either."""
 
 import json
+import lzma
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,12 @@ from tokenizers.trainers import BpeTrainer
 
 import bytemill
 from bytemill import Tokenizer
-from bytemill._core import NAMED_PATTERNS
+from bytemill._core import NAMED_PATTERNS, backtracks
 from bytemill.errors import TokenizerError
 from bytemill.formats import detect, gpt2
 from bytemill.formats.bytes_to_unicode import bytes_to_text
 from bytemill.formats.huggingface import tokenizer_json as huggingface
+from bytemill.formats.load import load_fast
 from bytemill.formats.spec import TokenizerSpec
 
 CORPUS = (
@@ -302,3 +304,57 @@ def test_a_merge_before_those_of_its_parts_is_read_as_ranks_or_refused() -> None
         Tokenizer.from_spec(
             huggingface.read(document_of(ranks, merges, ignore_merges=False, split=r"\S+|\s"))
         )
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gptoss", "mistral_nemo"])
+def test_published_models_load_fast_and_give_the_same_ids(full_data: Path, tmp_path: Path, name: str) -> None:
+    packed = full_data / "models" / f"{name}.tokenizer.json.xz"
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(lzma.decompress(packed.read_bytes()))
+    loaded = load_fast(path.read_bytes(), "t")
+    assert loaded is not None
+    ours = Tokenizer._from_loaded(loaded)
+    assert ours.to_spec() == Tokenizer.from_spec(huggingface.read(path.read_text(encoding="utf-8"))).to_spec()
+    assert ours.pattern is not None
+    assert not backtracks(ours.pattern)
+    theirs = tokenizers.Tokenizer.from_file(str(path))
+    texts = [file.read_text(encoding="utf-8") for file in sorted(full_data.glob("udhr/*.txt"))]
+    files = [full_data / "wagahai_ja.txt", full_data / "tinystories_2MiB.txt"]
+    texts += [file.read_text(encoding="utf-8")[:100_000] for file in files]
+    special = list(ours.special_tokens)[:20]
+    texts += [CORPUS, *special, "a ".join(special), "e\u0301 \u212b 12345 It's WON'T don't"]
+    for text, encoding in zip(texts, theirs.encode_batch(texts, add_special_tokens=False), strict=True):
+        assert ours.encode(text) == encoding.ids, text[:200]  # decoding gives the normalized text
+
+
+def test_a_merge_of_later_parts_is_left_out() -> None:
+    """As in the files of gpt-oss and Mistral, where the splits of a token stand together."""
+    ranks = {bytes([i]): i for i in range(256)} | {b"aa": 256, b"aaaa": 257, b"aaa": 258, b"aaab": 259}
+    merges = with_every_split(ranks)
+    assert merges.index((b"a", b"aaa")) < merges.index((b"a", b"aa"))
+    text = document_of(ranks, merges, ignore_merges=True, split=r"\S+|\s")
+    loaded = load_fast(text.encode(), "t")
+    assert loaded is not None
+    ours = Tokenizer._from_loaded(loaded)
+    assert ours.to_spec() == Tokenizer.from_spec(huggingface.read(text)).to_spec()
+    texts = ["a" * n for n in range(1, 12)] + ["aaab", "baaab", "aab aaab"]
+    assert_same_ids(ours, tokenizers.Tokenizer.from_str(text), texts)
+
+
+@settings(max_examples=300, deadline=None)
+@given(rank_lists(), st.data())
+def test_the_core_chooses_the_merges_that_the_reader_chooses(
+    ranks: dict[bytes, int], data: st.DataObject
+) -> None:
+    merges = with_every_split(ranks)
+    if data.draw(st.booleans()):
+        merges = data.draw(st.permutations(merges))
+    text = document_of(ranks, merges, ignore_merges=data.draw(st.booleans()), split=r"\S+|\s")
+    loaded = load_fast(text.encode(), "t")
+    if loaded is None:
+        return  # the reference reader decides
+    ours = Tokenizer._from_loaded(loaded)
+    texts = data.draw(st.lists(st.text("ab ", max_size=14), min_size=1, max_size=8))
+    assert_same_ids(ours, tokenizers.Tokenizer.from_str(text), texts)
+    expected = Tokenizer.from_spec(huggingface.read(text))
+    assert ours.merges == expected.merges

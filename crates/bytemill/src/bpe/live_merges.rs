@@ -78,7 +78,7 @@ pub(super) fn reachable_symbols(merges: &[(u32, u32)], pairs: &PairTable) -> Vec
 /// So it is enough to walk through these neighbours, here backwards in time: of aᵢ and bⱼ the greater one came later, and of
 /// equal ones the right one. `parts(symbol)` returns the parts of a symbol above 255.
 #[inline]
-pub(super) fn can_be_adjacent(
+pub fn can_be_adjacent(
     parts: impl Fn(u32) -> (u32, u32),
     pairs: &PairTable,
     mut left: u32,

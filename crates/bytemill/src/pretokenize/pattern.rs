@@ -70,6 +70,16 @@ impl Pattern {
         }
     }
 
+    /// Whether some step of the pattern needs a backtracking engine, which is slow.
+    #[must_use]
+    pub fn backtracks(&self) -> bool {
+        match self {
+            Self::Whole | Self::Named(_) => false,
+            Self::Custom(custom) => !custom.is_automaton(),
+            Self::Steps(steps) => steps.backtracks(),
+        }
+    }
+
     /// Splits `text` into pre-tokens, many at a time.
     #[must_use]
     pub fn splits<'t>(&'t self, text: &'t str) -> Splits<'t> {

@@ -21,6 +21,10 @@ impl Steps {
         Ok(Self { expression: expressions.join(THEN), steps })
     }
 
+    pub fn backtracks(&self) -> bool {
+        self.steps.iter().any(Pattern::backtracks)
+    }
+
     pub fn splits<'t>(&'t self, text: &'t str) -> StepsSplits<'t> {
         let level = |(depth, step): (usize, &'t Pattern)| {
             let text = if depth == 0 { text } else { "" };

@@ -8,8 +8,11 @@ use crate::sys::interrupt::Interrupt;
 use std::borrow::Cow;
 use unicode_normalization_alignments::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
-/// Bytes normalized between two cancellation checks.
-const CHUNK: usize = 1 << 20;
+/// Bytes that are copied or normalized at a time.
+const CHUNK: usize = 1 << 12;
+
+/// Chunks between two cancellation checks.
+const N_CHUNKS: usize = 1 << 8;
 
 /// Normalize `text` to NFC.
 ///
@@ -21,7 +24,7 @@ pub fn normalize<'t>(text: &'t str, interrupt: Interrupt) -> Result<Cow<'t, str>
     }
     let mut normalized = String::new();
     normalized.try_reserve(text.len()).map_err(|_| Error::memory::<u8>(text.len()))?;
-    let mut rest = text;
+    let (mut rest, mut n_chunks) = (text, 0_usize);
     while !rest.is_empty() {
         // An ASCII character combines with nothing before it.
         let bytes = rest.as_bytes();
@@ -33,7 +36,10 @@ pub fn normalize<'t>(text: &'t str, interrupt: Interrupt) -> Result<Cow<'t, str>
             normalized.extend(chunk.nfc().map(|(character, _)| character));
         }
         rest = after;
-        interrupt()?;
+        n_chunks += 1;
+        if n_chunks.is_multiple_of(N_CHUNKS) {
+            interrupt()?;
+        }
     }
     Ok(Cow::Owned(normalized))
 }
@@ -41,8 +47,45 @@ pub fn normalize<'t>(text: &'t str, interrupt: Interrupt) -> Result<Cow<'t, str>
 /// Quick check that a text is in NFC and does not combine with whatever precedes it. May return false negatives.
 #[must_use]
 pub fn is_stable(text: &str) -> bool {
-    // All characters below U+0300 are; their bytes are below 0xCC.
-    text.bytes().all(|byte| byte < 0xCC) || is_nfc_quick(text.chars()) == IsNormalized::Yes
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(n) = bytes[at..].iter().position(|&byte| byte >= MAYBE) {
+        let start = at + n;
+        at = start;
+        // A stretch of doubtful characters is checked as a whole, for the order of its combining marks.
+        while at < bytes.len() && !is_plain(&bytes[at..]) {
+            at += text[at..].chars().next().map_or(1, char::len_utf8);
+        }
+        if at > start && is_nfc_quick(text[start..at].chars()) != IsNormalized::Yes {
+            return false;
+        }
+        if at == start {
+            at += text[at..].chars().next().map_or(1, char::len_utf8);
+        }
+    }
+    true
+}
+
+/// First byte of U+0300. All characters before it are in NFC and no combining marks.
+const MAYBE: u8 = 0xCC;
+
+/// Whether a text begins with a character that is known to be in NFC and no combining mark: the frequent ones, not all.
+fn is_plain(bytes: &[u8]) -> bool {
+    let byte = |k: usize| bytes.get(k).copied().unwrap_or_default();
+    match byte(0) {
+        // Below U+0300; Cyrillic; U+4000 to U+9FFF, ideographs; U+B000 to U+CFFF, Hangul.
+        0..MAYBE | 0xD0 | 0xD1 | 0xE4..=0xE9 | 0xEB | 0xEC => true,
+        // General punctuation: dashes, quotes, ellipsis.
+        0xE2 => byte(1) == 0x80 && byte(2) >= 0x90,
+        // Punctuation of Chinese and Japanese but for tone marks, and kana but for the combining voicing marks.
+        0xE3 => match byte(1) {
+            0x80 => !(0xAA..=0xAF).contains(&byte(2)),
+            0x81 | 0x83 => true,
+            0x82 => !matches!(byte(2), 0x99 | 0x9A),
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 /// [`is_stable`] for the `n_bytes` of `text` on each side of `at`.

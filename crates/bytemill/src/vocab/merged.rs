@@ -67,6 +67,11 @@ impl MergedTokens {
         self.symbols[position] != NO_SYMBOL
     }
 
+    /// The merges so far, as pairs of symbols; the first one makes symbol 256.
+    pub(crate) fn merges(&self) -> &[(u32, u32)] {
+        &self.merges
+    }
+
     /// Number of merges so far.
     pub(crate) fn n_merges(&self) -> usize {
         self.merges.len()
@@ -118,7 +123,7 @@ impl MergedTokens {
 
     /// The symbol of a byte or of a merge's result.
     #[inline]
-    fn symbol(&self, token: &[u8]) -> Option<u32> {
+    pub(crate) fn symbol(&self, token: &[u8]) -> Option<u32> {
         if let [byte] = token {
             return Some(u32::from(*byte));
         }

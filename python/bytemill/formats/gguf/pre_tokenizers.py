@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _WHITE_SPACE = r"\s*[\r\n]+|\s+(?!\S)|\s+"
-# Llama 3's pattern with single digits.
-_QWEN2 = (
-    rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_WHITE_SPACE}"
-)
 # Qwen 2's with combining marks among the letters.
 _QWEN35 = (
     rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*"
@@ -36,13 +32,6 @@ _UFAKZEKA = rf"[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\
 _SEED_CODER = (
     rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|{_WHITE_SPACE}"
 )
-# o200k's without contractions and with single digits.
-_TEKKEN = (
-    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
-    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
-    rf"|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_WHITE_SPACE}"
-)
-_BAILING = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 # Two steps in one expression: single digits, then GPT-2's pattern between them. White space before a digit ends such a
 # chunk, where GPT-2's look-ahead succeeds: hence the digit in the last look-ahead.
 _STARCODER = r"\p{N}|'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?![^\s\p{N}])|\s+"
@@ -58,6 +47,7 @@ class PreTokenizer:
 
 
 _GPT2, _LLAMA3, _O200K = NAMED_PATTERNS["gpt2"], NAMED_PATTERNS["llama3"], NAMED_PATTERNS["o200k"]
+_QWEN2, _TEKKEN = NAMED_PATTERNS["qwen2"], NAMED_PATTERNS["tekken"]
 # Of the names with the same pattern and the same value of `ignore_merges`, the first is used for writing.
 PRE_TOKENIZERS: dict[str, PreTokenizer] = {
     name: PreTokenizer(name, pattern, ignore_merges)
@@ -72,7 +62,7 @@ PRE_TOKENIZERS: dict[str, PreTokenizer] = {
         (_UFAKZEKA, False, "ufakzeka"),
         (_SEED_CODER, False, "seed-coder"),
         (_TEKKEN, True, "tekken"),
-        (_BAILING, False, "bailingmoe bailingmoe2 llada-moe"),
+        (_QWEN2, False, "bailingmoe bailingmoe2 llada-moe"),
         (_STARCODER, False, "starcoder refact command-r smollm codeshell exaone minerva-7b mellum2"),
     )
     for name in names.split()

@@ -1,0 +1,105 @@
+"""Published models' tokenizers: loading a tokenizer.json and encoding new text, beside gigatoken and Hugging Face.
+
+    python benchmarks/models.py qwen3.tokenizer.json gptoss.tokenizer.json --text english=a.txt multilingual=b.txt
+
+Every measurement is a process of its own on one thread; tools take turns, and the table has medians. Loading lasts
+from the start of reading the file, which is in the page cache, to the ids of the first kilobyte. Hugging Face gets the
+first part of a text only. A tool whose ids differ from Hugging Face's is marked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from harness import UnavailableError, measure_in_process
+
+TOOLS = ("bytemill", "gigatoken", "huggingface")
+SLOW_BYTES = 2_000_000
+
+
+def encoder(tool: str, path: str) -> Any:
+    """Load a tokenizer; return a function from text to ids."""
+    if tool == "bytemill":
+        import bytemill
+
+        own = bytemill.Tokenizer.load(path)
+        return lambda text: own.encode_to_numpy(text, num_threads=1)
+    try:
+        if tool == "gigatoken":
+            import gigatoken
+
+            return gigatoken.Tokenizer.from_json(Path(path).read_text(encoding="utf-8")).encode
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise UnavailableError("not installed") from error
+    hf = Tokenizer.from_file(path)
+    return lambda text: hf.encode(text, add_special_tokens=False).ids
+
+
+def work(request: dict[str, Any]) -> dict[str, Any]:
+    """Load, encode, and report times and a hash of the ids of the text's first part."""
+    text = Path(request["text"]).read_text(encoding="utf-8")
+    if request["tool"] == "huggingface":
+        text = text[:SLOW_BYTES]
+    started = time.perf_counter()
+    encode = encoder(request["tool"], request["model"])
+    encode(text[:1000])
+    loaded = time.perf_counter()
+    encode(text)
+    seconds = time.perf_counter() - loaded
+    import numpy as np
+
+    ids = np.asarray(encode(text[:SLOW_BYTES]), dtype=np.uint32)
+    return {
+        "load": loaded - started,
+        "rate": len(text.encode()) / seconds / 1e6,
+        "sha256": hashlib.sha256(ids.tobytes()).hexdigest(),
+    }
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["worker"]:
+        print(json.dumps(work(json.loads(sys.argv[2]))))
+        return
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="+", help="tokenizer.json files")
+    parser.add_argument("--text", nargs="+", required=True, metavar="NAME=FILE")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    texts = [(name, path) for name, _, path in (each.partition("=") for each in options.text)]
+    print(f"{'model':24} {'text':14} {'tool':12} {'load s':>8} {'MB/s':>8}  ids")
+    for model in options.models:
+        for name, path in texts:
+            found: dict[str, list[dict[str, Any]]] = {tool: [] for tool in TOOLS}
+            reasons: dict[str, str] = {}
+            for _ in range(options.rounds):
+                for tool in TOOLS:
+                    request = {"tool": tool, "model": model, "text": path}
+                    outcome = measure_in_process(__file__, request, threads=1)
+                    if outcome.reason is None:
+                        found[tool].append(outcome.values)
+                    else:
+                        reasons[tool] = outcome.reason
+            expected = found["huggingface"][0]["sha256"] if found["huggingface"] else None
+            for tool, values in found.items():
+                row = f"{Path(model).name.split('.')[0]:24} {name:14} {tool:12}"
+                if not values:
+                    print(f"{row} {reasons[tool]}")
+                    continue
+                load = statistics.median(each["load"] for each in values)
+                rate = statistics.median(each["rate"] for each in values)
+                same = "equal" if values[0]["sha256"] == expected else "DIFFERENT"
+                print(f"{row} {load:8.3f} {rate:8.1f}  {same}")
+
+
+if __name__ == "__main__":
+    main()
