@@ -15,6 +15,7 @@ import json
 import statistics
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +33,13 @@ def encoder(tool: str, path: str) -> Any:
         own = bytemill.Tokenizer.load(path)
         return lambda text: own.encode_to_numpy(text, num_threads=1)
     try:
-        if tool == "gigatoken":
-            import gigatoken
-
-            return gigatoken.Tokenizer.from_json(Path(path).read_text(encoding="utf-8")).encode
-        from tokenizers import Tokenizer
+        module: Any = import_module("tokenizers" if tool == "huggingface" else tool)
     except ImportError as error:
         raise UnavailableError("not installed") from error
-    hf = Tokenizer.from_file(path)
-    return lambda text: hf.encode(text, add_special_tokens=False).ids
+    if tool == "gigatoken":
+        return module.Tokenizer.from_json(Path(path).read_text(encoding="utf-8")).encode
+    theirs = module.Tokenizer.from_file(path)
+    return lambda text: theirs.encode(text, add_special_tokens=False).ids
 
 
 def work(request: dict[str, Any]) -> dict[str, Any]:
