@@ -3,7 +3,35 @@
 use super::automaton::{Automaton, Found};
 use super::blocks::MAX_ENDS;
 use crate::error::{Error, Result};
+use once_cell::race::OnceBox;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes of text that are split without an automaton: building it takes as long as splitting some of them.
+const N_BYTES_BEFORE: usize = 1 << 14;
+
+/// An automaton that is built once there is enough text for it.
+#[derive(Debug, Default)]
+struct LazyAutomaton {
+    built: OnceBox<Option<Automaton>>,
+    n_bytes: AtomicUsize,
+}
+
+impl LazyAutomaton {
+    fn build(&self, expression: &str) -> Option<&Automaton> {
+        self.built.get_or_init(|| Box::new(Automaton::new(expression))).as_ref()
+    }
+
+    #[inline]
+    fn for_text(&self, expression: &str, text: &str) -> Option<&Automaton> {
+        if let Some(built) = self.built.get() {
+            return built.as_ref();
+        }
+        let n_bytes = self.n_bytes.fetch_add(text.len(), Ordering::Relaxed) + text.len();
+        if n_bytes > N_BYTES_BEFORE { self.build(expression) } else { None }
+    }
+}
 
 /// A compiled expression.
 #[derive(Clone, Debug)]
@@ -11,8 +39,8 @@ pub struct CustomPattern {
     pub expression: String,
     /// The engine that knows all expressions.
     regex: fancy_regex::Regex,
-    /// The fast one.
-    automaton: Option<Box<Automaton>>,
+    /// The fast one, which clones share.
+    automaton: Arc<LazyAutomaton>,
     /// Text between two matches belongs to no pre-token.
     pub drops_unmatched: bool,
 }
@@ -27,26 +55,27 @@ impl CustomPattern {
             .backtrack_limit(BACKTRACK_LIMIT)
             .build()
             .map_err(|error| Error::Pattern(format!("the pattern {expression:?} does not compile: {error}")))?;
-        let automaton = Automaton::new(expression).map(Box::new);
-        Ok(Self { expression: expression.to_owned(), regex, automaton, drops_unmatched: false })
+        Ok(Self { expression: expression.to_owned(), regex, automaton: Arc::default(), drops_unmatched: false })
     }
 
     /// The same pattern without the automaton. For tests.
     #[cfg(test)]
     pub fn backtracking(expression: &str) -> Result<Self> {
-        Ok(Self { automaton: None, ..Self::new(expression)? })
+        let pattern = Self::new(expression)?;
+        pattern.automaton.built.set(Box::new(None)).unwrap();
+        Ok(pattern)
     }
 
-    /// Whether the automaton is used.
+    /// Whether the pattern has an automaton.
     #[must_use]
     pub fn is_automaton(&self) -> bool {
-        self.automaton.is_some()
+        self.automaton.build(&self.expression).is_some()
     }
 
     /// The first match from `at` on that is not empty.
     #[inline]
-    fn find(&self, text: &str, at: usize) -> Result<Option<(usize, usize)>> {
-        match self.automaton.as_ref().map_or(Found::Unknown(at), |automaton| automaton.find(text, at)) {
+    fn find(&self, automaton: Option<&Automaton>, text: &str, at: usize) -> Result<Option<(usize, usize)>> {
+        match automaton.map_or(Found::Unknown(at), |automaton| automaton.find(text, at)) {
             Found::Match(from, to) => Ok(Some((from, to))),
             Found::None => Ok(None),
             Found::Unknown(at) => self.find_by_backtracking(text, at),
@@ -74,13 +103,15 @@ impl CustomPattern {
     }
 
     pub fn splits<'t>(&'t self, text: &'t str) -> CustomSplits<'t> {
-        CustomSplits { pattern: self, text, start: 0, done: 0 }
+        let automaton = self.automaton.for_text(&self.expression, text);
+        CustomSplits { pattern: self, automaton, text, start: 0, done: 0 }
     }
 }
 
 /// An iterator over the ends of a text's pre-tokens, many at a time.
 pub struct CustomSplits<'t> {
     pattern: &'t CustomPattern,
+    automaton: Option<&'t Automaton>,
     text: &'t str,
     /// Start of the first pre-token of the last call.
     pub start: usize,
@@ -95,13 +126,13 @@ impl CustomSplits<'_> {
     /// If unmatched text is dropped, a call ends before the next stretch of it, so that the pre-tokens of a call are contiguous from
     /// [`Self::start`] on.
     pub fn fill(&mut self, ends: &mut Vec<usize>) -> Result<bool> {
-        let Self { pattern, text, start, done } = self;
+        let Self { pattern, automaton, text, start, done } = self;
         if *done == text.len() {
             return Ok(false);
         }
         *start = *done;
         while ends.len() < MAX_ENDS && *done < text.len() {
-            let (from, to) = pattern.find(text, *done)?.unwrap_or((text.len(), text.len()));
+            let (from, to) = pattern.find(*automaton, text, *done)?.unwrap_or((text.len(), text.len()));
             if from > *done {
                 if !pattern.drops_unmatched {
                     ends.push(from);

@@ -78,7 +78,10 @@ static PATTERNS: LazyLock<Vec<(&str, Pattern, Pattern)>> =
     LazyLock::new(|| EXPRESSIONS.iter().map(|expression| both(expression).unwrap()).collect());
 
 fn both(expression: &str) -> Option<(&str, Pattern, Pattern)> {
-    let of = |pattern| Pattern::Custom(Box::new(pattern));
+    let of = |pattern: CustomPattern| {
+        let _is_built = pattern.is_automaton();
+        Pattern::Custom(Box::new(pattern))
+    };
     Some((expression, of(CustomPattern::new(expression).ok()?), of(CustomPattern::backtracking(expression).ok()?)))
 }
 
@@ -141,6 +144,7 @@ fn a_search_in_vain_ends() {
     assert_eq!(automaton.find("xx", 0), Found::None);
     let pattern = Pattern::new(Some("a*b")).unwrap();
     assert_eq!(pretokens(&pattern, &text), [text.as_str()]);
+    assert!(!pattern.backtracks());
 }
 
 #[test]
