@@ -128,6 +128,7 @@ def test_a_stream_ends_its_work_when_it_is_closed():
             ended.set()
 
     async def main() -> str:
+        jobs.stream(lambda _: iter(()))  # nobody reads it
         body = jobs.stream(work).body_iterator
         first = await anext(aiter(body))
         await body.aclose()  # type: ignore[attr-defined]

@@ -81,15 +81,6 @@ class Jobs:
             HTTPException: As in `run`, before the stream starts.
         """
         cancelled = self._admit()
-        return StreamingResponse(
-            self._events(work, cancelled),
-            media_type="text/event-stream",
-            headers={"Cache-Control": "no-store"},
-        )
-
-    async def _events(
-        self, work: Callable[[Check], Iterator[tuple[str, dict[str, Any]]]], cancelled: threading.Event
-    ) -> AsyncIterator[str]:
         loop = asyncio.get_running_loop()
         queue: asyncio.Queue[tuple[str, dict[str, Any]] | None] = asyncio.Queue()
 
@@ -115,7 +106,18 @@ class Jobs:
             finally:
                 put(None)
 
+        # Started here and not by the first read, which never comes if the client has gone already.
         self._start(produce)
+        return StreamingResponse(
+            self._events(queue, cancelled),
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-store"},
+        )
+
+    @staticmethod
+    async def _events(
+        queue: asyncio.Queue[tuple[str, dict[str, Any]] | None], cancelled: threading.Event
+    ) -> AsyncIterator[str]:
         try:
             while (event := await queue.get()) is not None:
                 yield f"event: {event[0]}\ndata: {json.dumps(event[1])}\n\n"

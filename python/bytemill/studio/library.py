@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 5
 MAX_FOLDERS = 5_000
+MAX_OPENED = 16
+"""Tokenizers that are kept; the one that was opened first makes room."""
 MAX_TEXT_BYTES = 5_000_000
 _SECONDS = 2.0
 """A folder is searched again after this time."""
@@ -101,7 +103,11 @@ class Library:
             if entry.origin == "published"
             else open_tokenizer(entry.path)
         )
-        self._opened[tokenizer_id] = stamp, tokenizer
+        with self._lock:
+            self._opened.pop(tokenizer_id, None)
+            self._opened[tokenizer_id] = stamp, tokenizer
+            while len(self._opened) > MAX_OPENED:
+                del self._opened[next(iter(self._opened))]
         return tokenizer
 
     def argument_of(self, entry: Entry) -> str:

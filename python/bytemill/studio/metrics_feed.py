@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from array import array
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -50,13 +51,11 @@ def read_new(path: Path, cursor: str = "") -> NewMetrics:
         OSError: The file cannot be read.
     """
     with path.open("rb") as file:
-        head = file.read(256).partition(b"\n")[0]
         size = file.seek(0, 2)
-        # A resumed run writes a new file that may begin alike: it is then longer than what was read, or has another
-        # number.
-        identity = f"{path.stat().st_ino}-{len(head)}"
+        # A resumed run replaces the file by one that begins alike, but has another inode.
+        identity = str(os.fstat(file.fileno()).st_ino)
         known, _, offset_text = cursor.rpartition(":")
-        offset = int(offset_text) if offset_text.isdecimal() else 0
+        offset = int(offset_text) if offset_text.isdecimal() and len(offset_text) < 19 else 0
         is_reset = known != identity or offset > size
         if is_reset:
             offset = 0

@@ -11,7 +11,7 @@
 //!
 //! A match begins where the one before it has ended, with few exceptions, so the automata are anchored: they report where a match ends in
 //! one pass, and need not search for its start. Where none begins, every next character is tried. An expression such as `a*b` could
-//! read a long run of `a` again and again, so the search gives up once it has read much in vain, and the other engine goes on from there.
+//! read a long run of `a` again and again, so the search gives up once it has read much in vain, and the other engine continues from there.
 
 use regex_automata::dfa::dense::{Builder, Config, DFA};
 use regex_automata::dfa::{Automaton as _, StartKind};
