@@ -236,7 +236,8 @@ def values_of_kinds() -> list[tuple[object, str, Callable[[object], bool]]]:
         (encoder, "dtype", lambda value: value == "uint16"),
         (encoder, "pattern", lambda value: isinstance(value, str)),
         (encoder, "special_tokens", lambda value: value == {"<s>": 256}),
-        (encoder, "nfc", lambda value: value is False),
+        (encoder, "normalizer", lambda value: value == ()),
+        (encoder, "fallback", lambda value: value is None),
         (encoder, "ranked", lambda value: value is False),
         (encoder, "ignore_merges", lambda value: value is False),
     ]

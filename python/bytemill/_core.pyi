@@ -117,7 +117,7 @@ class Encoder:
         pattern: str | None,
         ignore_merges: bool,
         special_rules: Mapping[str, int] | None = None,
-        nfc: bool = False,
+        normalizer: Sequence[tuple[str, ...]] = ...,
     ) -> Encoder:
         """Create an encoder from an ordered list of merges.
 
@@ -128,11 +128,44 @@ class Encoder:
             pattern: Name, expression, or None.
             ignore_merges: Encode a pre-token that is a token as that token, whatever the merges.
             special_rules: Bit masks for special tokens: 1 matches only a single word, 2 absorbs white space before, 4
-                absorbs white space after, 8 matches only in text that tokens without this bit leave over.
-            nfc: Normalize the text between special tokens to NFC.
+                absorbs white space after, 8 matches only in text that tokens without this bit leave over, 16 is not
+                normalized itself.
+            normalizer: Steps that change the text between special tokens, each a name and its arguments (see
+                `bytemill.formats.spec.NormalizerSteps`).
 
         Raises:
             TokenizerError: Vocabulary, merges and special tokens contradict each other.
+        """
+
+    @staticmethod
+    def from_characters(
+        vocab: Mapping[int, bytes],
+        aliases: Mapping[int, bytes],
+        merges: Sequence[tuple[bytes, bytes]],
+        special_tokens: Mapping[str, int],
+        pattern: str | None,
+        ignore_merges: bool,
+        unknown: tuple[int, bool] | None,
+        special_rules: Mapping[str, int] | None = None,
+        normalizer: Sequence[tuple[str, ...]] = ...,
+    ) -> Encoder:
+        """Create an encoder whose smallest tokens are characters, as in SentencePiece.
+
+        Args:
+            vocab: Every token by id, as UTF-8. Without `unknown`, also a token for each byte that is no character of
+                the vocabulary.
+            aliases: Further tokens, which no text encodes to. They may have the bytes of other tokens.
+            merges: Pairs of tokens in rank order; may name every way to split a token.
+            special_tokens: Special tokens and their ids.
+            pattern: Name, expression, or None. Without one, texts are split before spaces if no merge crosses these
+                places, which changes no ids.
+            ignore_merges: As in `from_merges`.
+            unknown: Id that stands for an unknown character, and whether it stands for several in a row.
+            special_rules: As in `from_merges`.
+            normalizer: As in `from_merges`.
+
+        Raises:
+            TokenizerError: The arguments contradict each other.
         """
 
     @staticmethod
@@ -141,7 +174,7 @@ class Encoder:
         special_tokens: Mapping[str, int],
         pattern: str | None,
         special_rules: Mapping[str, int] | None = None,
-        nfc: bool = False,
+        normalizer: Sequence[tuple[str, ...]] = ...,
         drops_unmatched: bool = False,
     ) -> Encoder:
         """Create an encoder from token ranks, as in .tiktoken files: the rank is both id and priority.
@@ -157,8 +190,10 @@ class Encoder:
     special_tokens: dict[str, int]
     ranked: bool
     """Whether the encoder merges by ranks without an equivalent list of merges; `merges()` is empty then."""
-    nfc: bool
-    """Whether the text between special tokens is normalized to NFC. Only special tokens with rule 8 see the result."""
+    normalizer: tuple[tuple[str, ...], ...]
+    """Steps that change the text between special tokens. Only special tokens with rule 8 see the result."""
+    fallback: tuple[Literal["bytes", "unknown"], int | None, bool] | None
+    """In a vocabulary of characters, what unknown ones become: tokens of bytes, or an id for one or (True) several."""
     ignore_merges: bool
     """Whether a pre-token that is a token is encoded as that token, whatever the merges."""
 
@@ -172,6 +207,8 @@ class Encoder:
     def token_bytes(self, token_id: int) -> bytes:
         """Return the bytes of a token. Raises `UnknownTokenError`."""
     def bytes_to_id(self, token: bytes) -> int | None: ...
+    def parts(self, pretoken: bytes) -> list[int]:
+        """Return where the parts of a pre-token start before any merge: bytes, or characters of the vocabulary."""
     def merge_steps(self, pretoken: bytes) -> list[tuple[int, int, int, int]]:
         """Return the merges of one pre-token in order: (rank, left id, right id, index of the left part)."""
     def segments(self, text: str, allowed_special: _Allowed) -> list[tuple[str, int | None]]:
@@ -385,7 +422,7 @@ class TokenizerJson:
         pattern: str | None,
         ignore_merges: bool,
         special_rules: Mapping[str, int] | None = None,
-        nfc: bool = False,
+        normalizer: Sequence[tuple[str, ...]] = ...,
     ) -> Encoder | None:
         """Move tokens and merges into an encoder, in which special tokens are ordinary only if merges produce them.
 

@@ -101,7 +101,7 @@ def test_one_of_gpt2s_files_alone_is_refused(spec: TokenizerSpec, tmp_path: Path
         (b'{"a": "b"}', "unknown format"),
         (b"{}", "unknown format"),
         (b"[1, 2]", "unknown format"),
-        (b"\x0a\x0e\x0a\x05<unk>\xff\x00", "not UTF-8: byte 0xff at offset 9"),
+        (b"\x0a\x0e\x0a\x05<unk>\xff\x00", "not a SentencePiece model: 14 bytes are announced"),
         (b'{"model": ', "not valid JSON at line 1 column 11"),
         (b'{"model": "x"}', "no 'model' object"),
         (b'{"a":' * 100_000, "nested too deeply"),

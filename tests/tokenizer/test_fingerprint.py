@@ -215,7 +215,7 @@ def test_everything_that_affects_ids_affects_the_fingerprint() -> None:
         by_ranks(b"abcd", b"ab"),
         by_merges(b"abcd", b"ab", b"cd", merges=[], ignore_merges=True),
         bytemill.Tokenizer({255 - byte: token for byte, token in BYTES.items()} | {256: b"ab"}, merges[:1]),
-        by_merges(b"ab", merges=merges[:1], normalizer="NFC"),
+        by_merges(b"ab", merges=merges[:1], normalizer=(("NFC",),)),
         by_merges(b"ab", merges=merges[:1], special_tokens={END: 300}, flags={END: TokenFlags(lstrip=True)}),
         by_merges(b"ab", merges=merges[:1], special_tokens={END: 300}, flags={END: TokenFlags(rstrip=True)}),
         by_merges(

@@ -86,7 +86,7 @@ pub fn lists<'py>(
                 let Encoded { ids, ends } = &mut group.encoded;
                 encoder.session(|session| {
                     group.texts.iter().try_for_each(|text| {
-                        session.encode(text, allowed, ids, interrupt)?;
+                        session.encode(text, 0, allowed, ids, interrupt)?;
                         ends.push(ids.len());
                         Ok(())
                     })

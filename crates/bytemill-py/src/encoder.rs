@@ -4,18 +4,19 @@ use crate::buffers::reserved;
 use crate::convert::with_id_type;
 use crate::lists::IntCache;
 use crate::signals::{CancellationCheck, UnknownTokenError, to_python};
-use crate::special::{id_of, rules, specials};
+use crate::special::{self, StepArguments, id_of, rules, specials, steps_of};
 use crate::stream::{PyStreamEncoder, PyTokenIterator};
 use crate::{batch, convert, decoding};
 use bytemill::decode::Decoder;
 use bytemill::encode::{Encoder, no_interrupt};
-use bytemill::pretokenize::Pattern;
+use bytemill::pretokenize::{Pattern, Spaces};
 use bytemill::special::{Rules, Segment};
-use bytemill::vocab::{MergedTokens, TokenList, Vocab};
+use bytemill::text::normalize::Normalizer;
+use bytemill::vocab::{Fallback, MergedTokens, TokenList, Vocab};
 use numpy::{PyArray1, PyArray2};
 use once_cell::race::OnceBox;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString, PyTuple};
 use std::sync::Arc;
 
 /// Below this many bytes the work is done before another thread could take the GIL over.
@@ -38,12 +39,12 @@ impl PyEncoder {
         pattern: Option<&str>,
         drops_unmatched: bool,
         rules: &[(String, Rules)],
-        nfc: bool,
+        normalizer: Normalizer,
     ) -> PyResult<Self> {
         let pattern = Pattern::new(pattern).map_err(to_python)?.dropping_unmatched(drops_unmatched);
         let mut encoder = Encoder::new(vocab, pattern).map_err(to_python)?;
-        if !rules.is_empty() || nfc {
-            encoder = encoder.with_rules(rules, nfc).map_err(to_python)?;
+        if !rules.is_empty() || !normalizer.is_identity() {
+            encoder = encoder.with_rules(rules, normalizer).map_err(to_python)?;
         }
         let ints = IntCache::new(encoder.vocab().n_ids())?;
         Ok(Self { encoder: Arc::new(encoder), ints, decoder: OnceBox::new(), symbols: OnceBox::new() })
@@ -74,6 +75,20 @@ impl PyEncoder {
         self.decoder.get_or_try_init(|| Ok(Box::new(Decoder::new(self.encoder.vocab()).map_err(to_python)?)))
     }
 
+    /// Where the parts of a pre-token start before any merge: its bytes, or in a vocabulary of characters those.
+    fn starts_of_parts(&self, pretoken: &[u8]) -> Vec<usize> {
+        let vocab = self.encoder.vocab();
+        let (Some(leftovers), Ok(text)) = (vocab.leftovers(), std::str::from_utf8(pretoken)) else {
+            return (0..pretoken.len()).collect();
+        };
+        let parts = |(start, character): (usize, char)| {
+            let is_part = leftovers.fallback() != Fallback::Bytes
+                || vocab.id(character.encode_utf8(&mut [0; 4]).as_bytes()).is_some();
+            start..start + if is_part { 1 } else { character.len_utf8() }
+        };
+        text.char_indices().flat_map(parts).collect()
+    }
+
     /// The encoder of the core.
     pub fn core(&self) -> &Arc<Encoder> {
         &self.encoder
@@ -85,11 +100,26 @@ impl PyEncoder {
     }
 }
 
+/// True for the bytes of one character or a part of it.
+fn is_within_character(token: &[u8]) -> bool {
+    std::str::from_utf8(token).map_or(true, |token| token.chars().nth(1).is_none())
+}
+
+/// Tokens from a mapping of id to bytes.
+fn token_list(vocab: &Bound<'_, PyMapping>) -> PyResult<TokenList> {
+    let mut tokens = TokenList::default();
+    for item in vocab.items()? {
+        let (id, token): (Bound<'_, PyAny>, Bound<'_, PyBytes>) = item.extract()?;
+        tokens.push(id_of(&id, token.as_any())?, token.as_bytes()).map_err(to_python)?;
+    }
+    Ok(tokens)
+}
+
 #[pymethods]
 impl PyEncoder {
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "what a tokenizer is made of")]
-    #[pyo3(signature = (vocab, merges, special_tokens, pattern, ignore_merges, special_rules=None, nfc=false))]
+    #[pyo3(signature = (vocab, merges, special_tokens, pattern, ignore_merges, special_rules=None, normalizer=vec![]))]
     fn from_merges(
         py: Python<'_>,
         vocab: &Bound<'_, PyMapping>,
@@ -98,14 +128,11 @@ impl PyEncoder {
         pattern: Option<&str>,
         ignore_merges: bool,
         special_rules: Option<&Bound<'_, PyMapping>>,
-        nfc: bool,
+        normalizer: Vec<StepArguments>,
     ) -> PyResult<Self> {
-        let mut tokens = TokenList::default();
-        for item in vocab.items()? {
-            let (id, token): (Bound<'_, PyAny>, Bound<'_, PyBytes>) = item.extract()?;
-            tokens.push(id_of(&id, token.as_any())?, token.as_bytes()).map_err(to_python)?;
-        }
-        let (special, rules) = (specials(special_tokens)?, rules(special_rules)?);
+        let tokens = token_list(vocab)?;
+        let (special, rules, normalizer) =
+            (specials(special_tokens)?, rules(special_rules)?, special::normalizer(&normalizer)?);
         let mut merged = MergedTokens::new(tokens, "id").map_err(to_python)?;
         for (left, right) in &merges {
             let (left, right) = (left.as_bytes(), right.as_bytes());
@@ -113,19 +140,47 @@ impl PyEncoder {
         }
         py.detach(|| {
             let vocab = merged.finish(&[], special).map_err(to_python)?;
-            Self::build(vocab.with_ignore_merges(ignore_merges), pattern, false, &rules, nfc)
+            Self::build(vocab.with_ignore_merges(ignore_merges), pattern, false, &rules, normalizer)
         })
     }
 
     #[staticmethod]
-    #[pyo3(signature = (ranks, special_tokens, pattern, special_rules=None, nfc=false, drops_unmatched=false))]
+    #[expect(clippy::too_many_arguments, reason = "what a tokenizer is made of")]
+    #[pyo3(signature = (vocab, aliases, merges, special_tokens, pattern, ignore_merges, unknown, special_rules=None, normalizer=vec![]))]
+    fn from_characters(
+        py: Python<'_>,
+        vocab: &Bound<'_, PyMapping>,
+        aliases: &Bound<'_, PyMapping>,
+        merges: Vec<(Bound<'_, PyBytes>, Bound<'_, PyBytes>)>,
+        special_tokens: &Bound<'_, PyMapping>,
+        pattern: Option<&str>,
+        ignore_merges: bool,
+        unknown: Option<(u32, bool)>,
+        special_rules: Option<&Bound<'_, PyMapping>>,
+        normalizer: Vec<StepArguments>,
+    ) -> PyResult<Self> {
+        let (tokens, aliases) = (token_list(vocab)?, token_list(aliases)?);
+        let (special, rules, normalizer) =
+            (specials(special_tokens)?, rules(special_rules)?, special::normalizer(&normalizer)?);
+        let merges: Vec<_> = merges.iter().map(|(left, right)| (left.as_bytes(), right.as_bytes())).collect();
+        py.detach(|| {
+            let spaces = Spaces::of_tokens(tokens.iter().map(|(_, token)| token)).map(Spaces::expression);
+            let fallback = unknown.map_or(Fallback::Bytes, |(id, fused)| Fallback::Unknown { id, fused });
+            let aliases = aliases.iter().map(|(id, token)| (id, token.to_owned())).collect();
+            let vocab = Vocab::from_characters(&tokens, aliases, &merges, special, fallback).map_err(to_python)?;
+            Self::build(vocab.with_ignore_merges(ignore_merges), pattern.or(spaces), false, &rules, normalizer)
+        })
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (ranks, special_tokens, pattern, special_rules=None, normalizer=vec![], drops_unmatched=false))]
     fn from_ranks(
         py: Python<'_>,
         ranks: &Bound<'_, PyMapping>,
         special_tokens: &Bound<'_, PyMapping>,
         pattern: Option<&str>,
         special_rules: Option<&Bound<'_, PyMapping>>,
-        nfc: bool,
+        normalizer: Vec<StepArguments>,
         drops_unmatched: bool,
     ) -> PyResult<Self> {
         let mut tokens = TokenList::default();
@@ -133,10 +188,11 @@ impl PyEncoder {
             let (token, rank): (Bound<'_, PyBytes>, Bound<'_, PyAny>) = item.extract()?;
             tokens.push(id_of(&rank, token.as_any())?, token.as_bytes()).map_err(to_python)?;
         }
-        let (special, rules) = (specials(special_tokens)?, rules(special_rules)?);
+        let (special, rules, normalizer) =
+            (specials(special_tokens)?, rules(special_rules)?, special::normalizer(&normalizer)?);
         py.detach(|| {
             let vocab = Vocab::from_ranked(tokens, special).map_err(to_python)?;
-            Self::build(vocab, pattern, drops_unmatched, &rules, nfc)
+            Self::build(vocab, pattern, drops_unmatched, &rules, normalizer)
         })
     }
 
@@ -161,8 +217,18 @@ impl PyEncoder {
     }
 
     #[getter]
-    fn nfc(&self) -> bool {
-        self.encoder.special().nfc()
+    fn normalizer<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let steps = steps_of(self.encoder.special().normalizer());
+        let steps = steps.into_iter().map(|step| PyTuple::new(py, step)).collect::<PyResult<Vec<_>>>()?;
+        PyTuple::new(py, steps)
+    }
+
+    #[getter]
+    fn fallback(&self) -> Option<(&'static str, Option<u32>, bool)> {
+        Some(match self.encoder.vocab().leftovers()?.fallback() {
+            Fallback::Bytes => ("bytes", None, false),
+            Fallback::Unknown { id, fused } => ("unknown", Some(id), fused),
+        })
     }
 
     #[getter]
@@ -198,7 +264,10 @@ impl PyEncoder {
     fn merges<'py>(&self, py: Python<'py>) -> Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let vocab = self.encoder.vocab();
         let bytes = |symbol| PyBytes::new(py, vocab.symbol(symbol));
-        vocab.merges().iter().map(|&(left, right)| (bytes(left), bytes(right))).collect()
+        let is_shown =
+            |(_, symbol): &(_, u32)| vocab.leftovers().is_none() || !is_within_character(vocab.symbol(*symbol));
+        let merges = vocab.merges().iter().zip(256..).filter(is_shown);
+        merges.map(|(&(left, right), _)| (bytes(left), bytes(right))).collect()
     }
 
     fn canonical_form<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
@@ -218,18 +287,25 @@ impl PyEncoder {
         self.encoder.vocab().id(token)
     }
 
+    fn parts(&self, pretoken: &[u8]) -> Vec<usize> {
+        self.starts_of_parts(pretoken)
+    }
+
     fn merge_steps(&self, pretoken: &[u8]) -> Vec<(u32, u32, u32, usize)> {
         let vocab = self.encoder.vocab();
         let ids = vocab.symbol_ids();
-        let mut starts: Vec<usize> = (0..pretoken.len()).collect();
-        bytemill::bpe::steps(self.encoder.vocab().pairs(), pretoken)
-            .into_iter()
-            .map(|step| {
+        let mut starts = self.starts_of_parts(pretoken);
+        // In a vocabulary of characters, those that make a character of bytes are none of its own merges.
+        let is_shown = |symbol: u32| vocab.leftovers().is_none() || !is_within_character(vocab.symbol(symbol));
+        let mut shown = Vec::new();
+        for step in bytemill::bpe::steps(vocab.pairs(), pretoken) {
+            if is_shown(step.symbol) {
                 let index = starts.partition_point(|&start| start < step.offset);
                 starts.remove(index + 1);
-                (step.symbol - 256, ids[step.left as usize], ids[step.right as usize], index)
-            })
-            .collect()
+                shown.push((step.symbol - 256, ids[step.left as usize], ids[step.right as usize], index));
+            }
+        }
+        shown
     }
 
     fn segments(
@@ -239,14 +315,14 @@ impl PyEncoder {
     ) -> PyResult<Vec<(String, Option<u32>)>> {
         let text = convert::text(text)?;
         let allowed = convert::allowed(&self.encoder, allowed_special)?;
-        let special = self.encoder.recognized(allowed.as_allowed());
+        let recognized = self.encoder.recognized(allowed.as_allowed());
         let mut all = Vec::new();
-        special
-            .segments(&text, &no_interrupt, |segment| {
+        recognized
+            .segments(&text, true, &no_interrupt, |segment| {
                 all.push(match segment {
                     Segment::Text(text) => (text.to_owned(), None),
                     Segment::Special(id) => {
-                        let token = special.tokens().iter().find(|token| token.1 == id);
+                        let token = recognized.tokens().iter().find(|token| token.1 == id);
                         (token.map(|token| token.0.clone()).unwrap_or_default(), Some(id))
                     }
                 });
@@ -264,12 +340,16 @@ impl PyEncoder {
             let mut symbols = reserved(vocab.n_ids())?;
             symbols.resize(vocab.n_ids(), u32::MAX);
             for (&id, symbol) in ids.iter().zip(0..) {
-                symbols[id as usize] = symbol;
+                if let Some(entry) = symbols.get_mut(id as usize) {
+                    *entry = symbol;
+                }
             }
             Ok(Box::new(symbols))
         })?;
         let Some(&symbol) = symbols.get(id as usize).filter(|&&symbol| symbol != u32::MAX) else { return Ok(None) };
         let parts = bytemill::bpe::live_merges::parts(vocab, symbol);
+        let is_character = vocab.leftovers().is_some() && is_within_character(vocab.symbol(symbol));
+        let parts = parts.filter(|_| !is_character);
         Ok(parts.map(|(left, right)| (symbol - 256, ids[left as usize], ids[right as usize])))
     }
 
@@ -403,6 +483,13 @@ impl PyEncoder {
 
     fn count(&self, py: Python<'_>, text: &Bound<'_, PyString>, allowed_special: &Bound<'_, PyAny>) -> PyResult<usize> {
         let text = convert::text(text)?;
+        if self.encoder.vocab().fused_id().is_some() {
+            // Which ids become one depends on their values.
+            let ids: Vec<u32> = convert::with_allowed(&self.encoder, allowed_special, |allowed| {
+                Self::ids_of(py, text.len(), 0, |ids, interrupt| self.encoder.encode(&text, allowed, ids, interrupt))
+            })?;
+            return Ok(ids.len());
+        }
         let ids: Vec<()> = convert::with_allowed(&self.encoder, allowed_special, |allowed| {
             Self::ids_of(py, text.len(), 0, |ids, interrupt| self.encoder.encode(&text, allowed, ids, interrupt))
         })?;

@@ -2,8 +2,9 @@
 
 use crate::encoder::PyEncoder;
 use crate::signals::{TokenizerError, to_python};
-use crate::special::{rules, specials};
+use crate::special::{self, StepArguments, rules, specials};
 use bytemill::formats::{TokenizerJson, read_ranks, read_tokenizer_json};
+use bytemill::text::normalize::Normalizer;
 use bytemill::vocab::{TokenList, Vocab};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMapping};
@@ -70,7 +71,13 @@ impl PyRankFile {
         let special = specials(special_tokens)?;
         let tokens = self.tokens.take()?;
         py.detach(|| {
-            PyEncoder::build(Vocab::from_ranked(tokens, special).map_err(to_python)?, pattern, false, &[], false)
+            PyEncoder::build(
+                Vocab::from_ranked(tokens, special).map_err(to_python)?,
+                pattern,
+                false,
+                &[],
+                Normalizer::default(),
+            )
         })
     }
 }
@@ -103,7 +110,7 @@ impl PyTokenizerJson {
         self.model.with(|model| model.id(text))
     }
 
-    #[pyo3(signature = (special_tokens, pattern, ignore_merges, special_rules=None, nfc=false))]
+    #[pyo3(signature = (special_tokens, pattern, ignore_merges, special_rules=None, normalizer=vec![]))]
     fn encoder(
         &self,
         py: Python<'_>,
@@ -111,13 +118,14 @@ impl PyTokenizerJson {
         pattern: Option<&str>,
         ignore_merges: bool,
         special_rules: Option<&Bound<'_, PyMapping>>,
-        nfc: bool,
+        normalizer: Vec<StepArguments>,
     ) -> PyResult<Option<PyEncoder>> {
-        let (special, rules) = (specials(special_tokens)?, rules(special_rules)?);
+        let (special, rules, normalizer) =
+            (specials(special_tokens)?, rules(special_rules)?, special::normalizer(&normalizer)?);
         let model = self.model.take()?;
         py.detach(|| {
             let Some(vocab) = model.into_vocab(special) else { return Ok(None) };
-            PyEncoder::build(vocab.with_ignore_merges(ignore_merges), pattern, false, &rules, nfc).map(Some)
+            PyEncoder::build(vocab.with_ignore_merges(ignore_merges), pattern, false, &rules, normalizer).map(Some)
         })
     }
 }

@@ -1,8 +1,9 @@
-//! Special tokens and their rules, from Python arguments.
+//! Special tokens, their rules and normalizers, from Python arguments.
 
 use crate::signals::TokenizerError;
 use bytemill::special::Rules;
-use pyo3::exceptions::PyTypeError;
+use bytemill::text::normalize::{Normalizer, Prefix, Step};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 
@@ -31,6 +32,7 @@ const SINGLE_WORD: u32 = 1;
 const LSTRIP: u32 = 2;
 const RSTRIP: u32 = 4;
 const LATE: u32 = 8;
+const VERBATIM: u32 = 16;
 
 /// The rules of special tokens, from a mapping of token to flags.
 pub fn rules(special_rules: Option<&Bound<'_, PyMapping>>) -> PyResult<Vec<(String, Rules)>> {
@@ -39,8 +41,80 @@ pub fn rules(special_rules: Option<&Bound<'_, PyMapping>>) -> PyResult<Vec<(Stri
     for item in special_rules.items()? {
         let (token, bits): (String, u32) = item.extract()?;
         let has = |bit| bits & bit != 0;
-        let rule = Rules { single_word: has(SINGLE_WORD), lstrip: has(LSTRIP), rstrip: has(RSTRIP), late: has(LATE) };
+        let rule = Rules {
+            single_word: has(SINGLE_WORD),
+            lstrip: has(LSTRIP),
+            rstrip: has(RSTRIP),
+            late: has(LATE),
+            verbatim: has(VERBATIM),
+        };
         all.push((token, rule));
     }
     Ok(all)
+}
+
+/// A step of a normalizer as a tuple of strings: its name and its arguments.
+pub type StepArguments = Vec<String>;
+
+/// A normalizer from its steps. The last one may be `("Metaspace", "always")` or `("Metaspace", "first")`.
+pub fn normalizer(steps: &[StepArguments]) -> PyResult<Normalizer> {
+    let mut all = Vec::new();
+    let mut prefix = None;
+    for step in steps {
+        let names: Vec<&str> = step.iter().map(String::as_str).collect();
+        let step = match &names[..] {
+            ["NFC"] => Step::Nfc,
+            ["NFD"] => Step::Nfd,
+            ["NFKC"] => Step::Nfkc,
+            ["NFKD"] => Step::Nfkd,
+            ["Lowercase"] => Step::Lowercase,
+            ["StripAccents"] => Step::StripAccents,
+            ["TrimSpaces", side @ ("left" | "right")] => Step::TrimSpaces { left: *side == "left" },
+            ["JoinSpaces"] => Step::JoinSpaces,
+            ["Replace", from, to] if !from.is_empty() => {
+                Step::Replace { from: (*from).to_owned(), to: (*to).to_owned() }
+            }
+            ["Prepend", text] => Step::Prepend((*text).to_owned()),
+            ["Strip", side @ ("left" | "right" | "both")] => {
+                Step::Strip { left: *side != "right", right: *side != "left" }
+            }
+            ["Metaspace", scheme @ ("always" | "first")] if prefix.is_none() => {
+                prefix = Some(if *scheme == "always" { Prefix::Always } else { Prefix::First });
+                continue;
+            }
+            _ => return Err(PyValueError::new_err(format!("unknown step of a normalizer: {names:?}"))),
+        };
+        if prefix.is_some() {
+            return Err(PyValueError::new_err("Metaspace is the last step of a normalizer"));
+        }
+        all.push(step);
+    }
+    Ok(Normalizer::new(all, prefix))
+}
+
+/// The steps that [`normalizer`] makes a normalizer of.
+pub fn steps_of(normalizer: &Normalizer) -> Vec<StepArguments> {
+    fn arguments(step: &Step) -> Vec<&str> {
+        match step {
+            Step::Nfc => vec!["NFC"],
+            Step::Nfd => vec!["NFD"],
+            Step::Nfkc => vec!["NFKC"],
+            Step::Nfkd => vec!["NFKD"],
+            Step::Lowercase => vec!["Lowercase"],
+            Step::StripAccents => vec!["StripAccents"],
+            Step::TrimSpaces { left } => vec!["TrimSpaces", if *left { "left" } else { "right" }],
+            Step::JoinSpaces => vec!["JoinSpaces"],
+            Step::Replace { from, to } => vec!["Replace", from, to],
+            Step::Prepend(text) => vec!["Prepend", text],
+            Step::Strip { left: true, right: false } => vec!["Strip", "left"],
+            Step::Strip { left: false, right: true } => vec!["Strip", "right"],
+            Step::Strip { .. } => vec!["Strip", "both"],
+        }
+    }
+    let prefix = normalizer.prefix().map(|prefix| match prefix {
+        Prefix::Always => vec!["Metaspace", "always"],
+        Prefix::First => vec!["Metaspace", "first"],
+    });
+    let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
+    normalizer.steps().iter().map(arguments).chain(prefix).map(owned).collect()
 }

@@ -13,7 +13,7 @@ from bytemill.errors import TokenizerError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from bytemill.formats.spec import Normalizer, Ties
+    from bytemill.formats.spec import Ties
     from bytemill.tokenizer.explanation import TokenInfo
     from bytemill.tokenizer.tokenizer import Tokenizer
     from bytemill.tokenizer.training_report import TrainingReport
@@ -33,7 +33,7 @@ class TokenizerSummary:
     """Regular expression of the pre-tokenizer. None: no pre-tokenization."""
     pattern_name: str | None
     """Name of the pattern, if it is a known one."""
-    normalizer: Normalizer | None
+    normalizer: str | None
     """Unicode normalization of the text before pre-tokenization."""
     dtype: Literal["uint16", "uint32"]
     """Smaller of the two array types that hold every id."""

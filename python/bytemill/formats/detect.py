@@ -15,6 +15,7 @@ from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.huggingface.folder import with_sidecar_files
 from bytemill.formats.paths import SUPPORTED_FILES, find, vocab_and_merges_paths
 from bytemill.formats.registry import format_of_content
+from bytemill.formats.sentencepiece import model as sentencepiece
 from bytemill.formats.tiktoken import rank_settings, tiktoken
 from bytemill.formats.vocab_listing import looks_like_listing
 
@@ -95,6 +96,9 @@ def from_bytes(
         return gguf.from_bytes(data, location, pattern)
     if tiktoken.looks_like_ranks(data):
         return tiktoken.from_bytes(data, location, pattern, special_tokens)
+    if sentencepiece.looks_like_model(data):
+        _refuse_arguments(pattern, special_tokens, location)
+        return sentencepiece.read(data, location)
     if looks_like_listing(data):
         raise TokenizerFileError(
             f"{location}: a listing for people; it does not identify every token",

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     import os
 
 SUPPORTED_FILES = (
-    "bytemill reads a tokenizer.json, a .tiktoken rank file, a GGUF file, minbpe's .model, and a folder with a "
-    "tokenizer.json or with vocab.json and merges.txt"
+    "bytemill reads a tokenizer.json, a .tiktoken rank file, a SentencePiece .model, a GGUF file, minbpe's .model, and "
+    "a folder with a tokenizer.json, a tokenizer.model, or vocab.json and merges.txt"
 )
 _PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 
@@ -37,7 +37,7 @@ def find(path: str | os.PathLike[str]) -> Path | tuple[Path, Path]:
             raise TokenizerFileError(
                 f"{path} contains {present} but not {missing}", hint="put both into the folder"
             )
-    if (path / "tokenizer.model").is_file():  # the rank file of Llama 3
+    if (path / "tokenizer.model").is_file():  # a SentencePiece model, or the rank file of Llama 3
         return path / "tokenizer.model"
     raise TokenizerFileError(f"{path}: no tokenizer in this folder", hint=SUPPORTED_FILES)
 

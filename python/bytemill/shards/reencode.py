@@ -62,7 +62,7 @@ def shard_corpus(
     if not tokens.knows_documents and prepended in tokenizer.special_tokens:
         tokens.separate_at(tokenizer.special_tokens[prepended or ""], in_front=True)
     # Special tokens that also match surrounding text or white space cannot be represented in plain text.
-    rules = special_rules(target.special_tokens, target.token_flags, target.normalizer)
+    rules = special_rules(target.special_tokens, target.token_flags, target.core.normalizer)
     plain = {text: token for text, token in target.special_tokens.items() if text not in rules}
     return ShardCorpus(tokens, tokenizer, plain, on_error=on_error, progress=progress)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bytemill.tokenizer.stream_decoder import StreamDecoder
+from bytemill.tokenizer.stream_decoder import LeadingSpaces, StreamDecoder
 from bytemill.tokenizer.token_starts import text_and_starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from bytemill._core import Encoder
-    from bytemill.formats.spec import TokenFlags
+    from bytemill.formats.spec import CharacterModel, TokenFlags
     from bytemill.tokenizer.types import TokenIds
 
 
@@ -21,6 +21,7 @@ class DecodingMethods:
     core: Encoder
     special_tokens: dict[str, int]
     token_flags: dict[str, TokenFlags]
+    characters: CharacterModel | None
 
     def decode(self, ids: TokenIds, errors: str = "replace", *, skip_special_tokens: bool = False) -> str:
         """Return the text of `ids`.
@@ -34,10 +35,28 @@ class DecodingMethods:
             UnknownTokenError: An id belongs to no token.
             TokenizerError: Another thread changed the array of ids.
         """
-        return self.core.decode(self._without_special(ids) if skip_special_tokens else ids, errors)
+        if skip_special_tokens:
+            ids = self._without_special(ids)
+        return self._stripped(self.core.decode(ids, errors), ids)
+
+    def _stripped(self, text: str, ids: TokenIds) -> str:
+        """The text without the spaces that SentencePiece puts before it."""
+        if self.characters is None or not text.startswith(" "):
+            return text
+        stripped = LeadingSpaces(self.characters.decode_strip)
+        n_spaces = 0
+        for token_id in ids:
+            if not stripped.is_active:
+                break
+            token = self.core.token_bytes(token_id)
+            n_spaces += len(token) - len(stripped.from_token(token))
+        return text[n_spaces:]
 
     def decode_bytes(self, ids: TokenIds) -> bytes:
-        """Return the bytes of `ids`, without loss. Raises as `decode` does."""
+        """Return the bytes of `ids`, without loss. Raises as `decode` does.
+
+        Unlike in `decode`, the space that SentencePiece puts before a text is part of the result.
+        """
         return self.core.decode_bytes(ids)
 
     def decode_tokens_bytes(self, ids: TokenIds) -> list[bytes]:
@@ -77,7 +96,9 @@ class DecodingMethods:
         """
         if skip_special_tokens:
             batch = [self._without_special(ids) for ids in batch]
-        return self.core.decode_batch(batch, errors)
+        if self.characters is None:
+            return self.core.decode_batch(batch, errors)
+        return [self.decode(ids, errors) for ids in batch]
 
     def decode_bytes_batch(
         self,
@@ -105,4 +126,5 @@ class DecodingMethods:
         >>> [decoder.feed(byte) for byte in "é!".encode()]
         ['', 'é', '!']
         """
-        return StreamDecoder(self.core.token_bytes)
+        mode = "none" if self.characters is None else self.characters.decode_strip
+        return StreamDecoder(self.core.token_bytes, mode)

@@ -189,10 +189,8 @@ class EncodingMethods:
         Byte offsets refer to the UTF-8 of the text; each token starts where the previous one ends. Character offsets
         refer to `text`; a token that starts or ends inside a character covers the whole character, so tokens that share
         a character overlap. A lone surrogate counts as one character and three bytes (U+FFFD), a surrogate pair as two
-        characters and four bytes. White space absorbed by a special token belongs to that token.
-
-        Raises:
-            TokenizerError: The normalizer changes `text`.
+        characters and four bytes. White space absorbed by a special token belongs to that token. Where a normalizer
+        changes the text, offsets are those of Hugging Face's library: see `EncodedText`.
 
         >>> from bytemill import Tokenizer
         >>> tok = Tokenizer({i: bytes([i]) for i in range(256)}, [])

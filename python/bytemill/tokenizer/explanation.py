@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from bytemill._core import pretoken_spans
@@ -100,7 +101,8 @@ def explain(core: Encoder, text: str, allowed_special: AllowedSpecial) -> Explan
                 tokens = [pretoken]
             else:
                 # Replay the merges. Encoding the pre-token on its own might split it further.
-                tokens = [pretoken[i : i + 1] for i in range(len(pretoken))]
+                bounds = [*core.parts(pretoken), len(pretoken)]
+                tokens = [pretoken[begin:stop] for begin, stop in pairwise(bounds)]
                 for rank, left, right, at in core.merge_steps(pretoken):
                     steps.append(MergeStep(rank, core.token_bytes(left), core.token_bytes(right), at))
                     tokens[at : at + 2] = [tokens[at] + tokens[at + 1]]
@@ -111,4 +113,8 @@ def explain(core: Encoder, text: str, allowed_special: AllowedSpecial) -> Explan
 
 def _id_of(core: Encoder, token: bytes) -> int:
     ordinary = core.bytes_to_id(token)
-    return core.special_tokens[token.decode()] if ordinary is None else ordinary
+    if ordinary is not None:
+        return ordinary
+    if core.fallback is not None and core.fallback[1] is not None:
+        return core.fallback[1]
+    return core.special_tokens[token.decode()]

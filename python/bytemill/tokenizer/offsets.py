@@ -26,7 +26,8 @@ class EncodedText:
     ids: TokenArray
     """(n,): the ids, as `encode_to_numpy` returns them."""
     byte_offsets: NDArray[np.int64]
-    """(n, 2): start and end in `utf8`. Each token starts where the previous one ends."""
+    """(n, 2): start and end in `utf8`. Each token starts where the previous one ends, unless a normalizer changed the
+    text: then it has the range of the characters that its own come from; an added space has that of the next one."""
     char_offsets: NDArray[np.int64]
     """(n, 2): start and end in the `str` that was encoded.
 
@@ -37,7 +38,7 @@ class EncodedText:
 
     @property
     def tokens(self) -> list[bytes]:
-        """The bytes of each token. A new list on each access."""
+        """The text of each token, as bytes. A new list on each access."""
         starts, ends = self.byte_offsets.T.tolist()
         return [self.utf8[span] for span in map(slice, starts, ends)]
 

@@ -15,6 +15,7 @@ from bytemill.errors import TokenizerError
 from bytemill.formats.loaded import Loaded, build
 from bytemill.formats.patterns import Pattern, resolve_pattern
 from bytemill.formats.spec import (
+    CharacterModel,
     SpecialTokens,
     Ties,
     TokenFlags,
@@ -83,6 +84,8 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
         """Flags of the special tokens whose flags differ from the defaults, as in Hugging Face's files."""
         self.metadata: TokenizerMetadata | None = loaded.metadata
         """Metadata that does not affect ids: post-processor, chat template, tokenizer_config.json."""
+        self.characters: CharacterModel | None = loaded.characters
+        """Set if the smallest tokens are characters, as in SentencePiece; None for byte-level BPE."""
         self.training_report: TrainingReport | None = None
         """Statistics of training, if `train` made this object."""
         self._name: str | None = None
@@ -104,7 +107,8 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
         spec = TokenizerSpec(
             pattern=self.pattern,
             special_tokens=self.special_tokens,
-            normalizer=self.normalizer,
+            normalizer=self.core.normalizer,
+            characters=self.characters,
             flags=self.token_flags,
             metadata=self.metadata,
         )
@@ -123,6 +127,9 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
         """Return the vocabulary without tokens that are only special."""
         vocab = self.core.vocab()
         made = {left + right for left, right in self.core.merges()}
+        if self.characters is not None:
+            for token_id in (self.characters.byte_ids or {}).values():
+                vocab.pop(token_id, None)
         for i in self.special_tokens.values():
             if i in vocab and len(vocab[i]) > 1 and vocab[i] not in made:
                 del vocab[i]
@@ -345,9 +352,13 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
     @cached_property
     def _fingerprint(self) -> str:
         digest = hashlib.sha256(self.core.canonical_form())
-        rules = special_rules(self.special_tokens, self.token_flags, self.normalizer)
-        if rules or self.normalizer:
-            digest.update(repr((self.normalizer, sorted(rules.items()))).encode())
+        normalizer = self.core.normalizer
+        is_verbatim = self.characters is not None and self.characters.verbatim_symbols
+        rules = special_rules(self.special_tokens, self.token_flags, normalizer, verbatim=is_verbatim)
+        if rules or normalizer:
+            # The form of the first released version, in which NFC was the only normalizer.
+            described = "NFC" if normalizer == (("NFC",),) else normalizer or None
+            digest.update(repr((described, sorted(rules.items()))).encode())
         return digest.hexdigest()
 
     def truncate(self, vocab_size: int) -> Self:

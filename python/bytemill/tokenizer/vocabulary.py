@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from bytemill.errors import UnknownTokenError
 from bytemill.formats.bytes_to_unicode import bytes_to_text, text_to_bytes
+from bytemill.formats.spec import describe_normalizer
 from bytemill.tokenizer.explanation import TokenInfo
 
 if TYPE_CHECKING:
     from bytemill._core import Encoder
+    from bytemill.formats.spec import CharacterModel
 
 
 class VocabularyMethods:
@@ -20,6 +22,7 @@ class VocabularyMethods:
     """The Rust encoder."""
     special_tokens: dict[str, int]
     """Special tokens and their ids."""
+    characters: CharacterModel | None
     merge_counts: list[int] | None
     """The count of each merge's pair in the training corpus when it was merged, if known."""
 
@@ -59,12 +62,12 @@ class VocabularyMethods:
         return self.core.pattern
 
     @property
-    def normalizer(self) -> Literal["NFC"] | None:
-        """The Unicode normalization applied to text between special tokens, or None.
+    def normalizer(self) -> str | None:
+        """The changes applied to text between special tokens, such as `"NFC"` or `"NFD, Lowercase"`, or None.
 
-        Only files from other tools request one. Decoding returns the normalized text.
+        Only files from other tools request them. Decoding returns the normalized text.
         """
-        return "NFC" if self.core.nfc else None
+        return describe_normalizer(self.core.normalizer) or None
 
     @property
     def special_tokens_set(self) -> set[str]:
@@ -149,7 +152,8 @@ class VocabularyMethods:
             count=counts[merge[0]] if merge and counts else None,
         )
 
-    # Byte-level text has one character per byte, as in Hugging Face's vocabularies ("Ġ" is the space).
+    # Byte-level text has one character per byte, as in Hugging Face's vocabularies ("Ġ" is the space). Tokens of
+    # characters, as in SentencePiece, are text with "▁" for spaces, and "<0x0A>" for the token of a byte.
 
     def token_to_id(self, token: str | bytes) -> int | None:
         """Return the id of a token, special or ordinary, or None if there is no such token.
@@ -167,6 +171,8 @@ class VocabularyMethods:
             return self._id_of(token)
         if token in self.special_tokens:
             return self.special_tokens[token]
+        if self.characters is not None:
+            return self._ids_of_texts.get(token)
         try:
             return self.core.bytes_to_id(text_to_bytes(token))
         except ValueError:
@@ -183,9 +189,22 @@ class VocabularyMethods:
         if special is not None:
             return special
         try:
-            return bytes_to_text(self.core.token_bytes(token_id))
+            return self._text_of(token_id, self.core.token_bytes(token_id))
         except UnknownTokenError:
             return None
+
+    def _text_of(self, token_id: int, token: bytes) -> str:
+        """An ordinary token as its file writes it."""
+        if self.characters is None:
+            return bytes_to_text(token)
+        if self.characters.byte_ids is not None and self.characters.byte_ids.get(token[0]) == token_id:
+            return f"<0x{token[0]:02X}>"
+        text = token.decode()
+        return text.replace(" ", "\u2581") if self.characters.writes_spaces_as_meta else text
+
+    @cached_property
+    def _ids_of_texts(self) -> dict[str, int]:
+        return self.get_vocab()
 
     def get_vocab(self, with_added_tokens: bool = True) -> dict[str, int]:
         """Return all tokens as byte-level text with their ids, in id order.
@@ -200,7 +219,7 @@ class VocabularyMethods:
         """
         special = {i: token for token, i in self.special_tokens.items()}
         ordinary = {
-            i: bytes_to_text(token)
+            i: self._text_of(i, token)
             for i, token in self.core.vocab().items()
             if special.get(i, "").encode() != token or len(token) == 1
         }

@@ -66,8 +66,8 @@ def test_settings_of_the_object_are_refused_or_kept(ours: Tokenizer) -> None:
     )
     for text in ["the cat", "the   cats cat", "cat_"]:
         assert back.encode(text) == theirs.encode(text).ids
-    theirs.normalizer = tokenizers.normalizers.Lowercase()  # type: ignore[assignment]
-    with pytest.raises(TokenizerFileError, match="normalizer is 'Lowercase'"):
+    theirs.normalizer = tokenizers.normalizers.Nmt()  # type: ignore[assignment]
+    with pytest.raises(TokenizerFileError, match="normalizer is 'Nmt'"):
         Tokenizer.from_huggingface(theirs)
     other = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="a"))
     with pytest.raises(TokenizerFileError, match=r"model\.type is 'WordLevel'"):

@@ -399,16 +399,19 @@ def test_flags_affect_the_fingerprint_only_if_they_affect_ids(trained: dict[str,
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"normalizer": {"type": "NFKC"}}, "normalizer is 'NFKC'"),
-        ({"normalizer": {"type": "NFC", "x": 1}}, "normalizer is 'NFC'"),
-        ({"normalizer": {"type": "Sequence", "normalizers": [NFC, {"type": "Lowercase"}]}}, "is 'Lowercase'"),
-        ({"normalizer": {"type": "Sequence", "normalizers": [None]}}, "normalizers is null"),
+        ({"normalizer": {"type": "Nmt"}}, "normalizer is 'Nmt', which is not supported"),
+        (
+            {"normalizer": {"type": "Sequence", "normalizers": [NFC, {"type": "BertNormalizer"}]}},
+            r"normalizers\[1\] is 'BertNormalizer'",
+        ),
+        (
+            {"normalizer": {"type": "Replace", "pattern": {"Regex": "a+"}, "content": "b"}},
+            "is 'Replace', which is not supported with a regular expression",
+        ),
+        ({"normalizer": {"type": "Strip", "strip_left": 1}}, "strip_left is 1"),
+        ({"normalizer": {"type": "Sequence", "normalizers": [None]}}, r"normalizers\[0\] is null"),
         ({"normalizer": {"type": "Sequence", "normalizers": 3}}, "normalizers is 3, not an array"),
         ({"normalizer": {"type": "Sequence"}}, "normalizers is null, not an array"),
-        (
-            {"normalizer": NFC, "added_tokens": [{"id": 330, **added("é!", normalized=True)[0]}]},
-            "'é!' is 'normalized', which is supported for ASCII only",
-        ),
     ],
 )
 def test_other_normalizers_are_refused_by_name(

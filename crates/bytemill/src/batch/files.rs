@@ -161,7 +161,7 @@ impl Encoder {
         let cutter = Cutter { pattern: self.pattern(), special: self.kept_whole(allowed) };
         let open = |file: usize| Reader::open(&paths[file], sizes[file], cutter, chunk_bytes);
         let encode = |text: &str, offset, ids: &mut Vec<T>, interrupt: Interrupt| {
-            self.encode(text, allowed, ids, interrupt).map_err(|error| error.offset_by(offset))
+            self.session(|session| session.encode(text, offset, allowed, ids, interrupt))
         };
         let mut results: Vec<Vec<T>> = paths.iter().map(|_| Vec::new()).collect();
         let mut files = 0..paths.len();

@@ -147,8 +147,7 @@ impl DocumentEncoder {
                 // The ids stay in this memory, so it is not much more than most texts need. If the system refuses, it grows.
                 let _ = group.ids.try_reserve(text.len() / 4);
                 group.n_bytes += text.len() as u64;
-                let encoded = session.encode(text, self.allowed.as_allowed(), &mut group.ids, interrupt);
-                encoded.map_err(|error| error.offset_by(offset))
+                session.encode(text, offset, self.allowed.as_allowed(), &mut group.ids, interrupt)
             };
             match work {
                 Work::Chunk { text, offset, side, .. } => encode(text, *offset, &mut sides[*side])?,

@@ -77,8 +77,21 @@ impl Encoder {
         n_threads: usize,
         interrupt: Interrupt,
     ) -> Result<Vec<T>> {
+        self.encode_parallel_from(text, 0, allowed, n_threads, interrupt)
+    }
+
+    /// [`Encoder::encode_parallel`] for the chunk of a text that begins at byte `offset`.
+    pub(crate) fn encode_parallel_from<T: Id>(
+        &self,
+        text: &str,
+        offset: usize,
+        allowed: Allowed,
+        n_threads: usize,
+        interrupt: Interrupt,
+    ) -> Result<Vec<T>> {
         let n_threads = if text.len() <= MIN_PARALLEL_BYTES { 1 } else { n_threads };
-        let mut ids = self.encode_batch(&[text], allowed, n_threads, interrupt)?.ids;
+        let chunk_bytes = chunk_bytes(text.len(), n_threads);
+        let mut ids = self.encode_chunks(&[text], offset, allowed, n_threads, chunk_bytes, interrupt)?.ids;
         if ids.len() < ids.capacity() / 2 {
             ids.shrink_to_fit();
         }
@@ -97,13 +110,14 @@ impl Encoder {
         interrupt: Interrupt,
     ) -> Result<Encoded<T>> {
         let n_bytes = texts.iter().map(|text| text.len()).sum();
-        self.encode_chunks(texts, allowed, n_threads, chunk_bytes(n_bytes, n_threads), interrupt)
+        self.encode_chunks(texts, 0, allowed, n_threads, chunk_bytes(n_bytes, n_threads), interrupt)
     }
 
-    /// [`Encoder::encode_batch`] with chunks of about `chunk_bytes`.
+    /// [`Encoder::encode_batch`] with chunks of about `chunk_bytes`. The first text begins at byte `offset` of a longer one.
     pub(crate) fn encode_chunks<T: Id>(
         &self,
         texts: &[&str],
+        offset: usize,
         allowed: Allowed,
         n_threads: usize,
         chunk_bytes: usize,
@@ -114,7 +128,7 @@ impl Encoder {
         let end = Position { text: texts.len(), byte: 0 };
         let cuts = if n_threads <= 1 { vec![end] } else { self.cuts(texts, allowed, chunk_bytes) };
         if cuts.len() <= 1 {
-            self.encode_chunk(texts, Position::default()..end, allowed, &mut output, interrupt)?;
+            self.encode_chunk(texts, offset, Position::default()..end, allowed, &mut output, interrupt)?;
             return Ok(output);
         }
         let mut start = Position::default();
@@ -127,7 +141,9 @@ impl Encoder {
                 chunk.range = std::mem::replace(&mut start, end)..end;
                 Ok(true)
             },
-            |chunk, interrupt| self.encode_chunk(texts, chunk.range.clone(), allowed, &mut chunk.encoded, interrupt),
+            |chunk, interrupt| {
+                self.encode_chunk(texts, offset, chunk.range.clone(), allowed, &mut chunk.encoded, interrupt)
+            },
             |chunk| output.append(&mut chunk.encoded),
         )?;
         Ok(output)
@@ -136,6 +152,7 @@ impl Encoder {
     fn encode_chunk<T: Id>(
         &self,
         texts: &[&str],
+        offset: usize,
         Range { start, end }: Range<Position>,
         allowed: Allowed,
         output: &mut Encoded<T>,
@@ -147,8 +164,8 @@ impl Encoder {
             for (index, text) in texts.iter().enumerate().take(end.text + 1).skip(start.text) {
                 let from = if index == start.text { start.byte } else { 0 };
                 let to = if index == end.text { end.byte } else { text.len() };
-                let encoded = session.encode(&text[from..to], allowed, &mut output.ids, interrupt);
-                encoded.map_err(|error| error.offset_by(from))?;
+                let begin = if index == 0 { offset + from } else { from };
+                session.encode(&text[from..to], begin, allowed, &mut output.ids, interrupt)?;
                 if index < end.text {
                     output.ends.push(output.ids.len());
                 }

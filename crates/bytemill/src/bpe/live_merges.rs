@@ -37,7 +37,10 @@ pub fn parts(vocab: &Vocab, symbol: u32) -> Option<(u32, u32)> {
 pub fn unreachable_tokens<'v>(vocab: &'v Vocab, live: &[Merge]) -> Vec<(u32, &'v [u8])> {
     let mut is_merged = vec![false; vocab.n_ids()];
     for &(_, _, symbol) in live {
-        is_merged[vocab.symbol_ids()[symbol as usize] as usize] = true;
+        // A part of a character has no id of a token.
+        if let Some(is_merged) = is_merged.get_mut(vocab.symbol_ids()[symbol as usize] as usize) {
+            *is_merged = true;
+        }
     }
     let others = vocab.tokens().filter(|(token, id)| token.len() > 1 && !is_merged[*id as usize]);
     others.map(|(token, id)| (id, token)).collect()

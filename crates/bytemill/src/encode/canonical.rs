@@ -15,6 +15,7 @@
 
 use super::encoder::Encoder;
 use crate::bpe::live_merges::{live_merges, unreachable_tokens};
+use crate::vocab::{Fallback, Leftovers};
 
 /// Changes with the layout of what follows it, so that two versions never give one form for two tokenizers.
 const FORMAT: &[u8] = b"bytemill tokenizer 2\n";
@@ -51,6 +52,14 @@ impl Encoder {
             }
         }
         form.tokens(if vocab.ignore_merges() { unreachable_tokens(vocab, &live) } else { Vec::new() });
+        // The merges tell which characters are tokens; what is left over depends on the kind of fallback.
+        match vocab.leftovers().map(Leftovers::fallback) {
+            None => {}
+            Some(Fallback::Bytes) => form.number(1),
+            Some(Fallback::Unknown { id, fused }) => {
+                [2, id, u32::from(fused)].into_iter().for_each(|number| form.number(number))
+            }
+        }
         form.0
     }
 }

@@ -10,10 +10,11 @@ use crate::error::{Error, Result};
 use crate::pretokenize::Pattern;
 use crate::special::{Rules, SpecialTokens};
 use crate::sys::interrupt::{Interrupt, no_interrupt};
-use crate::text::nfc::normalize;
+use crate::text::normalize::Normalizer;
 use crate::vocab::{SortedTokens, Vocab};
 use hashbrown::HashMap;
 use once_cell::race::OnceBox;
+use std::sync::Arc;
 
 /// Which special tokens of the vocabulary are recognised in a text.
 #[derive(Clone, Copy, Debug)]
@@ -79,11 +80,11 @@ impl Encoder {
         Ok(encoder)
     }
 
-    /// The same encoder with rules for some special tokens, given by their text, and with texts normalized to NFC or not.
+    /// The same encoder with rules for some special tokens, given by their text, and with a normalizer.
     ///
     /// # Errors
     /// [`Error::Invalid`] if a text is not a special token.
-    pub fn with_rules(mut self, rules: &[(String, Rules)], nfc: bool) -> Result<Self> {
+    pub fn with_rules(mut self, rules: &[(String, Rules)], normalizer: Normalizer) -> Result<Self> {
         let tokens = self.special.tokens().to_vec();
         let mut rule_of = vec![Rules::default(); tokens.len()];
         for (text, rule) in rules {
@@ -91,8 +92,9 @@ impl Encoder {
             let index = index.ok_or_else(|| Error::Invalid(format!("{text:?} has rules but is no special token")))?;
             rule_of[index] = *rule;
         }
-        self.special = SpecialTokens::with_rules(tokens, rule_of)?.with_nfc(nfc);
-        self.none = std::mem::take(&mut self.none).with_nfc(nfc);
+        let normalizer = Arc::new(normalizer);
+        self.special = SpecialTokens::with_rules(tokens, rule_of)?.normalizing(Arc::clone(&normalizer))?;
+        self.none = std::mem::take(&mut self.none).normalizing(normalizer)?;
         Ok(self)
     }
 
@@ -149,7 +151,7 @@ impl Encoder {
     /// an id does not fit `T` or a pre-token has 4 GiB or more; [`Error::Memory`]; the error of `interrupt`. The content of
     /// `out` is unspecified then.
     pub fn encode<T: Id>(&self, text: &str, allowed: Allowed, out: &mut Vec<T>, interrupt: Interrupt) -> Result<()> {
-        self.session(|session| session.encode(text, allowed, out, interrupt))
+        self.session(|session| session.encode(text, 0, allowed, out, interrupt))
     }
 
     /// # Errors
@@ -163,7 +165,7 @@ impl Encoder {
         };
         refuse(text)?;
         // Normalization may produce another one.
-        if self.special.nfc() { refuse(&normalize(text, &no_interrupt)?) } else { Ok(()) }
+        refuse(&self.special.normalizer().normalize(text, true, &no_interrupt)?)
     }
 
     /// Appends the ids of bytes that may not be UTF-8, without special tokens. A malformed sequence is a pre-token.
@@ -193,6 +195,7 @@ impl Encoder {
         interrupt: Interrupt,
     ) -> Result<()> {
         let bytes = text.as_bytes();
+        let n_before = out.len();
         let mut splits = self.pattern.splits(text);
         let mut done = 0;
         while splits.fill(&mut workspace.ends)? {
@@ -209,7 +212,11 @@ impl Encoder {
             check_every(&mut workspace.since_check, end - done, interrupt)?;
             done = end;
         }
-        self.resolve(workspace, bytes, out, interrupt)
+        self.resolve(workspace, bytes, out, interrupt)?;
+        if let Some(unknown) = self.vocab.fused_id() {
+            T::fuse(out, n_before, unknown);
+        }
+        Ok(())
     }
 
     /// Calls `cut` with every offset at which a long pre-token may be cut: see [`MergeBarriers`].
@@ -245,8 +252,16 @@ impl Encoder {
         out: &mut Vec<T>,
         interrupt: Interrupt,
     ) -> Result<()> {
-        let id = |symbol: u32| T::narrow(self.vocab.symbol_id(symbol));
-        self.merger.merge_into(&self.vocab, pretoken, symbols, out, id, interrupt)
+        let Some(leftovers) = self.vocab.leftovers() else {
+            let id = |symbol: u32| T::narrow(self.vocab.symbol_id(symbol));
+            return self.merger.merge_into(&self.vocab, pretoken, symbols, out, id, interrupt);
+        };
+        let mut ids = Vec::new();
+        self.merger.merge_into(&self.vocab, pretoken, symbols, &mut ids, |s| self.vocab.symbol_id(s), interrupt)?;
+        leftovers.expand(&mut ids, 0);
+        out.try_reserve(ids.len()).map_err(|_| Error::memory::<T>(out.len() + ids.len()))?;
+        out.extend(ids.into_iter().map(T::narrow));
+        Ok(())
     }
 }
 

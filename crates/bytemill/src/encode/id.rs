@@ -9,6 +9,23 @@ pub trait Id: Copy + Default + Send + 'static {
 
     /// The id in this width. Callers check the vocabulary with [`check_width`] first, so nothing is cut off.
     fn narrow(id: u32) -> Self;
+
+    /// Leaves one of several `id`s in a row, from the index `start` on. Numbers without a value stay.
+    fn fuse(ids: &mut Vec<Self>, start: usize, id: u32);
+}
+
+/// Implements [`Id::fuse`].
+fn fuse_equal<T: Id + PartialEq>(ids: &mut Vec<T>, start: usize, id: u32) {
+    let id = T::narrow(id);
+    let mut n_kept = start;
+    for index in start..ids.len() {
+        if index > start && ids[index] == id && ids[index - 1] == id {
+            continue;
+        }
+        ids[n_kept] = ids[index];
+        n_kept += 1;
+    }
+    ids.truncate(n_kept);
 }
 
 /// Checks that every id of a vocabulary of `n_ids` fits the type.
@@ -31,6 +48,10 @@ impl Id for u16 {
     fn narrow(id: u32) -> Self {
         id as Self
     }
+
+    fn fuse(ids: &mut Vec<Self>, start: usize, id: u32) {
+        fuse_equal(ids, start, id);
+    }
 }
 
 impl Id for u32 {
@@ -40,6 +61,10 @@ impl Id for u32 {
     fn narrow(id: u32) -> Self {
         id
     }
+
+    fn fuse(ids: &mut Vec<Self>, start: usize, id: u32) {
+        fuse_equal(ids, start, id);
+    }
 }
 
 impl Id for () {
@@ -47,4 +72,6 @@ impl Id for () {
 
     #[inline]
     fn narrow(_: u32) {}
+
+    fn fuse(_: &mut Vec<Self>, _: usize, _: u32) {}
 }

@@ -247,6 +247,11 @@ impl Encoder {
                 ids.extend_from_slice(&four.each_ref().map(id));
             }
             ids.truncate(ids.len() + n_symbols - n_copied);
+            if let Some(leftovers) = self.vocab().leftovers() {
+                let span = &mut spans[to_merge[index] as usize];
+                leftovers.expand(ids, span.0 as usize);
+                span.1 = (ids.len() - span.0 as usize) as u32;
+            }
         });
     }
 }

@@ -15,13 +15,14 @@ pub struct Session<'s> {
 }
 
 impl Session<'_> {
-    /// As [`Encoder::encode`].
+    /// As [`Encoder::encode`], for a text or the chunk of one that begins at byte `offset`.
     ///
     /// # Errors
-    /// The same.
+    /// The same; offsets are those in the whole text.
     pub fn encode<T: Id>(
         &mut self,
         text: &str,
+        offset: usize,
         allowed: Allowed,
         out: &mut Vec<T>,
         interrupt: Interrupt,
@@ -29,13 +30,13 @@ impl Session<'_> {
         let Self { encoder, workspace } = self;
         check_width::<T>(encoder.vocab().n_ids())?;
         if matches!(allowed, Allowed::Refused) {
-            encoder.refuse_special(text)?;
+            encoder.refuse_special(text).map_err(|error| error.offset_by(offset))?;
         }
         let special = encoder.recognized(allowed);
         let result = if special.changes_nothing() {
             encoder.encode_segment(workspace, text, out, interrupt)
         } else {
-            special.segments(text, interrupt, |segment| match segment {
+            special.segments(text, offset == 0, interrupt, |segment| match segment {
                 Segment::Text(text) => encoder.encode_segment(workspace, text, out, interrupt),
                 Segment::Special(id) => {
                     out.push(T::narrow(id));
@@ -47,7 +48,7 @@ impl Session<'_> {
             // Another text may follow.
             workspace.discard_pending();
         }
-        result
+        result.map_err(|error| error.offset_by(offset))
     }
 }
 

@@ -2,6 +2,9 @@
 
 use super::encoder::{Allowed, Encoder};
 use crate::error::{Error, Result};
+use crate::special::AlignedSegment;
+use crate::text::normalize::aligned::{AlignedChar, plain};
+use crate::vocab::{Fallback, Leftovers};
 use std::ops::Range;
 
 impl Encoder {
@@ -9,7 +12,7 @@ impl Encoder {
     /// `allowed`.
     ///
     /// Tokens tile the text between special tokens, so their ranges follow from their lengths; a special token has the range
-    /// where it was found.
+    /// where it was found. Tokens of normalized text have the range that their characters come from: see [`aligned`].
     ///
     /// # Errors
     /// [`Error::Invalid`] if the bytes of a token are not at its position, because the encoded text differs from `text`.
@@ -22,6 +25,9 @@ impl Encoder {
     ) -> Result<()> {
         let mut ids = ids.iter().map(|&id| id.into());
         let special = self.recognized(allowed);
+        if !special.normalizer().is_identity() || self.vocab().leftovers().is_some() {
+            return self.aligned_spans(&special.aligned_segments(text), &mut ids, &mut each);
+        }
         let mut at = 0;
         for found in special.find(text) {
             self.tile(&text.as_bytes()[..found.start], &mut at, &mut ids, &mut each)?;
@@ -57,10 +63,92 @@ impl Encoder {
     }
 }
 
+impl Encoder {
+    /// [`Encoder::spans`] for normalized text.
+    fn aligned_spans(
+        &self,
+        segments: &[AlignedSegment],
+        ids: &mut impl Iterator<Item = u32>,
+        each: &mut impl FnMut(Range<usize>),
+    ) -> Result<()> {
+        let mut at = 0;
+        for segment in segments {
+            match segment {
+                AlignedSegment::Special(id, origin) => {
+                    if ids.next() != Some(*id) {
+                        return changed(origin.start);
+                    }
+                    each(origin.clone());
+                    at = origin.end;
+                }
+                AlignedSegment::Text(text) => {
+                    let origins = Origins::new(text);
+                    let mut done = 0;
+                    while done < origins.text.len() {
+                        let n_bytes = ids.next().and_then(|id| self.n_bytes_of(id, &origins.text.as_bytes()[done..]));
+                        let Some(n_bytes) = n_bytes else { return changed(at) };
+                        let range = origins.range(text, done..done + n_bytes);
+                        at = range.end;
+                        each(range);
+                        done += n_bytes;
+                    }
+                }
+            }
+        }
+        if ids.next().is_some() { changed(at) } else { Ok(()) }
+    }
+
+    /// How many bytes at the start of `text` a token stands for.
+    fn n_bytes_of(&self, id: u32, text: &[u8]) -> Option<usize> {
+        if let Some(Fallback::Unknown { id: unknown, fused }) = self.vocab().leftovers().map(Leftovers::fallback)
+            && id == unknown
+        {
+            let text = std::str::from_utf8(text).ok()?;
+            let n_unknown = if fused { usize::MAX } else { 1 };
+            let is_unknown =
+                |character: &char| self.vocab().id(character.encode_utf8(&mut [0; 4]).as_bytes()).is_none();
+            return Some(text.chars().take(n_unknown).take_while(is_unknown).map(char::len_utf8).sum::<usize>().max(1));
+        }
+        self.vocab().token(id).filter(|token| text.starts_with(token)).map(<[u8]>::len)
+    }
+}
+
+/// Normalized text, and which character each of its bytes belongs to.
+struct Origins {
+    text: String,
+    /// For each byte, the index of its character and the offset in it.
+    characters: Vec<(usize, usize)>,
+}
+
+impl Origins {
+    fn new(text: &[AlignedChar]) -> Self {
+        let bytes = |(index, aligned): (usize, &AlignedChar)| {
+            (0..aligned.character.len_utf8()).map(move |offset| (index, offset))
+        };
+        Self { text: plain(text), characters: text.iter().enumerate().flat_map(bytes).collect() }
+    }
+
+    /// The range of the original text that a range of normalized bytes stands for. Part of a character that was not changed is part
+    /// of it there too; part of another one is all of it.
+    fn range(&self, text: &[AlignedChar], Range { start, end }: Range<usize>) -> Range<usize> {
+        let at = |byte: usize, after: usize| {
+            let (index, offset) = self.characters[byte];
+            let AlignedChar { character, origin } = &text[index];
+            let is_whole = origin.len() != character.len_utf8();
+            (
+                if is_whole { origin.start } else { origin.start + offset },
+                if is_whole { origin.end } else { origin.start + offset + after },
+            )
+        };
+        let (start, end) = (at(start, 0).0, at(end - 1, 1).1);
+        start..end.max(start)
+    }
+}
+
 fn changed(at: usize) -> Result<()> {
     Err(Error::Invalid(format!(
-        "at byte {at} stands another text than the one encoded: this tokenizer normalizes texts or leaves some of it out, \
-         so its tokens have no places in them"
+        "at byte {at} stands another text than the one encoded: this tokenizer leaves some of it out, so its tokens have no \
+         offsets"
     )))
 }
 

@@ -105,15 +105,14 @@ impl Stream {
     /// Appends the ids of the first `end` bytes.
     fn encode_chunk<T: Id>(&self, end: usize, out: &mut Vec<T>, interrupt: Interrupt) -> Result<()> {
         let (text, allowed) = (&self.text[..end], self.allowed.as_allowed());
-        let encoded = if self.n_threads <= 1 {
-            self.encoder.encode(text, allowed, out, interrupt)
+        if self.n_threads <= 1 {
+            self.encoder.session(|session| session.encode(text, self.n_done, allowed, out, interrupt))
         } else {
-            self.encoder.encode_parallel(text, allowed, self.n_threads, interrupt).and_then(|ids| {
+            self.encoder.encode_parallel_from(text, self.n_done, allowed, self.n_threads, interrupt).and_then(|ids| {
                 out.try_reserve(ids.len()).map_err(|_| Error::memory::<T>(ids.len()))?;
                 out.extend_from_slice(&ids);
                 Ok(())
             })
-        };
-        encoded.map_err(|error| error.offset_by(self.n_done))
+        }
     }
 }

@@ -52,7 +52,7 @@ impl Encoder {
     /// Number of `ids` of `text`, from the end, that more text may change.
     fn n_unstable(&self, ids: &[u32], text: &str, allowed: Allowed, interrupt: Interrupt) -> Result<usize> {
         let mut tail = None;
-        self.recognized(allowed).segments(text, interrupt, |segment| {
+        self.recognized(allowed).segments(text, true, interrupt, |segment| {
             tail = if let Segment::Text(text) = segment { Some(text.to_owned()) } else { None };
             Ok(())
         })?;

@@ -15,18 +15,26 @@
 //! at `p` ends there in both texts. What follows an apostrophe in a contraction is letters, so the character at `p` makes it fail just
 //! as the end of the text does.
 //!
+//! Where texts are split before spaces, they may be cut before a run of spaces: whether a pre-token ends at an offset depends on the
+//! bytes on its sides alone.
+//!
 //! Custom patterns and several steps have no such property. They are cut at special tokens only.
 
 use super::pattern::Pattern;
+use super::spaces::Spaces;
 use crate::text::unicode::{Class, class_at};
 
 impl Pattern {
     /// The last safe cut `p` with `floor < p <= ceiling` and `p < text.len()` that `allowed` accepts.
     pub fn last_cut(&self, text: &str, floor: usize, ceiling: usize, allowed: impl Fn(usize) -> bool) -> Option<usize> {
+        let bytes = text.as_bytes();
+        if let Self::Spaces(_) = self {
+            let last = ceiling.min(text.len().checked_sub(1)?);
+            return (floor + 1..=last).rev().find(|&at| Spaces::cuts_at(bytes, at) && allowed(at));
+        }
         if !matches!(self, Self::Named(_)) {
             return None;
         }
-        let bytes = text.as_bytes();
         let mut at = ceiling.min(text.len().checked_sub(1)?);
         while !text.is_char_boundary(at) {
             at -= 1;

@@ -6,8 +6,8 @@
 //! 1. `pattern`: the interface. `named`: the table of patterns with a matcher of their own.
 //! 2. `rules`, `contraction`: what these patterns differ in. `tests/reference`: their matcher one character at a time.
 //! 3. `classify`, `chars`, `carry`, `block`, `blocks`: the matcher on bit masks of 64 or 512 bytes.
-//! 4. `custom`, `automaton`: other expressions, by an automaton where that is possible. `steps`, `cut`: several patterns in a row, safe
-//!    cuts of a text.
+//! 4. `custom`, `automaton`: other expressions, by an automaton where that is possible. `spaces`: splitting before spaces. `steps`, `cut`: several
+//!    patterns in a row, safe cuts of a text.
 
 mod automaton;
 mod block;
@@ -21,10 +21,12 @@ mod cut;
 mod named;
 mod pattern;
 mod rules;
+mod spaces;
 mod steps;
 
 pub use named::{NAMED, NamedPattern};
 pub use pattern::{BLOCK, Pattern, Splits};
+pub use spaces::Spaces;
 pub use steps::THEN;
 
 #[cfg(test)]

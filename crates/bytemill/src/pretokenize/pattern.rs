@@ -4,6 +4,7 @@ use super::blocks::{Blocks, MAX_ENDS};
 use super::classify::InstructionSet;
 use super::custom::{CustomPattern, CustomSplits};
 use super::named::{NAMED, NamedPattern};
+use super::spaces::{Spaces, SpacesSplits};
 use super::steps::{Steps, StepsSplits, THEN};
 use crate::error::Result;
 
@@ -17,6 +18,8 @@ pub enum Pattern {
     Whole,
     /// A pattern with a matcher of its own.
     Named(&'static NamedPattern),
+    /// Before spaces.
+    Spaces(Spaces),
     /// Any other expression, matched by a regex engine.
     Custom(Box<CustomPattern>),
     /// Several patterns in a row. Each splits the pre-tokens of the one before.
@@ -36,6 +39,9 @@ impl Pattern {
         let Some(pattern) = pattern else { return Ok(Self::Whole) };
         if pattern.contains(THEN) {
             return Ok(Self::Steps(Box::new(Steps::new(pattern)?)));
+        }
+        if let Some(spaces) = Spaces::find(pattern) {
+            return Ok(Self::Spaces(spaces));
         }
         Ok(match NamedPattern::find(pattern) {
             Some(named) => Self::Named(named),
@@ -65,6 +71,7 @@ impl Pattern {
         match self {
             Self::Whole => None,
             Self::Named(named) => Some(named.expression),
+            Self::Spaces(spaces) => Some(spaces.expression()),
             Self::Custom(custom) => Some(&custom.expression),
             Self::Steps(steps) => Some(&steps.expression),
         }
@@ -74,7 +81,7 @@ impl Pattern {
     #[must_use]
     pub fn backtracks(&self) -> bool {
         match self {
-            Self::Whole | Self::Named(_) => false,
+            Self::Whole | Self::Named(_) | Self::Spaces(_) => false,
             Self::Custom(custom) => !custom.is_automaton(),
             Self::Steps(steps) => steps.backtracks(),
         }
@@ -86,6 +93,7 @@ impl Pattern {
         Splits(match self {
             Self::Whole => Source::Whole((!text.is_empty()).then_some(text.len())),
             Self::Named(named) => Source::Named(named.blocks(text, InstructionSet::best())),
+            Self::Spaces(spaces) => Source::Spaces(SpacesSplits::new(*spaces, text)),
             Self::Custom(custom) => Source::Custom(custom.splits(text)),
             Self::Steps(steps) => Source::Steps(Box::new(steps.splits(text))),
         })
@@ -125,6 +133,7 @@ enum Source<'t> {
     /// The end of the text, until it is returned.
     Whole(Option<usize>),
     Named(Blocks<'t>),
+    Spaces(SpacesSplits<'t>),
     Custom(CustomSplits<'t>),
     Steps(Box<StepsSplits<'t>>),
 }
@@ -140,6 +149,7 @@ impl Splits<'_> {
         ends.clear();
         match &mut self.0 {
             Source::Named(blocks) => Ok(blocks.fill(ends)),
+            Source::Spaces(spaces) => Ok(spaces.fill(ends)),
             Source::Custom(custom) => custom.fill(ends),
             Source::Steps(steps) => steps.fill(ends),
             Source::Whole(end) => {

@@ -9,4 +9,4 @@ mod search;
 mod tokens;
 
 pub use search::{Found, Rules};
-pub use tokens::{Segment, SpecialTokens};
+pub use tokens::{AlignedSegment, Segment, SpecialTokens};

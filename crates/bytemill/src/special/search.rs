@@ -14,6 +14,8 @@ pub struct Rules {
     pub rstrip: bool,
     /// Match only in the text left over by the tokens without this rule (`normalized`).
     pub late: bool,
+    /// Search normalized text for the token itself, which is not normalized (SentencePiece's user-defined symbols).
+    pub verbatim: bool,
 }
 
 /// An occurrence of a special token in a text.
@@ -33,6 +35,8 @@ pub struct Search {
     pub rules: Vec<Rules>,
     /// Some rules are not the default.
     pub has_rules: bool,
+    /// The texts that are searched.
+    texts: Vec<String>,
     /// Tokens searched in the whole text, then tokens searched in the text left over (`late`).
     rounds: [Round; 2],
 }
@@ -49,13 +53,14 @@ struct Round {
 impl Search {
     /// # Errors
     /// [`Error::Invalid`] if the search cannot be built.
-    pub fn new(tokens: &[(String, u32)], rules: Vec<Rules>) -> Result<Self> {
+    pub fn new<'t>(texts: impl IntoIterator<Item = &'t str>, rules: Vec<Rules>) -> Result<Self> {
+        let texts: Vec<String> = texts.into_iter().map(str::to_owned).collect();
         let round = |late: bool| -> Result<Round> {
             let indices: Vec<usize> = (0..rules.len()).filter(|&index| rules[index].late == late).collect();
             let build = || {
                 AhoCorasick::builder()
                     .match_kind(MatchKind::LeftmostLongest)
-                    .build(indices.iter().map(|&index| &tokens[index].0))
+                    .build(indices.iter().map(|&index| &texts[index]))
             };
             let finder = (!indices.is_empty()).then(build).transpose();
             let finder = finder.map_err(|error| Error::Invalid(format!("special tokens: {error}")))?;
@@ -63,7 +68,12 @@ impl Search {
         };
         let rounds = [round(false)?, round(true)?];
         let has_rules = rules.iter().any(|rule| *rule != Rules::default());
-        Ok(Self { rules, has_rules, rounds })
+        Ok(Self { rules, has_rules, texts, rounds })
+    }
+
+    /// The texts of tokens that are searched in normalized text.
+    pub fn changed_texts(&self) -> impl Iterator<Item = &str> {
+        self.texts.iter().zip(&self.rules).filter(|(_, rule)| rule.late).map(|(text, _)| text.as_str())
     }
 
     /// The search of [`Search::find`] if no token has rules.

@@ -3,10 +3,12 @@
 use super::search::{Found, Rules, Search};
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
-use crate::text::nfc::{is_stable_about, normalize};
+use crate::text::normalize::Normalizer;
+use crate::text::normalize::aligned::{AlignedChar, AlignedText, plain, unchanged};
 use aho_corasick::Match;
-use std::borrow::Cow;
 use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// A set of special tokens to look for.
 #[derive(Clone, Debug, Default)]
@@ -15,8 +17,8 @@ pub struct SpecialTokens {
     search: Search,
     /// Length in bytes of the longest token.
     longest: usize,
-    /// The text between the tokens is normalized to NFC.
-    nfc: bool,
+    /// Changes the text between the tokens.
+    normalizer: Arc<Normalizer>,
 }
 
 /// A section of a text.
@@ -26,6 +28,15 @@ pub enum Segment<'t> {
     Text(&'t str),
     /// The id of a special token.
     Special(u32),
+}
+
+/// A section of a text with its origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AlignedSegment {
+    /// Text without special tokens, normalized.
+    Text(AlignedText),
+    /// The id of a special token, and the bytes of the original text that it stands for.
+    Special(u32, Range<usize>),
 }
 
 impl SpecialTokens {
@@ -50,15 +61,23 @@ impl SpecialTokens {
                 return Err(Error::Invalid(format!("special token {token:?} is there twice")));
             }
         }
-        let search = Search::new(&tokens, rules)?;
+        let search = Search::new(tokens.iter().map(|(token, _)| token.as_str()), rules)?;
         let longest = tokens.iter().map(|(token, _)| token.len()).max().unwrap_or(0);
-        Ok(Self { tokens, search, longest, nfc: false })
+        Ok(Self { tokens, search, longest, normalizer: Arc::default() })
     }
 
-    /// Set whether text is normalized to NFC.
-    #[must_use]
-    pub fn with_nfc(self, nfc: bool) -> Self {
-        Self { nfc, ..self }
+    /// The same tokens in text that is normalized. Tokens with the rule `late` are searched as the normalizer makes them.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the search cannot be built.
+    pub fn normalizing(mut self, normalizer: Arc<Normalizer>) -> Result<Self> {
+        let texts = self.tokens.iter().zip(&self.search.rules).map(|((token, _), rule)| {
+            if rule.late && !rule.verbatim { normalizer.of_token(token) } else { Ok(token.clone()) }
+        });
+        let texts = texts.collect::<Result<Vec<String>>>()?;
+        self.longest = texts.iter().map(String::len).max().unwrap_or(0).max(self.longest);
+        self.search = Search::new(texts.iter().map(String::as_str), self.search.rules)?;
+        Ok(Self { normalizer, ..self })
     }
 
     /// The tokens that `chosen` accepts, with their rules.
@@ -69,19 +88,19 @@ impl SpecialTokens {
         let kept: Vec<usize> = (0..self.tokens.len()).filter(|&index| chosen(&self.tokens[index].0)).collect();
         let tokens = kept.iter().map(|&index| self.tokens[index].clone()).collect();
         let rules = kept.iter().map(|&index| self.search.rules[index]).collect();
-        Ok(Self::with_rules(tokens, rules)?.with_nfc(self.nfc))
+        Self::with_rules(tokens, rules)?.normalizing(Arc::clone(&self.normalizer))
     }
 
     /// True if every text is one segment and stays unchanged.
     #[must_use]
     pub fn changes_nothing(&self) -> bool {
-        self.tokens.is_empty() && !self.nfc
+        self.tokens.is_empty() && self.normalizer.is_identity()
     }
 
-    /// True if text is normalized to NFC.
+    /// What changes the text between the tokens.
     #[must_use]
-    pub fn nfc(&self) -> bool {
-        self.nfc
+    pub fn normalizer(&self) -> &Normalizer {
+        &self.normalizer
     }
 
     /// The tokens and their ids, in the order of construction.
@@ -98,48 +117,99 @@ impl SpecialTokens {
         self.search.find(text)
     }
 
-    /// Call `each` with the special tokens and the (non-empty) text between them, in order.
+    /// Call `each` with the special tokens and the (non-empty) text between them, in order. `is_start` is false for a text that
+    /// continues another one.
     ///
     /// # Errors
     /// Those of `each` and `interrupt`.
     pub fn segments(
         &self,
         text: &str,
+        is_start: bool,
         interrupt: Interrupt,
         mut each: impl FnMut(Segment<'_>) -> Result<()>,
     ) -> Result<()> {
         // Rules cost a short text 5 % of its time, even if they are the default.
-        if let (false, Some(finder)) = (self.nfc, self.search.without_rules()) {
+        if let (true, Some(finder)) = (self.normalizer.is_identity(), self.search.without_rules()) {
             let all = finder.find_iter(text);
             let found =
                 |found: Match| Found { start: found.start(), end: found.end(), index: found.pattern().as_usize() };
-            return self.between(all.map(found), text, each);
+            return self.between(all.map(found), text, |_, segment| each(segment));
         }
         // The first round searches the text as it is, the second one the normalized text.
-        self.between(self.search.round(0, text), text, |segment| match segment {
+        self.between(self.search.round(0, text), text, |at, segment| match segment {
             Segment::Text(text) => {
-                let text = if self.nfc { normalize(text, interrupt)? } else { Cow::Borrowed(text) };
-                self.between(self.search.round(1, &text), &text, &mut each)
+                let starts = at > 0 || is_start;
+                let text = self.normalizer.normalize(text, starts, interrupt)?;
+                self.between(self.search.round(1, &text), &text, |inner, segment| match segment {
+                    Segment::Text(text) => {
+                        let starts = inner > 0 || starts;
+                        each(Segment::Text(&self.normalizer.prefixed(text, at + inner == 0, starts)))
+                    }
+                    special => each(special),
+                })
             }
             special => each(special),
         })
     }
 
+    /// [`SpecialTokens::segments`] of a whole text with the origin of every character.
+    #[must_use]
+    pub fn aligned_segments(&self, text: &str) -> Vec<AlignedSegment> {
+        let mut all = Vec::new();
+        let mut at = 0;
+        let id = |found: &Found| self.tokens[found.index].1;
+        for found in self.search.round(0, text) {
+            if found.start > at {
+                self.add_aligned(&text[at..found.start], at, &mut all);
+            }
+            all.push(AlignedSegment::Special(id(&found), found.start..found.end));
+            at = found.end;
+        }
+        if at < text.len() {
+            self.add_aligned(&text[at..], at, &mut all);
+        }
+        all
+    }
+
+    /// Adds the segments of the text between two tokens of the first round.
+    fn add_aligned(&self, text: &str, offset: usize, all: &mut Vec<AlignedSegment>) {
+        let aligned = self.normalizer.normalize_aligned(unchanged(text, offset), true);
+        let normalized = plain(&aligned);
+        // Byte offsets in `normalized` to indices in `aligned`.
+        let index = |at: usize| normalized[..at].chars().count();
+        let add_text = |from: usize, to: usize, all: &mut Vec<AlignedSegment>| {
+            if from < to {
+                let text = aligned[index(from)..index(to)].to_vec();
+                all.push(AlignedSegment::Text(self.normalizer.prefixed_aligned(text, offset + from == 0, true)));
+            }
+        };
+        let mut at = 0;
+        for found in self.search.round(1, &normalized) {
+            add_text(at, found.start, all);
+            let origin = origin_of(&aligned[index(found.start)..index(found.end)]);
+            all.push(AlignedSegment::Special(self.tokens[found.index].1, origin));
+            at = found.end;
+        }
+        add_text(at, normalized.len(), all);
+    }
+
+    /// Calls `each` with what `all` divides a text into, and where each starts.
     fn between(
         &self,
         all: impl Iterator<Item = Found>,
         text: &str,
-        mut each: impl FnMut(Segment<'_>) -> Result<()>,
+        mut each: impl FnMut(usize, Segment<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut at = 0;
         for found in all {
             if found.start > at {
-                each(Segment::Text(&text[at..found.start]))?;
+                each(at, Segment::Text(&text[at..found.start]))?;
             }
-            each(Segment::Special(self.tokens[found.index].1))?;
+            each(found.start, Segment::Special(self.tokens[found.index].1))?;
             at = found.end;
         }
-        if at < text.len() { each(Segment::Text(&text[at..])) } else { Ok(()) }
+        if at < text.len() { each(at, Segment::Text(&text[at..])) } else { Ok(()) }
     }
 
     /// True if some occurrence of a special token, chosen by the search or not, starts before `at` and ends after it.
@@ -149,17 +219,18 @@ impl SpecialTokens {
     ///
     /// With rules, the characters next to a token matter, so a token that starts or ends at `at` counts as well. The
     /// statement above then holds if a letter precedes `at`: stripping from the right ends at that letter, and
-    /// stripping from the left would have to pass it.
+    /// stripping from the left would have to pass it. The same holds if the normalizer puts something before a text.
     ///
-    /// With NFC, the text around `at` must already be normalized as far as the longest token reaches. Then the tokens
+    /// With a normalizer, the text around `at` must already be normalized as far as the longest token reaches. Then the tokens
     /// that cross `at` in the normalized text are the ones that do so now, and no characters combine across `at`.
     #[must_use]
     pub fn any_crosses(&self, text: &str, at: usize) -> bool {
-        let touching = usize::from(self.search.has_rules);
-        if self.nfc && !is_stable_about(text, at, self.longest + 8) {
+        let touching = usize::from(self.search.has_rules || self.normalizer.has_prefix());
+        if !self.normalizer.is_stable_about(text, at, self.longest + 8) {
             return true;
         }
-        self.tokens.iter().any(|(token, _)| occurs(text, at, token, 1 - touching, token.len() + touching))
+        let crosses = |token: &str| occurs(text, at, token, 1 - touching, token.len() + touching);
+        self.tokens.iter().any(|(token, _)| crosses(token)) || self.search.changed_texts().any(crosses)
     }
 
     /// True if `text` may be cut after `found` such that both parts hold the same special tokens as `text`.
@@ -168,10 +239,11 @@ impl SpecialTokens {
     /// stripped, and that no other occurrence of a token touches the cut. This is known for cuts up to `ceiling`.
     #[must_use]
     pub fn may_cut_behind(&self, text: &str, found: &Found, ceiling: usize) -> bool {
-        if !self.search.has_rules {
+        if !self.search.has_rules && !self.normalizer.has_prefix() {
             return true;
         }
-        if self.nfc && self.search.rules[found.index].late {
+        let is_changed = !self.normalizer.is_identity();
+        if is_changed && (self.search.rules[found.index].late || self.normalizer.has_prefix()) {
             return false;
         }
         let at = found.end;
@@ -188,7 +260,16 @@ impl SpecialTokens {
     /// Number of bytes that must be known after an offset to decide whether a token crosses it.
     #[must_use]
     pub fn lookahead(&self) -> usize {
-        if self.search.has_rules { self.longest } else { self.longest.saturating_sub(1) }
+        let touching = self.search.has_rules || self.normalizer.has_prefix();
+        if touching { self.longest } else { self.longest.saturating_sub(1) }
+    }
+}
+
+/// The bytes that normalized characters come from.
+fn origin_of(text: &[AlignedChar]) -> Range<usize> {
+    match text {
+        [] => 0..0,
+        [first, ..] => first.origin.start..text[text.len() - 1].origin.end.max(first.origin.start),
     }
 }
 

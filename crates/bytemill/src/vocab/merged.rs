@@ -1,5 +1,6 @@
 //! Vocabularies from an ordered list of merges.
 
+use super::characters::Leftovers;
 use super::pair_table::PairTable;
 use super::tokens::{TokenIndex, TokenList};
 use super::vocabulary::{Vocab, invalid, show};
@@ -140,7 +141,22 @@ impl MergedTokens {
         for &position in left_out {
             tokens.clear(position);
         }
-        Vocab::assemble(&tokens, index, special, merges, symbol_ids, pairs)
+        Vocab::assemble(&tokens, index, None, special, merges, symbol_ids, pairs)
+    }
+
+    /// The vocabulary of characters with these merges.
+    ///
+    /// # Errors
+    /// As [`MergedTokens::finish`].
+    pub(super) fn finish_characters(
+        self,
+        aliases: Vec<(u32, Vec<u8>)>,
+        special: Vec<(String, u32)>,
+        leftovers: Leftovers,
+    ) -> Result<Vocab> {
+        let Self { tokens, index, merges, symbol_ids, pairs, .. } = self;
+        let vocab = Vocab::assemble(&tokens, index, Some(aliases), special, merges, symbol_ids, pairs)?;
+        Ok(vocab.with_leftovers(leftovers))
     }
 }
 

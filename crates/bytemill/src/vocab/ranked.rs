@@ -18,7 +18,7 @@ impl MergedTokens {
         for (left, right, symbol) in splits {
             pairs.insert(left, right, symbol)?;
         }
-        Ok(Vocab::assemble(&self.tokens, self.index, special, Vec::new(), self.symbol_ids, pairs)?.into_ranked())
+        Ok(Vocab::assemble(&self.tokens, self.index, None, special, Vec::new(), self.symbol_ids, pairs)?.into_ranked())
     }
 
     /// Gives symbols to all tokens, in their order.

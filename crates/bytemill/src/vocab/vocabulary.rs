@@ -1,10 +1,12 @@
 //! [`Vocab`]: tokens, their ids, and the merges that make them.
 
+use super::characters::{FIRST_LEFTOVER, Fallback, Leftovers};
 use super::pair_table::{MAX_SYMBOLS, PairTable};
 use super::tokens::{TokenIndex, TokenList};
 use crate::error::{Error, Result};
 use std::collections::HashSet;
 use std::hint::select_unpredictable;
+use std::sync::Arc;
 
 /// Tokens by id and merges by rank, checked against each other.
 ///
@@ -28,6 +30,8 @@ pub struct Vocab {
     pairs: PairTable,
     ranked: bool,
     ignore_merges: bool,
+    /// What stands for symbols that are no token, in a vocabulary of characters.
+    leftovers: Option<Arc<Leftovers>>,
 }
 
 /// The first symbol from which on all ids are the symbol plus one number, and that number.
@@ -47,29 +51,43 @@ pub(crate) fn show(bytes: &[u8]) -> String {
 }
 
 impl Vocab {
-    /// Puts the parts together. Empty tokens are left out. `index` gives positions in `tokens`; `merges` and `symbol_ids` are in order of rank; `pairs` has
-    /// all pairs that merge.
+    /// Puts the parts together. Empty tokens and those of [`Leftovers`] are left out. `index` gives positions in `tokens`; `aliases`
+    /// are further tokens of a vocabulary of characters, which the index does not have; `merges` and `symbol_ids` are in order of rank; `pairs` has all pairs
+    /// that merge.
     pub(crate) fn assemble(
         tokens: &TokenList,
         mut index: TokenIndex,
+        aliases: Option<Vec<(u32, Vec<u8>)>>,
         special: Vec<(String, u32)>,
         merges: Vec<(u32, u32)>,
         symbol_ids: Vec<u32>,
         pairs: PairTable,
     ) -> Result<Self> {
-        // Ids and positions: those in the list, followed by the special tokens.
-        let mut by_id: Vec<(u32, u32)> = Vec::with_capacity(tokens.len() + special.len());
-        by_id.extend(
-            tokens.ids().iter().copied().zip(0..).filter(|(_, position)| !tokens.token(*position as usize).is_empty()),
-        );
-        by_id.extend(special.iter().map(|(_, id)| *id).zip(tokens.len() as u32..));
+        // Ids and positions: those in the list, followed by the special tokens and the aliases.
+        let is_token = |position: u32| {
+            let is_leftover = aliases.is_some() && tokens.ids()[position as usize] >= FIRST_LEFTOVER;
+            !tokens.token(position as usize).is_empty() && !is_leftover
+        };
+        let is_characters = aliases.is_some();
+        let others = aliases.as_deref().unwrap_or_default();
+        let mut by_id: Vec<(u32, u32)> = Vec::with_capacity(tokens.len() + special.len() + others.len());
+        by_id.extend(tokens.ids().iter().copied().zip(0..).filter(|(_, position)| is_token(*position)));
+        let other_ids = special.iter().map(|(_, id)| *id).chain(others.iter().map(|(id, _)| *id));
+        by_id.extend(other_ids.zip(tokens.len() as u32..));
         let bytes_at = |position: u32| match (position as usize).checked_sub(tokens.len()) {
             None => tokens.token(position as usize),
-            Some(position) => special[position].0.as_bytes(),
+            Some(position) => match position.checked_sub(special.len()) {
+                None => special[position].0.as_bytes(),
+                Some(position) => &others[position].1,
+            },
         };
         by_id.sort_unstable_by(|one, other| one.0.cmp(&other.0).then_with(|| bytes_at(one.1).cmp(bytes_at(other.1))));
-        // A vocabulary may list its special tokens, with the ids they have.
-        by_id.dedup_by(|one, other| one.0 == other.0 && bytes_at(one.1) == bytes_at(other.1));
+        // A vocabulary may list its special tokens, with the ids they have; those of SentencePiece with "▁" for spaces.
+        let is_same = |one: &[u8], other: &[u8]| {
+            let spaces = |token: &str| token.replace('▁', " ").as_bytes() == other;
+            one == other || is_characters && std::str::from_utf8(one).is_ok_and(spaces)
+        };
+        by_id.dedup_by(|one, other| one.0 == other.0 && is_same(bytes_at(one.1), bytes_at(other.1)));
         for window in by_id.windows(2) {
             if window[0].0 == window[1].0 {
                 return invalid(format!(
@@ -96,7 +114,6 @@ impl Vocab {
             bytes.extend_from_slice(bytes_at(position));
         }
         starts.push(bytes.len() as u32);
-        let is_token = |position: u32| !tokens.token(position as usize).is_empty();
         index.renumber(|position| is_token(position).then(|| tokens.ids()[position as usize]));
         Ok(Self {
             bytes,
@@ -109,6 +126,7 @@ impl Vocab {
             pairs,
             ranked: false,
             ignore_merges: false,
+            leftovers: None,
         })
     }
 
@@ -138,7 +156,7 @@ impl Vocab {
         let alone: HashSet<u32> = self
             .special
             .iter()
-            .filter(|(token, id)| self.id(token.as_bytes()) != Some(*id))
+            .filter(|(token, id)| self.id(token.as_bytes()) != Some(*id) && self.token(*id) == Some(token.as_bytes()))
             .map(|(_, id)| *id)
             .collect();
         (0..self.n_ids() as u32)
@@ -178,7 +196,32 @@ impl Vocab {
     /// The bytes of a symbol.
     #[must_use]
     pub fn symbol(&self, symbol: u32) -> &[u8] {
-        self.token(self.symbol_ids[symbol as usize]).unwrap_or_default()
+        let id = self.symbol_ids[symbol as usize];
+        match &self.leftovers {
+            Some(leftovers) if id >= FIRST_LEFTOVER => leftovers.bytes(id),
+            _ => self.token(id).unwrap_or_default(),
+        }
+    }
+
+    /// What stands for symbols that are no token; `None` if the smallest tokens are bytes.
+    #[inline]
+    #[must_use]
+    pub fn leftovers(&self) -> Option<&Leftovers> {
+        self.leftovers.as_deref()
+    }
+
+    /// The id that stands for several unknown characters in a row, if there is one.
+    #[must_use]
+    pub fn fused_id(&self) -> Option<u32> {
+        match self.leftovers()?.fallback() {
+            Fallback::Unknown { id, fused: true } => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Makes this a vocabulary of characters.
+    pub(super) fn with_leftovers(self, leftovers: Leftovers) -> Self {
+        Self { leftovers: Some(Arc::new(leftovers)), ..self }
     }
 
     /// Which symbol two symbols merge to.

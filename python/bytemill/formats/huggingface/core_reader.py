@@ -7,7 +7,9 @@ from typing import Any
 from bytemill._core import TokenizerJson
 from bytemill.formats.files import is_object, parse_json
 from bytemill.formats.huggingface import tokenizer_json
+from bytemill.formats.huggingface.characters import is_character_model
 from bytemill.formats.huggingface.model import refuse_other_models, special_tokens_of
+from bytemill.formats.huggingface.normalizer import from_normalizer
 from bytemill.formats.huggingface.post_processor import metadata_of
 from bytemill.formats.loaded import Loaded
 from bytemill.formats.spec import special_rules
@@ -33,15 +35,17 @@ def load_tokenizer_json(data: bytes, location: str) -> Loaded | None:
         return None
     model: dict[str, Any] = document["model"]
     refuse_other_models(model, location)
+    if is_character_model(document):
+        return None
     tokenizer_json.refuse_unsupported(document, location)
     special_tokens, flags = special_tokens_of(
         document.get("added_tokens", []), file.id_of, file.n_entries, f"{location}: added_tokens"
     )
     pattern, record = tokenizer_json.pattern_and_record(document, file.n_merges, location)
     metadata = metadata_of(document, location)
-    normalizer = tokenizer_json.normalizer_of(document, flags, location)
+    normalizer = from_normalizer(document.get("normalizer"), f"{location}: normalizer")
     rules = special_rules(special_tokens, flags, normalizer)
-    core = file.encoder(special_tokens, pattern, bool(model.get("ignore_merges")), rules, normalizer == "NFC")
+    core = file.encoder(special_tokens, pattern, bool(model.get("ignore_merges")), rules, normalizer)
     if core is None:
         return None
     return Loaded(core, record.get("ties"), record.get("merge_counts"), flags, metadata)

@@ -32,13 +32,9 @@ def read_model(
         TokenizerFileError: A field is damaged; the message has its path.
     """
     # Imported late: loading with the core does not need it.
-    from bytemill.formats.byte_level import checked_vocab, tokens_and_merges
+    from bytemill.formats.byte_level import tokens_and_merges
 
-    vocab = checked_vocab(model.get("vocab"), f"{location}: model.vocab")
-    pairs = _checked_pairs(model.get("merges"), f"{location}: model.merges")
-    special_tokens, flags = special_tokens_of(
-        added_tokens, vocab.get, len(vocab), f"{location}: added_tokens"
-    )
+    special_tokens, flags, vocab, pairs = checked_model(model, added_tokens, location)
     tokens, merges = tokens_and_merges(
         vocab,
         pairs,
@@ -49,12 +45,37 @@ def read_model(
     return special_tokens, flags, tokens, merges
 
 
+def checked_model(
+    model: dict[str, Any], added_tokens: Any, location: str
+) -> tuple[dict[str, int], dict[str, TokenFlags], dict[str, int], Sequence[Sequence[str]]]:
+    """Return the special tokens, their flags, the vocabulary and the merges as the file has them.
+
+    Arguments and errors are those of `read_model`.
+    """
+    from bytemill.formats.byte_level import checked_vocab
+
+    vocab = checked_vocab(model.get("vocab"), f"{location}: model.vocab")
+    pairs = _checked_pairs(model.get("merges"), f"{location}: model.merges")
+    special_tokens, flags = special_tokens_of(
+        added_tokens, vocab.get, len(vocab), f"{location}: added_tokens"
+    )
+    return special_tokens, flags, vocab, pairs
+
+
+_OTHER_MODELS = {
+    "Unigram": "use tokenizers or sentencepiece for it",
+    "WordPiece": "use tokenizers or transformers for it",
+    "WordLevel": "use tokenizers for it",
+}
+
+
 def refuse_other_models(model: dict[str, Any], location: str) -> None:
     """Raise TokenizerFileError if `model` is not BPE, or has BPE options that bytemill does not support."""
     location = f"{location}: model"
     kind = model.get("type", "BPE" if "merges" in model else None)
     if kind != "BPE":
-        raise TokenizerFileError(f"{location}.type is {shown(kind)}; only byte-level BPE is supported")
+        hint = _OTHER_MODELS.get(kind) if isinstance(kind, str) else None
+        raise TokenizerFileError(f"{location}.type is {shown(kind)}; only BPE is supported", hint=hint)
     for field in ("continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(field) not in (None, ""):
             raise TokenizerFileError(f"{location}.{field} is {shown(model[field])}, which is not supported")
@@ -64,8 +85,8 @@ def refuse_other_models(model: dict[str, Any], location: str) -> None:
             f"{location}.dropout is {shown(dropout)}, which is not supported",
             hint="set 'dropout' to null for deterministic encoding",
         )
-    # `unk_token`, `fuse_unk` and `byte_fallback` have no effect: they concern characters without a token, and the model
-    # sees only the 256 byte-level characters, all of which have tokens.
+    # In byte-level BPE, `unk_token`, `fuse_unk` and `byte_fallback` have no effect: they concern characters without a
+    # token, and the model sees only the 256 byte-level characters, all of which have tokens.
     for field in ("fuse_unk", "byte_fallback", "ignore_merges"):
         bool_at(model.get(field, False), f"{location}.{field}")
     if not isinstance(model.get("unk_token"), str | None):

@@ -53,10 +53,12 @@ def post_processor_of(spec: TokenizerSpec, ids: Mapping[str, int]) -> dict[str, 
         TokenizerError: It adds a token that no longer exists.
     """
     kept = None if spec.metadata is None else spec.metadata.post_processor
-    return POST_PROCESSOR if kept is None else _with_ids(kept, ids)
+    return POST_PROCESSOR if kept is None else with_ids(kept, ids)
 
 
-def _with_ids(processor: dict[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
+def with_ids(processor: dict[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
+    """Return a post-processor with the current ids of its tokens. Raises as `post_processor_of` does."""
+
     def id_of(token: str) -> int:
         if token not in ids:
             raise TokenizerError(
@@ -67,7 +69,7 @@ def _with_ids(processor: dict[str, Any], ids: Mapping[str, int]) -> dict[str, An
 
     match processor["type"]:
         case "Sequence":
-            return processor | {"processors": [_with_ids(part, ids) for part in processor["processors"]]}
+            return processor | {"processors": [with_ids(part, ids) for part in processor["processors"]]}
         case "TemplateProcessing":
             entries = processor["special_tokens"].items()
             updated = {

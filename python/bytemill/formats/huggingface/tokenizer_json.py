@@ -12,20 +12,24 @@ A feature that bytemill does not support exactly is an error that names it.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from bytemill._core import check_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats.files import array_at, is_object, parse_json, shown
-from bytemill.formats.huggingface.model import read_model, refuse_other_models
-from bytemill.formats.huggingface.post_processor import DECODER, metadata_of, post_processor_of
+from bytemill.formats.files import is_object, parse_json, shown
+from bytemill.formats.huggingface import characters as character_models
+from bytemill.formats.huggingface.model import checked_model, read_model, refuse_other_models
+from bytemill.formats.huggingface.normalizer import from_normalizer, to_normalizer
+from bytemill.formats.huggingface.post_processor import DECODER, metadata_of, post_processor_of, with_ids
 from bytemill.formats.huggingface.pre_tokenizer import from_pre_tokenizer, to_pre_tokenizer
 from bytemill.formats.record import checked_record, record_of
-from bytemill.formats.spec import Normalizer, TokenFlags, TokenizerSpec
+from bytemill.formats.spec import TokenFlags, TokenizerSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from bytemill.formats.spec import CharacterModel
 
 _COUNTS_PER_LINE = 16
 _DEFAULT_FLAGS = TokenFlags()
@@ -37,6 +41,8 @@ def write(spec: TokenizerSpec) -> str:
     Raises:
         TokenizerError: `spec` contradicts itself, or Hugging Face's library could not give the same ids.
     """
+    if spec.characters is not None:
+        return _write_characters(spec, spec.characters)
     # Imported late: these take as long to import as the core takes to read a vocabulary.
     from bytemill.formats.byte_level import byte_level_vocab
     from bytemill.formats.vocabulary import checked_parts
@@ -50,14 +56,8 @@ def write(spec: TokenizerSpec) -> str:
     vocab = byte_level_vocab(spec, tokens, ignore_merges=ignore_merges)
 
     head = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [
-            {"id": token_id, "content": text, **asdict(spec.flags.get(text, _DEFAULT_FLAGS))}
-            for text, token_id in sorted(spec.special_tokens.items(), key=lambda item: item[1])
-        ],
-        "normalizer": None if spec.normalizer is None else {"type": spec.normalizer},
+        **_head(spec),
+        "normalizer": to_normalizer(spec.normalizer),
         "pre_tokenizer": to_pre_tokenizer(spec.pattern),
         "post_processor": post_processor_of(spec, vocab),
         "decoder": DECODER if spec.metadata is None else spec.metadata.decoder or DECODER,
@@ -85,6 +85,38 @@ def write(spec: TokenizerSpec) -> str:
     return json.dumps(head, ensure_ascii=False, indent=2)[:-2] + f',\n  "model": {model}\n}}\n'
 
 
+def _head(spec: TokenizerSpec) -> dict[str, Any]:
+    added_tokens = [
+        {"id": token_id, "content": text, **asdict(spec.flags.get(text, _DEFAULT_FLAGS))}
+        for text, token_id in sorted(spec.special_tokens.items(), key=lambda item: item[1])
+    ]
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added_tokens}
+
+
+def _write_characters(spec: TokenizerSpec, characters: CharacterModel) -> str:
+    options, vocab, merges = character_models.model_of(spec, characters)
+    post_processor = spec.metadata and spec.metadata.post_processor
+    objects = character_models.objects_of(spec, characters)
+    model = {
+        "type": "BPE",
+        "dropout": None,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        **options,
+        "vocab": vocab,
+        "merges": merges,
+    }
+    document = {
+        **_head(spec),
+        "normalizer": objects["normalizer"],
+        "pre_tokenizer": objects["pre_tokenizer"],
+        "post_processor": None if post_processor is None else with_ids(post_processor, vocab),
+        "decoder": objects["decoder"],
+        "model": model,
+    }
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+
+
 def read(text: str, location: str = "tokenizer.json") -> TokenizerSpec:
     """Read the text of a tokenizer.json; `location` names the file in errors.
 
@@ -101,6 +133,8 @@ def from_document(document: Any, location: str) -> TokenizerSpec:
     model: dict[str, Any] = document["model"]
     refuse_other_models(model, location)
     refuse_unsupported(document, location)
+    if character_models.is_character_model(document):
+        return _character_spec(document, location)
     special_tokens, flags, vocab, merges = read_model(model, document.get("added_tokens", []), location)
     pattern, record = pattern_and_record(document, len(merges), location)
     return TokenizerSpec(
@@ -111,10 +145,17 @@ def from_document(document: Any, location: str) -> TokenizerSpec:
         ignore_merges=bool(model.get("ignore_merges")),
         ties=record.get("ties"),
         merge_counts=record.get("merge_counts"),
-        normalizer=normalizer_of(document, flags, location),
+        normalizer=from_normalizer(document.get("normalizer"), f"{location}: normalizer"),
         flags=flags,
         metadata=metadata_of(document, location),
     )
+
+
+def _character_spec(document: dict[str, Any], location: str) -> TokenizerSpec:
+    model: dict[str, Any] = document["model"]
+    special_tokens, flags, vocab, pairs = checked_model(model, document.get("added_tokens", []), location)
+    spec = character_models.read(document, vocab, pairs, special_tokens, location)
+    return replace(spec, flags=flags, metadata=metadata_of(document, location))
 
 
 def pattern_and_record(
@@ -169,42 +210,6 @@ def refuse_unsupported(document: dict[str, Any], location: str) -> None:
                 f"{location}: {field} is set, which is not supported",
                 hint=f"set {field!r} to null and apply it where the ids are used",
             )
-
-
-def normalizer_of(document: dict[str, Any], flags: dict[str, TokenFlags], location: str) -> Normalizer | None:
-    """Return the normalizer of a document.
-
-    Args:
-        document: The parsed tokenizer.json.
-        flags: Flags of the added tokens.
-        location: Name of the file, for errors.
-
-    Raises:
-        TokenizerFileError: The normalizer is not NFC, or a `normalized` token is not ASCII and NFC might change it.
-    """
-    path = f"{location}: normalizer"
-    normalizer = document.get("normalizer")
-    steps: list[Any] = [normalizer]
-    if is_object(normalizer) and normalizer.get("type") == "Sequence":
-        path += ".normalizers"
-        steps = array_at(normalizer.get("normalizers"), path)
-    elif normalizer is None:
-        return None
-    for step in steps:
-        if step != {"type": "NFC"}:
-            kind = shown(step.get("type")) if is_object(step) else shown(step)
-            raise TokenizerFileError(
-                f"{path} is {kind}; only NFC is supported",
-                hint="normalize texts before encoding them, and set 'normalizer' to null",
-            )
-    if not steps:
-        return None
-    for text, flag in flags.items():
-        if flag.normalized and not text.isascii():
-            raise TokenizerFileError(
-                f"{location}: added_tokens: {shown(text)} is 'normalized', which is supported for ASCII only"
-            )
-    return "NFC"
 
 
 def _splits_like(pre_tokenizer: Any, pattern: str | None) -> bool:

@@ -18,12 +18,12 @@ proptest! {
             encoder.encode(text, Allowed::All, &mut expected.ids, &no_interrupt).unwrap();
             expected.ends.push(expected.ids.len());
         }
-        let batch = encoder.encode_chunks(&texts, Allowed::All, n_threads, chunk_bytes, &no_interrupt).unwrap();
+        let batch = encoder.encode_chunks(&texts, 0, Allowed::All, n_threads, chunk_bytes, &no_interrupt).unwrap();
         prop_assert_eq!(batch, expected);
         // The first refused token of the first text that has one.
         let refused = texts.iter().find_map(|text| encoder.refuse_special(text).err());
         let batch: Result<Encoded<u16>> =
-            encoder.encode_chunks(&texts, Allowed::Refused, n_threads, chunk_bytes, &no_interrupt);
+            encoder.encode_chunks(&texts, 0, Allowed::Refused, n_threads, chunk_bytes, &no_interrupt);
         prop_assert_eq!(batch.err().map(|error| error.to_string()), refused.map(|error| error.to_string()));
     }
 

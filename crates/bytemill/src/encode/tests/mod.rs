@@ -30,7 +30,7 @@ fn encoder(words: &[&str], n_merges: usize, pattern: &str) -> Encoder {
 fn encode_plainly(encoder: &Encoder, text: &str, special: &SpecialTokens) -> Vec<u32> {
     let mut ids = Vec::new();
     special
-        .segments(text, &no_interrupt, |segment| match segment {
+        .segments(text, true, &no_interrupt, |segment| match segment {
             Segment::Special(id) => {
                 ids.push(id);
                 Ok(())
@@ -106,7 +106,7 @@ proptest! {
         let expected: Vec<Vec<u32>> =
             texts.iter().map(|text| encode_plainly(&encoder, text, &SpecialTokens::default())).collect();
         for _ in 0..2 {
-            let all = encoder.encode_chunks::<u32>(&texts, Allowed::None, n_threads, 4_000, &no_interrupt).unwrap();
+            let all = encoder.encode_chunks::<u32>(&texts, 0, Allowed::None, n_threads, 4_000, &no_interrupt).unwrap();
             prop_assert_eq!(&all.ids, &expected.concat());
             let n_ids = [0].iter().chain(&all.ends).zip(&all.ends).map(|(start, end)| end - start);
             prop_assert!(n_ids.eq(expected.iter().map(Vec::len)));
@@ -223,9 +223,9 @@ fn ids_after_an_interrupted_text_are_right() {
     let mut ids: Vec<u32> = Vec::new();
     encoder
         .session(|session| {
-            assert!(session.encode(&text, Allowed::None, &mut ids, &|| Err(Error::Interrupted)).is_err());
+            assert!(session.encode(&text, 0, Allowed::None, &mut ids, &|| Err(Error::Interrupted)).is_err());
             ids.clear();
-            session.encode(&text, Allowed::None, &mut ids, &no_interrupt)
+            session.encode(&text, 0, Allowed::None, &mut ids, &no_interrupt)
         })
         .unwrap();
     assert!(ids == expected);

@@ -3,7 +3,9 @@ use crate::encode::cutter::Cutter;
 use crate::pretokenize::Pattern;
 use crate::special::{Segment, SpecialTokens};
 use crate::sys::interrupt::no_interrupt;
+use crate::text::normalize::{Normalizer, Step};
 use proptest::prelude::*;
+use std::sync::Arc;
 use unicode_normalization_alignments::UnicodeNormalization;
 
 const TOKENS: [&str; 8] = ["<m>", "ab", " b", "\n", "b<", "é", "<m><m>", "_"];
@@ -60,7 +62,7 @@ fn reference(text: &str, tokens: &[(String, u32)], rules: &[Rules], nfc: bool) -
 fn found(special: &SpecialTokens, text: &str) -> Vec<(String, Option<u32>)> {
     let mut parts = Vec::new();
     special
-        .segments(text, &no_interrupt, |segment| {
+        .segments(text, true, &no_interrupt, |segment| {
             parts.push(match segment {
                 Segment::Text(text) => (text.to_owned(), None),
                 Segment::Special(id) => (String::new(), Some(id)),
@@ -89,6 +91,7 @@ fn rules() -> impl Strategy<Value = Rules> {
         lstrip,
         rstrip,
         late,
+        verbatim: false,
     })
 }
 
@@ -105,7 +108,9 @@ proptest! {
     ) {
         let tokens: Vec<(String, u32)> = TOKENS[..n_tokens].iter().zip(0..).map(|(t, id)| ((*t).to_owned(), id)).collect();
         let rules = rules[..n_tokens].to_vec();
-        let special = SpecialTokens::with_rules(tokens.clone(), rules.clone()).unwrap().with_nfc(nfc);
+        let normalizer = Normalizer::new(if nfc { vec![Step::Nfc] } else { Vec::new() }, None);
+        let special = SpecialTokens::with_rules(tokens.clone(), rules.clone()).unwrap();
+        let special = special.normalizing(Arc::new(normalizer)).unwrap();
         let expected = reference(&text, &tokens, &rules, nfc);
         prop_assert_eq!(&found(&special, &text), &expected);
 
@@ -138,8 +143,10 @@ fn white_space_beside_a_token_is_measured_once() {
 
 #[test]
 fn default_rules_count_as_none() {
-    let tokens = vec![("a".to_owned(), 0), ("b".to_owned(), 1)];
+    let tokens = [("a".to_owned(), 0), ("b".to_owned(), 1)];
     let late = Rules { late: true, ..Rules::default() };
-    assert!(!Search::new(&tokens, vec![Rules::default(); 2]).unwrap().has_rules);
-    assert!(Search::new(&tokens, vec![late, Rules::default()]).unwrap().has_rules);
+    assert!(!Search::new(tokens.iter().map(|(token, _)| token.as_str()), vec![Rules::default(); 2]).unwrap().has_rules);
+    assert!(
+        Search::new(tokens.iter().map(|(token, _)| token.as_str()), vec![late, Rules::default()]).unwrap().has_rules
+    );
 }

@@ -8,7 +8,7 @@ fn special(tokens: &[&str]) -> SpecialTokens {
 fn segments<'t>(special: &SpecialTokens, text: &'t str) -> Vec<Segment<'t>> {
     let mut all = Vec::new();
     special
-        .segments(text, &no_interrupt, |segment| {
+        .segments(text, true, &no_interrupt, |segment| {
             all.push(match segment {
                 Segment::Text(part) => Segment::Text(&text[text.find(part).unwrap()..][..part.len()]),
                 Segment::Special(id) => Segment::Special(id),

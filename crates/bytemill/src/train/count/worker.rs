@@ -84,16 +84,17 @@ pub fn count_chunks(
         let mut start = 0;
         let mut n_in_chunk = 0;
         for &end in &chunk.ends {
-            let counted = shared.special.segments(&chunk.text[start..end], &no_interrupt, |segment| match segment {
-                Segment::Text(text) => {
-                    n_in_chunk += count_text(shared, text, chunk.weight, &mut table, &mut hashed)?;
-                    Ok(())
-                }
-                Segment::Special(id) => {
-                    n_special[id as usize] += 1;
-                    Ok(())
-                }
-            });
+            let counted =
+                shared.special.segments(&chunk.text[start..end], true, &no_interrupt, |segment| match segment {
+                    Segment::Text(text) => {
+                        n_in_chunk += count_text(shared, text, chunk.weight, &mut table, &mut hashed)?;
+                        Ok(())
+                    }
+                    Segment::Special(id) => {
+                        n_special[id as usize] += 1;
+                        Ok(())
+                    }
+                });
             start = end;
             if let Err(error) = counted {
                 shared.fail(error);

@@ -15,7 +15,7 @@ pub fn reference_counts(pattern: &Pattern, special: &[String], texts: &[String])
     let mut counts = HashMap::new();
     for text in texts {
         special
-            .segments(text, &no_interrupt, |segment| match segment {
+            .segments(text, true, &no_interrupt, |segment| match segment {
                 Segment::Text(text) => pattern.for_each(text, |pretoken| {
                     *counts.entry(pretoken.as_bytes().to_vec()).or_insert(0) += 1;
                 }),

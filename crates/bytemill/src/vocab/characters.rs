@@ -1,0 +1,144 @@
+//! Vocabularies whose smallest tokens are characters, as SentencePiece makes them.
+//!
+//! Merging works on bytes all the same. The merges begin with those that put the characters of the vocabulary together, byte by byte:
+//! UTF-8 is self-synchronizing, so no such merge crosses the bounds of a character, and once they are done the symbols are characters.
+//! Bytes that are left over belong to characters that are no tokens. What stands for them is in [`Leftovers`].
+
+use super::merged::MergedTokens;
+use super::tokens::TokenList;
+use super::vocabulary::{Vocab, invalid, show};
+use crate::error::Result;
+use crate::formats::needed_merges;
+use std::collections::BTreeSet;
+
+/// Symbols that are no token have ids from here on, which [`Leftovers::expand`] replaces.
+pub(crate) const FIRST_LEFTOVER: u32 = 1 << 30;
+
+/// What the bytes of characters without a token become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// Each byte has a token.
+    Bytes,
+    /// One token stands for each unknown character, or for several in a row if they are `fused`.
+    Unknown {
+        /// Its id.
+        id: u32,
+        /// Whether it stands for several characters.
+        fused: bool,
+    },
+}
+
+/// What stands for symbols that are no token: parts of characters, and bytes if these have no tokens.
+#[derive(Clone, Debug)]
+pub struct Leftovers {
+    fallback: Fallback,
+    symbols: Vec<Leftover>,
+}
+
+/// A symbol that is no token.
+#[derive(Clone, Debug)]
+struct Leftover {
+    bytes: Box<[u8]>,
+    /// The ids that stand for it.
+    ids: Box<[u32]>,
+}
+
+impl Leftovers {
+    /// What unknown characters become.
+    #[must_use]
+    pub fn fallback(&self) -> Fallback {
+        self.fallback
+    }
+
+    /// The bytes of a symbol with this id.
+    pub(super) fn bytes(&self, id: u32) -> &[u8] {
+        id.checked_sub(FIRST_LEFTOVER).map_or(&[], |index| &self.symbols[index as usize].bytes)
+    }
+
+    /// Replaces the ids from `start` on that are no tokens.
+    pub(crate) fn expand(&self, ids: &mut Vec<u32>, start: usize) {
+        if ids[start..].iter().all(|&id| id < FIRST_LEFTOVER) {
+            return;
+        }
+        for id in ids.split_off(start) {
+            match id.checked_sub(FIRST_LEFTOVER) {
+                None => ids.push(id),
+                Some(index) => ids.extend_from_slice(&self.symbols[index as usize].ids),
+            }
+        }
+    }
+}
+
+impl Vocab {
+    /// A vocabulary of characters and an ordered list of merges, each given by the bytes of its two parts.
+    ///
+    /// `tokens` are UTF-8, but for single bytes with [`Fallback::Bytes`]: then every byte that is no character of the vocabulary
+    /// must be there. `aliases` are further tokens that no text encodes to; they may have the bytes of other ones. The merges may
+    /// name every way to split a token, as in files converted from SentencePiece.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] as [`Vocab::from_merges`], and for a merge whose parts come after it.
+    pub fn from_characters(
+        tokens: &TokenList,
+        aliases: Vec<(u32, Vec<u8>)>,
+        merges: &[(&[u8], &[u8])],
+        special: Vec<(String, u32)>,
+        fallback: Fallback,
+    ) -> Result<Self> {
+        let mut all = tokens.clone();
+        let mut leftovers = Leftovers { fallback, symbols: Vec::new() };
+        let mut has_token = [false; 256];
+        let mut byte_ids = [0; 256];
+        for (id, token) in tokens.iter() {
+            if let [byte] = token {
+                (has_token[usize::from(*byte)], byte_ids[usize::from(*byte)]) = (true, id);
+            }
+        }
+        for byte in (0..=255_u8).filter(|&byte| !has_token[usize::from(byte)]) {
+            let Fallback::Unknown { id, .. } = fallback else {
+                return invalid(format!("the byte {} is no token: all 256 bytes must be", show(&[byte])));
+            };
+            // The first byte of a character stands for it.
+            let is_continuation = (0x80..0xC0).contains(&byte);
+            leftovers.add(&mut all, &[byte], if is_continuation { vec![] } else { vec![id] })?;
+        }
+        let characters: BTreeSet<&[u8]> =
+            tokens.iter().map(|(_, token)| token).filter(|token| is_wide(token)).collect();
+        let starts: BTreeSet<&[u8]> =
+            characters.iter().flat_map(|character| (2..character.len()).map(|end| &character[..end])).collect();
+        for start in &starts {
+            let ids = match fallback {
+                Fallback::Bytes => start.iter().map(|&byte| byte_ids[usize::from(byte)]).collect(),
+                Fallback::Unknown { id, .. } => vec![id],
+            };
+            leftovers.add(&mut all, start, ids)?;
+        }
+        let composed = starts.iter().chain(&characters).map(|made| made.split_at(made.len() - 1));
+        let mut ordered: Vec<(&[u8], &[u8])> = composed.collect();
+        ordered.sort_by_key(|(left, _)| left.len());
+        ordered.extend_from_slice(merges);
+        let mut merged = MergedTokens::new(all, "id")?;
+        for index in needed_merges(&ordered)? {
+            let (left, right) = ordered[index];
+            merged.add(&[left, right].concat(), left.len())?;
+        }
+        merged.finish_characters(aliases, special, leftovers)
+    }
+}
+
+impl Leftovers {
+    fn add(&mut self, tokens: &mut TokenList, bytes: &[u8], ids: Vec<u32>) -> Result<()> {
+        tokens.push(FIRST_LEFTOVER + self.symbols.len() as u32, bytes)?;
+        self.symbols.push(Leftover { bytes: bytes.into(), ids: ids.into() });
+        Ok(())
+    }
+}
+
+/// True if a token is one character of several bytes.
+fn is_wide(token: &[u8]) -> bool {
+    token.len() > 1 && std::str::from_utf8(token).is_ok_and(|token| token.chars().nth(1).is_none())
+}
+
+#[cfg(test)]
+#[path = "tests/characters.rs"]
+mod tests;

@@ -1,0 +1,260 @@
+"""The part of a tokenizer.json that differs for BPE over characters: SentencePiece-style models.
+
+Spaces are U+2581 (`▁`) in such files. In a `TokenizerSpec` they are spaces: see `CharacterModel`. Two ways to put them
+there are in use: the normalizer replaces spaces, or the pre-tokenizer is `Metaspace`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from bytemill.errors import TokenizerError, TokenizerFileError
+from bytemill.formats.files import array_at, bool_at, is_object, object_at, shown, wrong_value
+from bytemill.formats.huggingface.normalizer import from_normalizer, to_normalizer
+from bytemill.formats.spec import CharacterModel, NormalizerSteps, TokenFlags, TokenizerSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+META = "\N{LOWER ONE EIGHTH BLOCK}"
+EACH_SPACE = " ?[^ ]+| "
+"""Pattern of `Metaspace` with `split`: every space begins a pre-token."""
+
+_TO_META, _FROM_META = ("Replace", " ", META), ("Replace", META, " ")
+_TRIM_RIGHT = ("TrimSpaces", "right")
+_DECODER = (
+    {"type": "Replace", "pattern": {"String": META}, "content": " "},
+    {"type": "ByteFallback"},
+    {"type": "Fuse"},
+)
+_STRIP_ONE = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+
+
+def is_character_model(document: Mapping[str, Any]) -> bool:
+    """Return whether a tokenizer.json is BPE over characters: no step of its pre-tokenizer is ByteLevel.
+
+    A pre-tokenizer that is missing altogether also occurs in damaged byte-level files, so it counts only if something
+    else tells that the model is one of characters.
+    """
+    model = document["model"]
+    text = repr(document.get("pre_tokenizer"))
+    if "'ByteLevel'" in text or "'ByteLevel'" in repr(document.get("normalizer")):
+        return False
+    return (
+        "'Metaspace'" in text or META in repr(document.get("normalizer")) or bool(model.get("byte_fallback"))
+    )
+
+
+def read(
+    document: Mapping[str, Any],
+    vocab: Mapping[str, int],
+    pairs: Sequence[Sequence[str]],
+    special_tokens: Mapping[str, int],
+    location: str,
+) -> TokenizerSpec:
+    """Return the model, normalizer and pattern of a document, without flags of special tokens and metadata.
+
+    Args:
+        document: The parsed tokenizer.json.
+        vocab: `model.vocab`, checked.
+        pairs: `model.merges`, checked.
+        special_tokens: The added tokens with their ids.
+        location: Name of the file, for errors.
+
+    Raises:
+        TokenizerFileError: The file is damaged or has a feature that is not supported exactly.
+    """
+    model = document["model"]
+    steps = from_normalizer(document.get("normalizer"), f"{location}: normalizer")
+    normalizer, pattern, has_meta = _spaces(steps, document.get("pre_tokenizer"), location)
+    characters, fallback_texts = _fallback(model, vocab, f"{location}: model")
+    characters = replace(
+        characters,
+        writes_spaces_as_meta=has_meta,
+        decode_strip=_decode_strip(document.get("decoder"), f"{location}: decoder"),
+    )
+
+    def to_bytes(text: str) -> bytes:
+        return (text.replace(META, " ") if has_meta else text).encode()
+
+    products = {left + right for left, right in pairs}
+    left_out = {text for text in special_tokens if len(text) > 1 and text not in products} | fallback_texts
+    tokens = {token_id: to_bytes(text) for text, token_id in vocab.items() if text not in left_out}
+    if len(set(tokens.values())) != len(tokens):
+        twice = next(text for text in vocab if has_meta and " " in text and text.replace(" ", META) in vocab)
+        raise TokenizerFileError(
+            f"{location}: model.vocab has {shown(twice)} with a space and with {META!r}, which means one"
+        )
+    known = {text for text in vocab if text not in left_out}
+    for index, pair in enumerate(pairs):
+        for text in (*pair, "".join(pair)):
+            if text not in known:
+                raise TokenizerFileError(
+                    f"{location}: model.merges[{index}]: {shown(text)} is not a token of the vocabulary"
+                )
+    encoded = {text: to_bytes(text) for text in set(chain.from_iterable(pairs))}
+    return TokenizerSpec(
+        pattern=pattern,
+        special_tokens=dict(special_tokens),
+        vocab=tokens,
+        merges=[(encoded[left], encoded[right]) for left, right in pairs],
+        ignore_merges=bool(model.get("ignore_merges")),
+        normalizer=normalizer,
+        characters=characters,
+    )
+
+
+def _spaces(
+    steps: NormalizerSteps, pre_tokenizer: Any, location: str
+) -> tuple[NormalizerSteps, str | None, bool]:
+    """Return the normalizer with spaces instead of `▁`, the pattern, and whether files write spaces as `▁`."""
+    path = f"{location}: pre_tokenizer"
+    step: Any = pre_tokenizer
+    if is_object(step) and step.get("type") == "Sequence":
+        parts = array_at(step.get("pretokenizers"), f"{path}.pretokenizers")
+        if len(parts) == 1:
+            step, path = parts[0], f"{path}.pretokenizers[0]"
+    replaces = _TO_META in steps
+    end = steps.index(_TO_META) if replaces else len(steps)
+    after = steps[end + 1 :]
+    if any(step != _TRIM_RIGHT for step in after) or (not replaces and _TRIM_RIGHT in steps):
+        raise TokenizerFileError(
+            f"{location}: normalizer: a step after the one that replaces spaces by {META!r}"
+        )
+    inner = tuple((name, *(part.replace(META, " ") for part in parts)) for name, *parts in steps[:end])
+    if step is None:
+        return (*inner, *([_FROM_META] if replaces else []), *after), None, replaces
+    settings = object_at(step, path, "a pre-tokenizer")
+    match settings:
+        # Without spaces in the text, nothing is split.
+        case {"type": "Split", "pattern": {"String": " "}} if replaces:
+            return (*inner, _FROM_META, *after), None, True
+        case {"type": "Metaspace", "replacement": str(replacement)} if replacement == META:
+            scheme: Any = settings.get("prepend_scheme")
+            if scheme is None:
+                legacy = bool_at(settings.get("add_prefix_space", True), f"{path}.add_prefix_space")
+                scheme = "always" if legacy else "never"
+            if scheme not in ("always", "first", "never"):
+                raise wrong_value(f"{path}.prepend_scheme", scheme, "'always', 'first' or 'never'")
+            splits = bool_at(settings.get("split", True), f"{path}.split")
+            prefix = [] if scheme == "never" else [("Metaspace", scheme)]
+            return (*inner, _FROM_META, *after, *prefix), EACH_SPACE if splits else None, True
+        case _:
+            raise TokenizerFileError(
+                f"{path} is {shown(settings.get('type'))}, which is not supported for BPE over characters",
+                hint="bytemill reads such files with Metaspace or without a pre-tokenizer",
+            )
+
+
+def _fallback(
+    model: Mapping[str, Any], vocab: Mapping[str, int], location: str
+) -> tuple[CharacterModel, set[str]]:
+    """Return what unknown characters become, and the texts of the tokens of bytes."""
+    names = [f"<0x{byte:02X}>" for byte in range(256)]
+    if model.get("byte_fallback"):
+        missing = next((name for name in names if name not in vocab), None)
+        if missing is not None:
+            raise TokenizerFileError(
+                f"{location}.vocab lacks {missing}, which 'byte_fallback' needs", hint="add all 256 of them"
+            )
+        return CharacterModel({byte: vocab[name] for byte, name in enumerate(names)}), set(names)
+    unknown = model.get("unk_token")
+    if unknown is None:
+        raise TokenizerFileError(
+            f"{location} has neither 'byte_fallback' nor 'unk_token': unknown characters would be lost"
+        )
+    if unknown not in vocab:
+        raise TokenizerFileError(f"{location}.unk_token: {shown(unknown)} is not in the vocabulary")
+    fused = bool(model.get("fuse_unk"))
+    return CharacterModel(None, unk_id=vocab[unknown], fuse_unk=fused), {unknown}
+
+
+def _decode_strip(decoder: Any, location: str) -> Any:
+    """Return `CharacterModel.decode_strip` of a `decoder` object."""
+    if decoder is None:
+        return "none"
+    steps = [object_at(decoder, location, "a decoder")]
+    if steps[0].get("type") == "Sequence":
+        parts = array_at(steps[0].get("decoders"), f"{location}.decoders")
+        steps = [object_at(part, location, "a decoder") for part in parts]
+    for step in steps:
+        match step:
+            case {"type": "Strip", "content": " ", "start": 1, "stop": 0}:
+                return "one"
+            case {"type": "Metaspace"}:
+                prepends = step.get(
+                    "prepend_scheme", "always" if step.get("add_prefix_space", True) else "never"
+                )
+                return "none" if prepends == "never" else "token"
+            case {"type": "ByteFallback" | "Fuse" | "Replace"}:
+                pass
+            case _:
+                raise TokenizerFileError(f"{location}: a step {shown(step.get('type'))} is not supported")
+    return "none"
+
+
+def objects_of(spec: TokenizerSpec, characters: CharacterModel) -> dict[str, Any]:
+    """Return `normalizer`, `pre_tokenizer` and `decoder` of a tokenizer.json.
+
+    Raises:
+        TokenizerError: Hugging Face's library could not give the same ids.
+    """
+    steps = spec.normalizer
+    late = any(spec.flags.get(token, TokenFlags()).normalized for token in spec.special_tokens)
+    if characters.verbatim_symbols and late and any(step != _FROM_META for step in steps):
+        raise TokenizerError(
+            "tokenizer.json cannot represent user-defined symbols that are found after a space is put before the text",
+            hint="keep the SentencePiece .model",
+        )
+    pre_tokenizer = None
+    if characters.writes_spaces_as_meta:
+        scheme = steps[-1][1] if steps and steps[-1][0] == "Metaspace" else "never"
+        steps = tuple(step for step in steps if step[0] != "Metaspace")
+        before = steps[: steps.index(_FROM_META)] if _FROM_META in steps else steps
+        written = tuple((name, *(part.replace(" ", META) for part in parts)) for name, *parts in before)
+        if scheme != "never" or spec.pattern == EACH_SPACE:
+            splits = spec.pattern == EACH_SPACE
+            pre_tokenizer = {
+                "type": "Metaspace",
+                "replacement": META,
+                "prepend_scheme": scheme,
+                "split": splits,
+            }
+            steps = (*before, *([_TO_META, _TRIM_RIGHT] if _TRIM_RIGHT in steps else []))
+        else:
+            steps = (*written, _TO_META, *([_TRIM_RIGHT] if _TRIM_RIGHT in steps else []))
+    decoder = (spec.metadata and spec.metadata.decoder) or {
+        "type": "Sequence",
+        "decoders": [*_DECODER, *([_STRIP_ONE] if characters.decode_strip != "none" else [])],
+    }
+    return {"normalizer": to_normalizer(steps), "pre_tokenizer": pre_tokenizer, "decoder": decoder}
+
+
+def model_of(
+    spec: TokenizerSpec, characters: CharacterModel
+) -> tuple[dict[str, Any], dict[str, int], list[list[str]]]:
+    """Return the options, the vocabulary and the merges of the model of a tokenizer.json."""
+
+    def to_text(token: bytes) -> str:
+        text = token.decode()
+        return text.replace(" ", META) if characters.writes_spaces_as_meta else text
+
+    vocab = {to_text(token): token_id for token_id, token in spec.vocab.items()}
+    for byte, token_id in (characters.byte_ids or {}).items():
+        vocab[f"<0x{byte:02X}>"] = token_id
+    for text, token_id in spec.special_tokens.items():
+        if vocab.setdefault(text, token_id) != token_id:
+            raise TokenizerError(
+                f"special token {text!r} (id {token_id}) is written like the ordinary token with id {vocab[text]}"
+            )
+    unknown = next((text for text, token_id in vocab.items() if token_id == characters.unk_id), None)
+    options = {
+        "unk_token": unknown,
+        "fuse_unk": characters.fuse_unk,
+        "byte_fallback": characters.byte_ids is not None,
+        "ignore_merges": spec.ignore_merges,
+    }
+    by_id = dict(sorted(vocab.items(), key=lambda item: item[1]))
+    return options, by_id, [[to_text(left), to_text(right)] for left, right in spec.merges or []]

@@ -1,0 +1,1 @@
+"""SentencePiece models: `.model` files."""

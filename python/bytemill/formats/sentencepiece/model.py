@@ -1,0 +1,233 @@
+"""SentencePiece's `.model` files with the BPE algorithm, such as those of Llama 2, Mistral 7B and Gemma.
+
+A `.model` is a protocol buffer with pieces, their scores and types, and the settings of the trainer and of the
+normalizer. Field numbers: https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto
+
+SentencePiece merges the two neighbors whose concatenation has the highest score. So every way to split a piece into two
+pieces is a merge, and the merges are in the order of the scores of their results.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from bytemill.errors import TokenizerFileError
+from bytemill.formats.files import shown
+from bytemill.formats.sentencepiece.protobuf import Value, WireError, fields
+from bytemill.formats.spec import CharacterModel, NormalizerSteps, TokenFlags, TokenizerSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_META = "\N{LOWER ONE EIGHTH BLOCK}"
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
+_ALGORITHMS = {1: "Unigram", 2: "BPE", 3: "Word", 4: "Char"}
+_BPE = 2
+_MAX_PIECES = 1 << 21
+
+
+@dataclass
+class _Piece:
+    text: str
+    score: float
+    kind: int
+
+
+@dataclass
+class _Model:
+    pieces: list[_Piece] = field(default_factory=list[_Piece])
+    trainer: dict[int, Value] = field(default_factory=dict[int, Value])
+    normalizer: dict[int, Value] = field(default_factory=dict[int, Value])
+
+
+def looks_like_model(data: bytes) -> bool:
+    """Return whether a file's content may be a SentencePiece model: its first field is a piece.
+
+    >>> looks_like_model(b"\\x0a\\x0e\\x0a\\x05<unk>\\x15\\x00\\x00\\x00\\x00\\x18\\x02"), looks_like_model(b"{}")
+    (True, False)
+    """
+    # A message (field 1) of at most 127 bytes that begins with a string (field 1). Both have the tag 0x0A.
+    return len(data) > 4 and data[0] == data[2] == 0x0A and data[3] + 2 <= data[1] < 0x80
+
+
+def read(data: bytes, location: str) -> TokenizerSpec:
+    """Read the content of a `.model`; `location` names the file in errors.
+
+    Control symbols such as `<s>` become special tokens, which are recognized in a text unless `allowed_special`
+    excludes them. SentencePiece itself does not recognize them.
+
+    Raises:
+        TokenizerFileError: The file is damaged, is not BPE, or has a feature that is not supported exactly.
+    """
+    try:
+        model = _parse(data)
+    except (WireError, UnicodeDecodeError) as error:
+        raise TokenizerFileError(
+            f"{location}: not a SentencePiece model: {error}",
+            hint="the file may be truncated: download it again",
+        ) from error
+    _refuse_unsupported(model, location)
+    return _spec(model, location)
+
+
+def _parse(data: bytes) -> _Model:
+    model = _Model()
+    for number, value in fields(data):
+        if number == 1 and isinstance(value, bytes):
+            if len(model.pieces) == _MAX_PIECES:
+                raise WireError(f"more than {_MAX_PIECES} pieces")
+            model.pieces.append(_piece(value))
+        elif number == 2 and isinstance(value, bytes):
+            model.trainer.update(fields(value))
+        elif number == 3 and isinstance(value, bytes):
+            model.normalizer.update(fields(value))
+    return model
+
+
+def _piece(data: bytes) -> _Piece:
+    content: dict[int, Value] = dict(fields(data))
+    text, score, kind = content.get(1, b""), content.get(2, 0.0), content.get(3, _NORMAL)
+    if not (isinstance(text, bytes) and isinstance(score, float) and isinstance(kind, int)):
+        raise WireError("a piece has fields of wrong types")
+    return _Piece(text.decode(), score, kind)
+
+
+def _refuse_unsupported(model: _Model, location: str) -> None:
+    algorithm = model.trainer.get(3, 1)
+    if algorithm != _BPE:
+        name = (
+            _ALGORITHMS.get(algorithm, shown(algorithm)) if isinstance(algorithm, int) else shown(algorithm)
+        )
+        raise TokenizerFileError(
+            f"{location}: a SentencePiece model of type {name}; only BPE is supported",
+            hint="use the sentencepiece package for it",
+        )
+    charsmap, name = model.normalizer.get(2, b""), model.normalizer.get(1, b"")
+    if charsmap:
+        rule = name.decode(errors="replace") if isinstance(name, bytes) else "custom"
+        raise TokenizerFileError(
+            f"{location}: its normalizer {rule!r} is not supported",
+            hint="use the sentencepiece package for it, or train with --normalization_rule_name=identity",
+        )
+    if model.trainer.get(24, 0):
+        raise TokenizerFileError(f"{location}: 'treat_whitespace_as_suffix' is not supported")
+    if not model.normalizer.get(5, 1):
+        raise TokenizerFileError(f"{location}: 'escape_whitespaces' is off, which is not supported")
+    for index, piece in enumerate(model.pieces):
+        if not piece.text:
+            raise TokenizerFileError(f"{location}: piece {index} is empty")
+        if piece.kind == _UNUSED:
+            raise TokenizerFileError(f"{location}: piece {index}, {shown(piece.text)}, is of the type UNUSED")
+        if not _NORMAL <= piece.kind <= _BYTE:
+            raise TokenizerFileError(f"{location}: piece {index} has the unknown type {piece.kind}")
+
+
+def _spec(model: _Model, location: str) -> TokenizerSpec:
+    ids = _ids(model, location)
+    special_tokens: dict[str, int] = {}
+    flags: dict[str, TokenFlags] = {}
+    byte_ids: dict[int, int] = {}
+    unknown: int | None = None
+    for text, token_id in ids.items():
+        piece = model.pieces[token_id]
+        match piece.kind:
+            case 2:
+                unknown = token_id
+                special_tokens[text] = token_id
+            case 3:
+                special_tokens[text] = token_id
+            case 4:
+                # Searched in the text as the vocabulary has it, with spaces.
+                symbol = text.replace(_META, " ")
+                special_tokens[symbol] = token_id
+                flags[symbol] = TokenFlags(normalized=True, special=False)
+            case 6:
+                byte_ids[_byte_of(text, location)] = token_id
+            case _:
+                pass
+    has_fallback = bool(model.trainer.get(35, 0))
+    if has_fallback and len(byte_ids) != 256:
+        raise TokenizerFileError(
+            f"{location}: 'byte_fallback' is on, but {256 - len(byte_ids)} bytes have no piece"
+        )
+    if not has_fallback and unknown is None:
+        raise TokenizerFileError(f"{location}: there is no piece for unknown characters")
+    normalizer = _normalizer(model)
+    ordinary = {text: token_id for text, token_id in ids.items() if model.pieces[token_id].kind == _NORMAL}
+    characters = CharacterModel(
+        byte_ids if has_fallback else None,
+        unk_id=None if has_fallback else unknown,
+        fuse_unk=not has_fallback,
+        decode_strip="each"
+        if model.normalizer.get(4, 1)
+        else "one"
+        if model.normalizer.get(3, 1)
+        else "none",
+        # A normalizer that only writes spaces does not change user-defined symbols.
+        verbatim_symbols=bool(flags) and len(normalizer) > 1,
+    )
+    return TokenizerSpec(
+        pattern=None,
+        special_tokens=special_tokens,
+        vocab={token_id: _spaces(text) for text, token_id in ordinary.items()},
+        merges=_merges(model, ordinary, location),
+        normalizer=normalizer,
+        characters=characters,
+        flags=flags,
+    )
+
+
+def _ids(model: _Model, location: str) -> dict[str, int]:
+    ids: dict[str, int] = {}
+    for token_id, piece in enumerate(model.pieces):
+        if ids.setdefault(piece.text, token_id) != token_id:
+            raise TokenizerFileError(
+                f"{location}: pieces {ids[piece.text]} and {token_id} are both {shown(piece.text)}"
+            )
+    return ids
+
+
+def _byte_of(text: str, location: str) -> int:
+    try:
+        if len(text) == 6 and text.startswith("<0x") and text.endswith(">"):
+            return int(text[3:5], 16)
+    except ValueError:
+        pass
+    raise TokenizerFileError(f"{location}: {shown(text)} is of the type BYTE but names no byte")
+
+
+def _spaces(text: str) -> bytes:
+    return text.replace(_META, " ").encode()
+
+
+def _normalizer(model: _Model) -> NormalizerSteps:
+    steps: list[tuple[str, ...]] = []
+    is_trimmed = model.normalizer.get(4, 1)  # remove_extra_whitespaces
+    if is_trimmed:
+        steps += [("TrimSpaces", "left"), ("JoinSpaces",)]
+    if model.normalizer.get(3, 1):  # add_dummy_prefix
+        steps.append(("Prepend", " "))
+    steps.append(("Replace", _META, " "))
+    if is_trimmed:
+        steps.append(("TrimSpaces", "right"))
+    return tuple(steps)
+
+
+def _merges(model: _Model, ordinary: Mapping[str, int], location: str) -> list[tuple[bytes, bytes]]:
+    """Return every split of every piece into two, best results first."""
+    longer = [text for text in ordinary if len(text) > 1]
+    longer.sort(key=lambda text: (-model.pieces[ordinary[text]].score, ordinary[text]))
+    merges: list[tuple[bytes, bytes]] = []
+    last: Any = None
+    for text in longer:
+        splits = [(text[:at], text[at:]) for at in range(1, len(text))]
+        known = [(left, right) for left, right in splits if left in ordinary and right in ordinary]
+        score = model.pieces[ordinary[text]].score
+        if known and score == last:
+            raise TokenizerFileError(
+                f"{location}: {shown(text)} and another piece have the same score, {score}"
+            )
+        last = score if known else last
+        merges += [(_spaces(left), _spaces(right)) for left, right in known]
+    return merges

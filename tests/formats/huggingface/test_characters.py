@@ -1,0 +1,259 @@
+"""Files of SentencePiece-style BPE give the ids, texts and offsets of Hugging Face's library."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import decoders, models, pre_tokenizers, trainers
+
+from bytemill import Tokenizer, TokenizerFileError
+from bytemill.datasets import DECLARATION
+from bytemill.formats.detect import from_bytes
+from bytemill.formats.huggingface import tokenizer_json
+
+META = "▁"
+NAMES = [f"<0x{byte:02X}>" for byte in range(256)]
+TO_META = {"type": "Replace", "pattern": {"String": " "}, "content": META}
+PREPEND = {"type": "Prepend", "prepend": META}
+FALLBACK_DECODER = {
+    "type": "Sequence",
+    "decoders": [
+        {"type": "Replace", "pattern": {"String": META}, "content": " "},
+        {"type": "ByteFallback"},
+        {"type": "Fuse"},
+        {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+    ],
+}
+
+texts = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [
+                *(
+                    " ",
+                    "  ",
+                    "   ",
+                    META,
+                    "\t",
+                    "\n",
+                    "\n\n",
+                    "\u3000",
+                    "\u00a0",
+                    "a",
+                    "the ",
+                    "human rights",
+                    "ﬁ",
+                ),
+                *(
+                    "<s>",
+                    "</s>",
+                    "<unk>",
+                    "<x y>",
+                    "<X>",
+                    "<0x0A>",
+                    "日本",
+                    "語",
+                    "é",
+                    "É",
+                    "e\u0301",
+                    "①",
+                    "1234",
+                ),
+                *("😀", "👩‍👩‍👧", "सभी", "x", "."),
+            ]
+        ),
+        st.text(max_size=4),
+    ),
+    max_size=16,
+).map("".join)
+
+
+def sequence(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "Sequence", "normalizers": list(steps)}
+
+
+def metaspace(scheme: str, *, split: bool) -> dict[str, Any]:
+    return {"type": "Metaspace", "replacement": META, "prepend_scheme": scheme, "split": split}
+
+
+@pytest.fixture(scope="module")
+def trained() -> dict[str, Any]:
+    """A tokenizer.json that Hugging Face's trainer makes of three languages, with tokens of bytes."""
+    lines: list[str] = []
+    for language in ("eng", "fra", "jpn"):
+        lines += (DECLARATION / f"udhr_{language}.txt").read_text(encoding="utf-8").splitlines()[:60]
+    theirs = tokenizers.Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>"))
+    theirs.pre_tokenizer = pre_tokenizers.Metaspace()  # type: ignore[assignment]
+    special = ["<unk>", "<s>", "</s>", *NAMES]
+    theirs.train_from_iterator(
+        lines, trainers.BpeTrainer(vocab_size=900, special_tokens=special, show_progress=False)
+    )
+    document = json.loads(theirs.to_str())
+    document["added_tokens"] = [token for token in document["added_tokens"] if token["content"] not in NAMES]
+    return document | {"decoder": FALLBACK_DECODER}
+
+
+def llama(document: dict[str, Any]) -> None:
+    document |= {"normalizer": sequence(PREPEND, TO_META), "pre_tokenizer": None}
+
+
+def llama_with_normalized_tokens(document: dict[str, Any]) -> None:
+    llama(document)
+    for token in document["added_tokens"]:
+        token["normalized"] = True
+
+
+def mistral(document: dict[str, Any]) -> None:
+    document |= {"normalizer": None, "pre_tokenizer": metaspace("first", split=False)}
+
+
+def gemma(document: dict[str, Any]) -> None:
+    split = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
+    document |= {"normalizer": TO_META, "pre_tokenizer": split}
+    document["decoder"]["decoders"].pop()
+    token = {"single_word": False, "lstrip": False, "rstrip": False, "special": False}
+    vocab = document["model"]["vocab"]
+    for text in (META * 2, "\n\n", "<x y>"):
+        vocab.setdefault(text, len(vocab))
+        document["added_tokens"].append(
+            {"id": vocab[text], "content": text, "normalized": text[0] == "<"} | token
+        )
+    document["model"]["merges"].append([META, META])
+    vocab.setdefault("\n", len(vocab))
+    document["model"]["merges"].append(["\n", "\n"])
+
+
+def every_space_splits(document: dict[str, Any]) -> None:
+    document |= {"normalizer": None, "pre_tokenizer": metaspace("always", split=True)}
+    document["decoder"] = metaspace("always", split=True)
+    without_fallback(document)
+
+
+def never_a_prefix(document: dict[str, Any]) -> None:
+    document |= {"normalizer": None, "pre_tokenizer": metaspace("never", split=True)}
+    document["decoder"]["decoders"].pop()
+
+
+def without_fallback(document: dict[str, Any]) -> None:
+    document["model"] |= {"byte_fallback": False, "fuse_unk": True}
+
+
+def one_unknown_each(document: dict[str, Any]) -> None:
+    llama(document)
+    document["model"] |= {"byte_fallback": False, "fuse_unk": False}
+
+
+def lower_case(document: dict[str, Any]) -> None:
+    steps = [{"type": "NFD"}, {"type": "StripAccents"}, {"type": "Lowercase"}]
+    document |= {"normalizer": sequence(*steps, PREPEND, TO_META), "pre_tokenizer": None}
+
+
+def compatibility_forms(document: dict[str, Any]) -> None:
+    strip = {"type": "Strip", "strip_left": False, "strip_right": True}
+    spaces = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": META}
+    document |= {
+        "normalizer": sequence({"type": "NFKC"}, strip, spaces),
+        "pre_tokenizer": metaspace("always", split=True),
+    }
+
+
+SHAPES = (
+    *(llama, llama_with_normalized_tokens, mistral, gemma, every_space_splits, never_a_prefix),
+    *(one_unknown_each, lower_case, compatibility_forms),
+)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_file_gives_the_ids_texts_and_offsets_of_hugging_face(
+    trained: dict[str, Any], shape: Callable[[dict[str, Any]], None]
+) -> None:
+    document = json.loads(json.dumps(trained))
+    shape(document)
+    text = json.dumps(document)
+    theirs = tokenizers.Tokenizer.from_str(text)
+    ours = Tokenizer.from_spec(tokenizer_json.read(text))
+    written = tokenizer_json.write(ours.to_spec())
+    again = Tokenizer.from_spec(tokenizer_json.read(written))
+    assert again.fingerprint == ours.fingerprint
+    rewritten = tokenizers.Tokenizer.from_str(written)
+
+    @given(texts)
+    def check(text: str) -> None:
+        expected = theirs.encode(text, add_special_tokens=False)
+        encoded = ours.encode_with_offsets(text)
+        assert encoded.ids.tolist() == expected.ids
+        assert ours.encode(text) == expected.ids
+        assert encoded.char_offsets.tolist() == [list(span) for span in expected.offsets]
+        assert rewritten.encode(text, add_special_tokens=False).ids == expected.ids
+        # Hugging Face decodes tokens that it searches in normalized text as they are there.
+        if shape is not llama_with_normalized_tokens:
+            decoded = theirs.decode(expected.ids, skip_special_tokens=False)
+            assert ours.decode(expected.ids) == decoded
+
+    check()
+
+
+def test_a_folder_with_such_a_file_opens(trained: dict[str, Any]) -> None:
+    llama(trained)
+    spec = from_bytes(json.dumps(trained).encode(), "tokenizer.json")
+    assert spec.characters is not None
+    assert Tokenizer.from_spec(spec).decode(Tokenizer.from_spec(spec).encode("a b")) == "a b"
+
+
+def test_metaspace_of_earlier_versions_is_read(trained: dict[str, Any]) -> None:
+    for prefix, scheme in ((True, "always"), (False, "never")):
+        old = trained | {
+            "normalizer": None,
+            "pre_tokenizer": {"type": "Metaspace", "replacement": META, "add_prefix_space": prefix},
+        }
+        new = trained | {"normalizer": None, "pre_tokenizer": metaspace(scheme, split=True)}
+        assert tokenizer_json.read(json.dumps(old)) == tokenizer_json.read(json.dumps(new))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer is 'Whitespace', which is not supported"),
+        ({"pre_tokenizer": metaspace("last", split=True)}, "prepend_scheme is 'last'"),
+        ({"pre_tokenizer": metaspace("first", split=True) | {"split": 1}}, "split is 1"),
+        ({"normalizer": sequence(TO_META, {"type": "NFC"})}, "a step after the one that replaces spaces"),
+        ({"decoder": {"type": "CTC"}}, "decoder: a step 'CTC' is not supported"),
+        ({"model": {"byte_fallback": False, "unk_token": None}}, "unknown characters would be lost"),
+        ({"model": {"byte_fallback": False, "unk_token": "<no>"}}, "'<no>' is not in the vocabulary"),
+        ({"model": {"merges": [["t", "zz"]]}}, r"merges\[0\]: 'zz' is not a token of the vocabulary"),
+        ({"model": {"vocab": {"<unk>": 0, "a": 1}, "merges": []}}, "vocab lacks <0x00>"),
+        ({"model": {"type": "Unigram"}}, "model.type is 'Unigram'; only BPE is supported"),
+        ({"model": {"type": "WordPiece"}}, "model.type is 'WordPiece'; only BPE is supported"),
+    ],
+)
+def test_what_is_not_supported_is_refused_with_its_path(
+    trained: dict[str, Any], change: dict[str, Any], said: str
+) -> None:
+    document = json.loads(json.dumps(trained))
+    document["added_tokens"] = []
+    model = document["model"] | change.get("model", {})
+    with pytest.raises(TokenizerFileError, match=said):
+        tokenizer_json.read(json.dumps(document | change | {"model": model}))
+
+
+def test_a_token_with_a_space_and_one_with_its_sign_are_refused(trained: dict[str, Any]) -> None:
+    document = json.loads(json.dumps(trained))
+    document["model"]["vocab"][" t"] = len(document["model"]["vocab"])
+    document["model"]["vocab"].setdefault("▁t", len(document["model"]["vocab"]))
+    with pytest.raises(TokenizerFileError, match="has ' t' with a space and with '▁', which means one"):
+        tokenizer_json.read(json.dumps(document))
+
+
+def test_decoders_metaspace(trained: dict[str, Any]) -> None:
+    """The decoder takes all spaces of the first token away."""
+    document = json.loads(json.dumps(trained))
+    every_space_splits(document)
+    theirs = tokenizers.Tokenizer.from_str(json.dumps(document))
+    theirs.decoder = decoders.Metaspace()  # type: ignore[assignment]
+    ours = Tokenizer.from_spec(tokenizer_json.read(theirs.to_str()))
+    ids = ours.encode("  the  rights")
+    assert ours.decode(ids) == theirs.decode(ids)

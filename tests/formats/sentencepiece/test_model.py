@@ -1,0 +1,260 @@
+"""SentencePiece models give the ids of the `sentencepiece` package."""
+
+import contextlib
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sentencepiece
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bytemill import BytemillError, Tokenizer, TokenizerError, TokenizerFileError
+from bytemill.formats.huggingface import tokenizer_json
+from bytemill.formats.sentencepiece import model
+
+TrainModel = Callable[..., bytes]
+
+OPTIONS = {
+    "llama": {"byte_fallback": True, "remove_extra_whitespaces": False, "split_digits": True},
+    "plain": {"character_coverage": 0.98},
+    "whitespace only": {
+        "byte_fallback": True,
+        "allow_whitespace_only_pieces": True,
+        "remove_extra_whitespaces": False,
+    },
+    "gemma": {
+        "byte_fallback": True,
+        "add_dummy_prefix": False,
+        "remove_extra_whitespaces": False,
+        "user_defined_symbols": ("<sym>", "▁▁", "▁▁▁", "\n\n", "ab"),
+    },
+    "symbols after a prefix": {"byte_fallback": True, "user_defined_symbols": ("<sym>", "<sy", "日本")},
+}
+
+texts = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [
+                *(
+                    " ",
+                    "  ",
+                    "   ",
+                    "▁",
+                    "\t",
+                    "\n",
+                    "\n\n",
+                    "\u3000",
+                    "\u00a0",
+                    "a",
+                    "b",
+                    "the ",
+                    "human rights",
+                ),
+                *(
+                    "<sym>",
+                    "<sy",
+                    "<s>",
+                    "</s>",
+                    "<unk>",
+                    "<0x0A>",
+                    "日本",
+                    "人権",
+                    "語",
+                    "é",
+                    "e\u0301",
+                    "1234",
+                    "😀",
+                ),
+                *("सभी", "الناس", "모든", "👩‍👩‍👧", "\x00", "x", "."),
+            ]
+        ),
+        st.text(max_size=4),
+    ),
+    max_size=16,
+).map("".join)
+
+
+def symbols_of(tokenizer: Tokenizer) -> set[str]:
+    """The user-defined symbols: SentencePiece recognizes no other special tokens in a text."""
+    return {token for token, flags in tokenizer.token_flags.items() if flags.normalized}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_ids_are_those_of_sentencepiece(train_model: TrainModel, name: str) -> None:
+    data = train_model(**OPTIONS[name])
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=data)
+    ours = Tokenizer.from_spec(model.read(data, "t.model"))
+    symbols = symbols_of(ours)
+    assert ours.vocab_size == theirs.vocab_size()
+
+    @given(texts)
+    @example("Alle Menschen sind frei und gleich " * 40)
+    @example(" " * 1000)
+    @example("人" * 3000 + "✓" * 300)
+    def check(text: str) -> None:
+        expected = theirs.encode(text)
+        ids = ours.encode(text, allowed_special=symbols)
+        assert ids == expected
+        assert ours.count(text, allowed_special=symbols) == len(ids)
+        if ours.core.fallback == ("bytes", None, False) and "\x00" not in text:
+            assert ours.decode(ids) == theirs.decode(ids)
+            decoder = ours.stream_decoder()
+            assert "".join(map(decoder.feed, ids)) + decoder.finish() == ours.decode(ids)
+
+    check()
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_text_in_chunks_has_the_ids_of_the_whole_text(train_model: TrainModel, name: str) -> None:
+    ours = Tokenizer.from_spec(model.read(train_model(**OPTIONS[name]), "t.model"))
+    text = "All human beings <s> are  born ▁free<sym> and\n\nequal. すべての人間は、 生まれながら  <s>" * 4000
+    expected = ours.encode(text, num_threads=1)
+    assert len(text.encode()) > 1 << 18
+    assert ours.encode(text, num_threads=3) == expected
+    assert list(ours.encode_iterable(text[i : i + 997] for i in range(0, len(text), 997))) == expected
+    assert ours.encode_batch([text, "a", text], num_threads=3) == [expected, ours.encode("a"), expected]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_file_of_a_long_text_has_its_ids(train_model: TrainModel, name: str, tmp_path: Path) -> None:
+    ours = Tokenizer.from_spec(model.read(train_model(**OPTIONS[name]), "t.model"))
+    text = "Everyone has  the right to ▁life<s> and <sym>" * 30_000
+    path = tmp_path / "text.txt"
+    path.write_text(text, encoding="utf-8", newline="")
+    (ids,) = ours.encode_files([path], num_threads=3)
+    assert ids.tolist() == ours.encode(text, num_threads=1)
+
+
+def test_offsets_tile_the_text(train_model: TrainModel) -> None:
+    ours = Tokenizer.from_spec(model.read(train_model(**OPTIONS["llama"]), "t.model"))
+    encoded = ours.encode_with_offsets("the 😀✓ end")
+    # The space before the text has the offsets of the first character.
+    assert encoded.char_offsets[0].tolist() == [0, 3]
+    assert b"".join(encoded.tokens) == "the 😀✓ end".encode()
+
+
+def test_an_explanation_shows_the_merges_of_characters(train_model: TrainModel) -> None:
+    for name in ("llama", "plain"):
+        ours = Tokenizer.from_spec(model.read(train_model(**OPTIONS[name]), "t.model"))
+        for text in ("すべての人間は生まれ", "the human right ✓✓x"):
+            parts = ours.explain(text)
+            for part in parts:
+                tokens = [bytes(token) for token in part.tokens]
+                assert b"".join(tokens).decode() == part.text
+                assert all(len(step.left.decode()) and len(step.right.decode()) for step in part.steps)
+            if name == "llama":
+                assert [i for part in parts for i in part.ids] == ours.encode(text)
+
+
+def test_tokens_are_shown_as_the_model_writes_them(train_model: TrainModel) -> None:
+    data = train_model(**OPTIONS["llama"])
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=data)
+    ours = Tokenizer.from_spec(model.read(data, "t.model"))
+    assert [ours.id_to_token(i) for i in range(ours.n_vocab)] == [
+        theirs.id_to_piece(i) for i in range(theirs.vocab_size())
+    ]
+    for token_id in (0, 1, 3, 200, 258, 259, 900, 1199):
+        assert ours.token_to_id(theirs.id_to_piece(token_id)) == token_id
+    assert ours.decode([theirs.piece_to_id("<0x0A>")]) == "\n"
+
+
+@pytest.mark.parametrize("name", ["llama", "plain", "gemma"])
+def test_a_model_becomes_a_tokenizer_json_with_the_same_ids(
+    train_model: TrainModel, name: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "tokenizer.model"
+    source.write_bytes(train_model(**OPTIONS[name]))
+    ours = Tokenizer.load(tmp_path)
+    ours.save(tmp_path / "tokenizer.json")
+    again = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert again.fingerprint == ours.fingerprint
+    kept = again.characters
+    assert kept is not None
+    assert ours.characters is not None
+    # The decoders of a tokenizer.json know no other way to remove a space than once.
+    expected = replace(ours.characters, decode_strip=kept.decode_strip)
+    assert replace(again.to_spec(), metadata=None) == replace(ours.to_spec(), characters=expected)
+
+
+def test_symbols_that_a_tokenizer_json_cannot_represent_are_an_error(train_model: TrainModel) -> None:
+    spec = model.read(train_model(**OPTIONS["symbols after a prefix"]), "t.model")
+    with pytest.raises(TokenizerError, match="cannot represent user-defined symbols"):
+        tokenizer_json.write(spec)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"model_type": "unigram"}, "a SentencePiece model of type Unigram; only BPE is supported"),
+        ({"model_type": "char", "vocab_size": 500, "hard_vocab_limit": False}, "of type Char"),
+        ({"normalization_rule_name": "nmt_nfkc"}, "its normalizer 'nmt_nfkc' is not supported"),
+        ({"treat_whitespace_as_suffix": True}, "'treat_whitespace_as_suffix' is not supported"),
+    ],
+)
+def test_other_models_are_refused_by_name(
+    train_model: TrainModel, options: dict[str, object], said: str
+) -> None:
+    with pytest.raises(TokenizerFileError, match=said) as caught:
+        model.read(train_model(**options), "t.model")
+    assert str(caught.value).startswith("t.model: ")
+
+
+def string(number: int, content: bytes) -> bytes:
+    """A field of a message: a string or an embedded message of less than 128 bytes."""
+    assert len(content) < 128
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+def piece(text: str, score: float = 0.0, kind: int = 1) -> bytes:
+    return string(1, string(1, text.encode()) + b"\x15" + struct.pack("<f", score) + bytes([0x18, kind]))
+
+
+BPE = string(2, b"\x18\x02")
+UNKNOWN = piece("<unk>", 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "of type Unigram"),
+        (BPE + piece("a"), "no piece for unknown characters"),
+        (UNKNOWN + piece("a"), "of type Unigram"),
+        (BPE + UNKNOWN + piece("a") + piece("a"), "pieces 1 and 2 are both 'a'"),
+        (BPE + UNKNOWN + piece(""), "piece 1 is empty"),
+        (BPE + UNKNOWN + piece("a", 0, 5), "of the type UNUSED"),
+        (BPE + UNKNOWN + piece("a", 0, 7), "unknown type 7"),
+        (BPE + UNKNOWN + piece("<0xZZ>", 0, 6), "names no byte"),
+        (
+            BPE + UNKNOWN + piece("a") + piece("b") + piece("ab", -1) + piece("ba", -1),
+            "have the same score, -1.0",
+        ),
+        (string(2, b"\x18\x02\x98\x02\x01") + piece("<0x41>", 0, 6), "255 bytes have no piece"),
+        ((BPE + UNKNOWN)[:-3], "not a SentencePiece model: .* bytes are announced"),
+        (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "bytes are announced"),
+        (b"\x0a" + b"\xff" * 20, "a number of more than 10 bytes"),
+        (b"\x0b", "unknown type 3"),
+        (b"\x00\x00", "a field without a number"),
+        (b"\x0a", "the data end inside a number"),
+        (BPE + string(1, string(1, b"\xff")), "can't decode"),
+        (BPE + string(1, b"\x0d\x00\x00\x00\x00"), "fields of wrong types"),
+    ],
+)
+def test_damaged_models_are_refused_with_their_name(content: bytes, said: str) -> None:
+    with pytest.raises(TokenizerFileError, match=said) as caught:
+        Tokenizer.from_spec(model.read(content, "t.model"))
+    assert str(caught.value).startswith("t.model: ")
+
+
+def test_any_prefix_and_any_changed_byte_is_read_or_refused(train_model: TrainModel) -> None:
+    data = train_model(**OPTIONS["llama"])
+
+    @given(st.integers(0, len(data) - 1), st.integers(0, 255), st.booleans())
+    def check(at: int, byte: int, cuts: bool) -> None:
+        damaged = data[:at] if cuts else data[:at] + bytes([byte]) + data[at + 1 :]
+        with contextlib.suppress(BytemillError):
+            Tokenizer.from_spec(model.read(damaged, "t.model")).encode("some text")
+
+    check()
