@@ -25,6 +25,7 @@ from bytemill.formats.spec import (
 )
 from bytemill.tokenizer.decoding import DecodingMethods
 from bytemill.tokenizer.encoding import EncodingMethods
+from bytemill.tokenizer.model_inputs import ModelInputMethods
 from bytemill.tokenizer.notebook import table_html
 from bytemill.tokenizer.vocabulary import VocabularyMethods
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from bytemill.tokenizer.training_report import TrainingReport
 
 
-class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods):
+class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods, ModelInputMethods):
     """A byte-level BPE tokenizer. Immutable and thread-safe.
 
     See `EncodingMethods` for the meaning of `allowed_special`, `disallowed_special` and `num_threads`.

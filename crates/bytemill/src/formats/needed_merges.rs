@@ -6,7 +6,7 @@
 use crate::bpe::heap::merge_with_heap;
 use crate::error::{Error, Result};
 use crate::sys::interrupt::no_interrupt;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Pair of symbols -> rank of its merge and the symbol that the merge makes.
 type Pairs = HashMap<(u32, u32), (u32, u32)>;
