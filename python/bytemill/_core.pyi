@@ -179,7 +179,8 @@ class Encoder:
     ) -> Encoder:
         """Create an encoder from token ranks, as in .tiktoken files: the rank is both id and priority.
 
-        With `drops_unmatched`, text that the pattern does not match is dropped, as in tiktoken.
+        With `drops_unmatched`, text that the pattern does not match is dropped, and several special tokens may have one
+        id, as in tiktoken; decoding returns the first of them.
         """
 
     n_vocab: int
@@ -220,6 +221,8 @@ class Encoder:
         own bytes yields before the last merge.
         """
     def encode(self, text: str, allowed_special: _Allowed, num_threads: int | None) -> list[int]: ...
+    def encode_cut_off(self, data: bytes) -> list[int]:
+        """Return the ids of bytes that may end inside a character, as tiktoken's `_encode_bytes` does."""
     def encode_with_unstable(self, text: str, allowed_special: _Allowed) -> tuple[list[int], list[list[int]]]:
         """Implement `Tokenizer.encode_with_unstable`."""
     def encode_bytes(self, data: bytes) -> list[int]:

@@ -1,12 +1,15 @@
 """Encodings by name and by model."""
 
 import pickle
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import tiktoken
 import tiktoken.model
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import bytemill
 from bytemill.compat import tiktoken as ours
@@ -71,6 +74,36 @@ def test_a_published_encoding_is_pickled_by_name(asked: list[str]) -> None:
     assert asked == ["gpt2"]
 
 
-def test_an_unsupported_encoding_has_an_explanation() -> None:
-    with pytest.raises(bytemill.TokenizerFileError, match="200018"):
-        ours.get_encoding("o200k_harmony")
+def test_harmony_is_o200k_with_more_special_tokens(
+    published: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = published("o200k_harmony")
+    base = bytemill.Tokenizer.from_tiktoken(published("o200k_base").ours)
+    monkeypatch.setattr(bytemill.Tokenizer, "from_pretrained", lambda name: {"o200k_base": base}[name])
+    monkeypatch.setattr(ours, "_ENCODINGS", {})
+    named = ours.get_encoding("o200k_harmony")
+    text = "<|start|>user<|message|>Grüße<|end|><|endofprompt|><|reserved_200018|>"
+    for enc in (pair.ours, named):
+        ids = enc.encode(text, allowed_special="all")
+        assert ids == pair.theirs.encode(text, allowed_special="all")
+        assert ids[-2:] == [200018, 200018]
+        assert enc.decode(ids) == text.replace("<|reserved_200018|>", "<|endofprompt|>")
+        assert enc.special_tokens_set == pair.theirs.special_tokens_set
+        assert enc.n_vocab == pair.theirs.n_vocab == 201088
+        assert enc.encode("a<|call|>", allowed_special={"<|call|>"}) == [64, 200012]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "cl100k_base", "o200k_base"])
+def test_bytes_cut_off_inside_a_character_have_tiktokens_ids(
+    published: Callable[[str], Any], name: str
+) -> None:
+    pair = published(name)
+
+    @given(st.binary(max_size=12) | st.text(max_size=12).map(lambda text: text.encode()[:-1]))
+    @example("日本語のテキスト ".encode()[:-3])
+    @example(b"the  cat \xe6\x97 sat <|endoftext|>")
+    @example(b"   \xf0\x9f")
+    def check(data: bytes) -> None:
+        assert pair.ours._encode_bytes(data) == pair.theirs._encode_bytes(data)
+
+    check()

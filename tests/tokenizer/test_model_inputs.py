@@ -209,6 +209,16 @@ def test_roles_of_special_tokens_come_from_the_files(folder: Path) -> None:
     assert ours.special_tokens_map == theirs.special_tokens_map
 
 
+@pytest.mark.parametrize("clean_up", [False, True])
+def test_decoding_has_the_texts_of_transformers(folder: Path, clean_up: bool) -> None:
+    ours, theirs = pair_of(folder, "none")
+    ids = ours.encode("All human beings , are born !<s> don 't")
+    for skip in (False, True):
+        expected = theirs.decode(ids, skip_special_tokens=skip, clean_up_tokenization_spaces=clean_up)
+        found = ours.decode(ids, skip_special_tokens=skip, clean_up_tokenization_spaces=clean_up)
+        assert found == expected
+
+
 def test_padding_without_a_padding_token_is_an_error() -> None:
     ours = Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<end>"])
     with pytest.raises(TokenizerError, match="has no padding token"):

@@ -33,19 +33,33 @@ pub struct PyEncoder {
     symbols: OnceBox<Vec<u32>>,
 }
 
+/// An encoder from its parts.
+fn encoder_of(
+    vocab: Vocab,
+    pattern: Option<&str>,
+    drops_unmatched: bool,
+    rules: &[(String, Rules)],
+    normalizer: Normalizer,
+) -> PyResult<Encoder> {
+    let pattern = Pattern::new(pattern).map_err(to_python)?.dropping_unmatched(drops_unmatched);
+    let encoder = Encoder::new(vocab, pattern).map_err(to_python)?;
+    if rules.is_empty() && normalizer.is_identity() {
+        return Ok(encoder);
+    }
+    encoder.with_rules(rules, normalizer).map_err(to_python)
+}
+
 impl PyEncoder {
     pub fn build(
         vocab: Vocab,
         pattern: Option<&str>,
-        drops_unmatched: bool,
         rules: &[(String, Rules)],
         normalizer: Normalizer,
     ) -> PyResult<Self> {
-        let pattern = Pattern::new(pattern).map_err(to_python)?.dropping_unmatched(drops_unmatched);
-        let mut encoder = Encoder::new(vocab, pattern).map_err(to_python)?;
-        if !rules.is_empty() || !normalizer.is_identity() {
-            encoder = encoder.with_rules(rules, normalizer).map_err(to_python)?;
-        }
+        Self::new(encoder_of(vocab, pattern, false, rules, normalizer)?)
+    }
+
+    fn new(encoder: Encoder) -> PyResult<Self> {
         let ints = IntCache::new(encoder.vocab().n_ids())?;
         Ok(Self { encoder: Arc::new(encoder), ints, decoder: OnceBox::new(), symbols: OnceBox::new() })
     }
@@ -140,7 +154,7 @@ impl PyEncoder {
         }
         py.detach(|| {
             let vocab = merged.finish(&[], special).map_err(to_python)?;
-            Self::build(vocab.with_ignore_merges(ignore_merges), pattern, false, &rules, normalizer)
+            Self::build(vocab.with_ignore_merges(ignore_merges), pattern, &rules, normalizer)
         })
     }
 
@@ -168,7 +182,7 @@ impl PyEncoder {
             let fallback = unknown.map_or(Fallback::Bytes, |(id, fused)| Fallback::Unknown { id, fused });
             let aliases = aliases.iter().map(|(id, token)| (id, token.to_owned())).collect();
             let vocab = Vocab::from_characters(&tokens, aliases, &merges, special, fallback).map_err(to_python)?;
-            Self::build(vocab.with_ignore_merges(ignore_merges), pattern.or(spaces), false, &rules, normalizer)
+            Self::build(vocab.with_ignore_merges(ignore_merges), pattern.or(spaces), &rules, normalizer)
         })
     }
 
@@ -188,11 +202,18 @@ impl PyEncoder {
             let (token, rank): (Bound<'_, PyBytes>, Bound<'_, PyAny>) = item.extract()?;
             tokens.push(id_of(&rank, token.as_any())?, token.as_bytes()).map_err(to_python)?;
         }
-        let (special, rules, normalizer) =
+        let (mut special, rules, normalizer) =
             (specials(special_tokens)?, rules(special_rules)?, special::normalizer(&normalizer)?);
+        // In tiktoken, several special tokens may have one id.
+        let aliases = if drops_unmatched { special::take_aliases(&mut special) } else { Vec::new() };
         py.detach(|| {
             let vocab = Vocab::from_ranked(tokens, special).map_err(to_python)?;
-            Self::build(vocab, pattern, drops_unmatched, &rules, normalizer)
+            let encoder = encoder_of(vocab, pattern, drops_unmatched, &rules, normalizer)?;
+            Self::new(if aliases.is_empty() {
+                encoder
+            } else {
+                encoder.with_special_aliases(aliases).map_err(to_python)?
+            })
         })
     }
 
@@ -239,7 +260,7 @@ impl PyEncoder {
     #[getter]
     fn special_tokens<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
-        for (token, id) in self.encoder.vocab().special() {
+        for (token, id) in self.encoder.special().tokens() {
             all.set_item(token, id)?;
         }
         Ok(all)
@@ -394,6 +415,12 @@ impl PyEncoder {
     fn encode_bytes<'py>(&self, py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyList>> {
         let ids = Self::ids_of(py, data.len(), 0, |ids, interrupt| self.encoder.encode_bytes(data, ids, interrupt))?;
         self.list(py, &ids)
+    }
+
+    fn encode_cut_off<'py>(&self, py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyList>> {
+        let check = CancellationCheck::new(None);
+        let ids = py.detach(|| self.encoder.encode_cut_off(data, &|| check.poll(0)));
+        self.list(py, &ids.map_err(|error| check.raise(error))?)
     }
 
     fn encode_batch<'py>(

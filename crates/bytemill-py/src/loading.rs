@@ -74,7 +74,6 @@ impl PyRankFile {
             PyEncoder::build(
                 Vocab::from_ranked(tokens, special).map_err(to_python)?,
                 pattern,
-                false,
                 &[],
                 Normalizer::default(),
             )
@@ -125,7 +124,7 @@ impl PyTokenizerJson {
         let model = self.model.take()?;
         py.detach(|| {
             let Some(vocab) = model.into_vocab(special) else { return Ok(None) };
-            PyEncoder::build(vocab.with_ignore_merges(ignore_merges), pattern, false, &rules, normalizer).map(Some)
+            PyEncoder::build(vocab.with_ignore_merges(ignore_merges), pattern, &rules, normalizer).map(Some)
         })
     }
 }

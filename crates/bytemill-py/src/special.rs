@@ -6,6 +6,7 @@ use bytemill::text::normalize::{Normalizer, Prefix, Step};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
+use std::collections::HashSet;
 
 /// An id among the arguments. The error names its `token`.
 pub fn id_of(id: &Bound<'_, PyAny>, token: &Bound<'_, PyAny>) -> PyResult<u32> {
@@ -25,6 +26,12 @@ pub fn specials(special_tokens: &Bound<'_, PyMapping>) -> PyResult<Vec<(String, 
         all.push((token.extract()?, id_of(&id, &token)?));
     }
     Ok(all)
+}
+
+/// Takes away the tokens whose id an earlier one has.
+pub fn take_aliases(special: &mut Vec<(String, u32)>) -> Vec<(String, u32)> {
+    let mut seen = HashSet::new();
+    special.extract_if(.., |(_, id)| !seen.insert(*id)).collect()
 }
 
 /// Flags of the rules of a special token.

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from bytemill._core import NAMED_PATTERNS, Encoder
-from bytemill.compat.tiktoken_models import ENCODING_NAMES, encoding_name_for_model
+from bytemill.compat.tiktoken_models import ENCODING_NAMES, HARMONY_SPECIAL_TOKENS, encoding_name_for_model
 from bytemill.errors import SpecialTokenError, UnknownTokenError
 from bytemill.tokenizer.special_options import options, refuse
 from bytemill.tokenizer.token_starts import text_and_starts
@@ -197,6 +197,10 @@ class Encoding:
         """Return the ids of each text as `encode_ordinary` does, on up to `num_threads` threads."""
         return self._core.encode_batch(list(text), "none", _threads(num_threads))
 
+    def _encode_bytes(self, text: bytes) -> list[int]:
+        """Return the ids of bytes that may end inside a character. tiktoken documents it as unstable."""
+        return self._core.encode_cut_off(text)
+
     def encode_batch(
         self,
         text: list[str],
@@ -349,11 +353,25 @@ def get_encoding(encoding_name: str) -> Encoding:
         raise ValueError(f"unknown encoding {encoding_name!r}; the encodings are {', '.join(ENCODING_NAMES)}")
     with _ENCODINGS_LOCK:
         if encoding_name not in _ENCODINGS:
-            from bytemill.tokenizer.tokenizer import Tokenizer
-
-            tokenizer = Tokenizer.from_pretrained(encoding_name)
-            _ENCODINGS[encoding_name] = Encoding.from_tokenizer(tokenizer, encoding_name)
+            _ENCODINGS[encoding_name] = _load(encoding_name)
         return _ENCODINGS[encoding_name]
+
+
+def _load(name: str) -> Encoding:
+    from bytemill.formats.tiktoken.pattern import pattern_to
+    from bytemill.formats.tiktoken.tiktoken import same_ranks
+    from bytemill.tokenizer.tokenizer import Tokenizer
+
+    if name != "o200k_harmony":
+        return Encoding.from_tokenizer(Tokenizer.from_pretrained(name), name)
+    # Two of its special tokens have one id, which a `Tokenizer` does not allow.
+    base = Tokenizer.from_pretrained("o200k_base")
+    return Encoding(
+        name,
+        pat_str=pattern_to(base.pattern),
+        mergeable_ranks=same_ranks(base.to_spec()),
+        special_tokens=base.special_tokens | HARMONY_SPECIAL_TOKENS,
+    )
 
 
 def encoding_for_model(model_name: str) -> Encoding:

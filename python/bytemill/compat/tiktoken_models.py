@@ -12,6 +12,24 @@ ENCODING_NAMES = (
     "o200k_harmony",
 )
 
+HARMONY_SPECIAL_TOKENS: dict[str, int] = {
+    "<|startoftext|>": 199998,
+    "<|endoftext|>": 199999,
+    "<|reserved_200000|>": 200000,
+    "<|reserved_200001|>": 200001,
+    "<|return|>": 200002,
+    "<|constrain|>": 200003,
+    "<|reserved_200004|>": 200004,
+    "<|channel|>": 200005,
+    "<|start|>": 200006,
+    "<|end|>": 200007,
+    "<|message|>": 200008,
+    **{f"<|reserved_{i}|>": i for i in (200009, 200010, 200011)},
+    "<|call|>": 200012,
+    **{f"<|reserved_{i}|>": i for i in range(200013, 201088)},
+}
+"""Special tokens of o200k_harmony, besides those of o200k_base. Id 200018 is also o200k_base's `<|endofprompt|>`."""
+
 _MODELS: dict[str, str] = {
     "gpt2": "gpt2 gpt-2",
     "r50k_base": (

@@ -23,13 +23,21 @@ class DecodingMethods:
     token_flags: dict[str, TokenFlags]
     characters: CharacterModel | None
 
-    def decode(self, ids: TokenIds, errors: str = "replace", *, skip_special_tokens: bool = False) -> str:
+    def decode(
+        self,
+        ids: TokenIds,
+        errors: str = "replace",
+        *,
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool = False,  # noqa: ARG002
+    ) -> str:
         """Return the text of `ids`.
 
         Args:
             ids: A sequence or array of ids.
             errors: Error handler for invalid UTF-8, as for `bytes.decode`; by default U+FFFD replaces it.
             skip_special_tokens: Leave out special tokens.
+            clean_up_tokenization_spaces: Ignored, as transformers does for BPE: it would lose spaces of the text.
 
         Raises:
             UnknownTokenError: An id belongs to no token.

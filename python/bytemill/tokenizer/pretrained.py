@@ -96,7 +96,8 @@ def load(
         return _Search(published, folder, local_files_only=local_files_only).run()
     if text in _UNSUPPORTED:
         raise TokenizerFileError(
-            f"{text}: {_UNSUPPORTED[text]}", hint="use o200k_base, or the model's tokenizer.json"
+            f"{text}: {_UNSUPPORTED[text]}",
+            hint="use the model's tokenizer.json, or bytemill.compat.tiktoken, which has it",
         )
     if not isinstance(name, str) or not _HUB_NAME.fullmatch(text):
         raise TokenizerFileError(

@@ -80,6 +80,15 @@ impl Encoder {
         Ok(encoder)
     }
 
+    /// The same encoder with special tokens that share the id of another one, which decoding returns.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the special tokens contradict each other.
+    pub fn with_special_aliases(mut self, aliases: Vec<(String, u32)>) -> Result<Self> {
+        self.special = SpecialTokens::new([self.vocab.special(), &aliases].concat())?;
+        Ok(self)
+    }
+
     /// The same encoder with rules for some special tokens, given by their text, and with a normalizer.
     ///
     /// # Errors

@@ -49,6 +49,29 @@ impl Encoder {
         Ok(Unstable { stable, completions })
     }
 
+    /// Appends the ids of bytes that may end inside a character, as tiktoken's `_encode_bytes` does: from the first malformed
+    /// sequence on, everything is merged as one pre-token, together with what the valid text before it ends with.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub fn encode_cut_off(&self, bytes: &[u8], interrupt: Interrupt) -> Result<Vec<u32>> {
+        let n_valid = bytes.utf8_chunks().next().map_or(0, |chunk| chunk.valid().len());
+        let text = std::str::from_utf8(&bytes[..n_valid]).unwrap_or_default();
+        let mut ids = Vec::new();
+        self.encode(text, Allowed::None, &mut ids, interrupt)?;
+        if n_valid == bytes.len() {
+            return Ok(ids);
+        }
+        let n_stable = ids.len() - self.n_unstable(&ids, text, Allowed::None, interrupt)?;
+        let mut rest: Vec<u8> = Vec::new();
+        for id in ids.drain(n_stable..) {
+            rest.extend_from_slice(self.vocab().token(id).unwrap_or_default());
+        }
+        rest.extend_from_slice(&bytes[n_valid..]);
+        self.encode_pretoken(&rest, &mut Vec::new(), &mut ids, interrupt)?;
+        Ok(ids)
+    }
+
     /// Number of `ids` of `text`, from the end, that more text may change.
     fn n_unstable(&self, ids: &[u32], text: &str, allowed: Allowed, interrupt: Interrupt) -> Result<usize> {
         let mut tail = None;
