@@ -72,6 +72,31 @@ def around(first: str) -> dict[str, Any]:
     }
 
 
+# llama.cpp's src/llama-vocab.cpp has the pre-tokenizers of the following models, as converted from their files.
+# Written as code points where Unicode's composed form is another character.
+_CASED = (
+    "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝ"
+    r"\u1f5f-\u1f7d\u1f80-\u1fb4\u1fb6-\u1fbc\u1fbe\u1fc2-\u1fc4\u1fc6-\u1fcc\u1fd0-\u1fd3\u1fd6-\u1fdb"
+    r"\u1fe0-\u1fec\u1ff2-\u1ff4\u1ff6-\u1ffc\u2102\u2107\u210a-\u2113\u2115\u2119-\u211d\u2124\u2126\u2128\u212a-\u212d"
+    "ℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
+)
+DEEPSEEK_2 = ["[\r\n]", rf"\s?[{_CASED}]+", r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", "[一-龥ࠀ-一가-퟿]+"]
+DEEPSEEK_CODER = ["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+"]
+BLOOM = r" ?[^(\s|[.,!?…。，、।۔،])]+"
+QWEN_35 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|" + ENDS
+_NOT_HAN = r"&&[^\p{Han}]]"
+KIMI = (
+    r"[\p{Han}]+"
+    + "".join(
+        rf"|[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}{_NOT_HAN}{upper}"
+        rf"[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}{_NOT_HAN}{lower}{CONTRACTIONS}?"
+        for upper, lower in (("*", "+"), ("+", "*"))
+    )
+    + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+    + ENDS
+)
+
+
 DIGITS = {"type": "Digits", "individual_digits": True}
 NFC = {"type": "NFC"}
 BLANKS = [" " * n for n in range(24, 1, -1)]
@@ -173,6 +198,46 @@ SHAPES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]] =
             *added("[CLS]", "[SEP]"),
             *added("[MASK]", lstrip=True),
         ],
+        {},
+    ),
+    "deepseek-v2": (
+        {"pre_tokenizer": sequence(*splits(*DEEPSEEK_2), DIGITS, byte_level(use_regex=False))},
+        added("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"),
+        {},
+    ),
+    "deepseek-coder": (
+        {"pre_tokenizer": sequence(*splits(*DEEPSEEK_CODER), DIGITS, byte_level(use_regex=False))},
+        added("<｜begin▁of▁sentence｜>", "<|EOT|>"),
+        {},
+    ),
+    "bloom": (
+        {"pre_tokenizer": sequence(*splits(BLOOM), byte_level(use_regex=False))},
+        added("<unk>", "<s>", "</s>", "<pad>"),
+        {},
+    ),
+    "qwen-3.5": (
+        {"normalizer": NFC, "pre_tokenizer": sequence(*splits(QWEN_35), byte_level(use_regex=False))},
+        added("<|endoftext|>", "<|im_start|>"),
+        {},
+    ),
+    "kimi-k2": (
+        {"pre_tokenizer": sequence(*splits(KIMI), byte_level(use_regex=False))},
+        added("[BOS]", "<|im_user|>"),
+        {"ignore_merges": True},
+    ),
+    "gpt-oss-llama4": (
+        {"pre_tokenizer": sequence(*splits(NAMED_PATTERNS["o200k"]), byte_level(use_regex=False))},
+        added("<|startoftext|>", "<|return|>", "<|channel|>"),
+        {"ignore_merges": True},
+    ),
+    "glm-4": (
+        {"pre_tokenizer": sequence(*splits(NAMED_PATTERNS["llama3"]), byte_level(use_regex=False))},
+        added("<|endoftext|>", "[gMASK]", "<sop>", "<|user|>"),
+        {},
+    ),
+    "command-r": (
+        {"normalizer": NFC, "pre_tokenizer": sequence(DIGITS, byte_level(use_regex=True))},
+        added("<PAD>", "<BOS_TOKEN>", "<|END_OF_TURN_TOKEN|>"),
         {},
     ),
     "single words": (

@@ -26,6 +26,10 @@ const MAX_BUILD_BYTES: usize = 32 << 20;
 /// Matches nothing.
 const NEVER: &str = r"[^\s\S]";
 
+/// The end of a line as Oniguruma's `$` is translated, and as an assertion that an automaton knows.
+const BEFORE_LINE_END: &str = r"(?=\n|\z)";
+const LINE_END: &str = "(?m:$)";
+
 /// Bytes that a search may read in vain.
 const MAX_IN_VAIN: usize = 1 << 14;
 
@@ -68,6 +72,7 @@ struct LookAhead {
 impl Automaton {
     /// Builds the automaton of an expression; `None` for one that needs a backtracking engine, or too large an automaton.
     pub fn new(expression: &str) -> Option<Self> {
+        let expression = &expression.replace(BEFORE_LINE_END, LINE_END);
         let alternatives = alternatives(expression)?;
         let forbidden: Vec<(usize, &str)> =
             alternatives.iter().enumerate().filter_map(|(at, each)| Some((at, forbidden(each)?))).collect();
@@ -215,8 +220,8 @@ fn alternatives(expression: &str) -> Option<Vec<&str>> {
     (n_classes == 0 && n_groups == 0).then_some(found)
 }
 
-/// Whether an expression has only what the automaton and the backtracking engine understand alike: characters, classes, groups, `|`, and
-/// quantifiers that are not possessive.
+/// Whether an expression has only what the automaton and the backtracking engine understand alike: characters, classes, groups, `|`,
+/// ends of lines, and quantifiers that are not possessive.
 fn is_plain(expression: &str) -> bool {
     let bytes = expression.as_bytes();
     let (mut n_classes, mut at) = (0_usize, 0);
@@ -236,11 +241,13 @@ fn is_plain(expression: &str) -> bool {
             }
             b'[' => n_classes += 1,
             b']' if n_classes > 0 => n_classes -= 1,
-            // Set operations are left to the engine that knows them.
-            b'&' | b'~' | b'-' if n_classes > 0 && next == bytes[at] => return false,
             _ if n_classes > 0 => {}
             b'(' if next == b'?' => {
                 let rest = &expression[at + 2..];
+                if rest.starts_with(&LINE_END[2..]) {
+                    at += LINE_END.len();
+                    continue;
+                }
                 if !(rest.starts_with(':') || rest.starts_with("i:")) {
                     return false;
                 }

@@ -176,7 +176,7 @@ class _Translation:
             return f"(?:{atom}{quantifier})?", True
         return atom + quantifier + "?", can_be_absent
 
-    def character_class(self, *, ignore_case: bool) -> str:
+    def character_class(self, *, ignore_case: bool, depth: int = 0) -> str:
         start = self.at
         self.at += 1
         parts = ["[^" if self.take("^") else "["]
@@ -185,15 +185,23 @@ class _Translation:
                 raise ExpressionError(f"the class at character {start} is not closed")
             if len(parts) == 1 and self.expression[self.at - 1] == "]":
                 raise self.refused("']' at the start of a class (write \\])")
-            if self.expression.startswith(("&&", "--", "~~"), self.at):
+            if self.expression.startswith(("--", "~~"), self.at):
                 raise self.refused(f"{self.expression[self.at : self.at + 2]!r} in a class")
+            if self.take("&&"):  # binds less than everything but "^" in both syntaxes
+                parts.append("&&")
+                continue
             character = self.expression[self.at]
             if character == "\\":
                 parts.append(self.escape(ignore_case=ignore_case, in_class=True)[0])
                 continue
-            self.at += 1
             if character == "[":
-                raise self.refused("'[' in a class (write \\[)")
+                if self.expression.startswith("[:", self.at):
+                    raise self.refused("'[:' in a class")
+                if depth >= _MAX_DEPTH:
+                    raise ExpressionError(f"classes are nested more than {_MAX_DEPTH} deep")
+                parts.append(self.character_class(ignore_case=ignore_case, depth=depth + 1))
+                continue
+            self.at += 1
             # "-" between two characters is a range; "^" is special only as the first.
             parts.append(self.literal(character, ignore_case=ignore_case, meta=frozenset()))
         return "".join(parts) + "]"
