@@ -10,7 +10,7 @@ const TEXT: &str = "abab é ab\n";
 /// Where the vocabulary read from `data` does not give the text back.
 pub fn tokenizer_json(data: &[u8]) {
     let Some((parts, _rest)) = read_tokenizer_json(data) else { return };
-    let Some(vocab) = parts.into_vocab(Vec::new()) else { return };
+    let Some(vocab) = parts.into_vocab(Vec::new(), false) else { return };
     let Ok(encoder) = Encoder::new(vocab, Pattern::GPT2) else { return };
     let mut ids: Vec<u32> = Vec::new();
     encoder.encode(TEXT, Allowed::None, &mut ids, &no_interrupt).unwrap();

@@ -123,8 +123,8 @@ impl PyTokenizerJson {
             (specials(special_tokens)?, rules(special_rules)?, special::normalizer(&normalizer)?);
         let model = self.model.take()?;
         py.detach(|| {
-            let Some(vocab) = model.into_vocab(special) else { return Ok(None) };
-            PyEncoder::build(vocab.with_ignore_merges(ignore_merges), pattern, &rules, normalizer).map(Some)
+            let Some(vocab) = model.into_vocab(special, ignore_merges) else { return Ok(None) };
+            PyEncoder::build(vocab, pattern, &rules, normalizer).map(Some)
         })
     }
 }

@@ -190,7 +190,7 @@ fn forbidden(alternative: &str) -> Option<&str> {
 }
 
 /// Divides an expression at its top-level `|`; `None` if its brackets or parentheses do not match.
-fn alternatives(expression: &str) -> Option<Vec<&str>> {
+pub fn alternatives(expression: &str) -> Option<Vec<&str>> {
     let bytes = expression.as_bytes();
     let (mut found, mut start, mut n_groups, mut n_classes, mut at) = (Vec::new(), 0, 0_usize, 0_usize, 0);
     while at < bytes.len() {
@@ -222,20 +222,21 @@ fn alternatives(expression: &str) -> Option<Vec<&str>> {
 
 /// Whether an expression has only what the automaton and the backtracking engine understand alike: characters, classes, groups, `|`,
 /// ends of lines, and quantifiers that are not possessive.
-fn is_plain(expression: &str) -> bool {
+pub fn is_plain(expression: &str) -> bool {
     let bytes = expression.as_bytes();
     let (mut n_classes, mut at) = (0_usize, 0);
     while at < bytes.len() {
         let next = bytes.get(at + 1).copied().unwrap_or_default();
         match bytes[at] {
             b'\\' => {
-                let is_known = b"pPsSdDwWrntfv".contains(&next) || next.is_ascii_punctuation();
+                let is_code_point = next == b'x' && bytes.get(at + 2) == Some(&b'{');
+                let is_known = b"pPsSdDwWrntfv".contains(&next) || next.is_ascii_punctuation() || is_code_point;
                 if !is_known || b"<>".contains(&next) {
                     return false;
                 }
                 at += 1;
                 // The brace of a property is no quantifier's.
-                if b"pP".contains(&next) && bytes.get(at + 1) == Some(&b'{') {
+                if b"pPx".contains(&next) && bytes.get(at + 1) == Some(&b'{') {
                     at += expression[at..].find('}').unwrap_or_default();
                 }
             }

@@ -6,8 +6,8 @@
 //! 1. `pattern`: the interface. `named`: the table of patterns with a matcher of their own.
 //! 2. `rules`, `contraction`: what these patterns differ in. `tests/reference`: their matcher one character at a time.
 //! 3. `classify`, `chars`, `carry`, `block`, `blocks`: the matcher on bit masks of 64 or 512 bytes.
-//! 4. `custom`, `automaton`: other expressions, by an automaton where that is possible. `spaces`: splitting before spaces. `steps`, `cut`: several
-//!    patterns in a row, safe cuts of a text.
+//! 4. `custom`, `automaton`: other expressions, by an automaton where that is possible. `spaces`: splitting before spaces. `steps`, `fuse`:
+//!    several patterns in a row. `cut`: safe cuts of a text.
 
 mod automaton;
 mod block;
@@ -18,6 +18,7 @@ mod classify;
 mod contraction;
 mod custom;
 mod cut;
+mod fuse;
 mod named;
 mod pattern;
 mod rules;

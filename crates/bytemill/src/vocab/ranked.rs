@@ -21,6 +21,12 @@ impl MergedTokens {
         Ok(Vocab::assemble(&self.tokens, self.index, None, special, Vec::new(), self.symbol_ids, pairs)?.into_ranked())
     }
 
+    /// The number of ways to split the tokens into two, all tokens together.
+    pub(crate) fn n_splits(&mut self) -> usize {
+        self.make_all();
+        self.all_splits().len()
+    }
+
     /// Gives symbols to all tokens, in their order.
     fn make_all(&mut self) {
         self.symbol_ids.truncate(256);

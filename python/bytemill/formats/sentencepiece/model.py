@@ -108,7 +108,7 @@ def _refuse_unsupported(model: _Model, location: str) -> None:
         rule = name.decode(errors="replace") if isinstance(name, bytes) else "custom"
         raise TokenizerFileError(
             f"{location}: its normalizer {rule!r} is not supported",
-            hint="use the sentencepiece package for it, or train with --normalization_rule_name=identity",
+            hint="use the sentencepiece package for it, or train with normalization_rule_name='identity'",
         )
     if model.trainer.get(24, 0):
         raise TokenizerFileError(f"{location}: 'treat_whitespace_as_suffix' is not supported")

@@ -16,7 +16,7 @@ fn file(more: &str, merges: &str) -> String {
 
 fn vocab(more: &str, merges: &str, special: &[(&str, u32)]) -> Option<Vocab> {
     let special = special.iter().map(|(text, id)| ((*text).to_owned(), *id)).collect();
-    read_tokenizer_json(file(more, merges).as_bytes())?.0.into_vocab(special)
+    read_tokenizer_json(file(more, merges).as_bytes())?.0.into_vocab(special, false)
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn tokens_and_merges_are_read_and_the_rest_is_returned() {
     assert_eq!(rest, r#"{"model":{"x":[1],"vocab":{},"merges":[]},"y":"\ud800"}"#);
     assert_eq!((read.n_entries(), read.n_merges()), (258, 2));
     assert_eq!((read.id("Ġab"), read.id(" ab"), read.id("c")), (Some(299), None, Some(99)));
-    let vocab = read.into_vocab(vec![]).unwrap();
+    let vocab = read.into_vocab(vec![], false).unwrap();
     assert_eq!(vocab.symbol_ids()[256..], [300, 299]);
     assert_eq!(vocab.merges(), [(97, 98), (32, 256)]);
     assert_eq!(vocab.id(b" ab"), Some(299));
@@ -40,7 +40,7 @@ fn merges_may_come_before_the_vocabulary() {
     let text = format!(r#"{start}"merges": [["a", "b"]], "vocab"{vocab}}}}}"#);
     let (read, rest) = read_tokenizer_json(text.as_bytes()).unwrap();
     assert_eq!(rest, r#"{"model":{"x":[1],"merges":[],"vocab":{}}}"#);
-    assert_eq!(read.into_vocab(vec![]).unwrap().merges(), [(97, 98)]);
+    assert_eq!(read.into_vocab(vec![], false).unwrap().merges(), [(97, 98)]);
 }
 
 #[test]
@@ -102,7 +102,7 @@ proptest! {
         let changed: String = characters.into_iter().collect();
         if let Some((read, rest)) = read_tokenizer_json(changed.as_bytes()) {
             prop_assert!(serde_json::from_str::<&RawValue>(&rest).is_ok());
-            let _ = read.into_vocab(vec![("<日>".to_owned(), 301)]);
+            let _ = read.into_vocab(vec![("<日>".to_owned(), 301)], false);
         }
     }
 }

@@ -69,7 +69,7 @@ fn by_regex<'t>(expression: &str, text: &'t str) -> Vec<&'t str> {
     })
 }
 
-fn pretokens<'t>(pattern: &Pattern, text: &'t str) -> Vec<&'t str> {
+pub(super) fn pretokens<'t>(pattern: &Pattern, text: &'t str) -> Vec<&'t str> {
     let mut all = Vec::new();
     pattern.for_each(text, |pretoken| all.push(pretoken)).unwrap();
     all
@@ -113,7 +113,7 @@ fn assert_blocks_split_as_the_reference(text: &str) {
 }
 
 /// Characters of every class, among them all that the patterns name, and now and then any character at all.
-fn character() -> impl Strategy<Value = char> {
+pub(super) fn character() -> impl Strategy<Value = char> {
     let chosen: Vec<char> =
         "aZésSſtTmMdDlLvVrReEkK'’ \t\r\n\u{b}\u{85}\u{a0}\u{180e}\u{2003}\u{2028}\u{3000}019²½٣Ⅷ.,-/!\
         \u{300}\u{301}\u{1f3fb}😀ǅʰªあ一한рЖशि\u{94d}ا\u{200d}\u{200b}_\0\u{7f}"
