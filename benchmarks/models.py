@@ -1,6 +1,7 @@
 """Published models' tokenizers: loading a tokenizer.json and encoding new text, beside gigatoken and Hugging Face.
 
     python benchmarks/models.py qwen3.tokenizer.json gptoss.tokenizer.json --text english=a.txt multilingual=b.txt
+    python benchmarks/models.py llama2.tokenizer.json --text english=a.txt --markdown  # the table of docs/benchmarks.md
 
 Every measurement is a process of its own on one thread; tools take turns, and the table has medians. Loading lasts
 from the start of reading the file, which is in the page cache, to the ids of the first kilobyte. Hugging Face gets the
@@ -73,31 +74,74 @@ def main() -> None:
     parser.add_argument("models", nargs="+", help="tokenizer.json files")
     parser.add_argument("--text", nargs="+", required=True, metavar="NAME=FILE")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--markdown", action="store_true", help="print one row per model, for the documentation"
+    )
     options = parser.parse_args()
     texts = [(name, path) for name, _, path in (each.partition("=") for each in options.text)]
-    print(f"{'model':24} {'text':14} {'tool':12} {'load s':>8} {'MB/s':>8}  ids")
+    print_row = print_markdown if options.markdown else print_lines
+    if options.markdown:
+        names = " | ".join(f"{name}, MB/s" for name, _ in texts)
+        print(f"| model | load, s | {names} | ids |\n|---|---|{'---|' * len(texts)}---|")
+    else:
+        print(f"{'model':24} {'text':14} {'tool':12} {'load s':>8} {'MB/s':>8}  ids")
     for model in options.models:
-        for name, path in texts:
-            found: dict[str, list[dict[str, Any]]] = {tool: [] for tool in TOOLS}
-            reasons: dict[str, str] = {}
-            for _ in range(options.rounds):
-                for tool in TOOLS:
-                    request = {"tool": tool, "model": model, "text": path}
-                    outcome = measure_in_process(__file__, request, threads=1)
-                    if outcome.reason is None:
-                        found[tool].append(outcome.values)
-                    else:
-                        reasons[tool] = outcome.reason
-            expected = found["huggingface"][0]["sha256"] if found["huggingface"] else None
-            for tool, values in found.items():
-                row = f"{Path(model).name.split('.')[0]:24} {name:14} {tool:12}"
-                if not values:
-                    print(f"{row} {reasons[tool]}")
-                    continue
-                load = statistics.median(each["load"] for each in values)
-                rate = statistics.median(each["rate"] for each in values)
-                same = "equal" if values[0]["sha256"] == expected else "DIFFERENT"
-                print(f"{row} {load:8.3f} {rate:8.1f}  {same}")
+        print_row(
+            Path(model).name.split(".")[0],
+            {name: measured(model, path, options.rounds) for name, path in texts},
+        )
+
+
+def measured(model: str, text: str, rounds: int) -> dict[str, dict[str, Any] | str]:
+    """Return the medians of each tool, or why it has none."""
+    found: dict[str, list[dict[str, Any]]] = {tool: [] for tool in TOOLS}
+    reasons: dict[str, str] = {}
+    for _ in range(rounds):
+        for tool in TOOLS:
+            outcome = measure_in_process(__file__, {"tool": tool, "model": model, "text": text}, threads=1)
+            if outcome.reason is None:
+                found[tool].append(outcome.values)
+            else:
+                reasons[tool] = outcome.reason
+    expected = found["huggingface"][0]["sha256"] if found["huggingface"] else None
+    return {
+        tool: reasons[tool]
+        if not values
+        else {
+            "load": statistics.median(each["load"] for each in values),
+            "rate": statistics.median(each["rate"] for each in values),
+            "same": values[0]["sha256"] == expected,
+        }
+        for tool, values in found.items()
+    }
+
+
+def print_lines(model: str, results: dict[str, dict[str, dict[str, Any] | str]]) -> None:
+    for text, by_tool in results.items():
+        for tool, result in by_tool.items():
+            row = f"{model:24} {text:14} {tool:12}"
+            if isinstance(result, str):
+                print(f"{row} {result}")
+            else:
+                same = "equal" if result["same"] else "DIFFERENT"
+                print(f"{row} {result['load']:8.3f} {result['rate']:8.1f}  {same}")
+
+
+def print_markdown(model: str, results: dict[str, dict[str, dict[str, Any] | str]]) -> None:
+    """Print a row with the numbers of bytemill and, after a slash, of gigatoken."""
+
+    def both(results: list[dict[str, dict[str, Any] | str]], key: str, form: str) -> str:
+        numbers = [
+            [result[key] for by_tool in results if not isinstance(result := by_tool[tool], str)]
+            for tool in ("bytemill", "gigatoken")
+        ]
+        return " / ".join(format(statistics.median(each), form) if each else "–" for each in numbers)
+
+    own = [by_tool["bytemill"] for by_tool in results.values()]
+    is_equal = all(not isinstance(result, str) and result["same"] for result in own)
+    rates = " | ".join(both([by_tool], "rate", ".0f") for by_tool in results.values())
+    load = both(list(results.values()), "load", ".2f")
+    print(f"| {model} | {load} | {rates} | {'equal' if is_equal else 'DIFFERENT'} |", flush=True)
 
 
 if __name__ == "__main__":

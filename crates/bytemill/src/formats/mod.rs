@@ -9,7 +9,7 @@
 //! - `needed_merges`: drops the merges that are never applied from lists that name every split of a token
 
 mod byte_characters;
-mod needed_merges;
+pub(crate) mod needed_merges;
 mod rank_file;
 mod ranks;
 mod tokenizer_json;

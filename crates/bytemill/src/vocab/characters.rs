@@ -8,7 +8,7 @@ use super::merged::MergedTokens;
 use super::tokens::TokenList;
 use super::vocabulary::{Vocab, invalid, show};
 use crate::error::Result;
-use crate::formats::needed_merges;
+use crate::formats::needed_merges::{NeededMerges, needed_merges};
 use std::collections::BTreeSet;
 
 /// Symbols that are no token have ids from here on, which [`Leftovers::expand`] replaces.
@@ -117,13 +117,38 @@ impl Vocab {
         let mut ordered: Vec<(&[u8], &[u8])> = composed.collect();
         ordered.sort_by_key(|(left, _)| left.len());
         ordered.extend_from_slice(merges);
-        let mut merged = MergedTokens::new(all, "id")?;
-        for index in needed_merges(&ordered)? {
-            let (left, right) = ordered[index];
-            merged.add(&[left, right].concat(), left.len())?;
-        }
+        let merged = match needed_in_order(all.clone(), &ordered) {
+            Some(merged) => merged,
+            None => needed_in_any_order(all, &ordered)?,
+        };
         merged.finish_characters(aliases, special, leftovers)
     }
+}
+
+/// Tokens with the needed ones of some merges, which stand in the usual order; `None` if they do not.
+fn needed_in_order(tokens: TokenList, merges: &[(&[u8], &[u8])]) -> Option<MergedTokens> {
+    let mut merged = MergedTokens::new(tokens, "id").ok()?;
+    let (mut needed, mut joined) = (NeededMerges::default(), Vec::new());
+    for (left, right) in merges {
+        joined.clear();
+        joined.extend_from_slice(left);
+        joined.extend_from_slice(right);
+        if needed.includes(&merged, &joined, left.len())? {
+            merged.add(&joined, left.len()).ok()?;
+        }
+    }
+    needed.end_of_token(&merged)?;
+    Some(merged)
+}
+
+/// Tokens with the needed ones of some merges, and an error that names the first one that contradicts them.
+fn needed_in_any_order(tokens: TokenList, merges: &[(&[u8], &[u8])]) -> Result<MergedTokens> {
+    let mut merged = MergedTokens::new(tokens, "id")?;
+    for index in needed_merges(merges)? {
+        let (left, right) = merges[index];
+        merged.add(&[left, right].concat(), left.len())?;
+    }
+    Ok(merged)
 }
 
 impl Leftovers {

