@@ -333,8 +333,10 @@ class TextMarks:
 class TokenBytes:
     """The bytes of a vocabulary's tokens."""
 
-    def __init__(self, data: bytes, offsets: NDArray[np.uint32]) -> None:
+    def __init__(self, data: bytes, offsets: NDArray[np.uint32], adds_space: bool = False) -> None:
         """Take all tokens by id, and the start of each in `data`, with the end of the last one.
+
+        With `adds_space`, the first token of a document may begin with a space that is not part of it.
 
         Raises ValueError if the offsets do not divide the bytes.
         """

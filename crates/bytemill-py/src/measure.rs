@@ -21,8 +21,9 @@ pub struct PyTokenBytes(Tokens);
 #[pymethods]
 impl PyTokenBytes {
     #[new]
-    fn new(data: Vec<u8>, offsets: PyReadonlyArray1<'_, u32>) -> PyResult<Self> {
-        Ok(Self(Tokens::new(data, offsets.as_slice()?.to_vec()).map_err(to_python)?))
+    #[pyo3(signature = (data, offsets, adds_space=false))]
+    fn new(data: Vec<u8>, offsets: PyReadonlyArray1<'_, u32>, adds_space: bool) -> PyResult<Self> {
+        Ok(Self(Tokens::new(data, offsets.as_slice()?.to_vec()).map_err(to_python)?.adding_space(adds_space)))
     }
 }
 

@@ -1,12 +1,14 @@
 //! Special tokens, their rules and normalizers, from Python arguments.
 
-use crate::signals::TokenizerError;
+use crate::signals::{TokenizerError, to_python};
 use bytemill::special::Rules;
-use bytemill::text::normalize::{Normalizer, Prefix, Step};
+use bytemill::text::normalize::{CharsMap, Normalizer, Prefix, Step};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 use std::collections::HashSet;
+use std::fmt::Write;
+use std::sync::Arc;
 
 /// An id among the arguments. The error names its `token`.
 pub fn id_of(id: &Bound<'_, PyAny>, token: &Bound<'_, PyAny>) -> PyResult<u32> {
@@ -63,6 +65,18 @@ pub fn rules(special_rules: Option<&Bound<'_, PyMapping>>) -> PyResult<Vec<(Stri
 /// A step of a normalizer as a tuple of strings: its name and its arguments.
 pub type StepArguments = Vec<String>;
 
+/// The argument of the step of SentencePiece's compiled rules: their bytes in hexadecimal.
+fn rules_of(hexadecimal: &str) -> PyResult<CharsMap> {
+    let digits: Option<Vec<u8>> =
+        hexadecimal.chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect();
+    let (pairs, odd) = digits.as_deref().unwrap_or(&[0]).as_chunks::<2>();
+    if !odd.is_empty() {
+        return Err(PyValueError::new_err("the compiled rules of a normalizer are not hexadecimal"));
+    }
+    let bytes: Vec<u8> = pairs.iter().map(|[high, low]| high << 4 | low).collect();
+    CharsMap::new(&bytes).map_err(to_python)
+}
+
 /// A normalizer from its steps. The last one may be `("Metaspace", "always")` or `("Metaspace", "first")`.
 pub fn normalizer(steps: &[StepArguments]) -> PyResult<Normalizer> {
     let mut all = Vec::new();
@@ -78,6 +92,7 @@ pub fn normalizer(steps: &[StepArguments]) -> PyResult<Normalizer> {
             ["StripAccents"] => Step::StripAccents,
             ["TrimSpaces", side @ ("left" | "right")] => Step::TrimSpaces { left: *side == "left" },
             ["JoinSpaces"] => Step::JoinSpaces,
+            ["CharsMap", rules] => Step::CharsMap(Arc::new(rules_of(rules)?)),
             ["Replace", from, to] if !from.is_empty() => {
                 Step::Replace { from: (*from).to_owned(), to: (*to).to_owned() }
             }
@@ -101,27 +116,36 @@ pub fn normalizer(steps: &[StepArguments]) -> PyResult<Normalizer> {
 
 /// The steps that [`normalizer`] makes a normalizer of.
 pub fn steps_of(normalizer: &Normalizer) -> Vec<StepArguments> {
-    fn arguments(step: &Step) -> Vec<&str> {
-        match step {
-            Step::Nfc => vec!["NFC"],
-            Step::Nfd => vec!["NFD"],
-            Step::Nfkc => vec!["NFKC"],
-            Step::Nfkd => vec!["NFKD"],
-            Step::Lowercase => vec!["Lowercase"],
-            Step::StripAccents => vec!["StripAccents"],
-            Step::TrimSpaces { left } => vec!["TrimSpaces", if *left { "left" } else { "right" }],
-            Step::JoinSpaces => vec!["JoinSpaces"],
-            Step::Replace { from, to } => vec!["Replace", from, to],
-            Step::Prepend(text) => vec!["Prepend", text],
-            Step::Strip { left: true, right: false } => vec!["Strip", "left"],
-            Step::Strip { left: false, right: true } => vec!["Strip", "right"],
-            Step::Strip { .. } => vec!["Strip", "both"],
-        }
+    fn arguments(step: &Step) -> StepArguments {
+        let names: &[&str] = match step {
+            Step::Nfc => &["NFC"],
+            Step::Nfd => &["NFD"],
+            Step::Nfkc => &["NFKC"],
+            Step::Nfkd => &["NFKD"],
+            Step::Lowercase => &["Lowercase"],
+            Step::StripAccents => &["StripAccents"],
+            Step::TrimSpaces { left } => &["TrimSpaces", if *left { "left" } else { "right" }],
+            Step::JoinSpaces => &["JoinSpaces"],
+            Step::CharsMap(rules) => return vec!["CharsMap".to_owned(), hexadecimal(&rules.to_bytes())],
+            Step::Replace { from, to } => &["Replace", from, to],
+            Step::Prepend(text) => &["Prepend", text],
+            Step::Strip { left: true, right: false } => &["Strip", "left"],
+            Step::Strip { left: false, right: true } => &["Strip", "right"],
+            Step::Strip { .. } => &["Strip", "both"],
+        };
+        names.iter().map(|name| (*name).to_owned()).collect()
     }
     let prefix = normalizer.prefix().map(|prefix| match prefix {
-        Prefix::Always => vec!["Metaspace", "always"],
-        Prefix::First => vec!["Metaspace", "first"],
+        Prefix::Always => ["Metaspace", "always"],
+        Prefix::First => ["Metaspace", "first"],
     });
-    let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
-    normalizer.steps().iter().map(arguments).chain(prefix).map(owned).collect()
+    let prefix = prefix.map(|names| names.map(str::to_owned).to_vec());
+    normalizer.steps().iter().map(arguments).chain(prefix).collect()
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

@@ -28,8 +28,9 @@ TokenizerFile: TypeAlias = Annotated[
     Path,
     Parameter(
         name="TOKENIZER",
-        help="A tokenizer.json, a .tiktoken or GGUF file, a .model file of minbpe, a folder with tokenizer.json or "
-        "with vocab.json and merges.txt, or a published name: gpt2, p50k_base, cl100k_base, o200k_base, llama3.",
+        help="A tokenizer.json, a .tiktoken or GGUF file, a .model file of SentencePiece or minbpe, a folder with "
+        "tokenizer.json or with vocab.json and merges.txt, or a published name: gpt2, p50k_base, cl100k_base, "
+        "o200k_base, llama3.",
     ),
 ]
 PatternOfFile: TypeAlias = Annotated[

@@ -11,8 +11,9 @@ from bytemill.errors import TokenizerError
 Ties: TypeAlias = Literal["bytes", "huggingface"]
 NormalizerSteps: TypeAlias = tuple[tuple[str, ...], ...]
 """Steps of a normalizer in order, each a name and its arguments: `NFC`, `NFD`, `NFKC`, `NFKD`, `Lowercase`,
-`StripAccents`, `Replace` (from, to), `Prepend` (text), `Strip` (`left`, `right` or `both`), `TrimSpaces`
-(`left` or `right`), `JoinSpaces` and, as the last one, `Metaspace` (`always` or `first`)."""
+`StripAccents`, `Replace` (from, to), `Prepend` (text), `Strip` (`left`, `right` or `both`), `TrimSpaces` (`left` or
+`right`), `JoinSpaces`, `CharsMap` (SentencePiece's compiled rules in hexadecimal) and, as the last one, `Metaspace`
+(`always` or `first`)."""
 SpecialTokens: TypeAlias = Mapping[str, int] | Iterable[str]
 """User-supplied special tokens: with explicit ids, or for the next free ids."""
 
@@ -150,7 +151,8 @@ def describe_normalizer(steps: NormalizerSteps) -> str:
     "NFD, Replace('a', 'b')"
     """
     return ", ".join(
-        name + (f"({', '.join(map(repr, arguments))})" if arguments else "") for name, *arguments in steps
+        name + (f"({', '.join(map(repr, arguments))})" if arguments and name != "CharsMap" else "")
+        for name, *arguments in steps
     )
 
 

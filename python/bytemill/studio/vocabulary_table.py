@@ -59,7 +59,7 @@ def smallest_size(tokenizer: Tokenizer) -> int | None:
     merge, and ids follow the order of the merges.
     """
     core = tokenizer.core
-    if core.ranked:
+    if core.ranked or core.fallback is not None:
         return None
     last_byte = max(core.bytes_to_id(bytes([byte])) or 0 for byte in range(256))
     special = set(tokenizer.special_tokens.values())

@@ -23,6 +23,11 @@ def truncate(spec: TokenizerSpec, vocab_size: int) -> TokenizerSpec:
         vocab_size = operator.index(vocab_size)
     except TypeError:
         raise TypeError(f"vocab_size must be an int, not {type(vocab_size).__name__}") from None
+    if spec.characters is not None:
+        raise TokenizerError(
+            "cannot truncate a tokenizer whose smallest tokens are characters",
+            hint="train a smaller one with SentencePiece",
+        )
     made = _ids_of_merges(spec)
     special_ids = set(spec.special_tokens.values())
     n_tokens = len(spec.vocab.keys() | special_ids)

@@ -6,14 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import sentencepiece
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bytemill import BytemillError, Tokenizer, TokenizerError, TokenizerFileError
+from bytemill._core import TextMarks
+from bytemill.comparison.token_table import TokenTable
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.sentencepiece import model
+from bytemill.studio.vocabulary_table import smallest_size
 
 TrainModel = Callable[..., bytes]
 
@@ -31,6 +35,13 @@ OPTIONS = {
         "remove_extra_whitespaces": False,
         "user_defined_symbols": ("<sym>", "▁▁", "▁▁▁", "\n\n", "ab"),
     },
+    "nmt_nfkc": {"byte_fallback": True, "normalization_rule_name": "nmt_nfkc"},
+    "nmt_nfkc_cf": {
+        "normalization_rule_name": "nmt_nfkc_cf",
+        "remove_extra_whitespaces": False,
+        "character_coverage": 0.98,
+    },
+    "nfkc": {"normalization_rule_name": "nfkc", "byte_fallback": True, "add_dummy_prefix": False},
     "symbols after a prefix": {"byte_fallback": True, "user_defined_symbols": ("<sym>", "<sy", "日本")},
 }
 
@@ -68,7 +79,23 @@ texts = st.lists(
                     "1234",
                     "😀",
                 ),
-                *("सभी", "الناس", "모든", "👩‍👩‍👧", "\x00", "x", "."),
+                *(
+                    "सभी",
+                    "الناس",
+                    "모든",
+                    "👩‍👩‍👧",
+                    "\x00",
+                    "x",
+                    ".",
+                    "ﬁ",
+                    "①",
+                    "Å",
+                    "A\u030a",
+                    "ｶﾞ",
+                    "İ",
+                    "ß",
+                ),
+                *("\u200b", "\ufeff", "\x1f", "\u3000\u3000", "ﷺ", "\u0958", "\u1112\u1161\u11ab", "Σ"),
             ]
         ),
         st.text(max_size=4),
@@ -99,6 +126,8 @@ def test_ids_are_those_of_sentencepiece(train_model: TrainModel, name: str) -> N
         ids = ours.encode(text, allowed_special=symbols)
         assert ids == expected
         assert ours.count(text, allowed_special=symbols) == len(ids)
+        # The tokens are compared with the text that offsets refer to.
+        assert ours.encode_with_offsets(text, allowed_special=symbols).ids.tolist() == ids
         if ours.core.fallback == ("bytes", None, False) and "\x00" not in text:
             assert ours.decode(ids) == theirs.decode(ids)
             decoder = ours.stream_decoder()
@@ -179,10 +208,50 @@ def test_a_model_becomes_a_tokenizer_json_with_the_same_ids(
     assert replace(again.to_spec(), metadata=None) == replace(ours.to_spec(), characters=expected)
 
 
+def test_compiled_rules_stay_in_the_model(train_model: TrainModel) -> None:
+    spec = model.read(train_model(**OPTIONS["nmt_nfkc"]), "t.model")
+    ours = Tokenizer.from_spec(spec)
+    assert Tokenizer.from_spec(ours.to_spec()).fingerprint == ours.fingerprint
+    assert ours.normalizer == (
+        "CharsMap, TrimSpaces('left'), JoinSpaces, Prepend(' '), Replace('▁', ' '), TrimSpaces('right')"
+    )
+    encoded = ours.encode_with_offsets("the ﬁ ①")
+    assert encoded.char_offsets[-1].tolist()[1] == 7
+    with pytest.raises(TokenizerError, match="cannot represent SentencePiece's compiled normalization rules"):
+        tokenizer_json.write(spec)
+    for rules in ("", "0", "zz", "ff000000", "04000000", "0400000000000000ff00", "040000000000000061"):
+        changed = replace(spec, normalizer=(("CharsMap", rules), *spec.normalizer[1:]))
+        with pytest.raises(ValueError, match="rules"):
+            Tokenizer.from_spec(changed)
+
+
 def test_symbols_that_a_tokenizer_json_cannot_represent_are_an_error(train_model: TrainModel) -> None:
     spec = model.read(train_model(**OPTIONS["symbols after a prefix"]), "t.model")
     with pytest.raises(TokenizerError, match="cannot represent user-defined symbols"):
         tokenizer_json.write(spec)
+
+
+def test_other_formats_and_truncation_say_why_they_refuse(train_model: TrainModel, tmp_path: Path) -> None:
+    ours = Tokenizer.from_spec(model.read(train_model(**OPTIONS["llama"]), "t.model"))
+    for written_format in ("tiktoken", "minbpe", "gguf"):
+        with pytest.raises(TokenizerError, match="tokens of characters instead of bytes"):
+            ours.save(tmp_path / "t", format=written_format)
+    with pytest.raises(TokenizerError, match="smallest tokens are characters"):
+        ours.truncate(600)
+    assert smallest_size(ours) is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_documents_round_trip_without_the_space_before_them(train_model: TrainModel) -> None:
+    ours = Tokenizer.from_spec(model.read(train_model(**OPTIONS["llama"]), "t.model"))
+    documents = ["All human beings are born free.\n", " and equal", "日本の人権 ✓", ""]
+    data = "".join(documents).encode()
+    lengths = [len(document.encode()) for document in documents]
+    marks = TextMarks(data, np.cumsum(lengths))
+    ids, offsets = ours.encode_batch_to_numpy(documents)
+    table = TokenTable(ours)
+    columns, _ = marks.count(ids, offsets[1:], table.bytes, np.zeros(ours.n_vocab, np.int64))
+    assert columns["round_trips"].tolist() == [1] * len(documents)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +259,10 @@ def test_symbols_that_a_tokenizer_json_cannot_represent_are_an_error(train_model
     [
         ({"model_type": "unigram"}, "a SentencePiece model of type Unigram; only BPE is supported"),
         ({"model_type": "char", "vocab_size": 500, "hard_vocab_limit": False}, "of type Char"),
-        ({"normalization_rule_name": "nmt_nfkc"}, "its normalizer 'nmt_nfkc' is not supported"),
+        (
+            {"normalization_rule_name": "nmt_nfkc", "user_defined_symbols": ("<x>",)},
+            "a normalizer with rules and user-defined symbols together are not supported",
+        ),
         ({"treat_whitespace_as_suffix": True}, "'treat_whitespace_as_suffix' is not supported"),
     ],
 )

@@ -16,6 +16,8 @@ pub struct Tokens {
     offsets: Vec<u32>,
     /// The first bytes of each token; the last byte is its length, or more than [`SHORT`] if it is longer than that.
     heads: Vec<[u8; SHORT + 1]>,
+    /// The first token of a document may begin with a space that is not part of it.
+    adds_space: bool,
 }
 
 impl Tokens {
@@ -40,7 +42,20 @@ impl Tokens {
             head[..kept].copy_from_slice(&token[..kept]);
             heads.push(head);
         }
-        Ok(Self { bytes, offsets, heads })
+        Ok(Self { bytes, offsets, heads, adds_space: false })
+    }
+
+    /// The same tokens, where a space is put before each document, as SentencePiece does.
+    #[must_use]
+    pub fn adding_space(self, adds_space: bool) -> Self {
+        Self { adds_space, ..self }
+    }
+
+    /// The length of the first token of a document, without an added space, if `text` begins with it.
+    fn first_of(&self, id: usize, text: &[u8]) -> Option<usize> {
+        let token = self.bytes.get(self.offsets[id] as usize..self.offsets[id + 1] as usize)?;
+        let token = token.strip_prefix(b" ").filter(|_| self.adds_space)?;
+        text.starts_with(token).then_some(token.len())
     }
 
     /// The number of ids.
@@ -127,13 +142,14 @@ impl Counts {
         for (document, (&end, &last_id)) in marks.ends.iter().zip(ends).enumerate() {
             let n_tokens = last_id.checked_sub(first_id).ok_or_else(|| Error::Invalid("ends must increase".into()))?;
             let (mut at, mut is_text) = (start, true);
-            for id in ids.by_ref().take(n_tokens) {
+            for (index, id) in ids.by_ref().take(n_tokens).enumerate() {
                 let Some(uses) = histogram.get_mut(id) else { return Err(Error::UnknownId(id as i64)) };
                 *uses += 1;
                 if !is_text {
                     continue;
                 }
-                if let Some(length) = tokens.prefix_of(id, &text[at..]) {
+                let without_space = if index == 0 { tokens.first_of(id, &text[at..]) } else { None };
+                if let Some(length) = without_space.or_else(|| tokens.prefix_of(id, &text[at..])) {
                     if at > start && at < end {
                         boundaries.set(at);
                     }

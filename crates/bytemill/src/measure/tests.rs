@@ -105,6 +105,20 @@ fn tokens_that_are_not_the_text_have_no_places() {
 }
 
 #[test]
+fn a_space_before_a_document_is_not_part_of_it() {
+    let marks = Marks::new("ab cd", &[2, 5]).unwrap();
+    let vocabulary = tokens_of(&[b" ab", b" ", b" cd", b"  cd"]).adding_space(true);
+    let count = |ids: &[usize]| {
+        let counts = Counts::new(&marks, b"ab cd", ids.iter().copied(), &[1, ids.len()], &vocabulary, &mut [0; 4]);
+        counts.unwrap().0.round_trips
+    };
+    assert_eq!(count(&[0, 1, 2]), [1, 1]);
+    assert_eq!(count(&[0, 3]), [1, 1]);
+    assert_eq!(count(&[0, 2]), [1, 1], "no space is added to a text that begins with one");
+    assert_eq!(count(&[2, 2]), [0, 1]);
+}
+
+#[test]
 fn long_tokens_are_compared_to_their_end() {
     let pieces: [&[u8]; 3] = [b"0123456789abcdefgh", b"0123456789abcdefgX", b"0123456789abcdeX"];
     let text = pieces[0].repeat(2);

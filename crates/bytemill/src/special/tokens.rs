@@ -219,13 +219,13 @@ impl SpecialTokens {
     ///
     /// With rules, the characters next to a token matter, so a token that starts or ends at `at` counts as well. The
     /// statement above then holds if a letter precedes `at`: stripping from the right ends at that letter, and
-    /// stripping from the left would have to pass it. The same holds if the normalizer puts something before a text.
+    /// stripping from the left would have to pass it. The same holds if it matters to the normalizer where a text starts.
     ///
     /// With a normalizer, the text around `at` must already be normalized as far as the longest token reaches. Then the tokens
     /// that cross `at` in the normalized text are the ones that do so now, and no characters combine across `at`.
     #[must_use]
     pub fn any_crosses(&self, text: &str, at: usize) -> bool {
-        let touching = usize::from(self.search.has_rules || self.normalizer.has_prefix());
+        let touching = usize::from(self.search.has_rules || self.normalizer.changes_starts());
         if !self.normalizer.is_stable_about(text, at, self.longest + 8) {
             return true;
         }
@@ -239,11 +239,11 @@ impl SpecialTokens {
     /// stripped, and that no other occurrence of a token touches the cut. This is known for cuts up to `ceiling`.
     #[must_use]
     pub fn may_cut_behind(&self, text: &str, found: &Found, ceiling: usize) -> bool {
-        if !self.search.has_rules && !self.normalizer.has_prefix() {
+        if !self.search.has_rules && !self.normalizer.changes_starts() {
             return true;
         }
         let is_changed = !self.normalizer.is_identity();
-        if is_changed && (self.search.rules[found.index].late || self.normalizer.has_prefix()) {
+        if is_changed && (self.search.rules[found.index].late || self.normalizer.changes_starts()) {
             return false;
         }
         let at = found.end;
@@ -260,7 +260,7 @@ impl SpecialTokens {
     /// Number of bytes that must be known after an offset to decide whether a token crosses it.
     #[must_use]
     pub fn lookahead(&self) -> usize {
-        let touching = self.search.has_rules || self.normalizer.has_prefix();
+        let touching = self.search.has_rules || self.normalizer.changes_starts();
         if touching { self.longest } else { self.longest.saturating_sub(1) }
     }
 }

@@ -211,6 +211,12 @@ def objects_of(spec: TokenizerSpec, characters: CharacterModel) -> dict[str, Any
         TokenizerError: Hugging Face's library could not give the same ids.
     """
     steps = spec.normalizer
+    if any(step[0] == "CharsMap" for step in steps):
+        raise TokenizerError(
+            "tokenizer.json cannot represent SentencePiece's compiled normalization rules: Hugging Face's library "
+            "applies them to groups of characters",
+            hint="keep the SentencePiece .model",
+        )
     late = any(spec.flags.get(token, TokenFlags()).normalized for token in spec.special_tokens)
     if characters.verbatim_symbols and late and any(step != _FROM_META for step in steps):
         raise TokenizerError(

@@ -113,11 +113,10 @@ def _refuse_unsupported(model: _Model, location: str) -> None:
             f"{location}: a SentencePiece model of type {name}; only BPE is supported",
             hint="use the sentencepiece package for it",
         )
-    charsmap, name = model.normalizer.get(2, b""), model.normalizer.get(1, b"")
-    if charsmap:
-        rule = name.decode(errors="replace") if isinstance(name, bytes) else "custom"
+    has_symbols = any(piece.kind == _USER_DEFINED for piece in model.pieces)
+    if model.normalizer.get(2, b"") and has_symbols:
         raise TokenizerFileError(
-            f"{location}: its normalizer {rule!r} is not supported",
+            f"{location}: a normalizer with rules and user-defined symbols together are not supported",
             hint="use the sentencepiece package for it, or train with normalization_rule_name='identity'",
         )
     if model.trainer.get(24, 0):
@@ -209,11 +208,15 @@ def _byte_of(text: str, location: str) -> int:
 
 def _normalizer(model: _Model) -> NormalizerSteps:
     steps: list[tuple[str, ...]] = []
+    charsmap = model.normalizer.get(2, b"")
+    if charsmap and isinstance(charsmap, bytes):
+        steps.append(("CharsMap", charsmap.hex()))
     is_trimmed = model.normalizer.get(4, 1)  # remove_extra_whitespaces
     if is_trimmed:
         steps += [("TrimSpaces", "left"), ("JoinSpaces",)]
     if model.normalizer.get(3, 1):  # add_dummy_prefix
-        steps.append(("Prepend", " "))
+        # Also before a text of which the rules leave nothing, unless its spaces are trimmed afterwards.
+        steps.insert(len(steps) if is_trimmed else 0, ("Prepend", " "))
     steps.append(("Replace", _META, " "))
     if is_trimmed:
         steps.append(("TrimSpaces", "right"))

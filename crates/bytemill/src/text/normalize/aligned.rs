@@ -3,7 +3,7 @@
 //! The origins are those of Hugging Face's library. A character that replaces others has the origin of the first one when characters
 //! are composed, and of the last one when strings are replaced; a character that is put before a text has that of the first one.
 
-use super::Step;
+use super::{CharsMap, Step};
 use std::ops::Range;
 use unicode_normalization_alignments::UnicodeNormalization;
 use unicode_normalization_alignments::char::is_combining_mark;
@@ -65,6 +65,7 @@ impl Step {
             Self::Strip { left, right } => strip(text, *left && is_start, *right, char::is_whitespace),
             Self::TrimSpaces { left } => strip(text, *left && is_start, !*left, |character| character == ' '),
             Self::JoinSpaces => join_spaces(text),
+            Self::CharsMap(rules) => apply_rules(rules, &text),
         }
     }
 }
@@ -115,6 +116,19 @@ fn strip(mut text: AlignedText, left: bool, right: bool, is_space: impl Fn(char)
         text.drain(..start.unwrap_or(text.len()));
     }
     text
+}
+
+fn apply_rules(rules: &CharsMap, text: &[AlignedChar]) -> AlignedText {
+    let whole = plain(text);
+    let (mut replaced, mut rest, mut aligned) = (AlignedText::new(), &*whole, text);
+    while !rest.is_empty() {
+        let (n_bytes, replacement) = rules.first(rest);
+        let n_characters = rest[..n_bytes].chars().count();
+        let origin = aligned[0].origin.start..aligned[n_characters - 1].origin.end;
+        replaced.extend(replacement.chars().map(|character| AlignedChar { character, origin: origin.clone() }));
+        (rest, aligned) = (&rest[n_bytes..], &aligned[n_characters..]);
+    }
+    replaced
 }
 
 fn join_spaces(text: AlignedText) -> AlignedText {

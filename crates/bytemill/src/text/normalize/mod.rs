@@ -7,9 +7,11 @@
 //! becomes one, so that most texts stay as they are.
 
 pub mod aligned;
+mod charsmap;
 pub mod nfc;
 mod steps;
 
+pub use charsmap::CharsMap;
 pub use steps::Step;
 
 use crate::error::Result;
@@ -58,10 +60,10 @@ impl Normalizer {
         self.steps.is_empty() && self.prefix.is_none()
     }
 
-    /// True if something is put before texts.
+    /// True if something is put before texts or taken from their starts, so that it matters where they start.
     #[must_use]
-    pub fn has_prefix(&self) -> bool {
-        self.prefix.is_some() || self.steps.iter().any(|step| matches!(step, Step::Prepend(_)))
+    pub fn changes_starts(&self) -> bool {
+        self.prefix.is_some() || self.steps.iter().any(|step| matches!(step, Step::Prepend(_)) || step.strips())
     }
 
     /// Applies the steps to a text between special tokens. `is_start` is false for a text that continues another one.

@@ -1,10 +1,12 @@
 //! The steps of a normalizer, on plain text.
 
+use super::charsmap::CharsMap;
 use super::nfc;
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
 use memchr::memmem;
 use std::borrow::Cow;
+use std::sync::Arc;
 use unicode_normalization_alignments::UnicodeNormalization;
 use unicode_normalization_alignments::char::is_combining_mark;
 
@@ -46,6 +48,8 @@ pub enum Step {
     },
     /// One space in place of several.
     JoinSpaces,
+    /// SentencePiece's compiled rules.
+    CharsMap(Arc<CharsMap>),
 }
 
 /// Bytes of text between two cancellation checks.
@@ -78,6 +82,7 @@ impl Step {
             Self::TrimSpaces { left: true } => Cow::Borrowed(text),
             Self::TrimSpaces { left: false } => Cow::Borrowed(text.trim_end_matches(' ')),
             Self::JoinSpaces => join_spaces(text, interrupt)?,
+            Self::CharsMap(rules) => apply_rules(rules, text, interrupt)?,
         })
     }
 
@@ -86,6 +91,7 @@ impl Step {
         match self {
             Self::Replace { from, .. } => from.len(),
             Self::JoinSpaces => 2,
+            Self::CharsMap(_) => 32,
             _ => 0,
         }
     }
@@ -144,6 +150,21 @@ fn replace<'t>(text: &'t str, from: &str, to: &str, interrupt: Interrupt) -> Res
         }
     }
     replaced.push_str(&text[at..]);
+    Ok(Cow::Owned(replaced))
+}
+
+fn apply_rules<'t>(rules: &CharsMap, text: &'t str, interrupt: Interrupt) -> Result<Cow<'t, str>> {
+    let mut replaced = reserved(text.len())?;
+    let (mut rest, mut n_checked) = (text, CHUNK);
+    while !rest.is_empty() {
+        let (n_bytes, replacement) = rules.first(rest);
+        replaced.push_str(replacement);
+        rest = &rest[n_bytes..];
+        if replaced.len() >= n_checked {
+            n_checked += CHUNK;
+            interrupt()?;
+        }
+    }
     Ok(Cow::Owned(replaced))
 }
 

@@ -1,0 +1,95 @@
+//! SentencePiece's compiled normalization rules (`precompiled_charsmap`), such as those of `nmt_nfkc`.
+//!
+//! The data are the size of a trie, the trie (a double array of darts-clone: 32-bit units), and the strings that replace its keys, each
+//! ended by a zero byte. At every position the longest key is replaced; a character that begins no key stays.
+
+use crate::error::{Error, Result};
+
+/// Longest key that is searched. Those of the known rules have up to 12 bytes; damaged ones may have no end.
+const MAX_KEY_BYTES: usize = 1 << 10;
+
+/// Rules that replace strings by strings.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CharsMap {
+    units: Vec<u32>,
+    replacements: Vec<u8>,
+}
+
+impl std::fmt::Debug for CharsMap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CharsMap({} units)", self.units.len())
+    }
+}
+
+impl CharsMap {
+    /// Reads compiled rules.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the data are cut off, or if a replacement is not UTF-8.
+    pub fn new(data: &[u8]) -> Result<Self> {
+        let invalid = || Error::Invalid("the compiled rules of the normalizer are damaged".to_owned());
+        let (size, rest) = data.split_first_chunk::<4>().ok_or_else(invalid)?;
+        let (trie, replacements) = rest.split_at_checked(u32::from_le_bytes(*size) as usize).ok_or_else(invalid)?;
+        let (units, odd) = trie.as_chunks::<4>();
+        let is_text = std::str::from_utf8(replacements).is_ok();
+        if units.is_empty() || !odd.is_empty() || !is_text || replacements.last().is_some_and(|&last| last != 0) {
+            return Err(invalid());
+        }
+        let units = units.iter().map(|&unit| u32::from_le_bytes(unit)).collect();
+        Ok(Self { units, replacements: replacements.to_vec() })
+    }
+
+    /// The data that [`CharsMap::new`] reads.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let size = u32::try_from(4 * self.units.len()).unwrap_or(u32::MAX);
+        let units = self.units.iter().flat_map(|unit| unit.to_le_bytes());
+        size.to_le_bytes().into_iter().chain(units).chain(self.replacements.iter().copied()).collect()
+    }
+
+    /// The first part of a text that is not empty: how many bytes it has, and what replaces it.
+    #[must_use]
+    pub fn first<'t>(&'t self, text: &'t str) -> (usize, &'t str) {
+        match self.longest_key(text.as_bytes()) {
+            Some((n_bytes, replacement)) if text.is_char_boundary(n_bytes) => (n_bytes, replacement),
+            _ => {
+                let n_bytes = text.chars().next().map_or(0, char::len_utf8);
+                (n_bytes, &text[..n_bytes])
+            }
+        }
+    }
+
+    /// The longest key that `text` begins with.
+    fn longest_key(&self, text: &[u8]) -> Option<(usize, &str)> {
+        let mut found = None;
+        let mut at = offset(*self.units.first()?);
+        for (index, &byte) in text.iter().take(MAX_KEY_BYTES).enumerate() {
+            at ^= u32::from(byte);
+            let Some(&unit) = self.units.get(at as usize) else { break };
+            if unit & (1 << 31 | 0xFF) != u32::from(byte) {
+                break;
+            }
+            at ^= offset(unit);
+            if unit >> 8 & 1 == 1 {
+                let value = self.units.get(at as usize).map(|unit| unit & !(1 << 31));
+                found = value.and_then(|value| Some((index + 1, self.replacement(value)?))).or(found);
+            }
+        }
+        found
+    }
+
+    fn replacement(&self, start: u32) -> Option<&str> {
+        let rest = self.replacements.get(start as usize..)?;
+        let end = rest.iter().position(|&byte| byte == 0)?;
+        std::str::from_utf8(&rest[..end]).ok()
+    }
+}
+
+/// Where the children of a unit are, relative to it.
+fn offset(unit: u32) -> u32 {
+    unit >> 10 << ((unit & 1 << 9) >> 6)
+}
+
+#[cfg(test)]
+#[path = "tests/charsmap.rs"]
+mod tests;

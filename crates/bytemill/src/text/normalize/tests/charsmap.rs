@@ -1,0 +1,47 @@
+use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// Rules with one key, "a", that becomes "bc".
+fn one_rule() -> Vec<u8> {
+    // The root's children are at 0 ^ 64; the one of "a" (97) is at 64 ^ 97 = 33 and has a leaf at 33 ^ 1 = 32.
+    let mut units = [0_u32; 34];
+    units[0] = 64 << 10;
+    units[33] = 1 << 10 | 1 << 8 | u32::from(b'a');
+    units[32] = 1 << 31;
+    let size = (4 * units.len() as u32).to_le_bytes();
+    let units: Vec<u8> = units.iter().flat_map(|unit| unit.to_le_bytes()).collect();
+    [&size[..], &units, b"bc\0"].concat()
+}
+
+#[test]
+fn the_longest_key_is_replaced() {
+    let rules = CharsMap::new(&one_rule()).unwrap();
+    assert_eq!(rules.first("ab"), (1, "bc"));
+    assert_eq!(rules.first("é"), (2, "é"));
+    assert_eq!(rules.first(""), (0, ""));
+    assert_eq!(rules.to_bytes(), one_rule());
+}
+
+#[test]
+fn damaged_rules_are_refused() {
+    let rules = one_rule();
+    for data in [&rules[..2], &rules[..40], &rules[..rules.len() - 1], &[0; 4], &[3, 0, 0, 0, 1, 2, 3]] {
+        assert!(CharsMap::new(data).is_err(), "{data:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_trie_ends(units in vec(any::<u32>(), 1..64), text in "[a-f é]{0,30}", tail in "[a-z\0]{0,20}\0") {
+        let size = (4 * units.len() as u32).to_le_bytes();
+        let units: Vec<u8> = units.iter().flat_map(|unit| unit.to_le_bytes()).collect();
+        let rules = CharsMap::new(&[&size[..], &units, tail.as_bytes()].concat()).unwrap();
+        let mut rest = &*text;
+        while !rest.is_empty() {
+            let (n_bytes, _) = rules.first(rest);
+            prop_assert!(n_bytes > 0 && rest.is_char_boundary(n_bytes));
+            rest = &rest[n_bytes..];
+        }
+    }
+}
