@@ -221,7 +221,7 @@ def test_metaspace_of_earlier_versions_is_read(trained: dict[str, Any]) -> None:
         ({"pre_tokenizer": metaspace("last", split=True)}, "prepend_scheme is 'last'"),
         ({"pre_tokenizer": metaspace("first", split=True) | {"split": 1}}, "split is 1"),
         ({"normalizer": sequence(TO_META, {"type": "NFC"})}, "a step after the one that replaces spaces"),
-        ({"decoder": {"type": "CTC"}}, "decoder: a step 'CTC' is not supported"),
+        ({"decoder": {"type": "CTC"}}, "decoder is 'CTC', which is not supported"),
         ({"model": {"byte_fallback": False, "unk_token": None}}, "unknown characters would be lost"),
         ({"model": {"byte_fallback": False, "unk_token": "<no>"}}, "'<no>' is not in the vocabulary"),
         ({"model": {"merges": [["t", "zz"]]}}, r"merges\[0\]: 'zz' is not a token of the vocabulary"),

@@ -174,7 +174,8 @@ impl Encoder {
         };
         refuse(text)?;
         // Normalization may produce another one.
-        refuse(&self.special.normalizer().normalize(text, true, &no_interrupt)?)
+        let normalizer = self.special.normalizer();
+        if normalizer.is_identity() { Ok(()) } else { refuse(&normalizer.normalize(text, true, &no_interrupt)?) }
     }
 
     /// Appends the ids of bytes that may not be UTF-8, without special tokens. A malformed sequence is a pre-token.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import array_at, bool_at, is_object, object_at, shown, wrong_value
 from bytemill.formats.huggingface.normalizer import from_normalizer, to_normalizer
+from bytemill.formats.huggingface.sequence import steps_of
 from bytemill.formats.spec import CharacterModel, NormalizerSteps, TokenFlags, TokenizerSpec
 
 if TYPE_CHECKING:
@@ -184,11 +185,7 @@ def _decode_strip(decoder: Any, location: str) -> Any:
     """Return `CharacterModel.decode_strip` of a `decoder` object."""
     if decoder is None:
         return "none"
-    steps = [object_at(decoder, location, "a decoder")]
-    if steps[0].get("type") == "Sequence":
-        parts = array_at(steps[0].get("decoders"), f"{location}.decoders")
-        steps = [object_at(part, location, "a decoder") for part in parts]
-    for step in steps:
+    for step, path in steps_of(decoder, location, "decoders", "a decoder"):
         match step:
             case {"type": "Strip", "content": " ", "start": 1, "stop": 0}:
                 return "one"
@@ -200,7 +197,7 @@ def _decode_strip(decoder: Any, location: str) -> Any:
             case {"type": "ByteFallback" | "Fuse" | "Replace"}:
                 pass
             case _:
-                raise TokenizerFileError(f"{location}: a step {shown(step.get('type'))} is not supported")
+                raise TokenizerFileError(f"{path} is {shown(step.get('type'))}, which is not supported")
     return "none"
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerFileError
-from bytemill.formats.files import array_at, bool_at, object_at, shown
+from bytemill.formats.files import bool_at, shown
+from bytemill.formats.huggingface.sequence import steps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from bytemill.formats.spec import NormalizerSteps
 
 _WITHOUT_ARGUMENTS = frozenset(("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"))
@@ -28,7 +27,7 @@ def from_normalizer(value: Any, location: str) -> NormalizerSteps:
     if value is None:
         return ()
     steps: list[tuple[str, ...]] = []
-    for step, path in _steps(value, location):
+    for step, path in steps_of(value, location, "normalizers", "a normalizer"):
         parsed = _step(step, path)
         # The steps without arguments change nothing a second time.
         if not (steps and steps[-1] == parsed and len(parsed) == 1):
@@ -60,20 +59,6 @@ def _object(name: str, *arguments: str) -> dict[str, Any]:
             return {"type": "Strip", "strip_left": sides != "right", "strip_right": sides != "left"}
         case _:
             return {"type": name}
-
-
-def _steps(value: Any, location: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the steps of nested sequences in order, with their paths."""
-    pending = [(value, location)]
-    while pending:
-        inner, path = pending.pop()
-        step = object_at(inner, path, "a normalizer")
-        if step.get("type") == "Sequence":
-            path = f"{path}.normalizers"
-            parts = array_at(step.get("normalizers"), path)
-            pending.extend((part, f"{path}[{i}]") for i, part in reversed(list(enumerate(parts))))
-        else:
-            yield step, path
 
 
 def _step(step: dict[str, Any], path: str) -> tuple[str, ...]:

@@ -7,15 +7,13 @@ A pattern of several steps, each of which splits the output of the previous one,
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bytemill._core import NAMED_PATTERNS, check_pattern, named_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats.files import array_at, bool_at, object_at, shown
+from bytemill.formats.files import bool_at, shown
+from bytemill.formats.huggingface.sequence import steps_of
 from bytemill.formats.spec import STEP_SEPARATOR
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Published files have up to four steps; each costs one pass over the text.
 _MAX_STEPS = 16
@@ -71,7 +69,7 @@ def from_pre_tokenizer(value: Any, location: str) -> str | None:
     Raises:
         TokenizerFileError: The object is damaged, or is not ByteLevel after any number of Split and Digits steps.
     """
-    steps = list(_steps(value, location))
+    steps = list(steps_of(value, location, "pretokenizers", "a pre-tokenizer of byte-level BPE"))
     if not steps or steps[-1][0].get("type") != "ByteLevel":
         raise TokenizerFileError(
             f"{location} is {_kinds(steps)}, which does not end with ByteLevel",
@@ -97,20 +95,6 @@ def _flag(step: dict[str, Any], field: str, path: str, *, default: bool) -> bool
 
 def _byte_level(*, use_regex: bool) -> dict[str, Any]:
     return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": use_regex}
-
-
-def _steps(value: Any, location: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the pre-tokenizers of nested sequences in order, with their paths."""
-    pending = [(value, location)]
-    while pending:
-        inner, path = pending.pop()
-        step = object_at(inner, path, "a pre-tokenizer of byte-level BPE")
-        if step.get("type") == "Sequence":
-            path = f"{path}.pretokenizers"
-            parts = array_at(step.get("pretokenizers"), path)
-            pending.extend((part, f"{path}[{i}]") for i, part in reversed(list(enumerate(parts))))
-        else:
-            yield step, path
 
 
 def _kinds(steps: list[tuple[dict[str, Any], str]]) -> str:
