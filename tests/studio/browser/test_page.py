@@ -106,6 +106,20 @@ def test_everything_by_keyboard_alone(open_page: Open):
         until(page, f"location.hash.startsWith('#{view}')")
 
 
+def test_a_view_left_before_its_next_frame_draws_nothing(open_page: Open):
+    page = open_page("#tokens")
+    page.wait_for_selector(".flow .tok")
+    page.evaluate(
+        "() => { window.requestAnimationFrame = (draw) => setTimeout(() => draw(performance.now()), 200);"
+        " window.cancelAnimationFrame = clearTimeout; }"
+    )
+    for view in ("vocabulary", "tokens", "vocabulary", "runs"):
+        page.evaluate("document.querySelector('.flow, .rows')?.dispatchEvent(new Event('scroll'))")
+        page.evaluate("(view) => (location.hash = view)", view)
+        page.wait_for_selector({"vocabulary": ".vrow", "tokens": ".flow"}.get(view, "main .panel, main .empty"))
+    page.wait_for_timeout(500)  # an error in a late frame fails the fixture
+
+
 def test_the_tour_has_six_steps(open_page: Open):
     page = open_page("#runs")
     page.get_by_role("button", name="Tour").click()
