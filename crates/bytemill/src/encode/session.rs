@@ -1,5 +1,6 @@
 //! Encoding one text after another with one workspace.
 
+use super::cutter::Cutter;
 use super::encoder::{Allowed, Encoder, check_every};
 use super::id::{Id, check_width};
 use super::workspace::Workspace;
@@ -29,27 +30,53 @@ impl Session<'_> {
     ) -> Result<()> {
         let Self { encoder, workspace } = self;
         check_width::<T>(encoder.vocab().n_ids())?;
-        if matches!(allowed, Allowed::Refused) {
-            encoder.refuse_special(text).map_err(|error| error.offset_by(offset))?;
+        if encoder.special().normalizer().is_identity() || text.len() <= 2 * NORMALIZED_BYTES {
+            return encode_piece(encoder, workspace, text, offset, allowed, out, interrupt);
         }
-        let special = encoder.recognized(allowed);
-        let result = if special.changes_nothing() {
-            encoder.encode_segment(workspace, text, out, interrupt)
-        } else {
-            special.segments(text, offset == 0, interrupt, |segment| match segment {
-                Segment::Text(text) => encoder.encode_segment(workspace, text, out, interrupt),
-                Segment::Special(id) => {
-                    out.push(T::narrow(id));
-                    check_every(&mut workspace.since_check, 1, interrupt)
-                }
-            })
-        };
-        if result.is_err() {
-            // Another text may follow.
-            workspace.discard_pending();
+        // Pieces of a text that stay in the processor's cache are normalized and encoded one after the other.
+        let cutter = Cutter { pattern: encoder.pattern(), special: encoder.kept_whole(allowed) };
+        let mut start = 0;
+        for end in cutter.cut_whole(text, NORMALIZED_BYTES) {
+            encode_piece(encoder, workspace, &text[start..end], offset + start, allowed, out, interrupt)?;
+            start = end;
         }
-        result.map_err(|error| error.offset_by(offset))
+        Ok(())
     }
+}
+
+/// Bytes that are normalized at a time.
+pub(super) const NORMALIZED_BYTES: usize = 1 << 17;
+
+/// Appends the ids of the chunk of a text that begins at byte `offset`.
+fn encode_piece<T: Id>(
+    encoder: &Encoder,
+    workspace: &mut Workspace,
+    text: &str,
+    offset: usize,
+    allowed: Allowed,
+    out: &mut Vec<T>,
+    interrupt: Interrupt,
+) -> Result<()> {
+    if matches!(allowed, Allowed::Refused) {
+        encoder.refuse_special(text).map_err(|error| error.offset_by(offset))?;
+    }
+    let special = encoder.recognized(allowed);
+    let result = if special.changes_nothing() {
+        encoder.encode_segment(workspace, text, out, interrupt)
+    } else {
+        special.segments(text, offset == 0, interrupt, |segment| match segment {
+            Segment::Text(text) => encoder.encode_segment(workspace, text, out, interrupt),
+            Segment::Special(id) => {
+                out.push(T::narrow(id));
+                check_every(&mut workspace.since_check, 1, interrupt)
+            }
+        })
+    };
+    if result.is_err() {
+        // Another text may follow.
+        workspace.discard_pending();
+    }
+    result.map_err(|error| error.offset_by(offset))
 }
 
 impl Encoder {

@@ -1,10 +1,12 @@
 use super::encoder::BYTES_PER_CHECK;
+use super::session::NORMALIZED_BYTES;
 use super::*;
 use crate::bpe;
 use crate::bpe::limits::MAX_COLLECTED_BYTES;
 use crate::error::Error;
 use crate::pretokenize::Pattern;
 use crate::special::{Segment, SpecialTokens};
+use crate::text::normalize::{Normalizer, Prefix, Step};
 use crate::train::count::Counts;
 use crate::train::merges::{Ties, learn};
 use crate::vocab::Vocab;
@@ -250,4 +252,38 @@ fn invalid_utf8_is_encoded() {
     let mut bytes = Vec::new();
     encoder.vocab().decode(ids.iter().copied(), &mut bytes).unwrap();
     assert_eq!(bytes, b"low\xFF\xFElow");
+}
+
+#[test]
+fn a_long_text_is_normalized_in_pieces_with_the_ids_of_the_whole() {
+    let steps = [
+        vec![Step::Nfc],
+        vec![Step::Replace { from: "ow".to_owned(), to: "1 2".to_owned() }, Step::Nfc],
+        vec![Step::Strip { left: true, right: true }],
+    ];
+    let marks = ["e\u{301}", "\u{212B}", "\u{1100}\u{1161}", "क\u{94d}", " \u{338}"];
+    let mut text = String::from("  ");
+    for k in 0..40_000_usize {
+        text.push_str(PIECES[k * 7919 % 12]);
+        if k % 97 == 0 {
+            text.push_str(marks[k % 5]);
+        }
+    }
+    for steps in steps {
+        let normalizer = Normalizer::new(steps, Some(Prefix::First));
+        let encoder = encoder(&PIECES, 40, "cl100k").with_rules(&[], normalizer).unwrap();
+        let long = text.repeat(4);
+        assert!(long.len() > 4 * NORMALIZED_BYTES);
+        for special in [Allowed::All, Allowed::None] {
+            let mut ids: Vec<u32> = Vec::new();
+            encoder.encode(&long, special, &mut ids, &no_interrupt).unwrap();
+            assert_eq!(ids, encode_plainly(&encoder, &long, encoder.recognized(special)));
+        }
+        let refused = encoder.encode(&long, Allowed::Refused, &mut Vec::<u32>::new(), &no_interrupt);
+        let offset = long.find("<s>").unwrap();
+        assert!(matches!(refused, Err(Error::SpecialToken { offset: found, .. }) if found == offset));
+        let late = format!("{}<s>", "low ".repeat(200_000));
+        let refused = encoder.encode(&late, Allowed::Refused, &mut Vec::<u32>::new(), &no_interrupt);
+        assert!(matches!(refused, Err(Error::SpecialToken { offset: 800_000, .. })));
+    }
 }

@@ -5,35 +5,41 @@
 
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
+use crate::text::unicode::char_at;
+use once_cell::race::OnceBox;
 use std::borrow::Cow;
+use unicode_normalization_alignments::char::canonical_combining_class;
 use unicode_normalization_alignments::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 /// Bytes that are copied or normalized at a time.
-const CHUNK: usize = 1 << 12;
+const CHUNK: usize = 1 << 8;
 
 /// Chunks between two cancellation checks.
-const N_CHUNKS: usize = 1 << 8;
+const N_CHUNKS: usize = 1 << 12;
 
 /// Normalize `text` to NFC.
 ///
 /// # Errors
 /// [`Error::Memory`] if the result cannot be allocated, and the errors of `interrupt`.
 pub fn normalize<'t>(text: &'t str, interrupt: Interrupt) -> Result<Cow<'t, str>> {
-    if is_stable(text) {
-        return Ok(Cow::Borrowed(text));
-    }
-    let mut normalized = String::new();
-    normalized.try_reserve(text.len()).map_err(|_| Error::memory::<u8>(text.len()))?;
+    let mut normalized: Option<String> = None;
     let (mut rest, mut n_chunks) = (text, 0_usize);
     while !rest.is_empty() {
         // An ASCII character combines with nothing before it.
         let bytes = rest.as_bytes();
         let ascii = bytes.iter().skip(CHUNK).position(u8::is_ascii);
         let (chunk, after) = rest.split_at(ascii.map_or(rest.len(), |at| CHUNK + at));
-        if is_stable(chunk) {
-            normalized.push_str(chunk);
-        } else {
-            normalized.extend(chunk.nfc().map(|(character, _)| character));
+        match (&mut normalized, is_stable(chunk)) {
+            (None, true) => {}
+            (Some(normalized), true) => normalized.push_str(chunk),
+            (None, false) => {
+                let mut begun = String::new();
+                begun.try_reserve(text.len()).map_err(|_| Error::memory::<u8>(text.len()))?;
+                begun.push_str(&text[..text.len() - rest.len()]);
+                begun.extend(chunk.nfc().map(|(character, _)| character));
+                normalized = Some(begun);
+            }
+            (Some(normalized), false) => normalized.extend(chunk.nfc().map(|(character, _)| character)),
         }
         rest = after;
         n_chunks += 1;
@@ -41,26 +47,38 @@ pub fn normalize<'t>(text: &'t str, interrupt: Interrupt) -> Result<Cow<'t, str>
             interrupt()?;
         }
     }
-    Ok(Cow::Owned(normalized))
+    Ok(normalized.map_or(Cow::Borrowed(text), Cow::Owned))
 }
 
 /// Quick check that a text is in NFC and does not combine with whatever precedes it. May return false negatives.
 #[must_use]
 pub fn is_stable(text: &str) -> bool {
     let bytes = text.as_bytes();
+    let characters = Characters::get();
     let mut at = 0;
-    while let Some(n) = bytes[at..].iter().position(|&byte| byte >= MAYBE) {
-        let start = at + n;
-        at = start;
+    while at < bytes.len() {
+        if bytes[at] < MAYBE {
+            at = next_from(bytes, at + 1);
+            continue;
+        }
+        let (first, n_bytes) = char_at(bytes, at);
+        if characters.is_plain(first) {
+            at += n_bytes;
+            continue;
+        }
         // A stretch of doubtful characters is checked as a whole, for the order of its combining marks.
-        while at < bytes.len() && !is_plain(&bytes[at..]) {
-            at += text[at..].chars().next().map_or(1, char::len_utf8);
+        let start = at;
+        at += n_bytes;
+        while at < bytes.len() {
+            let (next, n_bytes) = char_at(bytes, at);
+            if characters.is_plain(next) {
+                break;
+            }
+            at += n_bytes;
         }
-        if at > start && is_nfc_quick(text[start..at].chars()) != IsNormalized::Yes {
+        let is_one = at == start + n_bytes;
+        if !(is_one && characters.is_normalized(first)) && is_nfc_quick(text[start..at].chars()) != IsNormalized::Yes {
             return false;
-        }
-        if at == start {
-            at += text[at..].chars().next().map_or(1, char::len_utf8);
         }
     }
     true
@@ -69,23 +87,61 @@ pub fn is_stable(text: &str) -> bool {
 /// First byte of U+0300. All characters before it are in NFC and no combining marks.
 const MAYBE: u8 = 0xCC;
 
-/// Whether a text begins with a character that is known to be in NFC and no combining mark: the frequent ones, not all.
-fn is_plain(bytes: &[u8]) -> bool {
-    let byte = |k: usize| bytes.get(k).copied().unwrap_or_default();
-    match byte(0) {
-        // Below U+0300; Cyrillic; U+4000 to U+9FFF, ideographs; U+B000 to U+CFFF, Hangul.
-        0..MAYBE | 0xD0 | 0xD1 | 0xE4..=0xE9 | 0xEB | 0xEC => true,
-        // General punctuation: dashes, quotes, ellipsis.
-        0xE2 => byte(1) == 0x80 && byte(2) >= 0x90,
-        // Punctuation of Chinese and Japanese but for tone marks, and kana but for the combining voicing marks.
-        0xE3 => match byte(1) {
-            0x80 => !(0xAA..=0xAF).contains(&byte(2)),
-            0x81 | 0x83 => true,
-            0x82 => !matches!(byte(2), 0x99 | 0x9A),
-            _ => false,
-        },
-        _ => false,
+/// The offset of a byte from `at` on that may begin a character from U+0300 on, or the end.
+#[inline]
+fn next_from(bytes: &[u8], mut at: usize) -> usize {
+    // Compiled to vector instructions.
+    while let Some(window) = bytes[at..].first_chunk::<32>() {
+        if window.iter().fold(0, |most, &byte| byte.max(most)) >= MAYBE {
+            break;
+        }
+        at += window.len();
     }
+    bytes[at..].iter().position(|&byte| byte >= MAYBE).map_or(bytes.len(), |n| at + n)
+}
+
+/// What is known about the characters of the basic multilingual plane, a bit each.
+struct Characters {
+    /// In NFC, alone and after any other character that is.
+    normalized: Bits,
+    /// The same, and no combining mark.
+    plain: Bits,
+}
+
+type Bits = [u64; 1 << 10];
+
+impl Characters {
+    fn get() -> &'static Self {
+        static CHARACTERS: OnceBox<Characters> = OnceBox::new();
+        CHARACTERS.get_or_init(|| {
+            let mut all = Box::new(Self { normalized: [0; _], plain: [0; _] });
+            for character in (0..0x1_0000).filter_map(char::from_u32) {
+                let bit = u64::from(is_nfc_quick([character].into_iter()) == IsNormalized::Yes);
+                let at = character as usize;
+                all.normalized[at / 64] |= bit << (at % 64);
+                if is_stable_alone(character) {
+                    all.plain[at / 64] |= bit << (at % 64);
+                }
+            }
+            all
+        })
+    }
+
+    #[inline]
+    fn is_plain(&self, code_point: u32) -> bool {
+        // Beyond the plane: emoji, and ideographs without the compatibility forms.
+        has(&self.plain, code_point) || matches!(code_point, 0x1_F000..0x2_0000 | 0x2_0000..0x2_F800)
+    }
+
+    #[inline]
+    fn is_normalized(&self, code_point: u32) -> bool {
+        has(&self.normalized, code_point)
+    }
+}
+
+#[inline]
+fn has(bits: &Bits, code_point: u32) -> bool {
+    bits.get(code_point as usize / 64).is_some_and(|word| word >> (code_point % 64) & 1 == 1)
 }
 
 /// [`is_stable`] for the `n_bytes` of `text` on each side of `at`.
@@ -104,7 +160,7 @@ pub fn is_stable_about(text: &str, at: usize, n_bytes: usize) -> bool {
 
 /// True unless the character is a combining mark.
 fn is_stable_alone(character: char) -> bool {
-    character.is_ascii() || unicode_normalization_alignments::char::canonical_combining_class(character) == 0
+    character.is_ascii() || canonical_combining_class(character) == 0
 }
 
 #[cfg(test)]

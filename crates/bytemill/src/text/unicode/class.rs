@@ -113,13 +113,23 @@ pub fn class_at(text: &[u8], at: usize) -> (Class, usize) {
     if first < 0x80 {
         return (Class::from_table(TABLE[block_start(0) + usize::from(first & 127)]), 1);
     }
+    let (code_point, n_bytes) = char_at(text, at);
+    (class_of(code_point), n_bytes)
+}
+
+/// Code point and length in bytes of the character that starts at `text[at]`, with the same conditions as [`class_at`].
+#[inline]
+#[must_use]
+pub fn char_at(text: &[u8], at: usize) -> (u32, usize) {
+    let first = text[at];
     let follow = |k: usize| u32::from(text.get(at + k).copied().unwrap_or(0) & 0x3F);
     let (code_point, n_bytes) = match first {
+        0..0x80 => (u32::from(first), 1),
         0xE0..=0xEF => ((u32::from(first) & 0x0F) << 12 | follow(1) << 6 | follow(2), 3),
         0xF0.. => ((u32::from(first) & 0x07) << 18 | follow(1) << 12 | follow(2) << 6 | follow(3), 4),
         _ => ((u32::from(first) & 0x1F) << 6 | follow(1), 2),
     };
-    (class_of(code_point), n_bytes.min(text.len() - at))
+    (code_point, n_bytes.min(text.len() - at))
 }
 
 #[cfg(test)]

@@ -3,4 +3,4 @@
 mod class;
 
 pub(crate) use class::{BitPlanes, bit_planes};
-pub use class::{Class, UNICODE_VERSION, class_at, class_of};
+pub use class::{Class, UNICODE_VERSION, char_at, class_at, class_of};
