@@ -4,13 +4,16 @@
 //! tell which characters start a pre-token, given the classes of their neighbours; `docs/algorithms.md` derives them from the
 //! expressions. They are written once, for one block with or without characters outside ASCII and for eight ASCII blocks at once. The
 //! few checks that look further than a neighbour are made one by one, by the functions at the end.
+//!
+//! A run that a step isolates is a text of its own. At its borders pre-tokens start, whatever the classes, and white space before it
+//! is at the end of a text.
 
 use super::carry::Carry;
 use super::chars::{Chars, Layout};
 use super::classify::{BLOCK_BYTES, Mask};
 use super::contraction::contraction_bytes;
-use super::rules::{Contractions, Digits, Letters, Others, Rules, WhiteSpace};
-use crate::text::unicode::{Class, class_at};
+use super::rules::{Contractions, Digits, Letters, Others, Sets, Spec, WhiteSpace};
+use crate::text::unicode::{Class, char_at, class_at};
 
 /// The letters of two-byte contractions.
 const CONTRACTION_LETTERS: [u8; 4] = *b"dmst";
@@ -27,6 +30,8 @@ pub struct Block<'t, L: Layout> {
     pub chars: Chars<L::Mask>,
     pub layout: L,
     pub before: Carry,
+    pub spec: Spec,
+    pub sets: &'t Sets,
 }
 
 /// The contractions found in a block.
@@ -39,7 +44,7 @@ struct Found<W> {
 
 /// Runs of others in a block.
 struct OtherRuns<M> {
-    /// The first of each run that no blank leads. If a letter follows, it leads that.
+    /// The first of each run that no blank leads. If a letter follows, it leads that in most patterns.
     starts: M,
     /// All other characters of the runs.
     rest: M,
@@ -50,33 +55,42 @@ struct OtherRuns<M> {
 impl<L: Layout> Block<'_, L> {
     /// The starts of pre-tokens, and the carry for the next block.
     #[inline(always)]
-    pub fn starts<R: Rules>(&self) -> (Words<L>, Carry) {
+    pub fn starts(&self) -> (Words<L>, Carry) {
         let Self { chars, layout, before, .. } = self;
         let mut carry = Carry { contraction_end: before.contraction_end, ..Carry::default() };
-        let is_by_case = R::SPEC.letters == Letters::ByCase;
-        let is_suffix = R::SPEC.contractions == Contractions::Suffix;
-        let (other, others) = self.others::<R>(&mut carry);
-        let word = if is_by_case { chars.letter | chars.mark & !other } else { chars.letter };
+        let is_by_case = self.spec.letters == Letters::ByCase;
+        let is_suffix = self.spec.contractions == Contractions::Suffix;
+        let borders = self.borders(&mut carry);
+        let (other, others) = self.others(&mut carry, borders);
+        let word = if is_by_case {
+            chars.letter | chars.mark & !other
+        } else if self.spec.joins_marks {
+            chars.letter | chars.mark
+        } else {
+            chars.letter
+        };
         carry.letter = layout.carry(word);
         carry.blank = layout.carry(chars.blank);
         let after_word = if is_suffix { chars.apostrophe & layout.next(word, before.letter) } else { word.none() };
-        let suffixes = self.contractions::<R>(after_word, &mut carry);
-        let natural = self.words::<R>(&mut carry, word, others.starts, &suffixes)
+        let suffixes = self.contractions(after_word, &mut carry);
+        let natural = self.words(&mut carry, word, others.starts, &suffixes)
             | others.starts
-            | self.digits::<R>(&mut carry)
-            | self.white_space::<R>(&mut carry, others.absorbed);
+            | self.digits(&mut carry)
+            | self.white_space(&mut carry, others.absorbed)
+            | self.strays(&mut carry, borders)
+            | borders;
 
         let mut starts = natural.words();
         let first = chars.first.words();
         let all = starts.as_mut();
         all[0] = all[0] & !before.no_start | before.start & first.as_ref()[0];
-        let apostrophes = match R::SPEC.contractions {
+        let apostrophes = match self.spec.contractions {
             Contractions::Suffix => after_word,
             Contractions::None => word.none(),
             Contractions::LowerCase | Contractions::AnyCase => chars.apostrophe & natural,
         };
         if !apostrophes.is_zero() {
-            let found = if is_suffix { suffixes } else { self.contractions::<R>(apostrophes, &mut carry) };
+            let found = if is_suffix { suffixes } else { self.contractions(apostrophes, &mut carry) };
             for (k, start) in all.iter_mut().enumerate() {
                 *start = *start & !found.inside.as_ref()[k] | found.after.as_ref()[k] & first.as_ref()[k];
             }
@@ -84,22 +98,39 @@ impl<L: Layout> Block<'_, L> {
         (starts, carry)
     }
 
+    /// Where isolated characters follow others, or others follow them.
+    #[inline(always)]
+    fn borders(&self, carry: &mut Carry) -> L::Mask {
+        let Self { chars: Chars { isolated, first, .. }, layout, before, .. } = self;
+        if !self.spec.isolates_set {
+            return isolated.none();
+        }
+        carry.isolated = layout.carry(*isolated);
+        let after = layout.next(*isolated, before.isolated);
+        *first & (*isolated & !after | after & !*isolated)
+    }
+
     /// A word starts at a letter unless a letter or what leads the word is before it.
     #[inline(always)]
-    fn words<R: Rules>(
-        &self,
-        carry: &mut Carry,
-        word: L::Mask,
-        others: L::Mask,
-        suffixes: &Found<Words<L>>,
-    ) -> L::Mask {
+    fn words(&self, carry: &mut Carry, word: L::Mask, others: L::Mask, suffixes: &Found<Words<L>>) -> L::Mask {
         let Self { chars, layout, before, .. } = self;
-        match R::SPEC.letters {
+        match self.spec.letters {
             Letters::AfterBlank => word & !layout.next(word | chars.blank, before.letter | before.blank),
             Letters::AfterAny | Letters::ByCase => {
                 let leads = before.letter | before.space | before.lone_other;
                 let starts = word & !layout.next(word | chars.space | others, leads);
-                if R::SPEC.letters == Letters::ByCase { starts | self.case_changes(carry, suffixes) } else { starts }
+                if self.spec.letters == Letters::ByCase { starts | self.case_changes(carry, suffixes) } else { starts }
+            }
+            Letters::AfterPunctuation => {
+                let starts =
+                    word & !layout.next(word | chars.space | chars.stray, before.letter | before.space | before.stray);
+                let letters = chars.letter & chars.ascii;
+                let firsts = letters & layout.next(others & chars.ascii, before.lone_other);
+                // Extends each of them through the ASCII letters after it. Another letter is not part of that word.
+                let rest = letters & !firsts;
+                let led = firsts | rest & !rest.plus(layout.next(firsts, before.led) & rest).0;
+                carry.led = layout.carry(led);
+                starts & !firsts | word & !chars.ascii & layout.next(led, before.led)
             }
         }
     }
@@ -132,15 +163,15 @@ impl<L: Layout> Block<'_, L> {
     /// If words are cut by case, a mark belongs to a word, unless it follows an other that cannot lead that word: then it continues the
     /// run. Whether it does depends on the characters before it alone, so each round decides at least one more of them.
     #[inline(always)]
-    fn others<R: Rules>(&self, carry: &mut Carry) -> (L::Mask, OtherRuns<L::Mask>) {
+    fn others(&self, carry: &mut Carry, borders: L::Mask) -> (L::Mask, OtherRuns<L::Mask>) {
         let Self { chars, layout, before, .. } = self;
-        if R::SPEC.letters != Letters::ByCase || L::IS_ASCII {
-            let other = chars.other | chars.mark;
-            return (other, self.other_runs::<R>(carry, other));
+        if self.spec.letters != Letters::ByCase || L::IS_ASCII {
+            let other = if self.spec.joins_marks { chars.other } else { chars.other | chars.mark };
+            return (other, self.other_runs(carry, other, borders));
         }
         let mut other = chars.other;
         loop {
-            let runs = self.other_runs::<R>(carry, other);
+            let runs = self.other_runs(carry, other, borders);
             let found = chars.other | chars.mark & layout.next(runs.rest, before.other & !before.lone_other);
             if (other & !found | found & !other).is_zero() {
                 return (other, runs);
@@ -150,32 +181,33 @@ impl<L: Layout> Block<'_, L> {
     }
 
     #[inline(always)]
-    fn other_runs<R: Rules>(&self, carry: &mut Carry, other: L::Mask) -> OtherRuns<L::Mask> {
+    fn other_runs(&self, carry: &mut Carry, other: L::Mask, borders: L::Mask) -> OtherRuns<L::Mask> {
         let Self { chars, layout, before, .. } = self;
-        let tail = match R::SPEC.others {
+        let tail = match self.spec.others {
             Others::Alone => other.none(),
-            Others::WithNewlines => chars.newline,
+            Others::WithNewlines | Others::Punctuation => chars.newline,
             Others::WithNewlinesAndSlashes => chars.newline | chars.slash,
         };
         let mut absorbed = tail;
-        if R::SPEC.others != Others::Alone {
+        if self.spec.others != Others::Alone {
             // A line break after an other is absorbed, and with it the rest of its run of tail characters.
-            let seeds = chars.newline & layout.next(other, before.other);
+            let seeds = chars.newline & layout.next(other, before.other) & !borders;
             let rest = tail & !seeds;
             absorbed = seeds | rest & !rest.plus(seeds.up(1, before.absorbed) & rest).0;
         }
         let run = other & !absorbed;
-        let starts = run & !layout.next(run | chars.blank, before.other | before.blank);
+        let starts = run & (!layout.next(run | chars.blank, before.other | before.blank) | borders);
         carry.absorbed = layout.carry(absorbed);
         carry.other = layout.carry(run);
-        carry.lone_other = layout.carry(starts);
+        let leads = if self.spec.letters == Letters::AfterPunctuation { starts & chars.ascii } else { starts };
+        carry.lone_other = layout.carry(leads);
         OtherRuns { starts, rest: run & !starts, absorbed }
     }
 
     #[inline(always)]
-    fn digits<R: Rules>(&self, carry: &mut Carry) -> L::Mask {
+    fn digits(&self, carry: &mut Carry) -> L::Mask {
         let Self { chars: Chars { digit, blank, .. }, layout, before, .. } = self;
-        match R::SPEC.digits {
+        match self.spec.digits {
             Digits::AfterBlank => {
                 carry.digit = layout.carry(*digit);
                 *digit & !layout.next(*digit | *blank, before.digit | before.blank)
@@ -215,18 +247,16 @@ impl<L: Layout> Block<'_, L> {
     /// A run of white space starts at its first character. Its last character starts anew if something follows and it is not a line
     /// break. What is left of the run after its last line break starts anew, too.
     #[inline(always)]
-    fn white_space<R: Rules>(&self, carry: &mut Carry, absorbed: L::Mask) -> L::Mask {
+    fn white_space(&self, carry: &mut Carry, absorbed: L::Mask) -> L::Mask {
         let Self { chars, layout, before, .. } = self;
-        if R::SPEC.white_space == WhiteSpace::Runs {
-            let white = chars.space | chars.newline;
-            carry.space = layout.carry(white);
-            return white & !layout.next(white, before.space) | self.before_non_space(white, white);
-        }
         let newline = chars.newline & !absorbed;
         carry.space = layout.carry(chars.space);
         carry.newline = layout.carry(newline);
         let white = chars.space | newline;
         let firsts = white & !layout.next(white, before.space | before.newline);
+        if self.spec.white_space == WhiteSpace::Runs {
+            return firsts | self.before_non_space(white, white);
+        }
         let lasts = self.before_non_space(chars.space, chars.space | chars.newline);
         // A space right before another line break is no rest: many blank lines in a row need no closer look either.
         let mut rests = chars.space & newline.up(1, before.newline) & !chars.newline.down(0);
@@ -235,39 +265,58 @@ impl<L: Layout> Block<'_, L> {
         let run = layout.bytes(chars.space, 0);
         let (sum, overflows) = run.plus(rests);
         if overflows | !(sum & !run & !(chars.first & !chars.newline)).is_zero() {
-            rests = without_newline(self.text, self.at, rests, R::SPEC.white_space);
+            rests = without_newline(self.text, self.at, rests, self.spec.white_space);
         }
         firsts | lasts | rests
     }
 
-    /// The characters of `candidates`, all of them white space, before a character that is not white space.
+    /// Several strays are one pre-token, except that the last of them leads the word after it.
+    #[inline(always)]
+    fn strays(&self, carry: &mut Carry, borders: L::Mask) -> L::Mask {
+        let Self { chars: Chars { stray, .. }, layout, before, .. } = self;
+        if !self.spec.has_strays() {
+            return stray.none();
+        }
+        carry.stray = layout.carry(*stray);
+        let after = *stray & layout.next(*stray, before.stray) & !borders;
+        let starts = *stray & !after;
+        if after.is_zero() { starts } else { starts | leading_words(self.text, self.at, after, self.sets) }
+    }
+
+    /// The characters of `candidates`, all of them white space, before a character that is neither white space nor isolated.
     #[inline(always)]
     fn before_non_space(&self, candidates: L::Mask, white: L::Mask) -> L::Mask {
-        let Self { text, at, following, chars, layout, .. } = self;
+        let Self { text, at, following, chars, layout, spec, .. } = self;
+        let mut stops = chars.first & !white & !chars.isolated;
+        if spec.isolates_digits {
+            stops = stops & !chars.digit;
+        }
         // The neighbour of the last character is in the next block.
         let after = if *following < 0x80 && !layout.has_wide_space() {
-            at + L::Mask::BITS < text.len() && !matches!(following, b' ' | b'\t'..=b'\r')
+            let is_isolated = spec.isolates_digits && following.is_ascii_digit();
+            at + L::Mask::BITS < text.len() && !matches!(following, b' ' | b'\t'..=b'\r') && !is_isolated
         } else {
-            layout.carry(candidates) == 1 && is_before_non_space(text, at + L::Mask::BITS - BLOCK_BYTES + layout.last())
+            let last = at + L::Mask::BITS - BLOCK_BYTES + layout.last();
+            layout.carry(candidates) == 1 && is_before_non_space(text, last, *spec, self.sets)
         };
-        candidates & layout.space_before(chars.first & !white, after.into())
+        candidates & layout.space_before(stops, after.into())
     }
 
     /// The contractions that begin with one of `apostrophes`.
     #[inline(always)]
-    fn contractions<R: Rules>(&self, apostrophes: L::Mask, carry: &mut Carry) -> Found<Words<L>> {
+    fn contractions(&self, apostrophes: L::Mask, carry: &mut Carry) -> Found<Words<L>> {
         let none = apostrophes.none().words();
         let mut found = Found { inside: none, after: none };
         if apostrophes.is_zero() {
             return found;
         }
         let (inside, after) = (found.inside.as_mut(), found.after.as_mut());
-        let is_suffix = R::SPEC.contractions == Contractions::Suffix;
+        let is_suffix = self.spec.contractions == Contractions::Suffix;
         for (k, &apostrophes) in apostrophes.words().as_ref().iter().enumerate() {
             let block = self.at + k * BLOCK_BYTES;
             let mut left = apostrophes;
             if !is_suffix && left != 0 {
-                let singles = singles::<R>(self.text, block, apostrophes);
+                let singles = singles(self.text, block, apostrophes, self.spec.contractions);
                 inside[k] |= singles << 1;
                 after[k] |= singles << 2;
                 left &= !singles;
@@ -276,7 +325,7 @@ impl<L: Layout> Block<'_, L> {
                 let position = left.trailing_zeros() as usize;
                 left &= left - 1;
                 let at = block + position;
-                let n_bytes = contraction_bytes::<R>(self.text, at);
+                let n_bytes = contraction_bytes(self.text, at, self.spec.contractions);
                 // A suffix does not follow another.
                 if n_bytes == 0 || is_suffix && at == carry.contraction_end {
                     continue;
@@ -304,8 +353,8 @@ fn set_bits(bits: u128, words: &mut [u64], k: usize, next: &mut u64) {
 /// The `apostrophes` before one of the letters d, m, s and t, with the byte after that in the same block: the most frequent
 /// contractions, which do not affect each other.
 #[inline(always)]
-fn singles<R: Rules>(text: &[u8], block: usize, apostrophes: u64) -> u64 {
-    let case = if R::SPEC.contractions == Contractions::LowerCase { 0 } else { 0x20 };
+fn singles(text: &[u8], block: usize, apostrophes: u64, contractions: Contractions) -> u64 {
+    let case = if contractions == Contractions::LowerCase { 0 } else { 0x20 };
     let rest = &text[block..];
     (apostrophes & u64::MAX >> 2)
         .filter(|k| rest.get(k + 1).is_some_and(|letter| CONTRACTION_LETTERS.contains(&(letter | case))))
@@ -359,9 +408,30 @@ fn without_newline<M: Mask>(text: &[u8], block: usize, rests: M, rule: WhiteSpac
     })
 }
 
-/// Whether a character other than white space follows the one at `at`.
+/// The strays before a letter or mark that they lead.
+#[cold]
 #[inline(never)]
-fn is_before_non_space(text: &[u8], at: usize) -> bool {
+fn leading_words<M: Mask>(text: &[u8], block: usize, strays: M, sets: &Sets) -> M {
+    strays.filter(|k| {
+        let at = block + k;
+        let (stray, n_bytes) = char_at(text, at);
+        let next = at + n_bytes;
+        next < text.len() && {
+            let (class, _) = class_at(text, next);
+            let is_isolated = |code_point| sets.isolated.as_ref().is_some_and(|set| set.has(code_point));
+            (class.is_letter() || class == Class::Mark) && is_isolated(stray) == is_isolated(char_at(text, next).0)
+        }
+    })
+}
+
+/// Whether a character that is neither white space nor isolated follows the one at `at`.
+#[inline(never)]
+fn is_before_non_space(text: &[u8], at: usize, spec: Spec, sets: &Sets) -> bool {
     let next = at + class_at(text, at).1;
-    next < text.len() && !class_at(text, next).0.is_space()
+    next < text.len() && {
+        let (class, _) = class_at(text, next);
+        let is_isolated = spec.isolates_digits && class == Class::Number
+            || sets.isolated.as_ref().is_some_and(|set| set.has(char_at(text, next).0));
+        !class.is_space() && !is_isolated
+    }
 }

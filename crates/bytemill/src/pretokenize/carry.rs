@@ -15,8 +15,12 @@ pub struct Carry {
     /// A line break or slash that others have absorbed.
     pub absorbed: u64,
     pub other: u64,
-    /// It is the first character of a run of others, and a pre-token starts there.
+    /// It is the first character of a run of others, a pre-token starts there, and a word may follow in it.
     pub lone_other: u64,
+    /// One of the ASCII letters after such a character.
+    pub led: u64,
+    pub stray: u64,
+    pub isolated: u64,
     pub digit: u64,
     /// Digits in the group that reaches up to the block.
     pub n_digits: u32,

@@ -1,6 +1,8 @@
 //! The characters of a block by class, as masks of their first bytes, and how characters follow each other.
 
 use super::classify::{Ascii, BLOCK_BYTES, Mask, NonAscii};
+#[cfg(doc)]
+use super::rules::Sets;
 use std::marker::PhantomData;
 
 /// Masks of first bytes by class.
@@ -22,6 +24,10 @@ pub struct Chars<M> {
     pub slash: M,
     /// All first bytes.
     pub first: M,
+    pub ascii: M,
+    /// Characters of [`Sets::strays`], which are not among the others, and of [`Sets::isolated`].
+    pub stray: M,
+    pub isolated: M,
 }
 
 impl<M: Mask> Chars<M> {
@@ -43,6 +49,9 @@ impl<M: Mask> Chars<M> {
             apostrophe: ascii.apostrophe,
             slash: ascii.slash,
             first: valid,
+            ascii: valid,
+            stray: none,
+            isolated: none,
         }
     }
 }
@@ -64,6 +73,7 @@ impl Chars<u64> {
             space,
             other: first & !(letter | digit | space | ascii.newline | non_ascii.mark),
             first,
+            ascii: first & !ascii.high,
             ..Self::of_ascii(ascii, valid)
         }
     }

@@ -1,11 +1,11 @@
 //! The contractions of English after an apostrophe.
 
-use super::rules::{Contractions, Rules};
+use super::rules::Contractions;
 
 /// Length of the contraction whose apostrophe is at `at`, 0 if there is none.
 #[inline]
-pub fn contraction_bytes<R: Rules>(text: &[u8], at: usize) -> usize {
-    let any_case = R::SPEC.contractions != Contractions::LowerCase;
+pub fn contraction_bytes(text: &[u8], at: usize, contractions: Contractions) -> usize {
+    let any_case = contractions != Contractions::LowerCase;
     let byte = |k: usize| text.get(at + k).map_or(0, |byte| if any_case { byte.to_ascii_lowercase() } else { *byte });
     match byte(1) {
         b's' | b'd' | b'm' | b't' => 2,

@@ -1,10 +1,10 @@
 //! Where a text can be cut in two without changing its pre-tokens.
 //!
-//! A cut at `p` is safe if the pre-tokens of `text[..p]` followed by those of `text[p..]` are those of `text`. No named pattern looks
-//! behind, so it suffices that (1) a pre-token of `text` ends at `p`, and (2) the part before `p` splits the same way if the text ends
+//! A cut at `p` is safe if the pre-tokens of `text[..p]` followed by those of `text[p..]` are those of `text`. No pattern with rules on
+//! masks looks behind, so it suffices that (1) a pre-token of `text` ends at `p`, and (2) the part before `p` splits the same way if the text ends
 //! at `p`.
 //!
-//! Lemma: for every named pattern both hold if the character before `p` is a letter and the one at `p` is white space, a number, or
+//! Lemma: for every such pattern both hold if the character before `p` is a letter and the one at `p` is white space, a number, or
 //! neither letter, number, mark, white space nor apostrophe.
 //!
 //! (1) In every alternative that can take a letter, only letters follow it, or with words cut by case also marks and a contraction,
@@ -14,6 +14,9 @@
 //! white space to see whether the text ends. A letter precedes `p`, so no run of white space ends at `p`. A run of letters that ends
 //! at `p` ends there in both texts. What follows an apostrophe in a contraction is letters, so the character at `p` makes it fail just
 //! as the end of the text does.
+//!
+//! Where a step isolates characters, a pre-token ends at every border. If `p` is inside an isolated run, its two parts are isolated runs of
+//! the two texts, and the above holds for them.
 //!
 //! Where texts are split before spaces, they may be cut before a run of spaces: whether a pre-token ends at an offset depends on the
 //! bytes on its sides alone.
@@ -32,7 +35,7 @@ impl Pattern {
             let last = ceiling.min(text.len().checked_sub(1)?);
             return (floor + 1..=last).rev().find(|&at| Spaces::cuts_at(bytes, at) && allowed(at));
         }
-        if !matches!(self, Self::Named(_)) {
+        if !matches!(self, Self::Named(_) | Self::Ruled(_)) {
             return None;
         }
         let mut at = ceiling.min(text.len().checked_sub(1)?);

@@ -73,9 +73,9 @@ pub fn fuse(steps: &[&str]) -> Option<Fused> {
             })
             .collect::<Option<_>>()?;
         let has_no_match = last.iter().all(|&alternative| never_matches(alternative, &each.class));
-        if has_no_match || each.is_single {
+        if has_no_match || each.max == Some(1) {
             all.push(each.step.clone());
-        } else if each.is_unlimited {
+        } else if each.max.is_none() {
             all.extend(inside);
         } else {
             return None;
@@ -93,17 +93,15 @@ pub fn fuse(steps: &[&str]) -> Option<Fused> {
 }
 
 /// A step that isolates the characters of a class.
-struct Isolated {
+pub(super) struct Isolated {
     step: String,
-    class: ClassUnicode,
-    /// A match is one character.
-    is_single: bool,
-    /// A match is a whole run of the class.
-    is_unlimited: bool,
+    pub class: ClassUnicode,
+    /// Most characters of a match; `None` if it is a whole run of the class.
+    pub max: Option<u32>,
 }
 
 impl Isolated {
-    fn new(step: &str) -> Option<Self> {
+    pub fn new(step: &str) -> Option<Self> {
         let parsed = regex_syntax::parse(step).ok().filter(|_| is_plain(step))?;
         let (class, max) = match parsed.kind() {
             HirKind::Repetition(Repetition { min: 1, max, greedy: true, sub }) => (sub.kind(), *max),
@@ -111,7 +109,7 @@ impl Isolated {
         };
         let HirKind::Class(Class::Unicode(class)) = class else { return None };
         let step = parsed.to_string();
-        Some(Self { step, class: class.clone(), is_single: max == Some(1), is_unlimited: max.is_none() })
+        Some(Self { step, class: class.clone(), max })
     }
 }
 

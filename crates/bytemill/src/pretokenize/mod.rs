@@ -4,7 +4,8 @@
 //! request. Reading order:
 //!
 //! 1. `pattern`: the interface. `named`: the table of patterns with a matcher of their own.
-//! 2. `rules`, `contraction`: what these patterns differ in. `tests/reference`: their matcher one character at a time.
+//! 2. `rules`, `contraction`: what these patterns differ in. `tests/reference`: their matcher one character at a time. `compile`: which
+//!    other expressions have such rules.
 //! 3. `classify`, `chars`, `carry`, `block`, `blocks`: the matcher on bit masks of 64 or 512 bytes.
 //! 4. `custom`, `automaton`: other expressions, by an automaton where that is possible. `spaces`: splitting before spaces. `steps`, `fuse`:
 //!    several patterns in a row. `cut`: safe cuts of a text.
@@ -15,6 +16,7 @@ mod blocks;
 mod carry;
 mod chars;
 mod classify;
+mod compile;
 mod contraction;
 mod custom;
 mod cut;
@@ -26,7 +28,7 @@ mod spaces;
 mod steps;
 
 pub use named::{NAMED, NamedPattern};
-pub use pattern::{BLOCK, Pattern, Splits};
+pub use pattern::{BLOCK, Pattern, RuledPattern, Splits};
 pub use spaces::Spaces;
 pub use steps::THEN;
 

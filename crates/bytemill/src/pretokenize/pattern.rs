@@ -2,11 +2,14 @@
 
 use super::blocks::{Blocks, MAX_ENDS};
 use super::classify::InstructionSet;
+use super::compile;
 use super::custom::{CustomPattern, CustomSplits};
 use super::named::{NAMED, NamedPattern};
+use super::rules::{Any, Rules};
 use super::spaces::{Spaces, SpacesSplits};
 use super::steps::{Steps, StepsSplits, THEN};
 use crate::error::Result;
+use std::sync::Arc;
 
 /// Upper bound on the pre-tokens from one call of [`Splits::fill`].
 pub const BLOCK: usize = MAX_ENDS;
@@ -18,12 +21,28 @@ pub enum Pattern {
     Whole,
     /// A pattern with a matcher of its own.
     Named(&'static NamedPattern),
+    /// An expression, or several patterns in a row, with rules like those of the named patterns.
+    Ruled(Arc<RuledPattern>),
     /// Before spaces.
     Spaces(Spaces),
     /// Any other expression, matched by a regex engine.
     Custom(Box<CustomPattern>),
     /// Several patterns in a row. Each splits the pre-tokens of the one before.
     Steps(Box<Steps>),
+}
+
+/// An expression with rules on masks.
+#[derive(Clone, Debug)]
+pub struct RuledPattern {
+    /// The expression, or several with [`THEN`] in between.
+    pub expression: String,
+    rules: Rules,
+}
+
+impl RuledPattern {
+    pub(super) fn blocks<'t>(&'t self, text: &'t str, instruction_set: InstructionSet) -> Blocks<'t> {
+        Blocks::new::<Any>(text.as_bytes(), &self.rules, instruction_set)
+    }
 }
 
 impl Pattern {
@@ -38,13 +57,22 @@ impl Pattern {
     pub fn new(pattern: Option<&str>) -> Result<Self> {
         let Some(pattern) = pattern else { return Ok(Self::Whole) };
         if pattern.contains(THEN) {
-            return Ok(Self::Steps(Box::new(Steps::new(pattern)?)));
+            let steps = Steps::new(pattern)?;
+            let expressions: Vec<&str> = steps.expression.split(THEN).collect();
+            return Ok(match compile::rules(&expressions) {
+                Some(rules) => Self::Ruled(Arc::new(RuledPattern { expression: steps.expression, rules })),
+                None => Self::Steps(Box::new(steps)),
+            });
         }
         if let Some(spaces) = Spaces::find(pattern) {
             return Ok(Self::Spaces(spaces));
         }
-        Ok(match NamedPattern::find(pattern) {
-            Some(named) => Self::Named(named),
+        if let Some(named) = NamedPattern::find(pattern) {
+            return Ok(Self::Named(named));
+        }
+        let expression = pattern.to_owned();
+        Ok(match compile::rules(&[pattern]) {
+            Some(rules) => Self::Ruled(Arc::new(RuledPattern { expression, rules })),
             None => Self::Custom(Box::new(CustomPattern::new(pattern)?)),
         })
     }
@@ -71,6 +99,7 @@ impl Pattern {
         match self {
             Self::Whole => None,
             Self::Named(named) => Some(named.expression),
+            Self::Ruled(ruled) => Some(&ruled.expression),
             Self::Spaces(spaces) => Some(spaces.expression()),
             Self::Custom(custom) => Some(&custom.expression),
             Self::Steps(steps) => Some(&steps.expression),
@@ -81,7 +110,7 @@ impl Pattern {
     #[must_use]
     pub fn backtracks(&self) -> bool {
         match self {
-            Self::Whole | Self::Named(_) | Self::Spaces(_) => false,
+            Self::Whole | Self::Named(_) | Self::Ruled(_) | Self::Spaces(_) => false,
             Self::Custom(custom) => !custom.is_automaton(),
             Self::Steps(steps) => steps.backtracks(),
         }
@@ -92,19 +121,23 @@ impl Pattern {
     pub fn splits<'t>(&'t self, text: &'t str) -> Splits<'t> {
         Splits(match self {
             Self::Whole => Source::Whole((!text.is_empty()).then_some(text.len())),
-            Self::Named(named) => Source::Named(named.blocks(text, InstructionSet::best())),
+            Self::Named(named) => Source::Blocks(named.blocks(text, InstructionSet::best())),
+            Self::Ruled(ruled) => Source::Blocks(ruled.blocks(text, InstructionSet::best())),
             Self::Spaces(spaces) => Source::Spaces(SpacesSplits::new(*spaces, text)),
             Self::Custom(custom) => Source::Custom(custom.splits(text)),
             Self::Steps(steps) => Source::Steps(Box::new(steps.splits(text))),
         })
     }
 
-    /// [`Pattern::splits`] of a named pattern with each instruction set of this processor, the slowest first. For tests.
+    /// [`Pattern::splits`] on masks with each instruction set of this processor, the slowest first. For tests.
     #[must_use]
     pub fn splits_by_instruction_set<'t>(&'t self, text: &'t str) -> Vec<(String, Splits<'t>)> {
-        let Self::Named(named) = self else { return Vec::new() };
-        let splits = |set| Splits(Source::Named(named.blocks(text, set)));
-        InstructionSet::available().map(|set| (format!("{set:?}"), splits(set))).collect()
+        let splits = |set| match self {
+            Self::Named(named) => Some(Splits(Source::Blocks(named.blocks(text, set)))),
+            Self::Ruled(ruled) => Some(Splits(Source::Blocks(ruled.blocks(text, set)))),
+            _ => None,
+        };
+        InstructionSet::available().filter_map(|set| Some((format!("{set:?}"), splits(set)?))).collect()
     }
 
     /// Calls `each` with every pre-token of `text` in order.
@@ -132,7 +165,7 @@ pub struct Splits<'t>(Source<'t>);
 enum Source<'t> {
     /// The end of the text, until it is returned.
     Whole(Option<usize>),
-    Named(Blocks<'t>),
+    Blocks(Blocks<'t>),
     Spaces(SpacesSplits<'t>),
     Custom(CustomSplits<'t>),
     Steps(Box<StepsSplits<'t>>),
@@ -148,7 +181,7 @@ impl Splits<'_> {
     pub fn fill(&mut self, ends: &mut Vec<usize>) -> Result<bool> {
         ends.clear();
         match &mut self.0 {
-            Source::Named(blocks) => Ok(blocks.fill(ends)),
+            Source::Blocks(blocks) => Ok(blocks.fill(ends)),
             Source::Spaces(spaces) => Ok(spaces.fill(ends)),
             Source::Custom(custom) => custom.fill(ends),
             Source::Steps(steps) => steps.fill(ends),

@@ -6,24 +6,83 @@
 //! contraction | letters | digits | others | white space
 //! ```
 //!
-//! [`Spec`] selects a variant of each. The rules on masks, and the reference implementation in the tests, are generic over [`Rules`], so
-//! each pattern gets its own copy in which the selection costs nothing.
+//! [`Spec`] selects a variant of each. The rules on masks are generic over [`Variant`]: the named patterns get a copy each in which the
+//! selection costs nothing, all others share one that looks the selection up.
+//!
+//! Several patterns in a row begin with steps that isolate a class of characters. Every run of the class, or a few digits of it, then
+//! is a text of its own.
 
-/// A type that stands for the rules of one pattern.
-pub trait Rules {
-    const SPEC: Spec;
+use crate::text::unicode::CharSet;
+
+/// The rules of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    pub spec: Spec,
+    pub sets: Sets,
 }
 
+/// Sets of characters outside ASCII that the rules distinguish beyond their classes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sets {
+    /// What a step isolates if [`Spec::isolates_set`].
+    pub isolated: Option<CharSet>,
+    /// What no alternative but the prefix of a word matches if [`Spec::has_strays`].
+    pub strays: Option<CharSet>,
+}
+
+impl Rules {
+    /// Rules without sets.
+    pub const fn new(spec: Spec) -> Self {
+        Self { spec, sets: Sets { isolated: None, strays: None } }
+    }
+}
+
+/// A type that stands for rules known when the matcher is compiled, or for any rules.
+pub trait Variant {
+    /// The rules, if they are known.
+    const KNOWN: Option<Spec> = None;
+
+    /// The known rules, else those given.
+    #[inline(always)]
+    fn spec(rules: &Rules) -> Spec {
+        match Self::KNOWN {
+            Some(spec) => spec,
+            None => rules.spec,
+        }
+    }
+}
+
+/// Any rules.
+pub struct Any;
+
+impl Variant for Any {}
+
+/// The variants that a pattern selects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
     pub contractions: Contractions,
     pub letters: Letters,
+    /// Marks are letters: `[\p{L}\p{M}]` in the place of `\p{L}`, and not in the class of others.
+    pub joins_marks: bool,
     pub digits: Digits,
     pub others: Others,
     pub white_space: WhiteSpace,
+    /// A step before isolates groups of digits.
+    pub isolates_digits: bool,
+    /// A step before isolates the runs of [`Sets::isolated`].
+    pub isolates_set: bool,
+}
+
+impl Spec {
+    /// Whether there are characters that no alternative but the prefix of a word matches. Several of them are one pre-token.
+    #[inline(always)]
+    pub const fn has_strays(&self) -> bool {
+        matches!(self.others, Others::Punctuation)
+    }
 }
 
 /// `'s`, `'t`, `'re`, `'ve`, `'m`, `'ll`, `'d`.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contractions {
     /// `'(?:[sdmt]|ll|ve|re)` is a pre-token.
     LowerCase,
@@ -35,7 +94,7 @@ pub enum Contractions {
     None,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Letters {
     /// ` ?\p{L}+`
     AfterBlank,
@@ -43,9 +102,11 @@ pub enum Letters {
     AfterAny,
     /// `[^\r\n\p{L}\p{N}]?U*W+|[^\r\n\p{L}\p{N}]?U+W*`, with U = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]` and W = `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`.
     ByCase,
+    /// `[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?\p{L}+`
+    AfterPunctuation,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Digits {
     /// ` ?\p{N}+`
     AfterBlank,
@@ -53,7 +114,7 @@ pub enum Digits {
     Groups(u32),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
     /// ` ?[^\s\p{L}\p{N}]+`
     Alone,
@@ -61,9 +122,11 @@ pub enum Others {
     WithNewlines,
     /// ` ?[^\s\p{L}\p{N}]+[\r\n/]*`
     WithNewlinesAndSlashes,
+    /// ` ?[\p{P}\p{S}]+[\r\n]*`
+    Punctuation,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhiteSpace {
     /// `\s+(?!\S)|\s+`
     Runs,

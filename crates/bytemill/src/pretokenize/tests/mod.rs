@@ -1,60 +1,81 @@
 //! The matchers of the named patterns against each other and against a regex engine.
 
 mod automaton;
+mod compile_tests;
 mod reference;
 
 use super::blocks::Blocks;
 use super::classify::InstructionSet;
+use super::compile;
 use super::custom::CustomPattern;
-use super::named::{Cl100k, Gpt2, Llama3, O200k, Qwen2, Tekken};
-use super::rules::{Digits, Rules, Spec};
-use super::{BLOCK, NAMED, NamedPattern, Pattern};
+use super::rules::Rules;
+use super::{BLOCK, NAMED, NamedPattern, Pattern, THEN};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
-/// An example of another entry of the table: digits one at a time, otherwise as cl100k.
-struct SingleDigits;
+const ENDS: &str = r"\s*[\r\n]+|\s+(?!\S)|\s+";
+const CONTRACTIONS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)";
 
-impl Rules for SingleDigits {
-    const SPEC: Spec = Spec { digits: Digits::Groups(1), ..Cl100k::SPEC };
-}
-
-static SINGLE_DIGITS: NamedPattern = NamedPattern::new::<SingleDigits>(
-    "single-digits",
-    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
-    &[],
-);
-
-/// Digits in groups of five, otherwise as o200k.
-struct FiveDigits;
-
-impl Rules for FiveDigits {
-    const SPEC: Spec = Spec { digits: Digits::Groups(5), ..O200k::SPEC };
-}
-
-static FIVE_DIGITS: NamedPattern = NamedPattern::new::<FiveDigits>(
-    "five-digits",
-    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,5}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-    &[],
-);
-
-type End = fn(&[u8], usize) -> usize;
-
-/// Each entry of the table and the two above, with its reference implementation.
-fn entries() -> [(&'static NamedPattern, End); 8] {
-    let [gpt2, cl100k, llama3, o200k, qwen2, tekken] = &NAMED;
-    [
-        (gpt2, reference::end::<Gpt2>),
-        (cl100k, reference::end::<Cl100k>),
-        (llama3, reference::end::<Llama3>),
-        (o200k, reference::end::<O200k>),
-        (qwen2, reference::end::<Qwen2>),
-        (tekken, reference::end::<Tekken>),
-        (&SINGLE_DIGITS, reference::end::<SingleDigits>),
-        (&FIVE_DIGITS, reference::end::<FiveDigits>),
+/// Expressions and steps with the rules of no named pattern, several of them those of published tokenizers.
+fn ruled() -> Vec<Vec<String>> {
+    let (upper, lower) = (r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]");
+    let lead = r"[^\r\n\p{L}\p{N}]?";
+    let deepseek = r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"##;
+    let marks = format!(r"{lead}[\p{{L}}\p{{M}}]+");
+    let named = |name: &str| NamedPattern::find(name).unwrap().expression.to_owned();
+    let single = |expression: String| vec![expression];
+    let steps = |steps: &[&str]| steps.iter().map(|step| (*step).to_owned()).collect::<Vec<_>>();
+    vec![
+        single(format!(r"{CONTRACTIONS}|{lead}\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+")),
+        single(r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s".to_owned()),
+        single(format!(r"{lead}{upper}*{lower}+{CONTRACTIONS}?|{lead}{upper}+{lower}*{CONTRACTIONS}?|\p{{N}}{{1,5}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{ENDS}")),
+        // Qwen 3.5
+        single(format!(r"{CONTRACTIONS}|{marks}|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{ENDS}")),
+        single(format!(r"{marks}| ?\p{{N}}+| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+|\s+(?!\S)|\s+")),
+        // StarCoder, SmolLM, Command-R
+        vec![r"\p{N}".to_owned(), named("gpt2")],
+        vec![r"\p{N}{1,3}".to_owned(), named("o200k")],
+        vec![r"\p{N}+".to_owned(), named("llama3")],
+        vec![r"[一-龥぀-ゟ゠-ヿ]+".to_owned(), named("llama3")],
+        // DeepSeek-V3
+        vec![r"\p{N}{1,3}".to_owned(), "[一-龥぀-ゟ゠-ヿ]+".to_owned(), format!("{deepseek}|{ENDS}")],
+        vec![r"[\p{Hiragana}・。\x{E000}-\x{E010}\x{1F600}]+".to_owned(), r"\p{N}".to_owned(), format!("{deepseek}|{ENDS}")],
+        steps(&[r"[\x{300}-\x{310}’]+", r"\p{N}{1,2}", r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+(?!\S)|\s+"]),
     ]
 }
+
+/// A pattern on masks: its name, its expressions, its rules, and what makes blocks of a text.
+struct Entry {
+    name: String,
+    expressions: Vec<String>,
+    rules: Rules,
+    pattern: Pattern,
+}
+
+impl Entry {
+    fn blocks<'t>(&'t self, text: &'t str, set: InstructionSet) -> Blocks<'t> {
+        match &self.pattern {
+            Pattern::Named(named) => named.blocks(text, set),
+            Pattern::Ruled(ruled) => ruled.blocks(text, set),
+            other => panic!("{other:?} is not on masks"),
+        }
+    }
+}
+
+/// The named patterns and those above.
+static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+    let named = NAMED.iter().map(|named| (named.name.to_owned(), vec![named.expression.to_owned()]));
+    let ruled = ruled().into_iter().map(|expressions| (expressions.join(THEN), expressions));
+    let entry = |(name, expressions): (String, Vec<String>)| {
+        let pattern = Pattern::new(Some(&expressions.join(THEN))).unwrap();
+        let parts: Vec<&str> = expressions.iter().map(String::as_str).collect();
+        let rules = compile::rules(&parts).unwrap_or_else(|| panic!("{name} has no rules"));
+        Entry { name, expressions, rules, pattern }
+    };
+    named.chain(ruled).map(entry).collect()
+});
 
 /// The pre-tokens by the regex engine.
 fn by_regex<'t>(expression: &str, text: &'t str) -> Vec<&'t str> {
@@ -75,15 +96,10 @@ pub(super) fn pretokens<'t>(pattern: &Pattern, text: &'t str) -> Vec<&'t str> {
     all
 }
 
-/// The pre-tokens by the reference implementation.
-fn by_reference(end: End, text: &str) -> Vec<&str> {
-    let (mut all, mut at) = (Vec::new(), 0);
-    while at < text.len() {
-        let end = end(text.as_bytes(), at);
-        all.push(&text[at..end]);
-        at = end;
-    }
-    all
+/// The pre-tokens by the regex engine, one step after the other.
+fn by_steps<'t>(expressions: &[String], text: &'t str) -> Vec<&'t str> {
+    let Some((first, rest)) = expressions.split_first() else { return vec![text] };
+    by_regex(first, text).into_iter().flat_map(|pretoken| by_steps(rest, pretoken)).collect()
 }
 
 /// The pre-tokens by blocks.
@@ -101,12 +117,12 @@ fn collect(mut blocks: Blocks, text: &'_ str) -> Vec<String> {
 
 /// Compares every instruction set, eight blocks at once and one by one, with the reference implementation.
 fn assert_blocks_split_as_the_reference(text: &str) {
-    for (named, end) in entries() {
-        let expected = by_reference(end, text);
+    for entry in &*ENTRIES {
+        let expected = reference::pretokens(&entry.rules, text);
         for set in InstructionSet::available() {
             for is_wide in [true, false] {
-                let split = collect(named.blocks(text, set).wide(is_wide), text);
-                assert_eq!(split, expected, "{} by {set:?}, wide: {is_wide}", named.name);
+                let split = collect(entry.blocks(text, set).wide(is_wide), text);
+                assert_eq!(split, expected, "{} by {set:?}, wide: {is_wide}", entry.name);
             }
         }
     }
@@ -116,7 +132,7 @@ fn assert_blocks_split_as_the_reference(text: &str) {
 pub(super) fn character() -> impl Strategy<Value = char> {
     let chosen: Vec<char> =
         "aZésSſtTmMdDlLvVrReEkK'’ \t\r\n\u{b}\u{85}\u{a0}\u{180e}\u{2003}\u{2028}\u{3000}019²½٣Ⅷ.,-/!\
-        \u{300}\u{301}\u{1f3fb}😀ǅʰªあ一한рЖशि\u{94d}ا\u{200d}\u{200b}_\0\u{7f}"
+        \u{300}\u{301}\u{1f3fb}😀ǅʰªあ一한рЖशि\u{94d}ا\u{200d}\u{200b}_\0\u{7f}ひア・。゛\u{3099}\u{3040}\u{e000}"
             .chars()
             .collect();
     prop_oneof![8 => prop::sample::select(chosen), 1 => any::<char>()]
@@ -143,6 +159,9 @@ fn long_text() -> impl Strategy<Value = String> {
         "aAéÉªʰ一\u{301}ǅ's/! \n",
         "!!//\n\r\u{301}\u{fe0f} '",
         "''sSlLdaA一ª\u{301}!",
+        "\0\u{7f}\u{200b}\u{e000}aé\u{301}一.1 \n",
+        "ひア・。゛\u{3099}\u{3040}一龥龦aé.!1 \n\u{e000}",
+        ".!aZé\u{301}_- \n1一ア",
     ];
     let run = |characters: BoxedStrategy<char>| {
         prop_oneof![
@@ -216,17 +235,6 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn named_patterns_split_as_their_expressions(text in text()) {
-        for named in &NAMED {
-            for expression in [named.expression].iter().chain(named.synonyms) {
-                let pattern = Pattern::new(Some(expression)).unwrap();
-                prop_assert!(matches!(pattern, Pattern::Named(found) if found.name == named.name), "{expression}");
-                prop_assert_eq!(pretokens(&pattern, &text), by_regex(expression, &text), "{}", named.name);
-            }
-        }
-    }
-
-    #[test]
     fn blocks_split_as_the_reference(text in long_text()) {
         assert_blocks_split_as_the_reference(&text);
     }
@@ -237,22 +245,23 @@ proptest! {
     }
 
     #[test]
-    fn reference_implementations_split_as_their_expressions(text in text()) {
-        for (named, end) in entries() {
-            prop_assert_eq!(by_reference(end, &text), by_regex(named.expression, &text), "{}", named.name);
+    fn rules_split_as_their_expressions(text in text()) {
+        for entry in &*ENTRIES {
+            let expected = by_steps(&entry.expressions, &text);
+            prop_assert_eq!(&reference::pretokens(&entry.rules, &text), &expected, "{}", entry.name);
+            prop_assert_eq!(&pretokens(&entry.pattern, &text), &expected, "{}", entry.name);
         }
     }
 
     #[test]
     fn cuts_change_no_pretoken(text in text()) {
-        for (named, _) in entries() {
-            let pattern = Pattern::Named(named);
-            let whole = pretokens(&pattern, &text);
+        for Entry { name, pattern, .. } in &*ENTRIES {
+            let whole = pretokens(pattern, &text);
             let mut ceiling = text.len();
             while let Some(cut) = pattern.last_cut(&text, 0, ceiling, |_| true) {
-                let mut parts = pretokens(&pattern, &text[..cut]);
-                parts.extend(pretokens(&pattern, &text[cut..]));
-                prop_assert_eq!(&parts, &whole, "{} cut at {}", named.name, cut);
+                let mut parts = pretokens(pattern, &text[..cut]);
+                parts.extend(pretokens(pattern, &text[cut..]));
+                prop_assert_eq!(&parts, &whole, "{} cut at {}", name, cut);
                 ceiling = cut - 1;
             }
         }
@@ -363,7 +372,7 @@ mod steps {
             ).prop_map(|fragments| fragments.concat()),
         ) {
             let pattern = Pattern::new(Some(&steps.join(THEN))).unwrap();
-            prop_assert!(matches!(pattern, Pattern::Steps(_)));
+            prop_assert!(matches!(pattern, Pattern::Steps(_) | Pattern::Ruled(_)));
             prop_assert_eq!(owned(&pattern, &text), one_after_the_other(&steps, &text));
             let again = Pattern::new(pattern.expression()).unwrap();
             prop_assert_eq!(again.expression(), pattern.expression());

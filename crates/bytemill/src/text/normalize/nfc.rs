@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
-use crate::text::unicode::char_at;
+use crate::text::unicode::{CharSet, char_at};
 use once_cell::race::OnceBox;
 use std::borrow::Cow;
 use unicode_normalization_alignments::char::canonical_combining_class;
@@ -62,7 +62,7 @@ pub fn is_stable(text: &str) -> bool {
             continue;
         }
         let (first, n_bytes) = char_at(bytes, at);
-        if characters.is_plain(first) {
+        if characters.plain.has(first) {
             at += n_bytes;
             continue;
         }
@@ -71,13 +71,13 @@ pub fn is_stable(text: &str) -> bool {
         at += n_bytes;
         while at < bytes.len() {
             let (next, n_bytes) = char_at(bytes, at);
-            if characters.is_plain(next) {
+            if characters.plain.has(next) {
                 break;
             }
             at += n_bytes;
         }
         let is_one = at == start + n_bytes;
-        if !(is_one && characters.is_normalized(first)) && is_nfc_quick(text[start..at].chars()) != IsNormalized::Yes {
+        if !(is_one && characters.normalized.has(first)) && is_nfc_quick(text[start..at].chars()) != IsNormalized::Yes {
             return false;
         }
     }
@@ -100,48 +100,28 @@ fn next_from(bytes: &[u8], mut at: usize) -> usize {
     bytes[at..].iter().position(|&byte| byte >= MAYBE).map_or(bytes.len(), |n| at + n)
 }
 
-/// What is known about the characters of the basic multilingual plane, a bit each.
+/// What is known about characters.
 struct Characters {
     /// In NFC, alone and after any other character that is.
-    normalized: Bits,
+    normalized: CharSet,
     /// The same, and no combining mark.
-    plain: Bits,
+    plain: CharSet,
 }
-
-type Bits = [u64; 1 << 10];
 
 impl Characters {
     fn get() -> &'static Self {
         static CHARACTERS: OnceBox<Characters> = OnceBox::new();
         CHARACTERS.get_or_init(|| {
-            let mut all = Box::new(Self { normalized: [0; _], plain: [0; _] });
-            for character in (0..0x1_0000).filter_map(char::from_u32) {
-                let bit = u64::from(is_nfc_quick([character].into_iter()) == IsNormalized::Yes);
-                let at = character as usize;
-                all.normalized[at / 64] |= bit << (at % 64);
-                if is_stable_alone(character) {
-                    all.plain[at / 64] |= bit << (at % 64);
-                }
-            }
-            all
+            let characters = || (0..0x1_0000).filter_map(char::from_u32);
+            let is_normalized = |character: &char| is_nfc_quick([*character].into_iter()) == IsNormalized::Yes;
+            let one = |character| u32::from(character)..=u32::from(character);
+            let normalized = characters().filter(is_normalized).map(one);
+            let plain = characters().filter(is_normalized).filter(|&character| is_stable_alone(character)).map(one);
+            // Beyond the first plane: emoji, and ideographs without the compatibility forms.
+            let beyond = 0x1_F000..=0x2_F7FF;
+            Box::new(Self { normalized: CharSet::new(normalized), plain: CharSet::new(plain.chain([beyond])) })
         })
     }
-
-    #[inline]
-    fn is_plain(&self, code_point: u32) -> bool {
-        // Beyond the plane: emoji, and ideographs without the compatibility forms.
-        has(&self.plain, code_point) || matches!(code_point, 0x1_F000..0x2_0000 | 0x2_0000..0x2_F800)
-    }
-
-    #[inline]
-    fn is_normalized(&self, code_point: u32) -> bool {
-        has(&self.normalized, code_point)
-    }
-}
-
-#[inline]
-fn has(bits: &Bits, code_point: u32) -> bool {
-    bits.get(code_point as usize / 64).is_some_and(|word| word >> (code_point % 64) & 1 == 1)
 }
 
 /// [`is_stable`] for the `n_bytes` of `text` on each side of `at`.
