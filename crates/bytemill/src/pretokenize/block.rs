@@ -297,7 +297,7 @@ impl<L: Layout> Block<'_, L> {
             at + L::Mask::BITS < text.len() && !matches!(following, b' ' | b'\t'..=b'\r') && !is_isolated
         } else {
             let last = at + L::Mask::BITS - BLOCK_BYTES + layout.last();
-            layout.carry(candidates) == 1 && is_before_non_space(text, last, *spec, self.sets)
+            layout.carry(candidates) == 1 && is_before_non_space(text, last, spec.isolates_digits, self.sets)
         };
         candidates & layout.space_before(stops, after.into())
     }
@@ -426,11 +426,11 @@ fn leading_words<M: Mask>(text: &[u8], block: usize, strays: M, sets: &Sets) -> 
 
 /// Whether a character that is neither white space nor isolated follows the one at `at`.
 #[inline(never)]
-fn is_before_non_space(text: &[u8], at: usize, spec: Spec, sets: &Sets) -> bool {
+fn is_before_non_space(text: &[u8], at: usize, isolates_digits: bool, sets: &Sets) -> bool {
     let next = at + class_at(text, at).1;
     next < text.len() && {
         let (class, _) = class_at(text, next);
-        let is_isolated = spec.isolates_digits && class == Class::Number
+        let is_isolated = isolates_digits && class == Class::Number
             || sets.isolated.as_ref().is_some_and(|set| set.has(char_at(text, next).0));
         !class.is_space() && !is_isolated
     }
