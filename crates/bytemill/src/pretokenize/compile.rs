@@ -7,11 +7,10 @@
 //!
 //! Steps before the last one must isolate classes: digits, or characters of a set outside ASCII.
 
-use super::automaton::alternatives;
-use super::fuse::Isolated;
+use super::automaton::{alternatives, is_plain};
 use super::rules::{Contractions, Digits, Letters, Others, Rules, Sets, Spec, WhiteSpace};
 use crate::text::unicode::CharSet;
-use regex_syntax::hir::{Class, ClassUnicode, Hir, HirKind};
+use regex_syntax::hir::{Class, ClassUnicode, Hir, HirKind, Repetition};
 use std::collections::BTreeSet;
 
 /// The rules of some expressions, each of which splits the pre-tokens of the one before; `None` if they have none.
@@ -20,7 +19,7 @@ pub fn rules(expressions: &[&str]) -> Option<Rules> {
     let mut spec = spec(last)?;
     let mut sets = Sets::default();
     for step in before {
-        let Isolated { class, max, .. } = Isolated::new(step)?;
+        let (class, max) = isolated(step)?;
         if class == class_of(r"\p{N}")? && !spec.isolates_digits {
             spec.isolates_digits = true;
             spec.digits = Digits::Groups(fewer_digits(max, spec.digits)?);
@@ -43,6 +42,17 @@ pub fn rules(expressions: &[&str]) -> Option<Rules> {
         sets.strays = Some(set(&class_of(r"[^\s\p{L}\p{M}\p{N}\p{P}\p{S}]")?));
     }
     (spec.digits != NO_DIGITS).then_some(Rules { spec, sets })
+}
+
+/// The class whose characters a step isolates, and how many of them a match has at most; `None` for a whole run.
+fn isolated(step: &str) -> Option<(ClassUnicode, Option<u32>)> {
+    let step = parsed(step).filter(|_| is_plain(step))?;
+    let (class, max) = match step.into_kind() {
+        HirKind::Repetition(Repetition { min: 1, max, greedy: true, sub }) => (sub.into_kind(), max),
+        kind => (kind, Some(1)),
+    };
+    let HirKind::Class(Class::Unicode(class)) = class else { return None };
+    Some((class, max))
 }
 
 /// No alternative matches digits.
@@ -285,3 +295,7 @@ fn is_beside(class: &ClassUnicode) -> Option<bool> {
 fn set(class: &ClassUnicode) -> CharSet {
     CharSet::new(class.ranges().iter().map(|range| range.start().into()..=range.end().into()))
 }
+
+#[cfg(test)]
+#[path = "tests/compile.rs"]
+mod tests;

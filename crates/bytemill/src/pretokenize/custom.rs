@@ -2,7 +2,6 @@
 
 use super::automaton::{Automaton, Found};
 use super::blocks::MAX_ENDS;
-use super::fuse::Classes;
 use crate::error::{Error, Result};
 use once_cell::race::OnceBox;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,8 +43,6 @@ pub struct CustomPattern {
     automaton: Arc<LazyAutomaton>,
     /// Text between two matches belongs to no pre-token.
     pub drops_unmatched: bool,
-    /// Text between two matches is divided where it changes between these classes.
-    unmatched_classes: Classes,
 }
 
 /// Backtracking steps that one match may take. Lazy patterns reach the engine's default of a million on single words of a few hundred
@@ -58,19 +55,7 @@ impl CustomPattern {
             .backtrack_limit(BACKTRACK_LIMIT)
             .build()
             .map_err(|error| Error::Pattern(format!("the pattern {expression:?} does not compile: {error}")))?;
-        Ok(Self {
-            expression: expression.to_owned(),
-            regex,
-            automaton: Arc::default(),
-            drops_unmatched: false,
-            unmatched_classes: Classes::default(),
-        })
-    }
-
-    /// The same pattern with text between matches divided where it changes between classes.
-    #[must_use]
-    pub fn dividing_unmatched(self, unmatched_classes: Classes) -> Self {
-        Self { unmatched_classes, ..self }
+        Ok(Self { expression: expression.to_owned(), regex, automaton: Arc::default(), drops_unmatched: false })
     }
 
     /// The same pattern without the automaton. For tests.
@@ -150,7 +135,6 @@ impl CustomSplits<'_> {
             let (from, to) = pattern.find(*automaton, text, *done)?.unwrap_or((text.len(), text.len()));
             if from > *done {
                 if !pattern.drops_unmatched {
-                    pattern.unmatched_classes.boundaries(&text[*done..from], *done, ends);
                     ends.push(from);
                 } else if ends.is_empty() {
                     *start = from;

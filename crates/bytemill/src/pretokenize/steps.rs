@@ -1,65 +1,24 @@
 //! Several patterns in a row: each splits every pre-token of the one before as if it were a text of its own.
 
 use super::blocks::MAX_ENDS;
-use super::custom::CustomPattern;
-use super::fuse::{Fused, fuse};
 use super::pattern::{Pattern, Splits};
 use crate::error::Result;
-use once_cell::race::OnceBox;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Separates the expressions of several steps. A comment, so that no expression contains it by chance.
 pub const THEN: &str = "(?#then)";
-
-/// Bytes of text that are split step by step: making one step of several takes as long as splitting some of them.
-const N_BYTES_BEFORE: usize = 1 << 14;
 
 /// Patterns in order.
 #[derive(Clone, Debug)]
 pub struct Steps {
     pub expression: String,
     steps: Vec<Pattern>,
-    /// As few steps as possible, which clones share.
-    fewer: Arc<OnceBox<Vec<Pattern>>>,
-    n_bytes: Arc<AtomicUsize>,
 }
 
 impl Steps {
     pub fn new(expression: &str) -> Result<Self> {
         let steps: Vec<Pattern> = expression.split(THEN).map(|step| Pattern::new(Some(step))).collect::<Result<_>>()?;
         let expressions: Vec<&str> = steps.iter().filter_map(Pattern::expression).collect();
-        Ok(Self { expression: expressions.join(THEN), steps, fewer: Arc::default(), n_bytes: Arc::default() })
-    }
-
-    /// As few steps as possible, once there is enough text for them.
-    fn for_text(&self, text: &str) -> &[Pattern] {
-        if let Some(fewer) = self.fewer.get() {
-            return fewer;
-        }
-        let n_bytes = self.n_bytes.fetch_add(text.len(), Ordering::Relaxed) + text.len();
-        if n_bytes <= N_BYTES_BEFORE { &self.steps } else { self.fewer() }
-    }
-
-    /// As few steps as possible.
-    pub(super) fn fewer(&self) -> &[Pattern] {
-        self.fewer.get_or_init(|| {
-            let expressions: Vec<&str> = self.expression.split(THEN).collect();
-            let (mut fewer, mut at) = (Vec::new(), 0);
-            while at < self.steps.len() {
-                let (step, n_steps) = fused(&expressions[at..]).unwrap_or_else(|| (self.steps[at].clone(), 1));
-                fewer.push(step);
-                at += n_steps;
-            }
-            Box::new(fewer)
-        })
-    }
-
-    /// The same steps, never fewer. For tests.
-    #[cfg(test)]
-    pub fn unfused(self) -> Self {
-        self.fewer.set(Box::new(self.steps.clone())).unwrap();
-        self
+        Ok(Self { expression: expressions.join(THEN), steps })
     }
 
     pub fn backtracks(&self) -> bool {
@@ -72,17 +31,9 @@ impl Steps {
             let splits = step.splits(text);
             Level { text, base: 0, splits, ends: Vec::new(), n_done: 0, start: 0 }
         };
-        let steps = self.for_text(text);
-        let levels = steps.iter().enumerate().map(level).collect();
-        StepsSplits { steps, levels, depth: 0 }
+        let levels = self.steps.iter().enumerate().map(level).collect();
+        StepsSplits { steps: &self.steps, levels, depth: 0 }
     }
-}
-
-/// The first of some steps as one, and how many these are.
-fn fused(steps: &[&str]) -> Option<(Pattern, usize)> {
-    let Fused { expression, classes, n_steps } = fuse(steps)?;
-    let pattern = CustomPattern::new(&expression).ok().filter(CustomPattern::is_automaton)?;
-    Some((Pattern::Custom(Box::new(pattern.dividing_unmatched(classes))), n_steps))
 }
 
 /// A step that splits one pre-token of the step before.

@@ -1,7 +1,6 @@
 //! The matchers of the named patterns against each other and against a regex engine.
 
 mod automaton;
-mod compile_tests;
 mod reference;
 
 use super::blocks::Blocks;
@@ -15,8 +14,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-const ENDS: &str = r"\s*[\r\n]+|\s+(?!\S)|\s+";
-const CONTRACTIONS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)";
+pub(super) const ENDS: &str = r"\s*[\r\n]+|\s+(?!\S)|\s+";
+pub(super) const CONTRACTIONS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)";
 
 /// Expressions and steps with the rules of no named pattern, several of them those of published tokenizers.
 fn ruled() -> Vec<Vec<String>> {

@@ -1,7 +1,7 @@
-use super::super::compile::rules;
 use super::super::named::{CL100K, GPT2, LLAMA3, O200K, QWEN2, TEKKEN};
+use super::super::tests::{CONTRACTIONS, ENDS};
 use super::super::{NAMED, NamedPattern, Pattern, THEN};
-use super::{CONTRACTIONS, ENDS};
+use super::*;
 
 #[test]
 fn expressions_are_recognized_however_they_are_spelled() {
