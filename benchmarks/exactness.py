@@ -2,17 +2,20 @@
 
     uv run python benchmarks/exactness.py texts  [--text FILE]... [--processes 2]
     uv run python benchmarks/exactness.py random [--strings 10000000] [--seed 1] [--state FILE] [--seconds 60]
+    uv run python benchmarks/exactness.py random --model qwen3.tokenizer.json --strings 1000000
 
 "texts" takes every file of ../shared/data and the texts of corpus.py, in pieces of about 64 KB that end at line ends.
 "random" takes strings from `random_strings.py`. Patterns gpt2, cl100k, o200k and llama3 (which has cl100k's ranks for
 want of its own); ids where the rank files are at hand. The first difference of each pattern is printed as the shortest
 string that still shows it, and the exit status is 1. With --state, a run that was ended by --seconds or Ctrl-C goes on
-where it stopped.
+where it stopped. With --model, ids of a tokenizer.json are compared with Hugging Face's instead, and half of the random
+strings get one of its added tokens at a random place.
 """
 
 import argparse
 import json
 import multiprocessing
+import random
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -111,7 +114,35 @@ def same_ids(name: str, text: str) -> bool:
     return both is None or both[0].encode_ordinary(text) == both[1].encode_ordinary(text)
 
 
+@cache
+def models(path: str) -> tuple[Any, Any]:
+    """bytemill's and Hugging Face's tokenizer of a tokenizer.json."""
+    import tokenizers
+
+    import bytemill
+
+    return bytemill.Tokenizer.load(path), tokenizers.Tokenizer.from_file(path)
+
+
+def same_model_ids(path: str, text: str) -> bool:
+    """Whether the ids are Hugging Face's, added tokens included."""
+    ours, theirs = models(path)
+    return ours.encode(text) == theirs.encode(text, add_special_tokens=False).ids
+
+
+def with_added_tokens(path: str, texts: list[str], seed: int, batch: int) -> list[str]:
+    """The texts, every other one with an added token of the model somewhere."""
+    added = [token.content for token in models(path)[1].get_added_tokens_decoder().values()]
+    chance = random.Random(f"{seed} {batch}")  # noqa: S311
+    changed = list(texts)
+    for k in range(0, len(texts), 2):
+        at = chance.randint(0, len(texts[k]))
+        changed[k] = texts[k][:at] + chance.choice(added) + texts[k][at:]
+    return changed
+
+
 CHECKS: dict[str, Callable[[str, str], bool]] = {"pre-tokens": same_pretokens, "ids": same_ids}
+MODEL_CHECKS: dict[str, Callable[[str, str], bool]] = {"ids": same_model_ids}
 
 
 def shortest(text: str, differs: Callable[[str], bool]) -> str:
@@ -135,10 +166,13 @@ def shortest(text: str, differs: Callable[[str], bool]) -> str:
 
 def compare(job: Job, patterns: tuple[str, ...]) -> tuple[int, int, list[Difference]]:
     """Number of strings and of their bytes, and the first difference of each pattern and check."""
-    texts = job.texts()
+    texts = drawn = job.texts()
     found: list[Difference] = []
     for name in patterns:
-        for what, check in CHECKS.items():
+        is_model = name not in PATTERNS
+        if is_model and job.n_strings:
+            texts = with_added_tokens(name, drawn, job.seed, job.batch)
+        for what, check in (MODEL_CHECKS if is_model else CHECKS).items():
             wrong = next((text for text in texts if not check(name, text)), None)
             if wrong is not None:
                 text = shortest(wrong, lambda text, name=name, check=check: not check(name, text))
@@ -183,7 +217,7 @@ def run(jobs: list[Job], arguments: argparse.Namespace) -> tuple[int, list[Diffe
     context = multiprocessing.get_context("spawn")
     with context.Pool(arguments.processes) as pool:
         # Jobs are handed out in order as results are taken, so that a run can end between two of them.
-        work = partial(compare, patterns=tuple(arguments.patterns))
+        work = partial(compare, patterns=tuple(arguments.model or arguments.patterns))
         for strings, size, differences in pool.imap(work, jobs):
             n_done, n_strings, n_bytes = n_done + 1, n_strings + strings, n_bytes + size
             for difference in differences:
@@ -217,6 +251,7 @@ def main() -> int:
     parser.add_argument("--strings", type=int, default=10_000_000, help="random strings (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the random strings (%(default)s)")
     parser.add_argument("--patterns", type=lambda value: value.split(","), default=list(PATTERNS))
+    parser.add_argument("--model", action="append", help="tokenizer.json instead of patterns, repeatable")
     parser.add_argument("--processes", type=int, default=2, help="default 2")
     parser.add_argument("--seconds", type=float, help="stop after so many seconds")
     parser.add_argument("--state", type=Path, help="JSON file that says where to go on")

@@ -6,7 +6,7 @@ import shutil
 import signal
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +18,7 @@ import bytemill
 from bytemill._core import NAMED_PATTERNS
 from bytemill.datasets import DECLARATION
 from bytemill.formats.spec import TokenizerSpec
+from bytemill.system.paths import cache_folder
 
 from .support import published_vocabularies, unexpected_skips
 
@@ -53,6 +54,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if extra:
         config.hook.pytest_deselected(items=extra)
         items[:] = [item for item in items if item not in extra]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests and their processes neither read nor fill the user's cache, except for what torch compiles."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache_folder("compiled")))
+        patch.setenv("BYTEMILL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

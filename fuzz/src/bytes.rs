@@ -2,7 +2,7 @@
 
 /// Characters of every class and those that the patterns name.
 const TELLING: &str = "aZésSſtTmMdDlLvVrReEkK'’ \t\r\n\u{b}\u{85}\u{a0}\u{180e}\u{2003}\u{2028}\u{3000}019²½٣Ⅷ.,-/!\
-    \u{300}\u{301}\u{1f3fb}😀ǅʰªあ一한рЖशि\u{94d}ا\u{200d}\u{200b}_\0\u{7f}\u{345}\u{212a}";
+    \u{300}\u{301}\u{1f3fb}😀ǅʰªあ一한рЖशि\u{94d}ا\u{200d}\u{200b}_\0\u{7f}\u{345}\u{212a}ひア・。゛\u{3040}\u{e000}";
 const ASCII: &str = "aaBsStlL e'' \t\r\n01.!/";
 
 /// A text: the first byte says how the others are read, as UTF-8 with what is malformed replaced, as characters out of a

@@ -1,11 +1,11 @@
 //! Encoding with all its tables, against merging each pre-token afresh in the plainest way.
 
 use crate::bytes;
-use bytemill::train::count::{CHUNK_BYTES, Counter};
-use bytemill::encode::{Allowed, Encoder, no_interrupt};
-use bytemill::train::merges::{Ties, learn};
-use bytemill::pretokenize::Pattern;
 use bytemill::encode::stream::{Stream, StreamAllowed};
+use bytemill::encode::{Allowed, Encoder, no_interrupt};
+use bytemill::pretokenize::Pattern;
+use bytemill::train::count::{CHUNK_BYTES, Counter};
+use bytemill::train::merges::{Ties, learn};
 use bytemill::vocab::Vocab;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};

@@ -5,11 +5,13 @@
 
 mod bytes;
 mod encoder;
+mod normalizer;
 mod pretokenizer;
 mod special_tokens;
 mod tokenizer_json;
 
 pub use encoder::encoder;
+pub use normalizer::normalizer;
 pub use pretokenizer::pretokenizer;
 pub use special_tokens::special_tokens;
 pub use tokenizer_json::tokenizer_json;

@@ -1,20 +1,45 @@
-//! The named patterns by masks of 64 bytes, against a regex engine on the same expressions, with every instruction
+//! The patterns by masks of 64 bytes, against a regex engine on the same expressions, with every instruction
 //! set.
 
 use crate::bytes;
-use bytemill::pretokenize::{BLOCK, NAMED, Pattern, Splits};
+use bytemill::pretokenize::{BLOCK, NAMED, Pattern, Splits, THEN};
 use std::sync::OnceLock;
 
-/// Each named pattern, and the same expression in a form that no hand-written matcher is known for.
+const CONTRACTIONS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)";
+const ENDS: &str = r"\s*[\r\n]+|\s+(?!\S)|\s+";
+const WORDS: &str =
+    r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"##;
+
+/// The steps of StarCoder, DeepSeek-V3 and Qwen 3.5, and some that no published tokenizer has.
+fn ruled() -> Vec<Vec<String>> {
+    let gpt2 = NAMED[0].expression.to_owned();
+    let llama3 = NAMED[2].expression.to_owned();
+    let marks = format!(
+        r"{CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{ENDS}"
+    );
+    let deepseek = format!("{WORDS}|{ENDS}");
+    vec![
+        vec![r"\p{N}".to_owned(), gpt2],
+        vec![r"\p{N}{1,3}".to_owned(), "[一-龥\u{3040}-ゟ゠-ヿ]+".to_owned(), deepseek.clone()],
+        vec![r"[\p{Hiragana}\x{2000}-\x{200F}\x{300}-\x{303}]+".to_owned(), r"\p{N}".to_owned(), deepseek],
+        vec!["[一-龥’]+".to_owned(), llama3],
+        vec![marks],
+    ]
+}
+
+/// Each pattern, and the same expressions in a form that no matcher on masks is known for.
 fn patterns() -> &'static [(Pattern, Pattern)] {
     static PATTERNS: OnceLock<Vec<(Pattern, Pattern)>> = OnceLock::new();
     PATTERNS.get_or_init(|| {
-        let by_engine = |expression: &str| {
-            let pattern = Pattern::new(Some(&format!("(?:{expression})"))).unwrap();
-            assert!(matches!(pattern, Pattern::Custom(_)));
-            pattern
+        let both = |steps: Vec<String>| {
+            let pattern = Pattern::new(Some(&steps.join(THEN))).unwrap();
+            assert!(matches!(pattern, Pattern::Named(_) | Pattern::Ruled(_)));
+            let grouped: Vec<String> = steps.iter().map(|step| format!("(?:{step})")).collect();
+            let engine = Pattern::new(Some(&grouped.join(THEN))).unwrap();
+            assert!(matches!(engine, Pattern::Custom(_) | Pattern::Steps(_)));
+            (pattern, engine)
         };
-        NAMED.iter().map(|named| (Pattern::Named(named), by_engine(named.expression))).collect()
+        NAMED.iter().map(|named| vec![named.expression.to_owned()]).chain(ruled()).map(both).collect()
     })
 }
 

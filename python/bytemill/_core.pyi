@@ -203,6 +203,8 @@ class Encoder:
     def sorted_tokens(self) -> list[bytes]:
         """Return the ordinary tokens in byte order."""
     def merges(self) -> list[tuple[bytes, bytes]]: ...
+    def compiled(self, rest: str, n_entries: int, n_merges: int) -> bytes | None:
+        """Return the vocabulary as a block for `TokenizerJson.read_compiled`; None for one of characters."""
     def canonical_form(self) -> bytes:
         """Return a form of everything that affects ids: encoders with equal bytes give equal ids for every text."""
     def token_bytes(self, token_id: int) -> bytes:
@@ -414,6 +416,10 @@ class TokenizerJson:
 
         None for files that the reference reader must read or reject.
         """
+
+    @staticmethod
+    def read_compiled(block: bytes) -> tuple[TokenizerJson, str] | None:
+        """Read a block of `Encoder.compiled`; None if it is damaged or of another version."""
 
     n_entries: int
     """Size of the vocabulary."""

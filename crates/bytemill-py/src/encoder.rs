@@ -12,7 +12,7 @@ use bytemill::encode::{Encoder, no_interrupt};
 use bytemill::pretokenize::{Pattern, Spaces};
 use bytemill::special::{Rules, Segment};
 use bytemill::text::normalize::Normalizer;
-use bytemill::vocab::{Fallback, MergedTokens, TokenList, Vocab};
+use bytemill::vocab::{CompiledVocab, Fallback, MergedTokens, TokenList, Vocab};
 use numpy::{PyArray1, PyArray2};
 use once_cell::race::OnceBox;
 use pyo3::prelude::*;
@@ -289,6 +289,17 @@ impl PyEncoder {
             |(_, symbol): &(_, u32)| vocab.leftovers().is_none() || !is_within_character(vocab.symbol(*symbol));
         let merges = vocab.merges().iter().zip(256..).filter(is_shown);
         merges.map(|(&(left, right), _)| (bytes(left), bytes(right))).collect()
+    }
+
+    fn compiled<'py>(
+        &self,
+        py: Python<'py>,
+        rest: &str,
+        n_entries: usize,
+        n_merges: usize,
+    ) -> Option<Bound<'py, PyBytes>> {
+        let block = py.detach(|| CompiledVocab::write(self.encoder.vocab(), rest, n_entries, n_merges))?;
+        Some(PyBytes::new(py, &block))
     }
 
     fn canonical_form<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {

@@ -5,7 +5,7 @@ use crate::signals::{TokenizerError, to_python};
 use crate::special::{self, StepArguments, rules, specials};
 use bytemill::formats::{TokenizerJson, read_ranks, read_tokenizer_json};
 use bytemill::text::normalize::Normalizer;
-use bytemill::vocab::{TokenList, Vocab};
+use bytemill::vocab::{CompiledVocab, TokenList, Vocab};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMapping};
 use std::sync::{Mutex, PoisonError};
@@ -81,28 +81,55 @@ impl PyRankFile {
     }
 }
 
+/// The tokens and merges of a tokenizer.json, read from the file or from a block that was compiled of it.
+enum Model {
+    File(Box<TokenizerJson>),
+    Compiled(Box<CompiledVocab>),
+}
+
+impl Model {
+    fn id(&self, text: &str) -> Option<u32> {
+        match self {
+            Self::File(file) => file.id(text),
+            Self::Compiled(compiled) => compiled.id(text),
+        }
+    }
+
+    fn into_vocab(self, special: Vec<(String, u32)>, ignore_merges: bool) -> Option<Vocab> {
+        match self {
+            Self::File(file) => file.into_vocab(special, ignore_merges),
+            Self::Compiled(compiled) => {
+                let vocab = compiled.vocab;
+                (vocab.special() == special && vocab.ignore_merges() == ignore_merges).then_some(vocab)
+            }
+        }
+    }
+}
+
 /// The tokens and merges of a tokenizer.json.
 #[pyclass(frozen, name = "TokenizerJson", module = "bytemill._core")]
 pub struct PyTokenizerJson {
-    model: Contents<TokenizerJson>,
+    model: Contents<Model>,
+    #[pyo3(get)]
+    n_entries: usize,
+    #[pyo3(get)]
+    n_merges: usize,
 }
 
 #[pymethods]
 impl PyTokenizerJson {
     #[staticmethod]
     fn read(py: Python<'_>, data: &[u8]) -> Option<(Self, String)> {
-        let (model, rest) = py.detach(|| read_tokenizer_json(data))?;
-        Some((Self { model: Contents::new(model) }, rest))
+        let (file, rest) = py.detach(|| read_tokenizer_json(data))?;
+        let (n_entries, n_merges) = (file.n_entries(), file.n_merges());
+        Some((Self { model: Contents::new(Model::File(Box::new(file))), n_entries, n_merges }, rest))
     }
 
-    #[getter]
-    fn n_merges(&self) -> PyResult<usize> {
-        self.model.with(TokenizerJson::n_merges)
-    }
-
-    #[getter]
-    fn n_entries(&self) -> PyResult<usize> {
-        self.model.with(TokenizerJson::n_entries)
+    #[staticmethod]
+    fn read_compiled(py: Python<'_>, block: &[u8]) -> Option<(Self, String)> {
+        let mut compiled = py.detach(|| CompiledVocab::read(block))?;
+        let (rest, n_entries, n_merges) = (std::mem::take(&mut compiled.rest), compiled.n_entries, compiled.n_merges);
+        Some((Self { model: Contents::new(Model::Compiled(Box::new(compiled))), n_entries, n_merges }, rest))
     }
 
     fn id_of(&self, text: &str) -> PyResult<Option<u32>> {

@@ -10,9 +10,10 @@ use std::{fs, io};
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 4] = [
+const TARGETS: [(&str, Target); 5] = [
     ("pretokenizer", bytemill_fuzz::pretokenizer),
     ("encoder", bytemill_fuzz::encoder),
+    ("normalizer", bytemill_fuzz::normalizer),
     ("special_tokens", bytemill_fuzz::special_tokens),
     ("tokenizer_json", bytemill_fuzz::tokenizer_json),
 ];

@@ -16,7 +16,7 @@ from bytemill.formats.files import GGUF_MAGIC, begins_with, read_bytes
 from bytemill.formats.ids import MAX_ID
 from bytemill.formats.loaded import Loaded, build_file
 from bytemill.formats.paths import find
-from bytemill.formats.registry import format_of_content
+from bytemill.formats.registry import format_of_content, has_registered_formats
 from bytemill.formats.spec import explicit_ids
 
 if TYPE_CHECKING:
@@ -38,6 +38,21 @@ def load(
         from bytemill.formats import detect
 
         return build_file(detect.read(path, pattern=pattern, special_tokens=special_tokens), str(path))
+    loaded = None
+    if pattern is ... and special_tokens is None and found.suffix == ".json" and not has_registered_formats():
+        from bytemill.formats.huggingface.core_reader import load_from_cache
+
+        loaded = load_from_cache(found)
+    if loaded is None:
+        loaded = _read(found, pattern, special_tokens)
+    if found.name == "tokenizer.json":
+        from bytemill.formats.huggingface.folder import with_sidecar_files
+
+        return replace(loaded, metadata=with_sidecar_files(loaded.metadata, found.parent))
+    return loaded
+
+
+def _read(found: Path, pattern: str | EllipsisType | None, special_tokens: SpecialTokens | None) -> Loaded:
     data, location = read_bytes(found), str(found)
     if _looks_like_ranks(data):
         from bytemill.formats.tiktoken import rank_settings
@@ -49,11 +64,7 @@ def load(
         # Imported late: all readers together take longer to import than a rank file takes to load.
         from bytemill.formats import detect
 
-        loaded = build_file(detect.from_content(data, found, pattern, special_tokens), location)
-    if found.name == "tokenizer.json":
-        from bytemill.formats.huggingface.folder import with_sidecar_files
-
-        return replace(loaded, metadata=with_sidecar_files(loaded.metadata, found.parent))
+        return build_file(detect.from_content(data, found, pattern, special_tokens), location)
     return loaded
 
 

@@ -116,7 +116,9 @@ def test_a_view_left_before_its_next_frame_draws_nothing(open_page: Open):
     for view in ("vocabulary", "tokens", "vocabulary", "runs"):
         page.evaluate("document.querySelector('.flow, .rows')?.dispatchEvent(new Event('scroll'))")
         page.evaluate("(view) => (location.hash = view)", view)
-        page.wait_for_selector({"vocabulary": ".vrow", "tokens": ".flow"}.get(view, "main .panel, main .empty"))
+        page.wait_for_selector(
+            {"vocabulary": ".vrow", "tokens": ".flow"}.get(view, "main .panel, main .empty")
+        )
     page.wait_for_timeout(500)  # an error in a late frame fails the fixture
 
 

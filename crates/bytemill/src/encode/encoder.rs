@@ -59,10 +59,12 @@ impl Encoder {
     /// [`Error::Invalid`] if the special tokens contradict each other, [`Error::Memory`] if the system refuses memory.
     pub fn new(vocab: Vocab, pattern: Pattern) -> Result<Self> {
         let special = SpecialTokens::new(vocab.special().to_vec())?;
-        let unreachable_tokens = if vocab.ignore_merges() {
-            unreachable_tokens(&vocab, &live_merges(&vocab)).into_iter().map(|(id, token)| (token.into(), id)).collect()
-        } else {
+        let unreachable_tokens = if !vocab.ignore_merges() {
             HashMap::new()
+        } else if let Some(ids) = vocab.unreachable() {
+            ids.iter().filter_map(|&id| Some((vocab.token(id)?.into(), id))).collect()
+        } else {
+            unreachable_tokens(&vocab, &live_merges(&vocab)).into_iter().map(|(id, token)| (token.into(), id)).collect()
         };
         let encoder = Self {
             vocab,

@@ -14,6 +14,7 @@ mod rank_file;
 mod ranks;
 mod tokenizer_json;
 
+pub(crate) use byte_characters::append_bytes;
 pub use needed_merges::needed_merges;
 pub use rank_file::read_ranks;
 pub use tokenizer_json::{TokenizerJson, read_tokenizer_json};

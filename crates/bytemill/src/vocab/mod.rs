@@ -6,9 +6,11 @@
 //!
 //! In reading order: `vocabulary` (what a vocabulary is), `tokens` (token bytes and their index), `pair_table` (which symbol
 //! two symbols merge to), `merged` (a vocabulary from an ordered list of merges), `ranked` (one whose
-//! ranks no merges represent), `characters` (one of characters instead of bytes), `sorted` (tokens by prefix). A vocabulary from ranks is made by merging, so it is in [`crate::formats`].
+//! ranks no merges represent), `characters` (one of characters instead of bytes), `compiled` (one as a
+//! block of bytes), `sorted` (tokens by prefix). A vocabulary from ranks is made by merging, so it is in [`crate::formats`].
 
 mod characters;
+mod compiled;
 mod merged;
 pub mod pair_table;
 mod ranked;
@@ -17,6 +19,7 @@ mod tokens;
 mod vocabulary;
 
 pub use characters::{Fallback, Leftovers};
+pub use compiled::CompiledVocab;
 pub use merged::MergedTokens;
 pub use sorted::SortedTokens;
 pub use tokens::TokenList;

@@ -1,10 +1,13 @@
-"""Fast loading of `tokenizer.json`: the core reads vocabulary and merges, Python the rest."""
+"""Fast loading of `tokenizer.json`: vocabulary and merges by the core or from the cache, the rest by Python."""
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from typing import TYPE_CHECKING, Any
 
 from bytemill._core import TokenizerJson
+from bytemill.errors import BytemillError
+from bytemill.formats import compiled_cache
 from bytemill.formats.files import is_object, parse_json
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.huggingface.characters import is_character_model
@@ -13,6 +16,9 @@ from bytemill.formats.huggingface.normalizer import from_normalizer
 from bytemill.formats.huggingface.post_processor import metadata_of
 from bytemill.formats.loaded import Loaded
 from bytemill.formats.spec import special_rules
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def load_tokenizer_json(data: bytes, location: str) -> Loaded | None:
@@ -25,10 +31,35 @@ def load_tokenizer_json(data: bytes, location: str) -> Loaded | None:
     Raises:
         TokenizerFileError: The file is damaged or unsupported.
     """
+    entry = compiled_cache.entry_of(data)
+    if (loaded := _load_entry(entry, location)) is not None:
+        return loaded
     read = TokenizerJson.read(data)
     if read is None:
         return None
     file, rest = read
+    n_entries, n_merges = file.n_entries, file.n_merges
+    loaded = _load(file, rest, location)
+    if loaded is not None:
+        compiled_cache.write(entry, lambda: loaded.core.compiled(rest, n_entries, n_merges))
+    return loaded
+
+
+def load_from_cache(path: Path) -> Loaded | None:
+    """Load a file of which the cache has the vocabulary; None if it has none. Reads the file only to identify it."""
+    return _load_entry(compiled_cache.entry_of_file(path), str(path))
+
+
+def _load_entry(entry: Path | None, location: str) -> Loaded | None:
+    block = compiled_cache.read(entry)
+    if block is None or (read := TokenizerJson.read_compiled(block)) is None:
+        return None
+    with contextlib.suppress(BytemillError):
+        return _load(*read, location)
+    return None
+
+
+def _load(file: TokenizerJson, rest: str, location: str) -> Loaded | None:
     # `rest` is the file with an empty vocabulary and no merges.
     document: Any = parse_json(rest, location)
     if not is_object(document) or not is_object(document.get("model")):
