@@ -21,7 +21,7 @@ fn ruled() -> Vec<Vec<String>> {
     vec![
         vec![r"\p{N}".to_owned(), gpt2],
         vec![r"\p{N}{1,3}".to_owned(), "[一-龥\u{3040}-ゟ゠-ヿ]+".to_owned(), deepseek.clone()],
-        vec![r"[\p{Hiragana}\x{2000}-\x{200F}\x{300}-\x{303}]+".to_owned(), r"\p{N}".to_owned(), deepseek],
+        vec![r"[\p{Hiragana}\x{200B}-\x{200F}\x{300}-\x{303}]+".to_owned(), r"\p{N}".to_owned(), deepseek],
         vec!["[一-龥’]+".to_owned(), llama3],
         vec![marks],
     ]
