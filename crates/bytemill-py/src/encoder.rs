@@ -12,7 +12,7 @@ use bytemill::encode::{Encoder, no_interrupt};
 use bytemill::pretokenize::{Pattern, Spaces};
 use bytemill::special::{Rules, Segment};
 use bytemill::text::normalize::Normalizer;
-use bytemill::vocab::{CompiledVocab, Fallback, MergedTokens, TokenList, Vocab};
+use bytemill::vocab::{Fallback, MergedTokens, TokenList, Vocab};
 use numpy::{PyArray1, PyArray2};
 use once_cell::race::OnceBox;
 use pyo3::prelude::*;
@@ -298,7 +298,7 @@ impl PyEncoder {
         n_entries: usize,
         n_merges: usize,
     ) -> Option<Bound<'py, PyBytes>> {
-        let block = py.detach(|| CompiledVocab::write(self.encoder.vocab(), rest, n_entries, n_merges))?;
+        let block = py.detach(|| self.encoder.compiled(rest, n_entries, n_merges))?;
         Some(PyBytes::new(py, &block))
     }
 

@@ -11,7 +11,7 @@ use crate::pretokenize::Pattern;
 use crate::special::{Rules, SpecialTokens};
 use crate::sys::interrupt::{Interrupt, no_interrupt};
 use crate::text::normalize::Normalizer;
-use crate::vocab::{SortedTokens, Vocab};
+use crate::vocab::{CompiledVocab, SortedTokens, Vocab};
 use hashbrown::HashMap;
 use once_cell::race::OnceBox;
 use std::sync::Arc;
@@ -107,6 +107,15 @@ impl Encoder {
         self.special = SpecialTokens::with_rules(tokens, rule_of)?.normalizing(Arc::clone(&normalizer))?;
         self.none = std::mem::take(&mut self.none).normalizing(normalizer)?;
         Ok(self)
+    }
+
+    /// The vocabulary as a block for [`CompiledVocab::read`], with the rest of the file that it was read from and the numbers of
+    /// entries and merges there; `None` for a vocabulary of characters.
+    #[must_use]
+    pub fn compiled(&self, rest: &str, n_entries: usize, n_merges: usize) -> Option<Vec<u8>> {
+        let mut unreachable: Vec<u32> = self.unreachable_tokens.values().copied().collect();
+        unreachable.sort_unstable();
+        CompiledVocab::write(&self.vocab, &unreachable, rest, n_entries, n_merges)
     }
 
     /// The vocabulary.

@@ -6,7 +6,6 @@
 use super::pair_table::PairTable;
 use super::tokens::TokenIndex;
 use super::vocabulary::{Vocab, offset_from};
-use crate::bpe::live_merges::{live_merges, unreachable_tokens};
 use crate::formats::append_bytes;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -35,19 +34,18 @@ impl CompiledVocab {
         id.or_else(|| self.vocab.special().iter().find(|(text, _)| text == key).map(|(_, id)| *id))
     }
 
-    /// The block; `None` for a vocabulary of characters, which is not supported.
-    #[must_use]
-    pub fn write(vocab: &Vocab, rest: &str, n_entries: usize, n_merges: usize) -> Option<Vec<u8>> {
+    /// The block; `None` for a vocabulary of characters, which is not supported. `unreachable` are the ids of the tokens of several
+    /// bytes that no merges lead to, where whole pre-tokens are looked up.
+    pub(crate) fn write(
+        vocab: &Vocab,
+        unreachable: &[u32],
+        rest: &str,
+        n_entries: usize,
+        n_merges: usize,
+    ) -> Option<Vec<u8>> {
         if vocab.leftovers().is_some() {
             return None;
         }
-        let unreachable: Vec<u32> = if !vocab.ignore_merges() {
-            Vec::new()
-        } else if let Some(known) = vocab.unreachable() {
-            known.to_vec()
-        } else {
-            unreachable_tokens(vocab, &live_merges(vocab)).iter().map(|(id, _)| *id).collect()
-        };
         let (grid, slots) = vocab.pairs.tables();
         let mut writer = Writer(MAGIC.to_vec());
         writer.number(n_entries);
@@ -64,7 +62,7 @@ impl CompiledVocab {
         writer.words(&vocab.index.numbers().collect::<Vec<u32>>());
         writer.words(&vocab.merges.iter().flat_map(|&(left, right)| [left, right]).collect::<Vec<u32>>());
         writer.words(&vocab.symbol_ids);
-        writer.words(&unreachable);
+        writer.words(unreachable);
         writer.words(grid);
         writer.words(&slots.iter().flat_map(|&slot| [slot as u32, (slot >> 32) as u32]).collect::<Vec<u32>>());
         let checksum = xxh3_64(&writer.0);
