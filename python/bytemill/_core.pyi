@@ -26,8 +26,8 @@ def named_pattern(pattern: str) -> str | None:
 def check_pattern(pattern: str | None) -> None:
     """Raise ValueError if `pattern` is neither a known name nor an expression that compiles."""
 
-def backtracks(pattern: str | None) -> bool:
-    """Return whether a name or an expression needs a backtracking engine, which is slow. Raises ValueError."""
+def matcher(pattern: str | None) -> Literal["masks", "automaton", "backtracking"]:
+    """Return what matches a name or an expression, the fastest first. Raises ValueError."""
 
 def needed_merges(merges: Sequence[tuple[bytes, bytes]]) -> list[int]:
     """Return the indices of the merges that can happen: at most one per token.

@@ -73,3 +73,20 @@ def test_a_regular_expression_that_equals_a_name_is_not_that_name() -> None:
 def test_a_pattern_of_another_type_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="pattern must be a str, a Pattern or None, not int"):
         bytemill.Tokenizer(BYTES, [], pattern=5)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("expression", "matcher"),
+    [
+        ("gpt2", "masks"),
+        (NAMED_PATTERNS["llama3"].replace("{1,3}", "{1,5}"), "masks"),
+        (r"\p{N}(?#then)" + NAMED_PATTERNS["gpt2"], "masks"),
+        (r"\w+|\W", "automaton"),
+        (r"\p{N}{2}(?#then)" + NAMED_PATTERNS["gpt2"], "automaton"),
+        (r"(?<=a)b|.", "backtracking"),
+    ],
+)
+def test_a_pattern_says_what_matches_it(expression: str, matcher: str):
+    pattern = Pattern.named(expression) if expression == "gpt2" else Pattern.regex(expression)
+    assert pattern.matcher == matcher
+    assert pattern.backtracks == (matcher == "backtracking")

@@ -24,7 +24,7 @@ mod special;
 mod stream;
 mod training;
 
-use bytemill::pretokenize::{NAMED, Pattern};
+use bytemill::pretokenize::{Matcher, NAMED, Pattern};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
@@ -71,10 +71,15 @@ fn check_pattern(pattern: Option<&str>) -> PyResult<()> {
     Pattern::new(pattern).map(drop).map_err(signals::to_python)
 }
 
-/// Whether `pattern`, a name, an expression or None, needs a backtracking engine.
+/// What matches `pattern`, a name, an expression or None.
 #[pyfunction]
-fn backtracks(pattern: Option<&str>) -> PyResult<bool> {
-    Pattern::new(pattern).map(|pattern| pattern.backtracks()).map_err(signals::to_python)
+fn matcher(pattern: Option<&str>) -> PyResult<&'static str> {
+    let matcher = Pattern::new(pattern).map_err(signals::to_python)?.matcher();
+    Ok(match matcher {
+        Matcher::Masks => "masks",
+        Matcher::Automaton => "automaton",
+        Matcher::Backtracking => "backtracking",
+    })
 }
 
 /// Indices of the merges that some text needs: for each token, the one merge that is ever applied.
@@ -96,7 +101,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pretoken_spans, module)?)?;
     module.add_function(wrap_pyfunction!(named_pattern, module)?)?;
     module.add_function(wrap_pyfunction!(check_pattern, module)?)?;
-    module.add_function(wrap_pyfunction!(backtracks, module)?)?;
+    module.add_function(wrap_pyfunction!(matcher, module)?)?;
     module.add_function(wrap_pyfunction!(needed_merges, module)?)?;
     module.add_function(wrap_pyfunction!(documents::clean_text, module)?)?;
     module.add_function(wrap_pyfunction!(documents::check_documents, module)?)?;

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
-from bytemill._core import NAMED_PATTERNS, backtracks, check_pattern, named_pattern
+from bytemill._core import NAMED_PATTERNS, check_pattern, matcher, named_pattern
 from bytemill.errors import TokenizerError
 
 
@@ -55,12 +55,19 @@ class Pattern:
         return cls(expression)
 
     @property
-    def backtracks(self) -> bool:
-        r"""Whether the pattern needs a backtracking engine, which is several times slower than an automaton.
+    def matcher(self) -> Literal["masks", "automaton", "backtracking"]:
+        r"""What matches the pattern.
 
-        Look-around does (except `\s+(?!\S)`), and so do back-references, anchors and possessive quantifiers.
+        "masks" are the patterns of most published tokenizers: contractions, letters, digits, others and white space in
+        known variants. An "automaton" is several times slower, "backtracking" slower again: look-around (except
+        `\s+(?!\S)`), back-references, anchors and possessive quantifiers need it.
         """
-        return backtracks(self.expression)
+        return matcher(self.expression)
+
+    @property
+    def backtracks(self) -> bool:
+        """Whether the pattern needs a backtracking engine; see `matcher`."""
+        return self.matcher == "backtracking"
 
     @property
     def name(self) -> str | None:

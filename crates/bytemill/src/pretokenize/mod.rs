@@ -27,7 +27,7 @@ mod spaces;
 mod steps;
 
 pub use named::{NAMED, NamedPattern};
-pub use pattern::{BLOCK, Pattern, RuledPattern, Splits};
+pub use pattern::{BLOCK, Matcher, Pattern, RuledPattern, Splits};
 pub use spaces::Spaces;
 pub use steps::THEN;
 

@@ -14,6 +14,17 @@ use std::sync::Arc;
 /// Upper bound on the pre-tokens from one call of [`Splits::fill`].
 pub const BLOCK: usize = MAX_ENDS;
 
+/// What finds the pre-tokens of a text, the fastest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Matcher {
+    /// Rules on bit masks, or a search for bytes.
+    Masks,
+    /// A finite automaton, which reads each byte once.
+    Automaton,
+    /// A backtracking engine, which is slow.
+    Backtracking,
+}
+
 /// How a text is split into pre-tokens.
 #[derive(Clone, Debug)]
 pub enum Pattern {
@@ -106,13 +117,14 @@ impl Pattern {
         }
     }
 
-    /// Whether some step of the pattern needs a backtracking engine, which is slow.
+    /// What finds the pre-tokens; of several steps the slowest.
     #[must_use]
-    pub fn backtracks(&self) -> bool {
+    pub fn matcher(&self) -> Matcher {
         match self {
-            Self::Whole | Self::Named(_) | Self::Ruled(_) | Self::Spaces(_) => false,
-            Self::Custom(custom) => !custom.is_automaton(),
-            Self::Steps(steps) => steps.backtracks(),
+            Self::Whole | Self::Named(_) | Self::Ruled(_) | Self::Spaces(_) => Matcher::Masks,
+            Self::Custom(custom) if custom.is_automaton() => Matcher::Automaton,
+            Self::Custom(_) => Matcher::Backtracking,
+            Self::Steps(steps) => steps.matcher(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Several patterns in a row: each splits every pre-token of the one before as if it were a text of its own.
 
 use super::blocks::MAX_ENDS;
-use super::pattern::{Pattern, Splits};
+use super::pattern::{Matcher, Pattern, Splits};
 use crate::error::Result;
 
 /// Separates the expressions of several steps. A comment, so that no expression contains it by chance.
@@ -21,8 +21,8 @@ impl Steps {
         Ok(Self { expression: expressions.join(THEN), steps })
     }
 
-    pub fn backtracks(&self) -> bool {
-        self.steps.iter().any(Pattern::backtracks)
+    pub fn matcher(&self) -> Matcher {
+        self.steps.iter().map(Pattern::matcher).max().unwrap_or(Matcher::Masks)
     }
 
     pub fn splits<'t>(&'t self, text: &'t str) -> StepsSplits<'t> {

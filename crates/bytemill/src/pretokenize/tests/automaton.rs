@@ -2,7 +2,7 @@
 
 use super::super::automaton::{Automaton, Found};
 use super::super::custom::CustomPattern;
-use super::super::{NAMED, Pattern, THEN};
+use super::super::{Matcher, NAMED, Pattern, THEN};
 use super::{character, pretokens};
 use proptest::prelude::*;
 use std::sync::LazyLock;
@@ -150,7 +150,7 @@ fn a_search_in_vain_ends() {
     assert_eq!(automaton.find("xx", 0), Found::None);
     let pattern = Pattern::new(Some("a*b")).unwrap();
     assert_eq!(pretokens(&pattern, &text), [text.as_str()]);
-    assert!(!pattern.backtracks());
+    assert_eq!(pattern.matcher(), Matcher::Automaton);
 }
 
 #[test]

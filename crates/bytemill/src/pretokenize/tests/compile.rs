@@ -1,6 +1,6 @@
 use super::super::named::{CL100K, GPT2, LLAMA3, O200K, QWEN2, TEKKEN};
 use super::super::tests::{CONTRACTIONS, ENDS};
-use super::super::{NAMED, NamedPattern, Pattern, THEN};
+use super::super::{Matcher, NAMED, NamedPattern, Pattern, THEN};
 use super::*;
 
 #[test]
@@ -92,7 +92,7 @@ fn other_expressions_have_no_rules() {
 fn several_steps_with_rules_keep_their_expressions() {
     let steps = [r"\p{N}", NamedPattern::find("gpt2").unwrap().expression].join(THEN);
     let pattern = Pattern::new(Some(&steps)).unwrap();
-    assert!(matches!(pattern, Pattern::Ruled(_)) && !pattern.backtracks());
+    assert!(matches!(pattern, Pattern::Ruled(_)) && pattern.matcher() == Matcher::Masks);
     assert_eq!(pattern.expression(), Some(steps.as_str()));
     let by_name = [r"\p{N}", "gpt2"].join(THEN);
     assert_eq!(Pattern::new(Some(&by_name)).unwrap().expression(), Some(steps.as_str()));
