@@ -59,7 +59,9 @@ def parts(config: ModelConfig, batch_size: int, device: torch.device, dtype: tor
                 "torch": lambda x, w: functional.cross_entropy(x @ w.T, targets),
                 "scratch": lambda x, w: cross_entropy(x @ w.T, targets),
                 "chunked": lambda x, w: linear_cross_entropy(x, w, targets),
-                "triton": of_triton(triton, "loss", lambda loss, x, w: loss(x, w, targets, soft_cap=None)),
+                "triton": of_triton(
+                    triton, "losses", lambda losses, x, w: losses(x, w, targets, 0.0, soft_cap=None)[0]
+                ),
             },
         ),
         "attention": (

@@ -14,6 +14,7 @@ from bytemill.errors import RunConfigError
 from bytemill.lm.kernels import choice
 from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
 from bytemill.lm.kernels.linear import linear
+from bytemill.lm.kernels.linear_loss import linear_losses
 from bytemill.lm.model import ModelConfig, TransformerLM
 from bytemill.lm.optim import AdamW
 
@@ -42,6 +43,19 @@ def test_auto_is_torchs_on_cuda_and_ours_on_the_cpu(monkeypatch: pytest.MonkeyPa
     for prefers in (True, False):
         monkeypatch.setattr(choice, "prefers_onednn", lambda prefers=prefers: prefers)
         assert (choose_kernels("auto", CPU).linear is not None) == prefers
+
+
+def test_auto_on_a_gpu_takes_the_loss_of_triton_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    gpu = torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for capability, is_triton in (((9, 0), True), ((7, 0), True), ((6, 1), False)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, found=capability: found)
+        expected = choice.triton_kernels().losses if is_triton else linear_losses
+        assert choose_kernels("auto", gpu).losses is expected
+        assert choose_kernels("torch", gpu).losses is linear_losses
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_kernels("auto", gpu).losses is linear_losses
 
 
 def test_triton_needs_its_package_and_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,8 @@ def narrowed(x: Tensor) -> Tensor:
     Several products of one tensor then share the copy that is saved for their backward passes.
     """
     device = x.device.type
-    if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
+    # Not by `is_autocast_available`: torch before 2.15 does not compile functions that call it.
+    if device == "meta" or not torch.is_autocast_enabled(device):
         return x
     return x.to(torch.get_autocast_dtype(device))
 

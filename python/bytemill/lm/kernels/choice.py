@@ -109,7 +109,7 @@ def choose_kernels(name: KernelName, device: torch.device, *, compiled: bool = F
     """Choose the implementation of each part.
 
     "auto" on the CPU is oneDNN for products, this package's blockwise kernels, and torch's attention where it measured
-    faster; on other devices it is "torch". It is never "triton", whose speed has not been measured.
+    faster. On NVIDIA GPUs it is torch's kernels with Triton's loss if Triton is installed, on other devices "torch".
 
     Args:
         name: "auto", "torch", "triton", or "scratch" (the textbook in every part).
@@ -125,7 +125,10 @@ def choose_kernels(name: KernelName, device: torch.device, *, compiled: bool = F
         _check_triton(device)
         return triton_kernels()
     if name == "torch" or device.type != "cpu":
-        return Kernels(name, **TORCH)
+        of_gpu: dict[str, Any] = TORCH
+        if name == "auto" and device.type == "cuda" and _runs_triton(device):
+            of_gpu = of_gpu | {"losses": triton_kernels().losses}
+        return Kernels(name, **of_gpu)
     parts: dict[str, Any] = BLOCKWISE
     if compiled:
         # Blockwise kernels cannot be traced, and the compiler fuses the textbook's.
@@ -148,6 +151,13 @@ def triton_kernels() -> Kernels:
         "losses": triton.linear_losses,
     }
     return Kernels("triton", **parts)
+
+
+def _runs_triton(device: torch.device) -> bool:
+    """Return True if Triton is installed and supports the GPU."""
+    if find_spec("triton") is None or not torch.cuda.is_available():
+        return False
+    return torch.cuda.get_device_capability(device) >= (7, 0)
 
 
 def _check_triton(device: torch.device) -> None:
