@@ -62,7 +62,7 @@ def main() -> None:
     trained = json.loads(options.vocabulary.read_text(encoding="utf-8"))
     print("| shape | matched by | ids | new, MB/s | again, MB/s |\n|---|---|---|---:|---:|")
     with tempfile.TemporaryDirectory() as folder:
-        for name in SHAPES:
+        for name in (name for name in SHAPES if name != "single words"):  # a flag of tokens, not a model
             path = Path(folder) / "tokenizer.json"
             path.write_text(in_shape(trained, name), encoding="utf-8")
             request = {"model": str(path), "text": str(options.text)}

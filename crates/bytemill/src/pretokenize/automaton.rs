@@ -27,8 +27,8 @@ const MAX_BUILD_BYTES: usize = 32 << 20;
 const NEVER: &str = r"[^\s\S]";
 
 /// The end of a line as Oniguruma's `$` is translated, and as an assertion that an automaton knows.
-const BEFORE_LINE_END: &str = r"(?=\n|\z)";
-const LINE_END: &str = "(?m:$)";
+pub(super) const BEFORE_LINE_END: &str = r"(?=\n|\z)";
+pub(super) const LINE_END: &str = "(?m:$)";
 
 /// Bytes that a search may read in vain.
 const MAX_IN_VAIN: usize = 1 << 14;

@@ -2,6 +2,7 @@
 
 use super::automaton::{Automaton, Found};
 use super::blocks::MAX_ENDS;
+use super::needed_bytes::{ByteSet, needed_bytes};
 use crate::error::{Error, Result};
 use once_cell::race::OnceBox;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,6 +42,8 @@ pub struct CustomPattern {
     regex: fancy_regex::Regex,
     /// The fast one, which clones share.
     automaton: Arc<LazyAutomaton>,
+    /// Every match has at least one of these bytes; `None` if they are not known.
+    needed: Option<Box<ByteSet>>,
     /// Text between two matches belongs to no pre-token.
     pub drops_unmatched: bool,
 }
@@ -55,7 +58,13 @@ impl CustomPattern {
             .backtrack_limit(BACKTRACK_LIMIT)
             .build()
             .map_err(|error| Error::Pattern(format!("the pattern {expression:?} does not compile: {error}")))?;
-        Ok(Self { expression: expression.to_owned(), regex, automaton: Arc::default(), drops_unmatched: false })
+        Ok(Self {
+            expression: expression.to_owned(),
+            regex,
+            automaton: Arc::default(),
+            needed: needed_bytes(expression).map(Box::new),
+            drops_unmatched: false,
+        })
     }
 
     /// The same pattern without the automaton. For tests.
@@ -70,6 +79,26 @@ impl CustomPattern {
     #[must_use]
     pub fn is_automaton(&self) -> bool {
         self.automaton.build(&self.expression).is_some()
+    }
+
+    /// Calls `each` with the ends of the pre-tokens of a short text.
+    pub(super) fn for_each_end(&self, text: &str, mut each: impl FnMut(usize) -> Result<()>) -> Result<()> {
+        if !self.needed.as_ref().is_none_or(|needed| text.bytes().any(|byte| needed.has(byte))) {
+            return each(text.len());
+        }
+        let automaton = self.automaton.for_text(&self.expression, text);
+        let mut done = 0;
+        while done < text.len() {
+            let (from, to) = self.find(automaton, text, done)?.unwrap_or((text.len(), text.len()));
+            if from > done {
+                each(from)?;
+            }
+            if to > from {
+                each(to)?;
+            }
+            done = to;
+        }
+        Ok(())
     }
 
     /// The first match from `at` on that is not empty.
@@ -131,7 +160,7 @@ impl CustomSplits<'_> {
             return Ok(false);
         }
         *start = *done;
-        while ends.len() < MAX_ENDS && *done < text.len() {
+        while ends.len() + 1 < MAX_ENDS && *done < text.len() {
             let (from, to) = pattern.find(*automaton, text, *done)?.unwrap_or((text.len(), text.len()));
             if from > *done {
                 if !pattern.drops_unmatched {

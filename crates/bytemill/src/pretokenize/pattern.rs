@@ -184,8 +184,8 @@ enum Source<'t> {
 }
 
 impl Splits<'_> {
-    /// Replaces `ends` by the ends of the next pre-tokens, at most [`BLOCK`] and those of one text without a match. Returns false at the end of the text. A call that
-    /// returns true may add none: a long pre-token may take several calls.
+    /// Replaces `ends` by the ends of the next pre-tokens, at most [`BLOCK`]. Returns false at the end of the text. A call that returns
+    /// true may add none: a long pre-token may take several calls.
     ///
     /// # Errors
     /// [`crate::Error::Pattern`] if a custom pattern exceeds its backtracking limit.

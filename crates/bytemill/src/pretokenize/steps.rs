@@ -36,6 +36,32 @@ impl Steps {
     }
 }
 
+/// Bytes of a pre-token that the steps after it split at once, which takes less time than taking turns.
+const SHORT: usize = 64;
+
+/// Appends the ends of the pre-tokens that some steps split a short text into, plus `base`.
+fn split_short(steps: &[Pattern], text: &str, base: usize, ends: &mut Vec<usize>) -> Result<()> {
+    let Some((step, rest)) = steps.split_first() else {
+        ends.push(base + text.len());
+        return Ok(());
+    };
+    let mut start = 0;
+    let mut each = |end| {
+        let pretoken = &text[start..end];
+        let base = base + start;
+        start = end;
+        split_short(rest, pretoken, base, ends)
+    };
+    if let Pattern::Custom(custom) = step {
+        return custom.for_each_end(text, each);
+    }
+    let (mut splits, mut these) = (step.splits(text), Vec::new());
+    while splits.fill(&mut these)? {
+        these.iter().try_for_each(|&end| each(end))?;
+    }
+    Ok(())
+}
+
 /// A step that splits one pre-token of the step before.
 struct Level<'t> {
     text: &'t str,
@@ -61,7 +87,7 @@ impl StepsSplits<'_> {
     /// Appends the ends of the next pre-tokens. Returns false at the end of the text.
     pub fn fill(&mut self, ends: &mut Vec<usize>) -> Result<bool> {
         let last = self.levels.len() - 1;
-        while ends.len() < MAX_ENDS {
+        while ends.len() + SHORT <= MAX_ENDS {
             let level = &mut self.levels[self.depth];
             if level.n_done == level.ends.len() {
                 level.n_done = 0;
@@ -82,6 +108,10 @@ impl StepsSplits<'_> {
                 continue;
             }
             let text = &level.text[start..end];
+            if text.len() <= SHORT {
+                split_short(&self.steps[self.depth + 1..], text, base + start, ends)?;
+                continue;
+            }
             self.depth += 1;
             let splits = self.steps[self.depth].splits(text);
             let next = &mut self.levels[self.depth];
