@@ -79,7 +79,8 @@ fn spec(expression: &str) -> Option<Spec> {
     let (letters, joins_marks, suffix) = parts.letters()?;
     let contractions = match (own, suffix) {
         (None, None) => Contractions::None,
-        (Some(own), None) => own,
+        // What the letters of a contraction mean to the words after them is known for these alone.
+        (Some(own), None) if matches!(letters, Letters::AfterBlank | Letters::AfterAny) => own,
         // In any case, as the suffix of every published pattern.
         (None, Some(Contractions::AnyCase)) => Contractions::Suffix,
         _ => return None,

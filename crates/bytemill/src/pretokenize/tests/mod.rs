@@ -45,6 +45,37 @@ fn ruled() -> Vec<Vec<String>> {
     ]
 }
 
+/// An expression of one variant of each kind, and a step before it.
+fn combination(
+    (contractions, letters, digits, others, ends, step): (usize, usize, usize, usize, usize, usize),
+) -> Vec<String> {
+    let (upper, lower) = (r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]");
+    let lead = r"[^\r\n\p{L}\p{N}]?";
+    let suffix = if contractions == 3 { format!("{CONTRACTIONS}?") } else { String::new() };
+    let contractions =
+        ["", r"'(?:[sdmt]|ll|ve|re)|", r"'(?i:[sdmt]|ll|ve|re)|", "", r"'s|'t|'re|'ve|'m|'ll|'d|"][contractions];
+    let words = [
+        r" ?\p{L}+".to_owned(),
+        format!(r"{lead}\p{{L}}+"),
+        format!(r"{lead}[\p{{L}}\p{{M}}]+"),
+        format!("{lead}{upper}*{lower}+{suffix}|{lead}{upper}+{lower}*{suffix}"),
+        r"[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+".to_owned(),
+    ];
+    let digits = [r"| ?\p{N}+", r"|\p{N}", r"|\p{N}{1,3}", ""][digits];
+    let other = [
+        r" ?[^\s\p{L}\p{N}]+",
+        r" ?[^\s\p{L}\p{N}]+",
+        r" ?[^\s\p{L}\p{M}\p{N}]+",
+        r" ?[^\s\p{L}\p{N}]+",
+        r" ?[\p{P}\p{S}]+",
+    ];
+    let tail = if letters == 4 { r"[\r\n]*" } else { ["", r"[\r\n]*", r"[\r\n/]*"][others] };
+    let ends = [r"\s+(?!\S)|\s+", ENDS, r"\s++$|\s*[\r\n]|\s+(?!\S)|\s"][ends];
+    let last = format!("{contractions}{}{digits}|{}{tail}|{ends}", words[letters], other[letters]);
+    let step = [None, Some(r"\p{N}{1,3}"), Some("[一-龥ぁ-ゟ・。\u{300}-\u{302}]+")][step];
+    step.map(str::to_owned).into_iter().chain([last]).collect()
+}
+
 /// A pattern on masks: its name, its expressions, its rules, and what makes blocks of a text.
 struct Entry {
     name: String,
@@ -249,6 +280,29 @@ proptest! {
             let expected = by_steps(&entry.expressions, &text);
             prop_assert_eq!(&reference::pretokens(&entry.rules, &text), &expected, "{}", entry.name);
             prop_assert_eq!(&pretokens(&entry.pattern, &text), &expected, "{}", entry.name);
+        }
+    }
+
+    /// Variants in combinations that no published tokenizer has, after a step or none.
+    #[test]
+    fn whatever_has_rules_splits_as_its_expression(
+        choice in (0usize..5, 0usize..5, 0usize..4, 0usize..3, 0usize..3, 0usize..3),
+        text in prop_oneof![text(), long_text()],
+    ) {
+        let expressions = combination(choice);
+        let pattern = Pattern::new(Some(&expressions.join(THEN))).unwrap();
+        if let Pattern::Named(_) | Pattern::Ruled(_) = pattern {
+            let expected = by_steps(&expressions, &text);
+            for (set, mut splits) in pattern.splits_by_instruction_set(&text) {
+                let (mut found, mut ends, mut start) = (Vec::new(), Vec::new(), 0);
+                while splits.fill(&mut ends).unwrap() {
+                    for &end in &ends {
+                        found.push(&text[start..end]);
+                        start = end;
+                    }
+                }
+                prop_assert_eq!(&found, &expected, "{:?} by {}", expressions, set);
+            }
         }
     }
 
