@@ -203,8 +203,8 @@ class Encoder:
     def sorted_tokens(self) -> list[bytes]:
         """Return the ordinary tokens in byte order."""
     def merges(self) -> list[tuple[bytes, bytes]]: ...
-    def compiled(self, rest: str, n_entries: int, n_merges: int) -> bytes | None:
-        """Return the vocabulary as a block for `TokenizerJson.read_compiled`; None for one of characters."""
+    def compiled(self, rest: str, n_entries: int, n_merges: int) -> bytes:
+        """Return the vocabulary as a block for `TokenizerJson.read_compiled`."""
     def canonical_form(self) -> bytes:
         """Return a form of everything that affects ids: encoders with equal bytes give equal ids for every text."""
     def token_bytes(self, token_id: int) -> bytes:
@@ -418,7 +418,7 @@ class TokenizerJson:
         """
 
     @staticmethod
-    def read_compiled(block: bytes) -> tuple[TokenizerJson, str] | None:
+    def read_compiled(block: bytes) -> tuple[TokenizerJson | CharacterJson, str] | None:
         """Read a block of `Encoder.compiled`; None if it is damaged or of another version."""
 
     n_entries: int
@@ -439,6 +439,32 @@ class TokenizerJson:
 
         None if file and special tokens contradict each other. Raises ValueError when called twice.
         """
+
+@final
+class CharacterJson:
+    """The vocabulary and the merges of a tokenizer.json of BPE over characters."""
+
+    @staticmethod
+    def read(data: bytes) -> tuple[CharacterJson, str] | None:
+        """See `TokenizerJson.read`."""
+
+    n_entries: int
+    """Size of the vocabulary."""
+    n_merges: int
+    def id_of(self, text: str) -> int | None:
+        """Return the id of a token as the file writes it. None for all if read from a block of `Encoder.compiled`."""
+
+    def encoder(
+        self,
+        special_tokens: Mapping[str, int],
+        pattern: str | None,
+        ignore_merges: bool,
+        has_meta: bool,
+        unknown: tuple[int, bool] | None,
+        special_rules: Mapping[str, int] | None = None,
+        normalizer: Sequence[tuple[str, ...]] = ...,
+    ) -> Encoder | None:
+        """See `TokenizerJson.encoder` and `Encoder.from_characters`. With `has_meta`, `▁` stands for a space."""
 
 @final
 class StreamEncoder:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,23 +31,51 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "vocabularies"
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return saved(tmp_path / "tokenizer.json")
+@pytest.fixture(params=["bytes", "characters"])
+def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    path = saved(tmp_path / "tokenizer.json")
+    if request.param == "characters":
+        path.write_text(json.dumps(of_characters(json.loads(path.read_text()))))
+    return path
+
+
+def of_characters(document: dict[str, Any]) -> dict[str, Any]:
+    """Replace the vocabulary of a tokenizer.json by 400 tokens of bytes, characters and words."""
+    words = ["Hello", "▁world", "▁he", "本"]
+    starts = {word[:end] for word in words for end in range(2, len(word) + 1)}
+    merges = [[text[:-1], text[-1]] for text in sorted(starts, key=len)]
+    texts = [
+        "<|end|>",
+        "<pad>",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        *sorted(starts | set("".join(words))),
+    ]
+    texts += [chr(0x5000 + index) for index in range(400 - len(texts))]
+    vocab = {text: token_id for token_id, text in enumerate(texts)}
+    added = [entry | {"id": vocab[entry["content"]]} for entry in document["added_tokens"]]
+    model = {"type": "BPE", "byte_fallback": True, "vocab": vocab, "merges": merges}
+    steps = [
+        {"type": "Prepend", "prepend": "▁"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+    ]
+    return document | {
+        "added_tokens": added,
+        "normalizer": {"type": "Sequence", "normalizers": steps},
+        "pre_tokenizer": None,
+        "post_processor": None,
+        "decoder": None,
+        "model": model,
+    }
 
 
 @pytest.fixture
 def no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on, only entries are read."""
 
-    class Reader:
-        read_compiled = staticmethod(TokenizerJson.read_compiled)
+    def fail(data: bytes) -> None:
+        pytest.fail(f"a file of {len(data)} bytes was parsed")
 
-        @staticmethod
-        def read(data: bytes) -> None:
-            pytest.fail(f"a file of {len(data)} bytes was parsed")
-
-    monkeypatch.setattr(core_reader, "TokenizerJson", Reader)
+    monkeypatch.setattr(core_reader, "_parse", fail)
 
 
 def saved(path: Path, vocab_size: int = 400) -> Path:
@@ -103,7 +132,7 @@ def damages(block: bytes) -> Iterator[bytes]:
     yield b"bytemill"
     yield block[: len(block) // 2]
     yield block + b"\0"
-    yield block.replace(b"bytemill vocab 1", b"bytemill vocab 0")
+    yield block.replace(b"bytemill vocab 2", b"bytemill vocab 0")
     for at in range(0, len(block), len(block) // 40):
         yield block[:at] + bytes([block[at] ^ 0x40]) + block[at + 1 :]
 
@@ -132,7 +161,6 @@ def test_an_entry_of_another_file_does_not_pass(folder: Path, path: Path, tmp_pa
     assert loaded is not None
     rest = json.dumps(json.loads(path.read_text()) | {"added_tokens": []})
     changed = loaded.core.compiled(rest, 400, 142)
-    assert changed is not None
     assert len(changed) != len(block)
     only(folder).write_bytes(name + changed)
     assert facts(Tokenizer.load(path)) == expected

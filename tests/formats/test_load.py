@@ -71,6 +71,53 @@ def test_rank_files_load_like_the_reference_reader(
         assert_same_as_reference(text.encode(), None, special_tokens={}, fast=True)
 
 
+CHARACTERS = ["a", "b", " ", "\N{LOWER ONE EIGHTH BLOCK}", "é", "日", "<", "x"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_tokenizer_json_of_characters_loads_like_the_reference_reader(data: st.DataObject) -> None:
+    parts, merges = list(CHARACTERS), list[list[str]]()
+    for _ in range(data.draw(st.integers(0, 12))):
+        merge = [data.draw(st.sampled_from(parts)), data.draw(st.sampled_from(parts))]
+        merges.append(merge)
+        if "".join(merge) not in parts:
+            parts.append("".join(merge))
+    left_out = data.draw(st.sets(st.sampled_from(parts), max_size=1))
+    names = [f"<0x{byte:02X}>" for byte in range(data.draw(st.sampled_from([256, 256, 255])))]
+    entries = [part for part in parts if part not in left_out] + names
+    entries += data.draw(st.lists(st.sampled_from(["<unk>", "<s>", "é<", "zz"]), max_size=3, unique=True))
+    ids = data.draw(st.permutations(range(len(entries) + 2)))
+    vocab = dict(zip(entries, ids, strict=False))
+    special = data.draw(
+        st.lists(st.sampled_from(["<s>", "<unk>", "a", "ab", "é<", "<0x41>", "▁a"]), max_size=3, unique=True)
+    )
+    added = [
+        {"id": vocab.get(text, len(vocab)), "content": text, "normalized": data.draw(st.booleans())}
+        for text in special
+    ]
+    fallback = data.draw(st.booleans())
+    document = {
+        "added_tokens": added,
+        "normalizer": data.draw(
+            st.sampled_from([None, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}])
+        ),
+        "pre_tokenizer": data.draw(
+            st.sampled_from([None, {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first"}])
+        ),
+        "model": {
+            "type": "BPE",
+            "byte_fallback": fallback,
+            "unk_token": "<unk>",
+            "fuse_unk": data.draw(st.booleans()),
+            "ignore_merges": data.draw(st.booleans()),
+            "vocab": vocab,
+            "merges": merges,
+        },
+    }
+    assert_same_as_reference(json.dumps(document).encode())
+
+
 @settings(max_examples=80, deadline=None)
 @given(merged(), st.data())
 def test_tokenizer_json_loads_like_the_reference_reader(

@@ -59,6 +59,17 @@ impl PyEncoder {
         Self::new(encoder_of(vocab, pattern, false, rules, normalizer)?)
     }
 
+    /// An encoder of a vocabulary of characters. Without a pattern, texts are split where no token crosses.
+    pub fn build_characters(
+        vocab: Vocab,
+        pattern: Option<&str>,
+        rules: &[(String, Rules)],
+        normalizer: Normalizer,
+    ) -> PyResult<Self> {
+        let spaces = Spaces::of_tokens(vocab.tokens().map(|(token, _)| token)).map(Spaces::expression);
+        Self::build(vocab, pattern.or(spaces), rules, normalizer)
+    }
+
     fn new(encoder: Encoder) -> PyResult<Self> {
         let ints = IntCache::new(encoder.vocab().n_ids())?;
         Ok(Self { encoder: Arc::new(encoder), ints, decoder: OnceBox::new(), symbols: OnceBox::new() })
@@ -178,11 +189,10 @@ impl PyEncoder {
             (specials(special_tokens)?, rules(special_rules)?, special::normalizer(&normalizer)?);
         let merges: Vec<_> = merges.iter().map(|(left, right)| (left.as_bytes(), right.as_bytes())).collect();
         py.detach(|| {
-            let spaces = Spaces::of_tokens(tokens.iter().map(|(_, token)| token)).map(Spaces::expression);
             let fallback = unknown.map_or(Fallback::Bytes, |(id, fused)| Fallback::Unknown { id, fused });
             let aliases = aliases.iter().map(|(id, token)| (id, token.to_owned())).collect();
             let vocab = Vocab::from_characters(&tokens, aliases, &merges, special, fallback).map_err(to_python)?;
-            Self::build(vocab.with_ignore_merges(ignore_merges), pattern.or(spaces), &rules, normalizer)
+            Self::build_characters(vocab.with_ignore_merges(ignore_merges), pattern, &rules, normalizer)
         })
     }
 
@@ -291,15 +301,9 @@ impl PyEncoder {
         merges.map(|(&(left, right), _)| (bytes(left), bytes(right))).collect()
     }
 
-    fn compiled<'py>(
-        &self,
-        py: Python<'py>,
-        rest: &str,
-        n_entries: usize,
-        n_merges: usize,
-    ) -> Option<Bound<'py, PyBytes>> {
-        let block = py.detach(|| self.encoder.compiled(rest, n_entries, n_merges))?;
-        Some(PyBytes::new(py, &block))
+    fn compiled<'py>(&self, py: Python<'py>, rest: &str, n_entries: usize, n_merges: usize) -> Bound<'py, PyBytes> {
+        let block = py.detach(|| self.encoder.compiled(rest, n_entries, n_merges));
+        PyBytes::new(py, &block)
     }
 
     fn canonical_form<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {

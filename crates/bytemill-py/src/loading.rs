@@ -1,11 +1,11 @@
-//! Tokenizer files read by the core: `RankFile`, `TokenizerJson`.
+//! Tokenizer files read by the core: `RankFile`, `TokenizerJson`, `CharacterJson`.
 
 use crate::encoder::PyEncoder;
 use crate::signals::{TokenizerError, to_python};
 use crate::special::{self, StepArguments, rules, specials};
-use bytemill::formats::{TokenizerJson, read_ranks, read_tokenizer_json};
+use bytemill::formats::{CharacterJson, TokenizerJson, read_ranks, read_tokenizer_json};
 use bytemill::text::normalize::Normalizer;
-use bytemill::vocab::{CompiledVocab, TokenList, Vocab};
+use bytemill::vocab::{CompiledVocab, Fallback, TokenList, Vocab};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMapping};
 use std::sync::{Mutex, PoisonError};
@@ -120,16 +120,23 @@ pub struct PyTokenizerJson {
 impl PyTokenizerJson {
     #[staticmethod]
     fn read(py: Python<'_>, data: &[u8]) -> Option<(Self, String)> {
-        let (file, rest) = py.detach(|| read_tokenizer_json(data))?;
+        let (file, rest) = py.detach(|| read_tokenizer_json::<TokenizerJson>(data))?;
         let (n_entries, n_merges) = (file.n_entries(), file.n_merges());
         Some((Self { model: Contents::new(Model::File(Box::new(file))), n_entries, n_merges }, rest))
     }
 
     #[staticmethod]
-    fn read_compiled(py: Python<'_>, block: &[u8]) -> Option<(Self, String)> {
-        let mut compiled = py.detach(|| CompiledVocab::read(block))?;
+    fn read_compiled<'py>(py: Python<'py>, block: &[u8]) -> PyResult<Option<(Bound<'py, PyAny>, String)>> {
+        let Some(mut compiled) = py.detach(|| CompiledVocab::read(block)) else { return Ok(None) };
         let (rest, n_entries, n_merges) = (std::mem::take(&mut compiled.rest), compiled.n_entries, compiled.n_merges);
-        Some((Self { model: Contents::new(Model::Compiled(Box::new(compiled))), n_entries, n_merges }, rest))
+        let file = if compiled.vocab.leftovers().is_some() {
+            let model = Contents::new(CharacterModel::Compiled(Box::new(compiled.vocab)));
+            Bound::new(py, PyCharacterJson { model, n_entries, n_merges })?.into_any()
+        } else {
+            let model = Contents::new(Model::Compiled(Box::new(compiled)));
+            Bound::new(py, Self { model, n_entries, n_merges })?.into_any()
+        };
+        Ok(Some((file, rest)))
     }
 
     fn id_of(&self, text: &str) -> PyResult<Option<u32>> {
@@ -152,6 +159,71 @@ impl PyTokenizerJson {
         py.detach(|| {
             let Some(vocab) = model.into_vocab(special, ignore_merges) else { return Ok(None) };
             PyEncoder::build(vocab, pattern, &rules, normalizer).map(Some)
+        })
+    }
+}
+
+/// The tokens and merges of a tokenizer.json of BPE over characters.
+enum CharacterModel {
+    File(Box<CharacterJson>),
+    Compiled(Box<Vocab>),
+}
+
+/// The tokens and merges of a tokenizer.json of BPE over characters.
+#[pyclass(frozen, name = "CharacterJson", module = "bytemill._core")]
+pub struct PyCharacterJson {
+    model: Contents<CharacterModel>,
+    #[pyo3(get)]
+    n_entries: usize,
+    #[pyo3(get)]
+    n_merges: usize,
+}
+
+#[pymethods]
+impl PyCharacterJson {
+    #[staticmethod]
+    fn read(py: Python<'_>, data: &[u8]) -> Option<(Self, String)> {
+        let (file, rest) = py.detach(|| read_tokenizer_json::<CharacterJson>(data))?;
+        let (n_entries, n_merges) = (file.n_entries(), file.n_merges());
+        Some((Self { model: Contents::new(CharacterModel::File(Box::new(file))), n_entries, n_merges }, rest))
+    }
+
+    fn id_of(&self, text: &str) -> PyResult<Option<u32>> {
+        self.model.with(|model| match model {
+            CharacterModel::File(file) => file.id(text),
+            CharacterModel::Compiled(_) => None,
+        })
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a tokenizer is made of")]
+    #[pyo3(signature = (special_tokens, pattern, ignore_merges, has_meta, unknown, special_rules=None, normalizer=vec![]))]
+    fn encoder(
+        &self,
+        py: Python<'_>,
+        special_tokens: &Bound<'_, PyMapping>,
+        pattern: Option<&str>,
+        ignore_merges: bool,
+        has_meta: bool,
+        unknown: Option<(u32, bool)>,
+        special_rules: Option<&Bound<'_, PyMapping>>,
+        normalizer: Vec<StepArguments>,
+    ) -> PyResult<Option<PyEncoder>> {
+        let (special, rules, normalizer) =
+            (specials(special_tokens)?, rules(special_rules)?, special::normalizer(&normalizer)?);
+        let fallback = unknown.map_or(Fallback::Bytes, |(id, fused)| Fallback::Unknown { id, fused });
+        let model = self.model.take()?;
+        py.detach(|| {
+            let vocab = match model {
+                CharacterModel::File(file) => file.into_vocab(special, ignore_merges, has_meta, fallback),
+                CharacterModel::Compiled(vocab) => {
+                    let is_same = vocab.special() == special
+                        && vocab.ignore_merges() == ignore_merges
+                        && vocab.leftovers().is_some_and(|leftovers| leftovers.fallback() == fallback);
+                    is_same.then_some(*vocab)
+                }
+            };
+            let Some(vocab) = vocab else { return Ok(None) };
+            PyEncoder::build_characters(vocab, pattern, &rules, normalizer).map(Some)
         })
     }
 }

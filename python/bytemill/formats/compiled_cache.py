@@ -67,15 +67,16 @@ def read(entry: Path | None) -> bytes | None:
     return content[len(name) :] if content.startswith(name) else None
 
 
-def write(entry: Path | None, block: Callable[[], bytes | None]) -> None:
+def write(entry: Path | None, block: Callable[[], bytes]) -> None:
     """Write an entry and remove those beyond the limit. Errors of the system are ignored.
 
     Args:
         entry: Where it is kept; None to write nothing.
-        block: Returns the content, or None if there is none.
+        block: Returns the content.
     """
-    if entry is None or (content := block()) is None:
+    if entry is None:
         return
+    content = block()
     with contextlib.suppress(OSError):
         entry.parent.mkdir(parents=True, exist_ok=True)
         temporary = entry.with_name(f".{entry.name}.{os.urandom(4).hex()}.tmp")

@@ -2,9 +2,11 @@
 
 import contextlib
 import struct
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -330,3 +332,26 @@ def test_any_prefix_and_any_changed_byte_is_read_or_refused(train_model: TrainMo
             Tokenizer.from_spec(model.read(damaged, "t.model")).encode("some text")
 
     check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", OPTIONS)
+def test_many_damages_at_once_are_read_or_refused(train_model: TrainModel, options: str) -> None:
+    """Cut, double, swap and change random parts of a model, with a bound on the time that reading takes."""
+    data, random = train_model(**OPTIONS[options]), Random(options)
+    n_read = 0
+    for _ in range(3000):
+        damaged = bytearray(data)
+        for _ in range(random.randrange(1, 6)):
+            start = random.randrange(len(damaged))
+            end = start + random.choice([1, 2, 8, 100])
+            part = bytes(damaged[start:end])
+            changed = [b"", part * 2, part[::-1], random.randbytes(len(part)), b"\xff" * len(part)]
+            damaged[start:end] = random.choice(changed)
+        started = time.process_time()
+        with contextlib.suppress(BytemillError):
+            tokenizer = Tokenizer.from_spec(model.read(bytes(damaged), "t.model"))
+            tokenizer.decode(tokenizer.encode("some text, 日本 😀"))
+            n_read += 1
+        assert time.process_time() - started < 5
+    assert n_read > 10

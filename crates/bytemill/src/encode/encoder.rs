@@ -110,9 +110,9 @@ impl Encoder {
     }
 
     /// The vocabulary as a block for [`CompiledVocab::read`], with the rest of the file that it was read from and the numbers of
-    /// entries and merges there; `None` for a vocabulary of characters.
+    /// entries and merges there.
     #[must_use]
-    pub fn compiled(&self, rest: &str, n_entries: usize, n_merges: usize) -> Option<Vec<u8>> {
+    pub fn compiled(&self, rest: &str, n_entries: usize, n_merges: usize) -> Vec<u8> {
         let mut unreachable: Vec<u32> = self.unreachable_tokens.values().copied().collect();
         unreachable.sort_unstable();
         CompiledVocab::write(&self.vocab, &unreachable, rest, n_entries, n_merges)

@@ -17,4 +17,4 @@ mod tokenizer_json;
 pub(crate) use byte_characters::append_bytes;
 pub use needed_merges::needed_merges;
 pub use rank_file::read_ranks;
-pub use tokenizer_json::{TokenizerJson, read_tokenizer_json};
+pub use tokenizer_json::{CharacterJson, TokenizerJson, read_tokenizer_json};

@@ -3,14 +3,16 @@
 //! The block is for a cache, not for exchange: its format changes with the tables. It ends with a checksum, and what indexes into a
 //! table is checked, so that damaged blocks are refused.
 
+use super::characters::{FIRST_LEFTOVER, Fallback, Leftover, Leftovers};
 use super::pair_table::PairTable;
 use super::tokens::TokenIndex;
 use super::vocabulary::{Vocab, offset_from};
 use crate::formats::append_bytes;
+use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The format; goes up with every change of it or of the tables.
-const MAGIC: &[u8; 16] = b"bytemill vocab 1";
+const MAGIC: &[u8; 16] = b"bytemill vocab 2";
 
 /// A vocabulary, and the rest of the file that it was read from.
 #[derive(Clone, Debug)]
@@ -34,18 +36,9 @@ impl CompiledVocab {
         id.or_else(|| self.vocab.special().iter().find(|(text, _)| text == key).map(|(_, id)| *id))
     }
 
-    /// The block; `None` for a vocabulary of characters, which is not supported. `unreachable` are the ids of the tokens of several
-    /// bytes that no merges lead to, where whole pre-tokens are looked up.
-    pub(crate) fn write(
-        vocab: &Vocab,
-        unreachable: &[u32],
-        rest: &str,
-        n_entries: usize,
-        n_merges: usize,
-    ) -> Option<Vec<u8>> {
-        if vocab.leftovers().is_some() {
-            return None;
-        }
+    /// The block. `unreachable` are the ids of the tokens of several bytes that no merges lead to, where whole pre-tokens are looked
+    /// up.
+    pub(crate) fn write(vocab: &Vocab, unreachable: &[u32], rest: &str, n_entries: usize, n_merges: usize) -> Vec<u8> {
         let (grid, slots) = vocab.pairs.tables();
         let mut writer = Writer(MAGIC.to_vec());
         writer.number(n_entries);
@@ -65,9 +58,10 @@ impl CompiledVocab {
         writer.words(unreachable);
         writer.words(grid);
         writer.words(&slots.iter().flat_map(|&slot| [slot as u32, (slot >> 32) as u32]).collect::<Vec<u32>>());
+        writer.leftovers(vocab.leftovers());
         let checksum = xxh3_64(&writer.0);
         writer.0.extend_from_slice(&checksum.to_le_bytes());
-        Some(writer.0)
+        writer.0
     }
 
     /// The vocabulary of a block; `None` if the block is of another format or damaged.
@@ -91,13 +85,26 @@ impl CompiledVocab {
         let slots = slots?.as_chunks().0.iter().map(|&[low, high]| u64::from(high) << 32 | u64::from(low)).collect();
 
         let n_ids = starts.len().checked_sub(1)?;
-        let are_ids = |ids: &[u32]| ids.iter().all(|&id| (id as usize) < n_ids);
+        let leftovers = reader.leftovers()?;
+        let n_leftovers = leftovers.as_ref().map_or(0, |leftovers| leftovers.symbols.len());
+        let is_id = |id: u32| (id as usize) < n_ids;
+        let are_ids = |ids: &[u32]| ids.iter().all(|&id| is_id(id));
+        let is_symbol_id = |id: u32| match id.checked_sub(FIRST_LEFTOVER) {
+            Some(index) if leftovers.is_some() => (index as usize) < n_leftovers,
+            _ => is_id(id),
+        };
+        let are_leftovers = leftovers.iter().all(|leftovers| {
+            let is_known = !matches!(leftovers.fallback, Fallback::Unknown { id, .. } if !is_id(id));
+            is_known && leftovers.symbols.iter().all(|symbol| are_ids(&symbol.ids))
+        });
         let n_symbols = symbol_ids.len();
         let are_symbols = merges.iter().all(|&(left, right)| (left.max(right) as usize) < n_symbols);
         let is_whole = reader.0.is_empty()
             && starts.is_sorted()
             && starts.last().is_some_and(|&end| end as usize == bytes.len())
-            && [&ids, &symbol_ids, &unreachable].into_iter().all(|ids| are_ids(ids))
+            && [&ids, &unreachable].into_iter().all(|ids| are_ids(ids))
+            && symbol_ids.iter().all(|&id| is_symbol_id(id))
+            && are_leftovers
             && n_symbols >= 256
             && are_symbols;
         if !is_whole {
@@ -117,7 +124,7 @@ impl CompiledVocab {
             pairs,
             ranked: flags & 1 == 1,
             ignore_merges: flags & 2 == 2,
-            leftovers: None,
+            leftovers: leftovers.map(Arc::new),
             unreachable: (flags & 2 == 2).then(|| unreachable.into()),
         };
         Some(Self { vocab, rest, n_entries, n_merges })
@@ -140,6 +147,24 @@ impl Writer {
     fn words(&mut self, words: &[u32]) {
         self.number(words.len());
         self.0.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    }
+
+    /// What unknown characters become: 0 if tokens are bytes, 1 for [`Fallback::Bytes`], 2 and 3 for [`Fallback::Unknown`]. The
+    /// symbols follow.
+    fn leftovers(&mut self, leftovers: Option<&Leftovers>) {
+        let Some(Leftovers { fallback, symbols }) = leftovers else { return self.number(0) };
+        match fallback {
+            Fallback::Bytes => self.number(1),
+            Fallback::Unknown { id, fused } => {
+                self.number(2 + usize::from(*fused));
+                self.number(*id as usize);
+            }
+        }
+        self.number(symbols.len());
+        for symbol in symbols {
+            self.bytes(&symbol.bytes);
+            self.words(&symbol.ids);
+        }
     }
 }
 
@@ -170,6 +195,23 @@ impl<'b> Reader<'b> {
         let n_words = self.number()?;
         let bytes = self.take(n_words.checked_mul(4)?)?;
         Some(bytes.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect())
+    }
+
+    /// See [`Writer::leftovers`]; the outer `None` for a block that ends inside.
+    fn leftovers(&mut self) -> Option<Option<Leftovers>> {
+        let fallback = match self.number()? {
+            0 => return Some(None),
+            1 => Fallback::Bytes,
+            kind @ (2 | 3) => Fallback::Unknown { id: u32::try_from(self.number()?).ok()?, fused: kind == 3 },
+            _ => return None,
+        };
+        let n_symbols = self.number()?;
+        let symbols = (0..n_symbols).map(|_| {
+            let (bytes, ids) = (self.bytes()?.into(), self.words()?.into());
+            Some(Leftover { bytes, ids })
+        });
+        let symbols = symbols.collect::<Option<_>>()?;
+        Some(Some(Leftovers { fallback, symbols }))
     }
 }
 

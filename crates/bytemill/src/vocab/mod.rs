@@ -22,6 +22,7 @@ pub use characters::{Fallback, Leftovers};
 pub use compiled::CompiledVocab;
 pub use merged::MergedTokens;
 pub use sorted::SortedTokens;
+pub(crate) use tokens::TokenIndex;
 pub use tokens::TokenList;
 pub use vocabulary::Vocab;
 pub(crate) use vocabulary::{invalid, show};

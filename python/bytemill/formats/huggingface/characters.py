@@ -6,7 +6,7 @@ there are in use: the normalizer replaces spaces, or the pre-tokenizer is `Metas
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ _DECODER = (
     {"type": "ByteFallback"},
     {"type": "Fuse"},
 )
+_BYTE_NAMES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 _STRIP_ONE = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
 
 
@@ -67,18 +68,12 @@ def read(
     Raises:
         TokenizerFileError: The file is damaged or has a feature that is not supported exactly.
     """
-    model = document["model"]
-    steps = from_normalizer(document.get("normalizer"), f"{location}: normalizer")
-    normalizer, pattern, has_meta = _spaces(steps, document.get("pre_tokenizer"), location)
-    characters, fallback_texts = _fallback(model, vocab, f"{location}: model")
-    characters = replace(
-        characters,
-        writes_spaces_as_meta=has_meta,
-        decode_strip=_decode_strip(document.get("decoder"), f"{location}: decoder"),
-    )
+    settings = settings_of(document, vocab, location)
+    has_meta = settings.characters.writes_spaces_as_meta
 
     products = {left + right for left, right in pairs}
-    left_out = {text for text in special_tokens if len(text) > 1 and text not in products} | fallback_texts
+    left_out = {text for text in special_tokens if len(text) > 1 and text not in products}
+    left_out.update(fallback_texts(document["model"]))
     ordinary = [text for text in vocab if text not in left_out]
     encoded = dict(zip(ordinary, as_bytes(ordinary, has_meta=has_meta), strict=True))
     tokens = {vocab[text]: token for text, token in encoded.items()}
@@ -98,14 +93,46 @@ def read(
             f"{location}: model.merges[{index}]: {shown(text)} is not a token of the vocabulary"
         )
     return TokenizerSpec(
-        pattern=pattern,
+        pattern=settings.pattern,
         special_tokens=dict(special_tokens),
         vocab=tokens,
         merges=[(encoded[left], encoded[right]) for left, right in pairs],
-        ignore_merges=bool(model.get("ignore_merges")),
-        normalizer=normalizer,
-        characters=characters,
+        ignore_merges=bool(document["model"].get("ignore_merges")),
+        normalizer=settings.normalizer,
+        characters=settings.characters,
     )
+
+
+@dataclass(frozen=True)
+class CharacterSettings:
+    """What a tokenizer.json says about a model of characters beside its tokens and merges."""
+
+    normalizer: NormalizerSteps
+    pattern: str | None
+    characters: CharacterModel
+
+
+def settings_of(document: Mapping[str, Any], vocab: Mapping[str, int], location: str) -> CharacterSettings:
+    """Return the settings of a document. Arguments and errors are those of `read`.
+
+    Of the vocabulary, only the texts of `fallback_texts` are looked up.
+    """
+    steps = from_normalizer(document.get("normalizer"), f"{location}: normalizer")
+    normalizer, pattern, has_meta = _spaces(steps, document.get("pre_tokenizer"), location)
+    characters = replace(
+        _fallback(document["model"], vocab, f"{location}: model"),
+        writes_spaces_as_meta=has_meta,
+        decode_strip=_decode_strip(document.get("decoder"), f"{location}: decoder"),
+    )
+    return CharacterSettings(normalizer, pattern, characters)
+
+
+def fallback_texts(model: Mapping[str, Any]) -> list[str]:
+    """Return the texts of the tokens of a model that stand for unknown characters or their bytes."""
+    if model.get("byte_fallback"):
+        return list(_BYTE_NAMES)
+    unknown = model.get("unk_token")
+    return [] if unknown is None else [unknown]
 
 
 def as_bytes(texts: Sequence[str], *, has_meta: bool) -> list[bytes]:
@@ -158,18 +185,15 @@ def _spaces(
             )
 
 
-def _fallback(
-    model: Mapping[str, Any], vocab: Mapping[str, int], location: str
-) -> tuple[CharacterModel, set[str]]:
-    """Return what unknown characters become, and the texts of the tokens of bytes."""
-    names = [f"<0x{byte:02X}>" for byte in range(256)]
+def _fallback(model: Mapping[str, Any], vocab: Mapping[str, int], location: str) -> CharacterModel:
+    """Return what unknown characters become."""
     if model.get("byte_fallback"):
-        missing = next((name for name in names if name not in vocab), None)
+        missing = next((name for name in _BYTE_NAMES if name not in vocab), None)
         if missing is not None:
             raise TokenizerFileError(
                 f"{location}.vocab lacks {missing}, which 'byte_fallback' needs", hint="add all 256 of them"
             )
-        return CharacterModel({byte: vocab[name] for byte, name in enumerate(names)}), set(names)
+        return CharacterModel({byte: vocab[name] for byte, name in enumerate(_BYTE_NAMES)})
     unknown = model.get("unk_token")
     if unknown is None:
         raise TokenizerFileError(
@@ -177,8 +201,7 @@ def _fallback(
         )
     if unknown not in vocab:
         raise TokenizerFileError(f"{location}.unk_token: {shown(unknown)} is not in the vocabulary")
-    fused = bool(model.get("fuse_unk"))
-    return CharacterModel(None, unk_id=vocab[unknown], fuse_unk=fused), {unknown}
+    return CharacterModel(None, unk_id=vocab[unknown], fuse_unk=bool(model.get("fuse_unk")))
 
 
 def _decode_strip(decoder: Any, location: str) -> Any:

@@ -1,8 +1,12 @@
-use super::read_tokenizer_json;
+use super::TokenizerJson;
 use crate::formats::byte_characters::append_bytes;
 use crate::vocab::Vocab;
 use proptest::prelude::*;
 use serde_json::value::RawValue;
+
+fn read_tokenizer_json(data: &[u8]) -> Option<(TokenizerJson, String)> {
+    super::read_tokenizer_json(data)
+}
 
 /// A `tokenizer.json` with all bytes, written as escapes, and the entries `more`.
 fn file(more: &str, merges: &str) -> String {

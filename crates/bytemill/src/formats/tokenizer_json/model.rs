@@ -1,5 +1,6 @@
-//! The tokens and merges of a `tokenizer.json`.
+//! The tokens and merges of a `tokenizer.json` of byte-level BPE.
 
+use super::reader::Contents;
 use crate::formats::byte_characters::append_bytes;
 use crate::formats::needed_merges::NeededMerges;
 use crate::vocab::{MergedTokens, TokenList, Vocab};
@@ -56,7 +57,7 @@ fn join(left: &str, right: &str, joined: &mut Vec<u8>) -> Option<usize> {
     (is_left_valid && append_bytes(right, joined)).then_some(n_left)
 }
 
-/// The tokens and merges of a `tokenizer.json`.
+/// The tokens and merges of a `tokenizer.json` of byte-level BPE.
 #[derive(Debug)]
 pub struct TokenizerJson {
     merged: MergedTokens,
@@ -67,10 +68,12 @@ pub struct TokenizerJson {
     foreign: HashMap<String, u32>,
 }
 
-impl TokenizerJson {
-    /// Applies the merges, given by the keys of their parts, to the tokens. `foreign` has the entries that are no tokens.
-    /// Returns `None` if an id is repeated or a merge contradicts the tokens.
-    pub(super) fn new<'m>(
+impl Contents for TokenizerJson {
+    fn append_token(key: &str, bytes: &mut Vec<u8>) -> bool {
+        append_bytes(key, bytes)
+    }
+
+    fn new<'m>(
         tokens: TokenList,
         foreign: HashMap<String, u32>,
         merges: impl ExactSizeIterator<Item = (&'m str, &'m str)> + Clone,
@@ -90,7 +93,9 @@ impl TokenizerJson {
         }
         Some(Self { merged: with_all_splits(tokens, merges)?, is_ranked: true, n_merges, foreign })
     }
+}
 
+impl TokenizerJson {
     /// Number of entries of the vocabulary.
     #[must_use]
     pub fn n_entries(&self) -> usize {

@@ -1,7 +1,5 @@
 //! Parser of `tokenizer.json`.
 
-use super::model::TokenizerJson;
-use crate::formats::byte_characters::append_bytes;
 use crate::vocab::TokenList;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -9,6 +7,21 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
+use std::marker::PhantomData;
+
+/// What the tokens and merges of a `tokenizer.json` are read into.
+pub trait Contents: Sized {
+    /// Appends the bytes that a key of the vocabulary stands for; false if it stands for none.
+    fn append_token(key: &str, bytes: &mut Vec<u8>) -> bool;
+
+    /// The contents of a file: its tokens, the entries of the vocabulary that stand for no bytes, and the merges by the keys of their
+    /// parts. `None` if they contradict each other.
+    fn new<'m>(
+        tokens: TokenList,
+        foreign: HashMap<String, u32>,
+        merges: impl ExactSizeIterator<Item = (&'m str, &'m str)> + Clone,
+    ) -> Option<Self>;
+}
 
 /// The tokens and merges of a `tokenizer.json`, and the document as JSON with an empty `model.vocab` and an empty
 /// `model.merges`.
@@ -17,18 +30,18 @@ use std::fmt;
 /// contradict each other, and where JSON readers differ: repeated keys or ids, integers written as floats, lone
 /// surrogates.
 #[must_use]
-pub fn read_tokenizer_json(data: &[u8]) -> Option<(TokenizerJson, String)> {
+pub fn read_tokenizer_json<C: Contents>(data: &[u8]) -> Option<(C, String)> {
     let text = simdutf8::basic::from_utf8(data.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(data)).ok()?;
     let mut reader = serde_json::Deserializer::from_str(text);
-    let read = reader.deserialize_map(Document).ok()?;
+    let read = reader.deserialize_map(Document(PhantomData)).ok()?;
     reader.end().ok()?;
     Some(read)
 }
 
 /// Implements `DeserializeSeed` for the visitor of an object.
 macro_rules! seed {
-    ($visitor:ty => $value:ty) => {
-        impl<'de> DeserializeSeed<'de> for $visitor {
+    ($visitor:ident => $value:ty) => {
+        impl<'de, C: Contents> DeserializeSeed<'de> for $visitor<C> {
             type Value = $value;
 
             fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<$value, D::Error> {
@@ -69,10 +82,10 @@ fn read_fields<'de, A: MapAccess<'de>>(
 }
 
 /// The whole document: its model, and the rest of it as JSON.
-struct Document;
+struct Document<C>(PhantomData<C>);
 
-impl<'de> Visitor<'de> for Document {
-    type Value = (TokenizerJson, String);
+impl<'de, C: Contents> Visitor<'de> for Document<C> {
+    type Value = (C, String);
 
     expecting!("an object");
 
@@ -82,7 +95,7 @@ impl<'de> Visitor<'de> for Document {
             if key != "model" {
                 return Ok(None);
             }
-            let (read, rest) = map.next_value_seed(Model)?;
+            let (read, rest) = map.next_value_seed(Model(PhantomData))?;
             if model.replace(read).is_some() { Err(unusual()) } else { Ok(Some(rest)) }
         })?;
         Ok((model.ok_or_else(unusual)?, rest))
@@ -90,12 +103,12 @@ impl<'de> Visitor<'de> for Document {
 }
 
 /// The `model` object: its tokens and merges, and the rest of it as JSON.
-struct Model;
+struct Model<C>(PhantomData<C>);
 
-seed!(Model => (TokenizerJson, String));
+seed!(Model => (C, String));
 
-impl<'de> Visitor<'de> for Model {
-    type Value = (TokenizerJson, String);
+impl<'de, C: Contents> Visitor<'de> for Model<C> {
+    type Value = (C, String);
 
     expecting!("an object");
 
@@ -103,24 +116,24 @@ impl<'de> Visitor<'de> for Model {
         let (mut entries, mut merges) = (None, None);
         let rest = read_fields(map, |key, map| {
             let (is_repeated, empty) = match key {
-                "vocab" => (entries.replace(map.next_value_seed(Vocabulary)?).is_some(), "{}"),
+                "vocab" => (entries.replace(map.next_value_seed(Vocabulary(PhantomData::<C>))?).is_some(), "{}"),
                 "merges" => (merges.replace(map.next_value::<Vec<Merge>>()?).is_some(), "[]"),
                 _ => return Ok(None),
             };
             if is_repeated { Err(unusual()) } else { Ok(Some(empty.to_owned())) }
         })?;
         let (Some((tokens, foreign)), Some(merges)) = (entries, merges) else { return Err(unusual()) };
-        let model = TokenizerJson::new(tokens, foreign, merges.iter().map(|Merge(left, right)| (&**left, &**right)));
+        let model = C::new(tokens, foreign, merges.iter().map(|Merge(left, right)| (&**left, &**right)));
         Ok((model.ok_or_else(unusual)?, rest))
     }
 }
 
-/// The `vocab` object, token -> id: the tokens, and the entries with characters that stand for no byte.
-struct Vocabulary;
+/// The `vocab` object, token -> id: the tokens, and the entries that stand for no bytes.
+struct Vocabulary<C>(PhantomData<C>);
 
 seed!(Vocabulary => (TokenList, HashMap<String, u32>));
 
-impl<'de> Visitor<'de> for Vocabulary {
+impl<'de, C: Contents> Visitor<'de> for Vocabulary<C> {
     type Value = (TokenList, HashMap<String, u32>);
 
     expecting!("an object");
@@ -130,7 +143,7 @@ impl<'de> Visitor<'de> for Vocabulary {
         while let Some(Text(key)) = map.next_key()? {
             let id: u32 = map.next_value()?;
             let mut is_valid = true;
-            tokens.push_with(id, |bytes| is_valid = append_bytes(&key, bytes)).map_err(A::Error::custom)?;
+            tokens.push_with(id, |bytes| is_valid = C::append_token(&key, bytes)).map_err(A::Error::custom)?;
             if !is_valid {
                 tokens.pop();
                 if foreign.insert(key.into_owned(), id).is_some() {

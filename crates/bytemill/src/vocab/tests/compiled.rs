@@ -21,7 +21,7 @@ fn vocab(merges: &[(&str, &str)], ignore_merges: bool) -> Vocab {
 const MERGES: [(&str, &str); 6] = [("l", "o"), ("lo", "w"), (" ", "low"), ("e", "r"), ("l", "w"), (" low", "er")];
 
 fn block(vocab: &Vocab, rest: &str) -> Vec<u8> {
-    Encoder::new(vocab.clone(), Pattern::GPT2).unwrap().compiled(rest, 17, 18).unwrap()
+    Encoder::new(vocab.clone(), Pattern::GPT2).unwrap().compiled(rest, 17, 18)
 }
 
 fn ids(vocab: &Vocab, text: &str) -> Vec<u32> {
@@ -68,6 +68,56 @@ fn a_vocabulary_is_read_back_as_it_was() {
     }
 }
 
+/// Characters that are tokens, one that is not but begins like one, and what stands for unknown characters.
+fn of_characters(fallback: Fallback) -> Vocab {
+    let pieces = [" ", "a", "語", "日", "é", "語日", " a"];
+    let mut tokens = TokenList::default();
+    for (piece, id) in pieces.iter().zip(300..) {
+        tokens.push(id, piece.as_bytes()).unwrap();
+    }
+    let mut aliases = Vec::new();
+    if fallback == Fallback::Bytes {
+        for byte in 0..=255_u8 {
+            let is_character = b" a".contains(&byte);
+            if is_character {
+                aliases.push((u32::from(byte), vec![byte]));
+            } else {
+                tokens.push(u32::from(byte), &[byte]).unwrap();
+            }
+        }
+    }
+    let merges: [(&[u8], &[u8]); 2] = [("語".as_bytes(), "日".as_bytes()), (b" ", b"a")];
+    Vocab::from_characters(&tokens, aliases, &merges, vec![("<s>".to_owned(), 400)], fallback).unwrap()
+}
+
+#[test]
+fn a_vocabulary_of_characters_is_read_back_as_it_was() {
+    for fallback in
+        [Fallback::Bytes, Fallback::Unknown { id: 400, fused: false }, Fallback::Unknown { id: 400, fused: true }]
+    {
+        let vocab = of_characters(fallback);
+        let block = block(&vocab, "{}");
+        let read = CompiledVocab::read(&block).unwrap();
+        same(&vocab, &read.vocab);
+        assert_eq!(read.vocab.leftovers().unwrap().fallback(), fallback);
+        let text = "語日 a日語誠é<s>èè😀 aa";
+        assert_eq!(ids(&read.vocab, text), ids(&vocab, text));
+        for end in 0..block.len() {
+            assert!(CompiledVocab::read(&block[..end]).is_none(), "{end}");
+        }
+    }
+}
+
+/// A block with this word at `at` and the checksum that belongs to it.
+fn with_word(mut block: Vec<u8>, at: prop::sample::Index, word: u32) -> Vec<u8> {
+    let n_bytes = block.len() - 8;
+    let at = MAGIC.len() + at.index(n_bytes - MAGIC.len() - 4);
+    block[at..at + 4].copy_from_slice(&word.to_le_bytes());
+    let checksum = xxh3_64(&block[..n_bytes]);
+    block[n_bytes..].copy_from_slice(&checksum.to_le_bytes());
+    block
+}
+
 proptest! {
     #[test]
     fn damaged_blocks_are_refused(at in any::<prop::sample::Index>(), change in 1u8..=255, end in any::<prop::sample::Index>()) {
@@ -80,16 +130,14 @@ proptest! {
 
     /// A block with a right checksum and wrong content.
     #[test]
-    fn indices_out_of_range_are_refused_or_harmless(at in any::<prop::sample::Index>(), word in any::<u32>()) {
-        let vocab = vocab(&MERGES, true);
-        let mut block = self::block(&vocab, "{}");
-        let n_bytes = block.len() - 8;
-        let at = MAGIC.len() + at.index(n_bytes - MAGIC.len() - 4);
-        block[at..at + 4].copy_from_slice(&word.to_le_bytes());
-        let checksum = xxh3_64(&block[..n_bytes]);
-        block[n_bytes..].copy_from_slice(&checksum.to_le_bytes());
-        if let Some(read) = CompiledVocab::read(&block) {
-            ids(&read.vocab, " lower low odd abc<end> lowlow\n");
+    fn indices_out_of_range_are_refused_or_harmless(
+        at in any::<prop::sample::Index>(),
+        word in prop_oneof![any::<u32>(), 0_u32..600, FIRST_LEFTOVER..FIRST_LEFTOVER + 300],
+        is_of_characters in any::<bool>(),
+    ) {
+        let vocab = if is_of_characters { of_characters(Fallback::Bytes) } else { vocab(&MERGES, true) };
+        if let Some(read) = CompiledVocab::read(&with_word(block(&vocab, "{}"), at, word)) {
+            ids(&read.vocab, " lower low odd abc<end> lowlow 語日 a日語誠é<s>èè😀\n");
         }
     }
 }
