@@ -17,6 +17,9 @@ NAMED_PATTERNS: dict[str, str]
 UNICODE_VERSION: str
 """Version of the Unicode character database behind the letter, number and white-space classes."""
 
+def safe_cut(pattern: str | None, special_tokens: Sequence[str], window: str) -> int | None:
+    """Return an offset in UTF-8 at which a text that contains `window` can be cut without changing its pre-tokens."""
+
 def pretoken_spans(text: str, pattern: str | None) -> list[tuple[int, int]]:
     """Return the byte offsets (start, end) of the pre-tokens of `text`. `pattern`: name, expression, or None."""
 
@@ -205,6 +208,8 @@ class Encoder:
     def merges(self) -> list[tuple[bytes, bytes]]: ...
     def compiled(self, rest: str, n_entries: int, n_merges: int) -> bytes:
         """Return the vocabulary as a block for `TokenizerJson.read_compiled`."""
+    def safe_cut(self, window: str, allowed_special: _Allowed) -> int | None:
+        """Return an offset in UTF-8 at which a text that contains `window` can be cut without changing its ids."""
     def canonical_form(self) -> bytes:
         """Return a form of everything that affects ids: encoders with equal bytes give equal ids for every text."""
     def token_bytes(self, token_id: int) -> bytes:
@@ -496,8 +501,12 @@ class PretokenCounter:
         num_threads: int | None,
         chunk_bytes: int | None,
         table_bytes: int | None = None,
+        seed: int | None = None,
     ) -> None:
-        """`table_bytes` bounds the tables of all threads once a folder is set."""
+        """`table_bytes` bounds the tables of all threads once a folder is set.
+
+        Counters with the same `seed` divide pre-tokens into the same partitions; it must not be predictable.
+        """
     def set_folder(self, folder: str) -> None:
         """Write full tables to this folder from now on."""
     def set_weight(self, weight: int) -> None:
@@ -509,6 +518,7 @@ class PretokenCounter:
         progress: Callable[[int], None] | None,
         start: int = 0,
         seconds: float | None = None,
+        end: int | None = None,
     ) -> tuple[int, bool]:
         """Count one file as a document.
 
@@ -518,6 +528,7 @@ class PretokenCounter:
             progress: Called with the bytes read of this file, about ten times a second.
             start: Byte offset to start at.
             seconds: Stop after this time, where the text can be cut (not with "replace").
+            end: Byte offset at which the file ends for this call.
 
         Returns:
             The offset at which a later call can start, and whether it is the end of the file.
@@ -542,8 +553,11 @@ class PretokenCounter:
             TokenizerError: The ends do not fit the data.
             UnicodeDecodeError: The data is not UTF-8.
         """
-    def add_counts(self, path: str, weight: int) -> None:
-        """Add the counts of a file, `weight` times. Raises OSError, or `TokenizerError` if it is damaged."""
+    def add_counts(self, path: str, weight: int, range: tuple[int, int] | None = None) -> None:
+        """Add the counts of a file, or of a range of one that `PretokenCounts.save_partitions` wrote, `weight` times.
+
+        Raises OSError, or `TokenizerError` if it is damaged.
+        """
     def checkpoint(self) -> str:
         """Write all counts to the folder and return the state for `resume`, as JSON. Raises `OutputError`."""
     def resume(self, state: str, folder: str) -> None:
@@ -551,7 +565,9 @@ class PretokenCounter:
 
         Raises `TokenizerError` or OSError if the files are missing or damaged.
         """
-    def finish(self, denominator: int = 1, may_stay: bool = False) -> PretokenCounts:
+    def finish(
+        self, denominator: int = 1, may_stay: bool = False, must_stay: bool = False
+    ) -> PretokenCounts:
         """Wait for the threads and return the counts; the counter is unusable afterwards.
 
         Args:
@@ -582,6 +598,8 @@ class PretokenCounts:
         """Load a file of counts. Raises OSError, or `TokenizerError` if it is damaged."""
     def save(self, path: str, header: str) -> None:
         """Write a file of counts. Raises `OutputError`."""
+    def save_partitions(self, path: str, header: str, partitions: tuple[int, int]) -> list[int]:
+        """Write some of the 64 partitions of counts on disk to a file, and return where each ends. Raises `OutputError`."""
     def copy(self) -> PretokenCounts:
         """Return a copy. Raises ValueError for counts on disk."""
     def drop_below(self, least: int) -> tuple[int, int]:

@@ -4,8 +4,10 @@ use crate::convert;
 use crate::signals::{CancellationCheck, to_python};
 use crate::training::PyPretokenCounts;
 use bytemill::Error;
+use bytemill::encode::cutter::Cutter;
 use bytemill::pretokenize::Pattern;
-use bytemill::train::count::{CHUNK_BYTES, Counter, Scale, visit_file};
+use bytemill::special::SpecialTokens;
+use bytemill::train::count::{CHUNK_BYTES, Counter, Scale, Stay, visit_file, visit_range};
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -51,19 +53,23 @@ impl PyPretokenCounter {
 #[pymethods]
 impl PyPretokenCounter {
     #[new]
-    #[pyo3(signature = (pattern, special_tokens, num_threads, chunk_bytes, table_bytes = None))]
+    #[pyo3(signature = (pattern, special_tokens, num_threads, chunk_bytes, table_bytes = None, seed = None))]
     fn new(
         pattern: Option<&str>,
         special_tokens: Vec<String>,
         num_threads: Option<i64>,
         chunk_bytes: Option<usize>,
         table_bytes: Option<usize>,
+        seed: Option<u64>,
     ) -> PyResult<Self> {
         let pattern = Pattern::new(pattern).map_err(to_python)?;
         let n_threads = convert::threads(num_threads)?;
         let chunk_bytes = chunk_bytes.unwrap_or(CHUNK_BYTES);
         let table_bytes = table_bytes.unwrap_or(usize::MAX);
-        let counter = Counter::with_table_limit(pattern, &special_tokens, n_threads, chunk_bytes, table_bytes);
+        let counter = match seed {
+            None => Counter::with_table_limit(pattern, &special_tokens, n_threads, chunk_bytes, table_bytes),
+            Some(seed) => Counter::with_seed(pattern, &special_tokens, n_threads, chunk_bytes, table_bytes, seed),
+        };
         Ok(Self { counter: Some(counter.map_err(to_python)?) })
     }
 
@@ -76,7 +82,8 @@ impl PyPretokenCounter {
         self.with_counter(py, |counter, check| counter.set_weight(weight, &|| check.poll(0)))
     }
 
-    #[pyo3(signature = (path, errors, progress, start = 0, seconds = None))]
+    #[pyo3(signature = (path, errors, progress, start = 0, seconds = None, end = None))]
+    #[expect(clippy::too_many_arguments, reason = "what to read of a file, how, and until when")]
     fn add_file(
         &mut self,
         py: Python<'_>,
@@ -85,6 +92,7 @@ impl PyPretokenCounter {
         progress: Option<Py<PyAny>>,
         start: u64,
         seconds: Option<f64>,
+        end: Option<u64>,
     ) -> PyResult<(u64, bool)> {
         let malformed = convert::malformed(errors)?;
         let counter = self.counter()?;
@@ -99,6 +107,7 @@ impl PyPretokenCounter {
                 file.seek(SeekFrom::Start(start))?;
             }
             let progress = |n| n_read.store(start + n, order);
+            let file = file.take(end.unwrap_or(u64::MAX).saturating_sub(start));
             counter.add_reader_until(file, malformed, progress, is_enough, &|| check.poll(n_read.load(order)))
         });
         let counted = counted.map_err(|error| match error {
@@ -165,9 +174,17 @@ impl PyPretokenCounter {
         })
     }
 
-    fn add_counts(&mut self, py: Python<'_>, path: PathBuf, weight: u64) -> PyResult<()> {
+    #[pyo3(signature = (path, weight, range = None))]
+    fn add_counts(&mut self, py: Python<'_>, path: PathBuf, weight: u64, range: Option<(u64, u64)>) -> PyResult<()> {
         self.with_counter(py, |counter, check| {
-            counter.add_counts(|each| visit_file(&path, &|| check.poll(0), each), weight)
+            let interrupt = || check.poll(0);
+            counter.add_counts(
+                |each| match range {
+                    None => visit_file(&path, &interrupt, each),
+                    Some((start, end)) => visit_range(&path, start..end, &interrupt, each),
+                },
+                weight,
+            )
         })
     }
 
@@ -179,21 +196,40 @@ impl PyPretokenCounter {
         self.with_counter(py, |counter, check| counter.resume(state, &folder, &|| check.poll(0)))
     }
 
-    #[pyo3(signature = (denominator = 1, may_stay = false))]
-    fn finish(&mut self, py: Python<'_>, denominator: u64, may_stay: bool) -> PyResult<PyPretokenCounts> {
+    #[pyo3(signature = (denominator = 1, may_stay = false, must_stay = false))]
+    fn finish(
+        &mut self,
+        py: Python<'_>,
+        denominator: u64,
+        may_stay: bool,
+        must_stay: bool,
+    ) -> PyResult<PyPretokenCounts> {
         self.counter()?;
         let check = CancellationCheck::new(None);
         match self.counter.take() {
             Some(counter) => {
                 let scale = Scale::new(denominator);
+                let stay = match (must_stay, may_stay) {
+                    (true, _) => Stay::Always,
+                    (false, true) => Stay::IfLarge,
+                    (false, false) => Stay::Never,
+                };
                 let (counted, totals) = py
-                    .detach(|| counter.finish_scaled(scale, may_stay, &|| check.poll(0)))
+                    .detach(|| counter.finish_scaled(scale, stay, &|| check.poll(0)))
                     .map_err(|error| check.raise(error))?;
                 Ok(PyPretokenCounts::new(counted, totals))
             }
             None => Err(PyValueError::new_err("this counter is finished")),
         }
     }
+}
+
+/// A cut in a text of which `window` is a part, such that the pre-tokens of both sides are those of the text.
+#[pyfunction]
+pub fn safe_cut(pattern: Option<&str>, special_tokens: Vec<String>, window: &str) -> PyResult<Option<usize>> {
+    let pattern = Pattern::new(pattern).map_err(to_python)?;
+    let special = SpecialTokens::new(special_tokens.into_iter().zip(0..).collect()).map_err(to_python)?;
+    Ok(Cutter { pattern: &pattern, special: &special }.cut_within(window))
 }
 
 /// A binary Python stream.

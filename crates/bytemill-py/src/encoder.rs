@@ -8,6 +8,7 @@ use crate::special::{self, StepArguments, id_of, rules, specials, steps_of};
 use crate::stream::{PyStreamEncoder, PyTokenIterator};
 use crate::{batch, convert, decoding};
 use bytemill::decode::Decoder;
+use bytemill::encode::cutter::Cutter;
 use bytemill::encode::{Encoder, no_interrupt};
 use bytemill::pretokenize::{Pattern, Spaces};
 use bytemill::special::{Rules, Segment};
@@ -304,6 +305,13 @@ impl PyEncoder {
     fn compiled<'py>(&self, py: Python<'py>, rest: &str, n_entries: usize, n_merges: usize) -> Bound<'py, PyBytes> {
         let block = py.detach(|| self.encoder.compiled(rest, n_entries, n_merges));
         PyBytes::new(py, &block)
+    }
+
+    fn safe_cut(&self, window: &str, allowed_special: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+        convert::with_allowed(&self.encoder, allowed_special, |allowed| {
+            let cutter = Cutter { pattern: self.encoder.pattern(), special: self.encoder.kept_whole(allowed) };
+            Ok(cutter.cut_within(window))
+        })
     }
 
     fn canonical_form<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {

@@ -98,6 +98,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
         named.set_item(pattern.name, pattern.expression)?;
     }
     module.add("NAMED_PATTERNS", named)?;
+    module.add_function(wrap_pyfunction!(counting::safe_cut, module)?)?;
     module.add_function(wrap_pyfunction!(pretoken_spans, module)?)?;
     module.add_function(wrap_pyfunction!(named_pattern, module)?)?;
     module.add_function(wrap_pyfunction!(check_pattern, module)?)?;

@@ -4,7 +4,9 @@ use crate::convert;
 use crate::signals::{CancellationCheck, to_python};
 use bytemill::Error;
 use bytemill::sys::interrupt::no_interrupt;
-use bytemill::train::count::{Counted, Counts, Merged, Totals, read_counts, read_header, write_counts};
+use bytemill::train::count::{
+    Counted, Counts, Merged, Totals, read_counts, read_header, write_counts, write_partitions,
+};
 use bytemill::train::merges::{PretokenSource, Ties, learn, learn_from, learn_within};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -82,6 +84,24 @@ impl PyPretokenCounts {
     fn save(&self, py: Python<'_>, path: PathBuf, header: &str) -> PyResult<()> {
         let check = CancellationCheck::new(None);
         let work = |counted: &Counted| write_counts(counted, header, &path, &|| check.poll(0));
+        py.detach(|| self.with(work))?.map_err(|error| check.raise(error))
+    }
+
+    /// Writes some partitions of counts on disk to a file, each with a header.
+    fn save_partitions(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        header: &str,
+        partitions: (usize, usize),
+    ) -> PyResult<Vec<u64>> {
+        let check = CancellationCheck::new(None);
+        let work = |counted: &Counted| match counted {
+            Counted::Disk(merged) => {
+                write_partitions(merged, partitions.0..partitions.1, header, &path, &|| check.poll(0))
+            }
+            Counted::Memory(_) => Err(Error::Invalid("counts in memory have no partitions".to_owned())),
+        };
         py.detach(|| self.with(work))?.map_err(|error| check.raise(error))
     }
 

@@ -6,6 +6,10 @@ use crate::special::SpecialTokens;
 /// How far back from the end a cut is searched first. The last one is usually a word away.
 const NEAR_BYTES: usize = 1 << 16;
 
+/// Bytes beyond the longest special token that are looked at on both sides of a cut: the characters beside it, and those that a
+/// normalizer could combine with them.
+const OUTSIDE_BYTES: usize = 64;
+
 /// Finds cuts that split neither special tokens nor pre-tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct Cutter<'c> {
@@ -31,6 +35,15 @@ impl Cutter<'_> {
             complete.filter(|found| self.special.may_cut_behind(text, found, ceiling)).last().map(|found| found.end)
         })
         .or_else(|| self.pattern.last_cut(text, 0, ceiling, allowed))
+    }
+
+    /// A cut in a text of which only a part is known: `window`, from any character on. The last one that what lies outside cannot
+    /// change.
+    #[must_use]
+    pub fn cut_within(&self, window: &str) -> Option<usize> {
+        let margin = self.special.lookahead() + OUTSIDE_BYTES;
+        let ceiling = window.len().checked_sub(margin)?;
+        self.pattern.last_cut(window, margin, ceiling, |at| !self.special.any_crosses(window, at))
     }
 
     /// The ends of the chunks of a whole text, which have about `chunk_bytes` each.

@@ -131,6 +131,29 @@ proptest! {
         }
         prop_assert_eq!(joined(parts), joined(expected));
     }
+
+    #[test]
+    fn a_cut_in_a_window_changes_nothing_in_the_text(
+        rules in prop::collection::vec(rules(), TOKENS.len()),
+        n_tokens in 1usize..=TOKENS.len(),
+        text in prop::collection::vec(prop::sample::select(PIECES.to_vec()), 60..200).prop_map(|pieces| pieces.concat()),
+        (start, end) in (any::<prop::sample::Index>(), any::<prop::sample::Index>()),
+        nfc in any::<bool>(),
+    ) {
+        let tokens = TOKENS[..n_tokens].iter().zip(0..).map(|(token, id)| ((*token).to_owned(), id)).collect();
+        let normalizer = Normalizer::new(if nfc { vec![Step::Nfc] } else { Vec::new() }, None);
+        let special = SpecialTokens::with_rules(tokens, rules[..n_tokens].to_vec()).unwrap();
+        let special = special.normalizing(Arc::new(normalizer)).unwrap();
+        let cutter = Cutter { pattern: &Pattern::GPT2, special: &special };
+        let ends: Vec<usize> = (0..=text.len()).filter(|&at| text.is_char_boundary(at)).collect();
+        let (start, end) = (ends[start.index(ends.len())], ends[end.index(ends.len())]);
+        let (start, end) = (start.min(end), start.max(end));
+        if let Some(cut) = cutter.cut_within(&text[start..end]) {
+            let mut parts = found(&special, &text[..start + cut]);
+            parts.extend(found(&special, &text[start + cut..]));
+            prop_assert_eq!(joined(parts), joined(found(&special, &text)));
+        }
+    }
 }
 
 #[test]

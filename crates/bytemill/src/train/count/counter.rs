@@ -88,10 +88,25 @@ impl Counter {
         chunk_bytes: usize,
         table_bytes: usize,
     ) -> Result<Self> {
+        Self::with_seed(pattern, special, n_threads, chunk_bytes, table_bytes, random_seed())
+    }
+
+    /// Like [`Counter::with_table_limit`]; counters with the same seed divide pre-tokens into the same partitions. Whoever knows the
+    /// seed can write a text whose pre-tokens collide, so it must not be predictable.
+    ///
+    /// # Errors
+    /// As [`Counter::new`].
+    pub fn with_seed(
+        pattern: Pattern,
+        special: &[String],
+        n_threads: usize,
+        chunk_bytes: usize,
+        table_bytes: usize,
+        seed: u64,
+    ) -> Result<Self> {
         let n_special = special.iter().map(|_| AtomicU64::new(0)).collect();
         let special = SpecialTokens::new(special.iter().cloned().zip(0..).collect())?;
         let n_threads = n_threads.max(1);
-        let seed = random_seed();
         let shared = Arc::new(Shared {
             pattern,
             special,

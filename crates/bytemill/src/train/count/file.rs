@@ -7,7 +7,7 @@
 use super::PRETOKENS_PER_CHECK;
 use super::counts::Counts;
 use super::finish::Counted;
-use super::merged::Merged;
+use super::merged::{Merged, PartFile};
 use super::part::Part;
 use super::sorted_merge::{SortedInput, merge_sorted};
 use super::stream::{GroupReader, Input, Output, damaged};
@@ -16,6 +16,7 @@ use crate::sys::interrupt::Interrupt;
 use crate::train::interrupt_period::InterruptPeriod;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 
 const MAGIC: &[u8; 16] = b"bytemill counts\n";
@@ -35,20 +36,50 @@ const MAX_HEADER_BYTES: u64 = 1 << 30;
 /// [`Error::Output`]; errors of `interrupt`.
 pub fn write_counts(counted: &Counted, header: &str, path: &Path, interrupt: Interrupt) -> Result<()> {
     let mut out = Output::create(path)?;
+    write_segment(&mut out, header, |out| match counted {
+        Counted::Memory(counts) => write_memory(counts, out, interrupt),
+        Counted::Disk(merged) => write_parts(merged.parts(), out, interrupt),
+    })?;
+    out.finish(false).map(drop)
+}
+
+/// Writes some partitions of counts on disk one after the other to a file, each in the format of a file of counts, and returns where
+/// each of them ends.
+///
+/// # Errors
+/// As [`write_counts`]; [`Error::Invalid`] if there are fewer partitions.
+pub fn write_partitions(
+    merged: &Merged,
+    partitions: Range<usize>,
+    header: &str,
+    path: &Path,
+    interrupt: Interrupt,
+) -> Result<Vec<u64>> {
+    let parts =
+        merged.parts().get(partitions).ok_or_else(|| Error::Invalid("there is no such partition".to_owned()))?;
+    let mut out = Output::create(path)?;
+    let segments = parts
+        .iter()
+        .map(|part| write_segment(&mut out, header, |out| write_parts(std::slice::from_ref(part), out, interrupt)));
+    let ends = segments.collect::<Result<_>>()?;
+    out.finish(false)?;
+    Ok(ends)
+}
+
+/// Writes counts in the format of a file and returns where they end.
+fn write_segment(out: &mut Output, header: &str, write: impl FnOnce(&mut Output) -> Result<()>) -> Result<u64> {
     let too_long = || Error::Invalid("the header of the counts is too long".to_owned());
     let n_header = u32::try_from(header.len()).map_err(|_| too_long())?;
     out.bytes(MAGIC)?;
     out.bytes(&VERSION.to_le_bytes())?;
     out.bytes(&n_header.to_le_bytes())?;
     out.bytes(header.as_bytes())?;
-    match counted {
-        Counted::Memory(counts) => write_memory(counts, &mut out, interrupt)?,
-        Counted::Disk(merged) => write_merged(merged, &mut out, interrupt)?,
-    }
+    write(out)?;
     out.number(0)?;
     let (checksum, _) = out.checksum()?;
     out.bytes(&checksum.to_le_bytes())?;
-    out.finish(false).map(drop)
+    // The checksum of the next segment begins behind this one.
+    Ok(out.checksum()?.1)
 }
 
 fn write_memory(counts: &Counts, out: &mut Output, interrupt: Interrupt) -> Result<()> {
@@ -95,13 +126,13 @@ impl SortedInput for GroupReader {
     }
 }
 
-fn write_merged(merged: &Merged, out: &mut Output, interrupt: Interrupt) -> Result<()> {
+fn write_parts(parts: &[PartFile], out: &mut Output, interrupt: Interrupt) -> Result<()> {
     let mut n_pretokens_of: BTreeMap<u64, u64> = BTreeMap::new();
-    for group in merged.parts().iter().flat_map(|part| part.groups()) {
+    for group in parts.iter().flat_map(PartFile::groups) {
         *n_pretokens_of.entry(group.count).or_insert(0) += group.n_pretokens as u64;
     }
     let mut count = 0;
-    merge_sorted(merged.parts().iter().map(|part| part.read()), interrupt, |reader| {
+    merge_sorted(parts.iter().map(PartFile::read), interrupt, |reader| {
         if reader.count != count {
             count = reader.count;
             out.group(count, n_pretokens_of.get(&count).copied().unwrap_or_default())?;
@@ -115,8 +146,11 @@ fn write_merged(merged: &Merged, out: &mut Output, interrupt: Interrupt) -> Resu
 /// # Errors
 /// [`Error::Io`]; [`Error::Invalid`] if the file is not a file of counts, or has another version.
 pub fn read_header(path: &Path) -> Result<(String, u64)> {
-    let size = std::fs::metadata(path)?.len();
-    let mut input = Input::open(path, 0, size, 1 << 12)?;
+    read_header_at(path, 0, std::fs::metadata(path)?.len())
+}
+
+fn read_header_at(path: &Path, start: u64, n_bytes: u64) -> Result<(String, u64)> {
+    let mut input = Input::open(path, start, n_bytes, 1 << 12)?;
     let not_counts = || Error::Invalid(format!("{} is no file of counts", path.display()));
     let mut front = Vec::new();
     input.bytes(FRONT_BYTES, &mut front).map_err(|_| not_counts())?;
@@ -136,7 +170,7 @@ pub fn read_header(path: &Path) -> Result<(String, u64)> {
     let mut header = Vec::new();
     input.bytes(n_header, &mut header)?;
     let header = String::from_utf8(header).map_err(|_| input.damaged())?;
-    Ok((header, FRONT_BYTES + n_header))
+    Ok((header, start + FRONT_BYTES + n_header))
 }
 
 /// Calls `each` with all pre-tokens of a file and their counts, the most frequent first.
@@ -145,13 +179,27 @@ pub fn read_header(path: &Path) -> Result<(String, u64)> {
 /// [`Error::Io`]; [`Error::Invalid`] if the file is damaged, which may be detected only at its end; errors of `each`
 /// and of `interrupt`.
 pub fn visit_file(path: &Path, interrupt: Interrupt, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
+    visit_range(path, 0..std::fs::metadata(path)?.len(), interrupt, each)
+}
+
+/// [`visit_file`] for the bytes of a file that one call of [`write_partitions`] wrote for a partition.
+///
+/// # Errors
+/// As [`visit_file`].
+pub fn visit_range(
+    path: &Path,
+    range: Range<u64>,
+    interrupt: Interrupt,
+    each: &mut dyn FnMut(&[u8], u64) -> Result<()>,
+) -> Result<()> {
     let size = std::fs::metadata(path)?.len();
-    let (header, start) = read_header(path)?;
-    let n_bytes = size.checked_sub(CHECKSUM_BYTES).filter(|&end| end > start).ok_or_else(|| damaged(path))?;
+    let n_range = range.end.checked_sub(range.start).filter(|_| range.end <= size).ok_or_else(|| damaged(path))?;
+    let (header, start) = read_header_at(path, range.start, n_range)?;
+    let end = range.end.checked_sub(CHECKSUM_BYTES).filter(|&end| end > start).ok_or_else(|| damaged(path))?;
     let mut stored = Vec::new();
-    Input::open(path, n_bytes, CHECKSUM_BYTES, 16)?.bytes(CHECKSUM_BYTES, &mut stored)?;
+    Input::open(path, end, CHECKSUM_BYTES, 16)?.bytes(CHECKSUM_BYTES, &mut stored)?;
     let checksum = stored.try_into().map(u32::from_le_bytes).map_err(|_| damaged(path))?;
-    let mut input = Input::open(path, 0, n_bytes, READ_BYTES)?;
+    let mut input = Input::open(path, range.start, end - range.start, READ_BYTES)?;
     let mut skipped = Vec::new();
     input.bytes(FRONT_BYTES, &mut skipped)?;
     input.bytes(header.len() as u64, &mut skipped)?;

@@ -23,13 +23,24 @@ pub enum Counted {
     Disk(Merged),
 }
 
+/// Which counts stay on disk, in the folder of [`Counter::set_folder`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stay {
+    /// None.
+    Never,
+    /// Those that exceed the memory limit of the tables.
+    IfLarge,
+    /// All.
+    Always,
+}
+
 impl Counter {
     /// Waits for the counting threads and adds up their tables in memory.
     ///
     /// # Errors
     /// As [`Counter::add_text`].
     pub fn finish(self, interrupt: Interrupt) -> Result<Counts> {
-        match self.finish_scaled(Scale::ONE, false, interrupt)? {
+        match self.finish_scaled(Scale::ONE, Stay::Never, interrupt)? {
             (Counted::Memory(mut counts), totals) => {
                 counts.n_bytes = totals.n_bytes;
                 Ok(counts)
@@ -40,11 +51,11 @@ impl Counter {
 
     /// Waits for the counting threads and adds up their tables. Weights were in units of `scale`.
     ///
-    /// With `may_stay`, counts that exceed the memory limit of the tables stay on disk.
+    /// `stay` says which counts stay on disk.
     ///
     /// # Errors
-    /// As [`Counter::add_text`]; [`Error::Invalid`] if the counts add up to 2⁶⁴ or more.
-    pub fn finish_scaled(mut self, scale: Scale, may_stay: bool, interrupt: Interrupt) -> Result<(Counted, Totals)> {
+    /// As [`Counter::add_text`]; [`Error::Invalid`] if the counts add up to 2⁶⁴ or more, or shall stay on disk without a folder.
+    pub fn finish_scaled(mut self, scale: Scale, stay: Stay, interrupt: Interrupt) -> Result<(Counted, Totals)> {
         self.end_open(interrupt)?;
         let mut tables = self.drain(interrupt)?;
         tables.extend(self.own_table.take());
@@ -53,14 +64,18 @@ impl Counter {
             return Err(sum_too_large());
         }
         let spill = &self.shared.spill;
-        let exceeds_memory = may_stay && spill.has_folder() && self.exceeds_memory(&tables);
-        let counted = if spill.runs().is_empty() && !exceeds_memory {
+        let stays = match stay {
+            Stay::Never => false,
+            Stay::IfLarge => spill.has_folder() && self.exceeds_memory(&tables),
+            Stay::Always => true,
+        };
+        let counted = if spill.runs().is_empty() && !stays {
             check_available(tables.iter().map(sum_bytes).sum())?;
             Counted::Memory(Counts::add_up(&tables, scale, tables.len(), interrupt)?)
         } else {
             let n_threads = tables.len();
             drop(self.write_tables(tables, false, interrupt)?);
-            self.merge_runs(scale, may_stay, n_threads, interrupt)?
+            self.merge_runs(scale, stay != Stay::Never, n_threads, interrupt)?
         };
         Ok((counted, self.totals()))
     }
@@ -90,8 +105,7 @@ impl Counter {
         let (counted, n_bytes) = if may_stay {
             let parts = parallel::map(N_PARTITIONS, n_threads, interrupt, |partition, interrupt| {
                 let part = merge(partition, Order::Bytes, interrupt)?;
-                // There is a folder, since there are runs.
-                let path = spill.new_path("part").ok_or(Error::Interrupted)?;
+                let path = spill.new_path("part").ok_or_else(no_folder)?;
                 PartFile::write(&part, &path)
             })?;
             let merged = Merged::new(parts)?;
@@ -127,4 +141,8 @@ impl Counter {
 /// Bytes that adding up takes for a table: its pre-tokens and their lengths, in parts and joined.
 fn sum_bytes(table: &PretokenCounts) -> usize {
     2 * (table.max_pretoken_bytes() + table.n_unique())
+}
+
+fn no_folder() -> Error {
+    Error::Invalid("counts can stay on disk only with a folder".to_owned())
 }

@@ -27,9 +27,10 @@ mod worker;
 
 pub use counter::{CHUNK_BYTES, Counter, Totals};
 pub use counts::Counts;
-pub use file::{VERSION, read_counts, read_header, visit_file, write_counts};
-pub use finish::Counted;
+pub use file::{VERSION, read_counts, read_header, visit_file, visit_range, write_counts, write_partitions};
+pub use finish::{Counted, Stay};
 pub use merged::Merged;
+pub use pretoken_counts::N_PARTITIONS;
 pub use scale::Scale;
 pub use spill::SpillCost;
 

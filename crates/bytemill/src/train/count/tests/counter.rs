@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::pretokenize::Pattern;
 use crate::special::{Segment, SpecialTokens};
 use crate::text::utf8::Malformed;
-use crate::train::count::{Counter, Counts, Scale};
+use crate::train::count::{Counter, Counts, Scale, Stay};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::io::Read;
@@ -138,7 +138,7 @@ fn malformed_bytes_are_reported_or_replaced() {
     let count = |malformed| {
         let mut counter = Counter::new(Pattern::GPT2, &[], 1, 1 << 10).unwrap();
         counter.add_reader(&bytes[..], malformed, |_| {}, &no_interrupt)?;
-        counter.finish_scaled(Scale::ONE, false, &no_interrupt)
+        counter.finish_scaled(Scale::ONE, Stay::Never, &no_interrupt)
     };
     assert!(matches!(count(Malformed::Refuse), Err(Error::Utf8 { start: 3, end: 4, .. })));
     assert_eq!(count(Malformed::Replace).unwrap().1.n_replaced, 2);

@@ -6,7 +6,10 @@ use crate::pretokenize::Pattern;
 use crate::sys::interrupt::no_interrupt;
 use crate::text::utf8::Malformed;
 use crate::train::count::pretoken_counts::PretokenCounts;
-use crate::train::count::{Counted, Counter, Scale, SpillCost, read_counts, read_header, visit_file, write_counts};
+use crate::train::count::{
+    Counted, Counter, N_PARTITIONS, Scale, SpillCost, Stay, read_counts, read_header, visit_file, visit_range,
+    write_counts, write_partitions,
+};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -74,12 +77,16 @@ fn many_pretokens(n: usize) -> String {
     (0..n).map(|n| format!("{} {}", n * 7919, "x".repeat(16 + n % 300) + &n.to_string())).collect::<Vec<_>>().join(" ")
 }
 
+fn stay(may_stay: bool) -> Stay {
+    if may_stay { Stay::IfLarge } else { Stay::Never }
+}
+
 fn counted(text: &str, n_threads: usize, table_bytes: usize, folder: &Folder, may_stay: bool) -> (Counted, SpillCost) {
     let mut counter = Counter::with_table_limit(Pattern::GPT2, &special(), n_threads, 1 << 12, table_bytes).unwrap();
     counter.set_folder(folder.0.clone());
     counter.add_text(text, &no_interrupt).unwrap();
     counter.add_text(text, &no_interrupt).unwrap();
-    let (counted, totals) = counter.finish_scaled(Scale::ONE, may_stay, &no_interrupt).unwrap();
+    let (counted, totals) = counter.finish_scaled(Scale::ONE, stay(may_stay), &no_interrupt).unwrap();
     (counted, totals.spilled)
 }
 
@@ -110,7 +117,7 @@ proptest! {
                 counter.resume(&state, &folder.0, &no_interrupt).unwrap();
             }
         }
-        let (found, totals) = counter.finish_scaled(Scale::ONE, may_stay, &no_interrupt).unwrap();
+        let (found, totals) = counter.finish_scaled(Scale::ONE, stay(may_stay), &no_interrupt).unwrap();
         prop_assert_eq!(&map_of(&found), &expected);
         prop_assert_eq!(totals.n_pretokens, expected.values().sum::<u64>());
         prop_assert_eq!(totals.n_bytes, texts.iter().map(|text| text.len() as u64).sum::<u64>());
@@ -122,6 +129,40 @@ proptest! {
         }
         let plain = Counted::Memory(counter.finish(&no_interrupt).unwrap());
         prop_assert_eq!(file_bytes(&found, &folder), file_bytes(&plain, &folder));
+    }
+
+    #[test]
+    fn partitions_of_several_counters_add_up_one_by_one(texts in texts(), n_texts in 0usize..4, group in 1usize..40) {
+        let folder = Folder::new();
+        let (first, second) = texts.split_at(n_texts.min(texts.len()));
+        let saved = [first, second].map(|texts| {
+            let mut counter = Counter::with_seed(Pattern::GPT2, &special(), 2, 1 << 10, usize::MAX, 7).unwrap();
+            counter.set_folder(folder.0.clone());
+            for text in texts {
+                counter.add_text(text, &no_interrupt).unwrap();
+            }
+            let Counted::Disk(merged) = counter.finish_scaled(Scale::ONE, Stay::Always, &no_interrupt).unwrap().0 else {
+                panic!("counts in memory");
+            };
+            let path = folder.join(&format!("{}.parts", texts.as_ptr_range().start as usize + texts.len()));
+            let ends = write_partitions(&merged, 0..N_PARTITIONS, "{\"a\": 1}", &path, &no_interrupt).unwrap();
+            assert!(write_partitions(&merged, 0..N_PARTITIONS + 1, "", &folder.join("none"), &no_interrupt).is_err());
+            (path, ends)
+        });
+        let mut all = HashMap::new();
+        for start in (0..N_PARTITIONS).step_by(group) {
+            let mut counter = Counter::with_seed(Pattern::GPT2, &[], 1, 1 << 10, usize::MAX, 8).unwrap();
+            for partition in start..(start + group).min(N_PARTITIONS) {
+                for (path, ends) in &saved {
+                    let range = partition.checked_sub(1).map_or(0, |before| ends[before])..ends[partition];
+                    counter.add_counts(|each| visit_range(path, range, &no_interrupt, each), 1).unwrap();
+                }
+            }
+            for (pretoken, count) in map_of(&Counted::Memory(counter.finish(&no_interrupt).unwrap())) {
+                prop_assert!(all.insert(pretoken, count).is_none());
+            }
+        }
+        prop_assert_eq!(all, reference_counts(&Pattern::GPT2, &special(), &texts));
     }
 
     #[test]
@@ -145,7 +186,7 @@ proptest! {
         for total in expected.values_mut() {
             *total = ((2 * *total + denominator) / (2 * denominator)).max(1);
         }
-        let (found, _) = counter.finish_scaled(Scale::new(denominator), !in_memory, &no_interrupt).unwrap();
+        let (found, _) = counter.finish_scaled(Scale::new(denominator), stay(!in_memory), &no_interrupt).unwrap();
         prop_assert_eq!(map_of(&found), expected);
     }
 
@@ -182,7 +223,7 @@ proptest! {
                 counter.resume(&state, &folder.0, &no_interrupt).unwrap();
             }
         }
-        let found = counter.finish_scaled(Scale::ONE, false, &no_interrupt).unwrap();
+        let found = counter.finish_scaled(Scale::ONE, Stay::Never, &no_interrupt).unwrap();
         prop_assert_eq!(map_of(&found.0), reference_counts(&Pattern::GPT2, &special(), &texts));
         prop_assert_eq!(found.1.n_bytes, whole.len() as u64);
     }
@@ -203,7 +244,7 @@ proptest! {
             if is_done { break }
         }
         prop_assert_eq!(start, text.len());
-        let (found, totals) = counter.finish_scaled(Scale::ONE, false, &no_interrupt).unwrap();
+        let (found, totals) = counter.finish_scaled(Scale::ONE, Stay::Never, &no_interrupt).unwrap();
         prop_assert_eq!(totals.n_bytes, text.len() as u64);
         prop_assert_eq!(map_of(&found), reference_counts(&pattern, &special(), &[text]));
     }
@@ -263,7 +304,7 @@ fn checkpoints_merge_runs_that_are_too_many() {
         counter.checkpoint(&no_interrupt).unwrap();
     }
     assert!(counter.shared.spill.runs().len() <= 64);
-    let (found, _) = counter.finish_scaled(Scale::ONE, false, &no_interrupt).unwrap();
+    let (found, _) = counter.finish_scaled(Scale::ONE, Stay::Never, &no_interrupt).unwrap();
     assert_eq!(map_of(&found), expected);
 }
 
@@ -279,7 +320,7 @@ fn saved_counts_are_added_with_weights() {
         for weight in [3, 4] {
             counter.add_counts(|each| visit_file(&path, &no_interrupt, each), weight).unwrap();
         }
-        let (found, _) = counter.finish_scaled(Scale::new(2), true, &no_interrupt).unwrap();
+        let (found, _) = counter.finish_scaled(Scale::new(2), Stay::IfLarge, &no_interrupt).unwrap();
         let expected: HashMap<Vec<u8>, u64> =
             map_of(&one).into_iter().map(|(pretoken, count)| (pretoken, (7 * count).div_ceil(2))).collect();
         assert_eq!(map_of(&found), expected);
@@ -310,7 +351,7 @@ fn drop_below_removes_and_reports_rare_pretokens() {
         for word in text.split_whitespace() {
             counter.add_text(word, &no_interrupt).unwrap();
         }
-        let dropped = match counter.finish_scaled(Scale::ONE, true, &no_interrupt).unwrap().0 {
+        let dropped = match counter.finish_scaled(Scale::ONE, Stay::IfLarge, &no_interrupt).unwrap().0 {
             Counted::Memory(mut counts) => {
                 let dropped = counts.drop_below(2);
                 assert_eq!((counts.n_unique(), counts.n_pretokens), (4, 11));
@@ -367,7 +408,7 @@ fn damaged_or_truncated_runs_are_rejected() {
     let counted = |folder: &Path| {
         let mut counter = Counter::new(Pattern::GPT2, &[], 1, 1 << 10)?;
         counter.resume(&state, folder, &no_interrupt)?;
-        counter.finish_scaled(Scale::ONE, false, &no_interrupt).map(|(counted, _)| map_of(&counted))
+        counter.finish_scaled(Scale::ONE, Stay::Never, &no_interrupt).map(|(counted, _)| map_of(&counted))
     };
     let expected = reference_counts(
         &Pattern::GPT2,
@@ -404,7 +445,7 @@ fn failed_writes_are_output_errors_and_leave_no_files() {
     let text = many_pretokens(2000);
     let error = counter
         .add_text(&text, &no_interrupt)
-        .and_then(|()| counter.finish_scaled(Scale::ONE, true, &no_interrupt).map(drop))
+        .and_then(|()| counter.finish_scaled(Scale::ONE, Stay::IfLarge, &no_interrupt).map(drop))
         .unwrap_err();
     assert!(matches!(error, Error::Output { path, .. } if path.starts_with(&nowhere)));
     assert!(folder.is_empty());
