@@ -553,8 +553,8 @@ class PretokenCounter:
             TokenizerError: The ends do not fit the data.
             UnicodeDecodeError: The data is not UTF-8.
         """
-    def add_counts(self, path: str, weight: int, range: tuple[int, int] | None = None) -> None:
-        """Add the counts of a file, or of a range of one that `PretokenCounts.save_partitions` wrote, `weight` times.
+    def add_counts(self, path: str, weight: int, segment: tuple[int, int] | None = None) -> None:
+        """Add the counts of a file, or of a segment of one that `PretokenCounts.save_partitions` wrote, `weight` times.
 
         Raises OSError, or `TokenizerError` if it is damaged.
         """
@@ -565,14 +565,13 @@ class PretokenCounter:
 
         Raises `TokenizerError` or OSError if the files are missing or damaged.
         """
-    def finish(
-        self, denominator: int = 1, may_stay: bool = False, must_stay: bool = False
-    ) -> PretokenCounts:
+    def finish(self, denominator: int = 1, may_stay: bool = False, must_stay: bool = False) -> PretokenCounts:
         """Wait for the threads and return the counts; the counter is unusable afterwards.
 
         Args:
             denominator: Weights are multiples of 1 / denominator.
             may_stay: Leave counts that were written to disk there, merged.
+            must_stay: Leave all counts on disk; needs a folder.
         """
 
 @final
@@ -599,7 +598,7 @@ class PretokenCounts:
     def save(self, path: str, header: str) -> None:
         """Write a file of counts. Raises `OutputError`."""
     def save_partitions(self, path: str, header: str, partitions: tuple[int, int]) -> list[int]:
-        """Write some of the 64 partitions of counts on disk to a file, and return where each ends. Raises `OutputError`."""
+        """Write some of the 64 partitions of counts on disk to a file; return where each ends. Raises `OutputError`."""
     def copy(self) -> PretokenCounts:
         """Return a copy. Raises ValueError for counts on disk."""
     def drop_below(self, least: int) -> tuple[int, int]:

@@ -73,6 +73,10 @@ class ProcessFailedError(BytemillError, RuntimeError):
     """A process of a training run ended with an error, was killed, or lost the connection to the others."""
 
 
+class ClusterError(BytemillError, RuntimeError):
+    """A cluster cannot be reached, has lost all its workers, or a part of the work failed on it."""
+
+
 class DownloadError(BytemillError, OSError):
     """A download failed: no connection, an HTTP error, or a checksum that does not match."""
 

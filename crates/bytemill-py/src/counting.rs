@@ -174,12 +174,12 @@ impl PyPretokenCounter {
         })
     }
 
-    #[pyo3(signature = (path, weight, range = None))]
-    fn add_counts(&mut self, py: Python<'_>, path: PathBuf, weight: u64, range: Option<(u64, u64)>) -> PyResult<()> {
+    #[pyo3(signature = (path, weight, segment = None))]
+    fn add_counts(&mut self, py: Python<'_>, path: PathBuf, weight: u64, segment: Option<(u64, u64)>) -> PyResult<()> {
         self.with_counter(py, |counter, check| {
             let interrupt = || check.poll(0);
             counter.add_counts(
-                |each| match range {
+                |each| match segment {
                     None => visit_file(&path, &interrupt, each),
                     Some((start, end)) => visit_range(&path, start..end, &interrupt, each),
                 },

@@ -69,7 +69,10 @@ def _chunks(
     is_json: bool = False,
 ) -> Generator[Chunk]:
     """Cut a stream into documents; `end` ends the documents that are held as a whole."""
-    offset, line, is_inside = state.get("offset", 0), state.get("line", 0), state.get("inside", False)
+    offset, is_inside = state.get("offset", 0), state.get("inside", False)
+    # A part of a file begins at an offset whose line is not known until an error has to name it.
+    line = state.get("line", 0)
+    first = offset if "line" not in state else 0
     with file.stream(offset) as stream:
         n_marks = 0
         if not offset:
@@ -86,6 +89,7 @@ def _chunks(
                     block_bytes = min(2 * block_bytes, options.max_document_bytes + 1)
                     continue
                 if options.on_error == "fail":
+                    line += _n_lines_before(file, first)
                     where = f"{file.name}:{line + 1:,}: the document at byte offset {offset:,}"
                     after = {"offset": offset, "line": line, "inside": is_inside}
                     error = document_too_large(where, options.max_document_bytes)
@@ -99,6 +103,8 @@ def _chunks(
                 block_bytes, is_inside = batches.BATCH_BYTES, False
                 continue
             block_bytes = batches.BATCH_BYTES
+            if documents.broken is not None:
+                line += _n_lines_before(file, first)
             error = _broken(file.source, documents, block, offset, line)
             n_unbroken = 0 if _WORD_START.search(block) else n_unbroken + len(block)
             if documents.is_open and n_unbroken > options.max_document_bytes:
@@ -112,6 +118,21 @@ def _chunks(
             if is_last:
                 return
             stream.advance(documents.consumed)
+
+
+def _n_lines_before(file: OpenFile, offset: int) -> int:
+    """Count the lines before an offset."""
+    n_lines = 0
+    if offset:
+        with file.stream() as stream:
+            while offset > 0:
+                block, _ = stream.block(min(offset, batches.BATCH_BYTES))
+                n_lines += block.count(b"\n")
+                stream.advance(len(block))
+                offset -= len(block)
+                if not block:
+                    break
+    return n_lines
 
 
 def _text_start(stream: ByteStream, source: Source, *, is_json: bool) -> int:

@@ -176,6 +176,8 @@ def read_parquet(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) 
         reader.check(parquet_file.schema_arrow)
         first_row = 0
         for group in range(metadata.num_row_groups):
+            if file.source.stop is not None and first_row >= file.source.stop:
+                return
             n_rows = metadata.row_group(group).num_rows
             if first_row + n_rows <= row:
                 first_row += n_rows

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from bytemill.corpus.compression import compression_of
-from bytemill.corpus.documents import DocumentBatch, Position
+from bytemill.corpus.documents import CorpusRange, DocumentBatch, Position
 from bytemill.corpus.file_reader import FileReader
 from bytemill.corpus.formats import check_format
 from bytemill.corpus.options import MAX_DOCUMENT_BYTES, CorpusOptions, Errors, OnError, checked_weight
@@ -191,6 +192,14 @@ class Corpus:
             total += reader.n_bytes * self._selection.n_passes(number)
         return total
 
+    def n_passes(self, number: int) -> int:
+        """Return how many times a source is read."""
+        return self._selection.n_passes(number)
+
+    def share(self, number: int) -> float:
+        """Return how often each document of a source is yielded."""
+        return self._selection.shares[number]
+
     @property
     def source_names(self) -> list[str]:
         """See `DocumentSource`."""
@@ -221,20 +230,35 @@ class Corpus:
             CorpusError: A source cannot be read, a document is broken (raised after the documents before it), or
                 there is no document at all.
         """
-        from bytemill.corpus.prefetch import prefetched
-
         begin = start or Position()
-
-        def batches(stop: threading.Event) -> Iterator[DocumentBatch]:
-            return self._selection.read(begin, stop)
-
-        in_thread = not any(reader.runs_user_code for reader in self._readers)
         last = begin.counts
-        for batch in prefetched(batches) if in_thread else batches(threading.Event()):
+        for batch in self._batches(self._selection, begin):
             last = batch.after.counts
             yield batch
         if not last.n_documents:
             raise self._no_document()
+
+    def read_range(self, part: CorpusRange) -> Generator[DocumentBatch]:
+        """Yield the batches of a part of the corpus (`corpus.ranges.divide`), possibly none.
+
+        A document that continues in the next part ends with this one. Raises `CorpusError` as `read`.
+        """
+        readers = list(self._readers[: part.last + 1])
+        if part.stop is not None:
+            source = replace(self.sources[part.last], stop=part.stop)
+            readers[part.last] = FileReader(source, self.options)
+        shares = self._selection.shares[: part.last + 1]
+        selection = replace(self._selection, readers=readers, shares=shares)
+        yield from self._batches(selection, part.position)
+
+    def _batches(self, selection: Selection, begin: Position) -> Iterator[DocumentBatch]:
+        from bytemill.corpus.prefetch import prefetched
+
+        def batches(stop: threading.Event) -> Iterator[DocumentBatch]:
+            return selection.read(begin, stop)
+
+        in_thread = not any(reader.runs_user_code for reader in self._readers)
+        return prefetched(batches) if in_thread else batches(threading.Event())
 
     def _no_document(self) -> CorpusError:
         names = self.source_names

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bytemill.system.records import Count  # noqa: TC001  (pydantic evaluates it)
+from bytemill.system.records import Count, Flag, Record
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -48,6 +48,38 @@ class Position:
     """Position within the source; JSON values."""
     counts: CorpusCounts = CorpusCounts()
     """Counts up to here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusRange(Record):
+    """A part of a corpus: from a place in one source to a place in the same or a later one."""
+
+    first: Count
+    """Number of the source in which it starts."""
+    start: Count = 0
+    """Where in that source: a byte, or a row of a Parquet file."""
+    by_rows: Flag = False
+    """Whether `start` is a row."""
+    starts_inside: Flag = False
+    """Whether it starts inside a document."""
+    last: Count
+    """Number of the source in which it ends."""
+    stop: Count | None = None
+    """Where in that source; None for its end."""
+    ends_inside: Flag = False
+    """Whether it ends inside a document."""
+    n_bytes: Count
+    """Its size in bytes of the files."""
+
+    @property
+    def position(self) -> Position:
+        """Where reading starts."""
+        if not self.start:
+            return Position(self.first)
+        reader = {"row" if self.by_rows else "offset": self.start}
+        if not self.starts_inside:
+            return Position(self.first, {"reader": reader})
+        return Position(self.first, {"reader": {**reader, "inside": True}, "is_open": True})
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bytemill.corpus.content import HEAD_BYTES, check_magic
@@ -41,7 +42,7 @@ class FileReader:
         return self._format
 
     def _head(self) -> bytes:
-        with open_stream(self._source, 0, threading.Event()) as stream:
+        with open_stream(replace(self._source, stop=None), 0, threading.Event()) as stream:
             return stream.block(HEAD_BYTES)[0]
 
     def is_one_document(self) -> bool:

@@ -42,6 +42,8 @@ class Source:
     """The file that a URL names."""
     input: str = field(default="", repr=False)
     """The input name that led here: a glob, a folder, a list, or the file itself."""
+    stop: int | None = field(default=None, repr=False)
+    """Where reading ends, for a part of a file (`corpus.ranges`): a byte, or a row of a Parquet file."""
 
     @property
     def is_stdin(self) -> bool:

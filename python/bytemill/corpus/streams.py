@@ -47,7 +47,7 @@ def open_stream(source: Source, offset: int, stop: threading.Event) -> Generator
             if not offset:
                 check_compression(source.name, head)
             if compression_of(head) is None:
-                yield _PlainFile(source.name, file.fileno(), offset)
+                yield _PlainFile(source.name, file.fileno(), offset, source.stop)
                 return
             yield _skipped(_BufferedStream(Decompressed(file, source.name)), source, offset)
     elif source.remote is not None:
@@ -57,9 +57,10 @@ def open_stream(source: Source, offset: int, stop: threading.Event) -> Generator
                 check_compression(source.name, stream.raw.peek(HEAD_BYTES))
             if stream.compression is None and offset and file.seekable():
                 file.seek(offset)
-                yield _BufferedStream(Decompressed(file, source.name, offset))
+                n_left = None if source.stop is None else source.stop - offset
+                yield _BufferedStream(Decompressed(file, source.name, offset), n_left)
             else:
-                yield _skipped(_BufferedStream(stream), source, offset)
+                yield _skipped(_BufferedStream(stream, source.stop), source, offset)
     else:
         with open_pipe(source, stop) as pipe:
             yield _skipped(_BufferedStream(Decompressed(pipe, source.name)), source, offset)
@@ -157,12 +158,13 @@ def _skipped(stream: ByteStream, source: Source, offset: int) -> ByteStream:
 
 
 class _PlainFile:
-    """A regular file, up to its size at opening."""
+    """A regular file, up to its size at opening or to `stop`."""
 
-    def __init__(self, name: str, descriptor: int, offset: int) -> None:
+    def __init__(self, name: str, descriptor: int, offset: int, stop: int | None) -> None:
         self._name = name
         self._descriptor = descriptor
-        self._size = os.fstat(descriptor).st_size
+        size = os.fstat(descriptor).st_size
+        self._size = size if stop is None else min(size, stop)
         self._mark = self.n_bytes_read = offset
 
     def block(self, n_bytes: int) -> tuple[bytes, bool]:
@@ -188,10 +190,16 @@ class _PlainFile:
 
 
 class _BufferedStream:
-    """A stream that is read once; bytes between the mark and the read position are buffered."""
+    """A stream that is read once; bytes between the mark and the read position are buffered.
 
-    def __init__(self, stream: Decompressed) -> None:
+    Args:
+        stream: The stream.
+        n_left: Bytes to read of it; None for all.
+    """
+
+    def __init__(self, stream: Decompressed, n_left: int | None = None) -> None:
         self._stream = stream
+        self._n_left = n_left
         self._buffer = b""
         self._next = b""
         """The byte after the buffer, if it was read to see whether the stream ends."""
@@ -207,13 +215,20 @@ class _BufferedStream:
         if n_missing < 0:
             return self._buffer, False
         # Small reads, because decompressors hold what they return twice.
-        while n_missing and (part := self._stream.read(min(n_missing, _READ_BYTES))):
+        while n_missing and (part := self._read(min(n_missing, _READ_BYTES))):
             parts.append(part)
             n_missing -= len(part)
         self._buffer, self._next = b"".join(parts), b""
         if not n_missing:
-            self._next = self._stream.read(1)
+            self._next = self._read(1)
         return self._buffer, not self._next
+
+    def _read(self, n_bytes: int) -> bytes:
+        if self._n_left is None:
+            return self._stream.read(n_bytes)
+        data = self._stream.read(min(n_bytes, self._n_left))
+        self._n_left -= len(data)
+        return data
 
     def advance(self, n_bytes: int) -> None:
         self._buffer = self._buffer[n_bytes:]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, Unpack, cast
 
 from bytemill.corpus import Corpus, DocumentSource
 from bytemill.corpus.sources import empty_corpus
 from bytemill.errors import ShardError
-from bytemill.shards.complete import Request, complete_manifests
+from bytemill.shards.complete import complete_manifests
 from bytemill.shards.encode_job import EncodingJob, Errors, ShardTokenizer, prepended_token, shard_settings
 from bytemill.shards.journal import JOURNAL_NAME, read_journal
 from bytemill.shards.layouts import layout_named
@@ -92,30 +92,24 @@ def encode_corpus(
         ShardError: If the folder contains other shards, or an option is out of range.
         OutputError: If the shards cannot be written.
     """
-    source = _source(inputs, errors, document_separator)
-    job = EncodingJob.checked(
+    job = encoding_job(
         tokenizer,
-        layout_named(layout),
-        source,
-        shard_settings(
-            shard_tokens=shard_tokens,
-            allowed_special=allowed_special
-            if isinstance(allowed_special, str)
-            else tuple(sorted(allowed_special)),
-            errors=_errors_of(source, errors),
-            document_separator=document_separator,
-            append_separator=append_separator,
-            prepended=prepended_token(tokenizer, prepend),
-            document_index=document_index,
-            validation_fraction=float(validation_fraction),
-            split_seed=split_seed,
-        ),
+        inputs,
         num_threads,
+        layout=layout,
+        shard_tokens=shard_tokens,
+        document_index=document_index,
+        allowed_special=allowed_special,
+        errors=errors,
+        document_separator=document_separator,
+        append_separator=append_separator,
+        prepend=prepend,
+        validation_fraction=validation_fraction,
+        split_seed=split_seed,
     )
-    folder = Path(out_folder)
-    parts = [folder / name for name in job.parts] if job.parts else [folder]
-    request = Request(tokenizer.fingerprint, layout, job.settings, source)
-    if not overwrite and (complete := complete_manifests(folder, parts, request)):
+    source, folder = job.source, Path(out_folder)
+    parts = job.folders(folder)
+    if not overwrite and (complete := complete_manifests(folder, parts, job.request)):
         if progress:
             progress(_already_complete(complete))
         return complete[0]
@@ -137,7 +131,10 @@ def encode_corpus(
         encoding.run(job.encoder, writers)
         if not encoding.counts.n_bytes:
             raise empty_corpus(source.source_names)
-        manifests = [job.manifest(encoding, index, writer) for index, writer in enumerate(writers)]
+        manifests = [
+            job.manifest(index, encoding.parts[index], encoding.counts, (*writer.finish(), writer.n_tokens))
+            for index, writer in enumerate(writers)
+        ]
         for part, manifest in zip(parts, manifests, strict=True):
             write_manifest(part, manifest)
         encoding.report_end(writers)
@@ -145,6 +142,50 @@ def encode_corpus(
             remove_partial_files(part)
         journal.unlink(missing_ok=True)
     return manifests[0]
+
+
+class EncodeOptions(TypedDict, total=False):
+    """The options of `encode_corpus` that determine the files."""
+
+    layout: str
+    shard_tokens: int
+    document_index: bool
+    allowed_special: AllowedSpecial
+    errors: Errors
+    document_separator: str | None
+    append_separator: bool
+    prepend: str | bool
+    validation_fraction: float
+    split_seed: int
+
+
+def encoding_job(
+    tokenizer: ShardTokenizer,
+    inputs: CorpusInputs | DocumentSource,
+    num_threads: int | None,
+    **options: Unpack[EncodeOptions],
+) -> EncodingJob:
+    """Check the options of `encode_corpus`; raises as it does."""
+    errors, separator = options.get("errors", "strict"), options.get("document_separator")
+    source = _source(inputs, errors, separator)
+    allowed = options.get("allowed_special", "all")
+    return EncodingJob.checked(
+        tokenizer,
+        layout_named(options.get("layout", "npy")),
+        source,
+        shard_settings(
+            shard_tokens=options.get("shard_tokens", 100_000_000),
+            allowed_special=allowed if isinstance(allowed, str) else tuple(sorted(allowed)),
+            errors=_errors_of(source, errors),
+            document_separator=separator,
+            append_separator=options.get("append_separator", False),
+            prepended=prepended_token(tokenizer, options.get("prepend", False)),
+            document_index=options.get("document_index", False),
+            validation_fraction=float(options.get("validation_fraction", 0.0)),
+            split_seed=options.get("split_seed", 0),
+        ),
+        num_threads,
+    )
 
 
 def _source(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
 from bytemill._core import DocumentEncoder, __version__
 from bytemill.errors import ShardError, SpecialTokenError
-from bytemill.shards.complete import reproducible
+from bytemill.shards.complete import Request, reproducible
 from bytemill.shards.journal import as_json
 from bytemill.shards.manifest import (
     SHARD_TOKENS,
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bytemill._core import Encoder
-    from bytemill.corpus import DocumentSource
-    from bytemill.shards.journal import WriterState
+    from bytemill.corpus import CorpusCounts, DocumentSource
+    from bytemill.shards.journal import PartCounts, WriterState
     from bytemill.shards.layouts import Layout
-    from bytemill.shards.pipeline import Encoding
+    from bytemill.shards.manifest import FileInfo, ShardInfo
     from bytemill.system.records import Strict
 
 Errors: TypeAlias = Literal["strict", "replace", "skip"]
@@ -46,6 +46,10 @@ class ShardTokenizer(Protocol):
     def fingerprint(self) -> str: ...
     @property
     def special_tokens(self) -> Mapping[str, int]: ...
+
+
+WrittenShards: TypeAlias = "tuple[tuple[ShardInfo, ...], FileInfo | None, int]"
+"""The shards of a part, its document index, and its number of tokens."""
 
 
 @dataclass(frozen=True)
@@ -72,27 +76,23 @@ class EncodingJob:
             raise SpecialTokenError(
                 "there is no document separator to append", hint='name one, for example "<|endoftext|>"'
             )
-        separator = _id(tokenizer, settings.document_separator, "the document separator")
-        first = _id(tokenizer, settings.prepended, "the prepended token")
         layout.header(layout.dtype(tokenizer.core.dtype), settings.shard_tokens)
-        in_front = separator if layout.separator_in_front else None
-        encoder = DocumentEncoder(
-            tokenizer.core,
-            settings.allowed_special,
-            num_threads,
-            prefix=list(dict.fromkeys(token for token in (in_front, first) if token is not None)),
-            suffix=separator if settings.append_separator and in_front is None else None,
-            stripped=in_front,
-            split=(settings.split_seed, int(settings.validation_fraction * 2**64))
-            if settings.validation_fraction
-            else None,
-        )
+        encoder = document_encoder(tokenizer, layout, settings, num_threads)
         return cls(tokenizer, layout, source, settings, encoder)
 
     @property
     def parts(self) -> list[Part]:
         """The parts of a split corpus; empty if it is not split."""
         return ["train", "validation"] if self.settings.validation_fraction else []
+
+    def folders(self, folder: Path) -> list[Path]:
+        """Return the folders of the parts in the output folder, or that folder."""
+        return [folder / name for name in self.parts] if self.parts else [folder]
+
+    @property
+    def request(self) -> Request:
+        """What finished shards are compared with."""
+        return Request(self.tokenizer.fingerprint, self.layout.name, self.settings, self.source)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -118,16 +118,25 @@ class EncodingJob:
             state=state,
         )
 
-    def manifest(self, encoding: Encoding, index: int, writer: ShardWriter) -> Manifest:
-        shards, documents = writer.finish()
-        counted, counts = encoding.parts[index], encoding.counts
+    def manifest(
+        self, index: int, counted: PartCounts, counts: CorpusCounts, written: WrittenShards
+    ) -> Manifest:
+        """Return the manifest of a part.
+
+        Args:
+            index: Number of the part.
+            counted: Counts of the part.
+            counts: Counts of the whole corpus.
+            written: Its shards.
+        """
+        shards, documents, n_tokens = written
         n_bytes = [*counted.source_bytes, *[0] * len(self.source.source_names)]
         return Manifest(
             bytemill_version=__version__,
             fingerprint=self.tokenizer.fingerprint,
             n_vocab=self.tokenizer.core.n_vocab,
             dtype=self.layout.dtype(self.tokenizer.core.dtype),
-            n_tokens=writer.n_tokens,
+            n_tokens=n_tokens,
             n_bytes=sum(counted.source_bytes),
             n_documents=counted.n_documents,
             n_replaced=counts.n_replaced,
@@ -147,6 +156,44 @@ class EncodingJob:
             part=self.parts[index] if self.parts else None,
             corpus=reproducible(self.source.description),
         )
+
+
+def document_encoder(
+    tokenizer: ShardTokenizer,
+    layout: Layout,
+    settings: ShardSettings,
+    num_threads: int | None,
+    *,
+    starts_inside: bool = False,
+    ends_inside: bool = False,
+) -> DocumentEncoder:
+    """Return a new encoder of documents.
+
+    Args:
+        tokenizer: The tokenizer.
+        layout: Layout of the files.
+        settings: The settings.
+        num_threads: Number of threads.
+        starts_inside: Encode the rest of a document whose beginning is encoded elsewhere.
+        ends_inside: Encode the beginning of a document whose rest is encoded elsewhere.
+
+    Raises:
+        SpecialTokenError: A special token is unknown.
+    """
+    separator = _id(tokenizer, settings.document_separator, "the document separator")
+    first = _id(tokenizer, settings.prepended, "the prepended token")
+    in_front = separator if layout.separator_in_front else None
+    prefix = () if starts_inside else (in_front, first)
+    is_split = settings.validation_fraction and not starts_inside
+    return DocumentEncoder(
+        tokenizer.core,
+        settings.allowed_special,
+        num_threads,
+        prefix=list(dict.fromkeys(token for token in prefix if token is not None)),
+        suffix=separator if settings.append_separator and in_front is None and not ends_inside else None,
+        stripped=None if ends_inside else in_front,
+        split=(settings.split_seed, int(settings.validation_fraction * 2**64)) if is_split else None,
+    )
 
 
 def shard_settings(**values: Any) -> ShardSettings:

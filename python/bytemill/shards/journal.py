@@ -12,7 +12,7 @@ from bytemill.system.atomic_files import write_bytes
 from bytemill.system.records import Count, Record, Text, parse_record, read_json_object
 
 JOURNAL_NAME = "progress.json"
-_RESTART_HINT = "start over with --overwrite (overwrite=True)"
+RESTART_HINT = "start over with --overwrite (overwrite=True)"
 
 
 @dataclass(kw_only=True)
@@ -95,14 +95,14 @@ def read_journal(folder: Path, identity: dict[str, Any]) -> Checkpoint | None:
     """
     path = folder / JOURNAL_NAME
     try:
-        document = read_json_object(path, ShardError, _RESTART_HINT)
+        document = read_json_object(path, ShardError, RESTART_HINT)
     except FileNotFoundError:
         return None
-    journal = parse_record(_Journal, document, path, ShardError, _RESTART_HINT)
+    journal = parse_record(_Journal, document, path, ShardError, RESTART_HINT)
     if difference := first_difference(journal.identity, identity):
         raise ShardError(
             f"{folder} contains an unfinished encoding with other settings: {difference}",
-            hint=f"resume with the same settings, choose another folder, or {_RESTART_HINT}",
+            hint=f"resume with the same settings, choose another folder, or {RESTART_HINT}",
         )
     return journal
 

@@ -1,6 +1,7 @@
 """Exclusive lock on a shard folder, held while one process writes to it."""
 
 import contextlib
+import shutil
 from collections.abc import Generator
 from pathlib import Path
 
@@ -24,6 +25,10 @@ from bytemill.system.atomic_files import (
 from bytemill.system.file_lock import try_lock
 
 _LOCK_NAME = ".lock"
+PLAN_NAME = "plan.json"
+"""File in it with the plan of an encoding by several processes."""
+UNITS_NAME = ".units"
+"""Folder in an unfinished folder with the results of the units of work that several processes encode."""
 OVERWRITE_HINT = "choose another folder, or replace the files in it with --overwrite (overwrite=True)"
 
 
@@ -117,7 +122,8 @@ def _clear(folder: Path, *, was_marked: bool, resumes: bool) -> None:
     _remove_temporaries(folder)
     if resumes:
         return
-    names = [JOURNAL_NAME, *shard_files(folder), *sidecar_files(folder)]
+    shutil.rmtree(folder / UNITS_NAME, ignore_errors=True)
+    names = [JOURNAL_NAME, PLAN_NAME, *shard_files(folder), *sidecar_files(folder)]
     if not is_ours:  # files of these names may belong to the user
         names = [name for name in names if name not in (JOURNAL_NAME, DOCUMENTS_NAME)]
     for name in names:

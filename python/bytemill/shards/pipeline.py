@@ -123,7 +123,7 @@ class Encoding:
             closing(self._source.read(start)) as batches,
             BackgroundWorker(write, _QUEUE_SIZE, "write shards") as worker,
         ):
-            for group in _groups(batches):
+            for group in groups(batches):
                 worker.put(self._encode(encoder, group, len(writers)))
                 n_bytes_since += sum(len(batch.data) for batch in group)
                 is_due = (
@@ -188,7 +188,7 @@ class Encoding:
             )
 
 
-def _groups(batches: Generator[DocumentBatch]) -> Iterator[list[DocumentBatch]]:
+def groups(batches: Generator[DocumentBatch]) -> Iterator[list[DocumentBatch]]:
     """Yield groups of batches to encode at once: many small ones, or one large one."""
     group: list[DocumentBatch] = []
     n_bytes = 0

@@ -55,7 +55,7 @@ class CountingSession:
         self._work = work
         self._special = sorted(settings.special_tokens)
         self._identity = None if corpus is None else corpus_identity(corpus)
-        self._multiples, self._denominator = common_scale([] if corpus is None else _weights(corpus))
+        self._multiples, self._denominator = common_scale([] if corpus is None else corpus_weights(corpus))
         self._plan: CountingPlan | None = None
         if settings.budget is not None:
             in_batches = corpus is None or not corpus.is_plain
@@ -170,9 +170,9 @@ def corpus_identity(corpus: Corpus) -> dict[str, Any] | None:
     """
     if not corpus.can_resume:
         return None
-    return {**corpus.description, "weights": _weights(corpus)}
+    return {**corpus.description, "weights": corpus_weights(corpus)}
 
 
-def _weights(corpus: Corpus) -> list[float]:
+def corpus_weights(corpus: Corpus) -> list[float]:
     """Return how much each source counts; repeated documents are weighted already."""
     return [1.0] * len(corpus.source_names) if corpus.repeat_by_weight else list(corpus.weights)

@@ -1,0 +1,354 @@
+"""Count the pre-tokens of a corpus by tasks, with the counts of one process.
+
+Each unit of the corpus is counted into a file of 64 partitions by the hash of the pre-token (`count_unit`). Tasks then
+add up a few partitions of many files each, in a tree (`merge_counts`). This process adds up what is left: partitions
+have no pre-token in common. No process holds more than its limit of memory; what exceeds it is on disk.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from bytemill._core import UNICODE_VERSION, PretokenCounter, safe_cut
+from bytemill.cluster.plan import default_unit_bytes, read_plan, write_plan
+from bytemill.cluster.schedule import UnitProgress, Work, run
+from bytemill.cluster.stage import Stage, digest
+from bytemill.corpus import Corpus, CorpusCounts, not_utf8
+from bytemill.corpus.ranges import divide
+from bytemill.corpus.sources import empty_corpus, unreadable
+from bytemill.corpus.streams import plain_text_start
+from bytemill.errors import CorpusError, OutputError
+from bytemill.system.output_lock import lock_output
+from bytemill.training.counting_session import CountingSettings, corpus_identity, corpus_weights
+from bytemill.training.counts import CountedCorpus, CountsInfo, canonical_pattern
+from bytemill.training.mixture import common_scale
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+    from bytemill._core import PretokenCounts
+    from bytemill.cluster.executor import Executor
+    from bytemill.corpus.documents import CorpusRange
+
+    Report = Callable[[UnitProgress], None]
+
+N_PARTITIONS = 64
+_PARTITIONS_PER_TASK = 4
+_FAN_IN = 64
+"""Files that a task adds up."""
+_FEW_UNITS = 4
+"""So many files are added up by this process alone."""
+
+
+def count_corpus(
+    executor: Executor,
+    corpus: Corpus,
+    settings: CountingSettings,
+    work_folder: str | os.PathLike[str],
+    *,
+    unit_bytes: int | None = None,
+    progress: Report | None = None,
+) -> CountedCorpus:
+    """Count the pre-tokens of a corpus of files on an executor; `bytemill.train` accepts the result.
+
+    The counts are those of one process, whatever the executor, the number of workers and the size of the units. After
+    an interruption the same call resumes: what finished tasks have written is in the work folder.
+
+    Args:
+        executor: What runs the tasks.
+        corpus: The corpus.
+        settings: What to count, and within which limits. Threads and memory are those of a task, and of this process.
+        work_folder: Folder for what tasks leave, seen by all workers under the same name. The caller removes it when
+            the counts are not needed any more (`remove_work`): those that exceed the memory stay in it.
+        unit_bytes: Bytes of the inputs that a task counts; by default 16 MiB to 1 GiB, by their size.
+        progress: Called in this thread a few times a second. An exception that it raises ends the work.
+
+    Raises:
+        ClusterError: A task failed for a reason other than its input, the cluster is lost, or the folder belongs to
+            another counting.
+        CorpusError: The corpus is empty, cannot be read or cannot be divided.
+        OutputError: The folder cannot be written, or another process is using it.
+    """
+    folder = Path(work_folder).absolute()
+    unit_bytes = unit_bytes or default_unit_bytes(corpus.total_bytes or 0)
+    folder.mkdir(parents=True, exist_ok=True)
+    with lock_output(folder / "counts"):
+        stage = Stage(folder / "units")
+        stage.create()
+        stage.sweep()
+        units, seed = _plan(corpus, settings, unit_bytes, folder / "plan.json")
+        multiples, denominator = common_scale(corpus_weights(corpus))
+        executor.set_context(CountContext(corpus, settings, multiples, stage, seed))
+        sizes = [unit.part.n_bytes for unit in units]
+        results = run(executor, Work("count", count_unit, units, sizes, _known(stage, units)), progress)
+        if not sum(result["n_bytes"] for result in results):
+            raise empty_corpus(corpus.source_names)
+        pieces = _Merging(stage, executor, progress).merge(results)
+        counts = _added_up(settings, pieces, denominator, folder)
+    special = sorted(settings.special_tokens)
+    n_special = [sum(result["special"][index] for result in results) for index in range(len(special))]
+    readings = [result["reading"] for result in results]
+    info = CountsInfo(
+        pattern=canonical_pattern(settings.pattern),
+        special_tokens=dict(zip(special, n_special, strict=True)),
+        n_bytes=sum(result["n_bytes"] for result in results),
+        n_pretokens=sum(result["n_pretokens"] for result in results),
+        reading=CorpusCounts(
+            **{name: sum(each[name] for each in readings) for name in asdict(CorpusCounts())}
+        ),
+        corpus=corpus_identity(corpus),
+    )
+    return CountedCorpus(counts, info)
+
+
+def remove_work(work_folder: str | os.PathLike[str]) -> None:
+    """Remove the work folder of a counting. Raises OutputError."""
+    Stage(Path(work_folder)).remove()
+
+
+@dataclass(frozen=True)
+class CountUnit:
+    """A part of the corpus that one task counts."""
+
+    name: str
+    part: CorpusRange
+    sources: tuple[str, ...]
+
+    def __str__(self) -> str:
+        start = f" from byte {self.part.start:,}" if self.part.start else ""
+        n_more = len(self.sources) - 1
+        more = f" and {n_more} more files" if n_more else ""
+        return f"{self.sources[0]}{start}{more}"
+
+
+@dataclass(frozen=True)
+class MergeItem:
+    """Partitions of some files to add up."""
+
+    name: str
+    partitions: tuple[int, int]
+    segments: tuple[tuple[str, int, int], ...]
+    """The name of a file, and where a partition starts and ends in it."""
+
+    def __str__(self) -> str:
+        return f"partitions {self.partitions[0]} to {self.partitions[1] - 1} of the counts"
+
+
+@dataclass(frozen=True)
+class CountContext:
+    """What tasks have in common."""
+
+    corpus: Corpus
+    settings: CountingSettings
+    multiples: list[int]
+    """Weight of each source, in units of their common denominator."""
+    stage: Stage
+    seed: int
+
+    def counter(self, *, pattern: str | None, special: list[str], in_batches: bool) -> PretokenCounter:
+        """Return a counter within the limits of a task."""
+        settings = self.settings
+        plan = None
+        if settings.budget is not None:
+            plan = settings.budget.counting(settings.num_threads, settings.chunk_bytes, in_batches=in_batches)
+        return PretokenCounter(
+            pattern,
+            special,
+            settings.num_threads if plan is None else plan.num_threads,
+            settings.chunk_bytes if plan is None else plan.chunk_bytes,
+            None if plan is None else plan.table_bytes,
+            self.seed,
+        )
+
+
+def count_unit(context: CountContext, unit: CountUnit) -> dict[str, Any]:
+    """Count a unit of the corpus into a file of partitions."""
+    if (known := context.stage.result(unit.name)) is not None:
+        return known
+    corpus, settings = context.corpus, context.settings
+    with context.stage.attempt(unit.name) as attempt:
+        counter = context.counter(
+            pattern=settings.pattern, special=sorted(settings.special_tokens), in_batches=not corpus.is_plain
+        )
+        counter.set_folder(str(attempt.folder()))
+        count = _count_files if corpus.is_plain else _count_documents
+        reading = count(counter, context, unit.part)
+        counts = counter.finish(1, must_stay=True)
+        ends = counts.save_partitions(str(attempt.file("counts")), "{}", (0, N_PARTITIONS))
+        if not reading.n_bytes:
+            reading = CorpusCounts(
+                reading.n_documents,
+                counts.n_bytes,
+                counts.n_replaced,
+                n_byte_order_marks=reading.n_byte_order_marks,
+            )
+        facts = {
+            "ends": ends,
+            "n_bytes": counts.n_bytes,
+            "n_pretokens": counts.n_pretokens,
+            "special": counts.special_counts,
+            "reading": asdict(reading),
+        }
+        del counter, counts
+        return attempt.publish(facts)
+
+
+def _count_files(counter: PretokenCounter, context: CountContext, part: CorpusRange) -> CorpusCounts:
+    """Count files that the core reads itself."""
+    corpus = context.corpus
+    errors: Literal["strict", "replace"] = "strict" if corpus.options.errors == "strict" else "replace"
+    n_marks = 0
+    for number in range(part.first, part.last + 1):
+        source = corpus.sources[number]
+        counter.set_weight(context.multiples[number])
+        start = part.start if number == part.first else 0
+        stop = part.stop if number == part.last else None
+        try:
+            if not start:
+                start = plain_text_start(source)
+                n_marks += start > 0
+            counter.add_file(str(source.path), errors, None, start, None, stop)
+        except UnicodeDecodeError as error:
+            raise not_utf8(source, error) from error
+        except OSError as error:
+            if isinstance(error, (OutputError, CorpusError)):
+                raise
+            raise unreadable(source.name, error) from error
+    n_documents = part.last - part.first + 1 - part.ends_inside
+    return CorpusCounts(n_documents, n_byte_order_marks=n_marks)
+
+
+def _count_documents(counter: PretokenCounter, context: CountContext, part: CorpusRange) -> CorpusCounts:
+    """Count the documents of a unit."""
+    counts, number = CorpusCounts(), -1
+    for batch in context.corpus.read_range(part):
+        if batch.source != number:
+            number = batch.source
+            counter.set_weight(context.multiples[number])
+        counter.add_documents(batch.data, batch.ends, batch.is_open)
+        counts = batch.after.counts
+    return CorpusCounts(**{**asdict(counts), "n_documents": counts.n_documents - part.ends_inside})
+
+
+def merge_counts(context: CountContext, item: MergeItem) -> dict[str, Any]:
+    """Add up partitions into a file."""
+    if (known := context.stage.result(item.name)) is not None:
+        return known
+    with context.stage.attempt(item.name) as attempt:
+        counter = context.counter(pattern=None, special=[], in_batches=False)
+        counter.set_folder(str(attempt.folder()))
+        for name, start, end in item.segments:
+            counter.add_counts(str(context.stage.folder / name), 1, (start, end))
+        counts: PretokenCounts = counter.finish(1, must_stay=True)
+        ends = counts.save_partitions(str(attempt.file("counts")), "{}", item.partitions)
+        del counter, counts
+        return attempt.publish({"ends": ends})
+
+
+class _Merging:
+    """The tree of merges."""
+
+    def __init__(self, stage: Stage, executor: Executor, progress: Report | None) -> None:
+        self._stage = stage
+        self._executor = executor
+        self._progress = progress
+
+    def merge(self, results: list[dict[str, Any]]) -> list[tuple[Path, int, int]]:
+        """Return segments of files that have all counts."""
+        groups = [
+            (start, min(start + _PARTITIONS_PER_TASK, N_PARTITIONS))
+            for start in range(0, N_PARTITIONS, _PARTITIONS_PER_TASK)
+        ]
+        if len(results) <= _FEW_UNITS:
+            groups = [(0, N_PARTITIONS)]
+        files = {group: [_segments(result, 0, group) for result in results] for group in groups}
+        while len(results) > _FEW_UNITS and any(len(each) > 1 for each in files.values()):
+            files = self._round(files)
+        return [
+            (self._stage.folder / name, start, end)
+            for each in files.values()
+            for segments in each
+            for name, start, end in segments
+        ]
+
+    def _round(
+        self, files: dict[tuple[int, int], list[list[tuple[str, int, int]]]]
+    ) -> dict[tuple[int, int], list[list[tuple[str, int, int]]]]:
+        """Add up groups of files."""
+        items = [
+            self._item(group, each[start : start + _FAN_IN])
+            for group, each in files.items()
+            for start in range(0, len(each), _FAN_IN)
+        ]
+        sizes = [sum(end - start for _, start, end in item.segments) for item in items]
+        known = _known(self._stage, items)
+        results = run(self._executor, Work("merge", merge_counts, items, sizes, known), self._progress)
+        merged: dict[tuple[int, int], list[list[tuple[str, int, int]]]] = {group: [] for group in files}
+        for item, result in zip(items, results, strict=True):
+            merged[item.partitions].append(_segments(result, item.partitions[0], item.partitions))
+        return merged
+
+    @staticmethod
+    def _item(group: tuple[int, int], files: list[list[tuple[str, int, int]]]) -> MergeItem:
+        # Partition by partition, so that equal pre-tokens are added up soon.
+        segments = tuple(segment for partition in zip(*files, strict=True) for segment in partition)
+        return MergeItem(f"merge-{digest(group, segments)}", group, segments)
+
+
+def _segments(result: dict[str, Any], first: int, partitions: tuple[int, int]) -> list[tuple[str, int, int]]:
+    """Return where partitions are in a file that begins with the partition `first`."""
+    name, bounds = result["files"]["counts"][0], [0, *result["ends"]]
+    return [(name, bounds[number - first], bounds[number - first + 1]) for number in range(*partitions)]
+
+
+def _added_up(
+    settings: CountingSettings, segments: list[tuple[Path, int, int]], denominator: int, folder: Path
+) -> PretokenCounts:
+    plan = None
+    if settings.budget is not None:
+        plan = settings.budget.counting(1, settings.chunk_bytes, in_batches=False)
+    counter = PretokenCounter(None, [], 1, None, None if plan is None else plan.table_bytes)
+    if plan is not None:
+        runs = folder / "runs"
+        runs.mkdir(exist_ok=True)
+        counter.set_folder(str(runs))
+    for path, start, end in segments:
+        counter.add_counts(str(path), 1, (start, end))
+    return counter.finish(denominator, plan is not None)
+
+
+def _known(stage: Stage, items: list[Any]) -> dict[int, Any]:
+    """Return the results of an earlier run."""
+    results = ((index, stage.result(item.name)) for index, item in enumerate(items))
+    return {index: result for index, result in results if result is not None}
+
+
+def _plan(
+    corpus: Corpus, settings: CountingSettings, unit_bytes: int, path: Path
+) -> tuple[list[CountUnit], int]:
+    """Return the units and the seed of the partitions, and write them down before work begins."""
+    identity = {
+        "inputs": corpus_identity(corpus),
+        "pattern": canonical_pattern(settings.pattern),
+        "special_tokens": sorted(settings.special_tokens),
+        "unicode_version": UNICODE_VERSION,
+        "unit_bytes": unit_bytes,
+    }
+    # Whoever can predict the seed could write a text whose pre-tokens collide.
+    plan = read_plan(path, identity)
+    seed = secrets.randbits(64) if plan is None else int(plan["seed"])
+    special = sorted(settings.special_tokens)
+    parts = divide(corpus, unit_bytes, lambda window: safe_cut(settings.pattern, special, window))
+    described = corpus.description
+    units: list[CountUnit] = []
+    for part in parts:
+        place = {**part.to_dict(), "first": 0, "last": part.last - part.first}
+        corpus_part = {**described, "sources": described["sources"][part.first : part.last + 1]}
+        name = digest({**identity, "inputs": None}, seed, corpus_part, corpus_weights(corpus), place)
+        units.append(CountUnit(name, part, tuple(corpus.source_names[part.first : part.last + 1])))
+    write_plan(path, identity, [{"name": unit.name, **unit.part.to_dict()} for unit in units], seed=seed)
+    return units, seed

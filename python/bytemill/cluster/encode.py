@@ -1,0 +1,255 @@
+"""Encode a corpus to token shards by tasks, with the files of one process, byte for byte.
+
+Two passes. Each unit of the corpus is encoded to files of ids (`encode_unit`). Their sizes tell where the shards begin
+and end, so that every shard is then written by a task of its own from the units that it covers (`pack_shard`). A plan
+that knows the bounds of the shards beforehand would have to tokenize; the second pass only copies and hashes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bytemill.cluster.encode_tasks import (
+    EncodeContext,
+    EncodeUnit,
+    PackItem,
+    encode_unit,
+    is_published,
+    pack_shard,
+)
+from bytemill.cluster.plan import default_unit_bytes, read_plan, write_plan
+from bytemill.cluster.schedule import UnitProgress, Work, run
+from bytemill.cluster.stage import Stage, digest
+from bytemill.corpus import Corpus, CorpusCounts
+from bytemill.corpus.ranges import divide
+from bytemill.corpus.sources import empty_corpus
+from bytemill.errors import ClusterError
+from bytemill.shards.complete import complete_manifests
+from bytemill.shards.encode import EncodeOptions, encoding_job
+from bytemill.shards.hashed_file import HashedFile
+from bytemill.shards.journal import RESTART_HINT, PartCounts, as_json
+from bytemill.shards.layouts.npy import npy_header
+from bytemill.shards.lock import PLAN_NAME, UNITS_NAME, lock_folder
+from bytemill.shards.manifest import DOCUMENTS_NAME, FileInfo, ShardInfo, write_manifest
+from bytemill.system.records import parse_record
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+    from typing import Unpack
+
+    from numpy.typing import NDArray
+
+    from bytemill.cluster.executor import Executor
+    from bytemill.corpus import CorpusInputs, DocumentSource
+    from bytemill.shards.encode_job import EncodingJob, ShardTokenizer, WrittenShards
+    from bytemill.shards.manifest import Manifest
+
+    Report = Callable[[UnitProgress], None]
+
+
+def encode_corpus(
+    executor: Executor,
+    tokenizer: ShardTokenizer,
+    inputs: CorpusInputs | DocumentSource,
+    out_folder: str | os.PathLike[str],
+    *,
+    unit_bytes: int | None = None,
+    num_threads: int = 1,
+    progress: Callable[[UnitProgress], None] | None = None,
+    overwrite: bool = False,
+    **options: Unpack[EncodeOptions],
+) -> Manifest:
+    """Encode a corpus of files to a folder of shards on an executor; see `bytemill.encode_corpus`.
+
+    The files are those of `bytemill.encode_corpus` with the same options, whatever the executor, the number of workers
+    and the size of the units. All workers must see the inputs and the output folder under the same names. After an
+    interruption the same call resumes: what finished tasks have written is in the folder `.units` of the output.
+
+    Args:
+        executor: What runs the tasks.
+        tokenizer: The tokenizer; it is pickled.
+        inputs: A `Corpus` of files, or names.
+        out_folder: The output folder.
+        unit_bytes: Bytes of the inputs that a task encodes; by default 16 MiB to 1 GiB, by their size.
+        num_threads: Threads of a task.
+        progress: Called in this thread a few times a second. An exception that it raises ends the work.
+        overwrite: Replace existing shards.
+        options: As for `bytemill.encode_corpus`.
+
+    Raises:
+        ClusterError: A task failed for a reason other than its input, or the cluster is lost.
+        CorpusError: Also if the corpus cannot be divided: standard input, iterators, a limit of bytes. After bad input
+            the other units are encoded before it is raised.
+    """
+    job = encoding_job(tokenizer, inputs, num_threads, **options)
+    if not isinstance(job.source, Corpus):
+        raise ClusterError(
+            "only a Corpus of files is encoded by several processes", hint="encode it without an executor"
+        )
+    corpus, folder = job.source, Path(out_folder)
+    parts = job.folders(folder)
+    if not overwrite and (complete := complete_manifests(folder, parts, job.request)):
+        return complete[0]
+    unit_bytes = unit_bytes or default_unit_bytes(corpus.total_bytes or 0)
+    with contextlib.ExitStack() as stack:
+        plan_file = folder / PLAN_NAME
+        resumes = [
+            stack.enter_context(lock_folder(path, overwrite=overwrite, journal=plan_file))
+            for path in dict.fromkeys([folder, *parts])
+        ]
+        stage = Stage(folder.absolute() / UNITS_NAME)
+        units = _plan(job, corpus, unit_bytes, plan_file, resumes=all(resumes))
+        stage.create()
+        stage.sweep()
+        executor.set_context(
+            EncodeContext(tokenizer, corpus, job.layout.name, job.settings, stage, num_threads)
+        )
+        known = _known(stage, units)
+        sizes = [unit.part.n_bytes for unit in units]
+        encoded = run(executor, Work("encode", encode_unit, units, sizes, known), progress)
+        counts = _total_counts(encoded)
+        if not counts.n_bytes:
+            raise empty_corpus(corpus.source_names)
+        manifests: list[Manifest] = []
+        for index, part in enumerate(parts):
+            written = _Packing(stage, job, index, part, encoded).run(executor, progress)
+            manifests.append(job.manifest(index, _part_counts(units, encoded, index), counts, written))
+        for part, manifest in zip(parts, manifests, strict=True):
+            write_manifest(part, manifest)
+        plan_file.unlink(missing_ok=True)
+        stage.remove()
+    return manifests[0]
+
+
+def _plan(
+    job: EncodingJob, corpus: Corpus, unit_bytes: int, path: Path, *, resumes: bool
+) -> list[EncodeUnit]:
+    """Return the units, and write them down before any of them is encoded."""
+    identity = job.identity
+    core, allowed = job.tokenizer.core, job.settings.allowed_special
+    parts = divide(corpus, unit_bytes, lambda window: core.safe_cut(window, allowed))
+    settings = {key: value for key, value in job.settings.to_dict().items() if key != "shard_tokens"}
+    shared = (identity["bytemill_version"], job.tokenizer.fingerprint, job.layout.name, as_json(settings))
+    units: list[EncodeUnit] = []
+    for part in parts:
+        sources = identity["corpus"]["sources"][part.first : part.last + 1]
+        place = {**part.to_dict(), "first": 0, "last": part.last - part.first}
+        name = digest(*shared, {**identity["corpus"], "sources": sources, "weights": None}, place)
+        units.append(EncodeUnit(name, part, tuple(corpus.source_names[part.first : part.last + 1])))
+    plan = [{"name": unit.name, **unit.part.to_dict()} for unit in units]
+    identity = {**identity, "unit_bytes": unit_bytes}
+    if resumes:
+        read_plan(path, identity)
+    write_plan(path, identity, plan)
+    return units
+
+
+def _known(stage: Stage, items: list[Any]) -> dict[int, Any]:
+    """Return the results of an earlier run."""
+    results = ((index, stage.result(item.name)) for index, item in enumerate(items))
+    return {index: result for index, result in results if result is not None}
+
+
+def _total_counts(encoded: list[dict[str, Any]]) -> CorpusCounts:
+    counts = [result["counts"] for result in encoded]
+    return CorpusCounts(**{name: sum(each[name] for each in counts) for name in asdict(CorpusCounts())})
+
+
+def _part_counts(units: list[EncodeUnit], encoded: list[dict[str, Any]], index: int) -> PartCounts:
+    """Add up the counts of one part of the corpus."""
+    total = PartCounts()
+    for unit, result in zip(units, encoded, strict=True):
+        counted = result["parts"][index]
+        for number, n_bytes in enumerate(counted["source_bytes"]):
+            total.add_bytes(unit.part.first + number, n_bytes)
+        total.n_documents += counted["n_documents"]
+        total.n_empty += counted["n_empty"]
+    return total
+
+
+class _Packing:
+    """Writes the shards of one part of the corpus from the results of its units."""
+
+    def __init__(
+        self, stage: Stage, job: EncodingJob, index: int, folder: Path, encoded: list[dict[str, Any]]
+    ) -> None:
+        self._stage = stage
+        self._job = job
+        self._index = index
+        self._folder = folder
+        self._ids = [result["files"][f"{index}.ids"][0] for result in encoded]
+        self._ends = [result["files"][f"{index}.ends"][0] for result in encoded]
+        n_tokens = [result["parts"][index]["n_tokens"] for result in encoded]
+        self._starts = np.concatenate([[0], np.cumsum(n_tokens, dtype=np.int64)])
+        """Where the ids of each unit start in the part; at the end their number."""
+
+    def run(self, executor: Executor, progress: Report | None) -> WrittenShards:
+        """Write the shards and the document index."""
+        items = [self._item(number, *bounds) for number, bounds in enumerate(pairwise(self._bounds()))]
+        known = {
+            index: result
+            for index, result in _known(self._stage, items).items()
+            if is_published(self._folder, result["shard"])
+        }
+        item_bytes = np.dtype(self._job.layout.dtype(self._job.tokenizer.core.dtype)).itemsize
+        sizes = [sum(n for _, _, n in item.pieces) * item_bytes for item in items]
+        results = run(executor, Work("pack", pack_shard, items, sizes, known), progress)
+        path = self._folder / PLAN_NAME
+        shards = [
+            parse_record(ShardInfo, result["shard"], path, ClusterError, RESTART_HINT) for result in results
+        ]
+        documents = self._write_documents() if self._job.settings.document_index else None
+        return tuple(shards), documents, int(self._starts[-1])
+
+    def _bounds(self) -> list[int]:
+        """Return where the shards start, and at the end the number of ids."""
+        total, size = int(self._starts[-1]), self._job.settings.shard_tokens
+        if not self._job.layout.whole_documents:
+            return [*range(0, total, size), total] if total else [0]
+        # The document that reaches the size of a shard ends it.
+        bounds = [0]
+        for number in range(len(self._ends)):
+            ends = self._unit_ends(number)
+            while (at := int(np.searchsorted(ends, bounds[-1] + size))) < len(ends):
+                bounds.append(int(ends[at]))
+        return bounds if bounds[-1] == total else [*bounds, total]
+
+    def _item(self, number: int, start: int, stop: int) -> PackItem:
+        layout = self._job.layout
+        first = int(np.searchsorted(self._starts, start, "right")) - 1
+        last = int(np.searchsorted(self._starts, stop))
+        pieces: list[tuple[str, int, int]] = []
+        ends: list[tuple[str, int, int, int]] = []
+        for unit in range(first, last):
+            begin, end = int(self._starts[unit]), int(self._starts[unit + 1])
+            low, high = max(start, begin), min(stop, end)
+            if low < high:
+                pieces.append((self._ids[unit], low - begin, high - low))
+                if layout.sidecar_suffixes or layout.whole_documents:
+                    bounds = np.searchsorted(self._unit_ends(unit), [start, stop], "right").tolist()
+                    ends.append((self._ends[unit], bounds[0], bounds[1] - bounds[0], start - begin))
+        fingerprint = self._job.tokenizer.fingerprint
+        name = "shard-" + digest(
+            self._index, number, pieces, ends, layout.name, self._job.settings.shard_tokens
+        )
+        return PackItem(name, number, self._folder.absolute(), fingerprint, tuple(pieces), tuple(ends))
+
+    def _unit_ends(self, unit: int) -> NDArray[np.int64]:
+        """Return the ends of documents of a unit, in ids from the start of the part."""
+        ends = np.fromfile(self._stage.folder / self._ends[unit], "<u8")
+        return ends.astype(np.int64) + self._starts[unit]
+
+    def _write_documents(self) -> FileInfo:
+        with contextlib.closing(HashedFile(self._folder / DOCUMENTS_NAME, npy_header("uint64", 0))) as file:
+            for unit in range(len(self._ends)):
+                file.append(self._unit_ends(unit).astype("<u8").data.cast("B"))
+            header = npy_header("uint64", (file.n_bytes - len(file.header)) // 8)
+            sha256 = file.finish(header)
+            return FileInfo(file=file.path.name, n_bytes=file.n_bytes, sha256=sha256)

@@ -1,0 +1,273 @@
+"""The tasks of an encoding: encode a unit of the corpus, write a shard."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bytemill.corpus import CorpusCounts
+from bytemill.corpus.documents import CorpusRange
+from bytemill.errors import ClusterError
+from bytemill.shards.encode_job import document_encoder
+from bytemill.shards.journal import PartCounts, as_json
+from bytemill.shards.layouts import layout_named
+from bytemill.shards.manifest import ShardInfo, shard_name
+from bytemill.shards.pipeline import groups
+from bytemill.shards.shard_writer import ShardWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from bytemill._core import DocumentEncoder
+    from bytemill.cluster.stage import Stage
+    from bytemill.corpus import Corpus, DocumentBatch
+    from bytemill.shards.encode_job import ShardTokenizer
+    from bytemill.shards.manifest import ShardSettings
+
+_COPY_IDS = 1 << 22
+"""Ids that are copied at a time."""
+
+
+@dataclass(frozen=True)
+class EncodeUnit:
+    """A part of the corpus that one task encodes."""
+
+    name: str
+    """Content-addressed: the digest of everything that determines the ids."""
+    part: CorpusRange
+    sources: tuple[str, ...]
+    """The names of its sources, for messages."""
+
+    def __str__(self) -> str:
+        start = (
+            f" from {'row' if self.part.by_rows else 'byte'} {self.part.start:,}" if self.part.start else ""
+        )
+        n_more = len(self.sources) - 1
+        more = f" and {n_more} more files" if n_more else ""
+        return self.sources[0] + start + more
+
+
+@dataclass(frozen=True)
+class PackItem:
+    """A shard to write."""
+
+    name: str
+    number: int
+    folder: Path
+    """Where the shard goes."""
+    fingerprint: str
+    pieces: tuple[tuple[str, int, int], ...]
+    """Ids of units that it consists of: the name of the file, the first id, and their number."""
+    ends: tuple[tuple[str, int, int, int], ...]
+    """Ends of documents: the name of the file, the first one, their number, and where the shard starts in it."""
+
+    def __str__(self) -> str:
+        return f"{self.folder}: shard {self.number:,}"
+
+
+@dataclass(frozen=True)
+class EncodeContext:
+    """What tasks have in common."""
+
+    tokenizer: ShardTokenizer
+    corpus: Corpus
+    layout: str
+    settings: ShardSettings
+    stage: Stage
+    num_threads: int
+
+
+def encode_unit(context: EncodeContext, unit: EncodeUnit) -> dict[str, Any]:
+    """Encode a unit of the corpus to files of ids and of ends of documents, one pair for each part."""
+    if (known := context.stage.result(unit.name)) is not None:
+        return known
+    n_parts = 2 if context.settings.validation_fraction else 1
+    dtype = np.dtype(layout_named(context.layout).dtype(context.tokenizer.core.dtype)).newbyteorder("<")
+    with context.stage.attempt(unit.name) as attempt, contextlib.ExitStack() as stack:
+        files = [
+            (
+                stack.enter_context(attempt.file(f"{number}.ids").open("xb")),
+                stack.enter_context(attempt.file(f"{number}.ends").open("xb")),
+            )
+            for number in range(n_parts)
+        ]
+        encoding = _UnitEncoding(context, unit.part, n_parts)
+        for sides in encoding.sides():
+            for (ids_file, ends_file), (chunks, ends) in zip(files, sides, strict=True):
+                for chunk in chunks:
+                    ids_file.write(np.ascontiguousarray(chunk, dtype).data)
+                ends_file.write(np.ascontiguousarray(ends, "<u8").data)
+        for pair in files:
+            for file in pair:
+                file.close()
+        return attempt.publish(encoding.facts())
+
+
+class _UnitEncoding:
+    """Encodes the documents of a unit. Those that it shares with its neighbours have encoders of their own."""
+
+    def __init__(self, context: EncodeContext, part: CorpusRange, n_parts: int) -> None:
+        self._context = context
+        self._part = part
+        self._n_tokens = [0] * n_parts
+        self._counted = [PartCounts() for _ in range(n_parts)]
+        self._counts = CorpusCounts()
+
+    def sides(self) -> Iterator[list[tuple[list[NDArray[Any]], NDArray[np.uint64]]]]:
+        """Yield (chunks of ids, ends of documents from the start of the unit) for each part of the corpus."""
+        part = self._part
+        encoder, key = None, (False, False)
+        for group in groups(self._context.corpus.read_range(part)):
+            for batches, inside in _by_neighbour(group, part):
+                if encoder is None or inside != key:
+                    encoder, key = self._encoder(starts_inside=inside[0], ends_inside=inside[1]), inside
+                yield self._encode(encoder, batches, ends_inside=inside[1])
+            self._counts = group[-1].after.counts
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the driver needs to know."""
+        # A document is counted where it ends.
+        counts = replace(self._counts, n_documents=self._counts.n_documents - self._part.ends_inside)
+        return {
+            "counts": asdict(counts),
+            "parts": [
+                {"n_tokens": n_tokens, **counted.to_dict()}
+                for n_tokens, counted in zip(self._n_tokens, self._counted, strict=True)
+            ],
+        }
+
+    def _encoder(self, *, starts_inside: bool, ends_inside: bool) -> DocumentEncoder:
+        context = self._context
+        encoder = document_encoder(
+            context.tokenizer,
+            layout_named(context.layout),
+            context.settings,
+            context.num_threads,
+            starts_inside=starts_inside,
+            ends_inside=ends_inside,
+        )
+        if starts_inside:
+            encoder.resume(("", self._part.start, self._side(), [], None))
+        return encoder
+
+    def _side(self) -> int:
+        """Return the part of the corpus to which the document belongs that continues: its beginning tells."""
+        context = self._context
+        if not context.settings.validation_fraction:
+            return 0
+        encoder = document_encoder(context.tokenizer, layout_named(context.layout), context.settings, 1)
+        first = self._part.first
+        whole = CorpusRange(first=first, last=first, n_bytes=0)
+        with contextlib.closing(context.corpus.read_range(whole)) as batches:
+            for batch in batches:
+                encoder.encode([(batch.data, batch.ends, batch.is_open)])
+                carry = encoder.carry()
+                if carry is not None and carry[2] is not None:
+                    return carry[2]
+        raise ClusterError(f"{context.corpus.source_names[first]} changed while it was encoded")
+
+    def _encode(
+        self, encoder: DocumentEncoder, batches: list[DocumentBatch], *, ends_inside: bool
+    ) -> list[tuple[list[NDArray[Any]], NDArray[np.uint64]]]:
+        found: list[tuple[list[NDArray[Any]], NDArray[np.uint64]]] = []
+        is_end = ends_inside and not batches[-1].is_open
+        sides = encoder.encode([(batch.data, batch.ends, batch.is_open) for batch in batches])
+        for number, (chunks, ends, n_bytes, n_empty) in enumerate(sides[: len(self._counted)]):
+            counted = self._counted[number]
+            for batch, n_of_batch in zip(batches, n_bytes, strict=True):
+                counted.add_bytes(batch.source - self._part.first, n_of_batch)
+            # The last document ends in a later unit.
+            inner = ends[:-1] if is_end else ends
+            counted.n_documents += len(inner)
+            counted.n_empty += n_empty
+            found.append((chunks, inner + np.uint64(self._n_tokens[number])))
+            self._n_tokens[number] += sum(map(len, chunks))
+        return found
+
+
+def _by_neighbour(
+    group: list[DocumentBatch], part: CorpusRange
+) -> Iterator[tuple[list[DocumentBatch], tuple[bool, bool]]]:
+    """Yield consecutive batches, and whether their document begins before the unit and ends after it."""
+    batches: list[DocumentBatch] = []
+    key = (False, False)
+    for batch in group:
+        inside = (
+            part.starts_inside and batch.source == part.first,
+            part.ends_inside and batch.source == part.last,
+        )
+        if batches and inside != key:
+            yield batches, key
+            batches = []
+        batches.append(batch)
+        key = inside
+    if batches:
+        yield batches, key
+
+
+def pack_shard(context: EncodeContext, item: PackItem) -> dict[str, Any]:
+    """Write a shard from the files of units, and move it to its final name."""
+    if (known := context.stage.result(item.name)) is not None and is_published(item.folder, known["shard"]):
+        return known
+    layout = layout_named(context.layout)
+    dtype = layout.dtype(context.tokenizer.core.dtype)
+    with context.stage.attempt(item.name) as attempt:
+        folder = attempt.folder()
+        writer = ShardWriter(folder, layout, dtype, context.settings.shard_tokens, item.fingerprint)
+        with contextlib.closing(writer):
+            ends = [
+                _read(context.stage, name, "<u8", first, n).astype(np.int64) - start
+                for name, first, n, start in item.ends
+            ]
+            all_ends = np.concatenate([np.empty(0, np.int64), *ends])
+            done = 0
+            for ids in _pieces(context.stage, item, np.dtype(dtype).newbyteorder("<")):
+                first, last = np.searchsorted(all_ends, [done, done + len(ids)], "right")
+                writer.append([ids], (all_ends[first:last] - done).astype(np.uint64))
+                done += len(ids)
+            shards, _ = writer.finish()
+        if len(shards) != 1:
+            raise ClusterError(f"{item} came out as {len(shards)} files", hint="report this")
+        shard = _published(folder, item, shards[0], layout.suffix)
+        return attempt.publish({"shard": as_json(shard.to_dict())})
+
+
+def _pieces(stage: Stage, item: PackItem, dtype: np.dtype[Any]) -> Iterator[NDArray[Any]]:
+    for name, first, n in item.pieces:
+        for start in range(first, first + n, _COPY_IDS):
+            yield _read(stage, name, dtype, start, min(_COPY_IDS, first + n - start))
+
+
+def is_published(folder: Path, shard: dict[str, Any]) -> bool:
+    try:
+        return all(
+            (folder / info["file"]).stat().st_size == info["n_bytes"] for info in (shard, *shard["sidecars"])
+        )
+    except OSError:
+        return False
+
+
+def _published(folder: Path, item: PackItem, shard: ShardInfo, suffix: str) -> ShardInfo:
+    """Move the files of a shard from a temporary folder to their final names, the sidecars first."""
+    stem, final = shard.file.removesuffix(suffix), shard_name(item.number, "")
+    moved = [replace(sidecar, file=final + sidecar.file.removeprefix(stem)) for sidecar in shard.sidecars]
+    for before, after in zip(shard.sidecars, moved, strict=True):
+        (folder / before.file).replace(item.folder / after.file)
+    (folder / shard.file).replace(item.folder / (final + suffix))
+    return replace(shard, file=final + suffix, sidecars=tuple(moved))
+
+
+def _read(stage: Stage, name: str, dtype: Any, first: int, n: int) -> NDArray[Any]:
+    item = np.dtype(dtype)
+    found = np.fromfile(stage.folder / name, item, n, offset=first * item.itemsize)
+    if len(found) != n:
+        raise ClusterError(
+            f"{stage.folder / name} is shorter than when it was written", hint="run the command again"
+        )
+    return found

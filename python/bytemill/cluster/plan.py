@@ -1,0 +1,63 @@
+"""The plan of a job: its units, written down before work begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bytemill.errors import ClusterError
+from bytemill.shards.journal import RESTART_HINT, as_json, first_difference
+from bytemill.system.atomic_files import write_json
+from bytemill.system.records import read_json_object
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MIN_UNIT_BYTES = 16 << 20
+MAX_UNIT_BYTES = 1 << 30
+_WANTED_UNITS = 256
+
+
+def default_unit_bytes(total_bytes: int) -> int:
+    """Return the size of a unit for a corpus: enough units for many workers, and seconds of work in each.
+
+    >>> default_unit_bytes(10**9) / 2**20, default_unit_bytes(10**12) / 2**20
+    (16.0, 1024.0)
+    """
+    return max(MIN_UNIT_BYTES, min(MAX_UNIT_BYTES, total_bytes // _WANTED_UNITS))
+
+
+def read_plan(path: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
+    """Read the plan of the run that is resumed; None if there is none.
+
+    Args:
+        path: The file.
+        identity: What must be equal to resume, as JSON values.
+
+    Raises:
+        ClusterError: The plan is damaged or of another job; names the first difference.
+    """
+    try:
+        plan = read_json_object(path, ClusterError, RESTART_HINT)
+    except FileNotFoundError:
+        return None
+    if difference := first_difference(plan.get("identity"), as_json(identity)):
+        raise ClusterError(
+            f"{path.parent} contains unfinished work with other settings: {difference}",
+            hint=f"resume with the same settings, choose another folder, or {RESTART_HINT}",
+        )
+    return plan
+
+
+def write_plan(path: Path, identity: dict[str, Any], units: list[dict[str, Any]], **more: Any) -> None:
+    """Write a plan.
+
+    Args:
+        path: The file.
+        identity: What must be equal to resume.
+        units: The units.
+        more: Further fields.
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
+    write_json(path, {"version": 1, "identity": identity, **more, "units": units})
