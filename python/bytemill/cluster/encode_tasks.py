@@ -153,24 +153,27 @@ class _UnitEncoding:
             ends_inside=ends_inside,
         )
         if starts_inside:
-            encoder.resume(("", self._part.start, self._side(), [], None))
+            encoder.resume(("", self._part.start, self._side(self._part.first), [], None))
+        elif ends_inside:
+            encoder.resume(("", 0, self._side(self._part.last), [], None))
         return encoder
 
-    def _side(self) -> int:
-        """Return the part of the corpus to which the document belongs that continues: its beginning tells."""
+    def _side(self, source: int) -> int:
+        """Return the part of the corpus to which a source belongs that is one document: its beginning tells."""
         context = self._context
         if not context.settings.validation_fraction:
             return 0
         encoder = document_encoder(context.tokenizer, layout_named(context.layout), context.settings, 1)
-        first = self._part.first
-        whole = CorpusRange(first=first, last=first, n_bytes=0)
+        whole = CorpusRange(first=source, last=source, n_bytes=0)
         with contextlib.closing(context.corpus.read_range(whole)) as batches:
             for batch in batches:
-                encoder.encode([(batch.data, batch.ends, batch.is_open)])
+                sides = encoder.encode([(batch.data, batch.ends, batch.is_open)])
                 carry = encoder.carry()
-                if carry is not None and carry[2] is not None:
+                if carry is None:
+                    return next(number for number, (_, _, n_bytes, _) in enumerate(sides) if sum(n_bytes))
+                if carry[2] is not None:
                     return carry[2]
-        raise ClusterError(f"{context.corpus.source_names[first]} changed while it was encoded")
+        raise ClusterError(f"{context.corpus.source_names[source]} changed while it was encoded")
 
     def _encode(
         self, encoder: DocumentEncoder, batches: list[DocumentBatch], *, ends_inside: bool
