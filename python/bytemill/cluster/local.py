@@ -91,7 +91,7 @@ class LocalExecutor:
             handle, worker.handle = worker.handle, None
             if message is None:
                 self._workers.remove(worker)
-                worker.process.wait()
+                _close(worker)
             if handle is not None:
                 done.append(_done(handle, worker, message))
         self._start_waiting()
@@ -114,13 +114,11 @@ class LocalExecutor:
     ) -> None:
         for worker in self._workers:
             worker.process.kill()
-        for worker in self._workers:
-            worker.process.wait()
-            for pipe in (worker.process.stdin, worker.process.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(OSError):
-                        pipe.close()
-        self._workers.clear()
+        while self._workers:
+            worker, message = self._ended.get()
+            if message is None and worker in self._workers:
+                self._workers.remove(worker)
+                _close(worker)
 
     def _start_waiting(self) -> None:
         while self._waiting:
@@ -162,6 +160,15 @@ class LocalExecutor:
 
         threading.Thread(target=listen, name="listen to a worker", daemon=True).start()
         return worker
+
+
+def _close(worker: _Worker) -> None:
+    """Release what belongs to a worker that has ended."""
+    worker.process.wait()
+    for pipe in (worker.process.stdin, worker.process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):  # what was not sent to it is lost with it
+                pipe.close()
 
 
 def _done(handle: int, worker: _Worker, message: bytes | None) -> Done:

@@ -1,0 +1,150 @@
+"""Counts of several processes are those of one process, byte for byte, and so are the merges."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import bytemill as bm
+from bytemill.cluster import UnitProgress, count_corpus, open_executor
+from bytemill.cluster.count import remove_work
+from bytemill.corpus import Corpus
+from bytemill.errors import ClusterError, CorpusError
+from bytemill.training.counting import count_corpus as count_in_one_process
+from bytemill.training.counting_session import CountingSettings
+from bytemill.training.counts import save
+from bytemill.training.memory_budget import MemoryBudget
+from bytemill.training.work_folder import WorkFolder
+from tests.cluster.corpora import EOT, InlineExecutor, mixed_corpus
+
+
+def one_process(corpus: Corpus, counting: CountingSettings, path: Path) -> bytes:
+    with WorkFolder(None) as work:
+        save(count_in_one_process(corpus, counting, work), path)
+    return path.read_bytes()
+
+
+def check(corpus: Corpus, counting: CountingSettings, folder: Path, unit_bytes: int) -> None:
+    expected = one_process(corpus, counting, folder / "one.counts")
+    with InlineExecutor() as executor:
+        counted = count_corpus(executor, corpus, counting, folder / "work", unit_bytes=unit_bytes)
+    save(counted, folder / "many.counts")
+    assert (folder / "many.counts").read_bytes() == expected
+    remove_work(folder / "work")
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return mixed_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.mark.parametrize("unit_bytes", [1500, 20_000, 10**9])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"special_tokens": [EOT]},
+        {"pattern": "cl100k", "special_tokens": [EOT, "the"]},
+        {"pattern": None},
+        {"pattern": r"\w+|\W"},
+        {"budget": MemoryBudget(400_000_000), "num_threads": 1},
+    ],
+)
+def test_mixed_formats(paths: list[Path], tmp_path: Path, options: dict[str, Any], unit_bytes: int) -> None:
+    arguments: dict[str, Any] = {"num_threads": 1, **options}
+    counting = CountingSettings(**arguments)
+    check(Corpus(paths), counting, tmp_path, unit_bytes)
+    check(Corpus([path for path in paths if path.suffix == ".txt"]), counting, tmp_path, unit_bytes)
+
+
+def test_weights_samples_and_malformed_text(paths: list[Path], tmp_path: Path) -> None:
+    counting = CountingSettings([EOT], num_threads=1)
+    weights = {str(paths[0]): 2.5, str(paths[3]): 0.3}
+    check(Corpus(paths, weights=weights), counting, tmp_path, 3000)
+    check(Corpus(paths, sample=0.3, seed=5), counting, tmp_path, 3000)
+    path = tmp_path / "bad.txt"
+    path.write_bytes(b"some good text \xff with \xc3 bad bytes 123\n" * 2000)
+    for errors in ("replace", "skip"):
+        check(Corpus(path, errors=errors), counting, tmp_path, 10_000)
+    with InlineExecutor() as executor, pytest.raises(CorpusError, match="byte offset 15 "):
+        count_corpus(executor, Corpus(path), counting, tmp_path / "work", unit_bytes=10_000)
+
+
+words = st.sampled_from(["low ", "lower", "\n", " ", "é", "日本語", EOT, "<s>", "12345", "it's ", "x" * 30])
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    contents=st.lists(st.lists(words, max_size=300).map("".join), min_size=1, max_size=4),
+    documents=st.sampled_from(["file", "line", EOT]),
+    unit_bytes=st.integers(40, 2000),
+    special=st.lists(st.sampled_from([EOT, "<s>", "low l", "5"]), unique=True),
+    pattern=st.sampled_from(["gpt2", "o200k"]),
+)
+def test_any_text(
+    tmp_path: Path, contents: list[str], documents: str, unit_bytes: int, special: list[str], pattern: str
+) -> None:
+    names = [tmp_path / f"{number}.txt" for number in range(len(contents))]
+    for name, content in zip(names, contents, strict=True):
+        name.write_text(content + " end", encoding="utf-8", newline="")
+    counting = CountingSettings(special, pattern, num_threads=1)
+    check(Corpus(names, documents=documents), counting, tmp_path, unit_bytes)
+
+
+def test_the_tree_of_merges(paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bytemill.cluster.count._FAN_IN", 3)
+    seen: list[UnitProgress] = []
+    counting = CountingSettings([EOT], num_threads=1)
+    expected = one_process(Corpus(paths), counting, tmp_path / "one.counts")
+    with InlineExecutor() as executor:
+        counted = count_corpus(
+            executor, Corpus(paths), counting, tmp_path / "work", unit_bytes=1500, progress=seen.append
+        )
+    save(counted, tmp_path / "many.counts")
+    assert (tmp_path / "many.counts").read_bytes() == expected
+    n_units = max(event.n_units for event in seen if event.stage == "count")
+    n_merges = {event.n_units for event in seen if event.stage == "merge"}
+    assert n_units > 27
+    assert len(n_merges) >= 4  # 3 ** 4 files
+
+
+def test_an_interrupted_counting_resumes_with_its_seed(paths: list[Path], tmp_path: Path) -> None:
+    counting = CountingSettings([EOT], num_threads=1)
+    expected = one_process(Corpus(paths), counting, tmp_path / "one.counts")
+    stops, seen = [2, 7, 40], list[UnitProgress]()
+
+    def stop(event: UnitProgress) -> None:
+        seen.append(event)
+        if stops and event.n_done >= stops[0]:
+            stops.pop(0)
+            raise KeyboardInterrupt
+
+    while True:
+        try:
+            with InlineExecutor() as executor:
+                counted = count_corpus(
+                    executor, Corpus(paths), counting, tmp_path / "work", unit_bytes=1500, progress=stop
+                )
+            break
+        except KeyboardInterrupt:
+            pass
+    save(counted, tmp_path / "many.counts")
+    assert (tmp_path / "many.counts").read_bytes() == expected
+    assert not stops
+    assert next(event.n_done for event in seen if event.n_bytes_before) >= 2
+    with (
+        InlineExecutor() as executor,
+        pytest.raises(ClusterError, match="pattern was 'gpt2', now it is 'cl100k'"),
+    ):
+        count_corpus(
+            executor, Corpus(paths), CountingSettings([EOT], "cl100k"), tmp_path / "work", unit_bytes=1500
+        )
+
+
+def test_local_processes_give_the_merges_of_one(paths: list[Path], tmp_path: Path) -> None:
+    counting = CountingSettings([EOT], num_threads=1)
+    with open_executor("local", num_workers=2) as executor:
+        counted = count_corpus(executor, Corpus(paths), counting, tmp_path / "work", unit_bytes=4000)
+    many = bm.train(counted, 500, [EOT])
+    assert many.fingerprint == bm.train(Corpus(paths), 500, [EOT]).fingerprint
