@@ -6,6 +6,8 @@ import contextlib
 import importlib
 import logging
 import os
+import re
+import socket
 from typing import TYPE_CHECKING, Any, Self
 
 from bytemill.cluster.executor import Done, WorkerLostError
@@ -65,6 +67,9 @@ class RayExecutor:
         if address is None:
             options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
         try:
+            # Ray itself would go on trying for many minutes.
+            if address is not None and (match := re.fullmatch(r"([\w.-]+):(\d+)", address)):
+                socket.create_connection((match[1], int(match[2])), timeout=10).close()
             self._ray.init(address, **options)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             reason = str(error).strip().partition("\n")[0]

@@ -1,0 +1,292 @@
+"""Counting and encoding on a Ray cluster, and what may die on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+import bytemill as bm
+from bytemill.cluster import UnitProgress, count_corpus, encode_corpus, open_executor, schedule
+from bytemill.corpus import Corpus
+from bytemill.errors import BytemillError, ClusterError
+from bytemill.training.counting import count_corpus as count_in_one_process
+from bytemill.training.counting_session import CountingSettings
+from bytemill.training.counts import save
+from bytemill.training.work_folder import WorkFolder
+from tests.cluster.corpora import EOT, files_of, mixed_corpus, tokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cluster.conftest import StartCluster
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="the nodes have loopback addresses other than 127.0.0.1"
+)
+
+SHARDS: dict[str, Any] = {"shard_tokens": 20_000}
+
+
+@pytest.fixture(scope="module")
+def tok() -> bm.Tokenizer:
+    return tokenizer()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Some files of different formats, and a large one: 300 units in all."""
+    folder = tmp_path_factory.mktemp("corpus")
+    files = mixed_corpus(folder)
+    large = folder / "large.txt"
+    large.write_text(files[3].read_text(encoding="utf-8") * 150, encoding="utf-8")
+    return [*files, large]
+
+
+@pytest.fixture(scope="module")
+def expected(
+    tok: bm.Tokenizer, files: list[Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("one")
+    bm.encode_corpus(tok, Corpus(files), folder, shard_tokens=20_000)
+    return files_of(folder)
+
+
+def test_two_nodes_give_the_result_of_one_process(
+    tok: bm.Tokenizer,
+    files: list[Path],
+    expected: dict[str, bytes],
+    tmp_path: Path,
+    start_cluster: StartCluster,
+) -> None:
+    cluster = start_cluster(2)
+    counting = CountingSettings([EOT], num_threads=1)
+    with open_executor("ray", address=cluster.address) as executor:
+        assert executor.description == "2 Ray tasks on 2 nodes"
+        encode_corpus(executor, tok, Corpus(files), tmp_path / "out", unit_bytes=500_000, shard_tokens=20_000)
+        counted = count_corpus(executor, Corpus(files), counting, tmp_path / "work", unit_bytes=500_000)
+    assert files_of(tmp_path / "out") == expected
+    save(counted, tmp_path / "many.counts")
+    with WorkFolder(None) as work:
+        save(count_in_one_process(Corpus(files), counting, work), tmp_path / "one.counts")
+    assert (tmp_path / "many.counts").read_bytes() == (tmp_path / "one.counts").read_bytes()
+
+
+def unit_bytes_of(files: list[Path]) -> int:
+    return sum(path.stat().st_size for path in files) // 120
+
+
+def workers() -> list[psutil.Process]:
+    """Return the processes that run tasks of Ray, busy or not."""
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter(["cmdline"]):
+        command: list[str] = process.info["cmdline"] or []
+        if command and command[0].startswith("ray::"):
+            found.append(process)
+    return found
+
+
+@pytest.mark.cluster
+def test_workers_killed_at_random_times(
+    tok: bm.Tokenizer,
+    files: list[Path],
+    expected: dict[str, bytes],
+    tmp_path: Path,
+    start_cluster: StartCluster,
+) -> None:
+    cluster = start_cluster(3)
+    random, n_kills, is_over = Random(3), 0, threading.Event()
+
+    def kill() -> None:
+        nonlocal n_kills
+        while n_kills < 30 and not is_over.wait(random.uniform(0.05, 0.4)):
+            if found := [process for process in workers() if "IDLE" not in process.info["cmdline"][0]]:
+                random.choice(found).kill()
+                n_kills += 1
+
+    thread = threading.Thread(target=kill)
+    with open_executor("ray", address=cluster.address) as executor:
+        thread.start()
+        n_rounds = 0
+        while n_kills < 30 and n_rounds < 20:
+            n_rounds += 1
+            encode_corpus(
+                executor,
+                tok,
+                Corpus(files),
+                tmp_path / f"{n_rounds}",
+                unit_bytes=unit_bytes_of(files),
+                **SHARDS,
+            )
+            assert files_of(tmp_path / f"{n_rounds}") == expected
+        is_over.set()
+        thread.join()
+    assert n_kills == 30
+
+
+@pytest.mark.cluster
+def test_a_node_that_dies(
+    tok: bm.Tokenizer,
+    files: list[Path],
+    expected: dict[str, bytes],
+    tmp_path: Path,
+    start_cluster: StartCluster,
+) -> None:
+    cluster = start_cluster(3)
+    nodes = list(cluster.worker_nodes)
+    seen: list[UnitProgress] = []
+
+    def lose_nodes(event: UnitProgress) -> None:
+        seen.append(event)
+        if event.stage == "encode" and nodes and event.n_done >= 20 * (3 - len(nodes)):
+            cluster.remove_node(nodes.pop(), allow_graceful=False)
+
+    with open_executor("ray", address=cluster.address) as executor:
+        encode_corpus(
+            executor,
+            tok,
+            Corpus(files),
+            tmp_path / "out",
+            unit_bytes=unit_bytes_of(files),
+            progress=lose_nodes,
+            **SHARDS,
+        )
+    assert not nodes
+    assert max(event.n_retried for event in seen) > 0
+    assert files_of(tmp_path / "out") == expected
+
+
+def job(cluster: Any, out: Path, files: list[Path]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.cluster.ray_job", cluster.address, "encode", str(out)]
+    return subprocess.Popen(
+        [*command, str(unit_bytes_of(files)), *map(str, files)], stderr=subprocess.PIPE, text=True
+    )
+
+
+def finished_units(out: Path) -> set[str]:
+    return {path.name for path in out.glob(".units/*.json")}
+
+
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.cluster
+def test_a_driver_that_is_killed_loses_only_the_units_in_flight(
+    files: list[Path], expected: dict[str, bytes], tmp_path: Path, start_cluster: StartCluster
+) -> None:
+    cluster, out, random = start_cluster(3), tmp_path / "out", Random(5)
+    for _ in range(4):
+        before = finished_units(out)
+        process = job(cluster, out, files)
+        n_more = random.randrange(5, 20)
+        until(lambda: len(finished_units(out)) >= len(before) + n_more or process.poll() is not None)  # noqa: B023
+        process.kill()
+        process.communicate()
+        assert before <= finished_units(out)
+        assert not (out / "manifest.json").exists()
+    process = job(cluster, out, files)
+    _, said = process.communicate(timeout=120)
+    assert (process.returncode, said) == (0, "")
+    assert files_of(out) == expected
+
+
+@pytest.mark.cluster
+def test_a_head_node_that_dies(
+    files: list[Path], expected: dict[str, bytes], tmp_path: Path, start_cluster: StartCluster
+) -> None:
+    cluster, out = start_cluster(3), tmp_path / "out"
+    process = job(cluster, out, files)
+    until(lambda: len(finished_units(out)) >= 15)
+    for kind in cluster.head_node.all_processes.values():
+        for info in kind:
+            info.process.kill()
+    _, said = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert not (out / "manifest.json").exists()
+    cluster.shutdown()
+    before = finished_units(out)
+    assert len(before) >= 15
+    process = job(start_cluster(2), out, files)
+    _, said = process.communicate(timeout=120)
+    assert (process.returncode, said) == (0, "")
+    assert files_of(out) == expected
+
+
+@pytest.mark.cluster
+def test_a_stalled_worker_gets_a_second_copy(
+    tok: bm.Tokenizer,
+    files: list[Path],
+    expected: dict[str, bytes],
+    tmp_path: Path,
+    start_cluster: StartCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(schedule, "SLOW_SECONDS", 2.0)
+    cluster, stopped = start_cluster(3), list[psutil.Process]()
+
+    def stall(event: UnitProgress) -> None:
+        if event.n_done > 20 and not stopped:
+            busy = [process for process in workers() if "IDLE" not in process.info["cmdline"][0]]
+            if busy:
+                busy[0].send_signal(signal.SIGSTOP)
+                stopped.append(busy[0])
+
+    with open_executor("ray", address=cluster.address) as executor:
+        encode_corpus(
+            executor,
+            tok,
+            Corpus(files),
+            tmp_path / "out",
+            unit_bytes=unit_bytes_of(files),
+            progress=stall,
+            **SHARDS,
+        )
+        for process in stopped:
+            if process.is_running():
+                process.send_signal(signal.SIGCONT)
+    assert stopped
+    assert files_of(tmp_path / "out") == expected
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="mounts a small file system")
+def test_a_full_disk(
+    tok: bm.Tokenizer,
+    files: list[Path],
+    expected: dict[str, bytes],
+    tmp_path: Path,
+    start_cluster: StartCluster,
+) -> None:
+    cluster, disk = start_cluster(3), tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], check=True)
+    try:
+        with open_executor("ray", address=cluster.address) as executor:
+            arguments: Any = (executor, tok, Corpus(files), disk / "out")
+            with pytest.raises(BytemillError, match="No space left"):
+                encode_corpus(*arguments, unit_bytes=unit_bytes_of(files), **SHARDS)
+            assert not (disk / "out" / "manifest.json").exists()
+            subprocess.run(["mount", "-o", "remount,size=500m", str(disk)], check=True)
+            encode_corpus(*arguments, unit_bytes=unit_bytes_of(files), **SHARDS)
+        assert files_of(disk / "out") == expected
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_cluster_that_is_not_there() -> None:
+    with pytest.raises(ClusterError, match=r"no Ray cluster at 127\.0\.0\.1:1") as caught:
+        open_executor("ray", address="127.0.0.1:1")
+    assert caught.value.hint is not None
