@@ -55,6 +55,10 @@ lint: _python _cargo ## Check style, types and warnings in Python and Rust
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --no-default-features --all-targets --locked -- -D warnings
 
+.PHONY: test-cluster
+test-cluster: _python ## Run the tests of the faults of a Ray cluster (about five minutes, Linux)
+	$(RUN) pytest -n 0 -m cluster
+
 .PHONY: format
 format: _python _cargo ## Rewrite Python and Rust in the project's style
 	$(RUN) ruff check --fix

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +23,7 @@ def start_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[StartCluster]:
     monkeypatch.setenv("RAY_health_check_period_ms", "500")
     monkeypatch.setenv("RAY_health_check_timeout_ms", "1000")
     monkeypatch.setenv("RAY_health_check_failure_threshold", "3")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")]))
     utilities: Any = importlib.import_module("ray.cluster_utils")
     ray: Any = importlib.import_module("ray")
     clusters: list[Any] = []

@@ -11,11 +11,15 @@ from cyclopts.validators import Number
 from bytemill.cli import data_convert, data_reencode, options, output
 from bytemill.cli.corpus_options import CorpusOptions
 from bytemill.cli.data_convert import LayoutName
+from bytemill.cli.executor_options import ExecutorOptions
 from bytemill.cli.interruption import interruptible, resume_hint
 from bytemill.system.units import format_bytes, format_rate, format_seconds
 
 if TYPE_CHECKING:
+    from bytemill.corpus import Corpus
     from bytemill.shards import Manifest
+    from bytemill.shards.encode import EncodeOptions
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
 app = App(
     name="data",
@@ -34,7 +38,8 @@ _EOT = "<|endoftext|>"
   bytemill data encode tokenizer.json corpus.txt --output shards
   bytemill data encode tokenizer.json 'docs/*.jsonl.zst' -o shards --append-eot
   bytemill data encode gpt2 fineweb/ -o shards --layout llmc --append-eot
-  bytemill data encode gpt2 web.parquet -o shards --validation-fraction 0.01""",
+  bytemill data encode gpt2 web.parquet -o shards --validation-fraction 0.01
+  bytemill data encode gpt2 fineweb/ -o shards --executor ray --ray-address auto""",
 )
 def encode(
     tokenizer_file: options.TokenizerFile,
@@ -72,6 +77,7 @@ def encode(
     split_seed: Annotated[int, Parameter(validator=Number(gte=0), help="Seed of that hash.")] = 0,
     allowed_special: options.AllowedSpecial = "all",
     threads: options.Threads = None,
+    processes: ExecutorOptions = ExecutorOptions(),  # noqa: B008  (it is immutable)
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -83,12 +89,13 @@ def encode(
     Memory use does not grow with the text. If interrupted by Ctrl-C or SIGTERM
     (exit code 130), the same command resumes from the last checkpoint and writes
     the same files. A folder that already contains the result is left unchanged; a
-    folder with other shards is an error.
+    folder with other shards is an error. With --executor, several processes or
+    the nodes of a cluster share the work.
     """
     from bytemill.cli.profile import profiled
     from bytemill.cli.progress import ProgressDisplay, encoding_progress
     from bytemill.cli.summaries import manifest_notes
-    from bytemill.shards import EncodeProgress, encode_corpus, read_manifest
+    from bytemill.shards import EncodeProgress, encode_corpus
     from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
     tokenizer = open_tokenizer(tokenizer_file)
@@ -98,6 +105,30 @@ def encode(
     if separator is not None and corpus.documents == "file":
         corpus = dataclasses.replace(corpus, documents=separator)
     source = corpus.corpus(inputs, repeat_by_weight=True)
+    settings: EncodeOptions = {
+        "layout": layout,
+        "shard_tokens": shard_tokens,
+        "document_index": document_index,
+        "allowed_special": allowed_special,
+        "document_separator": separator,
+        "append_separator": append_eot,
+        "prepend": bos or prepend_bos,
+        "validation_fraction": validation_fraction,
+        "split_seed": split_seed,
+    }
+    if processes.is_distributed:
+        _encode_by_processes(
+            processes,
+            tokenizer,
+            source,
+            output_folder,
+            settings=settings,
+            threads=threads,
+            overwrite=overwrite,
+            as_json=as_json,
+            quiet=quiet,
+        )
+        return
     started, last = time.monotonic(), None
     with (
         profiled(profile, profile_file) as measured,
@@ -123,26 +154,14 @@ def encode(
             tokenizer,
             source,
             output_folder,
-            layout=layout,
-            shard_tokens=shard_tokens,
-            document_index=document_index,
-            allowed_special=allowed_special,
-            document_separator=separator,
-            append_separator=append_eot,
-            prepend=bos or prepend_bos,
-            validation_fraction=validation_fraction,
-            split_seed=split_seed,
             num_threads=threads,
             progress=progress,
             overwrite=overwrite,
+            **settings,
         )
     seconds = time.monotonic() - started
     if as_json or not quiet:
-        folders = [output_folder / part for part in ("train", "validation")]
-        manifests = (
-            {each: read_manifest(each) for each in folders} if manifest.part else {output_folder: manifest}
-        )
-        _show(manifests, as_json=as_json, more=measured.to_json())
+        _show(_manifests(output_folder, manifest), as_json=as_json, more=measured.to_json())
     if last is not None and not last.already_complete and not as_json and not quiet:
         bytes_rate = format_rate(last.n_bytes - last.n_bytes_before, seconds, "bytes")
         tokens_rate = format_rate(last.n_tokens - last.n_tokens_before, seconds, "tokens")
@@ -191,6 +210,76 @@ def info(
         )
     if problems is not None and not as_json:
         output.write_line("\n  verified: every shard matches the manifest")
+
+
+def _encode_by_processes(
+    processes: ExecutorOptions,
+    tokenizer: "Tokenizer",
+    source: "Corpus",
+    output_folder: Path,
+    *,
+    settings: "EncodeOptions",
+    threads: int | None,
+    overwrite: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Encode on an executor, or show the plan."""
+    from bytemill.cli.executor_options import estimate_lines
+    from bytemill.cli.progress import ProgressDisplay
+    from bytemill.cli.summaries import manifest_notes
+    from bytemill.cluster import encode_corpus
+    from bytemill.cluster.estimate import estimate_encoding
+
+    started = time.monotonic()
+    with (
+        interruptible("run the same command again to resume from the units that are done"),
+        ProgressDisplay(quiet=quiet) as display,
+        processes.open() as executor,
+    ):
+        unit_bytes, num_threads = processes.unit_bytes, threads or 1
+        if processes.dry_run:
+            estimate = estimate_encoding(
+                executor, tokenizer, source, unit_bytes=unit_bytes, num_threads=num_threads, **settings
+            )
+            if as_json:
+                output.write_json(dataclasses.asdict(estimate))
+            else:
+                output.write("".join(f"  {line}\n" for line in estimate_lines(estimate)))
+            return
+        output.note(f"encoding with {executor.description}", quiet=quiet or processes.json_progress)
+        progress = processes.progress(display, quiet=quiet)
+        manifest = encode_corpus(
+            executor,
+            tokenizer,
+            source,
+            output_folder,
+            unit_bytes=unit_bytes,
+            num_threads=num_threads,
+            progress=progress,
+            overwrite=overwrite,
+            **settings,
+        )
+    seconds = time.monotonic() - started
+    if as_json or not quiet:
+        manifests = _manifests(output_folder, manifest)
+        _show(manifests, as_json=as_json)
+        if not as_json:
+            n_bytes = sum(each.n_bytes for each in manifests.values())
+            output.write_line(
+                f"\n  encoded in {format_seconds(seconds)}: {format_rate(n_bytes, seconds, 'bytes')}"
+            )
+    for note in manifest_notes(manifest):
+        output.note(note, quiet=quiet)
+
+
+def _manifests(folder: Path, manifest: "Manifest") -> "dict[Path, Manifest]":
+    """Return the manifests of a result by folder: of both parts of a split corpus."""
+    from bytemill.shards import read_manifest
+
+    if not manifest.part:
+        return {folder: manifest}
+    return {folder / part: read_manifest(folder / part) for part in ("train", "validation")}
 
 
 def _show(

@@ -62,7 +62,15 @@ class ProgressDisplay:
             self._show(self._bar, name, 0, None, "", is_new=True)
 
     def update(
-        self, phase: str, unit: str, done: int, total: int | None, *, n_tokens: int | None = None
+        self,
+        phase: str,
+        unit: str,
+        done: int,
+        total: int | None,
+        *,
+        n_tokens: int | None = None,
+        n_before: int | None = None,
+        more: str = "",
     ) -> None:
         """Show how much of a phase is done.
 
@@ -72,6 +80,8 @@ class ProgressDisplay:
             done: Units finished.
             total: Units in all, None if unknown.
             n_tokens: Tokens this process has written so far, shown as a rate.
+            n_before: Units that an earlier run has finished; by default those finished at the first call.
+            more: Further text.
         """
         if self._quiet:
             return
@@ -79,11 +89,14 @@ class ProgressDisplay:
         is_new = phase != self._phase
         if is_new:
             # Work of an interrupted run took none of this run's time.
-            self._phase, self._phase_started, self._done_before = phase, now, done
+            self._phase, self._phase_started = phase, now
+            self._done_before = done if n_before is None else n_before
         seconds = now - self._phase_started
         detail = _detail(unit, done, total, done - self._done_before, seconds)
         if n_tokens and seconds >= _SECONDS_BEFORE_RATE:
             detail += f", {format_rate(n_tokens, seconds, 'tokens')}"
+        if more:
+            detail += f", {more}"
         if self._bar is not None:
             self._show(self._bar, phase, done, total, detail, is_new=is_new)
         elif is_new or now - self._last_line >= _SECONDS_BETWEEN_LINES:

@@ -8,6 +8,7 @@ from cyclopts.validators import Number
 
 from bytemill.cli import comparison, options, output
 from bytemill.cli.corpus_options import CorpusOptions
+from bytemill.cli.executor_options import ExecutorOptions
 from bytemill.cli.interruption import interruptible, training_resume_hint
 from bytemill.formats.save import WrittenFormat
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
@@ -90,6 +91,7 @@ def train(
     ] = (),
     corpus: CorpusOptions = _CORPUS,
     threads: options.Threads = None,
+    processes: ExecutorOptions = ExecutorOptions(),  # noqa: B008  (it is immutable)
     output_file: Annotated[Path, Parameter(name=["--output", "-o"], help="File to write.")] = Path(
         "tokenizer.json"
     ),
@@ -103,13 +105,20 @@ def train(
 
     Hugging Face tokenizers opens the file too. Every text file is a document;
     special tokens in a text separate documents. The same command resumes an
-    interrupted counting of files.
+    interrupted counting of files. With --executor, several processes or the nodes
+    of a cluster count.
     """
     from bytemill.cli.profile import profiled
     from bytemill.cli.progress import ProgressDisplay, training_progress
     from bytemill.cli.summaries import write_training
     from bytemill.cli.tokenizer_options import parse_pattern
-    from bytemill.cli.training_inputs import check_usage, checkpoint_folder, training_inputs
+    from bytemill.cli.training_inputs import (
+        check_usage,
+        checkpoint_folder,
+        count_by_processes,
+        remove_units,
+        training_inputs,
+    )
     from bytemill.system.output_file import check_output_file
     from bytemill.system.output_lock import lock_output
     from bytemill.tokenizer.conversion import check_can_be_saved
@@ -136,6 +145,22 @@ def train(
     ):
         # Another process may have written the file before this one had the lock.
         check_output_file(output_file, overwrite=overwrite)
+        if processes.is_distributed:
+            counted = count_by_processes(
+                processes,
+                source,
+                output_file,
+                display,
+                special_tokens=special_tokens,
+                pattern=chosen_pattern,
+                threads=threads,
+                max_memory=max_memory,
+                counts_file=counts_file,
+                quiet=quiet,
+            )
+            if counted is None:
+                return
+            source, counts_file = counted, None
         tokenizer = train(
             source,
             vocab_size,
@@ -152,6 +177,8 @@ def train(
             progress=None if quiet else training_progress(display),
         )
         tokenizer.save(output_file)
+        if processes.is_distributed:
+            remove_units(output_file)
     write_training(tokenizer, output_file, as_json=as_json, quiet=quiet, profile=measured.to_json())
 
 

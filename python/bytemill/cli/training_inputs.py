@@ -11,8 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bytemill.cli.corpus_options import CorpusOptions
+    from bytemill.cli.executor_options import ExecutorOptions
+    from bytemill.cli.progress import ProgressDisplay
     from bytemill.corpus import Corpus
-    from bytemill.training.counts import SavedCounts
+    from bytemill.formats.patterns import Pattern
+    from bytemill.training.counts import CountedCorpus, SavedCounts
 
 
 def check_usage(inputs: Sequence[str], counts: Sequence[str]) -> None:
@@ -46,3 +49,62 @@ def _file_and_weight(text: str) -> tuple[str, str]:
     """Split FILE=WEIGHT; an existing file whose name contains an equals sign has weight 1."""
     name, equals, weight = text.rpartition("=")
     return (text, "1") if not equals or Path(text).exists() else (name, weight)
+
+
+def count_by_processes(
+    processes: ExecutorOptions,
+    source: Corpus | SavedCounts,
+    output_file: Path,
+    display: ProgressDisplay,
+    *,
+    special_tokens: Sequence[str],
+    pattern: Pattern | None,
+    threads: int | None,
+    max_memory: str | None,
+    counts_file: str | None,
+    quiet: bool,
+) -> CountedCorpus | None:
+    """Count a corpus on an executor. Returns None if only the plan was asked for."""
+    from bytemill.cli import output
+    from bytemill.cli.executor_options import estimate_lines
+    from bytemill.cluster import count_corpus
+    from bytemill.cluster.estimate import estimate_counting
+    from bytemill.corpus import Corpus
+    from bytemill.training.counting_session import CountingSettings
+    from bytemill.training.counts import save
+    from bytemill.training.memory_budget import MemoryBudget, parse_max_memory
+
+    if not isinstance(source, Corpus) or (counts_file is not None and Path(counts_file).exists()):
+        raise CycloptsError("leave out --executor: these counts exist, so there is nothing to count")
+    budget = None if max_memory is None else MemoryBudget(parse_max_memory(max_memory))
+    expression = None if pattern is None else pattern.expression
+    settings = CountingSettings(special_tokens, expression, threads or 1, budget=budget)
+    with processes.open() as executor:
+        if processes.dry_run:
+            estimate = estimate_counting(executor, source, settings, unit_bytes=processes.unit_bytes)
+            output.write("".join(f"  {line}\n" for line in estimate_lines(estimate)))
+            return None
+        output.note(f"counting with {executor.description}", quiet=quiet or processes.json_progress)
+        progress = processes.progress(display, quiet=quiet)
+        counted = count_corpus(
+            executor,
+            source,
+            settings,
+            _units_folder(output_file),
+            unit_bytes=processes.unit_bytes,
+            progress=progress,
+        )
+    if counts_file is not None:
+        save(counted, counts_file)
+    return counted
+
+
+def remove_units(output_file: Path) -> None:
+    """Remove what the processes left that counted for this output. Raises OutputError."""
+    from bytemill.cluster.count import remove_work
+
+    remove_work(_units_folder(output_file))
+
+
+def _units_folder(output_file: Path) -> Path:
+    return output_file.with_name(f".{output_file.name}.units")

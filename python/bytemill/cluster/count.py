@@ -149,7 +149,9 @@ class CountContext:
     stage: Stage
     seed: int
 
-    def counter(self, *, pattern: str | None, special: list[str], in_batches: bool) -> PretokenCounter:
+    def counter(
+        self, *, pattern: str | None, special: list[str], in_batches: bool, seed: int | None
+    ) -> PretokenCounter:
         """Return a counter within the limits of a task."""
         settings = self.settings
         plan = None
@@ -161,7 +163,7 @@ class CountContext:
             settings.num_threads if plan is None else plan.num_threads,
             settings.chunk_bytes if plan is None else plan.chunk_bytes,
             None if plan is None else plan.table_bytes,
-            self.seed,
+            seed,
         )
 
 
@@ -172,7 +174,10 @@ def count_unit(context: CountContext, unit: CountUnit) -> dict[str, Any]:
     corpus, settings = context.corpus, context.settings
     with context.stage.attempt(unit.name) as attempt:
         counter = context.counter(
-            pattern=settings.pattern, special=sorted(settings.special_tokens), in_batches=not corpus.is_plain
+            pattern=settings.pattern,
+            special=sorted(settings.special_tokens),
+            in_batches=not corpus.is_plain,
+            seed=context.seed,
         )
         counter.set_folder(str(attempt.folder()))
         count = _count_files if corpus.is_plain else _count_documents
@@ -235,18 +240,19 @@ def _count_documents(counter: PretokenCounter, context: CountContext, part: Corp
 
 
 def merge_counts(context: CountContext, item: MergeItem) -> dict[str, Any]:
-    """Add up partitions into a file."""
+    """Add up partitions into a file of counts."""
     if (known := context.stage.result(item.name)) is not None:
         return known
     with context.stage.attempt(item.name) as attempt:
-        counter = context.counter(pattern=None, special=[], in_batches=False)
+        # With the seed of the partitions, what belongs to a few of them would fill a small part of the table.
+        counter = context.counter(pattern=None, special=[], in_batches=False, seed=None)
         counter.set_folder(str(attempt.folder()))
         for name, start, end in item.segments:
             counter.add_counts(str(context.stage.folder / name), 1, (start, end))
-        counts: PretokenCounts = counter.finish(1, must_stay=True)
-        ends = counts.save_partitions(str(attempt.file("counts")), "{}", item.partitions)
+        counts: PretokenCounts = counter.finish(1, context.settings.budget is not None)
+        counts.save(str(attempt.file("counts")), "{}")
         del counter, counts
-        return attempt.publish({"ends": ends})
+        return attempt.publish({})
 
 
 class _Merging:
@@ -265,7 +271,7 @@ class _Merging:
         ]
         if len(results) <= _FEW_UNITS:
             groups = [(0, N_PARTITIONS)]
-        files = {group: [_segments(result, 0, group) for result in results] for group in groups}
+        files = {group: [_segments(result, group) for result in results] for group in groups}
         while len(results) > _FEW_UNITS and any(len(each) > 1 for each in files.values()):
             files = self._round(files)
         return [
@@ -289,7 +295,8 @@ class _Merging:
         results = run(self._executor, Work("merge", merge_counts, items, sizes, known), self._progress)
         merged: dict[tuple[int, int], list[list[tuple[str, int, int]]]] = {group: [] for group in files}
         for item, result in zip(items, results, strict=True):
-            merged[item.partitions].append(_segments(result, item.partitions[0], item.partitions))
+            name, n_bytes = result["files"]["counts"]
+            merged[item.partitions].append([(name, 0, n_bytes)])
         return merged
 
     @staticmethod
@@ -299,10 +306,10 @@ class _Merging:
         return MergeItem(f"merge-{digest(group, segments)}", group, segments)
 
 
-def _segments(result: dict[str, Any], first: int, partitions: tuple[int, int]) -> list[tuple[str, int, int]]:
-    """Return where partitions are in a file that begins with the partition `first`."""
+def _segments(result: dict[str, Any], partitions: tuple[int, int]) -> list[tuple[str, int, int]]:
+    """Return where partitions are in the file of a unit."""
     name, bounds = result["files"]["counts"][0], [0, *result["ends"]]
-    return [(name, bounds[number - first], bounds[number - first + 1]) for number in range(*partitions)]
+    return [(name, bounds[number], bounds[number + 1]) for number in range(*partitions)]
 
 
 def _added_up(

@@ -75,7 +75,7 @@ class RayExecutor:
             reason = str(error).strip().partition("\n")[0]
             raise ClusterError(
                 f"no Ray cluster at {address or 'this machine'}: {reason}",
-                hint="start one with `ray start --head`, and check --ray-address",
+                hint="start a cluster with Ray's command, and check --ray-address (address=)",
             ) from error
 
     @property

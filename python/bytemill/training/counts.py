@@ -68,7 +68,10 @@ class CountsInfo(Record):
 
 @dataclass
 class CountedCorpus:
-    """The pre-tokens of a corpus and their counts. `bytemill.train` accepts it in place of the corpus."""
+    """The pre-tokens of a corpus and their counts. `bytemill.train` accepts it in place of the corpus.
+
+    Counts that a limit of memory keeps on disk serve for one training.
+    """
 
     counts: PretokenCounts
     info: CountsInfo

@@ -240,7 +240,9 @@ def _train(source: _Source, options: TrainingOptions, progress: ProgressCallback
                 profiling.add("count", n_bytes=counted.counts.n_bytes)
         with clock.phase("merge"), profiling.phase("learn"):
             report = merge_reporter(progress, options.n_merges)
-            learned = learn_merges(counted.counts, options, report, keep_counts=counted is source)
+            # Counts on disk cannot be copied: they serve for one training.
+            is_kept = counted is source and not counted.counts.is_on_disk
+            learned = learn_merges(counted.counts, options, report, keep_counts=is_kept)
     with clock.phase("build"), profiling.phase("build"):
         tokenizer = Tokenizer.from_spec(_spec(learned, options))
     tokenizer.training_report = training_report(counted, learned, options, clock.phases)

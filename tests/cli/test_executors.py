@@ -1,0 +1,140 @@
+"""`bytemill data encode` and `tokenizer train` with `--executor`."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+LOCAL = ("--executor", "local", "--num-workers", "2")
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def texts(work: Path, tokenizer_file: str) -> list[str]:
+    """Four files of several documents; the tokenizer is in the folder too."""
+    names = [f"{number}.txt" for number in range(4)]
+    text = Path("corpus.txt").read_text(encoding="utf-8")
+    for number, name in enumerate(names):
+        Path(name).write_text(text * (number + 1), encoding="utf-8")
+    return names
+
+
+def content(folder: str) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()
+    }
+
+
+def test_encode_writes_what_one_process_writes(texts: list[str], tokenizer_file: str, run: Run):
+    options = ("--shard-tokens", "5000", "--validation-fraction", "0.4", "--append-eot")
+    arguments = ("data", "encode", tokenizer_file, *texts, *options)
+    one = run(*arguments, "-o", "one")
+    many = run(*arguments, "-o", "many", *LOCAL, "--unit-size", "10kB")
+    assert many.status == 0, many.err
+    assert content("many") == content("one")
+    assert "note: encoding with 2 local processes\n" in many.err
+    assert re.search(r"^encoding: 0 bytes of .*, 0 of \d+ units$", many.err, flags=re.MULTILINE)
+    assert many.out.split("\n  encoded in")[0].replace("many", "one") == one.out.split("\n  encoded in")[0]
+    again = run(*arguments, "-o", "many", *LOCAL, "--json")
+    assert again.status == 0
+    assert content("many") == content("one")
+
+
+def test_progress_as_json_lines(texts: list[str], tokenizer_file: str, run: Run):
+    outcome = run(
+        "data",
+        "encode",
+        tokenizer_file,
+        *texts,
+        "-o",
+        "out",
+        *LOCAL,
+        "--unit-size",
+        "10kB",
+        "--json-progress",
+    )
+    lines = [json.loads(line) for line in outcome.err.splitlines()]
+    assert {line["stage"] for line in lines} == {"encode", "pack"}
+    last = [line for line in lines if line["stage"] == "encode"][-1]
+    assert (last["n_done"], last["n_bytes"], last["seconds_left"]) == (
+        last["n_units"],
+        last["total_bytes"],
+        0,
+    )
+    assert last["bytes_per_second"] > 0
+
+
+def test_a_dry_run_writes_nothing(texts: list[str], tokenizer_file: str, run: Run):
+    before = content(".")
+    arguments = (*texts, *LOCAL, "--unit-size", "10kB", "--dry-run")
+    outcome = run("data", "encode", tokenizer_file, *arguments, "-o", "out")
+    assert outcome.status == 0, outcome.err
+    assert re.match(
+        r"  4 inputs, .*\n  \d+ units of .* to .*\n  2 local processes\n  measured on .*/s", outcome.out
+    )
+    assert "of output" in outcome.out
+    plan = json.loads(run("data", "encode", tokenizer_file, *arguments, "-o", "out", "--json").out)
+    assert sum(plan["unit_sizes"]) == plan["total_bytes"] == sum(Path(name).stat().st_size for name in texts)
+    assert min(plan["rate"], plan["seconds"], plan["memory_bytes"], plan["output_bytes"]) > 0
+    trained = run("tokenizer", "train", *arguments, "-n", "280", "-o", "new.json")
+    assert (trained.status, "of output" in trained.out) == (0, False)
+    assert content(".") == before
+
+
+def test_train_gives_the_tokenizer_of_one_process(texts: list[str], run: Run):
+    arguments = ("tokenizer", "train", *texts, "-n", "320")
+    run(*arguments, "-o", "one.json")
+    outcome = run(*arguments, "-o", "many.json", *LOCAL, "--unit-size", "8kB", "--counts", "a.counts")
+    assert outcome.status == 0, outcome.err
+    assert Path("many.json").read_bytes() == Path("one.json").read_bytes()
+    assert not list(Path().glob(".many.json*units*"))
+    run(*arguments, "-o", "again.json", "--counts", "a.counts")
+    assert Path("again.json").read_bytes() == Path("one.json").read_bytes()
+    within = run(*arguments, "-o", "within.json", *LOCAL, "--unit-size", "8kB", "--max-memory", "400MB")
+    assert within.status == 0, within.err
+    assert Path("within.json").read_bytes() == Path("one.json").read_bytes()
+    exists = run(*arguments, "-o", "other.json", *LOCAL, "--counts", "a.counts")
+    assert (exists.status, "leave out --executor" in exists.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--num-workers", "2"), "--num-workers needs --executor local or --executor ray"),
+        (("--dry-run",), "--dry-run needs --executor"),
+        ((*LOCAL, "--limit-bytes", "1MB"), "a corpus with a limit of bytes cannot be divided"),
+        ((*LOCAL, "--unit-size", "many"), "'many' is not a number of bytes"),
+        (("--executor", "ray", "--ray-address", "127.0.0.1:1"), "no Ray cluster at 127.0.0.1:1"),
+    ],
+)
+def test_what_does_not_go_together_is_an_error(
+    texts: list[str], tokenizer_file: str, run: Run, more: tuple[str, ...], said: str
+):
+    outcome = run("data", "encode", tokenizer_file, *texts, "-o", "out", *more)
+    assert outcome.status in (1, 2)
+    assert said in outcome.err
+    assert not Path("out/manifest.json").exists()
+
+
+def test_bad_input_ends_with_its_line(work: Path, tokenizer_file: str, run: Run):
+    lines = ['{"text": "the cat"}'] * 3000
+    lines[2000] = "{"
+    Path("a.jsonl").write_text("\n".join(lines))
+    outcome = run("data", "encode", tokenizer_file, "a.jsonl", "-o", "out", *LOCAL, "--unit-size", "8kB")
+    assert outcome.status == 1
+    assert "a.jsonl:2,001: " in outcome.err
+
+
+@pytest.mark.parametrize("name", ["kuberay.yaml", "bytemill.slurm"])
+def test_the_files_for_clusters_have_commands_that_exist(run: Run, name: str):
+    text = (REPOSITORY / "docs" / "cluster" / name).read_text(encoding="utf-8")
+    used = set(
+        re.findall(r"(?<= )--[a-z-]+", text[text.index("bytemill data encode") :].split("runtimeEnv")[0])
+    )
+    known = set(re.findall(r"--[a-z-]+", run("data", "encode", "--help").out))
+    assert {"--executor", "--ray-address"} <= used <= known
