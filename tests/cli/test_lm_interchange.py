@@ -1,11 +1,13 @@
 """`bytemill lm import`, `export` and `train --init-from`."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tests.cli.test_lm import data, quick, trained  # noqa: F401 - fixtures
+from tests.datasets.stub_hub import Hub, hub  # noqa: F401 - a fixture
 
 Run = Callable[..., Any]
 
@@ -54,3 +56,33 @@ def test_results_as_json_and_errors_in_one_line(trained: str, run: Run):  # noqa
     assert json.loads(imported.out)["model"]["num_layers"] == 1
     unknown = run("lm", "generate", "hf", "a")
     assert "hint: import it first: bytemill lm import hf -o DIR" in unknown.err
+
+
+def test_an_export_is_uploaded_with_a_card(trained: str, run: Run, hub: Hub):  # noqa: F811
+    exported = run("lm", "export", trained, "-o", "hf", "--push", "me/model", "--private", "--json")
+    assert exported.status == 0, exported.err
+    assert json.loads(exported.out)["url"] == f"{hub.url}/me/model"
+    assert hub.private == {"me/model"}
+    files = hub.repositories["me/model"]
+    assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= set(files)
+    card = files["README.md"].decode()
+    n_parameters = re.search(r"\| parameters \| ([\d,]+) \|", card)
+    assert n_parameters is not None
+    assert int(n_parameters[1].replace(",", "")) > 10_000
+    assert "| steps | 6 |" in card
+    assert "| validation loss | " in card
+    refused = run("lm", "export", trained, "-o", "a.gguf", "--push", "me/model")
+    assert (refused.status, "leave out gguf" in refused.err) == (2, True)
+
+
+def test_a_tokenizer_is_uploaded(tokenizer_file: str, run: Run, hub: Hub):  # noqa: F811
+    pushed = run("tokenizer", "push", tokenizer_file, "me/words")
+    assert pushed.status == 0, pushed.err
+    assert pushed.out.startswith(f"{hub.url}/me/words: README.md, ")
+    again = run("tokenizer", "push", tokenizer_file, "me/words")
+    assert "note: the repository has a model card, which was kept" in again.err
+    card = run("tokenizer", "push", tokenizer_file, "me/words", "--card")
+    assert card.out == hub.repositories["me/words"]["README.md"].decode()
+    hub.status = 403
+    refused = run("tokenizer", "push", tokenizer_file, "me/words")
+    assert (refused.status, "hf auth login" in refused.err) == (1, True)

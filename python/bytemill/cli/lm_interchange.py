@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import CycloptsError, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import options, output
@@ -80,6 +80,13 @@ def export_weights(
     max_shard_bytes: Annotated[
         int, Parameter(validator=Number(gte=1), help="Maximum bytes of weights per file (huggingface).")
     ] = 5_000_000_000,
+    push: Annotated[
+        str | None,
+        Parameter(
+            help="Upload the folder to this repository on Hugging Face's hub, with a model card: USER/NAME."
+        ),
+    ] = None,
+    private: Annotated[bool, Parameter(negative="", help="Make a new repository private.")] = False,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -91,6 +98,8 @@ def export_weights(
     """
     from bytemill.lm.interchange.export_model import export_model
 
+    if push is not None and (output_format == "gguf" or destination.suffix == ".gguf"):
+        raise CycloptsError("--push uploads a folder for transformers: leave out gguf")
     exported = export_model(
         run,
         destination,
@@ -103,14 +112,27 @@ def export_weights(
         output.note(f"skipped a damaged checkpoint: {problem}", quiet=quiet)
     if not exported.has_tokenizer:
         output.note(f"{exported.checkpoint} has no tokenizer, so none was exported", quiet=quiet)
+    pushed = None
+    if push is not None:
+        from bytemill.lm.interchange.model_card import model_card
+        from bytemill.system.atomic_files import write_text
+        from bytemill.system.hub import CARD_NAME, push_folder
+
+        card = model_card(destination, exported.files, exported.checkpoint, push)
+        write_text(destination / CARD_NAME, card)
+        pushed = push_folder(destination, push, private=private)
     if as_json:
+        uploaded = {} if pushed is None else {"url": pushed.url, "commit": pushed.commit}
         output.write_json(
             {
                 "checkpoint": str(exported.checkpoint),
                 "architecture": exported.architecture,
                 "files": [str(file) for file in exported.files],
+                **uploaded,
             }
         )
     elif not quiet:
         names = ", ".join(str(file) for file in exported.files)
         output.write_line(f"exported {exported.checkpoint} as {exported.architecture}: {names}")
+        if pushed is not None:
+            output.write_line(f"uploaded to {pushed.url}")

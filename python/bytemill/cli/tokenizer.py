@@ -1,4 +1,4 @@
-"""`bytemill tokenizer`: train, encode, decode, show, inspect, compare and convert."""
+"""`bytemill tokenizer`: train, encode, decode, show, inspect, compare, convert and push."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -382,3 +382,44 @@ def convert(
         **load_arguments(pattern, special_tokens),
     )
     write_conversion(conversion, as_json=as_json, quiet=quiet)
+
+
+@app.command(
+    sort_key=8,
+    help_epilogue="""Examples:
+  bytemill tokenizer push tokenizer.json me/my-tokenizer
+  bytemill tokenizer push tokenizer.json me/my-tokenizer --private
+  bytemill tokenizer push tokenizer.json me/my-tokenizer --card""",
+)
+def push(
+    tokenizer_file: options.TokenizerFile,
+    repo: Annotated[str, Parameter(name="REPO", help="Repository on the hub: USER/NAME.")],
+    /,
+    *,
+    private: Annotated[bool, Parameter(negative="", help="Make a new repository private.")] = False,
+    message: Annotated[str | None, Parameter(help="Message of the commit.")] = None,
+    replace_card: Annotated[
+        bool, Parameter(negative="", help="Replace the model card that the repository has.")
+    ] = False,
+    card: Annotated[bool, Parameter(negative="", help="Print the model card and upload nothing.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Upload a tokenizer to Hugging Face's hub, with a model card.
+
+    Tokenizer.from_pretrained and transformers' AutoTokenizer open it by the name of
+    the repository. Log in with hf auth login or set HF_TOKEN; HF_ENDPOINT sets
+    another hub.
+    """
+    from bytemill.analysis.model_card import push_tokenizer, tokenizer_card
+
+    tokenizer = open_tokenizer(tokenizer_file)
+    if card:
+        output.write(tokenizer_card(tokenizer, repo))
+        return
+    pushed = push_tokenizer(tokenizer, repo, private=private, message=message, replace_card=replace_card)
+    if as_json:
+        output.write_json({"url": pushed.url, "commit": pushed.commit, "files": pushed.files})
+        return
+    output.write_line(f"{pushed.url}: {', '.join(pushed.files)}")
+    if pushed.kept_card:
+        output.note("the repository has a model card, which was kept; --replace-card replaces it")
