@@ -19,6 +19,9 @@ from bytemill.errors import CorpusError
 from tests.cluster.corpora import files_of, mixed_corpus, tokenizer
 
 
+needs_kill = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="platform: no SIGKILL")
+
+
 def add(context: int, item: int) -> int:
     print("what tasks print is not a message")
     return context + item
@@ -75,6 +78,7 @@ def test_errors_come_back_with_their_hint() -> None:
     assert "UnpicklableError" in str(second.error)
 
 
+@needs_kill
 def test_a_killed_worker_is_reported_and_replaced() -> None:
     with LocalExecutor(1) as executor:
         executor.set_context(1)
@@ -100,6 +104,7 @@ def test_cancelled_tasks_end_at_once_and_leave_no_process() -> None:
             os.kill(process_id, 0)
 
 
+@needs_kill
 def test_workers_killed_at_random_times_change_nothing(tmp_path: Path) -> None:
     tok = tokenizer()
     corpus = Corpus(mixed_corpus(tmp_path))

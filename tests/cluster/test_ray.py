@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.cluster.conftest import StartCluster
 
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux", reason="the nodes have loopback addresses other than 127.0.0.1"
+    sys.platform != "linux", reason="platform: the nodes have loopback addresses other than 127.0.0.1"
 )
 
 SHARDS: dict[str, Any] = {"shard_tokens": 20_000}
@@ -261,7 +261,7 @@ def test_a_stalled_worker_gets_a_second_copy(
 
 
 @pytest.mark.cluster
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="mounts a small file system")
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="platform: mounts a small file system")
 def test_a_full_disk(
     tok: bm.Tokenizer,
     files: list[Path],

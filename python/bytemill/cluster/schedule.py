@@ -101,6 +101,9 @@ class _Running:
         self._n_errors: dict[int, int] = {}
         self._failures: dict[int, BytemillError] = {}
         self._n_retried = 0
+        # Sums once, since there may be a hundred thousand units and thousands of events a second.
+        self._total_bytes = sum(work.sizes)
+        self._n_bytes = self._n_bytes_before = sum(work.sizes[index] for index in work.known)
 
     def run(self) -> list[Any]:
         self._report()
@@ -133,6 +136,7 @@ class _Running:
             return
         if done.error is None:
             self._results[index] = done.value
+            self._n_bytes += self._work.sizes[index]
             self._durations.append(time.monotonic() - started)
         elif isinstance(done.error, WorkerLostError):
             self._n_lost[index] = self._n_lost.get(index, 0) + 1
@@ -191,7 +195,6 @@ class _Running:
     def _report(self) -> None:
         if self._progress is None:
             return
-        sizes, known = self._work.sizes, self._work.known
         self._progress(
             UnitProgress(
                 self._work.stage,
@@ -199,9 +202,9 @@ class _Running:
                 len(self._results),
                 len(self._failures),
                 self._n_retried,
-                sum(sizes[index] for index in self._results),
-                sum(sizes),
-                sum(sizes[index] for index in known),
+                self._n_bytes,
+                self._total_bytes,
+                self._n_bytes_before,
                 len(self._running),
             )
         )

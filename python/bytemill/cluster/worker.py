@@ -20,7 +20,9 @@ def main() -> None:
     tasks = os.fdopen(os.dup(0), "rb")
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    os.close(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     context: Any = None
     while (new_context := read_message(tasks)) is not None and (data := read_message(tasks)) is not None:
         try:
