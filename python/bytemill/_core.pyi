@@ -20,6 +20,9 @@ UNICODE_VERSION: str
 def safe_cut(pattern: str | None, special_tokens: Sequence[str], window: str) -> int | None:
     """Return an offset in UTF-8 at which a text that contains `window` can be cut without changing its pre-tokens."""
 
+def instruction_sets() -> list[str]:
+    """Return the instruction sets that this processor has and the core uses, the fastest first."""
+
 def pretoken_spans(text: str, pattern: str | None) -> list[tuple[int, int]]:
     """Return the byte offsets (start, end) of the pre-tokens of `text`. `pattern`: name, expression, or None."""
 

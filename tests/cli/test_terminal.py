@@ -89,7 +89,12 @@ def test_help_of_the_groups_lists_their_commands(run: Callable[..., Any]):
 
 def test_version_is_that_of_the_package(process: Process):
     outcome = process("--version")
-    assert (outcome.returncode, outcome.stdout) == (0, f"{bytemill.__version__}\n".encode())
+    first, core, python, torch, ray = outcome.stdout.decode().splitlines()
+    assert (outcome.returncode, first) == (0, f"bytemill {bytemill.__version__}")
+    assert re.fullmatch(r"  core    (AVX-512, )?(AVX2, |NEON, )?portable", core)
+    assert python.startswith("  python  3.")
+    assert re.fullmatch(r"  torch   (\d+\.\d+.*|not installed)", torch)
+    assert re.fullmatch(r"  ray     (\d+\.\d+.*|not installed)", ray)
 
 
 def test_results_and_the_rest_are_on_different_streams(work: Path, process: Process):

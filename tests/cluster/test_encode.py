@@ -11,7 +11,7 @@ import bytemill as bm
 from bytemill.cluster import UnitProgress, encode_corpus, open_executor
 from bytemill.cluster.encode import PLAN_NAME, UNITS_NAME
 from bytemill.corpus import Corpus
-from bytemill.errors import ClusterError, CorpusError, ShardError
+from bytemill.errors import ClusterError, CorpusError, ShardError, SpecialTokenError
 from bytemill.shards.layouts import LAYOUTS
 from tests.cluster.corpora import EOT, InlineExecutor, files_of, mixed_corpus, tokenizer
 
@@ -181,6 +181,18 @@ def test_bad_input_is_named_and_the_rest_is_done(tok: bm.Tokenizer, tmp_path: Pa
         encode_corpus(executor, tok, Corpus(path), tmp_path / "out", unit_bytes=4000, progress=seen.append)
     assert "1 other units failed" in caught.value.__notes__[0]
     assert (seen[-1].n_done, seen[-1].n_failed) == (seen[-1].n_units - 2, 2)
+
+
+def test_a_special_token_that_is_not_allowed_is_named_as_by_one_process(
+    tok: bm.Tokenizer, paths: list[Path], tmp_path: Path
+) -> None:
+    with pytest.raises(SpecialTokenError) as one:
+        bm.encode_corpus(tok, Corpus(paths[3]), tmp_path / "one", allowed_special="none_raise")
+    with InlineExecutor() as executor, pytest.raises(SpecialTokenError) as many:
+        encode_corpus(
+            executor, tok, Corpus(paths[3]), tmp_path / "many", unit_bytes=3000, allowed_special="none_raise"
+        )
+    assert str(many.value) == str(one.value)
 
 
 def test_what_cannot_be_divided_is_refused(tok: bm.Tokenizer, tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from bytemill.corpus import Corpus
 from bytemill.errors import CorpusError
 from tests.cluster.corpora import files_of, mixed_corpus, tokenizer
 
-
 needs_kill = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="platform: no SIGKILL")
 
 

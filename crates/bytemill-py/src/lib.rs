@@ -89,6 +89,12 @@ fn needed_merges(py: Python<'_>, merges: Vec<(Bound<'_, PyBytes>, Bound<'_, PyBy
     py.detach(|| bytemill::formats::needed_merges(&merges)).map_err(signals::to_python)
 }
 
+/// The instruction sets that this processor has and the core uses, the fastest first.
+#[pyfunction]
+fn instruction_sets() -> Vec<&'static str> {
+    bytemill::pretokenize::instruction_sets().collect()
+}
+
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
@@ -99,6 +105,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     module.add("NAMED_PATTERNS", named)?;
     module.add_function(wrap_pyfunction!(counting::safe_cut, module)?)?;
+    module.add_function(wrap_pyfunction!(instruction_sets, module)?)?;
     module.add_function(wrap_pyfunction!(pretoken_spans, module)?)?;
     module.add_function(wrap_pyfunction!(named_pattern, module)?)?;
     module.add_function(wrap_pyfunction!(check_pattern, module)?)?;

@@ -6,9 +6,27 @@ from bytemill.cli.defaults import DEFAULTS
 
 
 def _version() -> str:
-    from bytemill import __version__
+    """Return the version, and what it depends on: the processor, Python, optional packages."""
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
 
-    return __version__
+    from bytemill import __version__
+    from bytemill._core import instruction_sets
+
+    def installed(package: str) -> str:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return "not installed"
+
+    return "\n".join(
+        [
+            f"bytemill {__version__}",
+            f"  core    {', '.join(instruction_sets())}",
+            f"  python  {platform.python_version()} on {platform.system()} {platform.machine()}",
+            *(f"  {package:<7} {installed(package)}" for package in ("torch", "ray")),
+        ]
+    )
 
 
 app = App(

@@ -10,12 +10,12 @@ import numpy as np
 
 from bytemill.corpus import CorpusCounts
 from bytemill.corpus.documents import CorpusRange
-from bytemill.errors import ClusterError
+from bytemill.errors import ClusterError, SpecialTokenError
 from bytemill.shards.encode_job import document_encoder
 from bytemill.shards.journal import PartCounts, as_json
 from bytemill.shards.layouts import layout_named
 from bytemill.shards.manifest import ShardInfo, shard_name
-from bytemill.shards.pipeline import groups
+from bytemill.shards.pipeline import groups, in_sources
 from bytemill.shards.shard_writer import ShardWriter
 
 if TYPE_CHECKING:
@@ -180,7 +180,10 @@ class _UnitEncoding:
     ) -> list[tuple[list[NDArray[Any]], NDArray[np.uint64]]]:
         found: list[tuple[list[NDArray[Any]], NDArray[np.uint64]]] = []
         is_end = ends_inside and not batches[-1].is_open
-        sides = encoder.encode([(batch.data, batch.ends, batch.is_open) for batch in batches])
+        try:
+            sides = encoder.encode([(batch.data, batch.ends, batch.is_open) for batch in batches])
+        except SpecialTokenError as error:
+            raise in_sources(error, self._context.corpus.source_names, batches) from error
         for number, (chunks, ends, n_bytes, n_empty) in enumerate(sides[: len(self._counted)]):
             counted = self._counted[number]
             for batch, n_of_batch in zip(batches, n_bytes, strict=True):

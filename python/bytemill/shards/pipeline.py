@@ -19,7 +19,7 @@ from bytemill.shards.journal import Checkpoint, PartCounts, write_journal
 from bytemill.shards.worker import BackgroundWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from pathlib import Path
 
     from bytemill._core import DocumentEncoder
@@ -146,10 +146,7 @@ class Encoding:
             with phase("encode"):
                 sides = encoder.encode([(batch.data, batch.ends, batch.is_open) for batch in group])
         except SpecialTokenError as error:
-            names = dict.fromkeys(self._source.source_names[batch.source] for batch in group)
-            raise SpecialTokenError(
-                f"{' or '.join(names)}: {error} of a document", hint=error.hint
-            ) from error
+            raise in_sources(error, self._source.source_names, group) from error
         encoded: list[Any] = []
         n_tokens_before = self._n_tokens
         for counts, (chunks, ends, n_bytes, n_empty) in zip(self.parts, sides[:n_parts], strict=True):
@@ -186,6 +183,14 @@ class Encoding:
                     n_tokens_before=self._n_tokens_before,
                 )
             )
+
+
+def in_sources(
+    error: SpecialTokenError, source_names: Sequence[str], group: Sequence[DocumentBatch]
+) -> SpecialTokenError:
+    """Return an error of the encoder with the names of the sources of a group of batches."""
+    names = dict.fromkeys(source_names[batch.source] for batch in group)
+    return SpecialTokenError(f"{' or '.join(names)}: {error} of a document", hint=error.hint)
 
 
 def groups(batches: Generator[DocumentBatch]) -> Iterator[list[DocumentBatch]]:

@@ -32,5 +32,10 @@ pub use pattern::{BLOCK, Matcher, Pattern, RuledPattern, Splits};
 pub use spaces::Spaces;
 pub use steps::THEN;
 
+/// The names of the instruction sets that this processor has and the core uses, the fastest first.
+pub fn instruction_sets() -> impl Iterator<Item = &'static str> {
+    classify::InstructionSet::available().rev().map(classify::InstructionSet::name)
+}
+
 #[cfg(test)]
 mod tests;

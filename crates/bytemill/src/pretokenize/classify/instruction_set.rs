@@ -46,6 +46,20 @@ impl InstructionSet {
         all.into_iter().flatten()
     }
 
+    /// Its usual name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable(_) => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => "AVX2",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) => "AVX-512",
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(_) => "NEON",
+        }
+    }
+
     /// Whether eight blocks at once are faster than one after the other. Without wide registers they take a tenth longer.
     pub fn is_wide(self) -> bool {
         #[cfg(target_arch = "x86_64")]
