@@ -21,11 +21,13 @@ SIZES = (15 * TB, 100 * TB)
 REPLACE_SECONDS = 120.0
 """Until another node is there."""
 DRIVER_TASKS_PER_SECOND = 500.0
-"""Tasks that one driver starts and ends; Ray's own limit is between one and two thousand."""
+"""Tasks that one driver starts and ends: half of what was measured on one machine."""
 PLAN_BYTES = 600
 """Memory of the driver for a unit: its range, its result and its place in the queue."""
-COUNTS_SHARE = 0.03
-"""Bytes of the counts of a unit of 1 GiB by bytes of its text; small units have more, large ones less."""
+COUNTS_SHARE = 0.034
+"""Bytes of the counts of a unit of 100 MB by bytes of its text: measured on English."""
+COUNTS_EXPONENT = -0.4
+"""How that share falls with the size of the unit: Heaps' law with an exponent of 0.6."""
 BYTES_PER_TOKEN = 4.4
 ID_BYTES = 4
 COPY_RATE = 250.0
@@ -133,7 +135,7 @@ def row(size: int, n_nodes: int, arguments: argparse.Namespace) -> list[str]:
     ids = size / BYTES_PER_TOKEN * ID_BYTES
     shard = 400e6
     pack = simulate(math.ceil(ids / shard), shard / (COPY_RATE * 1e6), cluster, seed=2)
-    shuffle = size * COUNTS_SHARE * (unit / 2**30) ** -0.3
+    shuffle = size * COUNTS_SHARE * (unit / 1e8) ** COUNTS_EXPONENT
     ideal = size / (arguments.encode * 1e6 * cores)
     hours = (count.seconds + encode.seconds + pack.seconds) / 3600
     n_lost = count.n_lost + encode.n_lost + pack.n_lost

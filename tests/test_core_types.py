@@ -13,7 +13,7 @@ import pytest
 
 import bytemill
 from bytemill import _core
-from bytemill._core import Encoder, PretokenCounter, PretokenCounts, RankFile, TokenizerJson
+from bytemill._core import CharacterJson, Encoder, PretokenCounter, PretokenCounts, RankFile, TokenizerJson
 from bytemill.formats.bytes_to_unicode import ALPHABET
 
 STUB = Path(bytemill.__file__).with_name("_core.pyi")
@@ -196,6 +196,9 @@ def values_of_kinds() -> list[tuple[object, str, Callable[[object], bool]]]:
     read = TokenizerJson.read(f'{{"model": {{"vocab": {alphabet}, "merges": []}}}}'.encode())
     assert read is not None
     tokenizer_json, _ = read
+    of_characters = CharacterJson.read(b'{"model": {"vocab": {"a": 0}, "merges": []}}')
+    assert of_characters is not None
+    character_json, _ = of_characters
 
     def is_int(value: object) -> bool:
         return type(value) is int
@@ -232,6 +235,7 @@ def values_of_kinds() -> list[tuple[object, str, Callable[[object], bool]]]:
         *((stream, name, is_int) for name in ("n_bytes", "n_replaced")),
         (rank_file, "n_ranks", is_int),
         *((tokenizer_json, name, is_int) for name in ("n_entries", "n_merges")),
+        *((character_json, name, is_int) for name in ("n_entries", "n_merges")),
         (encoder, "n_vocab", is_int),
         (encoder, "dtype", lambda value: value == "uint16"),
         (encoder, "pattern", lambda value: isinstance(value, str)),

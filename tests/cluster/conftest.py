@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def start_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[StartCluster]:
     """Return a function that starts a Ray cluster of this many nodes with a core each."""
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     monkeypatch.setenv("RAY_health_check_period_ms", "500")
     monkeypatch.setenv("RAY_health_check_timeout_ms", "1000")
     monkeypatch.setenv("RAY_health_check_failure_threshold", "3")

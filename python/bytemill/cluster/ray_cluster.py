@@ -39,6 +39,8 @@ class RayExecutor:
         memory_per_task: int | None = None,
     ) -> None:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        # Where the driver runs under `uv run`, Ray would build the driver's project again for every worker.
+        os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
         try:
             ray: Any = importlib.import_module("ray")
         except ImportError as error:
