@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bytemill import __version__
+from bytemill._core import __version__
 from bytemill.analysis.summary import describe
 from bytemill.system.atomic_files import write_text
 from bytemill.system.hub import CARD_NAME, Pushed, push_folder

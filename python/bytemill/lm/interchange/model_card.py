@@ -6,7 +6,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from bytemill import __version__
+from bytemill._core import __version__
 from bytemill.errors import RunConfigError
 from bytemill.lm.tensor_files import open_tensors
 from bytemill.lm.training.metrics_log import read_metrics
