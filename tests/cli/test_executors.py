@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from bytemill.training.memory_budget import resident_bytes
 
@@ -142,3 +143,15 @@ def test_the_files_for_clusters_have_commands_that_exist(run: Run, name: str):
     )
     known = set(re.findall(r"--[a-z-]+", run("data", "encode", "--help").out))
     assert {"--executor", "--ray-address"} <= used <= known
+
+
+def test_the_job_for_kubernetes_mounts_the_corpus_on_every_node():
+    job = yaml.safe_load((REPOSITORY / "docs" / "cluster" / "kuberay.yaml").read_text(encoding="utf-8"))
+    assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
+    cluster = job["spec"]["rayClusterSpec"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        node = group["template"]["spec"]
+        assert node["volumes"][0]["persistentVolumeClaim"]["claimName"] == "corpus"
+        assert [mount["mountPath"] for each in node["containers"] for mount in each["volumeMounts"]] == [
+            "/data"
+        ]
