@@ -30,12 +30,12 @@ class InlineExecutor:
     description = "this process"
 
     def __init__(self) -> None:
-        self._context = b""
-        self._waiting: deque[tuple[int, bytes, bytes]] = deque()
+        self._context: Any = None
+        self._waiting: deque[tuple[int, Any, bytes]] = deque()
         self._n_submitted = 0
 
     def set_context(self, context: Any) -> None:
-        self._context = pickle.dumps(context)
+        self._context = pickle.loads(pickle.dumps(context))
 
     def submit(self, task: Task, item: Any) -> int:
         self._n_submitted += 1
@@ -49,7 +49,7 @@ class InlineExecutor:
         handle, context, data = self._waiting.pop()
         task, item = pickle.loads(data)
         try:
-            return [Done(handle, pickle.loads(pickle.dumps(task(pickle.loads(context), item))))]
+            return [Done(handle, pickle.loads(pickle.dumps(task(context, item))))]
         except Exception as error:
             return [Done(handle, error=error)]
 
