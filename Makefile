@@ -69,6 +69,13 @@ format: _python _cargo ## Rewrite Python and Rust in the project's style
 docs: _python ## Build the documentation site into ./site and check its links
 	NO_MKDOCS_2_WARNING=1 $(RUN) --group docs python -m mkdocs build --strict --quiet
 
+.PHONY: wheel
+wheel: _python _cargo ## Build a wheel for all of Linux on this processor into ./dist, and try it in an empty environment
+	rm -rf dist
+	$(UV) run --no-project --with maturin==1.16.0 --with ziglang maturin build --release --locked \
+		--compatibility manylinux_2_28 --zig --out dist
+	cd tests/package && $(UV) run --no-project --isolated --with ../../dist/*.whl python smoke.py
+
 .PHONY: web
 web: _python _node ## Build the front end of the studio (needs Node)
 	$(RUN) python web/openapi_schema.py web/openapi.json

@@ -10,6 +10,8 @@ from typing import ClassVar
 
 import pytest
 
+import bytemill
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 # Written so that this file does not match them.
@@ -100,6 +102,14 @@ def test_importing_bytemill_imports_nothing_heavy() -> None:
     answer = run(sys.executable, "-c", program)
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.strip() == "[]"
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    version = re.findall(r'^version = "(.*)"$', (REPOSITORY / "Cargo.toml").read_text(), flags=re.MULTILINE)
+    assert version == [bytemill.__version__]
+    cited = re.findall(r"^version: (.*)$", (REPOSITORY / "CITATION.cff").read_text(), flags=re.MULTILINE)
+    assert cited == version
+    assert f"## {bytemill.__version__}" in (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def makefile_targets() -> dict[str, str]:
