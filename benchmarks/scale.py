@@ -151,7 +151,7 @@ def row(size: int, n_nodes: int, arguments: argparse.Namespace) -> list[str]:
         f"{n_lost:,}",
         f"{shuffle / TB:.2f} TB",
         f"{n_units * PLAN_BYTES / 1e6:.0f} MB",
-        f"{2 * n_units + math.ceil(ids / shard):,}",
+        f"{3 * n_units + math.ceil(ids / shard):,}",
         f"{hours * cores * arguments.price:,.0f}",
     ]
 
