@@ -170,6 +170,20 @@ def test_an_unfinished_folder_of_other_settings_is_refused(
             encode_corpus(executor, tok, Corpus(paths[:2]), tmp_path / "out")
 
 
+def test_files_of_the_user_in_the_output_folder_are_kept(
+    tok: bm.Tokenizer, paths: list[Path], tmp_path: Path
+) -> None:
+    for name in ("plan.json", "progress.json", "notes.txt"):
+        (tmp_path / name).write_text("mine")
+    with InlineExecutor() as executor:
+        encode_corpus(executor, tok, Corpus(paths), tmp_path, unit_bytes=5000)
+    assert {name for name, content in files_of(tmp_path).items() if content == b"mine"} == {
+        "plan.json",
+        "progress.json",
+        "notes.txt",
+    }
+
+
 def test_bad_input_is_named_and_the_rest_is_done(tok: bm.Tokenizer, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     lines = ['{"text": "good words"}'] * 2000

@@ -25,7 +25,7 @@ from bytemill.system.atomic_files import (
 from bytemill.system.file_lock import try_lock
 
 _LOCK_NAME = ".lock"
-PLAN_NAME = "plan.json"
+PLAN_NAME = ".units.json"
 """File in it with the plan of an encoding by several processes."""
 UNITS_NAME = ".units"
 """Folder in an unfinished folder with the results of the units of work that several processes encode."""
@@ -122,10 +122,11 @@ def _clear(folder: Path, *, was_marked: bool, resumes: bool) -> None:
     _remove_temporaries(folder)
     if resumes:
         return
-    shutil.rmtree(folder / UNITS_NAME, ignore_errors=True)
     names = [JOURNAL_NAME, PLAN_NAME, *shard_files(folder), *sidecar_files(folder)]
-    if not is_ours:  # files of these names may belong to the user
-        names = [name for name in names if name not in (JOURNAL_NAME, DOCUMENTS_NAME)]
+    if is_ours:
+        shutil.rmtree(folder / UNITS_NAME, ignore_errors=True)
+    else:  # files of these names may belong to the user
+        names = [name for name in names if name not in (JOURNAL_NAME, PLAN_NAME, DOCUMENTS_NAME)]
     for name in names:
         (folder / name).unlink(missing_ok=True)
     remove_partial_files(folder)
