@@ -14,6 +14,9 @@ __version__: str
 NAMED_PATTERNS: dict[str, str]
 """Name -> regular expression of the known patterns, which have a hand-written splitter."""
 
+N_COUNT_PARTITIONS: int
+"""Number of partitions that counts on disk have."""
+
 UNICODE_VERSION: str
 """Version of the Unicode character database behind the letter, number and white-space classes."""
 
@@ -601,7 +604,7 @@ class PretokenCounts:
     def save(self, path: str, header: str) -> None:
         """Write a file of counts. Raises `OutputError`."""
     def save_partitions(self, path: str, header: str, partitions: tuple[int, int]) -> list[int]:
-        """Write some of the 64 partitions of counts on disk to a file; return where each ends. Raises `OutputError`."""
+        """Write some of the partitions of counts on disk to a file; return where each ends. Raises `OutputError`."""
     def copy(self) -> PretokenCounts:
         """Return a copy. Raises ValueError for counts on disk."""
     def drop_below(self, least: int) -> tuple[int, int]:

@@ -86,6 +86,8 @@ def test_a_dry_run_writes_nothing(texts: list[str], tokenizer_file: str, run: Ru
     assert min(plan["rate"], plan["seconds"], plan["memory_bytes"], plan["output_bytes"]) > 0
     trained = run("tokenizer", "train", *arguments, "-n", "280", "-o", "new.json")
     assert (trained.status, "of output" in trained.out) == (0, False)
+    trained = run("tokenizer", "train", *arguments, "-n", "280", "-o", "new.json", "--json")
+    assert json.loads(trained.out)["output_bytes"] is None
     assert content(".") == before
 
 
@@ -112,6 +114,7 @@ def test_train_gives_the_tokenizer_of_one_process(texts: list[str], run: Run):
     [
         (("--num-workers", "2"), "--num-workers needs --executor local or --executor ray"),
         (("--dry-run",), "--dry-run needs --executor"),
+        ((*LOCAL, "--profile"), "--profile measures one process"),
         ((*LOCAL, "--limit-bytes", "1MB"), "a corpus with a limit of bytes cannot be divided"),
         ((*LOCAL, "--unit-size", "many"), "'many' is not a number of bytes"),
         (("--executor", "ray", "--ray-address", "127.0.0.1:1"), "no Ray cluster at 127.0.0.1:1"),

@@ -43,7 +43,6 @@ class InlineExecutor:
         return self._n_submitted
 
     def wait(self, seconds: float) -> list[Done]:
-        del seconds
         if not self._waiting:
             return []
         handle, context, data = self._waiting.pop()

@@ -15,7 +15,7 @@ from bytemill.errors import ClusterError, CorpusError
 from bytemill.training.counting import count_corpus as count_in_one_process
 from bytemill.training.counting_session import CountingSettings
 from bytemill.training.counts import save
-from bytemill.training.memory_budget import MemoryBudget, resident_bytes
+from bytemill.training.memory_budget import CountingPlan, MemoryBudget, resident_bytes
 from bytemill.training.work_folder import WorkFolder
 from tests.cluster.corpora import EOT, InlineExecutor, mixed_corpus
 
@@ -72,6 +72,33 @@ def test_weights_samples_and_malformed_text(paths: list[Path], tmp_path: Path) -
         check(Corpus(path, errors=errors), counting, tmp_path, 10_000)
     with InlineExecutor() as executor, pytest.raises(CorpusError, match="byte offset 15 "):
         count_corpus(executor, Corpus(path), counting, tmp_path / "work", unit_bytes=10_000)
+
+
+def test_a_file_that_is_named_twice(paths: list[Path], tmp_path: Path) -> None:
+    counting = CountingSettings([EOT], num_threads=1)
+    check(Corpus([paths[0], paths[0]], sample=0.5), counting, tmp_path, 1000)
+    pattern = str(paths[0].with_name("a*.jsonl"))
+    check(Corpus([pattern, paths[0]], weights={pattern: 3}), counting, tmp_path, 1000)
+
+
+class TinyBudget(MemoryBudget):
+    """Leaves no memory for tables, so that all counts go to disk at once."""
+
+    def counting(self, num_threads: int | None, chunk_bytes: int | None, *, in_batches: bool) -> CountingPlan:
+        return CountingPlan(1, 1 << 12, 0)
+
+
+def test_counts_that_do_not_fit_into_memory_stay_on_disk(paths: list[Path], tmp_path: Path) -> None:
+    expected = one_process(Corpus(paths), CountingSettings([EOT], num_threads=1), tmp_path / "one.counts")
+    counting = CountingSettings([EOT], budget=TinyBudget(1))
+    with InlineExecutor() as executor:
+        counted = count_corpus(executor, Corpus(paths), counting, tmp_path / "work", unit_bytes=1500)
+    assert counted.counts.is_on_disk
+    save(counted, tmp_path / "many.counts")
+    assert (tmp_path / "many.counts").read_bytes() == expected
+    # Such counts serve for one training.
+    merges = bm.train(counted, 400, [EOT]).merges
+    assert merges == bm.train(Corpus(paths), 400, [EOT]).merges
 
 
 words = st.sampled_from(["low ", "lower", "\n", " ", "é", "日本語", EOT, "<s>", "12345", "it's ", "x" * 30])

@@ -112,6 +112,12 @@ def test_samples_and_weights(tok: bm.Tokenizer, paths: list[Path], tmp_path: Pat
     check(tok, corpus, tmp_path, 5000, shard_tokens=3000)
 
 
+def test_a_file_that_is_named_twice(tok: bm.Tokenizer, paths: list[Path], tmp_path: Path) -> None:
+    # What is drawn of a file depends on its number, so the two are different documents.
+    check(tok, Corpus([paths[0], paths[0]], sample=0.5), tmp_path, 1000)
+    check(tok, Corpus([paths[3], paths[0], paths[3]]), tmp_path, 1000, validation_fraction=0.5)
+
+
 def test_an_interrupted_encoding_resumes(tok: bm.Tokenizer, paths: list[Path], tmp_path: Path) -> None:
     bm.encode_corpus(tok, Corpus(paths), tmp_path / "one", shard_tokens=2000)
     folder = tmp_path / "many"

@@ -32,7 +32,6 @@ class Scripted:
         pass
 
     def submit(self, task: "Task", item: int) -> int:
-        del task
         self.submitted.append(item)
         handle = len(self.submitted)
         self._running[handle] = (item, self.submitted.count(item) - 1)
@@ -40,7 +39,6 @@ class Scripted:
         return handle
 
     def wait(self, seconds: float) -> list[Done]:
-        del seconds
         for handle, (item, attempt) in self._running.items():
             done = self._outcome(item, attempt)
             if done is not None:

@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,11 @@ def stage(tmp_path: Path) -> Stage:
     return stage
 
 
-def attempt(stage: Stage, content: bytes) -> dict[str, object]:
+def path_of(stage: Stage, result: dict[str, Any]) -> Path:
+    return stage.folder / result["files"]["ids"][0]
+
+
+def attempt(stage: Stage, content: bytes) -> dict[str, Any]:
     with stage.attempt("a") as attempt:
         attempt.file("ids").write_bytes(content)
         return attempt.publish({"content": content.decode()})
@@ -32,7 +37,7 @@ def test_the_first_attempt_counts(stage: Stage) -> None:
         assert first.publish({"who": 1})["who"] == 2
     result = stage.result("a")
     assert result is not None
-    assert stage.path(result, "ids").read_bytes() == b"second"
+    assert path_of(stage, result).read_bytes() == b"second"
     assert len(list(stage.folder.iterdir())) == 2
     assert attempt(stage, b"third")["who"] == 2
     assert len(list(stage.folder.iterdir())) == 2
@@ -61,7 +66,7 @@ def test_a_failed_attempt_leaves_nothing(stage: Stage) -> None:
 @pytest.mark.parametrize("damage", ["data gone", "data short", "JSON short", "JSON of others"])
 def test_a_damaged_result_is_none_and_is_replaced(stage: Stage, damage: str) -> None:
     result = attempt(stage, b"content")
-    data = stage.path(result, "ids")
+    data = path_of(stage, result)
     final = stage.folder / "a.json"
     match damage:
         case "data gone":
@@ -76,7 +81,7 @@ def test_a_damaged_result_is_none_and_is_replaced(stage: Stage, damage: str) -> 
     attempt(stage, b"again")
     again = stage.result("a")
     assert again is not None
-    assert stage.path(again, "ids").read_bytes() == b"again"
+    assert path_of(stage, again).read_bytes() == b"again"
 
 
 def test_sweeping_keeps_results(stage: Stage) -> None:

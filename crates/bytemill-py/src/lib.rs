@@ -104,6 +104,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
         named.set_item(pattern.name, pattern.expression)?;
     }
     module.add("NAMED_PATTERNS", named)?;
+    module.add("N_COUNT_PARTITIONS", bytemill::train::count::N_PARTITIONS)?;
     module.add_function(wrap_pyfunction!(counting::safe_cut, module)?)?;
     module.add_function(wrap_pyfunction!(instruction_sets, module)?)?;
     module.add_function(wrap_pyfunction!(pretoken_spans, module)?)?;

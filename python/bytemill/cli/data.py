@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import data_convert, data_reencode, options, output
@@ -117,6 +117,8 @@ def encode(
         "split_seed": split_seed,
     }
     if processes.is_distributed:
+        if profile or profile_file is not None:
+            raise CycloptsError("--profile measures one process: leave out --executor")
         _encode_by_processes(
             processes,
             tokenizer,
@@ -225,7 +227,7 @@ def _encode_by_processes(
     quiet: bool,
 ) -> None:
     """Encode on an executor, or show the plan."""
-    from bytemill.cli.executor_options import estimate_lines
+    from bytemill.cli.executor_options import write_estimate
     from bytemill.cli.progress import ProgressDisplay
     from bytemill.cli.summaries import manifest_notes
     from bytemill.cluster import encode_corpus
@@ -242,10 +244,7 @@ def _encode_by_processes(
             estimate = estimate_encoding(
                 executor, tokenizer, source, unit_bytes=unit_bytes, num_threads=num_threads, **settings
             )
-            if as_json:
-                output.write_json(dataclasses.asdict(estimate))
-            else:
-                output.write("".join(f"  {line}\n" for line in estimate_lines(estimate)))
+            write_estimate(estimate, as_json=as_json)
             return
         output.note(f"encoding with {executor.description}", quiet=quiet or processes.json_progress)
         progress = processes.progress(display, quiet=quiet)

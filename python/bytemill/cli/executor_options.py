@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import CycloptsError, Group, Parameter
 from cyclopts.validators import Number
 
+from bytemill.cli import output
 from bytemill.system.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -152,8 +153,11 @@ def _json_lines() -> Callable[[UnitProgress], None]:
     return show
 
 
-def estimate_lines(estimate: Estimate) -> list[str]:
-    """Return the plan of a job and what it will take, a line each."""
+def write_estimate(estimate: Estimate, *, as_json: bool) -> None:
+    """Write the plan of a job and what it will take."""
+    if as_json:
+        output.write_json(asdict(estimate))
+        return
     smallest, largest = min(estimate.unit_sizes), max(estimate.unit_sizes)
     each = (
         format_bytes(largest)
@@ -171,4 +175,4 @@ def estimate_lines(estimate: Estimate) -> list[str]:
         lines.append(
             f"about {format_bytes(estimate.output_bytes)} of output, and as much again until it is complete"
         )
-    return lines
+    output.write("".join(f"  {line}\n" for line in lines))

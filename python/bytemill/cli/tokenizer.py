@@ -156,6 +156,7 @@ def train(
                 threads=threads,
                 max_memory=max_memory,
                 counts_file=counts_file,
+                as_json=as_json,
                 quiet=quiet,
             )
             if counted is None:

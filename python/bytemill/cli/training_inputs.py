@@ -62,11 +62,12 @@ def count_by_processes(
     threads: int | None,
     max_memory: str | None,
     counts_file: str | None,
+    as_json: bool,
     quiet: bool,
 ) -> CountedCorpus | None:
     """Count a corpus on an executor. Returns None if only the plan was asked for."""
     from bytemill.cli import output
-    from bytemill.cli.executor_options import estimate_lines
+    from bytemill.cli.executor_options import write_estimate
     from bytemill.cluster import count_corpus
     from bytemill.cluster.estimate import estimate_counting
     from bytemill.corpus import Corpus
@@ -82,7 +83,7 @@ def count_by_processes(
     with processes.open() as executor:
         if processes.dry_run:
             estimate = estimate_counting(executor, source, settings, unit_bytes=processes.unit_bytes)
-            output.write("".join(f"  {line}\n" for line in estimate_lines(estimate)))
+            write_estimate(estimate, as_json=as_json)
             return None
         output.note(f"counting with {executor.description}", quiet=quiet or processes.json_progress)
         progress = processes.progress(display, quiet=quiet)

@@ -12,15 +12,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from bytemill._core import UNICODE_VERSION, PretokenCounter, safe_cut
-from bytemill.cluster.plan import default_unit_bytes, read_plan, write_plan
-from bytemill.cluster.schedule import UnitProgress, Work, run
+from bytemill._core import N_COUNT_PARTITIONS, UNICODE_VERSION, PretokenCounter, safe_cut
+from bytemill.cluster.plan import Unit, default_unit_bytes, read_plan, units_of, write_plan
+from bytemill.cluster.schedule import Work, run
 from bytemill.cluster.stage import Stage, digest
 from bytemill.corpus import Corpus, CorpusCounts, not_utf8
 from bytemill.corpus.ranges import divide
 from bytemill.corpus.sources import empty_corpus, unreadable
 from bytemill.corpus.streams import plain_text_start
 from bytemill.errors import CorpusError, OutputError
+from bytemill.system.atomic_files import make_folder
 from bytemill.system.output_lock import lock_output
 from bytemill.training.counting_session import CountingSettings, corpus_identity, corpus_weights
 from bytemill.training.counts import CountedCorpus, CountsInfo, canonical_pattern
@@ -28,15 +29,12 @@ from bytemill.training.mixture import common_scale
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
 
     from bytemill._core import PretokenCounts
     from bytemill.cluster.executor import Executor
+    from bytemill.cluster.schedule import Report
     from bytemill.corpus.documents import CorpusRange
 
-    Report = Callable[[UnitProgress], None]
-
-N_PARTITIONS = 64
 _PARTITIONS_PER_TASK = 4
 _FAN_IN = 64
 """Files that a task adds up."""
@@ -75,7 +73,7 @@ def count_corpus(
     """
     folder = Path(work_folder).absolute()
     unit_bytes = unit_bytes or default_unit_bytes(corpus.total_bytes or 0)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with lock_output(folder / "counts"):
         stage = Stage(folder / "units")
         stage.create()
@@ -83,12 +81,13 @@ def count_corpus(
         units, seed = _plan(corpus, settings, unit_bytes, folder / "plan.json")
         multiples, denominator = common_scale(corpus_weights(corpus))
         executor.set_context(CountContext(corpus, settings, multiples, stage, seed))
-        sizes = [unit.part.n_bytes for unit in units]
-        results = run(executor, Work("count", count_unit, units, sizes, _known(stage, units)), progress)
+        sizes = [unit.corpus_range.n_bytes for unit in units]
+        known = stage.results(unit.name for unit in units)
+        results = run(executor, Work("count", count_unit, units, sizes, known), progress)
         if not sum(result["n_bytes"] for result in results):
             raise empty_corpus(corpus.source_names)
-        pieces = _Merging(stage, executor, progress).merge(results)
-        counts = _added_up(settings, pieces, denominator, folder)
+        segments = _Merging(stage, executor, progress).merge(results)
+        counts = _added_up(settings, segments, denominator, folder)
     special = sorted(settings.special_tokens)
     n_special = [sum(result["special"][index] for result in results) for index in range(len(special))]
     readings = [result["reading"] for result in results]
@@ -108,21 +107,6 @@ def count_corpus(
 def remove_work(work_folder: str | os.PathLike[str]) -> None:
     """Remove the work folder of a counting. Raises OutputError."""
     Stage(Path(work_folder)).remove()
-
-
-@dataclass(frozen=True)
-class CountUnit:
-    """A part of the corpus that one task counts."""
-
-    name: str
-    part: CorpusRange
-    sources: tuple[str, ...]
-
-    def __str__(self) -> str:
-        start = f" from byte {self.part.start:,}" if self.part.start else ""
-        n_more = len(self.sources) - 1
-        more = f" and {n_more} more files" if n_more else ""
-        return f"{self.sources[0]}{start}{more}"
 
 
 @dataclass(frozen=True)
@@ -167,7 +151,7 @@ class CountContext:
         )
 
 
-def count_unit(context: CountContext, unit: CountUnit) -> dict[str, Any]:
+def count_unit(context: CountContext, unit: Unit) -> dict[str, Any]:
     """Count a unit of the corpus into a file of partitions."""
     if (known := context.stage.result(unit.name)) is not None:
         return known
@@ -181,9 +165,9 @@ def count_unit(context: CountContext, unit: CountUnit) -> dict[str, Any]:
         )
         counter.set_folder(str(attempt.folder()))
         count = _count_files if corpus.is_plain else _count_documents
-        reading = count(counter, context, unit.part)
+        reading = count(counter, context, unit.corpus_range)
         counts = counter.finish(1, must_stay=True)
-        ends = counts.save_partitions(str(attempt.file("counts")), "{}", (0, N_PARTITIONS))
+        ends = counts.save_partitions(str(attempt.file("counts")), "{}", (0, N_COUNT_PARTITIONS))
         if not reading.n_bytes:
             reading = CorpusCounts(
                 reading.n_documents,
@@ -191,7 +175,7 @@ def count_unit(context: CountContext, unit: CountUnit) -> dict[str, Any]:
                 counts.n_replaced,
                 n_byte_order_marks=reading.n_byte_order_marks,
             )
-        facts = {
+        record = {
             "ends": ends,
             "n_bytes": counts.n_bytes,
             "n_pretokens": counts.n_pretokens,
@@ -199,19 +183,19 @@ def count_unit(context: CountContext, unit: CountUnit) -> dict[str, Any]:
             "reading": asdict(reading),
         }
         del counter, counts
-        return attempt.publish(facts)
+        return attempt.publish(record)
 
 
-def _count_files(counter: PretokenCounter, context: CountContext, part: CorpusRange) -> CorpusCounts:
+def _count_files(counter: PretokenCounter, context: CountContext, corpus_range: CorpusRange) -> CorpusCounts:
     """Count files that the core reads itself."""
     corpus = context.corpus
     errors: Literal["strict", "replace"] = "strict" if corpus.options.errors == "strict" else "replace"
     n_marks = 0
-    for number in range(part.first, part.last + 1):
+    for number in range(corpus_range.first, corpus_range.last + 1):
         source = corpus.sources[number]
         counter.set_weight(context.multiples[number])
-        start = part.start if number == part.first else 0
-        stop = part.stop if number == part.last else None
+        start = corpus_range.start if number == corpus_range.first else 0
+        stop = corpus_range.stop if number == corpus_range.last else None
         try:
             if not start:
                 start = plain_text_start(source)
@@ -223,20 +207,22 @@ def _count_files(counter: PretokenCounter, context: CountContext, part: CorpusRa
             if isinstance(error, (OutputError, CorpusError)):
                 raise
             raise unreadable(source.name, error) from error
-    n_documents = part.last - part.first + 1 - part.ends_inside
+    n_documents = corpus_range.last - corpus_range.first + 1 - corpus_range.ends_inside
     return CorpusCounts(n_documents, n_byte_order_marks=n_marks)
 
 
-def _count_documents(counter: PretokenCounter, context: CountContext, part: CorpusRange) -> CorpusCounts:
+def _count_documents(
+    counter: PretokenCounter, context: CountContext, corpus_range: CorpusRange
+) -> CorpusCounts:
     """Count the documents of a unit."""
     counts, number = CorpusCounts(), -1
-    for batch in context.corpus.read_range(part):
+    for batch in context.corpus.read_range(corpus_range):
         if batch.source != number:
             number = batch.source
             counter.set_weight(context.multiples[number])
         counter.add_documents(batch.data, batch.ends, batch.is_open)
         counts = batch.after.counts
-    return CorpusCounts(**{**asdict(counts), "n_documents": counts.n_documents - part.ends_inside})
+    return CorpusCounts(**{**asdict(counts), "n_documents": counts.n_documents - corpus_range.ends_inside})
 
 
 def merge_counts(context: CountContext, item: MergeItem) -> dict[str, Any]:
@@ -266,11 +252,11 @@ class _Merging:
     def merge(self, results: list[dict[str, Any]]) -> list[tuple[Path, int, int]]:
         """Return segments of files that have all counts."""
         groups = [
-            (start, min(start + _PARTITIONS_PER_TASK, N_PARTITIONS))
-            for start in range(0, N_PARTITIONS, _PARTITIONS_PER_TASK)
+            (start, min(start + _PARTITIONS_PER_TASK, N_COUNT_PARTITIONS))
+            for start in range(0, N_COUNT_PARTITIONS, _PARTITIONS_PER_TASK)
         ]
         if len(results) <= _FEW_UNITS:
-            groups = [(0, N_PARTITIONS)]
+            groups = [(0, N_COUNT_PARTITIONS)]
         files = {group: [_segments(result, group) for result in results] for group in groups}
         while len(results) > _FEW_UNITS and any(len(each) > 1 for each in files.values()):
             files = self._round(files)
@@ -291,7 +277,7 @@ class _Merging:
             for start in range(0, len(each), _FAN_IN)
         ]
         sizes = [sum(end - start for _, start, end in item.segments) for item in items]
-        known = _known(self._stage, items)
+        known = self._stage.results(item.name for item in items)
         results = run(self._executor, Work("merge", merge_counts, items, sizes, known), self._progress)
         merged: dict[tuple[int, int], list[list[tuple[str, int, int]]]] = {group: [] for group in files}
         for item, result in zip(items, results, strict=True):
@@ -321,41 +307,27 @@ def _added_up(
     counter = PretokenCounter(None, [], 1, None, None if plan is None else plan.table_bytes)
     if plan is not None:
         runs = folder / "runs"
-        runs.mkdir(exist_ok=True)
+        make_folder(runs)
         counter.set_folder(str(runs))
     for path, start, end in segments:
         counter.add_counts(str(path), 1, (start, end))
     return counter.finish(denominator, plan is not None)
 
 
-def _known(stage: Stage, items: list[Any]) -> dict[int, Any]:
-    """Return the results of an earlier run."""
-    results = ((index, stage.result(item.name)) for index, item in enumerate(items))
-    return {index: result for index, result in results if result is not None}
-
-
-def _plan(
-    corpus: Corpus, settings: CountingSettings, unit_bytes: int, path: Path
-) -> tuple[list[CountUnit], int]:
+def _plan(corpus: Corpus, settings: CountingSettings, unit_bytes: int, path: Path) -> tuple[list[Unit], int]:
     """Return the units and the seed of the partitions, and write them down before work begins."""
+    special = sorted(settings.special_tokens)
     identity = {
         "inputs": corpus_identity(corpus),
         "pattern": canonical_pattern(settings.pattern),
-        "special_tokens": sorted(settings.special_tokens),
+        "special_tokens": special,
         "unicode_version": UNICODE_VERSION,
         "unit_bytes": unit_bytes,
     }
-    # Whoever can predict the seed could write a text whose pre-tokens collide.
     plan = read_plan(path, identity)
+    # A predictable seed would allow a text whose pre-tokens collide.
     seed = secrets.randbits(64) if plan is None else int(plan["seed"])
-    special = sorted(settings.special_tokens)
-    parts = divide(corpus, unit_bytes, lambda window: safe_cut(settings.pattern, special, window))
-    described = corpus.description
-    units: list[CountUnit] = []
-    for part in parts:
-        place = {**part.to_dict(), "first": 0, "last": part.last - part.first}
-        corpus_part = {**described, "sources": described["sources"][part.first : part.last + 1]}
-        name = digest({**identity, "inputs": None}, seed, corpus_part, corpus_weights(corpus), place)
-        units.append(CountUnit(name, part, tuple(corpus.source_names[part.first : part.last + 1])))
-    write_plan(path, identity, [{"name": unit.name, **unit.part.to_dict()} for unit in units], seed=seed)
+    ranges = divide(corpus, unit_bytes, lambda window: safe_cut(settings.pattern, special, window))
+    units = units_of(corpus, ranges, identity, seed)
+    write_plan(path, identity, units, seed=seed)
     return units, seed

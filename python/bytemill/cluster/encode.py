@@ -17,14 +17,13 @@ import numpy as np
 
 from bytemill.cluster.encode_tasks import (
     EncodeContext,
-    EncodeUnit,
     PackItem,
     encode_unit,
     is_published,
     pack_shard,
 )
-from bytemill.cluster.plan import default_unit_bytes, read_plan, write_plan
-from bytemill.cluster.schedule import UnitProgress, Work, run
+from bytemill.cluster.plan import Unit, default_unit_bytes, read_plan, units_of, write_plan
+from bytemill.cluster.schedule import Work, run
 from bytemill.cluster.stage import Stage, digest
 from bytemill.corpus import Corpus, CorpusCounts
 from bytemill.corpus.ranges import divide
@@ -33,7 +32,7 @@ from bytemill.errors import ClusterError
 from bytemill.shards.complete import complete_manifests
 from bytemill.shards.encode import EncodeOptions, encoding_job
 from bytemill.shards.hashed_file import HashedFile
-from bytemill.shards.journal import RESTART_HINT, PartCounts, as_json
+from bytemill.shards.journal import RESTART_HINT, PartCounts
 from bytemill.shards.layouts.npy import npy_header
 from bytemill.shards.lock import PLAN_NAME, UNITS_NAME, lock_folder
 from bytemill.shards.manifest import DOCUMENTS_NAME, FileInfo, ShardInfo, write_manifest
@@ -41,17 +40,15 @@ from bytemill.system.records import parse_record
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
     from typing import Unpack
 
     from numpy.typing import NDArray
 
     from bytemill.cluster.executor import Executor
+    from bytemill.cluster.schedule import Report
     from bytemill.corpus import CorpusInputs, DocumentSource
     from bytemill.shards.encode_job import EncodingJob, ShardTokenizer, WrittenShards
     from bytemill.shards.manifest import Manifest
-
-    Report = Callable[[UnitProgress], None]
 
 
 def encode_corpus(
@@ -62,7 +59,7 @@ def encode_corpus(
     *,
     unit_bytes: int | None = None,
     num_threads: int = 1,
-    progress: Callable[[UnitProgress], None] | None = None,
+    progress: Report | None = None,
     overwrite: bool = False,
     **options: Unpack[EncodeOptions],
 ) -> Manifest:
@@ -111,8 +108,8 @@ def encode_corpus(
         executor.set_context(
             EncodeContext(tokenizer, corpus, job.layout.name, job.settings, stage, num_threads)
         )
-        known = _known(stage, units)
-        sizes = [unit.part.n_bytes for unit in units]
+        known = stage.results(unit.name for unit in units)
+        sizes = [unit.corpus_range.n_bytes for unit in units]
         encoded = run(executor, Work("encode", encode_unit, units, sizes, known), progress)
         counts = _total_counts(encoded)
         if not counts.n_bytes:
@@ -128,33 +125,16 @@ def encode_corpus(
     return manifests[0]
 
 
-def _plan(
-    job: EncodingJob, corpus: Corpus, unit_bytes: int, path: Path, *, resumes: bool
-) -> list[EncodeUnit]:
+def _plan(job: EncodingJob, corpus: Corpus, unit_bytes: int, path: Path, *, resumes: bool) -> list[Unit]:
     """Return the units, and write them down before any of them is encoded."""
-    identity = job.identity
-    core, allowed = job.tokenizer.core, job.settings.allowed_special
-    parts = divide(corpus, unit_bytes, lambda window: core.safe_cut(window, allowed))
-    settings = {key: value for key, value in job.settings.to_dict().items() if key != "shard_tokens"}
-    shared = (identity["bytemill_version"], job.tokenizer.fingerprint, job.layout.name, as_json(settings))
-    units: list[EncodeUnit] = []
-    for part in parts:
-        sources = identity["corpus"]["sources"][part.first : part.last + 1]
-        place = {**part.to_dict(), "first": 0, "last": part.last - part.first}
-        name = digest(*shared, {**identity["corpus"], "sources": sources, "weights": None}, place)
-        units.append(EncodeUnit(name, part, tuple(corpus.source_names[part.first : part.last + 1])))
-    plan = [{"name": unit.name, **unit.part.to_dict()} for unit in units]
-    identity = {**identity, "unit_bytes": unit_bytes}
+    identity = {**job.identity, "unit_bytes": unit_bytes}
     if resumes:
         read_plan(path, identity)
-    write_plan(path, identity, plan)
+    core, allowed = job.tokenizer.core, job.settings.allowed_special
+    ranges = divide(corpus, unit_bytes, lambda window: core.safe_cut(window, allowed))
+    units = units_of(corpus, ranges, identity)
+    write_plan(path, identity, units)
     return units
-
-
-def _known(stage: Stage, items: list[Any]) -> dict[int, Any]:
-    """Return the results of an earlier run."""
-    results = ((index, stage.result(item.name)) for index, item in enumerate(items))
-    return {index: result for index, result in results if result is not None}
 
 
 def _total_counts(encoded: list[dict[str, Any]]) -> CorpusCounts:
@@ -162,13 +142,13 @@ def _total_counts(encoded: list[dict[str, Any]]) -> CorpusCounts:
     return CorpusCounts(**{name: sum(each[name] for each in counts) for name in asdict(CorpusCounts())})
 
 
-def _part_counts(units: list[EncodeUnit], encoded: list[dict[str, Any]], index: int) -> PartCounts:
+def _part_counts(units: list[Unit], encoded: list[dict[str, Any]], index: int) -> PartCounts:
     """Add up the counts of one part of the corpus."""
     total = PartCounts()
     for unit, result in zip(units, encoded, strict=True):
         counted = result["parts"][index]
         for number, n_bytes in enumerate(counted["source_bytes"]):
-            total.add_bytes(unit.part.first + number, n_bytes)
+            total.add_bytes(unit.corpus_range.first + number, n_bytes)
         total.n_documents += counted["n_documents"]
         total.n_empty += counted["n_empty"]
     return total
@@ -195,11 +175,11 @@ class _Packing:
         items = [self._item(number, *bounds) for number, bounds in enumerate(pairwise(self._bounds()))]
         known = {
             index: result
-            for index, result in _known(self._stage, items).items()
+            for index, result in self._stage.results(item.name for item in items).items()
             if is_published(self._folder, result["shard"])
         }
         item_bytes = np.dtype(self._job.layout.dtype(self._job.tokenizer.core.dtype)).itemsize
-        sizes = [sum(n for _, _, n in item.pieces) * item_bytes for item in items]
+        sizes = [sum(n for _, _, n in item.ids) * item_bytes for item in items]
         results = run(executor, Work("pack", pack_shard, items, sizes, known), progress)
         path = self._folder / PLAN_NAME
         shards = [
@@ -225,21 +205,19 @@ class _Packing:
         layout = self._job.layout
         first = int(np.searchsorted(self._starts, start, "right")) - 1
         last = int(np.searchsorted(self._starts, stop))
-        pieces: list[tuple[str, int, int]] = []
+        ids: list[tuple[str, int, int]] = []
         ends: list[tuple[str, int, int, int]] = []
         for unit in range(first, last):
             begin, end = int(self._starts[unit]), int(self._starts[unit + 1])
             low, high = max(start, begin), min(stop, end)
             if low < high:
-                pieces.append((self._ids[unit], low - begin, high - low))
+                ids.append((self._ids[unit], low - begin, high - low))
                 if layout.sidecar_suffixes or layout.whole_documents:
                     bounds = np.searchsorted(self._unit_ends(unit), [start, stop], "right").tolist()
                     ends.append((self._ends[unit], bounds[0], bounds[1] - bounds[0], start - begin))
         fingerprint = self._job.tokenizer.fingerprint
-        name = "shard-" + digest(
-            self._index, number, pieces, ends, layout.name, self._job.settings.shard_tokens
-        )
-        return PackItem(name, number, self._folder.absolute(), fingerprint, tuple(pieces), tuple(ends))
+        name = "shard-" + digest(self._index, number, ids, ends, layout.name, self._job.settings.shard_tokens)
+        return PackItem(name, number, self._folder.absolute(), fingerprint, tuple(ids), tuple(ends))
 
     def _unit_ends(self, unit: int) -> NDArray[np.int64]:
         """Return the ends of documents of a unit, in ids from the start of the part."""

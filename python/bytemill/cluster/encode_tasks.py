@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bytemill._core import DocumentEncoder
+    from bytemill.cluster.plan import Unit
     from bytemill.cluster.stage import Stage
     from bytemill.corpus import Corpus, DocumentBatch
     from bytemill.shards.encode_job import ShardTokenizer
@@ -32,25 +33,6 @@ if TYPE_CHECKING:
 
 _COPY_IDS = 1 << 22
 """Ids that are copied at a time."""
-
-
-@dataclass(frozen=True)
-class EncodeUnit:
-    """A part of the corpus that one task encodes."""
-
-    name: str
-    """Content-addressed: the digest of everything that determines the ids."""
-    part: CorpusRange
-    sources: tuple[str, ...]
-    """The names of its sources, for messages."""
-
-    def __str__(self) -> str:
-        start = (
-            f" from {'row' if self.part.by_rows else 'byte'} {self.part.start:,}" if self.part.start else ""
-        )
-        n_more = len(self.sources) - 1
-        more = f" and {n_more} more files" if n_more else ""
-        return self.sources[0] + start + more
 
 
 @dataclass(frozen=True)
@@ -62,8 +44,8 @@ class PackItem:
     folder: Path
     """Where the shard goes."""
     fingerprint: str
-    pieces: tuple[tuple[str, int, int], ...]
-    """Ids of units that it consists of: the name of the file, the first id, and their number."""
+    ids: tuple[tuple[str, int, int], ...]
+    """The ids of units that it consists of: the name of the file, the first id, and their number."""
     ends: tuple[tuple[str, int, int, int], ...]
     """Ends of documents: the name of the file, the first one, their number, and where the shard starts in it."""
 
@@ -83,7 +65,7 @@ class EncodeContext:
     num_threads: int
 
 
-def encode_unit(context: EncodeContext, unit: EncodeUnit) -> dict[str, Any]:
+def encode_unit(context: EncodeContext, unit: Unit) -> dict[str, Any]:
     """Encode a unit of the corpus to files of ids and of ends of documents, one pair for each part."""
     if (known := context.stage.result(unit.name)) is not None:
         return known
@@ -97,7 +79,7 @@ def encode_unit(context: EncodeContext, unit: EncodeUnit) -> dict[str, Any]:
             )
             for number in range(n_parts)
         ]
-        encoding = _UnitEncoding(context, unit.part, n_parts)
+        encoding = _UnitEncoding(context, unit.corpus_range, n_parts)
         for sides in encoding.sides():
             for (ids_file, ends_file), (chunks, ends) in zip(files, sides, strict=True):
                 for chunk in chunks:
@@ -106,34 +88,33 @@ def encode_unit(context: EncodeContext, unit: EncodeUnit) -> dict[str, Any]:
         for pair in files:
             for file in pair:
                 file.close()
-        return attempt.publish(encoding.facts())
+        return attempt.publish(encoding.record())
 
 
 class _UnitEncoding:
     """Encodes the documents of a unit. Those that it shares with its neighbours have encoders of their own."""
 
-    def __init__(self, context: EncodeContext, part: CorpusRange, n_parts: int) -> None:
+    def __init__(self, context: EncodeContext, corpus_range: CorpusRange, n_parts: int) -> None:
         self._context = context
-        self._part = part
+        self._range = corpus_range
         self._n_tokens = [0] * n_parts
         self._counted = [PartCounts() for _ in range(n_parts)]
         self._counts = CorpusCounts()
 
     def sides(self) -> Iterator[list[tuple[list[NDArray[Any]], NDArray[np.uint64]]]]:
         """Yield (chunks of ids, ends of documents from the start of the unit) for each part of the corpus."""
-        part = self._part
         encoder, key = None, (False, False)
-        for group in groups(self._context.corpus.read_range(part)):
-            for batches, inside in _by_neighbour(group, part):
+        for group in groups(self._context.corpus.read_range(self._range)):
+            for batches, inside in _by_neighbour(group, self._range):
                 if encoder is None or inside != key:
                     encoder, key = self._encoder(starts_inside=inside[0], ends_inside=inside[1]), inside
                 yield self._encode(encoder, batches, ends_inside=inside[1])
             self._counts = group[-1].after.counts
 
-    def facts(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """Return what the driver needs to know."""
         # A document is counted where it ends.
-        counts = replace(self._counts, n_documents=self._counts.n_documents - self._part.ends_inside)
+        counts = replace(self._counts, n_documents=self._counts.n_documents - self._range.ends_inside)
         return {
             "counts": asdict(counts),
             "parts": [
@@ -153,9 +134,9 @@ class _UnitEncoding:
             ends_inside=ends_inside,
         )
         if starts_inside:
-            encoder.resume(("", self._part.start, self._side(self._part.first), [], None))
+            encoder.resume(("", self._range.start, self._side(self._range.first), [], None))
         elif ends_inside:
-            encoder.resume(("", 0, self._side(self._part.last), [], None))
+            encoder.resume(("", 0, self._side(self._range.last), [], None))
         return encoder
 
     def _side(self, source: int) -> int:
@@ -187,7 +168,7 @@ class _UnitEncoding:
         for number, (chunks, ends, n_bytes, n_empty) in enumerate(sides[: len(self._counted)]):
             counted = self._counted[number]
             for batch, n_of_batch in zip(batches, n_bytes, strict=True):
-                counted.add_bytes(batch.source - self._part.first, n_of_batch)
+                counted.add_bytes(batch.source - self._range.first, n_of_batch)
             # The last document ends in a later unit.
             inner = ends[:-1] if is_end else ends
             counted.n_documents += len(inner)
@@ -198,15 +179,15 @@ class _UnitEncoding:
 
 
 def _by_neighbour(
-    group: list[DocumentBatch], part: CorpusRange
+    group: list[DocumentBatch], corpus_range: CorpusRange
 ) -> Iterator[tuple[list[DocumentBatch], tuple[bool, bool]]]:
     """Yield consecutive batches, and whether their document begins before the unit and ends after it."""
     batches: list[DocumentBatch] = []
     key = (False, False)
     for batch in group:
         inside = (
-            part.starts_inside and batch.source == part.first,
-            part.ends_inside and batch.source == part.last,
+            corpus_range.starts_inside and batch.source == corpus_range.first,
+            corpus_range.ends_inside and batch.source == corpus_range.last,
         )
         if batches and inside != key:
             yield batches, key
@@ -233,7 +214,7 @@ def pack_shard(context: EncodeContext, item: PackItem) -> dict[str, Any]:
             ]
             all_ends = np.concatenate([np.empty(0, np.int64), *ends])
             done = 0
-            for ids in _pieces(context.stage, item, np.dtype(dtype).newbyteorder("<")):
+            for ids in _chunks(context.stage, item, np.dtype(dtype).newbyteorder("<")):
                 first, last = np.searchsorted(all_ends, [done, done + len(ids)], "right")
                 writer.append([ids], (all_ends[first:last] - done).astype(np.uint64))
                 done += len(ids)
@@ -244,13 +225,14 @@ def pack_shard(context: EncodeContext, item: PackItem) -> dict[str, Any]:
         return attempt.publish({"shard": as_json(shard.to_dict())})
 
 
-def _pieces(stage: Stage, item: PackItem, dtype: np.dtype[Any]) -> Iterator[NDArray[Any]]:
-    for name, first, n in item.pieces:
+def _chunks(stage: Stage, item: PackItem, dtype: np.dtype[Any]) -> Iterator[NDArray[Any]]:
+    for name, first, n in item.ids:
         for start in range(first, first + n, _COPY_IDS):
             yield _read(stage, name, dtype, start, min(_COPY_IDS, first + n - start))
 
 
 def is_published(folder: Path, shard: dict[str, Any]) -> bool:
+    """Check whether the files of a shard have their final names and sizes."""
     try:
         return all(
             (folder / info["file"]).stat().st_size == info["n_bytes"] for info in (shard, *shard["sidecars"])

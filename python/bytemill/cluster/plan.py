@@ -2,19 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bytemill.cluster.stage import digest
 from bytemill.errors import ClusterError
 from bytemill.shards.journal import RESTART_HINT, as_json, first_difference
 from bytemill.system.atomic_files import write_json
 from bytemill.system.records import read_json_object
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
+
+    from bytemill.corpus import Corpus
+    from bytemill.corpus.documents import CorpusRange
 
 MIN_UNIT_BYTES = 16 << 20
 MAX_UNIT_BYTES = 1 << 30
 _WANTED_UNITS = 256
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A range of the corpus that one task reads."""
+
+    name: str
+    """Digest of everything that determines the result."""
+    corpus_range: CorpusRange
+    sources: tuple[str, ...]
+    """Names of its sources."""
+
+    def __str__(self) -> str:
+        start, n_more = self.corpus_range.start, len(self.sources) - 1
+        offset = f" from {'row' if self.corpus_range.by_rows else 'byte'} {start:,}" if start else ""
+        more = f" and {n_more} more files" if n_more else ""
+        return self.sources[0] + offset + more
+
+
+def units_of(corpus: Corpus, ranges: Iterable[CorpusRange], *determined_by: Any) -> list[Unit]:
+    """Return a unit for each range.
+
+    Args:
+        corpus: The corpus.
+        ranges: Its ranges.
+        determined_by: What determines the results besides the range, as JSON values.
+    """
+    shared, names = digest(*determined_by), corpus.source_names
+    return [
+        Unit(digest(shared, each.to_dict()), each, tuple(names[each.first : each.last + 1]))
+        for each in ranges
+    ]
 
 
 def default_unit_bytes(total_bytes: int) -> int:
@@ -48,7 +86,7 @@ def read_plan(path: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
     return plan
 
 
-def write_plan(path: Path, identity: dict[str, Any], units: list[dict[str, Any]], **more: Any) -> None:
+def write_plan(path: Path, identity: dict[str, Any], units: Iterable[Unit], **more: Any) -> None:
     """Write a plan.
 
     Args:
@@ -60,4 +98,5 @@ def write_plan(path: Path, identity: dict[str, Any], units: list[dict[str, Any]]
     Raises:
         OutputError: The file cannot be written.
     """
-    write_json(path, {"version": 1, "identity": identity, **more, "units": units})
+    listed = [{"name": unit.name, **unit.corpus_range.to_dict()} for unit in units]
+    write_json(path, {"version": 1, "identity": identity, **more, "units": listed})

@@ -11,7 +11,7 @@ import statistics
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from bytemill.cluster.executor import WorkerLostError
 from bytemill.errors import BytemillError, ClusterError, OutputError
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from bytemill.cluster.executor import Done, Executor, Task
+
+    Report: TypeAlias = "Callable[[UnitProgress], None]"
+    """Called with the progress a few times a second. An exception that it raises ends the work."""
 
 MAX_LOST = 20
 """Lost workers that one task may cost. A task that kills its worker every time must end some time."""
@@ -60,17 +63,14 @@ class Work(Generic[_Item]):
     stage: str
     task: Task
     items: Sequence[_Item]
+    """Their arguments. `str` of one names it in messages."""
     sizes: Sequence[int]
     """Bytes of each item, for progress."""
     known: dict[int, Any] = field(default_factory=dict[int, Any])
     """Results of an earlier run, by index."""
-    name: Callable[[_Item], str] = str
-    """Names an item in messages."""
 
 
-def run(
-    executor: Executor, work: Work[Any], progress: Callable[[UnitProgress], None] | None = None
-) -> list[Any]:
+def run(executor: Executor, work: Work[Any], progress: Report | None = None) -> list[Any]:
     """Run all tasks and return their results in order.
 
     Raises:
@@ -78,17 +78,15 @@ def run(
             its notes name the others.
         ClusterError: A task has cost too many workers, or no worker is left.
     """
-    with_cancel = _Running(executor, work, progress)
+    running = _Running(executor, work, progress)
     try:
-        return with_cancel.run()
+        return running.run()
     finally:
-        with_cancel.cancel_all()
+        running.cancel_all()
 
 
 class _Running:
-    def __init__(
-        self, executor: Executor, work: Work[Any], progress: Callable[[UnitProgress], None] | None
-    ) -> None:
+    def __init__(self, executor: Executor, work: Work[Any], progress: Report | None) -> None:
         self._executor = executor
         self._work = work
         self._progress = progress
@@ -183,7 +181,7 @@ class _Running:
             self._submit(min(slow)[1])
 
     def _name(self, index: int) -> str:
-        return self._work.name(self._work.items[index])
+        return str(self._work.items[index])
 
     def _failure(self) -> BytemillError:
         first, *others = sorted(self._failures)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from bytemill.system.atomic_files import make_folder, output_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
     from types import TracebackType
 
@@ -40,7 +41,7 @@ class Stage:
             shutil.rmtree(self.folder)
 
     def result(self, name: str) -> dict[str, Any] | None:
-        """Return the facts of a result, or None if it is absent or damaged."""
+        """Return the record of a result, or None if it is absent or damaged."""
         try:
             document = json.loads((self.folder / (name + _SUFFIX)).read_bytes())
             files = document["files"].values()
@@ -49,9 +50,10 @@ class Stage:
             return None
         return document if is_whole else None
 
-    def path(self, document: dict[str, Any], label: str) -> Path:
-        """Return the path of a data file of a result."""
-        return self.folder / document["files"][label][0]
+    def results(self, names: Iterable[str]) -> dict[int, dict[str, Any]]:
+        """Return the records of the results that are there, by the index of their name."""
+        found = ((index, self.result(name)) for index, name in enumerate(names))
+        return {index: result for index, result in found if result is not None}
 
     def attempt(self, name: str) -> Attempt:
         """Begin an attempt at a result."""
@@ -95,8 +97,8 @@ class Attempt:
             path.mkdir()
         return path
 
-    def publish(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """Make the files the result, unless there is one, and return the facts of the result.
+    def publish(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Make the files the result, unless there is one, and return the record of the result.
 
         Raises:
             OutputError: A file cannot be written.
@@ -104,7 +106,7 @@ class Attempt:
         final = self._stage.folder / (self._name + _SUFFIX)
         with output_errors(final):
             files = {label: [path.name, _synced_size(path)] for label, path in self._files.items()}
-            document = {**facts, "files": files}
+            document = {**record, "files": files}
             temporary = self._stage.folder / f"{self._name}.{self._tag}{_SUFFIX}"
             with temporary.open("xb") as file:
                 file.write(json.dumps(document).encode())

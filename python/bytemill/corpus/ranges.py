@@ -69,7 +69,7 @@ class _Division:
         self._part_bytes = part_bytes
         self._safe_cut = safe_cut
         self._parts: list[CorpusRange] = []
-        self._start = _Place(0)
+        self._start = _Boundary(0)
         self._n_bytes = 0
         """Bytes of the part that is not finished."""
 
@@ -83,7 +83,7 @@ class _Division:
             self._n_bytes += size - at
             is_last = number + 1 == len(sources)
             if is_last or self._n_bytes >= _NEARLY_FULL * self._part_bytes:
-                self._finish(number, _Place(number + 1))
+                self._finish(number, _Boundary(number + 1))
         return self._parts
 
     def _divide_source(self, number: int, source: Source, size: int) -> int:
@@ -92,7 +92,7 @@ class _Division:
         if cuts is None:
             # The file goes where it makes the sizes more equal.
             if self._n_bytes and self._n_bytes + size / 2 > self._part_bytes:
-                self._finish(number - 1, _Place(number))
+                self._finish(number - 1, _Boundary(number))
             return 0
         done = 0
         with cuts:
@@ -105,7 +105,7 @@ class _Division:
                 done = found.byte
         return done
 
-    def _finish(self, last: int, end: _Place) -> None:
+    def _finish(self, last: int, end: _Boundary) -> None:
         start = self._start
         stop = end.at if end.source == last else None
         self._parts.append(
@@ -146,8 +146,8 @@ class _Division:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """A place between two parts."""
+class _Boundary:
+    """A boundary between two ranges."""
 
     source: int
     at: int = 0
@@ -174,12 +174,12 @@ class _TextCuts:
     def __exit__(self, *error: object) -> None:
         self._opened.__exit__(None, None, None)
 
-    def after(self, wanted: int, done: int) -> _Place | None:
+    def after(self, wanted: int, done: int) -> _Boundary | None:
         """Return a cut near `wanted` and behind `done`, the first behind both where documents end, if there is one."""
         while wanted < self._size:
             found = self._find(self._file, wanted)
             if found is not None and found > done:
-                return _Place(self._number, found, found, is_inside=self._is_inside)
+                return _Boundary(self._number, found, found, is_inside=self._is_inside)
             if not self._is_inside:
                 return None
             wanted += _WINDOW_BYTES
@@ -203,11 +203,11 @@ class _RowCuts:
             groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
         total = max(1, sum(group.total_byte_size for group in groups))
         rows = n_bytes = 0
-        self._cuts: list[_Place] = []
+        self._cuts: list[_Boundary] = []
         for group in groups:
             rows += group.num_rows
             n_bytes += group.total_byte_size
-            self._cuts.append(_Place(number, rows, (source.n_bytes or 0) * n_bytes // total, by_rows=True))
+            self._cuts.append(_Boundary(number, rows, (source.n_bytes or 0) * n_bytes // total, by_rows=True))
 
     def __enter__(self) -> None:
         pass
@@ -215,7 +215,7 @@ class _RowCuts:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def after(self, wanted: int, done: int) -> _Place | None:
+    def after(self, wanted: int, done: int) -> _Boundary | None:
         """Return the end of the row group behind `done` that is nearest to `wanted`, except the last."""
         cuts = [cut for cut in self._cuts[:-1] if cut.byte > done]
         return min(cuts, key=lambda cut: abs(cut.byte - wanted), default=None)

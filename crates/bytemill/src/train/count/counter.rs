@@ -91,8 +91,8 @@ impl Counter {
         Self::with_seed(pattern, special, n_threads, chunk_bytes, table_bytes, random_seed())
     }
 
-    /// Like [`Counter::with_table_limit`]; counters with the same seed divide pre-tokens into the same partitions. Whoever knows the
-    /// seed can write a text whose pre-tokens collide, so it must not be predictable.
+    /// Like [`Counter::with_table_limit`]; counters with the same seed divide pre-tokens into the same partitions. A predictable
+    /// seed would allow a text whose pre-tokens collide.
     ///
     /// # Errors
     /// As [`Counter::new`].
