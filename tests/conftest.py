@@ -21,6 +21,7 @@ from bytemill.formats.spec import TokenizerSpec
 from bytemill.system.paths import cache_folder
 
 from .support import published_vocabularies, unexpected_skips
+from .support.s3_server import S3Server, s3_server
 
 # No test fails because the machine is busy: hypothesis has no deadline for an example.
 settings.register_profile("no-deadline", deadline=None)
@@ -63,6 +64,23 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache_folder("compiled")))
         patch.setenv("BYTEMILL_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session")
+def running_s3_server() -> Iterator[S3Server]:
+    """An S3 server for the whole session."""
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(running_s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """The S3 server, to which the environment leads."""
+    for name, value in running_s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    running_s3_server.requests.clear()
+    yield running_s3_server
+    running_s3_server.latency = 0.0
 
 
 @pytest.fixture(scope="session")

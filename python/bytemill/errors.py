@@ -85,6 +85,10 @@ class OutputError(BytemillError, OSError):
     """A result cannot be written: no permission, no space, or the output already exists."""
 
 
+class StorageError(BytemillError, OSError):
+    """An object store cannot be reached, refuses access, has no such object, or a damaged one."""
+
+
 class ModelConfigError(BytemillError, ValueError):
     """The settings of a language model are invalid or contradict each other."""
 

@@ -35,7 +35,7 @@ from bytemill.shards.hashed_file import HashedFile
 from bytemill.shards.journal import RESTART_HINT, PartCounts
 from bytemill.shards.layouts.npy import npy_header
 from bytemill.shards.lock import PLAN_NAME, UNITS_NAME, lock_folder
-from bytemill.shards.manifest import DOCUMENTS_NAME, FileInfo, ShardInfo, write_manifest
+from bytemill.shards.manifest import FileInfo, ShardInfo, documents_name, write_manifest
 from bytemill.system.records import parse_record
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class _Packing:
         return ends.astype(np.int64) + self._starts[unit]
 
     def _write_documents(self) -> FileInfo:
-        with contextlib.closing(HashedFile(self._folder / DOCUMENTS_NAME, npy_header("uint64", 0))) as file:
+        with contextlib.closing(HashedFile(self._folder / documents_name(), npy_header("uint64", 0))) as file:
             for unit in range(len(self._ends)):
                 file.append(self._unit_ends(unit).astype("<u8").data.cast("B"))
             header = npy_header("uint64", (file.n_bytes - len(file.header)) // 8)

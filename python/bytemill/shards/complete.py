@@ -46,7 +46,7 @@ def complete_manifests(folder: Path, parts: list[Path], request: Request) -> lis
         return None
     manifests = [read_manifest(part) for part in parts]
     for part, manifest in zip(parts, manifests, strict=True):
-        if difference := _difference(part, manifest, request):
+        if difference := difference_from(manifest, (part / MANIFEST_NAME).stat().st_mtime, request):
             raise ShardError(f"{part} already contains other shards: {difference}", hint=OVERWRITE_HINT)
         if problems := size_problems(part, manifest):
             hint = "write them again with --overwrite (overwrite=True)"
@@ -77,7 +77,14 @@ def _without_time(source: Any) -> Any:
     return [*entry[:2], *(version for version in entry[2:3] if isinstance(version, str))]
 
 
-def _difference(part: Path, manifest: Manifest, request: Request) -> str | None:
+def difference_from(manifest: Manifest, written_at: float, request: Request) -> str | None:
+    """Describe how shards differ from requested ones, or return None.
+
+    Args:
+        manifest: Their manifest.
+        written_at: When it was written, in seconds since 1970.
+        request: The requested shards.
+    """
     source = request.source
     if manifest.fingerprint != request.fingerprint:
         return (
@@ -92,7 +99,7 @@ def _difference(part: Path, manifest: Manifest, request: Request) -> str | None:
         return f"{source.source_names[0]} can be read only once, so its text cannot be compared"
     if difference := first_difference(manifest.corpus, reproducible(source.description), "corpus"):
         return difference
-    return _changed_file(source, (part / MANIFEST_NAME).stat().st_mtime)
+    return _changed_file(source, written_at)
 
 
 def _changed_file(source: DocumentSource, written_at: float) -> str | None:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, Unpack, cast
 
 from bytemill.corpus import Corpus, DocumentSource
-from bytemill.corpus.sources import empty_corpus
 from bytemill.errors import ShardError
 from bytemill.shards.complete import complete_manifests
 from bytemill.shards.encode_job import EncodingJob, Errors, ShardTokenizer, prepended_token, shard_settings
+from bytemill.shards.encode_parts import encode_parts
+from bytemill.shards.encode_to_store import encode_to_store
 from bytemill.shards.journal import JOURNAL_NAME, read_journal
 from bytemill.shards.layouts import layout_named
 from bytemill.shards.lock import lock_folder, remove_partial_files
@@ -18,7 +19,9 @@ from bytemill.shards.manifest import (
     Manifest,
     write_manifest,
 )
-from bytemill.shards.pipeline import EncodeProgress, Encoding
+from bytemill.shards.pipeline import EncodeProgress
+from bytemill.shards.store_manifests import complete_in_store
+from bytemill.storage import StoreFolder, url_of
 
 if TYPE_CHECKING:
     import os
@@ -52,7 +55,7 @@ def encode_corpus(
     overwrite: bool = False,
     checkpoint_bytes: int = CHECKPOINT_BYTES,
 ) -> Manifest:
-    """Encode a corpus to a folder of shards.
+    """Encode a corpus to a folder of shards, on this machine or in an object store.
 
     The files depend only on the tokenizer, the corpus and the options, not on the number of threads or on
     interruptions. After Ctrl-C, a crash or a full disk, the same call resumes from the last checkpoint. A corpus that
@@ -64,7 +67,8 @@ def encode_corpus(
     Args:
         tokenizer: The tokenizer.
         inputs: A `Corpus`, or names of files, folders and globs, or "-" for standard input (see `Corpus`).
-        out_folder: The output folder.
+        out_folder: The output folder, or the URL of one, such as `s3://bucket/shards`. There the names of files have a
+            tag, so that no other encoding writes the same ones, and the manifest is written last.
         layout: Layout of the files (`bytemill.shards.layouts`).
         shard_tokens: Ids per shard, except the last one.
         document_index: Write `documents.npy`, the ends of documents.
@@ -91,6 +95,7 @@ def encode_corpus(
         SpecialTokenError: If a special token is unknown or not allowed.
         ShardError: If the folder contains other shards, or an option is out of range.
         OutputError: If the shards cannot be written.
+        StorageError: If an object store cannot be read or written. The same call resumes on the same machine.
     """
     job = encoding_job(
         tokenizer,
@@ -107,7 +112,27 @@ def encode_corpus(
         validation_fraction=validation_fraction,
         split_seed=split_seed,
     )
-    source, folder = job.source, Path(out_folder)
+    options: _RunOptions = {
+        "checkpoint_bytes": checkpoint_bytes,
+        "progress": progress,
+        "overwrite": overwrite,
+    }
+    if (url := url_of(out_folder)) is not None:
+        return _encode_to_store(job, StoreFolder(url), **options)
+    return _encode_to_folder(job, Path(out_folder), **options)
+
+
+def _encode_to_store(job: EncodingJob, store: StoreFolder, **options: Unpack[_RunOptions]) -> Manifest:
+    complete = None if options["overwrite"] else complete_in_store(job.stores(store), job.request)
+    if complete is None:
+        return encode_to_store(job, store, **options)[0]
+    if options["progress"]:
+        options["progress"](_already_complete(complete))
+    return complete[0]
+
+
+def _encode_to_folder(job: EncodingJob, folder: Path, **options: Unpack[_RunOptions]) -> Manifest:
+    overwrite, progress = options["overwrite"], options["progress"]
     parts = job.folders(folder)
     if not overwrite and (complete := complete_manifests(folder, parts, job.request)):
         if progress:
@@ -120,28 +145,23 @@ def encode_corpus(
             for path in dict.fromkeys([folder, *parts])
         ]
         checkpoint = read_journal(folder, job.identity) if all(resumes) else None
-        encoding = Encoding(
-            folder, source, job.identity, checkpoint, checkpoint_bytes=checkpoint_bytes, progress=progress
+        manifests = encode_parts(
+            job, folder, checkpoint, checkpoint_bytes=options["checkpoint_bytes"], progress=progress
         )
-        states = checkpoint.writers if checkpoint else [None] * len(parts)
-        writers = [
-            stack.enter_context(contextlib.closing(job.writer(part, state)))
-            for part, state in zip(parts, states, strict=True)
-        ]
-        encoding.run(job.encoder, writers)
-        if not encoding.counts.n_bytes:
-            raise empty_corpus(source.source_names)
-        manifests = [
-            job.manifest(index, encoding.parts[index], encoding.counts, (*writer.finish(), writer.n_tokens))
-            for index, writer in enumerate(writers)
-        ]
         for part, manifest in zip(parts, manifests, strict=True):
             write_manifest(part, manifest)
-        encoding.report_end(writers)
         for part in parts:
             remove_partial_files(part)
         journal.unlink(missing_ok=True)
     return manifests[0]
+
+
+class _RunOptions(TypedDict):
+    """The other options of `encode_corpus`."""
+
+    checkpoint_bytes: int
+    progress: Callable[[EncodeProgress], None] | None
+    overwrite: bool
 
 
 class EncodeOptions(TypedDict, total=False):

@@ -20,7 +20,7 @@ from bytemill.shards.manifest import (
 from bytemill.shards.shard_writer import ShardWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from bytemill._core import Encoder
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bytemill.shards.journal import PartCounts, WriterState
     from bytemill.shards.layouts import Layout
     from bytemill.shards.manifest import FileInfo, ShardInfo
+    from bytemill.storage import StoreFolder
     from bytemill.system.records import Strict
 
 Errors: TypeAlias = Literal["strict", "replace", "skip"]
@@ -89,6 +90,10 @@ class EncodingJob:
         """Return the folders of the parts in the output folder, or that folder."""
         return [folder / name for name in self.parts] if self.parts else [folder]
 
+    def stores(self, store: StoreFolder) -> list[StoreFolder]:
+        """Return the folders of the parts in a store, or that of the whole."""
+        return [store / name for name in self.parts] if self.parts else [store]
+
     @property
     def request(self) -> Request:
         """What finished shards are compared with."""
@@ -107,7 +112,14 @@ class EncodingJob:
             }
         )
 
-    def writer(self, folder: Path, state: WriterState | None) -> ShardWriter:
+    def writer(
+        self,
+        folder: Path,
+        state: WriterState | None,
+        tag: str = "",
+        finished: Callable[[ShardInfo], None] | None = None,
+    ) -> ShardWriter:
+        """Return a writer of shards; see `ShardWriter`."""
         return ShardWriter(
             folder,
             self.layout,
@@ -116,6 +128,8 @@ class EncodingJob:
             self.tokenizer.fingerprint,
             document_index=self.settings.document_index,
             state=state,
+            tag=tag,
+            finished=finished,
         )
 
     def manifest(

@@ -8,9 +8,9 @@ from pathlib import Path
 from bytemill.errors import ShardError
 from bytemill.shards.journal import JOURNAL_NAME
 from bytemill.shards.manifest import (
-    DOCUMENTS_NAME,
     MANIFEST_NAME,
     UNFINISHED_NAME,
+    is_documents_name,
     shard_files,
     sidecar_files,
 )
@@ -83,7 +83,7 @@ def lock_folder(folder: Path, *, overwrite: bool, journal: Path | None = None) -
 
 def remove_partial_files(folder: Path) -> None:
     """Remove partial shards and a partial document index."""
-    for path in [*folder.glob(partial_name("shard_*")), *folder.glob(partial_name(DOCUMENTS_NAME))]:
+    for path in [*folder.glob(partial_name("shard_*")), *folder.glob(partial_name("documents*.npy"))]:
         path.unlink(missing_ok=True)
 
 
@@ -126,7 +126,9 @@ def _clear(folder: Path, *, was_marked: bool, resumes: bool) -> None:
     if is_ours:
         shutil.rmtree(folder / UNITS_NAME, ignore_errors=True)
     else:  # files of these names may belong to the user
-        names = [name for name in names if name not in (JOURNAL_NAME, PLAN_NAME, DOCUMENTS_NAME)]
+        names = [
+            name for name in names if name not in (JOURNAL_NAME, PLAN_NAME) and not is_documents_name(name)
+        ]
     for name in names:
         (folder / name).unlink(missing_ok=True)
     remove_partial_files(folder)

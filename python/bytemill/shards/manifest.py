@@ -1,5 +1,6 @@
 """Manifest of a shard folder: its contents, text sources and tokenizer."""
 
+import json
 import os
 import re
 from collections.abc import Iterable
@@ -9,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from bytemill.errors import ShardError
 from bytemill.shards.layouts import LAYOUTS
+from bytemill.storage import StoreFolder, url_of
 from bytemill.system.atomic_files import write_json
 from bytemill.system.records import Count, Flag, Record, Strict, Text, parse_record, read_json_object
 
@@ -17,28 +19,48 @@ VERSION = 3
 MANIFEST_NAME = "manifest.json"
 UNFINISHED_NAME = "UNFINISHED.txt"
 """Marks a folder whose encoding is running or was interrupted. Such a folder has no manifest."""
-DOCUMENTS_NAME = "documents.npy"
-"""The document index."""
 
 SHARD_TOKENS = Strict(ge=1, lt=1 << 63)
 VALIDATION_FRACTION = Strict(ge=0, lt=1)
 SPLIT_SEED = Strict(ge=0, lt=1 << 64)
 
-_STEM = re.compile(r"shard_\d{5,}")
+_TAG = r"(\.[0-9a-f]{12})?"
+"""In an object store the names of files have the tag of the encoding that wrote them."""
+_STEM = re.compile(r"shard_\d{5,}" + _TAG)
+_DOCUMENTS = re.compile("documents" + _TAG + r"\.npy")
 _DAMAGED_HINT = "restore it from a copy, or encode the corpus again with --overwrite (overwrite=True)"
 
 
-def shard_name(index: int, suffix: str = ".npy") -> str:
+def shard_name(index: int, suffix: str = ".npy", tag: str = "") -> str:
     """Return the file name of a shard.
 
     Args:
         index: Number of the shard, from 0.
         suffix: Suffix of the layout.
+        tag: Twelve hexadecimal digits, for shards in an object store.
 
-    >>> shard_name(7)
-    'shard_00007.npy'
+    >>> shard_name(7), shard_name(7, ".bin", "0123456789ab")
+    ('shard_00007.npy', 'shard_00007.0123456789ab.bin')
     """
-    return f"shard_{index:05d}{suffix}"
+    return f"shard_{index:05d}{_tagged(tag)}{suffix}"
+
+
+def documents_name(tag: str = "") -> str:
+    """Return the file name of the document index; see `shard_name`.
+
+    >>> documents_name("0123456789ab")
+    'documents.0123456789ab.npy'
+    """
+    return f"documents{_tagged(tag)}.npy"
+
+
+def is_documents_name(name: str) -> bool:
+    """Return True if `name` is that of a document index."""
+    return _DOCUMENTS.fullmatch(name) is not None
+
+
+def _tagged(tag: str) -> str:
+    return f".{tag}" if tag else ""
 
 
 def is_shard_name(name: str) -> bool:
@@ -57,7 +79,7 @@ def is_sidecar_name(name: str) -> bool:
     (True, False)
     """
     suffixes = (suffix for layout in LAYOUTS.values() for suffix in layout.sidecar_suffixes)
-    return name == DOCUMENTS_NAME or _has_suffix(name, suffixes)
+    return is_documents_name(name) or _has_suffix(name, suffixes)
 
 
 def _has_suffix(name: str, suffixes: Iterable[str]) -> bool:
@@ -207,25 +229,67 @@ def parts_of(folder: Path) -> list[Path]:
     return parts if is_split else [folder]
 
 
+def files_of(manifest: Manifest) -> list[ShardInfo | FileInfo]:
+    """Return all files of a folder."""
+    files = [info for shard in manifest.shards for info in (shard, *shard.sidecars)]
+    return files if manifest.documents is None else [*files, manifest.documents]
+
+
+def manifest_document(manifest: Manifest) -> dict[str, Any]:
+    """Return the content of the file of a manifest, as JSON values."""
+    return {"format": FORMAT, "version": VERSION, **manifest.to_dict()}
+
+
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write the manifest of a folder atomically. Raises `OutputError`."""
-    write_json(folder / MANIFEST_NAME, {"format": FORMAT, "version": VERSION, **manifest.to_dict()})
+    write_json(folder / MANIFEST_NAME, manifest_document(manifest))
 
 
 def read_manifest(folder: str | os.PathLike[str]) -> Manifest:
     """Read the manifest of a folder. `verify` checks the shards themselves.
 
     Args:
-        folder: Folder that contains `manifest.json`.
+        folder: Folder that contains `manifest.json`, also the URL of one in an object store.
 
     Raises:
         ShardError: If the manifest is missing, damaged or of another format version.
+        StorageError: If the store cannot be read.
     """
+    if (url := url_of(folder)) is not None:
+        return _read_stored(url)
     path = Path(folder) / MANIFEST_NAME
     try:
         document = read_json_object(path, ShardError, _DAMAGED_HINT)
     except FileNotFoundError as error:
         raise _no_manifest(path.parent) from error
+    return parse_manifest(document, path)
+
+
+def _read_stored(url: str) -> Manifest:
+    found = StoreFolder(url).get(MANIFEST_NAME)
+    if found is None:
+        raise ShardError(
+            f"{url} contains no {MANIFEST_NAME}",
+            hint="name a folder of shards; an encoding that has not ended has none yet",
+        )
+    name = f"{url}/{MANIFEST_NAME}"
+    try:
+        document = json.loads(found.data)
+    except ValueError as error:
+        raise ShardError(f"{name} is not JSON: {error}", hint=_DAMAGED_HINT) from error
+    return parse_manifest(document, name)
+
+
+def parse_manifest(document: Any, path: str | Path) -> Manifest:
+    """Check the content of the file of a manifest.
+
+    Args:
+        document: The content.
+        path: Name of the file, for messages.
+
+    Raises:
+        ShardError: If it is damaged or of another format version.
+    """
     header = parse_record(_Header, document, path, ShardError, _DAMAGED_HINT)
     if header.version != VERSION:
         raise ShardError(

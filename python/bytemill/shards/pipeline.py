@@ -66,6 +66,7 @@ class Encoding:
         checkpoint: Checkpoint of an interrupted run.
         checkpoint_bytes: Bytes of text between checkpoints; there is one every ten seconds too.
         progress: Called in this thread after each group of batches. An exception that it raises stops the encoding.
+        saved: Called with each checkpoint that is written, in another thread.
     """
 
     def __init__(
@@ -77,7 +78,9 @@ class Encoding:
         *,
         checkpoint_bytes: int,
         progress: Callable[[EncodeProgress], None] | None,
+        saved: Callable[[Checkpoint], None] | None = None,
     ) -> None:
+        self._saved = saved
         self.parts: list[PartCounts] = checkpoint.parts if checkpoint else []
         self._folder = folder
         self._source = source
@@ -113,6 +116,8 @@ class Encoding:
                     states = [writer.checkpoint() for writer in writers]
                     checkpoint = replace(item, writers=states)
                     write_journal(self._folder, self._identity, checkpoint)
+                    if self._saved is not None:
+                        self._saved(checkpoint)
                 else:
                     for writer, (chunks, ends) in zip(writers, item, strict=True):
                         writer.append(chunks, ends)

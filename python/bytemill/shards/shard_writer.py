@@ -11,9 +11,10 @@ from bytemill.shards.hashed_file import HashedFile
 from bytemill.shards.journal import WriterState
 from bytemill.shards.layouts.npy import npy_header
 from bytemill.shards.manifest import (
-    DOCUMENTS_NAME,
     FileInfo,
     ShardInfo,
+    documents_name,
+    is_documents_name,
     shard_files,
     shard_name,
     sidecar_files,
@@ -21,7 +22,7 @@ from bytemill.shards.manifest import (
 from bytemill.system.atomic_files import partial_name, write_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -45,6 +46,8 @@ class ShardWriter:
         fingerprint: Fingerprint of the tokenizer, for the sidecar files.
         document_index: Write `documents.npy`.
         state: A `checkpoint` of another writer with the same arguments. The files come out identical.
+        tag: Tag in the names of the files (`shard_name`).
+        finished: Called with each shard when it is finished, in the thread that writes.
 
     Raises:
         OutputError: If writing fails. Also raised by every method.
@@ -61,6 +64,8 @@ class ShardWriter:
         *,
         document_index: bool = False,
         state: WriterState | None = None,
+        tag: str = "",
+        finished: Callable[[ShardInfo], None] | None = None,
     ) -> None:
         self.shards: list[ShardInfo] = []
         """Finished shards."""
@@ -72,6 +77,8 @@ class ShardWriter:
         self._item = np.dtype(dtype).newbyteorder("<")
         self._shard_tokens = shard_tokens
         self._fingerprint = fingerprint
+        self._tag = tag
+        self._finished = finished
         self._shard_start = 0
         """Ids in the finished shards."""
         self._shard: HashedFile | None = None
@@ -83,7 +90,7 @@ class ShardWriter:
         if state is not None:
             self._resume(state)
         elif document_index:
-            self._documents = HashedFile(folder / DOCUMENTS_NAME, npy_header("uint64", 0))
+            self._documents = HashedFile(folder / documents_name(tag), npy_header("uint64", 0))
 
     def append(self, chunks: Sequence[NDArray[Any]], ends: NDArray[np.uint64]) -> None:
         """Write ids.
@@ -154,7 +161,7 @@ class ShardWriter:
 
     def _append_ids(self, ids: NDArray[Any]) -> None:
         if self._shard is None:
-            path = self._folder / shard_name(len(self.shards), self._layout.suffix)
+            path = self._folder / shard_name(len(self.shards), self._layout.suffix, self._tag)
             self._shard = HashedFile(path, self._layout.header(self._dtype, self._shard_tokens))
             if self._layout.sidecar_suffixes:
                 self._shard_ends = HashedFile(self._ends_path(len(self.shards)), b"")
@@ -188,6 +195,8 @@ class ShardWriter:
         self.shards.append(info)
         self._shard_start = self.n_tokens
         self._shard = self._shard_ends = None
+        if self._finished is not None:
+            self._finished(info)
 
     def _write_sidecars(self, shard: Path, ends_file: HashedFile, n_tokens: int) -> list[FileInfo]:
         ends = np.frombuffer(ends_file.content(), "<u8").astype(np.uint64) - np.uint64(self._shard_start)
@@ -209,17 +218,17 @@ class ShardWriter:
         self._shard_start = sum(shard.n_tokens for shard in self.shards)
         number = len(self.shards)
         if state.shard_bytes is not None:
-            path = self._folder / shard_name(number, self._layout.suffix)
+            path = self._folder / shard_name(number, self._layout.suffix, self._tag)
             header = self._layout.header(self._dtype, self._shard_tokens)
             self._shard = HashedFile(path, header, n_bytes=state.shard_bytes)
         if state.ends_bytes is not None:
             self._shard_ends = HashedFile(self._ends_path(number), b"", n_bytes=state.ends_bytes)
         if state.documents_bytes is not None:
-            path = self._folder / DOCUMENTS_NAME
+            path = self._folder / documents_name(self._tag)
             self._documents = HashedFile(path, npy_header("uint64", 0), n_bytes=state.documents_bytes)
         kept = {info.file for shard in self.shards for info in (shard, *shard.sidecars)}
         for name in [*shard_files(self._folder), *sidecar_files(self._folder)]:
-            if name not in kept and name != DOCUMENTS_NAME:
+            if name not in kept and not is_documents_name(name):
                 (self._folder / name).unlink()
 
     def _ends_path(self, index: int) -> Path:

@@ -15,7 +15,7 @@ from bytemill.errors import ShardError
 from bytemill.shards.layouts import LAYOUTS, Layout, layout_named
 from bytemill.shards.layouts.files import cannot_read
 from bytemill.shards.layouts.llmc import has_header
-from bytemill.shards.manifest import DOCUMENTS_NAME, MANIFEST_NAME, UNFINISHED_NAME, Manifest
+from bytemill.shards.manifest import MANIFEST_NAME, UNFINISHED_NAME, Manifest, is_documents_name
 from bytemill.shards.reader import TokenShards
 
 if TYPE_CHECKING:
@@ -288,7 +288,9 @@ def find_separator(
 def _files_at(root: Path, layout: Layout | None) -> list[Path]:
     suffixes = {known.suffix for known in LAYOUTS.values()} if layout is None else {layout.suffix}
     if root.is_dir():
-        found = (file for file in root.iterdir() if file.suffix in suffixes and file.name != DOCUMENTS_NAME)
+        found = (
+            file for file in root.iterdir() if file.suffix in suffixes and not is_documents_name(file.name)
+        )
         files = sorted(file for file in found if file.is_file())
         if not files:
             parts = [part.name for part in sorted(root.iterdir()) if (part / MANIFEST_NAME).exists()]

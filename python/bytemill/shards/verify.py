@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bytemill.errors import ShardError
 from bytemill.shards.layouts import layout_named
-from bytemill.shards.manifest import FileInfo, Manifest, ShardInfo, read_manifest, shard_files
+from bytemill.shards.manifest import FileInfo, Manifest, ShardInfo, files_of, read_manifest, shard_files
 
 
 def verify(folder: str | os.PathLike[str]) -> list[str]:
@@ -43,7 +43,7 @@ def verify(folder: str | os.PathLike[str]) -> list[str]:
     if manifest.documents is not None:
         found = (_content_problem(root, manifest.documents), documents_problem(root, manifest))
         problems.extend(problem for problem in found if problem)
-    listed = {info.file for info in _files_of(manifest)}
+    listed = {info.file for info in files_of(manifest)}
     problems.extend(f"{name} is not in the manifest" for name in shard_files(root) if name not in listed)
     return problems
 
@@ -61,7 +61,7 @@ def require_intact(folder: str | os.PathLike[str], manifest: Manifest) -> None:
     root = Path(folder)
     problems = size_problems(root, manifest)
     if not problems:
-        checked = (_content_problem(root, info) for info in _files_of(manifest))
+        checked = (_content_problem(root, info) for info in files_of(manifest))
         problems = [problem for problem in checked if problem][:1]
     if problems:
         raise ShardError(
@@ -73,7 +73,7 @@ def require_intact(folder: str | os.PathLike[str], manifest: Manifest) -> None:
 def size_problems(folder: Path, manifest: Manifest) -> list[str]:
     """Return files that are missing or have the wrong size, without opening them."""
     problems: list[str] = []
-    for info in _files_of(manifest):
+    for info in files_of(manifest):
         try:
             n_bytes = (folder / info.file).stat().st_size
         except OSError:
@@ -116,11 +116,6 @@ def documents_problem(folder: Path, manifest: Manifest) -> str | None:
 
 
 _BLOCK_ITEMS = 1 << 20
-
-
-def _files_of(manifest: Manifest) -> list[ShardInfo | FileInfo]:
-    files = [info for shard in manifest.shards for info in (shard, *shard.sidecars)]
-    return files if manifest.documents is None else [*files, manifest.documents]
 
 
 def _content_problem(folder: Path, info: ShardInfo | FileInfo) -> str | None:

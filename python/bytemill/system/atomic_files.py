@@ -204,7 +204,12 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def write_json(path: str | os.PathLike[str], document: Any) -> None:
-    """Write an indented JSON file with a final newline atomically. Raises `OutputError`.
+    """Write an indented JSON file atomically (`indented_json`). Raises `OutputError`."""
+    write_bytes(path, indented_json(document))
+
+
+def indented_json(document: Any) -> bytes:
+    """Return a document as indented JSON with a final newline.
 
     Text is not escaped, except in documents with lone surrogates (from file names that are not UTF-8).
     """
@@ -213,7 +218,7 @@ def write_json(path: str | os.PathLike[str], document: Any) -> None:
         data = text.encode()
     except UnicodeEncodeError:
         data = json.dumps(document, indent=2).encode()
-    write_bytes(path, data + b"\n")
+    return data + b"\n"
 
 
 def make_folder(folder: str | os.PathLike[str]) -> None:

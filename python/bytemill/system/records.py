@@ -118,7 +118,11 @@ def parse_json_object(
 
 
 def parse_record(
-    kind: type[RecordType], document: dict[str, Any], path: Path, error_type: type[BytemillError], hint: str
+    kind: type[RecordType],
+    document: dict[str, Any],
+    path: str | Path,
+    error_type: type[BytemillError],
+    hint: str,
 ) -> RecordType:
     """Validate a JSON object.
 

@@ -1,0 +1,74 @@
+"""Encode the parts of a corpus to folders of this machine, from the start or from a checkpoint."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from bytemill.corpus.sources import empty_corpus
+from bytemill.shards.pipeline import Encoding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from bytemill.shards.encode_job import EncodingJob
+    from bytemill.shards.journal import Checkpoint
+    from bytemill.shards.manifest import Manifest, ShardInfo
+    from bytemill.shards.pipeline import EncodeProgress
+
+
+def encode_parts(
+    job: EncodingJob,
+    folder: Path,
+    checkpoint: Checkpoint | None,
+    *,
+    checkpoint_bytes: int,
+    progress: Callable[[EncodeProgress], None] | None,
+    tag: str = "",
+    finished: Callable[[int, ShardInfo], None] | None = None,
+    saved: Callable[[Checkpoint], None] | None = None,
+) -> list[Manifest]:
+    """Write the shards of each part of a corpus, and return the manifests, which are not written yet.
+
+    Args:
+        job: The job.
+        folder: The locked output folder, which contains the folders of the parts.
+        checkpoint: Where to resume.
+        checkpoint_bytes: As for `encode_corpus`.
+        progress: As for `encode_corpus`.
+        tag: Tag in the names of the files.
+        finished: Called with the number of the part and each shard that is finished, in another thread.
+        saved: Called with each checkpoint that is written, in another thread.
+    """
+    parts = job.folders(folder)
+    with contextlib.ExitStack() as stack:
+        encoding = Encoding(
+            folder,
+            job.source,
+            job.identity,
+            checkpoint,
+            checkpoint_bytes=checkpoint_bytes,
+            progress=progress,
+            saved=saved,
+        )
+        states = checkpoint.writers if checkpoint else [None] * len(parts)
+        writers = [
+            stack.enter_context(contextlib.closing(job.writer(part, state, tag, _for_part(finished, index))))
+            for index, (part, state) in enumerate(zip(parts, states, strict=True))
+        ]
+        encoding.run(job.encoder, writers)
+        if not encoding.counts.n_bytes:
+            raise empty_corpus(job.source.source_names)
+        manifests = [
+            job.manifest(index, encoding.parts[index], encoding.counts, (*writer.finish(), writer.n_tokens))
+            for index, writer in enumerate(writers)
+        ]
+        encoding.report_end(writers)
+    return manifests
+
+
+def _for_part(
+    finished: Callable[[int, ShardInfo], None] | None, index: int
+) -> Callable[[ShardInfo], None] | None:
+    return None if finished is None else lambda shard: finished(index, shard)

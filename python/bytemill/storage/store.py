@@ -1,0 +1,340 @@
+"""A folder in an object store, by the package obstore."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import re
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bytemill.errors import MissingExtraError, StorageError
+from bytemill.storage.location import SCHEMES, without_secrets
+from bytemill.storage.requests import RequestPool
+from bytemill.system.atomic_files import AtomicFile
+from bytemill.system.extras import install_hint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+_T = TypeVar("_T")
+
+_PART_BYTES = 8 << 20
+"""Parts of an upload, unless the file is so large that it would have too many."""
+_MAX_PARTS = 9_000
+"""S3 refuses more than 10,000."""
+_REQUESTS_AT_ONCE = 4
+_READ_BYTES = 8 << 20
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """A small object and its version."""
+
+    data: bytes
+    version: str | None
+    """Changes when the object does (ETag)."""
+    modified: datetime
+
+
+class StoreFolder:
+    """A folder in an object store. Names are relative to it, with slashes.
+
+    Requests are repeated after time-outs and errors of the server, with growing pauses, for up to three minutes. Access
+    is granted by the store's usual environment variables, files and services. Ctrl-C ends a request at once. A
+    `StoreFolder` can be pickled; what unpickles it brings its own access.
+
+    Args:
+        url: URL without a slash at its end (`url_of`).
+
+    Raises:
+        StorageError: The URL or the environment does not describe a store. Raised by every method too.
+        MissingExtraError: The package obstore is not installed.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._store = _connect(url)
+
+    def __reduce__(self) -> tuple[type[StoreFolder], tuple[str]]:
+        return StoreFolder, (self.url,)
+
+    def __str__(self) -> str:
+        return self.url
+
+    def __truediv__(self, name: str) -> StoreFolder:
+        """Return a folder in this one."""
+        return StoreFolder(f"{self.url}/{name}")
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the store can be written: web servers cannot."""
+        return self.url.partition("://")[0] in SCHEMES
+
+    def upload(self, name: str, path: Path) -> None:
+        """Write a file of this machine to an object, in parts if it is large. It appears when it is complete."""
+        import obstore
+
+        n_bytes = path.stat().st_size
+        part = max(_PART_BYTES, -(-n_bytes // _MAX_PARTS))
+        with path.open("rb") as file:
+            self._request(
+                name,
+                lambda: obstore.put(
+                    self._store,
+                    name,
+                    file,
+                    use_multipart=n_bytes > part,
+                    chunk_size=part,
+                    max_concurrency=_REQUESTS_AT_ONCE,
+                ),
+            )
+        if (found := self.size(name)) != n_bytes:
+            raise StorageError(
+                f"{self.url}/{name} has {found} bytes after {n_bytes:,} were written", hint="try again"
+            )
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write an object, in place of the one of this name."""
+        import obstore
+
+        self._request(name, lambda: obstore.put(self._store, name, data, use_multipart=False))
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write an object unless there is one of this name; of several writers at once the first wins.
+
+        Returns:
+            Whether this call wrote it, or one with the same data was there.
+        """
+        import obstore
+
+        try:
+            self._request(
+                name, lambda: obstore.put(self._store, name, data, mode="create", use_multipart=False)
+            )
+        except FileExistsError:
+            # After a lost answer, the repeated request meets its own object.
+            found = self.get(name)
+            return found is not None and found.data == data
+        return True
+
+    def replace(self, name: str, data: bytes, version: str | None) -> bool:
+        """Write an object in place of one version of it, or of none.
+
+        Returns:
+            Whether this call wrote it. If not, another writer has replaced that version.
+        """
+        import obstore
+
+        if version is None:
+            return self.create(name, data)
+        try:
+            self._request(
+                name,
+                lambda: obstore.put(self._store, name, data, mode={"e_tag": version}, use_multipart=False),
+            )
+        except FileExistsError:
+            found = self.get(name)
+            return found is not None and found.data == data
+        return True
+
+    def get(self, name: str) -> StoredObject | None:
+        """Read a small object, or return None if there is none."""
+        import obstore
+
+        def read() -> StoredObject:
+            result = obstore.get(self._store, name)
+            meta = result.meta
+            return StoredObject(bytes(result.bytes()), meta.get("e_tag"), meta["last_modified"])
+
+        try:
+            return self._request(name, read)
+        except FileNotFoundError:
+            return None
+
+    def read(self, name: str, start: int, n_bytes: int) -> bytes:
+        """Read a range of an object."""
+        import obstore
+
+        if n_bytes == 0:
+            return b""
+        with self._present(name):
+            data = bytes(
+                self._request(name, lambda: obstore.get_range(self._store, name, start=start, length=n_bytes))
+            )
+        if len(data) != n_bytes:
+            raise StorageError(
+                f"{self.url}/{name} ends at byte {start + len(data):,}, before {start + n_bytes:,}"
+            )
+        return data
+
+    def read_ranges(self, name: str, starts: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
+        """Read ranges of an object; neighbours by one request."""
+        import obstore
+
+        with self._present(name):
+            found = self._request(
+                name,
+                lambda: obstore.get_ranges(self._store, name, starts=starts, lengths=sizes, coalesce=1 << 16),
+            )
+        return [bytes(each) for each in found]
+
+    def download(self, name: str, path: Path, sha256: str | None = None) -> None:
+        """Read an object to a file of this machine, which appears when it is complete.
+
+        Args:
+            name: Name of the object.
+            path: The file.
+            sha256: What the content must have.
+
+        Raises:
+            OutputError: The file cannot be written.
+            StorageError: There is no such object, or its content is another one.
+        """
+        with self._present(name):
+            n_bytes = self.size(name)
+            if n_bytes is None:
+                raise FileNotFoundError
+            digest = hashlib.sha256()
+            with AtomicFile(path) as file, RequestPool(self._read_block, _REQUESTS_AT_ONCE) as pool:
+                blocks = [
+                    (name, start, min(_READ_BYTES, n_bytes - start))
+                    for start in range(0, n_bytes, _READ_BYTES)
+                ]
+                for data in pool.in_order(blocks, _REQUESTS_AT_ONCE):
+                    digest.update(data)
+                    file.write(data)
+                if sha256 is not None and digest.hexdigest() != sha256:
+                    raise StorageError(
+                        f"{self.url}/{name} has sha256 {digest.hexdigest()}, not {sha256}",
+                        hint="the object is damaged: restore it, or write it again",
+                    )
+
+    def _read_block(self, block: tuple[str, int, int]) -> bytes:
+        return self.read(*block)
+
+    def size(self, name: str) -> int | None:
+        """Return the size of an object in bytes, or None if there is none."""
+        import obstore
+
+        try:
+            return int(self._request(name, lambda: obstore.head(self._store, name))["size"])
+        except FileNotFoundError:
+            return None
+
+    def list(self, folder: str | None = None) -> dict[str, int]:
+        """Return the names and sizes of all objects in this folder or in one within it, at any depth."""
+        import obstore
+
+        def read() -> dict[str, int]:
+            groups: Any = obstore.list(self._store, folder, chunk_size=1000)  # pyright: ignore[reportUnknownMemberType]
+            return {str(each["path"]): int(each["size"]) for group in groups for each in group}
+
+        try:
+            return self._request(folder or "", read)
+        except FileNotFoundError:
+            return {}
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete objects; those that are not there are no error."""
+        import obstore
+
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                self._request(name, functools.partial(obstore.delete, self._store, name))
+
+    @contextlib.contextmanager
+    def _present(self, name: str) -> Generator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise StorageError(f"there is no {self.url}/{name}", hint="check the URL") from None
+
+    def _request(self, name: str, request: Callable[[], _T], n_more: int = 5) -> _T:
+        """Make a request.
+
+        Raises:
+            FileExistsError: A condition of a write does not hold.
+            FileNotFoundError: There is no such object.
+            StorageError: Anything else.
+        """
+        from obstore import exceptions
+
+        # Neither the error nor its cause is shown: they contain the request.
+        try:
+            return _interruptible(request)
+        except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
+            raise FileExistsError from None
+        except FileNotFoundError as error:
+            if "NoSuchBucket" not in str(error) and "ContainerNotFound" not in str(error):
+                raise FileNotFoundError from None
+            failure = StorageError(
+                f"there is no bucket for {self.url}", hint="check the URL, or make the bucket"
+            )
+        except (exceptions.UnauthenticatedError, exceptions.PermissionDeniedError) as error:
+            failure = self._failure(name, error, "check that the credentials are valid and allow it")
+        except (exceptions.BaseError, OSError) as error:
+            # obstore does not repeat a request whose answer breaks off.
+            if n_more and "body error" in str(error):
+                return self._request(name, request, n_more - 1)
+            failure = self._failure(
+                name, error, "check the connection, the credentials and the region, and try again"
+            )
+        raise failure from None
+
+    def _failure(self, name: str, error: Exception, hint: str) -> StorageError:
+        return StorageError(f"cannot access {self.url}/{name}: {_reason(error)}", hint=hint)
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).partition("\n\nDebug source")[0]
+    if code := re.search(r"<Code>([^<]*)</Code>", text):
+        message = re.search(r"<Message>([^<]*)</Message>", text)
+        return without_secrets(code[1] + (f": {message[1]}" if message else ""))
+    if status := re.search(r"status code: (\d+ [\w ]+)", text):
+        return f"the server answers {status[1]}"
+    return without_secrets(" ".join(text.rpartition(" - ")[2].split()))[:500]
+
+
+@functools.lru_cache(maxsize=64)
+def _connect(url: str) -> Any:
+    try:
+        from obstore.exceptions import BaseError
+        from obstore.store import from_url
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{url} needs the package obstore, which is not installed", hint=install_hint("data")
+        ) from error
+    try:
+        # Plain HTTP only where the environment names such an address.
+        return from_url(url, client_options={"allow_http": True})
+    except (BaseError, ValueError, OSError) as error:
+        failure = StorageError(f"cannot open {url}: {_reason(error)}", hint="check the URL")
+    raise failure
+
+
+def _interruptible(request: Callable[[], _T]) -> _T:
+    """Call a function that does not see signals so that Ctrl-C ends the wait for it."""
+    if threading.current_thread() is not threading.main_thread():
+        return request()
+    result: list[_T] = []
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            result.append(request())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=call, name="request to a store", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(_POLL_SECONDS)
+    if errors:
+        raise errors[0]
+    return result[0]

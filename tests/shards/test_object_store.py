@@ -1,0 +1,217 @@
+"""Shards in an object store are those on this machine, whatever fails on the way."""
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bytemill as bm
+from bytemill.errors import CorpusError, ShardError, StorageError
+from bytemill.shards.encode_to_store import work_folder
+from bytemill.shards.layouts import LAYOUTS
+from bytemill.shards.store_manifests import unnamed_files
+from bytemill.storage import StoreFolder
+from tests.support.s3_server import Request, S3Server
+from tests.support.stored_shards import assert_stored
+
+from .packed_documents import END
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "split": {"validation_fraction": 0.4, "document_index": True},
+    "framed": {"document_separator": END, "append_separator": True, "document_index": True},
+}
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> list[Path]:
+    chosen = random.Random(0)
+    paths = [tmp_path / f"{number}.txt" for number in range(5)]
+    for path in paths:
+        parts = ["word ", "日本語", END, "\n", "é", "12"]
+        path.write_text("".join(chosen.choices(parts, k=900)), "utf-8")
+    return paths
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+def test_every_layout(
+    byte_tokenizer: bm.Tokenizer, texts: list[Path], tmp_path: Path, s3: S3Server, layout: str, options: Any
+):
+    url = f"{s3.bucket()}/shards"
+    options = {"layout": layout, "shard_tokens": 1500, **options}
+    expected = bm.encode_corpus(byte_tokenizer, texts, tmp_path / "here", **options)
+    manifest = bm.encode_corpus(byte_tokenizer, texts, url, **options)
+    assert manifest.n_tokens == expected.n_tokens
+    assert_stored(url, tmp_path / "copy", tmp_path / "here")
+    part = f"{url}/train" if "validation_fraction" in options else url
+    assert bm.shards.read_manifest(part) == manifest
+    assert not work_folder(url).exists() or not any(work_folder(url).rglob("shard*"))
+    # The second run has nothing to do.
+    s3.requests.clear()
+    assert bm.encode_corpus(byte_tokenizer, texts, url, **options) == manifest
+    assert {request.method for request in s3.requests} <= {"GET", "HEAD"}
+
+
+def test_other_shards_are_not_replaced(
+    byte_tokenizer: bm.Tokenizer, texts: list[Path], tmp_path: Path, s3: S3Server
+):
+    url = s3.bucket()
+    bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=2000)
+    StoreFolder(url).put("notes.txt", b"mine")
+    with pytest.raises(
+        ShardError, match=r"already contains other shards: shard_tokens was 2000, now it is 99"
+    ):
+        bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=99)
+    bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=3000, overwrite=True)
+    assert StoreFolder(url).get("notes.txt") is not None
+    StoreFolder(url).delete(["notes.txt"])
+    bm.encode_corpus(byte_tokenizer, texts, tmp_path / "here", shard_tokens=3000)
+    assert_stored(url, tmp_path / "copy", tmp_path / "here")
+    store = StoreFolder(url)
+    store.delete([name for name in store.list() if name.startswith("shard_00001")])
+    with pytest.raises(ShardError, match=r"damaged: shard_00001\.\w+\.npy is missing"):
+        bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=3000)
+    with pytest.raises(ShardError, match="contains no manifest"):
+        bm.shards.read_manifest(f"{url}/nothing")
+    store.put("manifest.json", b"{")
+    with pytest.raises(ShardError, match=r"manifest\.json is not JSON"):
+        bm.shards.read_manifest(url)
+
+
+def test_bad_input_leaves_nothing_that_counts(byte_tokenizer: bm.Tokenizer, tmp_path: Path, s3: S3Server):
+    url = s3.bucket()
+    (tmp_path / "bad.txt").write_bytes(b"good " * 1000 + b"\xff")
+    with pytest.raises(CorpusError, match="not valid UTF-8"):
+        bm.encode_corpus(byte_tokenizer, [tmp_path / "bad.txt"], url)
+    assert "manifest.json" not in StoreFolder(url).list()
+
+
+def test_two_encodings_at_once_leave_one_result(
+    byte_tokenizer: bm.Tokenizer,
+    texts: list[Path],
+    tmp_path: Path,
+    s3: S3Server,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Each is at its first upload when the other begins; they share no work folder, as on two machines."""
+    url = s3.bucket()
+    both = threading.Barrier(2)
+    names = iter(("one", "two"))
+    monkeypatch.setattr(
+        "bytemill.shards.encode_to_store.work_folder", lambda _: tmp_path / "work" / next(names)
+    )
+    results: list[Any] = []
+
+    def encode() -> None:
+        waited = False
+
+        def meet(_: Any) -> None:
+            nonlocal waited
+            if not waited:
+                waited = True
+                both.wait(timeout=60)
+
+        results.append(bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=2000, progress=meet))
+
+    threads = [threading.Thread(target=encode) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 2
+    assert results[0] == results[1]
+    bm.encode_corpus(byte_tokenizer, texts, tmp_path / "here", shard_tokens=2000)
+    assert_stored(url, tmp_path / "copy", tmp_path / "here")
+
+
+def test_of_two_encodings_with_other_settings_one_fails(
+    byte_tokenizer: bm.Tokenizer, texts: list[Path], tmp_path: Path, s3: S3Server
+):
+    url = s3.bucket()
+    is_first = True
+
+    def other_comes_first(_: Any) -> None:
+        nonlocal is_first
+        if is_first:
+            is_first = False
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("BYTEMILL_CACHE", str(tmp_path / "cache"))
+                bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=2000)
+
+    with pytest.raises(ShardError, match=r"another process has written shards to .*: shard_tokens was 2000"):
+        bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=700, progress=other_comes_first)
+    bm.encode_corpus(byte_tokenizer, texts, tmp_path / "here", shard_tokens=2000)
+    assert_stored(url, tmp_path / "copy", tmp_path / "here")
+
+
+@pytest.mark.parametrize("what", ["500", "503", "drop", "lose", "truncate"])
+def test_faults(byte_tokenizer: bm.Tokenizer, texts: list[Path], tmp_path: Path, s3: S3Server, what: str):
+    """A fifth of all requests fail; nothing is lost."""
+    url = s3.bucket()
+    chosen = random.Random(what)
+    lock = threading.Lock()
+
+    def fault(_: Request) -> str | None:
+        with lock:
+            return what if chosen.random() < 0.2 else None
+
+    with s3.fault(fault):
+        bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=900, layout="megatron")
+    bm.encode_corpus(byte_tokenizer, texts, tmp_path / "here", shard_tokens=900, layout="megatron")
+    assert_stored(url, tmp_path / "copy", tmp_path / "here")
+
+
+def test_access_that_ends_in_the_middle(
+    byte_tokenizer: bm.Tokenizer, texts: list[Path], tmp_path: Path, s3: S3Server
+):
+    url = s3.bucket()
+    n_uploads = 0
+
+    def expired(request: Request) -> str | None:
+        nonlocal n_uploads
+        n_uploads += request.method == "PUT"
+        return "403" if n_uploads > 3 else None
+
+    with s3.fault(expired), pytest.raises(StorageError, match="ExpiredToken|403 Forbidden"):
+        bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=900, checkpoint_bytes=2000)
+    assert "manifest.json" not in StoreFolder(url).list()
+    assert 0 < len(unnamed_files(StoreFolder(url), None)) < 6
+    bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=900, checkpoint_bytes=2000)
+    bm.encode_corpus(byte_tokenizer, texts, tmp_path / "here", shard_tokens=900)
+    assert_stored(url, tmp_path / "copy", tmp_path / "here")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="platform: signals")
+def test_kills(texts: list[Path], tmp_path: Path, s3: S3Server):
+    """Kill the process at random times until it has ended by itself, on one machine and then on another."""
+    url = s3.bucket()
+    s3.latency = 0.02
+    chosen = random.Random(3)
+    code = f"""
+import bytemill as bm
+from tests.shards.packed_documents import tokenizer_of_bytes
+bm.encode_corpus(tokenizer_of_bytes(), {[str(path) for path in texts]!r}, {url!r}, shard_tokens=300,
+    checkpoint_bytes=1000, progress=lambda _: __import__("time").sleep(0.01))
+"""
+    n_kills = 0
+    while True:
+        with subprocess.Popen([sys.executable, "-c", code], start_new_session=True) as process:
+            try:
+                process.wait(timeout=0.6 + chosen.random() if n_kills < 8 else 120)
+                break
+            except subprocess.TimeoutExpired:
+                assert n_kills < 8
+                process.send_signal(signal.SIGKILL)
+                n_kills += 1
+                assert "manifest.json" not in StoreFolder(url).list()
+    assert process.returncode == 0
+    from .packed_documents import tokenizer_of_bytes
+
+    bm.encode_corpus(tokenizer_of_bytes(), texts, tmp_path / "here", shard_tokens=300)
+    assert_stored(url, tmp_path / "copy", tmp_path / "here")
