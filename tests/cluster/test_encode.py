@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import bytemill as bm
 from bytemill.cluster import UnitProgress, encode_corpus, open_executor
-from bytemill.cluster.encode import PLAN_NAME, UNITS_NAME
 from bytemill.corpus import Corpus
 from bytemill.errors import ClusterError, CorpusError, ShardError, SpecialTokenError
 from bytemill.shards.layouts import LAYOUTS
+from bytemill.shards.lock import PLAN_NAME, UNITS_NAME
 from tests.cluster.corpora import EOT, InlineExecutor, files_of, mixed_corpus, tokenizer
 
 

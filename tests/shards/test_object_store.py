@@ -178,7 +178,7 @@ def test_access_that_ends_in_the_middle(
         n_uploads += request.method == "PUT"
         return "403" if n_uploads > 3 else None
 
-    with s3.fault(expired), pytest.raises(StorageError, match="ExpiredToken|403 Forbidden"):
+    with s3.fault(expired), pytest.raises(StorageError, match=r"ExpiredToken|403 Forbidden"):
         bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=900, checkpoint_bytes=2000)
     assert "manifest.json" not in StoreFolder(url).list()
     assert 0 < len(unnamed_files(StoreFolder(url), None)) < 6

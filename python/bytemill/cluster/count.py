@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from bytemill._core import N_COUNT_PARTITIONS, UNICODE_VERSION, PretokenCounter, safe_cut
 from bytemill.cluster.plan import Unit, default_unit_bytes, read_plan, units_of, write_plan
 from bytemill.cluster.schedule import Work, run
-from bytemill.cluster.stage import Stage, digest
+from bytemill.cluster.stage import FolderStage, StoreStage, digest
 from bytemill.corpus import Corpus, CorpusCounts, not_utf8
 from bytemill.corpus.ranges import divide
 from bytemill.corpus.sources import empty_corpus, unreadable
 from bytemill.corpus.streams import plain_text_start
 from bytemill.errors import CorpusError, OutputError
+from bytemill.storage import StoreFolder, url_of
 from bytemill.system.atomic_files import make_folder
 from bytemill.system.output_lock import lock_output
+from bytemill.system.paths import cache_folder
 from bytemill.training.counting_session import CountingSettings, corpus_identity, corpus_weights
 from bytemill.training.counts import CountedCorpus, CountsInfo, canonical_pattern
 from bytemill.training.mixture import common_scale
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from bytemill._core import PretokenCounts
     from bytemill.cluster.executor import Executor
     from bytemill.cluster.schedule import Report
+    from bytemill.cluster.stage import Stage
     from bytemill.corpus.documents import CorpusRange
 
 _PARTITIONS_PER_TASK = 4
@@ -60,8 +63,9 @@ def count_corpus(
         executor: What runs the tasks.
         corpus: The corpus.
         settings: What to count, and within which limits. Threads and memory are those of a task, and of this process.
-        work_folder: Folder for what tasks leave, seen by all workers under the same name. The caller removes it when
-            the counts are not needed any more (`remove_work`): those that exceed the memory stay in it.
+        work_folder: Folder for what tasks leave, seen by all workers under the same name, or a URL in an object store.
+            The caller removes it when the counts are not needed any more (`remove_work`): those that exceed the memory
+            stay in it.
         unit_bytes: Bytes of the inputs that a task counts; by default 16 MiB to 1 GiB, by their size.
         progress: Called in this thread a few times a second. An exception that it raises ends the work.
 
@@ -70,15 +74,17 @@ def count_corpus(
             another counting.
         CorpusError: The corpus is empty, cannot be read or cannot be divided.
         OutputError: The folder cannot be written, or another process is using it.
+        StorageError: The store cannot be read or written.
     """
-    folder = Path(work_folder).absolute()
+    folder, url = _local_folder(work_folder), url_of(work_folder)
     unit_bytes = unit_bytes or default_unit_bytes(corpus.total_bytes or 0)
     make_folder(folder)
     with lock_output(folder / "counts"):
-        stage = Stage(folder / "units")
+        stage = FolderStage(folder / "units") if url is None else StoreStage(StoreFolder(url) / "units")
+        plan = folder / "plan.json" if url is None else f"{url}/plan.json"
         stage.create()
         stage.sweep()
-        units, seed = _plan(corpus, settings, unit_bytes, folder / "plan.json")
+        units, seed = _plan(corpus, settings, unit_bytes, plan)
         multiples, denominator = common_scale(corpus_weights(corpus))
         executor.set_context(CountContext(corpus, settings, multiples, stage, seed))
         sizes = [unit.corpus_range.n_bytes for unit in units]
@@ -87,7 +93,7 @@ def count_corpus(
         if not sum(result["n_bytes"] for result in results):
             raise empty_corpus(corpus.source_names)
         segments = _Merging(stage, executor, progress).merge(results)
-        counts = _added_up(settings, segments, denominator, folder)
+        counts = _added_up(settings, stage, segments, denominator, folder)
     special = sorted(settings.special_tokens)
     n_special = [sum(result["special"][index] for result in results) for index in range(len(special))]
     readings = [result["reading"] for result in results]
@@ -105,8 +111,16 @@ def count_corpus(
 
 
 def remove_work(work_folder: str | os.PathLike[str]) -> None:
-    """Remove the work folder of a counting. Raises OutputError."""
-    Stage(Path(work_folder)).remove()
+    """Remove the work folder of a counting. Raises OutputError or StorageError."""
+    FolderStage(_local_folder(work_folder)).remove()
+    if (url := url_of(work_folder)) is not None:
+        StoreStage(StoreFolder(url)).remove()
+
+
+def _local_folder(work_folder: str | os.PathLike[str]) -> Path:
+    """Return the work folder, or for a URL the folder of this machine beside it."""
+    url = url_of(work_folder)
+    return Path(work_folder).absolute() if url is None else cache_folder("counting") / digest(url)
 
 
 @dataclass(frozen=True)
@@ -234,7 +248,8 @@ def merge_counts(context: CountContext, item: MergeItem) -> dict[str, Any]:
         counter = context.counter(pattern=None, special=[], in_batches=False, seed=None)
         counter.set_folder(str(attempt.folder()))
         for name, start, end in item.segments:
-            counter.add_counts(str(context.stage.folder / name), 1, (start, end))
+            with context.stage.range_as_file(name, start, end) as (path, first, last):
+                counter.add_counts(str(path), 1, (first, last))
         counts: PretokenCounts = counter.finish(1, context.settings.budget is not None)
         counts.save(str(attempt.file("counts")), "{}")
         del counter, counts
@@ -249,7 +264,7 @@ class _Merging:
         self._executor = executor
         self._progress = progress
 
-    def merge(self, results: list[dict[str, Any]]) -> list[tuple[Path, int, int]]:
+    def merge(self, results: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
         """Return segments of files that have all counts."""
         groups = [
             (start, min(start + _PARTITIONS_PER_TASK, N_COUNT_PARTITIONS))
@@ -261,7 +276,7 @@ class _Merging:
         while len(results) > _FEW_UNITS and any(len(each) > 1 for each in files.values()):
             files = self._round(files)
         return [
-            (self._stage.folder / name, start, end)
+            (name, start, end)
             for each in files.values()
             for segments in each
             for name, start, end in segments
@@ -299,7 +314,11 @@ def _segments(result: dict[str, Any], partitions: tuple[int, int]) -> list[tuple
 
 
 def _added_up(
-    settings: CountingSettings, segments: list[tuple[Path, int, int]], denominator: int, folder: Path
+    settings: CountingSettings,
+    stage: Stage,
+    segments: list[tuple[str, int, int]],
+    denominator: int,
+    folder: Path,
 ) -> PretokenCounts:
     plan = None
     if settings.budget is not None:
@@ -309,12 +328,15 @@ def _added_up(
         runs = folder / "runs"
         make_folder(runs)
         counter.set_folder(str(runs))
-    for path, start, end in segments:
-        counter.add_counts(str(path), 1, (start, end))
+    for name, start, end in segments:
+        with stage.range_as_file(name, start, end) as (path, first, last):
+            counter.add_counts(str(path), 1, (first, last))
     return counter.finish(denominator, plan is not None)
 
 
-def _plan(corpus: Corpus, settings: CountingSettings, unit_bytes: int, path: Path) -> tuple[list[Unit], int]:
+def _plan(
+    corpus: Corpus, settings: CountingSettings, unit_bytes: int, path: Path | str
+) -> tuple[list[Unit], int]:
     """Return the units and the seed of the partitions, and write them down before work begins."""
     special = sorted(settings.special_tokens)
     identity = {

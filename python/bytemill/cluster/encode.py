@@ -8,6 +8,7 @@ that knows the bounds of the shards beforehand would have to tokenize; the secon
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
@@ -15,27 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bytemill.cluster.encode_tasks import (
-    EncodeContext,
-    PackItem,
-    encode_unit,
-    is_published,
-    pack_shard,
-)
+from bytemill.cluster.encode_tasks import EncodeContext, PackItem, encode_unit, pack_shard
 from bytemill.cluster.plan import Unit, default_unit_bytes, read_plan, units_of, write_plan
 from bytemill.cluster.schedule import Work, run
-from bytemill.cluster.stage import Stage, digest
+from bytemill.cluster.stage import digest
+from bytemill.cluster.target import Target, target_of
 from bytemill.corpus import Corpus, CorpusCounts
 from bytemill.corpus.ranges import divide
 from bytemill.corpus.sources import empty_corpus
 from bytemill.errors import ClusterError
-from bytemill.shards.complete import complete_manifests
 from bytemill.shards.encode import EncodeOptions, encoding_job
 from bytemill.shards.hashed_file import HashedFile
 from bytemill.shards.journal import RESTART_HINT, PartCounts
 from bytemill.shards.layouts.npy import npy_header
-from bytemill.shards.lock import PLAN_NAME, UNITS_NAME, lock_folder
-from bytemill.shards.manifest import FileInfo, ShardInfo, documents_name, write_manifest
+from bytemill.shards.manifest import FileInfo, ShardInfo
 from bytemill.system.records import parse_record
 
 if TYPE_CHECKING:
@@ -66,14 +60,14 @@ def encode_corpus(
     """Encode a corpus of files to a folder of shards on an executor; see `bytemill.encode_corpus`.
 
     The files are those of `bytemill.encode_corpus` with the same options, whatever the executor, the number of workers
-    and the size of the units. All workers must see the inputs and the output folder under the same names. After an
+    and the size of the units. All workers must see the inputs and the output under the same names. After an
     interruption the same call resumes: what finished tasks have written is in the folder `.units` of the output.
 
     Args:
         executor: What runs the tasks.
         tokenizer: The tokenizer; it is pickled.
         inputs: A `Corpus` of files, or names.
-        out_folder: The output folder.
+        out_folder: The output folder, or the URL of one in an object store, where the results of tasks go too.
         unit_bytes: Bytes of the inputs that a task encodes; by default 16 MiB to 1 GiB, by their size.
         num_threads: Threads of a task.
         progress: Called in this thread a few times a second. An exception that it raises ends the work.
@@ -90,23 +84,17 @@ def encode_corpus(
         raise ClusterError(
             "only a Corpus of files is encoded by several processes", hint="encode it without an executor"
         )
-    corpus, folder = job.source, Path(out_folder)
-    parts = job.folders(folder)
-    if not overwrite and (complete := complete_manifests(folder, parts, job.request)):
+    corpus, target = job.source, target_of(out_folder, job.parts)
+    if not overwrite and (complete := target.complete(job.request)):
         return complete[0]
     unit_bytes = unit_bytes or default_unit_bytes(corpus.total_bytes or 0)
-    with contextlib.ExitStack() as stack:
-        plan_file = folder / PLAN_NAME
-        resumes = [
-            stack.enter_context(lock_folder(path, overwrite=overwrite, journal=plan_file))
-            for path in dict.fromkeys([folder, *parts])
-        ]
-        stage = Stage(folder.absolute() / UNITS_NAME)
-        units = _plan(job, corpus, unit_bytes, plan_file, resumes=all(resumes))
+    with target.prepared(overwrite=overwrite) as resumes:
+        units = _plan(job, corpus, unit_bytes, target.plan, resumes=resumes)
+        stage = target.stage
         stage.create()
         stage.sweep()
         executor.set_context(
-            EncodeContext(tokenizer, corpus, job.layout.name, job.settings, stage, num_threads)
+            EncodeContext(tokenizer, corpus, job.layout.name, job.settings, target, num_threads)
         )
         known = stage.results(unit.name for unit in units)
         sizes = [unit.corpus_range.n_bytes for unit in units]
@@ -115,17 +103,16 @@ def encode_corpus(
         if not counts.n_bytes:
             raise empty_corpus(corpus.source_names)
         manifests: list[Manifest] = []
-        for index, part in enumerate(parts):
-            written = _Packing(stage, job, index, part, encoded).run(executor, progress)
+        for index in range(len(job.parts) or 1):
+            written = _Packing(target, job, index, encoded).run(executor, progress)
             manifests.append(job.manifest(index, _part_counts(units, encoded, index), counts, written))
-        for part, manifest in zip(parts, manifests, strict=True):
-            write_manifest(part, manifest)
-        plan_file.unlink(missing_ok=True)
-        stage.remove()
+        manifests = target.publish(manifests, job.request, overwrite=overwrite)
     return manifests[0]
 
 
-def _plan(job: EncodingJob, corpus: Corpus, unit_bytes: int, path: Path, *, resumes: bool) -> list[Unit]:
+def _plan(
+    job: EncodingJob, corpus: Corpus, unit_bytes: int, path: Path | str, *, resumes: bool
+) -> list[Unit]:
     """Return the units, and write them down before any of them is encoded."""
     identity = {**job.identity, "unit_bytes": unit_bytes}
     if resumes:
@@ -157,18 +144,18 @@ def _part_counts(units: list[Unit], encoded: list[dict[str, Any]], index: int) -
 class _Packing:
     """Writes the shards of one part of the corpus from the results of its units."""
 
-    def __init__(
-        self, stage: Stage, job: EncodingJob, index: int, folder: Path, encoded: list[dict[str, Any]]
-    ) -> None:
-        self._stage = stage
+    def __init__(self, target: Target, job: EncodingJob, index: int, encoded: list[dict[str, Any]]) -> None:
+        self._target = target
+        self._stage = target.stage
         self._job = job
         self._index = index
-        self._folder = folder
         self._ids = [result["files"][f"{index}.ids"][0] for result in encoded]
         self._ends = [result["files"][f"{index}.ends"][0] for result in encoded]
         n_tokens = [result["parts"][index]["n_tokens"] for result in encoded]
         self._starts = np.concatenate([[0], np.cumsum(n_tokens, dtype=np.int64)])
         """Where the ids of each unit start in the part; at the end their number."""
+        self._last_ends: tuple[int, NDArray[np.uint64]] = (-1, np.empty(0, "<u8"))
+        """The unit whose ends were read last, and the ends in it."""
 
     def run(self, executor: Executor, progress: Report | None) -> WrittenShards:
         """Write the shards and the document index."""
@@ -176,14 +163,14 @@ class _Packing:
         known = {
             index: result
             for index, result in self._stage.results(item.name for item in items).items()
-            if is_published(self._folder, result["shard"])
+            if self._target.has_files(self._index, result["shard"])
         }
         item_bytes = np.dtype(self._job.layout.dtype(self._job.tokenizer.core.dtype)).itemsize
         sizes = [sum(n for _, _, n in item.ids) * item_bytes for item in items]
         results = run(executor, Work("pack", pack_shard, items, sizes, known), progress)
-        path = self._folder / PLAN_NAME
         shards = [
-            parse_record(ShardInfo, result["shard"], path, ClusterError, RESTART_HINT) for result in results
+            parse_record(ShardInfo, result["shard"], str(self._target.plan), ClusterError, RESTART_HINT)
+            for result in results
         ]
         documents = self._write_documents() if self._job.settings.document_index else None
         return tuple(shards), documents, int(self._starts[-1])
@@ -217,15 +204,24 @@ class _Packing:
                     ends.append((self._ends[unit], bounds[0], bounds[1] - bounds[0], start - begin))
         fingerprint = self._job.tokenizer.fingerprint
         name = "shard-" + digest(self._index, number, ids, ends, layout.name, self._job.settings.shard_tokens)
-        return PackItem(name, number, self._folder.absolute(), fingerprint, tuple(ids), tuple(ends))
+        return PackItem(name, number, self._index, fingerprint, tuple(ids), tuple(ends))
 
     def _unit_ends(self, unit: int) -> NDArray[np.int64]:
         """Return the ends of documents of a unit, in ids from the start of the part."""
-        ends = np.fromfile(self._stage.folder / self._ends[unit], "<u8")
+        if self._last_ends[0] != unit:
+            self._last_ends = (unit, np.frombuffer(self._stage.read_all(self._ends[unit]), "<u8"))
+        ends = self._last_ends[1]
         return ends.astype(np.int64) + self._starts[unit]
 
     def _write_documents(self) -> FileInfo:
-        with contextlib.closing(HashedFile(self._folder / documents_name(), npy_header("uint64", 0))) as file:
+        with tempfile.TemporaryDirectory(prefix="bytemill-") as folder:
+            path = self._target.documents_path(self._index, Path(folder))
+            info = self._written_documents(path)
+            self._target.add_documents(self._index, path)
+        return info
+
+    def _written_documents(self, path: Path) -> FileInfo:
+        with contextlib.closing(HashedFile(path, npy_header("uint64", 0))) as file:
             for unit in range(len(self._ends)):
                 file.append(self._unit_ends(unit).astype("<u8").data.cast("B"))
             header = npy_header("uint64", (file.n_bytes - len(file.header)) // 8)

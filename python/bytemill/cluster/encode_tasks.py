@@ -14,19 +14,18 @@ from bytemill.errors import ClusterError, SpecialTokenError
 from bytemill.shards.encode_job import document_encoder
 from bytemill.shards.journal import PartCounts, as_json
 from bytemill.shards.layouts import layout_named
-from bytemill.shards.manifest import ShardInfo, shard_name
 from bytemill.shards.pipeline import groups, in_sources
 from bytemill.shards.shard_writer import ShardWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from bytemill._core import DocumentEncoder
     from bytemill.cluster.plan import Unit
     from bytemill.cluster.stage import Stage
+    from bytemill.cluster.target import Target
     from bytemill.corpus import Corpus, DocumentBatch
     from bytemill.shards.encode_job import ShardTokenizer
     from bytemill.shards.manifest import ShardSettings
@@ -41,8 +40,8 @@ class PackItem:
 
     name: str
     number: int
-    folder: Path
-    """Where the shard goes."""
+    part: int
+    """Number of the part of the corpus to which it belongs."""
     fingerprint: str
     ids: tuple[tuple[str, int, int], ...]
     """The ids of units that it consists of: the name of the file, the first id, and their number."""
@@ -50,7 +49,7 @@ class PackItem:
     """Ends of documents: the name of the file, the first one, their number, and where the shard starts in it."""
 
     def __str__(self) -> str:
-        return f"{self.folder}: shard {self.number:,}"
+        return f"shard {self.number:,}"
 
 
 @dataclass(frozen=True)
@@ -61,17 +60,17 @@ class EncodeContext:
     corpus: Corpus
     layout: str
     settings: ShardSettings
-    stage: Stage
+    target: Target
     num_threads: int
 
 
 def encode_unit(context: EncodeContext, unit: Unit) -> dict[str, Any]:
     """Encode a unit of the corpus to files of ids and of ends of documents, one pair for each part."""
-    if (known := context.stage.result(unit.name)) is not None:
+    if (known := context.target.stage.result(unit.name)) is not None:
         return known
     n_parts = 2 if context.settings.validation_fraction else 1
     dtype = np.dtype(layout_named(context.layout).dtype(context.tokenizer.core.dtype)).newbyteorder("<")
-    with context.stage.attempt(unit.name) as attempt, contextlib.ExitStack() as stack:
+    with context.target.stage.attempt(unit.name) as attempt, contextlib.ExitStack() as stack:
         files = [
             (
                 stack.enter_context(attempt.file(f"{number}.ids").open("xb")),
@@ -200,28 +199,30 @@ def _by_neighbour(
 
 def pack_shard(context: EncodeContext, item: PackItem) -> dict[str, Any]:
     """Write a shard from the files of units, and move it to its final name."""
-    if (known := context.stage.result(item.name)) is not None and is_published(item.folder, known["shard"]):
+    if (known := context.target.stage.result(item.name)) is not None and context.target.has_files(
+        item.part, known["shard"]
+    ):
         return known
     layout = layout_named(context.layout)
     dtype = layout.dtype(context.tokenizer.core.dtype)
-    with context.stage.attempt(item.name) as attempt:
+    with context.target.stage.attempt(item.name) as attempt:
         folder = attempt.folder()
         writer = ShardWriter(folder, layout, dtype, context.settings.shard_tokens, item.fingerprint)
         with contextlib.closing(writer):
             ends = [
-                _read(context.stage, name, "<u8", first, n).astype(np.int64) - start
+                _read(context.target.stage, name, "<u8", first, n).astype(np.int64) - start
                 for name, first, n, start in item.ends
             ]
             all_ends = np.concatenate([np.empty(0, np.int64), *ends])
             done = 0
-            for ids in _chunks(context.stage, item, np.dtype(dtype).newbyteorder("<")):
+            for ids in _chunks(context.target.stage, item, np.dtype(dtype).newbyteorder("<")):
                 first, last = np.searchsorted(all_ends, [done, done + len(ids)], "right")
                 writer.append([ids], (all_ends[first:last] - done).astype(np.uint64))
                 done += len(ids)
             shards, _ = writer.finish()
         if len(shards) != 1:
             raise ClusterError(f"{item} came out as {len(shards)} files", hint="report this")
-        shard = _published(folder, item, shards[0], layout.suffix)
+        shard = context.target.add_shard(item.part, item.number, shards[0], folder, layout.suffix)
         return attempt.publish({"shard": as_json(shard.to_dict())})
 
 
@@ -231,31 +232,6 @@ def _chunks(stage: Stage, item: PackItem, dtype: np.dtype[Any]) -> Iterator[NDAr
             yield _read(stage, name, dtype, start, min(_COPY_IDS, first + n - start))
 
 
-def is_published(folder: Path, shard: dict[str, Any]) -> bool:
-    """Check whether the files of a shard have their final names and sizes."""
-    try:
-        return all(
-            (folder / info["file"]).stat().st_size == info["n_bytes"] for info in (shard, *shard["sidecars"])
-        )
-    except OSError:
-        return False
-
-
-def _published(folder: Path, item: PackItem, shard: ShardInfo, suffix: str) -> ShardInfo:
-    """Move the files of a shard from a temporary folder to their final names, the sidecars first."""
-    stem, final = shard.file.removesuffix(suffix), shard_name(item.number, "")
-    moved = [replace(sidecar, file=final + sidecar.file.removeprefix(stem)) for sidecar in shard.sidecars]
-    for before, after in zip(shard.sidecars, moved, strict=True):
-        (folder / before.file).replace(item.folder / after.file)
-    (folder / shard.file).replace(item.folder / (final + suffix))
-    return replace(shard, file=final + suffix, sidecars=tuple(moved))
-
-
 def _read(stage: Stage, name: str, dtype: Any, first: int, n: int) -> NDArray[Any]:
     item = np.dtype(dtype)
-    found = np.fromfile(stage.folder / name, item, n, offset=first * item.itemsize)
-    if len(found) != n:
-        raise ClusterError(
-            f"{stage.folder / name} is shorter than when it was written", hint="run the command again"
-        )
-    return found
+    return np.frombuffer(stage.read(name, first * item.itemsize, n * item.itemsize), item)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bytemill.cluster.stage import digest
 from bytemill.errors import ClusterError
 from bytemill.shards.journal import RESTART_HINT, as_json, first_difference
-from bytemill.system.atomic_files import write_json
+from bytemill.storage import StoreFolder, split_url, write_file
+from bytemill.system.atomic_files import indented_json
 from bytemill.system.records import read_json_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from bytemill.corpus import Corpus
     from bytemill.corpus.documents import CorpusRange
@@ -64,39 +66,55 @@ def default_unit_bytes(total_bytes: int) -> int:
     return max(MIN_UNIT_BYTES, min(MAX_UNIT_BYTES, total_bytes // _WANTED_UNITS))
 
 
-def read_plan(path: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
+def read_plan(path: Path | str, identity: dict[str, Any]) -> dict[str, Any] | None:
     """Read the plan of the run that is resumed; None if there is none.
 
     Args:
-        path: The file.
+        path: The file, or its URL in an object store.
         identity: What must be equal to resume, as JSON values.
 
     Raises:
         ClusterError: The plan is damaged or of another job; names the first difference.
     """
-    try:
-        plan = read_json_object(path, ClusterError, RESTART_HINT)
-    except FileNotFoundError:
+    plan = _read_object(path)
+    if plan is None:
         return None
+    folder = path.parent if isinstance(path, Path) else split_url(path)[0]
     if difference := first_difference(plan.get("identity"), as_json(identity)):
         raise ClusterError(
-            f"{path.parent} contains unfinished work with other settings: {difference}",
+            f"{folder} contains unfinished work with other settings: {difference}",
             hint=f"resume with the same settings, choose another folder, or {RESTART_HINT}",
         )
     return plan
 
 
-def write_plan(path: Path, identity: dict[str, Any], units: Iterable[Unit], **more: Any) -> None:
+def write_plan(path: Path | str, identity: dict[str, Any], units: Iterable[Unit], **more: Any) -> None:
     """Write a plan.
 
     Args:
-        path: The file.
+        path: The file, or its URL in an object store.
         identity: What must be equal to resume.
         units: The units.
         more: Further fields.
 
     Raises:
         OutputError: The file cannot be written.
+        StorageError: The store cannot be written.
     """
     listed = [{"name": unit.name, **unit.corpus_range.to_dict()} for unit in units]
-    write_json(path, {"version": 1, "identity": identity, **more, "units": listed})
+    write_file(path, indented_json({"version": 1, "identity": identity, **more, "units": listed}))
+
+
+def _read_object(path: Path | str) -> dict[str, Any] | None:
+    try:
+        if isinstance(path, Path):
+            return read_json_object(path, ClusterError, RESTART_HINT)
+        folder, name = split_url(path)
+        found = StoreFolder(folder).get(name)
+        return None if found is None else dict(json.loads(found.data))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        if isinstance(error, ClusterError):
+            raise
+        raise ClusterError(f"{path} is damaged: {error}", hint=RESTART_HINT) from error

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from bytemill.cluster.executor import WorkerLostError
-from bytemill.errors import BytemillError, ClusterError, OutputError
+from bytemill.errors import BytemillError, ClusterError, OutputError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -145,7 +145,7 @@ class _Running:
                 ) from done.error
             self._retry(index)
             return
-        elif isinstance(done.error, BytemillError) and not isinstance(done.error, OutputError):
+        elif isinstance(done.error, BytemillError) and not isinstance(done.error, OutputError | StorageError):
             self._failures[index] = done.error
         else:
             self._n_errors[index] = self._n_errors.get(index, 0) + 1

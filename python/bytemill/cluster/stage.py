@@ -1,4 +1,4 @@
-"""The folder in which tasks leave their results, shared by all workers.
+"""Where tasks leave their results, shared by all workers: a folder, or an object store.
 
 A result is a small JSON file that names its data files. A task writes the data under names of its own attempt and then
 the JSON under the name of the result, which succeeds for the first attempt only. So a result is whole or absent, and of
@@ -12,36 +12,142 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
+from bytemill.errors import ClusterError
+from bytemill.storage.requests import RequestPool
 from bytemill.system.atomic_files import make_folder, output_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+    from collections.abc import Generator, Iterable
     from types import TracebackType
 
+    from bytemill.storage import StoreFolder
+
 _SUFFIX = ".json"
+_REQUESTS_AT_ONCE = 32
+
+
+class Stage(Protocol):
+    """Results of tasks. It is pickled for the workers."""
+
+    def create(self) -> None:
+        """Prepare the place. Raises OutputError or StorageError, as all methods do."""
+        ...
+
+    def remove(self) -> None:
+        """Remove all results."""
+        ...
+
+    def result(self, name: str) -> dict[str, Any] | None:
+        """Return the record of a result, or None if it is absent or damaged."""
+        ...
+
+    def results(self, names: Iterable[str]) -> dict[int, dict[str, Any]]:
+        """Return the records of the results that are there, by the index of their name."""
+        ...
+
+    def attempt(self, name: str) -> Attempt:
+        """Begin an attempt at a result."""
+        ...
+
+    def sweep(self) -> None:
+        """Remove what belongs to no result: the files of attempts that were killed."""
+        ...
+
+    def read(self, file: str, start: int, n_bytes: int) -> bytes:
+        """Return a range of a data file. Raises ClusterError if the file is shorter."""
+        ...
+
+    def read_all(self, file: str) -> bytes:
+        """Return a data file."""
+        ...
+
+    def range_as_file(
+        self, file: str, start: int, stop: int
+    ) -> contextlib.AbstractContextManager[tuple[Path, int, int]]:
+        """Provide a range of a data file on this machine, as the path of a file and a range of it."""
+        ...
+
+
+class Attempt:
+    """The files of one attempt, in a folder of this machine until they are published.
+
+    As a context manager it removes them, unless they were published.
+    """
+
+    def __init__(self, stage: _Publisher, name: str, folder: Path, *, removes_folder: bool) -> None:
+        self.name = name
+        self.tag = os.urandom(6).hex()
+        self.files: dict[str, Path] = {}
+        self.is_published = False
+        self._stage = stage
+        self._folder = folder
+        self._removes_folder = removes_folder
+
+    def file(self, label: str) -> Path:
+        """Return the path for a data file."""
+        self.files[label] = path = self._folder / f"{self.name}.{self.tag}.{label}"
+        return path
+
+    def folder(self) -> Path:
+        """Return a new folder for temporary files, removed at the end of the block."""
+        path = self._folder / f"{self.name}.{self.tag}.tmp"
+        with output_errors(path):
+            path.mkdir()
+        return path
+
+    def publish(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Make the files the result, unless there is one, and return the record of the result.
+
+        Raises:
+            OutputError: A file cannot be written.
+            StorageError: The store cannot be written.
+        """
+        document = self._stage.publish(self, record)
+        result = self._stage.result(self.name)
+        return document if result is None else result
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(self._folder / f"{self.name}.{self.tag}.tmp", ignore_errors=True)
+            if not self.is_published:
+                for path in self.files.values():
+                    path.unlink(missing_ok=True)
+        if self._removes_folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class _Publisher(Protocol):
+    def publish(self, attempt: Attempt, record: dict[str, Any]) -> dict[str, Any]: ...
+    def result(self, name: str) -> dict[str, Any] | None: ...
 
 
 @dataclass(frozen=True)
-class Stage:
-    """A folder of results."""
+class FolderStage:
+    """A folder that all workers see under the same name."""
 
     folder: Path
 
     def create(self) -> None:
-        """Make the folder. Raises OutputError."""
+        """See `Stage`."""
         make_folder(self.folder)
 
     def remove(self) -> None:
-        """Remove the folder and everything in it. Raises OutputError."""
+        """See `Stage`."""
         with output_errors(self.folder), contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self.folder)
 
     def result(self, name: str) -> dict[str, Any] | None:
-        """Return the record of a result, or None if it is absent or damaged."""
+        """See `Stage`."""
         try:
             document = json.loads((self.folder / (name + _SUFFIX)).read_bytes())
             files = document["files"].values()
@@ -51,16 +157,16 @@ class Stage:
         return document if is_whole else None
 
     def results(self, names: Iterable[str]) -> dict[int, dict[str, Any]]:
-        """Return the records of the results that are there, by the index of their name."""
+        """See `Stage`."""
         found = ((index, self.result(name)) for index, name in enumerate(names))
         return {index: result for index, result in found if result is not None}
 
     def attempt(self, name: str) -> Attempt:
-        """Begin an attempt at a result."""
-        return Attempt(self, name)
+        """See `Stage`."""
+        return Attempt(self, name, self.folder, removes_folder=False)
 
     def sweep(self) -> None:
-        """Remove what belongs to no result: the files of attempts that were killed."""
+        """See `Stage`."""
         paths = list(self.folder.iterdir())
         kept: set[str] = set()
         for path in paths:
@@ -74,66 +180,151 @@ class Stage:
                     else:
                         path.unlink()
 
+    def read(self, file: str, start: int, n_bytes: int) -> bytes:
+        """See `Stage`."""
+        with (self.folder / file).open("rb") as opened:
+            opened.seek(start)
+            data = opened.read(n_bytes)
+        if len(data) != n_bytes:
+            raise ClusterError(
+                f"{self.folder / file} is shorter than when it was written", hint="run the command again"
+            )
+        return data
 
-class Attempt:
-    """The files of one attempt. As a context manager it removes them, unless they were published."""
+    def read_all(self, file: str) -> bytes:
+        """See `Stage`."""
+        return (self.folder / file).read_bytes()
 
-    def __init__(self, stage: Stage, name: str) -> None:
-        self._stage = stage
-        self._name = name
-        self._tag = os.urandom(6).hex()
-        self._files: dict[str, Path] = {}
-        self._is_published = False
+    @contextlib.contextmanager
+    def range_as_file(self, file: str, start: int, stop: int) -> Generator[tuple[Path, int, int]]:
+        """See `Stage`."""
+        yield self.folder / file, start, stop
 
-    def file(self, label: str) -> Path:
-        """Return the path for a data file."""
-        self._files[label] = path = self._stage.folder / f"{self._name}.{self._tag}.{label}"
-        return path
-
-    def folder(self) -> Path:
-        """Return a new folder for temporary files, removed at the end of the block."""
-        path = self._stage.folder / f"{self._name}.{self._tag}.tmp"
-        with output_errors(path):
-            path.mkdir()
-        return path
-
-    def publish(self, record: dict[str, Any]) -> dict[str, Any]:
-        """Make the files the result, unless there is one, and return the record of the result.
-
-        Raises:
-            OutputError: A file cannot be written.
-        """
-        final = self._stage.folder / (self._name + _SUFFIX)
+    def publish(self, attempt: Attempt, record: dict[str, Any]) -> dict[str, Any]:
+        """Make the files of an attempt the result, unless there is one."""
+        final = self.folder / (attempt.name + _SUFFIX)
         with output_errors(final):
-            files = {label: [path.name, _synced_size(path)] for label, path in self._files.items()}
+            files = {label: [path.name, _synced_size(path)] for label, path in attempt.files.items()}
             document = {**record, "files": files}
-            temporary = self._stage.folder / f"{self._name}.{self._tag}{_SUFFIX}"
+            temporary = self.folder / f"{attempt.name}.{attempt.tag}{_SUFFIX}"
             with temporary.open("xb") as file:
                 file.write(json.dumps(document).encode())
                 file.flush()
                 os.fsync(file.fileno())
             try:
-                if self._stage.result(self._name) is None:
+                if self.result(attempt.name) is None:
                     _first(temporary, final, is_damaged=final.exists())
-                    self._is_published = True
+                    attempt.is_published = True
             except FileExistsError:
                 pass
             finally:
                 temporary.unlink(missing_ok=True)
-        result = self._stage.result(self._name)
-        return document if result is None else result
+        return document
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        with contextlib.suppress(OSError):
-            shutil.rmtree(self._stage.folder / f"{self._name}.{self._tag}.tmp", ignore_errors=True)
-            if not self._is_published:
-                for path in self._files.values():
-                    path.unlink(missing_ok=True)
+@dataclass(frozen=True)
+class StoreStage:
+    """A folder in an object store. Tasks write to the temporary folder of their machine, and upload what is whole."""
+
+    store: StoreFolder
+
+    def create(self) -> None:
+        """See `Stage`."""
+
+    def remove(self) -> None:
+        """See `Stage`."""
+        self.store.delete(self.store.list())
+
+    def result(self, name: str) -> dict[str, Any] | None:
+        """See `Stage`."""
+        document = self._document(name)
+        try:
+            files = [] if document is None else list(document["files"].values())
+            is_whole = all(self.store.size(file) == n_bytes for file, n_bytes in files)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None
+        return document if is_whole else None
+
+    def results(self, names: Iterable[str]) -> dict[int, dict[str, Any]]:
+        """See `Stage`."""
+        sizes, indices = self.store.list(), {name: index for index, name in enumerate(names)}
+        return {indices[name]: document for name, document in self._whole(sizes).items() if name in indices}
+
+    def attempt(self, name: str) -> Attempt:
+        """See `Stage`."""
+        folder = Path(tempfile.mkdtemp(prefix="bytemill-"))
+        return Attempt(self, name, folder, removes_folder=True)
+
+    def sweep(self) -> None:
+        """See `Stage`."""
+        sizes = self.store.list()
+        kept: set[str] = set()
+        for name, document in self._whole(sizes).items():
+            kept |= {name + _SUFFIX, *(file for file, _ in document["files"].values())}
+        self.store.delete(name for name in sizes if name not in kept)
+
+    def read(self, file: str, start: int, n_bytes: int) -> bytes:
+        """See `Stage`."""
+        return self.store.read(file, start, n_bytes)
+
+    def read_all(self, file: str) -> bytes:
+        """See `Stage`."""
+        found = self.store.get(file)
+        if found is None:
+            raise ClusterError(f"{self.store}/{file} is gone", hint="run the command again")
+        return found.data
+
+    @contextlib.contextmanager
+    def range_as_file(self, file: str, start: int, stop: int) -> Generator[tuple[Path, int, int]]:
+        """See `Stage`."""
+        with tempfile.TemporaryDirectory(prefix="bytemill-") as folder:
+            path = Path(folder) / "range"
+            with output_errors(path):
+                path.write_bytes(self.store.read(file, start, stop - start))
+            yield path, 0, stop - start
+
+    def publish(self, attempt: Attempt, record: dict[str, Any]) -> dict[str, Any]:
+        """Upload the files of an attempt and make them the result, unless there is one."""
+        files: dict[str, list[Any]] = {}
+        for label, path in attempt.files.items():
+            with output_errors(path):
+                files[label] = [path.name, path.stat().st_size]
+            self.store.upload(path.name, path)
+        document = {**record, "files": files}
+        data, final = json.dumps(document).encode(), attempt.name + _SUFFIX
+        is_first = self.store.create(final, data)
+        if not is_first and self.result(attempt.name) is None:
+            damaged = self.store.get(final)
+            is_first = self.store.replace(final, data, damaged.version if damaged else None)
+        if not is_first:
+            self.store.delete(file for file, _ in files.values())
+        return document
+
+    def _document(self, name: str) -> dict[str, Any] | None:
+        found = self.store.get(name + _SUFFIX)
+        if found is None:
+            return None
+        try:
+            document: Any = json.loads(found.data)
+        except ValueError:
+            return None
+        return cast("dict[str, Any]", document) if isinstance(document, dict) else None
+
+    def _whole(self, sizes: dict[str, int]) -> dict[str, dict[str, Any]]:
+        """Return the records of the results whose files have the sizes that they say, by name."""
+        names = [name.removesuffix(_SUFFIX) for name in sizes if name.endswith(_SUFFIX)]
+        with RequestPool(self._document, _REQUESTS_AT_ONCE) as pool:
+            documents = dict(zip(names, pool.in_order(names, 2 * _REQUESTS_AT_ONCE), strict=True))
+        return {
+            name: document for name, document in documents.items() if document and _is_whole(document, sizes)
+        }
+
+
+def _is_whole(document: dict[str, Any], sizes: dict[str, int]) -> bool:
+    try:
+        return all(sizes.get(file) == n_bytes for file, n_bytes in document["files"].values())
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return False
 
 
 def _first(temporary: Path, final: Path, *, is_damaged: bool) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 import threading
 from collections import deque
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from bytemill.shards.encode_parts import encode_parts
 from bytemill.shards.journal import JOURNAL_NAME, read_journal
 from bytemill.shards.lock import lock_folder
+from bytemill.shards.manifest import new_tag
 from bytemill.shards.store_manifests import publish
 from bytemill.storage.requests import RequestPool
 from bytemill.system.atomic_files import write_text
@@ -99,7 +99,7 @@ def _attempt(folder: Path, job: EncodingJob, *, resumes: bool) -> tuple[str, Che
     path = folder / _TAG_NAME
     if resumes and path.exists() and re.fullmatch("[0-9a-f]{12}", tag := path.read_text()):
         return tag, read_journal(folder, job.identity)
-    tag = os.urandom(6).hex()
+    tag = new_tag()
     write_text(path, tag)
     return tag, None
 

@@ -45,6 +45,11 @@ def shard_name(index: int, suffix: str = ".npy", tag: str = "") -> str:
     return f"shard_{index:05d}{_tagged(tag)}{suffix}"
 
 
+def new_tag() -> str:
+    """Return a random tag for the names of files."""
+    return os.urandom(6).hex()
+
+
 def documents_name(tag: str = "") -> str:
     """Return the file name of the document index; see `shard_name`.
 
