@@ -13,7 +13,8 @@ from bytemill.cli.corpus_options import CorpusOptions
 from bytemill.cli.data_convert import LayoutName
 from bytemill.cli.executor_options import ExecutorOptions
 from bytemill.cli.interruption import interruptible, resume_hint
-from bytemill.system.units import format_bytes, format_rate, format_seconds
+from bytemill.storage import shown
+from bytemill.system.units import format_bytes, format_rate, format_seconds, plural
 
 if TYPE_CHECKING:
     from bytemill.corpus import Corpus
@@ -45,7 +46,12 @@ def encode(
     tokenizer_file: options.TokenizerFile,
     /,
     *inputs: options.Inputs,
-    output_folder: Annotated[Path, Parameter(name=["--output", "-o"], help="The output folder.")],
+    output_folder: Annotated[
+        Path,
+        Parameter(
+            name=["--output", "-o"], help="The output folder, or the URL of one: s3://, gs:// or az://."
+        ),
+    ],
     corpus: CorpusOptions = CorpusOptions(),  # noqa: B008  (it is immutable)
     layout: Annotated[LayoutName, Parameter(metavar="LAYOUT", help="Layout of the files.")] = "npy",
     shard_tokens: Annotated[
@@ -144,7 +150,7 @@ def encode(
             nonlocal last
             last = event
             if event.already_complete:
-                said.append(f"{output_folder} already contains these shards: nothing to do")
+                said.append(f"{shown(output_folder)} already contains these shards: nothing to do")
             elif event.n_bytes_before and not said:
                 said.append(f"resuming an interrupted run at {format_bytes(event.n_bytes_before)}")
             else:
@@ -180,7 +186,7 @@ def encode(
   bytemill data info shards --json | jq .n_tokens""",
 )
 def info(
-    folder: Annotated[Path, Parameter(name="DIR", help="A shard folder.")],
+    folder: Annotated[Path, Parameter(name="DIR", help="A shard folder, or its URL.")],
     /,
     *,
     verify: Annotated[bool, Parameter(help="Compare every shard with its sha256.")] = False,
@@ -195,11 +201,20 @@ def info(
     from bytemill.shards import read_manifest
     from bytemill.shards import verify as find_problems
     from bytemill.shards.manifest import parts_of
+    from bytemill.shards.store_manifests import unnamed_files
+    from bytemill.storage import StoreFolder, url_of
 
     folders = parts_of(folder)
     problems = [problem for path in folders for problem in find_problems(path)] if verify else None
     manifests = {each: read_manifest(each) for each in folders}
     _show(manifests, as_json=as_json, problems=problems)
+    for each, manifest in manifests.items():
+        if (url := url_of(each)) is not None and (unnamed := unnamed_files(StoreFolder(url), manifest)):
+            size = format_bytes(sum(unnamed.values()))
+            output.note(
+                f"{url} has {plural(len(unnamed), 'file')} more ({size}), of an encoding that is running or did not "
+                f"end, such as {min(unnamed)}"
+            )
     if not as_json:
         for note in manifest_notes(manifests[folders[0]]):  # both parts count the whole corpus
             output.note(note)
@@ -207,8 +222,8 @@ def info(
         for problem in problems:
             output.note(problem)
         raise ShardError(
-            f"the shards in {folder} are damaged",
-            hint=f"encode the corpus again: bytemill data encode TOKENIZER INPUTS --output {folder} --overwrite",
+            f"the shards in {shown(folder)} are damaged",
+            hint=f"encode the corpus again: bytemill data encode TOKENIZER INPUTS --output {shown(folder)} --overwrite",
         )
     if problems is not None and not as_json:
         output.write_line("\n  verified: every shard matches the manifest")

@@ -4,6 +4,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bytemill.storage import exists, shown, url_of
+
 
 @contextmanager
 def interruptible(hint: str | Callable[[], str]) -> Generator[None]:
@@ -21,8 +23,11 @@ def interruptible(hint: str | Callable[[], str]) -> Generator[None]:
 
 def resume_hint(folder: Path) -> str:
     """Return how to continue an interrupted encoding to a folder."""
+    from bytemill.shards.encode_to_store import work_folder
     from bytemill.shards.journal import JOURNAL_NAME
 
+    if (url := url_of(folder)) is not None:
+        folder = work_folder(url)
     if (folder / JOURNAL_NAME).exists():
         return "run the same command again to resume from the last checkpoint"
     return "run the same command again to start over (there is no checkpoint yet)"
@@ -40,8 +45,8 @@ def training_resume_hint(output_file: Path, work_folder: Path, counts: str | Non
 
     if has_checkpoint(work_folder):
         how = "resume from the last checkpoint"
-    elif counts is not None and Path(counts).exists():
+    elif counts is not None and exists(counts):
         how = f"train on the counts in {counts}"
     else:
         how = "start over"
-    return f"{output_file} was not written: run the same command again to {how}"
+    return f"{shown(output_file)} was not written: run the same command again to {how}"

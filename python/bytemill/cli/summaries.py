@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bytemill.cli import output
 from bytemill.cli.corpus_options import corpus_notes
 from bytemill.corpus.documents import CorpusCounts
+from bytemill.storage import shown
 from bytemill.system.units import (
     format_bytes,
     format_count,
@@ -44,7 +45,7 @@ def write_training(
     if as_json:
         output.write_json(
             {
-                "output": str(file),
+                "output": shown(file),
                 "n_vocab": tokenizer.n_vocab,
                 "fingerprint": tokenizer.fingerprint,
                 **training_to_dict(report),
@@ -54,7 +55,7 @@ def write_training(
     for note in _training_notes(report):
         output.note(note, quiet=quiet)
     if not as_json and not quiet:
-        output.write_line(f"{output.styled(str(file), '1')}: {_vocabulary(tokenizer)}")
+        output.write_line(f"{output.styled(shown(file), '1')}: {_vocabulary(tokenizer)}")
         output.write_line()
         output.write_fields(_corpus_fields(report))
         output.write_line()
@@ -69,12 +70,12 @@ def write_training(
         output.write_line()
         longest = " ".join(quoted(token) for token in report.longest_tokens[:_N_LONGEST])
         output.write_line(f"  longest tokens: {longest or 'none'}")
-        output.write_line(f'\nSee it: bytemill tokenizer inspect {shlex.quote(str(file))} "Some text"')
+        output.write_line(f'\nSee it: bytemill tokenizer inspect {shlex.quote(shown(file))} "Some text"')
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:
     """Write a summary of a shard folder."""
-    output.write_line(f"{output.styled(str(folder), '1')}: {plural(manifest.n_tokens, 'token')}")
+    output.write_line(f"{output.styled(shown(folder), '1')}: {plural(manifest.n_tokens, 'token')}")
     output.write_line()
     output.write_fields(_shard_fields(manifest))
     output.write_line()
@@ -93,7 +94,7 @@ def manifest_to_json(
 ) -> None:
     """Write a manifest as JSON, with the problems that verification found and further entries."""
     found = {} if problems is None else {"problems": problems}
-    output.write_json({"folder": str(folder), **manifest.to_dict(), **found, **(more or {})})
+    output.write_json({"folder": shown(folder), **manifest.to_dict(), **found, **(more or {})})
 
 
 def manifests_to_json(
@@ -102,7 +103,7 @@ def manifests_to_json(
     """Write the totals and the manifests of the parts of a split corpus as JSON."""
     found = {} if problems is None else {"problems": problems}
     parts = {
-        folder.name: {"folder": str(folder), **manifest.to_dict()} for folder, manifest in manifests.items()
+        folder.name: {"folder": shown(folder), **manifest.to_dict()} for folder, manifest in manifests.items()
     }
     all_parts = list(manifests.values())
     totals = {

@@ -92,9 +92,9 @@ def train(
     corpus: CorpusOptions = _CORPUS,
     threads: options.Threads = None,
     processes: ExecutorOptions = ExecutorOptions(),  # noqa: B008  (it is immutable)
-    output_file: Annotated[Path, Parameter(name=["--output", "-o"], help="File to write.")] = Path(
-        "tokenizer.json"
-    ),
+    output_file: Annotated[
+        Path, Parameter(name=["--output", "-o"], help="File to write, or its URL.")
+    ] = Path("tokenizer.json"),
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -116,6 +116,8 @@ def train(
         check_usage,
         checkpoint_folder,
         count_by_processes,
+        local_path,
+        publish_output,
         remove_units,
         training_inputs,
     )
@@ -125,6 +127,7 @@ def train(
     from bytemill.training.train import train
 
     check_usage(inputs, counts)
+    target, output_file = output_file, local_path(output_file, overwrite=overwrite)
     check_output_file(output_file, overwrite=overwrite)
     chosen_pattern = parse_pattern(pattern)
     check_can_be_saved(chosen_pattern, special_tokens)
@@ -139,7 +142,7 @@ def train(
     folder = checkpoint_folder(output_file, counts_file)
     with (
         profiled(profile, profile_file) as measured,
-        interruptible(lambda: training_resume_hint(output_file, folder, counts_file)),
+        interruptible(lambda: training_resume_hint(target, folder, counts_file)),
         ProgressDisplay(quiet=quiet) as display,
         lock_output(output_file),
     ):
@@ -149,7 +152,7 @@ def train(
             counted = count_by_processes(
                 processes,
                 source,
-                output_file,
+                target,
                 display,
                 special_tokens=special_tokens,
                 pattern=chosen_pattern,
@@ -178,9 +181,10 @@ def train(
             progress=None if quiet else training_progress(display),
         )
         tokenizer.save(output_file)
+        publish_output(output_file, target, overwrite=overwrite)
         if processes.is_distributed:
-            remove_units(output_file)
-    write_training(tokenizer, output_file, as_json=as_json, quiet=quiet, profile=measured.to_json())
+            remove_units(target)
+    write_training(tokenizer, target, as_json=as_json, quiet=quiet, profile=measured.to_json())
 
 
 @app.command(

@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING
 
 from cyclopts import CycloptsError
 
+from bytemill.errors import OutputError
+from bytemill.storage import StoreFolder, exists, split_url, url_of
+
+_OVERWRITE_HINT = "choose another name, or replace it with --overwrite"
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -39,9 +44,51 @@ def training_inputs(
     return corpus.corpus(inputs), counts[0] if counts else None
 
 
+def local_path(output_file: Path, *, overwrite: bool) -> Path:
+    """Return where a file is written before it goes to an object store: the file itself, if it does not.
+
+    Raises:
+        OutputError: The store has a file of this name, and `overwrite` is False.
+    """
+    from bytemill.storage.local_copies import working_path
+
+    url = url_of(output_file)
+    if url is None:
+        return output_file
+    if not overwrite and exists(url):
+        raise OutputError(f"{url} already exists", hint=_OVERWRITE_HINT)
+    path = working_path(url)
+    path.unlink(missing_ok=True)
+    return path
+
+
+def publish_output(file: Path, output_file: Path, *, overwrite: bool) -> None:
+    """Move a file that `local_path` has named to the object store, if that is where it goes.
+
+    Raises:
+        OutputError: The store has a file of this name by now, and `overwrite` is False.
+    """
+    url = url_of(output_file)
+    if url is None:
+        return
+    folder, name = split_url(url)
+    data = file.read_bytes()
+    if overwrite:
+        StoreFolder(folder).put(name, data)
+    elif not StoreFolder(folder).create(name, data):
+        raise OutputError(
+            f"another process has written {url}; this result is in {file}", hint=_OVERWRITE_HINT
+        )
+    file.unlink()
+
+
 def checkpoint_folder(output_file: Path, counts: str | None) -> Path:
     """Return the folder of the checkpoints of counting."""
+    from bytemill.storage.local_copies import working_path
+
     path = output_file if counts is None else Path(counts)
+    if (url := url_of(path)) is not None:
+        path = working_path(url)
     return path.with_name(f".{path.name}.counting")
 
 
@@ -75,7 +122,7 @@ def count_by_processes(
     from bytemill.training.counts import save
     from bytemill.training.memory_budget import MemoryBudget, parse_max_memory
 
-    if not isinstance(source, Corpus) or (counts_file is not None and Path(counts_file).exists()):
+    if not isinstance(source, Corpus) or (counts_file is not None and exists(counts_file)):
         raise CycloptsError("leave out --executor: these counts exist, so there is nothing to count")
     budget = None if max_memory is None else MemoryBudget(parse_max_memory(max_memory))
     expression = None if pattern is None else pattern.expression
@@ -107,5 +154,8 @@ def remove_units(output_file: Path) -> None:
     remove_work(_units_folder(output_file))
 
 
-def _units_folder(output_file: Path) -> Path:
+def _units_folder(output_file: Path) -> Path | str:
+    if (url := url_of(output_file)) is not None:
+        folder, name = split_url(url)
+        return f"{folder}/.{name}.units"
     return output_file.with_name(f".{output_file.name}.units")

@@ -72,7 +72,9 @@ def target_of(path: str | os.PathLike[str], parts: Sequence[str]) -> Target:
         parts: Names of the parts of a split corpus.
     """
     if (url := url_of(path)) is not None:
-        return StoreTarget(StoreFolder(url), tuple(parts))
+        store = StoreFolder(url)
+        store.require_writable()
+        return StoreTarget(store, tuple(parts))
     return FolderTarget(Path(path).absolute(), Path(path), tuple(parts))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bytemill.comparison.data import ComparisonData
 from bytemill.comparison.tables import comma_separated, latex, markdown, other_tables
 from bytemill.errors import CorpusError
-from bytemill.system.atomic_files import write_text
+from bytemill.storage import write_file
 
 if TYPE_CHECKING:
     import os
@@ -34,6 +34,7 @@ class Comparison(ComparisonData):
         Raises:
             CorpusError: The name has another ending.
             OutputError: The file cannot be written.
+            StorageError: The object store of a URL cannot be written.
         """
         check_output_name(path)
         # Templates are loaded for a page alone.
@@ -46,7 +47,7 @@ class Comparison(ComparisonData):
             ".tex": latex,
             ".html": lambda _: report(self),
         }
-        write_text(path, writers[Path(path).suffix](self.values))
+        write_file(path, writers[Path(path).suffix](self.values).encode())
 
 
 def check_output_name(path: str | os.PathLike[str]) -> None:

@@ -7,7 +7,7 @@ the reference readers of `detect`, which report what is wrong.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from bytemill._core import RankFile
@@ -15,9 +15,10 @@ from bytemill.errors import BytemillError
 from bytemill.formats.files import GGUF_MAGIC, begins_with, read_bytes
 from bytemill.formats.ids import MAX_ID
 from bytemill.formats.loaded import Loaded, build_file
-from bytemill.formats.paths import find
+from bytemill.formats.paths import SIDECAR_FILES, find, vocab_and_merges_paths
 from bytemill.formats.registry import format_of_content, has_registered_formats
 from bytemill.formats.spec import explicit_ids
+from bytemill.storage import local_input
 
 if TYPE_CHECKING:
     import os
@@ -33,6 +34,7 @@ def load(
     special_tokens: SpecialTokens | None = None,
 ) -> Loaded:
     """Load the tokenizer at `path`. Arguments and errors are those of `detect.read`."""
+    path = local_input(path, _siblings(path))
     found = find(path)
     if not isinstance(found, Path) or begins_with(found, GGUF_MAGIC):
         from bytemill.formats import detect
@@ -50,6 +52,16 @@ def load(
 
         return replace(loaded, metadata=with_sidecar_files(loaded.metadata, found.parent))
     return loaded
+
+
+def _siblings(path: str | os.PathLike[str]) -> list[str]:
+    """Return the names of the files that belong to one of this name."""
+    name = PurePath(path).name
+    if name == "tokenizer.json":
+        return [*SIDECAR_FILES]
+    if not name.endswith((".json", ".txt", ".bpe")):
+        return [f"{name}.json"]
+    return [file.name for file in vocab_and_merges_paths(Path(name))]
 
 
 def _read(found: Path, pattern: str | EllipsisType | None, special_tokens: SpecialTokens | None) -> Loaded:

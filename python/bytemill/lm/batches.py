@@ -10,7 +10,8 @@ import torch
 
 from bytemill.errors import ShardError
 from bytemill.lm.permutation import key_of, permuted
-from bytemill.shards import TokenShards
+from bytemill.shards import StoredTokens, TokenShards
+from bytemill.storage import url_of
 
 if TYPE_CHECKING:
     import os
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
     from torch import Tensor
+
+
+_N_AHEAD = 8
+"""Batches that are read ahead from an object store."""
 
 
 class TokenSequence(Protocol):
@@ -79,7 +84,8 @@ class ShardBatches:
 
     The ids of all folders form one sequence, which is cut into windows that do not overlap. An epoch reads every
     window once, in shuffled order; each epoch has other cuts and another order. Window k of the run is a function of k
-    (see `permutation`), so the state to resume is one number. Ids are read from disk when their window is needed.
+    (see `permutation`), so the state to resume is one number. Ids are read from disk when their window is needed, and
+    from an object store a few batches ahead.
 
     Several processes share the windows: each call of `take`, which all of them make with the same size, divides the
     next windows of the run among them by rank.
@@ -144,7 +150,18 @@ class ShardBatches:
 
     def windows(self, position: int, n: int) -> Tensor:
         """Return windows `position` to `position + n - 1` of the run, int64 of shape (n, context_length + 1)."""
+        self._read_ahead(position, n)
         return _windows(self.tokens, self.starts(position, n), self.context_length)
+
+    def _read_ahead(self, position: int, n: int) -> None:
+        """Begin to read what is in an object store, for these windows and those of the calls to come."""
+        if self.tokens.is_stored:
+            for ahead in range(_N_AHEAD):
+                self.tokens.prefetch(self._ranges(position + ahead * self.n_processes * n, n))
+
+    def _ranges(self, position: int, n: int) -> list[tuple[int, int]]:
+        """Return the ranges of ids that windows `position` to `position + n - 1` consist of."""
+        return [(start, start + self.context_length + 1) for start in self.starts(position, n)]
 
     def n_targets(self, position: int, n_windows: int) -> int:  # noqa: ARG002 - packed windows differ
         """Return the number of targets of windows `position` to `position + n_windows - 1` of the run."""
@@ -198,7 +215,7 @@ class JoinedShards:
     """The ids of several shard folders as one sequence, read from disk on demand.
 
     Args:
-        folders: Shard folders, at least one.
+        folders: Shard folders, at least one; also URLs in an object store.
         fingerprint: Fingerprint of the tokenizer; by default that of the first folder.
 
     Raises:
@@ -210,7 +227,7 @@ class JoinedShards:
             raise ShardError(
                 "there is no shard folder", hint="make one with: bytemill data encode TOKENIZER TEXT -o DIR"
             )
-        self.parts = [TokenShards(folder) for folder in folders]
+        self.parts = [_opened(folder) for folder in folders]
         self.fingerprint = fingerprint or self.parts[0].manifest.fingerprint
         for part in self.parts:
             if part.manifest.fingerprint != self.fingerprint:
@@ -225,6 +242,18 @@ class JoinedShards:
     def __len__(self) -> int:
         return self._starts[-1]
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether a part is in an object store."""
+        return any(isinstance(part, StoredTokens) for part in self.parts)
+
+    def prefetch(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Begin to read ranges that are in an object store."""
+        for part, before in zip(self.parts, self._starts, strict=False):
+            if isinstance(part, StoredTokens):
+                own = [(max(0, start - before), min(len(part), stop - before)) for start, stop in ranges]
+                part.prefetch((start, stop) for start, stop in own if start < stop)
+
     def __getitem__(self, index: slice) -> NDArray[Any]:
         start, stop, step = index.indices(len(self))
         if step != 1:
@@ -235,6 +264,10 @@ class JoinedShards:
             if before < stop and before + len(part) > start
         ]
         return slices[0] if len(slices) == 1 else np.concatenate([*slices, np.empty(0, np.uint16)])
+
+
+def _opened(folder: str | os.PathLike[str]) -> TokenShards | StoredTokens:
+    return TokenShards(folder) if (url := url_of(folder)) is None else StoredTokens(url)
 
 
 def spread_starts(n_tokens: int, context_length: int, n_windows: int) -> list[int]:
@@ -267,6 +300,8 @@ def inputs_and_targets(windows: Tensor, device: str | torch.device) -> tuple[Ten
 
 def _windows(x: TokenSequence, starts: Sequence[int], context_length: int) -> Tensor:
     # Convert in NumPy: support for uint16 in torch depends on the device, and as int16 ids from 32,768 are negative.
+    if isinstance(x, JoinedShards) and x.is_stored:
+        x.prefetch([(start, start + context_length + 1) for start in starts])
     windows = np.empty((len(starts), context_length + 1), dtype=np.int64)
     for row, start in enumerate(starts):
         window = np.asarray(x[start : start + context_length + 1])

@@ -162,6 +162,7 @@ class PackedBatches(ShardBatches):
 
     def windows(self, position: int, n: int) -> Tensor:
         """Return windows `position` to `position + n - 1` of the run, with `PADDING` after the last document."""
+        self._read_ahead(position, n)
         windows = np.full((n, self.context_length + 1), PADDING, dtype=np.int64)
         for row, pieces in enumerate(self._pieces_of(position, n)):
             ends = np.cumsum([0, *self._lengths[pieces]]).tolist()
@@ -173,6 +174,11 @@ class PackedBatches(ShardBatches):
                         windows[row, start] if self._separator is None else self._separator
                     )
         return torch.from_numpy(windows)  # pyright: ignore[reportUnknownMemberType]
+
+    def _ranges(self, position: int, n: int) -> list[tuple[int, int]]:
+        pieces = np.concatenate(self._pieces_of(position, n))
+        starts = self._starts[pieces]
+        return list(zip(starts.tolist(), (starts + self._lengths[pieces]).tolist(), strict=True))
 
     def starts(self, position: int, n: int) -> list[int]:
         """Return the offsets of the first ids of windows `position` to `position + n - 1` of the run."""

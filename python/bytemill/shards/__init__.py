@@ -7,6 +7,7 @@ from bytemill.shards.pipeline import EncodeProgress
 from bytemill.shards.reader import TokenShards
 from bytemill.shards.reencode import reencode_shards, shard_corpus
 from bytemill.shards.shard_corpus import ShardCorpus
+from bytemill.shards.stored_tokens import StoredTokens
 from bytemill.shards.verify import verify
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "ShardInfo",
     "ShardSettings",
     "SourceInfo",
+    "StoredTokens",
     "TokenShards",
     "convert_shards",
     "encode_corpus",

@@ -123,6 +123,7 @@ def encode_corpus(
 
 
 def _encode_to_store(job: EncodingJob, store: StoreFolder, **options: Unpack[_RunOptions]) -> Manifest:
+    store.require_writable()
     complete = None if options["overwrite"] else complete_in_store(job.stores(store), job.request)
     if complete is None:
         return encode_to_store(job, store, **options)[0]

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from bytemill.errors import ShardError
 from bytemill.shards.layouts import LAYOUTS
-from bytemill.storage import StoreFolder, url_of
+from bytemill.storage import StoreFolder, exists, url_of
 from bytemill.system.atomic_files import write_json
 from bytemill.system.records import Count, Flag, Record, Strict, Text, parse_record, read_json_object
 
@@ -226,11 +226,9 @@ def sidecar_files(folder: Path) -> list[str]:
 
 
 def parts_of(folder: Path) -> list[Path]:
-    """Return the folders `train` and `validation` of a split corpus, or `folder` itself."""
+    """Return the folders `train` and `validation` of a split corpus, or `folder` itself; also in an object store."""
     parts = [folder / "train", folder / "validation"]
-    is_split = not (folder / MANIFEST_NAME).exists() and all(
-        (part / MANIFEST_NAME).exists() for part in parts
-    )
+    is_split = not exists(folder / MANIFEST_NAME) and all(exists(part / MANIFEST_NAME) for part in parts)
     return parts if is_split else [folder]
 
 
@@ -305,7 +303,7 @@ def parse_manifest(document: Any, path: str | Path) -> Manifest:
 
 
 def shard_hashes(folder: str | os.PathLike[str]) -> dict[str, str]:
-    """Return the sha256 of every shard in `folder`, by file name, in the order of the text.
+    """Return the sha256 of every shard in `folder`, by file name without a tag, in the order of the text.
 
     Two folders with equal hashes hold the same tokens. Reads only the manifest, not the shards.
 
@@ -318,7 +316,7 @@ def shard_hashes(folder: str | os.PathLike[str]) -> dict[str, str]:
     Raises:
         ShardError: If the manifest is missing or damaged.
     """
-    return {shard.file: shard.sha256 for shard in read_manifest(folder).shards}
+    return {re.sub(_TAG + r"(?=\.)", "", shard.file): shard.sha256 for shard in read_manifest(folder).shards}
 
 
 def _no_manifest(folder: Path) -> ShardError:

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from bytemill.errors import ShardError
 from bytemill.shards.layouts import layout_named
 from bytemill.shards.manifest import Manifest, read_manifest
+from bytemill.shards.stored_tokens import local_shards
 from bytemill.shards.verify import documents_problem, open_shard, size_problems
+from bytemill.storage import url_of
 
 TokenArray: TypeAlias = NDArray[np.uint16] | NDArray[np.uint32]
 
@@ -25,15 +27,16 @@ class TokenShards:
     the content of the shards.
 
     Args:
-        folder: Folder that contains `manifest.json`.
+        folder: Folder that contains `manifest.json`. Shards in an object store are copied to the cache folder first;
+            `StoredTokens` reads them as they are needed.
 
     Raises:
         ShardError: If a shard is missing or contradicts the manifest in size, dtype or number of tokens.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
-        self.manifest = read_manifest(folder)
+        self.folder = Path(folder) if (url := url_of(folder)) is None else local_shards(url)
+        self.manifest = read_manifest(self.folder)
         self.dtype = np.dtype(self.manifest.dtype)
         self.n_tokens = self.manifest.n_tokens
         self.arrays = _open_arrays(self.folder, self.manifest)

@@ -17,6 +17,8 @@ from bytemill.shards.layouts.files import cannot_read
 from bytemill.shards.layouts.llmc import has_header
 from bytemill.shards.manifest import MANIFEST_NAME, UNFINISHED_NAME, Manifest, is_documents_name
 from bytemill.shards.reader import TokenShards
+from bytemill.shards.stored_tokens import local_shards
+from bytemill.storage import exists, local_input, url_of
 
 if TYPE_CHECKING:
     import os
@@ -226,14 +228,14 @@ def open_tokens(
     `layout="bin"` and a `dtype`. The files of a folder or glob are one sequence, sorted by name.
 
     Args:
-        path: Path or glob.
+        path: Path or glob, or the URL of a file or folder in an object store, which is copied to the cache folder.
         layout: Layout of files without a manifest.
         dtype: Type of the ids in files that do not store it.
 
     Raises:
         ShardError: If there is no file, if the files contradict `layout` or `dtype`, or if these are needed.
     """
-    root = Path(path)
+    root = Path(path) if (url := url_of(path)) is None else _local_copy(url)
     if root.is_dir() and ((root / MANIFEST_NAME).exists() or (root / UNFINISHED_NAME).exists()):
         shards = TokenShards(root)
         manifest = shards.manifest
@@ -255,6 +257,11 @@ def open_tokens(
         summary = found.inspect(file, dtype)
         arrays.append(found.open(file, summary.dtype, summary.n_tokens))
     return TokenSource(files, arrays, found)
+
+
+def _local_copy(url: str) -> Path:
+    """Return a copy of a shard folder, or of files of other programs, on this machine."""
+    return local_shards(url) if exists(f"{url}/{MANIFEST_NAME}") else local_input(url)
 
 
 def find_separator(

@@ -11,20 +11,24 @@ from numpy.typing import NDArray
 from bytemill.errors import ShardError
 from bytemill.shards.layouts import layout_named
 from bytemill.shards.manifest import FileInfo, Manifest, ShardInfo, files_of, read_manifest, shard_files
+from bytemill.storage import StoreFolder, url_of
 
 
 def verify(folder: str | os.PathLike[str]) -> list[str]:
     """Verify every file of a shard folder against the manifest, in constant memory.
 
     Args:
-        folder: Folder of shards.
+        folder: Folder of shards, also the URL of one in an object store.
 
     Returns:
         One sentence per problem; empty if the shards are intact.
 
     Raises:
         ShardError: If the manifest cannot be read.
+        StorageError: If the object store cannot be read.
     """
+    if (url := url_of(folder)) is not None:
+        return _stored_problems(StoreFolder(url), read_manifest(url))
     root = Path(folder)
     manifest = read_manifest(root)
     problems = size_problems(root, manifest)
@@ -45,6 +49,17 @@ def verify(folder: str | os.PathLike[str]) -> list[str]:
         problems.extend(problem for problem in found if problem)
     listed = {info.file for info in files_of(manifest)}
     problems.extend(f"{name} is not in the manifest" for name in shard_files(root) if name not in listed)
+    return problems
+
+
+def _stored_problems(folder: StoreFolder, manifest: Manifest) -> list[str]:
+    sizes = folder.list()
+    problems: list[str] = []
+    for info in files_of(manifest):
+        if info.file not in sizes:
+            problems.append(f"{info.file} is missing")
+        elif (found := folder.sha256(info.file)) != info.sha256:
+            problems.append(f"{info.file} has sha256 {found}, the manifest says {info.sha256}")
     return problems
 
 

@@ -5,7 +5,20 @@ them, which a conditional write lets only one writer create. Who reads trusts th
 """
 
 from bytemill.storage.files import read_file, write_file
-from bytemill.storage.location import is_url, split_url, url_of
+from bytemill.storage.local_copies import exists, local_input, local_output
+from bytemill.storage.location import is_url, shown, split_url, url_of
 from bytemill.storage.store import StoredObject, StoreFolder
 
-__all__ = ["StoreFolder", "StoredObject", "is_url", "read_file", "split_url", "url_of", "write_file"]
+__all__ = [
+    "StoreFolder",
+    "StoredObject",
+    "exists",
+    "is_url",
+    "local_input",
+    "local_output",
+    "read_file",
+    "shown",
+    "split_url",
+    "url_of",
+    "write_file",
+]

@@ -12,8 +12,8 @@ SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
 READ_SCHEMES = (*SCHEMES, "http", "https")
 """Stores that are read."""
 
-# `Path` turns `s3://` into `s3:/`.
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
+# `Path` turns `s3://` into `s3:/`, on Windows into `s3:\`.
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):[/\\]+")
 
 
 def url_of(path: str | os.PathLike[str]) -> str | None:
@@ -29,7 +29,10 @@ def url_of(path: str | os.PathLike[str]) -> str | None:
     match = _URL.match(text)
     if match is None:
         return None
-    scheme, rest = match[1].lower(), text[match.end() :].rstrip("/")
+    scheme, rest = match[1].lower(), text[match.end() :]
+    if not text.startswith("//", match.end(1) + 1):
+        rest = rest.replace("\\", "/")
+    rest = rest.rstrip("/")
     url = f"{scheme}://{rest}"
     if scheme not in READ_SCHEMES:
         raise StorageError(
@@ -44,6 +47,11 @@ def url_of(path: str | os.PathLike[str]) -> str | None:
     if not rest:
         raise StorageError(f"{url} names no bucket", hint=f"write {scheme}://BUCKET/FOLDER")
     return url
+
+
+def shown(path: str | os.PathLike[str]) -> str:
+    """Return a path or URL as people write it."""
+    return url_of(path) or os.fspath(path)
 
 
 def is_url(path: str | os.PathLike[str]) -> bool:

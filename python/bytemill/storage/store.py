@@ -17,9 +17,11 @@ from bytemill.system.atomic_files import AtomicFile
 from bytemill.system.extras import install_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from datetime import datetime
     from pathlib import Path
+
+    from obstore import ObjectMeta
 
 _T = TypeVar("_T")
 
@@ -71,10 +73,12 @@ class StoreFolder:
         """Return a folder in this one."""
         return StoreFolder(f"{self.url}/{name}")
 
-    @property
-    def is_writable(self) -> bool:
-        """Whether the store can be written: web servers cannot."""
-        return self.url.partition("://")[0] in SCHEMES
+    def require_writable(self) -> None:
+        """Raise StorageError for a web server, which can only be read."""
+        if self.url.partition("://")[0] not in SCHEMES:
+            raise StorageError(
+                f"{self.url} cannot be written: it is on a web server", hint="write to s3://, gs:// or az://"
+            )
 
     def upload(self, name: str, path: Path) -> None:
         """Write a file of this machine to an object, in parts if it is large. It appears when it is complete."""
@@ -196,34 +200,54 @@ class StoreFolder:
             OutputError: The file cannot be written.
             StorageError: There is no such object, or its content is another one.
         """
+        digest = hashlib.sha256()
+        with AtomicFile(path) as file:
+            for data in self.blocks(name):
+                digest.update(data)
+                file.write(data)
+            if sha256 is not None and digest.hexdigest() != sha256:
+                raise StorageError(
+                    f"{self.url}/{name} has sha256 {digest.hexdigest()}, not {sha256}",
+                    hint="the object is damaged: restore it, or write it again",
+                )
+
+    def sha256(self, name: str) -> str:
+        """Read an object and return its sha256, in hexadecimal."""
+        digest = hashlib.sha256()
+        for data in self.blocks(name):
+            digest.update(data)
+        return digest.hexdigest()
+
+    def blocks(self, name: str) -> Iterator[bytes]:
+        """Yield an object in blocks of a few megabytes; the next ones are read at the same time."""
         with self._present(name):
             n_bytes = self.size(name)
             if n_bytes is None:
                 raise FileNotFoundError
-            digest = hashlib.sha256()
-            with AtomicFile(path) as file, RequestPool(self._read_block, _REQUESTS_AT_ONCE) as pool:
-                blocks = [
-                    (name, start, min(_READ_BYTES, n_bytes - start))
-                    for start in range(0, n_bytes, _READ_BYTES)
-                ]
-                for data in pool.in_order(blocks, _REQUESTS_AT_ONCE):
-                    digest.update(data)
-                    file.write(data)
-                if sha256 is not None and digest.hexdigest() != sha256:
-                    raise StorageError(
-                        f"{self.url}/{name} has sha256 {digest.hexdigest()}, not {sha256}",
-                        hint="the object is damaged: restore it, or write it again",
-                    )
+        blocks = [
+            (name, start, min(_READ_BYTES, n_bytes - start)) for start in range(0, n_bytes, _READ_BYTES)
+        ]
+        with RequestPool(self._read_block, _REQUESTS_AT_ONCE) as pool:
+            yield from pool.in_order(blocks, _REQUESTS_AT_ONCE)
 
     def _read_block(self, block: tuple[str, int, int]) -> bytes:
         return self.read(*block)
 
     def size(self, name: str) -> int | None:
         """Return the size of an object in bytes, or None if there is none."""
+        meta = self._meta(name)
+        return None if meta is None else int(meta["size"])
+
+    def version(self, name: str) -> str | None:
+        """Return what changes when an object does, or None if there is none."""
+        meta = self._meta(name)
+        return None if meta is None else f"{meta['e_tag']} {meta['size']} {meta['last_modified']}"
+
+    def _meta(self, name: str) -> ObjectMeta | None:
         import obstore
 
         try:
-            return int(self._request(name, lambda: obstore.head(self._store, name))["size"])
+            return self._request(name, lambda: obstore.head(self._store, name))
         except FileNotFoundError:
             return None
 
@@ -271,24 +295,33 @@ class StoreFolder:
         except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
             raise FileExistsError from None
         except FileNotFoundError as error:
-            if "NoSuchBucket" not in str(error) and "ContainerNotFound" not in str(error):
+            if not _names_no_bucket(error):
                 raise FileNotFoundError from None
-            failure = StorageError(
-                f"there is no bucket for {self.url}", hint="check the URL, or make the bucket"
-            )
+            failure = self._no_bucket()
         except (exceptions.UnauthenticatedError, exceptions.PermissionDeniedError) as error:
             failure = self._failure(name, error, "check that the credentials are valid and allow it")
         except (exceptions.BaseError, OSError) as error:
             # obstore does not repeat a request whose answer breaks off.
             if n_more and "body error" in str(error):
                 return self._request(name, request, n_more - 1)
-            failure = self._failure(
-                name, error, "check the connection, the credentials and the region, and try again"
+            failure = (
+                self._no_bucket()
+                if _names_no_bucket(error)
+                else self._failure(
+                    name, error, "check the connection, the credentials and the region, and try again"
+                )
             )
         raise failure from None
 
+    def _no_bucket(self) -> StorageError:
+        return StorageError(f"there is no bucket for {self.url}", hint="check the URL, or make the bucket")
+
     def _failure(self, name: str, error: Exception, hint: str) -> StorageError:
         return StorageError(f"cannot access {self.url}/{name}: {_reason(error)}", hint=hint)
+
+
+def _names_no_bucket(error: Exception) -> bool:
+    return any(code in str(error) for code in ("NoSuchBucket", "ContainerNotFound"))
 
 
 def _reason(error: Exception) -> str:

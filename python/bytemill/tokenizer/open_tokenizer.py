@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bytemill.errors import TokenizerFileError
+from bytemill.storage import is_url
 from bytemill.tokenizer import pretrained
 from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -26,7 +27,8 @@ def open_tokenizer(
     """Load a file or folder, or the published tokenizer of that name. Never searches the hub.
 
     Args:
-        path_or_name: A path, or a published name such as `gpt2`. An existing path takes precedence.
+        path_or_name: A path, the URL of a file or folder in an object store, or a published name such as `gpt2`. An
+            existing path takes precedence.
         pattern: As in `Tokenizer.load`.
         special_tokens: As in `Tokenizer.load`.
 
@@ -35,7 +37,7 @@ def open_tokenizer(
     """
     if pattern is ... and special_tokens is None and pretrained.is_published(path_or_name):
         return Tokenizer.from_pretrained(path_or_name)
-    if not Path(path_or_name).exists():
+    if not is_url(path_or_name) and not Path(path_or_name).exists():
         _suggest_published(str(path_or_name))
     return Tokenizer.load(path_or_name, pattern=pattern, special_tokens=special_tokens)
 

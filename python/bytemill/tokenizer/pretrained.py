@@ -255,7 +255,7 @@ def _from_hub(name: str, revision: str | None, *, local_files_only: bool) -> Loa
         try:
             downloaded = [_download(hub, name, file, revision) for file in files]
             if files == ("tokenizer.json",):
-                from bytemill.formats.huggingface.folder import SIDECAR_FILES
+                from bytemill.formats.paths import SIDECAR_FILES
 
                 for file in SIDECAR_FILES:
                     with suppress(Exception):  # optional; they do not affect ids

@@ -23,6 +23,7 @@ from bytemill.formats.spec import (
     TokenizerSpec,
     special_rules,
 )
+from bytemill.storage import local_output
 from bytemill.tokenizer.decoding import DecodingMethods
 from bytemill.tokenizer.encoding import EncodingMethods
 from bytemill.tokenizer.model_inputs import ModelInputMethods
@@ -173,7 +174,8 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods, ModelInputM
         """Load a tokenizer file of any supported format, recognized by its content.
 
         Args:
-            path: A file or a folder. For GPT-2's two files, the path of either one.
+            path: A file or a folder, also the URL of one in an object store. For GPT-2's two files, the path of either
+                one.
             pattern: Pattern for a file that stores none: a rank file that is not a published one and has no
                 `.tiktoken.json` beside it, or GPT-2's files (default: GPT-2's pattern).
             special_tokens: Special tokens for a file that stores none.
@@ -226,25 +228,28 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods, ModelInputM
         Each file is written atomically. `bytemill tokenizer convert` also verifies the output.
 
         Args:
-            path: A file, or a folder (an existing one, or a path that ends with a slash). A folder also gets a
+            path: A file, or a folder (an existing one, or a path that ends with a slash), also the URL of one in an
+                object store. A folder also gets a
                 `tokenizer_config.json`, so that `AutoTokenizer.from_pretrained` opens it, and the other metadata files.
             format: `"huggingface"`, `"tiktoken"` (a rank file and its settings in a `.json` beside it), `"gpt2"`
                 (`vocab.json` and `merges.txt`), `"minbpe"` (a `.model`), `"vocab"` (a listing for people) or `"gguf"`.
 
         Raises:
             OutputError: A file cannot be written.
+            StorageError: The object store cannot be written.
             TokenizerError: The format cannot represent this tokenizer.
         """
         from bytemill.formats.save import publish, render
 
         spec = self.to_spec()
         is_folder = str(path).endswith(("/", os.sep)) or Path(path).is_dir()
-        if format == "huggingface" and is_folder:
-            from bytemill.formats.huggingface.folder import write_folder
+        with local_output(path) as local:
+            if format == "huggingface" and is_folder:
+                from bytemill.formats.huggingface.folder import write_folder
 
-            write_folder(spec, Path(path))
-            return
-        publish(render(spec, Path(path), format), Path(path))
+                write_folder(spec, local)
+                return
+            publish(render(spec, local, format), local)
 
     def to_huggingface(self) -> Any:
         """Return a `tokenizers.Tokenizer` that gives the same ids with `encode(text, add_special_tokens=False)`.

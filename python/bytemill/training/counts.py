@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from bytemill._core import UNICODE_VERSION, PretokenCounter, PretokenCounts, named_pattern, read_counts_header
 from bytemill.corpus.documents import CorpusCounts
 from bytemill.errors import CorpusError, TokenizerError
+from bytemill.storage import local_input, local_output
 from bytemill.system.atomic_files import AtomicFile
 from bytemill.system.records import Count, Record, Text, parse_json_object, parse_record
 from bytemill.training.mixture import Weight, common_scale, exact_weight
@@ -107,12 +108,13 @@ def save(counted: CountedCorpus, path: str | os.PathLike[str]) -> None:
 
     Args:
         counted: The counts.
-        path: The file.
+        path: The file, or its URL in an object store.
 
     Raises:
         OutputError: The file cannot be written.
+        StorageError: The object store cannot be written.
     """
-    with AtomicFile(path) as atomic:
+    with local_output(path) as local, AtomicFile(local) as atomic:
         # The core opens the file by name; this handle remains open to sync it to disk.
         counted.counts.save(str(atomic.file.name), counted.info.to_json())
 
@@ -121,11 +123,13 @@ def load(path: str | os.PathLike[str]) -> CountedCorpus:
     """Load a file of counts.
 
     Args:
-        path: The file.
+        path: The file, or its URL in an object store.
 
     Raises:
         CorpusError: The file does not exist, is damaged, or has another version.
+        StorageError: The object store cannot be read.
     """
+    path = local_input(path)
     info = read_info(path)
     try:
         counts = PretokenCounts.load(str(path))

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from bytemill.errors import TokenizerError
 from bytemill.formats.patterns import Pattern, resolve_pattern
+from bytemill.storage import url_of
+from bytemill.storage.local_copies import working_path
 from bytemill.training.memory_budget import MemoryBudget, parse_max_memory
 
 if TYPE_CHECKING:
@@ -87,7 +89,7 @@ def training_options(
     if work_folder is not None:
         work_path = Path(work_folder)
     else:
-        work_path = None if counts_path is None else counts_path.with_name(f".{counts_path.name}.counting")
+        work_path = None if counts_path is None else _work_folder(counts_path)
     return TrainingOptions(
         special_tokens=special,
         n_merges=n_merges,
@@ -103,6 +105,12 @@ def training_options(
         work_folder=work_path,
         checkpoint_seconds=checkpoint_seconds,
     )
+
+
+def _work_folder(counts: Path) -> Path:
+    """Return the folder for checkpoints beside a file of counts, on this machine."""
+    path = counts if (url := url_of(counts)) is None else working_path(url)
+    return path.with_name(f".{path.name}.counting")
 
 
 def check_one_of(name: str, value: object, choices: tuple[str, str]) -> None:

@@ -11,6 +11,7 @@ from bytemill import profiling
 from bytemill.corpus import Corpus
 from bytemill.errors import CorpusError, NotEnoughMemoryError
 from bytemill.formats.spec import Ties, TokenizerSpec
+from bytemill.storage import exists, is_url, local_input, shown
 from bytemill.system.output_lock import lock_output
 from bytemill.tokenizer.tokenizer import Tokenizer
 from bytemill.tokenizer.training_report import TrainingReport
@@ -269,11 +270,11 @@ def _count(
             check_compatible(name, read_info(name), options.pattern, options.special_tokens)
         plan = options.budget.counting(1, None, in_batches=False) if options.budget else None
         counted = merge(list(source.files), plan=plan, work=work)
-    elif options.counts is not None and options.counts.exists():
-        info = read_info(options.counts)
-        check_compatible(options.counts, info, options.pattern, options.special_tokens)
+    elif options.counts is not None and exists(options.counts):
+        info = read_info(local_input(options.counts))
+        check_compatible(shown(options.counts), info, options.pattern, options.special_tokens)
         identity = corpus_identity(source) if isinstance(source, Corpus) else None
-        check_same_corpus(options.counts, info, identity)
+        check_same_corpus(shown(options.counts), info, identity)
         return load(options.counts)
     else:
         settings = CountingSettings(
@@ -312,7 +313,7 @@ def _memory(options: TrainingOptions) -> Generator[None]:
 @contextlib.contextmanager
 def _counts_lock(options: TrainingOptions) -> Generator[None]:
     """Lock the file of counts if it is going to be written."""
-    if options.counts is None or options.counts.exists():
+    if options.counts is None or is_url(options.counts) or options.counts.exists():
         yield
         return
     with lock_output(options.counts):

@@ -14,6 +14,7 @@ from bytemill.errors import TokenizerFileError
 from bytemill.formats.files import is_object, object_at, parse_json, read_text
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.huggingface.post_processor import check_depth
+from bytemill.formats.paths import SIDECAR_FILES
 from bytemill.formats.spec import TokenFlags, TokenizerMetadata
 from bytemill.system.atomic_files import make_folder, write_text
 
@@ -22,11 +23,7 @@ if TYPE_CHECKING:
 
     from bytemill.formats.spec import TokenizerSpec
 
-SIDECAR_FILES = _CONFIG, _MAP, _TEMPLATE = (
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "chat_template.jinja",
-)
+_CONFIG, _MAP, _TEMPLATE = SIDECAR_FILES
 _MAX_BYTES = 1 << 26
 
 
