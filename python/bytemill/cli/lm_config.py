@@ -13,7 +13,14 @@ from pydantic import SkipValidation
 from bytemill.lm.planning.parameters import n_parameters
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.training.config import DEFAULT_PRESET, SECTIONS, Resolved, resolve
-from bytemill.lm.training.config_sources import environment_layers, file_layer, parse_setting, setting_type
+from bytemill.lm.training.config_sources import (
+    environment_layers,
+    file_layer,
+    is_run_folder,
+    parse_setting,
+    setting_type,
+)
+from bytemill.storage import shown
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
 if TYPE_CHECKING:
@@ -52,15 +59,15 @@ def resolve_options(config: str | Path | None, options: Any, *, is_plan: bool = 
     elif config is not None:
         layers.append(file_layer(config))
     layers += environment_layers(os.environ)
-    if config is not None and Path(config).is_dir():
-        layers.append(("the command line", {"run.folder": str(config)}))
+    if config is not None and is_run_folder(config):
+        layers.append(("the command line", {"run.folder": shown(config)}))
     layers += [(_flag(key, value), {key: value}) for key, value in _set_options(options)]
     init_from = next((path for _, own in reversed(layers) if (path := own.get("training.init_from"))), None)
     if isinstance(init_from, str):
         from bytemill.lm.training.initial_weights import initial_layers
 
         layers = (
-            initial_layers(init_from, Path(config) if config and Path(config).is_dir() else None) + layers
+            initial_layers(init_from, Path(config) if config and is_run_folder(config) else None) + layers
         )
     tokenizer = next((name for _, own in reversed(layers) if (name := own.get("data.tokenizer"))), None)
     n_vocab = open_tokenizer(tokenizer).n_vocab if isinstance(tokenizer, str) and not is_plan else None

@@ -6,7 +6,6 @@ import shlex
 import sys
 import textwrap
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from bytemill.analysis.inspection import visible
@@ -130,18 +129,21 @@ def write_result(run: RunFolder, n_steps: int, *, as_json: bool) -> None:
     from bytemill.lm.training.metrics_log import read_metrics
 
     checkpoint = run.checkpoint_files()[0]
+    folder = str(run.path) if run.stored is None else run.stored.url
     if not as_json:
-        output.write_line(f"trained {n_steps:,} steps: {checkpoint}")
+        output.write_line(f"trained {n_steps:,} steps: {checkpoint if run.stored is None else folder}")
         return
     records: dict[str, Any] = {
         kind: (read_metrics(run.metrics, kind) or [None])[-1] for kind in ("step", "validation", "sample")
     }
-    output.write_json({"folder": str(run.path), "checkpoint": str(checkpoint), **records})
+    output.write_json({"folder": folder, "checkpoint": str(checkpoint), **records})
 
 
 def resume_hint(folder: str) -> str:
     """Return how to continue an interrupted run, depending on whether it has saved a checkpoint."""
-    if any(Path(folder, "checkpoints").glob("step_*")):
+    from bytemill.lm.training.run_folder import RunFolder
+
+    if RunFolder(folder).checkpoint_files():
         return f"to resume: bytemill lm train {shlex.quote(folder)}"
     return "run the same command again to start over (no checkpoint was saved yet)"
 

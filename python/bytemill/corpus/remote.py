@@ -1,21 +1,23 @@
-"""Files named by URLs, opened through fsspec."""
+"""Files named by URLs, opened through fsspec: by the library that it names for a store, or by obstore without that."""
 
 from __future__ import annotations
 
 import contextlib
 import glob
+import importlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bytemill.corpus import libraries
 from bytemill.errors import CorpusError
+from bytemill.storage.location import SCHEMES, without_secrets
 from bytemill.system.extras import install_hint, is_checkout
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-_TIMES = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated", "created")
+_TIMES = ("ETag", "etag", "e_tag", "LastModified", "last_modified", "mtime", "updated", "created")
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def remote_files(url: str) -> tuple[list[tuple[str, int | None, RemoteFile]], bo
     """
     fsspec = libraries.fsspec(url)
     with _failures(url):
-        fs, path = fsspec.core.url_to_fs(url)
+        fs, path = _file_system(fsspec, url)
         is_folder = False
         if glob.has_magic(path) and not fs.exists(path):
             found = sorted(each for each in fs.glob(path) if fs.isfile(each))
@@ -68,9 +70,33 @@ def remote_files(url: str) -> tuple[list[tuple[str, int | None, RemoteFile]], bo
         files = [(_url_of(fs, each, url), fs.info(each)) for each in found]
     if not files:
         raise CorpusError(f"no file matches {url}", hint="check the pattern; '**' descends into folders")
+    # obstore leaves the bucket out of the names that it tells.
+    paths = found if _is_of_obstore(fs) else [info["name"] for _, info in files]
     return [
-        (name, info.get("size"), RemoteFile(fs, info["name"], _version(info))) for name, info in files
+        (name, info.get("size"), RemoteFile(fs, path, _version(info)))
+        for (name, info), path in zip(files, paths, strict=True)
     ], is_folder
+
+
+def _file_system(fsspec: Any, url: str) -> tuple[Any, str]:
+    """Return the file system for a URL, and the path in it."""
+    try:
+        return fsspec.core.url_to_fs(url)
+    except ImportError:
+        scheme, separator, path = url.partition("://")
+        if not separator or scheme not in SCHEMES:
+            raise
+        try:
+            store: Any = importlib.import_module("obstore.fsspec").FsspecStore
+        except ImportError:
+            pass
+        else:
+            return store(scheme, client_options={"allow_http": True}), path
+        raise
+
+
+def _is_of_obstore(fs: Any) -> bool:
+    return type(fs).__module__.startswith("obstore")
 
 
 def _url_of(fs: Any, path: str, url: str) -> str:
@@ -100,7 +126,7 @@ def _failures(name: str) -> Generator[None]:
             f"cannot read {name}: {error.strerror or error}", hint=_network_hint(name)
         ) from error
     except Exception as error:  # HTTP libraries and stores have error classes of their own
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        reason = without_secrets(str(error).strip().partition("\n")[0]) or type(error).__name__
         raise CorpusError(f"cannot read {name}: {reason}", hint=_network_hint(name)) from error
 
 

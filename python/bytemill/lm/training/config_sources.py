@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.training.config import SECTIONS, setting_keys
+from bytemill.storage import local_input, url_of
 
 if TYPE_CHECKING:
     import os
@@ -28,6 +29,12 @@ def train_command(folder: Path) -> str:
     return f"bytemill lm train {data} --run.folder {'run' if folder.exists() else shlex.quote(str(folder))}"
 
 
+def is_run_folder(path: str | os.PathLike[str]) -> bool:
+    """Check whether a path or URL names a folder rather than a settings file."""
+    url = url_of(path)
+    return Path(path).is_dir() if url is None else not url.endswith(".toml")
+
+
 def file_layer(path: str | os.PathLike[str]) -> Layer:
     """Read a settings file.
 
@@ -40,6 +47,9 @@ def file_layer(path: str | os.PathLike[str]) -> Layer:
     Raises:
         RunConfigError: The file cannot be read, is not TOML, or has a key outside of a section.
     """
+    url = url_of(path)
+    if url is not None:
+        path = local_input(f"{url}/config.toml" if is_run_folder(url) else url)
     path = Path(path)
     file = path / "config.toml" if path.is_dir() else path
     try:

@@ -218,7 +218,7 @@ def _failure(group: _Group, folder: str) -> BytemillError:
     causes = [each for each in failed if each.error is None or each.error["type"] != _LOST] or failed
     cause = min(causes, key=_failed_at)
     name = f"process {cause.rank} of {len(group.ranks)}"
-    has_checkpoint = any(Path(folder, "checkpoints").glob("step_*"))
+    has_checkpoint = bool(RunFolder(folder).checkpoint_files())
     how = "resume from the last checkpoint" if has_checkpoint else "start over (no checkpoint was saved yet)"
     hint = f"run the same command again to {how}"
     if cause.error is None:

@@ -53,6 +53,10 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         encode = f"bytemill data encode {shlex.quote(config.data.tokenizer)} TEXT -o DIR"
         raise RunConfigError("data.train is not set", hint=f"add --data.train DIR, made with: {encode}")
     folder = RunFolder(config.run.folder)
+    if folder.stored is not None:
+        if processes.local_rank == 0:
+            folder.stored.forget() if overwrite else folder.stored.fetch()
+        processes.wait()
     tokenizer = open_tokenizer(config.data.tokenizer)
     if config.model.vocab_size < tokenizer.n_vocab:
         raise RunConfigError(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 WEIGHTS, AVERAGE, OPTIMIZER = "model.safetensors", "average.safetensors", "optimizer"
 TRAINER, MANIFEST = "trainer.json", "checkpoint.json"
+_NAME = re.compile(r"step_(\d{8,})(?:\.[0-9a-f]{12})?")
+"""In a copy of a run in an object store the names have the tag of the upload."""
 FORMAT = 1
 """Version of the layout above."""
 FolderHashes = list[tuple[str, dict[str, str]]]
@@ -104,6 +107,12 @@ class RunCheckpoint:
             path = self.path / name
             if sha256_of(path) != self.files.get(name):
                 raise CheckpointError(f"{path} is damaged: its sha256 differs from the one in {MANIFEST}")
+
+
+def step_of(path: Path) -> int:
+    """Return the step of a checkpoint folder, or -1 for another name."""
+    match = _NAME.fullmatch(path.name)
+    return int(match[1]) if match else -1
 
 
 def publish_checkpoint(

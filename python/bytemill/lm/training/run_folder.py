@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import re
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +16,13 @@ from bytemill.lm.training.run_checkpoint import (
     changed_shard,
     read_checkpoint,
     remove_checkpoint,
+    step_of,
 )
+from bytemill.lm.training.stored_run import StoredRun
+from bytemill.storage import split_url, url_of
 from bytemill.system.atomic_files import make_folder, output_error, write_text
 from bytemill.system.file_lock import try_lock
+from bytemill.system.paths import cache_folder
 
 if TYPE_CHECKING:
     import os
@@ -26,7 +30,9 @@ if TYPE_CHECKING:
 
     from bytemill.tokenizer.tokenizer import Tokenizer
 
-_NAME = re.compile(r"step_(\d{8,})")
+
+def _local_folder(url: str) -> Path:
+    return cache_folder("runs") / hashlib.sha256(url.encode()).hexdigest()[:24] / split_url(url)[1]
 
 
 @dataclass(frozen=True)
@@ -39,10 +45,19 @@ class Loaded:
 
 
 class RunFolder:
-    """Paths and files of a run folder, which may not exist yet."""
+    """Paths and files of a run folder, which may not exist yet.
+
+    A run in an object store has a folder on this machine too, in the cache folder.
+
+    Args:
+        path: The folder, or the URL of one.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        url = url_of(path)
+        self.path = Path(path) if url is None else _local_folder(url)
+        self.stored = None if url is None else StoredRun(url, self.path)
+        """The copy in an object store."""
         self.checkpoints = self.path / "checkpoints"
         self.metrics = self.path / "metrics.jsonl"
         self.tokenizer = self.path / "tokenizer.json"
@@ -91,7 +106,7 @@ class RunFolder:
     def checkpoint_files(self) -> list[Path]:
         """Return the checkpoint folders, newest first."""
         try:
-            found = [path for path in self.checkpoints.iterdir() if _NAME.fullmatch(path.name)]
+            found = [path for path in self.checkpoints.iterdir() if step_of(path) >= 0]
         except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(found, key=step_of, reverse=True)
@@ -168,9 +183,3 @@ def check_resumable(
     for role, folders in shards.items():
         if shard := changed_shard(checkpoint.shards[role], folders):
             raise CheckpointError(f"the {role} data has changed since {checkpoint.path}: {shard}", hint=hint)
-
-
-def step_of(path: Path) -> int:
-    """Return the step of a checkpoint folder, or -1 for another name."""
-    match = _NAME.fullmatch(path.name)
-    return int(match[1]) if match else -1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import BytemillError, CheckpointError, OutputError
@@ -50,12 +50,14 @@ def open_run(run: Run, resolved: Resolved, *, overwrite: bool) -> Generator[Metr
         finally:
             _end_writing(run)
         return
-    with run.folder.locked():
+    with run.folder.locked(), run.folder.stored or nullcontext() as stored:
         if overwrite:
             run.folder.clear()
         run.processes.wait()
         _resume(run)
         run.folder.prepare(resolved, run.tokenizer)
+        if stored is not None and run.saved is not None:
+            stored.push_newer(run.saved)
         with closing(MetricsLog(run.folder.metrics, after_step=run.step or None)) as log:
             try:
                 yield log
@@ -161,6 +163,8 @@ def _publish(
         remove_checkpoint(writing.temporary)
         return errors[0]
     options = run.config.run
+    if run.folder.stored is not None:
+        run.folder.stored.push(writing.path)
     run.folder.remove_old(writing.step, keep=options.keep_checkpoints, keep_every=options.keep_every)
     return None
 

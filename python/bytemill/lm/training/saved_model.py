@@ -13,6 +13,8 @@ from bytemill.lm.training.config import TrainConfig
 from bytemill.lm.training.config_sources import train_command
 from bytemill.lm.training.run_checkpoint import MANIFEST, RunCheckpoint, read_checkpoint
 from bytemill.lm.training.run_folder import RunFolder
+from bytemill.lm.training.stored_run import RUN_NAME
+from bytemill.storage import exists, local_input, url_of
 from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -85,12 +87,12 @@ def find_saved_model(path: str | os.PathLike[str]) -> SavedModel:
 
     Args:
         path: Run folder, of which the newest intact checkpoint is used, one of its checkpoints, or a folder made by
-            `bytemill lm import`.
+            `bytemill lm import`; or the URL of one in an object store.
 
     Raises:
         CheckpointError: There is no intact checkpoint and no imported model.
     """
-    path = Path(path)
+    path = _local(path)
     if is_model_folder(path):
         folder = read_model_folder(path)
         config = TrainConfig(model=folder.model)
@@ -114,6 +116,18 @@ def find_saved_model(path: str | os.PathLike[str]) -> SavedModel:
         checkpoint.fingerprint,
         refused,
     )
+
+
+def _local(path: str | os.PathLike[str]) -> Path:
+    """Return a folder of this machine: the path, or a copy of what a URL names."""
+    url = url_of(path)
+    if url is None:
+        return Path(path)
+    run = RunFolder(url)
+    if run.stored is None or not exists(f"{url}/{RUN_NAME}"):
+        return local_input(url)
+    run.stored.fetch()
+    return run.path
 
 
 def _nothing_in(path: Path) -> CheckpointError:

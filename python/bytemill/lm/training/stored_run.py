@@ -1,0 +1,209 @@
+"""A run folder in an object store: its checkpoints are uploaded while training continues, and fetched to resume.
+
+`run.json` names the newest checkpoint and the sha256 of its files, which have the tag of their upload in their names.
+It is written last, and only in place of the version that was read or written before: of two machines that train the
+same run, the second one fails. Settings, tokenizer and metrics are copies for people and other programs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bytemill.errors import BytemillError, CheckpointError, OutputError, StorageError
+from bytemill.lm.training.run_checkpoint import MANIFEST, step_of
+from bytemill.storage import StoreFolder
+from bytemill.system.atomic_files import make_folder, output_errors
+from bytemill.system.records import Count, Record, Text, parse_record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Self
+
+RUN_NAME = "run.json"
+_FORMAT = 1
+_COPIES = ("config.toml", "tokenizer.json", "tokenizer_config.json", "metrics.jsonl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StoredCheckpoint(Record):
+    """The content of `run.json`."""
+
+    format: Count
+    step: Count
+    folder: Text
+    """Folder of the checkpoint in the store."""
+    files: dict[str, list[Any]]
+    """Name in the folder -> size and sha256."""
+
+
+class StoredRun:
+    """The copy of a run folder in an object store.
+
+    Args:
+        url: URL of the run.
+        path: The run folder on this machine.
+    """
+
+    def __init__(self, url: str, path: Path) -> None:
+        self.url = url
+        self._path = path
+        self._store = StoreFolder(url)
+        self._version: str | None = None
+        """Version of `run.json` that this process has read or written."""
+        self._stored_step = -1
+        """Step of the checkpoint in the store."""
+        self._wanted: Path | None = None
+        self._error: BytemillError | None = None
+        self._change = threading.Condition()
+        self._is_closing = False
+        self._thread: threading.Thread | None = None
+
+    def fetch(self) -> None:
+        """Copy the newest checkpoint to the run folder, unless that has a newer one, with settings and metrics.
+
+        Raises:
+            CheckpointError: `run.json` is damaged.
+            StorageError: The store cannot be read, or a file has another content.
+            OutputError: The run folder cannot be written.
+        """
+        known = self._read()
+        self._stored_step = -1 if known is None else known.step
+        newest = max((step_of(path) for path in self._checkpoints().glob("step_*")), default=-1)
+        if known is None or known.step <= newest:
+            return
+        name = f"step_{known.step:08d}"
+        temporary = self._checkpoints() / f".{name}.tmp"
+        with output_errors(temporary):
+            shutil.rmtree(temporary, ignore_errors=True)
+        for file, (_, sha256) in known.files.items():
+            make_folder((temporary / file).parent)
+            self._store.download(f"{known.folder}/{file}", temporary / file, sha256)
+        for name_of_copy in _COPIES:
+            if self._store.size(name_of_copy) is not None:
+                self._store.download(name_of_copy, self._path / name_of_copy)
+        with output_errors(temporary):
+            temporary.rename(self._checkpoints() / name)
+
+    def forget(self) -> None:
+        """Take note of the version in the store without fetching it: this run replaces it."""
+        self._read()
+
+    def push_newer(self, checkpoint: Path) -> None:
+        """Upload a checkpoint that an earlier process has not uploaded."""
+        if step_of(checkpoint) > self._stored_step:
+            self.push(checkpoint)
+
+    def push(self, checkpoint: Path) -> None:
+        """Upload a published checkpoint in the background; a newer one replaces one that still waits."""
+        with self._change:
+            self._wanted = checkpoint
+            self._change.notify_all()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="upload checkpoints", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Wait until the last checkpoint and the metrics are uploaded.
+
+        Raises:
+            OutputError: Another machine trains this run.
+            StorageError: They could not be uploaded; the run folder has them.
+        """
+        with self._change:
+            self._is_closing = True
+            self._change.notify_all()
+        while self._thread is not None and self._thread.is_alive():
+            self._thread.join(0.1)
+        if self._error is not None:
+            raise self._error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self.close()
+        except BytemillError as failure:
+            if not isinstance(error[1], BaseException):
+                raise
+            error[1].add_note(str(failure))  # what ended the training is more important
+
+    def _checkpoints(self) -> Path:
+        return self._path / "checkpoints"
+
+    def _read(self) -> _StoredCheckpoint | None:
+        found = self._store.get(RUN_NAME)
+        if found is None:
+            self._version = None
+            return None
+        self._version = found.version
+        name, hint = f"{self.url}/{RUN_NAME}", "use another --run.folder, or replace the run with --overwrite"
+        try:
+            document = json.loads(found.data)
+        except ValueError as error:
+            raise CheckpointError(f"{name} is damaged: {error}", hint=hint) from error
+        return parse_record(_StoredCheckpoint, document, name, CheckpointError, hint)
+
+    def _work(self) -> None:
+        while True:
+            with self._change:
+                while self._wanted is None and not self._is_closing:
+                    self._change.wait()
+                checkpoint, self._wanted = self._wanted, None
+                is_last = self._is_closing and self._wanted is None
+            try:
+                if checkpoint is not None:
+                    self._upload(checkpoint)
+                if checkpoint is not None or is_last:
+                    self._copy()
+                self._error = None
+            except FileNotFoundError:  # removed in favour of a newer one
+                pass
+            except BytemillError as error:
+                self._error = _with_folder(error, self._path)
+            if is_last or isinstance(self._error, OutputError):
+                return
+
+    def _copy(self) -> None:
+        for name in _COPIES:
+            path = self._path / name
+            if path.exists():
+                self._store.put(name, path.read_bytes())
+
+    def _upload(self, checkpoint: Path) -> None:
+        hashes = json.loads((checkpoint / MANIFEST).read_bytes())["files"]
+        folder = f"checkpoints/{checkpoint.name}.{os.urandom(6).hex()}"
+        paths = [path for path in sorted(checkpoint.rglob("*")) if path.is_file()]
+        files: dict[str, list[Any]] = {}
+        for path in paths:
+            name = path.relative_to(checkpoint).as_posix()
+            self._store.upload(f"{folder}/{name}", path)
+            files[name] = [path.stat().st_size, hashes.get(name)]
+        stored = {"format": _FORMAT, "step": step_of(checkpoint), "folder": folder, "files": files}
+        if not self._store.replace(RUN_NAME, json.dumps(stored, indent=2).encode(), self._version):
+            self._store.delete(f"{folder}/{name}" for name in files)
+            raise OutputError(
+                f"another process has written the run {self.url}",
+                hint="use another --run.folder, or replace the run with --overwrite",
+            )
+        found = self._store.get(RUN_NAME)
+        self._version = None if found is None else found.version
+        self._store.delete(
+            name
+            for name in self._store.list()
+            if name.startswith("checkpoints/") and not name.startswith(folder)
+        )
+
+
+def _with_folder(error: BytemillError, path: Path) -> BytemillError:
+    if isinstance(error, StorageError):
+        return StorageError(
+            f"the checkpoint was not uploaded: {error}",
+            hint=f"it is in {path}; run the same command again to upload it",
+        )
+    return error
