@@ -7,6 +7,7 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import options, output
+from bytemill.storage import url_of
 
 app = App(
     name="experiment",
@@ -64,7 +65,8 @@ def run(
         output.write_json(findings.to_dict())
     elif not quiet:
         write_findings(findings)
-        output.write_line(f"The page is {folder.report}")
+        url = None if output_path is None else url_of(output_path)
+        output.write_line(f"The page is {folder.report if url is None else f'{url}/report.html'}")
     return 1 if findings.failures else 0
 
 
@@ -121,11 +123,11 @@ def report(
     from bytemill.cli.experiment_views import write_findings
     from bytemill.experiment.findings import Findings
     from bytemill.experiment.report import report as render
-    from bytemill.system.atomic_files import write_text
+    from bytemill.storage import write_file
 
     findings = Findings(folder)
     if output_path is not None:
-        write_text(output_path, render(findings))
+        write_file(output_path, render(findings).encode())
     if as_json:
         output.write_json(findings.to_dict())
     else:

@@ -7,7 +7,6 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +15,13 @@ from bytemill.analysis.comparison.bootstrap import interval, sampled_sums
 from bytemill.experiment.job import document_bits
 from bytemill.experiment.results import read_study_folder
 from bytemill.experiment.statistics import Difference, Mean, holm, mean, paired_difference, spearman
+from bytemill.experiment.stored_study import local_study
 from bytemill.experiment.verdict import verdict
 from bytemill.lm.training.metrics_log import read_metrics
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
 OVERALL = "all domains"
@@ -60,15 +62,15 @@ class Findings:
     """The results of a study folder, also of an unfinished one.
 
     Args:
-        path: The folder.
+        path: The folder, or the URL of one in an object store.
 
     Raises:
         RunConfigError: It is not the folder of a study.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self.grid, results, self.failures = read_study_folder(path)
+        self.path = local_study(path)
+        self.grid, results, self.failures = read_study_folder(self.path)
         self.results = [result for result in results if not result["is_trial"]]
         self.trials = [result for result in results if result["is_trial"]]
         self.domains: list[str] = [*self.grid["domains"], *[OVERALL] * (len(self.grid["domains"]) > 1)]

@@ -22,7 +22,9 @@ from bytemill.experiment.prepare import Materials
 from bytemill.experiment.probe import probe_rates
 from bytemill.experiment.report import report
 from bytemill.experiment.results import StudyFolder
+from bytemill.experiment.stored_study import StoredStudy
 from bytemill.experiment.study import load_study
+from bytemill.storage import url_of
 from bytemill.system.atomic_files import write_text
 from bytemill.system.file_lock import try_lock
 
@@ -70,7 +72,8 @@ def run_study(
 
     Args:
         path: The study file.
-        folder: Folder of the study; by default the file's name without its ending.
+        folder: Folder of the study, or the URL of one in an object store; by default the file's name without its
+            ending.
         n_jobs: Cells trained at the same time, each in a process of its own, on a GPU of its own if there are several.
         execute: Performs the jobs, instead of processes.
         on_event: Called with what happens.
@@ -81,15 +84,30 @@ def run_study(
     Raises:
         RunConfigError: The study is wrong, or its text does not suffice.
         OutputError: The folder is in use, or cannot be written.
+        StorageError: The object store cannot be read or written.
     """
     study = load_study(path)
-    own = StudyFolder(Path(Path(path).stem if folder is None else folder))
+    url = None if folder is None else url_of(folder)
+    stored = None if url is None else StoredStudy(url)
+    if stored is not None:
+        stored.fetch()
+        own = StudyFolder(stored.path)
+    else:
+        own = StudyFolder(Path(Path(path).stem if folder is None else folder))
     own.claim(Path(path))
+
+    def report_event(event: Event) -> None:
+        if stored is not None and event.kind == "finished":
+            stored.push()
+        on_event(event)
+
     lock = try_lock(own.path / "study.lock")
     if lock is None:
         raise OutputError(f"another process is running the study in {own.path}", hint="wait until it ends")
     with lock:
-        _Run(study, Path(path), own, execute or Processes(n_jobs), on_event).finish()
+        _Run(study, Path(path), own, execute or Processes(n_jobs), report_event).finish()
+        if stored is not None:
+            stored.push()
     return own
 
 
