@@ -8,6 +8,7 @@ from cyclopts import Parameter
 from bytemill.cli import options, output
 from bytemill.cli.data_convert import IdType, LayoutName, NoVerify, Separator, ShardTokens, separator_of
 from bytemill.cli.interruption import interruptible, resume_hint
+from bytemill.storage import shown
 from bytemill.system.units import plural
 
 EXAMPLES = """Examples:
@@ -93,7 +94,7 @@ def reencode(
 
         def progress(event: EncodeProgress) -> None:
             if event.already_complete:
-                output.note(f"{output_folder} already contains these shards: nothing to do", quiet=quiet)
+                output.note(f"{shown(output_folder)} already contains these shards: nothing to do", quiet=quiet)
             else:
                 show(event)
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 CACHE_VARIABLE = "BYTEMILL_SHARD_CACHE"
 CACHE_BYTES = 64 << 30
 """Limit of all shards in the cache folder, unless the environment variable says another one."""
-_REQUESTS_AT_ONCE = 32
+_REQUESTS_AT_ONCE = 64
 _MAX_AHEAD = 1 << 16
 """Ranges that are kept until they are read."""
 
