@@ -155,7 +155,7 @@ class ShardBatches:
 
     def _read_ahead(self, position: int, n: int) -> None:
         """Begin to read what is in an object store, for these windows and those of the calls to come."""
-        if self.tokens.is_stored:
+        if getattr(self.tokens, "is_stored", False):  # an array too is a sequence of ids
             for ahead in range(_N_AHEAD):
                 self.tokens.prefetch(self._ranges(position + ahead * self.n_processes * n, n))
 
