@@ -43,6 +43,10 @@ demo: _python ## Train a tokenizer and a small language model and see what they 
 .PHONY: test
 test: _python _cargo ## Run the tests of the Rust core and of the Python package
 	$(CARGO) test --workspace --locked
+	$(RUN) pytest -n 2 --dist loadfile
+
+.PHONY: coverage
+coverage: _python ## Run the tests of the Python package and check which lines they reach (half as long again)
 	$(RUN) pytest -n 2 --dist loadfile --cov
 
 .PHONY: lint
