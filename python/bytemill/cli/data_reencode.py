@@ -94,7 +94,9 @@ def reencode(
 
         def progress(event: EncodeProgress) -> None:
             if event.already_complete:
-                output.note(f"{shown(output_folder)} already contains these shards: nothing to do", quiet=quiet)
+                output.note(
+                    f"{shown(output_folder)} already contains these shards: nothing to do", quiet=quiet
+                )
             else:
                 show(event)
 
