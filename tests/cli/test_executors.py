@@ -48,6 +48,22 @@ def test_encode_writes_what_one_process_writes(texts: list[str], tokenizer_file:
     assert content("many") == content("one")
 
 
+def test_reencode_writes_what_one_process_writes(texts: list[str], tokenizer_file: str, run: Run):
+    options = ("--append-eot", "--document-index", "--shard-tokens", "4000")
+    assert run("data", "encode", tokenizer_file, *texts, *options, "-o", "shards").status == 0
+    train = ("tokenizer", "train", *texts, "--vocab-size", "280", "--special-token", "<|endoftext|>")
+    assert run(*train, "-o", "new.json").status == 0
+    arguments = ("data", "reencode", "shards", "--from", tokenizer_file, "--to", "new.json")
+    assert run(*arguments, "-o", "one").status == 0
+    many = run(*arguments, "-o", "many", *LOCAL, "--unit-size", "5kB")
+    assert many.status == 0, many.err
+    assert "note: encoding with 2 local processes\n" in many.err
+    assert content("many") == content("one")
+    refused = run(*arguments, "-o", "planned", *LOCAL, "--dry-run")
+    assert (refused.status, Path("planned").exists()) == (2, False)
+    assert "--dry-run measures text" in refused.err
+
+
 def test_progress_as_json_lines(texts: list[str], tokenizer_file: str, run: Run):
     outcome = run(
         "data",

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 import pytest
@@ -18,17 +18,20 @@ import bytemill as bm
 from bytemill.cluster import UnitProgress, count_corpus, encode_corpus, open_executor, schedule
 from bytemill.corpus import Corpus
 from bytemill.errors import BytemillError, ClusterError
+from bytemill.storage import StoreFolder
 from bytemill.training.counting import count_corpus as count_in_one_process
 from bytemill.training.counting_session import CountingSettings
 from bytemill.training.counts import save
 from bytemill.training.work_folder import WorkFolder
 from tests.cluster.corpora import EOT, files_of, mixed_corpus, tokenizer
+from tests.support.stored_shards import assert_stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from tests.cluster.conftest import StartCluster
+    from tests.support.s3_server import Request, S3Server
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="platform: the nodes have loopback addresses other than 127.0.0.1"
@@ -95,6 +98,30 @@ def workers() -> list[psutil.Process]:
     return found
 
 
+class Killer:
+    """Kills processes that run a task, at random times inside the block."""
+
+    def __init__(self, n_kills: int) -> None:
+        self.n_left = n_kills
+        self._random = Random(3)
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._kill)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _kill(self) -> None:
+        while self.n_left and not self._is_over.wait(self._random.uniform(0.05, 0.4)):
+            if found := workers():
+                self._random.choice(found).kill()
+                self.n_left -= 1
+
+
 @pytest.mark.cluster
 def test_workers_killed_at_random_times(
     tok: bm.Tokenizer,
@@ -104,20 +131,9 @@ def test_workers_killed_at_random_times(
     start_cluster: StartCluster,
 ) -> None:
     cluster = start_cluster(3)
-    random, n_kills, is_over = Random(3), 0, threading.Event()
-
-    def kill() -> None:
-        nonlocal n_kills
-        while n_kills < 30 and not is_over.wait(random.uniform(0.05, 0.4)):
-            if found := workers():
-                random.choice(found).kill()
-                n_kills += 1
-
-    thread = threading.Thread(target=kill)
-    with open_executor("ray", address=cluster.address) as executor:
-        thread.start()
+    with open_executor("ray", address=cluster.address) as executor, Killer(30) as killer:
         n_rounds = 0
-        while n_kills < 30 and n_rounds < 20:
+        while killer.n_left and n_rounds < 20:
             n_rounds += 1
             encode_corpus(
                 executor,
@@ -128,9 +144,35 @@ def test_workers_killed_at_random_times(
                 **SHARDS,
             )
             assert files_of(tmp_path / f"{n_rounds}") == expected
-        is_over.set()
-        thread.join()
-    assert n_kills == 30
+    assert killer.n_left == 0
+
+
+@pytest.mark.cluster
+def test_nodes_that_share_only_an_object_store(
+    tok: bm.Tokenizer, files: list[Path], tmp_path: Path, s3: S3Server, start_cluster: StartCluster
+) -> None:
+    """Their inputs are there too. Workers are killed, and a tenth of the requests fail."""
+    bucket = s3.bucket()
+    store = StoreFolder(f"{bucket}/corpus")
+    for path in files:
+        store.upload(path.name, path)
+    corpus = Corpus([f"{store}/{path.name}" for path in files])
+    bm.encode_corpus(tok, corpus, tmp_path / "one", **SHARDS)
+    chosen, lock = Random(4), threading.Lock()
+
+    def fault(_: Request) -> str | None:
+        with lock:
+            return chosen.choice(["503", "lose", "drop"]) if chosen.random() < 0.1 else None
+
+    cluster = start_cluster(3)
+    with open_executor("ray", address=cluster.address) as executor, Killer(8) as killer, s3.fault(fault):
+        n_rounds = 0
+        while killer.n_left and n_rounds < 10:
+            n_rounds += 1
+            url = f"{bucket}/shards{n_rounds}"
+            encode_corpus(executor, tok, corpus, url, unit_bytes=4 * unit_bytes_of(files), **SHARDS)
+            assert_stored(url, tmp_path / f"copy{n_rounds}", tmp_path / "one")
+    assert killer.n_left == 0
 
 
 @pytest.mark.cluster

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import CycloptsError, Parameter
 
 from bytemill.cli import options, output
 from bytemill.cli.data_convert import IdType, LayoutName, NoVerify, Separator, ShardTokens, separator_of
+from bytemill.cli.executor_options import ExecutorOptions
 from bytemill.cli.interruption import interruptible, resume_hint
 from bytemill.storage import shown
 from bytemill.system.units import plural
@@ -18,7 +19,10 @@ EXAMPLES = """Examples:
 
 def reencode(
     shards: Annotated[
-        Path, Parameter(name="SHARDS", help="A shard folder, or a file, folder or glob of another program.")
+        Path,
+        Parameter(
+            name="SHARDS", help="A shard folder, or a file, folder or glob of another program; or a URL."
+        ),
     ],
     /,
     *,
@@ -27,7 +31,7 @@ def reencode(
         Parameter(name="--from", help="The tokenizer that encoded them: a file, or a name such as gpt2."),
     ],
     new: Annotated[Path, Parameter(name="--to", help="The tokenizer of the result.")],
-    output_folder: Annotated[Path, Parameter(name=["--output", "-o"], help="The output folder.")],
+    output_folder: Annotated[Path, Parameter(name=["--output", "-o"], help="The output folder, or its URL.")],
     layout: Annotated[
         LayoutName | None, Parameter(metavar="LAYOUT", help="Layout of the result; by default as in SHARDS.")
     ] = None,
@@ -58,6 +62,7 @@ def reencode(
         Parameter(name="--dtype", help="Type of the ids in files that do not store it (bin, datatrove)."),
     ] = None,
     no_verify: NoVerify = False,
+    processes: ExecutorOptions = ExecutorOptions(),  # noqa: B008  (it is immutable)
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -65,14 +70,19 @@ def reencode(
     """Re-encode shards with another tokenizer.
 
     Every document is decoded to its exact text and encoded again; the original
-    text is not needed. If interrupted, the same command resumes.
+    text is not needed. If interrupted, the same command resumes. With --executor,
+    several processes or the nodes of a cluster share the work.
     """
     from bytemill.cli.progress import ProgressDisplay, encoding_progress
     from bytemill.cli.summaries import manifest_notes, manifest_to_json, write_manifest
-    from bytemill.shards import EncodeProgress
-    from bytemill.shards.reencode import reencode_shards, shard_corpus
+    from bytemill.cluster import encode_corpus as encode_with
+    from bytemill.shards import EncodeProgress, encode_corpus
+    from bytemill.shards.reencode import reencode_options, shard_corpus
     from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
+    is_distributed = processes.is_distributed
+    if processes.dry_run:
+        raise CycloptsError("--dry-run measures text: it is an option of data encode")
     target = open_tokenizer(new)
     with interruptible("run the same command again to start over"), ProgressDisplay(quiet=quiet) as display:
         corpus = shard_corpus(
@@ -89,30 +99,53 @@ def reencode(
     for token, n in corpus.special_as_text.items():
         note = f"{new} has no special token {token!r}: {plural(n, 'occurrence')} inside documents"
         output.note(f"{note} will become plain text", quiet=quiet)
-    with interruptible(lambda: resume_hint(output_folder)), ProgressDisplay(quiet=quiet) as display:
-        show = encoding_progress(display)
+    settings = reencode_options(
+        corpus,
+        target,
+        layout=layout,
+        shard_tokens=shard_tokens,
+        document_index=document_index,
+        document_separator=document_separator,
+        append_separator=False if no_separators else None,
+    )
+    if is_distributed:
+        with (
+            interruptible("run the same command again to resume from the units that are done"),
+            ProgressDisplay(quiet=quiet) as display,
+            processes.open() as executor,
+        ):
+            output.note(f"encoding with {executor.description}", quiet=quiet or processes.json_progress)
+            manifest = encode_with(
+                executor,
+                target,
+                corpus,
+                output_folder,
+                unit_bytes=processes.unit_bytes,
+                num_threads=threads or 1,
+                progress=processes.progress(display, quiet=quiet),
+                overwrite=overwrite,
+                **settings,
+            )
+    else:
+        with interruptible(lambda: resume_hint(output_folder)), ProgressDisplay(quiet=quiet) as display:
+            show = encoding_progress(display)
 
-        def progress(event: EncodeProgress) -> None:
-            if event.already_complete:
-                output.note(
-                    f"{shown(output_folder)} already contains these shards: nothing to do", quiet=quiet
-                )
-            else:
-                show(event)
+            def progress(event: EncodeProgress) -> None:
+                if event.already_complete:
+                    note = f"{shown(output_folder)} already contains these shards: nothing to do"
+                    output.note(note, quiet=quiet)
+                else:
+                    show(event)
 
-        manifest = reencode_shards(
-            corpus,
-            target,
-            output_folder,
-            layout=layout,
-            shard_tokens=shard_tokens,
-            document_index=document_index,
-            document_separator=document_separator,
-            append_separator=False if no_separators else None,
-            num_threads=threads,
-            progress=progress,
-            overwrite=overwrite,
-        )
+            manifest = encode_corpus(
+                target,
+                corpus,
+                output_folder,
+                num_threads=threads,
+                progress=progress,
+                overwrite=overwrite,
+                **settings,
+            )
     for note in manifest_notes(manifest):
         output.note(note, quiet=quiet)
     if as_json:

@@ -30,6 +30,7 @@ from bytemill.shards.hashed_file import HashedFile
 from bytemill.shards.journal import RESTART_HINT, PartCounts
 from bytemill.shards.layouts.npy import npy_header
 from bytemill.shards.manifest import FileInfo, ShardInfo
+from bytemill.shards.shard_corpus import ShardCorpus
 from bytemill.system.records import parse_record
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from bytemill.cluster.schedule import Report
     from bytemill.corpus import CorpusInputs, DocumentSource
     from bytemill.shards.encode_job import EncodingJob, ShardTokenizer, WrittenShards
-    from bytemill.shards.manifest import Manifest
+from bytemill.shards.manifest import Manifest
 
 
 def encode_corpus(
@@ -57,7 +58,7 @@ def encode_corpus(
     overwrite: bool = False,
     **options: Unpack[EncodeOptions],
 ) -> Manifest:
-    """Encode a corpus of files to a folder of shards on an executor; see `bytemill.encode_corpus`.
+    """Encode a corpus of files, or shards with another tokenizer, on an executor; see `bytemill.encode_corpus`.
 
     The files are those of `bytemill.encode_corpus` with the same options, whatever the executor, the number of workers
     and the size of the units. All workers must see the inputs and the output under the same names. After an
@@ -66,7 +67,7 @@ def encode_corpus(
     Args:
         executor: What runs the tasks.
         tokenizer: The tokenizer; it is pickled.
-        inputs: A `Corpus` of files, or names.
+        inputs: A `Corpus` of files, names, or a `ShardCorpus`.
         out_folder: The output folder, or the URL of one in an object store, where the results of tasks go too.
         unit_bytes: Bytes of the inputs that a task encodes; by default 16 MiB to 1 GiB, by their size.
         num_threads: Threads of a task.
@@ -80,9 +81,9 @@ def encode_corpus(
             the other units are encoded before it is raised.
     """
     job = encoding_job(tokenizer, inputs, num_threads, **options)
-    if not isinstance(job.source, Corpus):
+    if not isinstance(job.source, Corpus | ShardCorpus):
         raise ClusterError(
-            "only a Corpus of files is encoded by several processes", hint="encode it without an executor"
+            "only files and shards are encoded by several processes", hint="encode it without an executor"
         )
     corpus, target = job.source, target_of(out_folder, job.parts)
     if not overwrite and (complete := target.complete(job.request)):
@@ -111,14 +112,17 @@ def encode_corpus(
 
 
 def _plan(
-    job: EncodingJob, corpus: Corpus, unit_bytes: int, path: Path | str, *, resumes: bool
+    job: EncodingJob, corpus: Corpus | ShardCorpus, unit_bytes: int, path: Path | str, *, resumes: bool
 ) -> list[Unit]:
     """Return the units, and write them down before any of them is encoded."""
     identity = {**job.identity, "unit_bytes": unit_bytes}
     if resumes:
         read_plan(path, identity)
     core, allowed = job.tokenizer.core, job.settings.allowed_special
-    ranges = divide(corpus, unit_bytes, lambda window: core.safe_cut(window, allowed))
+    if isinstance(corpus, ShardCorpus):
+        ranges = corpus.divide(unit_bytes)
+    else:
+        ranges = divide(corpus, unit_bytes, lambda window: core.safe_cut(window, allowed))
     units = units_of(corpus, ranges, identity)
     write_plan(path, identity, units)
     return units

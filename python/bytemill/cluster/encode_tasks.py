@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bytemill.corpus import Corpus, DocumentBatch
     from bytemill.shards.encode_job import ShardTokenizer
     from bytemill.shards.manifest import ShardSettings
+    from bytemill.shards.shard_corpus import ShardCorpus
 
 _COPY_IDS = 1 << 22
 """Ids that are copied at a time."""
@@ -57,7 +58,7 @@ class EncodeContext:
     """What tasks have in common."""
 
     tokenizer: ShardTokenizer
-    corpus: Corpus
+    corpus: Corpus | ShardCorpus
     layout: str
     settings: ShardSettings
     target: Target

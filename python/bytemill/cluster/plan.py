@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bytemill.cluster.stage import digest
 from bytemill.errors import ClusterError
 from bytemill.shards.journal import RESTART_HINT, as_json, first_difference
+from bytemill.shards.shard_corpus import ShardCorpus
 from bytemill.storage import StoreFolder, split_url, write_file
 from bytemill.system.atomic_files import indented_json
 from bytemill.system.records import read_json_object
@@ -34,15 +35,17 @@ class Unit:
     corpus_range: CorpusRange
     sources: tuple[str, ...]
     """Names of its sources."""
+    place: str = "byte"
+    """What the start of the range counts: "byte", "row" or "token"."""
 
     def __str__(self) -> str:
         start, n_more = self.corpus_range.start, len(self.sources) - 1
-        offset = f" from {'row' if self.corpus_range.by_rows else 'byte'} {start:,}" if start else ""
+        offset = f" from {self.place} {start:,}" if start else ""
         more = f" and {n_more} more files" if n_more else ""
         return self.sources[0] + offset + more
 
 
-def units_of(corpus: Corpus, ranges: Iterable[CorpusRange], *determined_by: Any) -> list[Unit]:
+def units_of(corpus: Corpus | ShardCorpus, ranges: Iterable[CorpusRange], *determined_by: Any) -> list[Unit]:
     """Return a unit for each range.
 
     Args:
@@ -52,8 +55,9 @@ def units_of(corpus: Corpus, ranges: Iterable[CorpusRange], *determined_by: Any)
     """
     shared, names = digest(*determined_by), corpus.source_names
     return [
-        Unit(digest(shared, each.to_dict()), each, tuple(names[each.first : each.last + 1]))
+        Unit(digest(shared, each.to_dict()), each, tuple(names[each.first : each.last + 1]), place)
         for each in ranges
+        for place in ["token" if isinstance(corpus, ShardCorpus) else "row" if each.by_rows else "byte"]
     ]
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bytemill.errors import SpecialTokenError
 from bytemill.formats.spec import special_rules
-from bytemill.shards.encode import encode_corpus
+from bytemill.shards.encode import EncodeOptions, encode_corpus
 from bytemill.shards.shard_corpus import OnError, ShardCorpus
 from bytemill.shards.token_source import find_separator, open_tokens
 from bytemill.shards.verify import require_intact
@@ -108,31 +108,54 @@ def reencode_shards(
     Returns:
         The manifest of the result.
     """
-    around = corpus.around
-    separator = document_separator or _separator_of(target, around.separator)
-    if append_separator is None:
-        append_separator = separator is not None
-    if prepend is None:
-        prepend = around.prepended if around.prepended in target.special_tokens else False
-    size = shard_tokens or around.shard_tokens
-    options: dict[str, Any] = {} if size is None else {"shard_tokens": size}
-    return encode_corpus(
-        target,
+    options = reencode_options(
         corpus,
-        out_folder,
-        layout=layout or around.layout,
-        document_index=around.has_index if document_index is None else document_index,
-        allowed_special=corpus.allowed_special or "none",
-        document_separator=separator,
+        target,
+        layout=layout,
+        shard_tokens=shard_tokens,
+        document_index=document_index,
+        document_separator=document_separator,
         append_separator=append_separator,
         prepend=prepend,
         validation_fraction=validation_fraction,
         split_seed=split_seed,
-        num_threads=num_threads,
-        progress=progress,
-        overwrite=overwrite,
-        **options,
     )
+    return encode_corpus(
+        target, corpus, out_folder, num_threads=num_threads, progress=progress, overwrite=overwrite, **options
+    )
+
+
+def reencode_options(
+    corpus: ShardCorpus,
+    target: Tokenizer,
+    *,
+    layout: str | None = None,
+    shard_tokens: int | None = None,
+    document_index: bool | None = None,
+    document_separator: str | None = None,
+    append_separator: bool | None = None,
+    prepend: str | bool | None = None,
+    validation_fraction: float = 0.0,
+    split_seed: int = 0,
+) -> EncodeOptions:
+    """Return the options of `encode_corpus` with which `reencode_shards` calls it; raises as it does."""
+    around = corpus.around
+    separator = document_separator or _separator_of(target, around.separator)
+    if prepend is None:
+        prepend = around.prepended if around.prepended in target.special_tokens else False
+    options: EncodeOptions = {
+        "layout": layout or around.layout,
+        "document_index": around.has_index if document_index is None else document_index,
+        "allowed_special": corpus.allowed_special or "none",
+        "document_separator": separator,
+        "append_separator": separator is not None if append_separator is None else append_separator,
+        "prepend": prepend or False,
+        "validation_fraction": validation_fraction,
+        "split_seed": split_seed,
+    }
+    if (size := shard_tokens or around.shard_tokens) is not None:
+        options["shard_tokens"] = size
+    return options
 
 
 def _separator_of(target: Tokenizer, separator: str | None) -> str | None:

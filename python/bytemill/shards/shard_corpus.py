@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import codecs
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bytemill.corpus.documents import CorpusCounts, DocumentBatch, Position
+from bytemill.corpus.documents import CorpusCounts, CorpusRange, DocumentBatch, Position
 from bytemill.errors import CorpusError, ShardError
 from bytemill.shards.token_text import DecodingTokenizer, TokenText
 
@@ -124,14 +125,59 @@ class ShardCorpus:
             at.state.get("document"),
             bytes.fromhex(at.state.get("carry", "")),
             at.counts,
+            self._tokens.n_tokens,
         )
-        while state.token < self._tokens.n_tokens:
+        yield from self._read(state)
+
+    def divide(self, part_bytes: int) -> list[CorpusRange]:
+        """Divide the documents into parts of about `part_bytes` bytes of ids, in order.
+
+        Raises:
+            ShardError: The ends of documents are unknown.
+        """
+        if not self._tokens.knows_documents:
+            raise ShardError(
+                f"the ends of documents in {self._tokens.name} are unknown, so they cannot be divided",
+                hint="name the separator (--separator), or leave out --executor",
+            )
+        n_tokens, item_bytes = self._tokens.n_tokens, np.dtype(self._tokens.dtype).itemsize
+        starts = [0]
+        while starts[-1] < n_tokens:
+            starts.append(self._end_from(starts[-1] + max(1, part_bytes // item_bytes)))
+        return [
+            CorpusRange(
+                first=0,
+                start=start,
+                last=0,
+                stop=None if stop == n_tokens else stop,
+                n_bytes=(stop - start) * item_bytes,
+            )
+            for start, stop in pairwise(starts)
+        ]
+
+    def read_range(self, corpus_range: CorpusRange) -> Generator[DocumentBatch]:
+        """Read a part that `divide` has made; raises as `read`."""
+        stop = self._tokens.n_tokens if corpus_range.stop is None else corpus_range.stop
+        return self._read(_State(corpus_range.start, None, b"", CorpusCounts(), stop))
+
+    def _end_from(self, token: int) -> int:
+        """Return the first end of a document at `token` or behind it."""
+        n_tokens = self._tokens.n_tokens
+        for start in range(token - 1, n_tokens, self._batch_tokens):
+            block = self._tokens.read(start, min(start + self._batch_tokens, n_tokens))
+            ends = block.ends[block.ends > 0]
+            if len(ends):
+                return start + int(ends[0])
+        return n_tokens
+
+    def _read(self, state: _State) -> Generator[DocumentBatch]:
+        while state.token < state.stop:
             if (batch := self._next(state)) is not None:
                 yield batch
 
     def _next(self, state: _State) -> DocumentBatch | None:
         """Return the next batch, or None if all its documents are left out, and advance `state`."""
-        chunk = self._chunk(state.token, state.document)
+        chunk = self._chunk(state.token, state.document, state.stop)
         if state.document is None and chunk.is_open:
             state.document = state.token
             # A long document spans several batches, so it is checked before the first one.
@@ -155,16 +201,16 @@ class ShardCorpus:
         state.counts = replace(
             counts, n_documents=counts.n_documents + n_done, n_bytes=counts.n_bytes + len(data)
         )
-        if not len(ends) and state.token < n_tokens:
+        if not len(ends) and state.token < state.stop:
             return None
         n_read = state.token * self._tokens.n_bytes // n_tokens
         return DocumentBatch(data, ends, is_open, 0, n_read, state.position(n_tokens))
 
-    def _chunk(self, token: int, document: int | None) -> _Chunk:
+    def _chunk(self, token: int, document: int | None, stop: int) -> _Chunk:
         """Return the complete documents of a block, or part of a longer one, without tokens around documents."""
-        block = self._tokens.read(token, min(token + self._batch_tokens, self._tokens.n_tokens))
+        block = self._tokens.read(token, min(token + self._batch_tokens, stop))
         ends = block.ends if document is None else block.ends[:1]
-        if not len(ends) and token + len(block.tokens) == self._tokens.n_tokens:
+        if not len(ends) and token + len(block.tokens) == stop:
             ends = np.array([len(block.tokens)])  # the last document
         n_tokens = int(ends[-1]) if len(ends) else len(block.tokens)
         ids = block.tokens[:n_tokens]
@@ -243,14 +289,15 @@ class ShardCorpus:
         trial = replace(state)
         is_valid, is_open = True, True
         while is_open:
-            chunk = self._chunk(trial.token, trial.document if trial.token > state.token else None)
+            document = trial.document if trial.token > state.token else None
+            chunk = self._chunk(trial.token, document, state.stop)
             if is_valid:
                 try:
                     self._part(chunk, trial)
                 except CorpusError:
                     is_valid = False
             trial.token += chunk.n_tokens
-            is_open = chunk.is_open and trial.token < self._tokens.n_tokens
+            is_open = chunk.is_open and trial.token < state.stop
         if not is_valid:
             state.token, state.document, state.carry = trial.token, None, b""
             state.counts = replace(state.counts, n_broken=state.counts.n_broken + 1)
@@ -265,7 +312,7 @@ class ShardCorpus:
         counts: dict[str, int] = {}
         token, document = 0, None
         while token < self._tokens.n_tokens and len(special):
-            chunk = self._chunk(token, document)
+            chunk = self._chunk(token, document, self._tokens.n_tokens)
             # Special tokens usually have the highest ids.
             candidates = chunk.ids[chunk.ids >= special[0]]
             found, n_found = np.unique(candidates[np.isin(candidates, special)], return_counts=True)
@@ -303,6 +350,8 @@ class _State:
     carry: bytes
     """Bytes of an incomplete character."""
     counts: CorpusCounts
+    stop: int
+    """Where reading ends, between documents."""
 
     def number(self, n_before: int) -> int:
         """Return the number of a document, from 1, with `n_before` valid documents before it in its batch."""

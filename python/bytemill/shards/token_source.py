@@ -107,6 +107,17 @@ class TokenSource:
         self._document_ends = document_ends
         self._has_indices = self._document_ends is None and self._find_indices()
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A pickled mapping would contain the file.
+        path = None if self._document_ends is None else str(getattr(self._document_ends, "filename", ""))
+        return {**self.__dict__, "_index": None, "_document_ends": path}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if (path := state["_document_ends"]) is not None:
+            npy = layout_named("npy")
+            self._document_ends = npy.open(Path(path), "uint64", npy.inspect(Path(path)).n_tokens)
+
     @property
     def dtype(self) -> str:
         """NumPy's name of the type of the ids; "int64" if the files differ."""
