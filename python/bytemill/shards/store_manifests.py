@@ -138,6 +138,8 @@ def publish(folder: StoreFolder, manifest: Manifest, request: Request, *, overwr
 
 def unnamed_files(folder: StoreFolder, manifest: Manifest | None) -> dict[str, int]:
     """Return the names and sizes of files of shards that the manifest does not name: of encodings that did not end."""
+    if not folder.is_writable:
+        return {}
     named = {info.file for info in files_of(manifest)} if manifest else set[str]()
     return {
         name: n_bytes

@@ -53,10 +53,9 @@ def verify(folder: str | os.PathLike[str]) -> list[str]:
 
 
 def _stored_problems(folder: StoreFolder, manifest: Manifest) -> list[str]:
-    sizes = folder.list()
     problems: list[str] = []
     for info in files_of(manifest):
-        if info.file not in sizes:
+        if folder.size(info.file) is None:
             problems.append(f"{info.file} is missing")
         elif (found := folder.sha256(info.file)) != info.sha256:
             problems.append(f"{info.file} has sha256 {found}, the manifest says {info.sha256}")

@@ -73,9 +73,14 @@ class StoreFolder:
         """Return a folder in this one."""
         return StoreFolder(f"{self.url}/{name}")
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether the store can be written and its objects listed, other than a web server."""
+        return self.url.partition("://")[0] in SCHEMES
+
     def require_writable(self) -> None:
         """Raise StorageError for a web server, which can only be read."""
-        if self.url.partition("://")[0] not in SCHEMES:
+        if not self.is_writable:
             raise StorageError(
                 f"{self.url} cannot be written: it is on a web server", hint="write to s3://, gs:// or az://"
             )
@@ -85,19 +90,21 @@ class StoreFolder:
         import obstore
 
         n_bytes = path.stat().st_size
-        part = max(_PART_BYTES, -(-n_bytes // _MAX_PARTS))
+        part = _part_bytes(n_bytes)
         with path.open("rb") as file:
-            self._request(
-                name,
-                lambda: obstore.put(
+
+            def put() -> object:
+                file.seek(0)  # this may be the second time
+                return obstore.put(
                     self._store,
                     name,
                     file,
                     use_multipart=n_bytes > part,
                     chunk_size=part,
                     max_concurrency=_REQUESTS_AT_ONCE,
-                ),
-            )
+                )
+
+            self._request(name, put)
         if (found := self.size(name)) != n_bytes:
             raise StorageError(
                 f"{self.url}/{name} has {found} bytes after {n_bytes:,} were written", hint="try again"
@@ -318,6 +325,15 @@ class StoreFolder:
 
     def _failure(self, name: str, error: Exception, hint: str) -> StorageError:
         return StorageError(f"cannot access {self.url}/{name}: {_reason(error)}", hint=hint)
+
+
+def _part_bytes(n_bytes: int) -> int:
+    """Return the size of the parts of an upload.
+
+    >>> _part_bytes(100), _part_bytes(1 << 40), -(-(1 << 40) // _part_bytes(1 << 40))
+    (8388608, 122167959, 9000)
+    """
+    return max(_PART_BYTES, -(-n_bytes // _MAX_PARTS))
 
 
 def _names_no_bucket(error: Exception) -> bool:

@@ -105,6 +105,28 @@ def test_an_older_checkpoint_in_the_store_is_not_fetched(
     assert run.stored is not None
 
 
+def test_an_upload_that_failed_is_tried_again_at_the_end(
+    settings: Settings, s3: S3Server, machine: Callable[[str], None]
+):
+    url, n_failed = s3.bucket() + "/run", 0
+
+    def fail_once(request: Request) -> str | None:
+        nonlocal n_failed
+        if request.method == "PUT" and "trainer.json" in request.path and not n_failed:
+            n_failed += 1
+            return "403"
+        return None
+
+    with s3.fault(fail_once):
+        train(settings(run__folder=url, training__steps=2))
+    assert n_failed == 1
+    machine("second")
+    assert find_saved_model(url).step == 2
+    assert (
+        len({name.split("/")[1] for name in StoreFolder(url).list() if name.startswith("checkpoints/")}) == 1
+    )
+
+
 def test_of_two_machines_one_fails(settings: Settings, s3: S3Server, machine: Callable[[str], None]):
     url = s3.bucket() + "/run"
     changes: dict[str, Any] = {"run__folder": url, "run__checkpoint_every": 2, "training__steps": 4}

@@ -58,6 +58,8 @@ class StoredRun:
         self._stored_step = -1
         """Step of the checkpoint in the store."""
         self._wanted: Path | None = None
+        self._failed: Path | None = None
+        """Checkpoint that could not be uploaded, for which there is another attempt with the next one or at the end."""
         self._error: BytemillError | None = None
         self._change = threading.Condition()
         self._is_closing = False
@@ -150,12 +152,13 @@ class StoredRun:
         return parse_record(_StoredCheckpoint, document, name, CheckpointError, hint)
 
     def _work(self) -> None:
+        failed_before: Path | None = None
         while True:
             with self._change:
                 while self._wanted is None and not self._is_closing:
                     self._change.wait()
-                checkpoint, self._wanted = self._wanted, None
-                is_last = self._is_closing and self._wanted is None
+                checkpoint, self._wanted = self._wanted or self._failed, None
+                is_last, self._failed = self._is_closing, None
             try:
                 if checkpoint is not None:
                     self._upload(checkpoint)
@@ -165,8 +168,10 @@ class StoredRun:
             except FileNotFoundError:  # removed in favour of a newer one
                 pass
             except BytemillError as error:
-                self._error = _with_folder(error, self._path)
-            if is_last or isinstance(self._error, OutputError):
+                self._error, self._failed = _with_folder(error, self._path), checkpoint
+            is_hopeless = self._failed is not None and self._failed == failed_before
+            failed_before = self._failed
+            if isinstance(self._error, OutputError) or (is_last and (self._failed is None or is_hopeless)):
                 return
 
     def _copy(self) -> None:
@@ -185,18 +190,24 @@ class StoredRun:
             self._store.upload(f"{folder}/{name}", path)
             files[name] = [path.stat().st_size, hashes.get(name)]
         stored = {"format": _FORMAT, "step": step_of(checkpoint), "folder": folder, "files": files}
-        if not self._store.replace(RUN_NAME, json.dumps(stored, indent=2).encode(), self._version):
+        data = json.dumps(stored, indent=2).encode()
+        if not self._store.replace(RUN_NAME, data, self._version):
             self._store.delete(f"{folder}/{name}" for name in files)
-            raise OutputError(
-                f"another process has written the run {self.url}",
-                hint="use another --run.folder, or replace the run with --overwrite",
-            )
+            raise self._taken()
         found = self._store.get(RUN_NAME)
-        self._version = None if found is None else found.version
+        if found is None or found.data != data:
+            raise self._taken()
+        self._version, self._stored_step = found.version, step_of(checkpoint)
         self._store.delete(
             name
             for name in self._store.list()
             if name.startswith("checkpoints/") and not name.startswith(folder)
+        )
+
+    def _taken(self) -> OutputError:
+        return OutputError(
+            f"another process has written the run {self.url}",
+            hint="use another --run.folder, or replace the run with --overwrite",
         )
 
 
