@@ -55,8 +55,9 @@ def test_objects(folder: StoreFolder, tmp_path: Path):
     assert folder.read("a", 1, 2) == b"ne"
     assert folder.read("a", 1, 0) == b""
     assert folder.read_ranges("a", [0, 2], [1, 1]) == [b"o", b"e"]
-    folder.delete(["a", "absent"])
+    folder.delete(["absent", "a", "b"])
     assert folder.list() == {"within/b": 0}
+    folder.delete([])
     for read in (lambda: folder.read("a", 0, 1), lambda: folder.download("a", tmp_path / "a")):
         with pytest.raises(StorageError, match=r"there is no s3://.*/some/folder/a"):
             read()

@@ -1,4 +1,8 @@
-"""An S3 server on loopback: moto's, in an environment of its own, behind a proxy that injects faults."""
+"""An S3 server on loopback, behind a proxy that injects faults.
+
+It is moto's, in an environment of its own. With BYTEMILL_TEST_S3_SERVER it is the program of that path, which is
+versitygw (https://github.com/versity/versitygw), so that the quirks of one server do not pass for the protocol.
+"""
 
 import contextlib
 import http.client
@@ -7,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -45,10 +50,15 @@ class S3Server:
     faults: list[Fault] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     latency: float = 0.0
+    root: Path | None = None
+    """Folder of the buckets of versitygw."""
 
     def bucket(self) -> str:
         """Make a bucket and return its URL."""
         name = f"bucket-{uuid4().hex[:12]}"
+        if self.root is not None:
+            (self.root / name).mkdir()
+            return f"s3://{name}"
         connection = http.client.HTTPConnection(self.endpoint.removeprefix("http://"))
         with contextlib.closing(connection):
             connection.request("PUT", f"/{name}")
@@ -81,16 +91,27 @@ def s3_server() -> Iterator[S3Server]:
     """Run the server and its proxy."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    # Windows looks for the program beside Python.
-    command = [_python(), "-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        _wait(port, process)
-        with _proxy(port) as server:
-            yield server
-    finally:
-        process.kill()
-        process.wait()
+    with tempfile.TemporaryDirectory() as folder:
+        if program := os.environ.get("BYTEMILL_TEST_S3_SERVER"):
+            root, sidecar = Path(folder, "root"), Path(folder, "sidecar")
+            root.mkdir()
+            sidecar.mkdir()
+            own = ["--access", KEY, "--secret", SECRET, "--port", f"127.0.0.1:{port}"]
+            command = [program, *own, "posix", "--sidecar", str(sidecar), str(root)]
+        else:
+            root = None
+            # Windows looks for the program beside Python.
+            start = "from moto.server import main; main()"
+            command = [_python(), "-c", start, "-H", "127.0.0.1", "-p", str(port)]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            _wait(port, process)
+            with _proxy(port) as server:
+                server.root = root
+                yield server
+        finally:
+            process.kill()
+            process.wait()
 
 
 def _python() -> str:

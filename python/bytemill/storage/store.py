@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import itertools
 import re
 import threading
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ _MAX_PARTS = 9_000
 """S3 refuses more than 10,000."""
 _REQUESTS_AT_ONCE = 4
 _READ_BYTES = 8 << 20
+_DELETED_AT_ONCE = 1000
+"""S3 refuses more."""
 _POLL_SECONDS = 0.1
 
 
@@ -275,9 +278,13 @@ class StoreFolder:
         """Delete objects; those that are not there are no error."""
         import obstore
 
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                self._request(name, functools.partial(obstore.delete, self._store, name))
+        for batch in _batched(names, _DELETED_AT_ONCE):
+            try:
+                self._request(batch[0], functools.partial(obstore.delete, self._store, batch))
+            except FileNotFoundError:  # some servers tell that one is not there
+                for name in batch:
+                    with contextlib.suppress(FileNotFoundError):
+                        self._request(name, functools.partial(obstore.delete, self._store, name))
 
     @contextlib.contextmanager
     def _present(self, name: str) -> Generator[None]:
@@ -311,6 +318,8 @@ class StoreFolder:
             # obstore does not repeat a request whose answer breaks off.
             if n_more and "body error" in str(error):
                 return self._request(name, request, n_more - 1)
+            if "(code: NoSuchKey)" in str(error):
+                raise FileNotFoundError from None
             failure = (
                 self._no_bucket()
                 if _names_no_bucket(error)
@@ -325,6 +334,12 @@ class StoreFolder:
 
     def _failure(self, name: str, error: Exception, hint: str) -> StorageError:
         return StorageError(f"cannot access {self.url}/{name}: {_reason(error)}", hint=hint)
+
+
+def _batched(names: Iterable[str], n: int) -> Iterator[list[str]]:
+    rest = iter(names)
+    while batch := list(itertools.islice(rest, n)):
+        yield batch
 
 
 def _part_bytes(n_bytes: int) -> int:
