@@ -186,10 +186,10 @@ def test_a_node_that_dies(
     cluster = start_cluster(3)
     nodes = list(cluster.worker_nodes)
     seen: list[UnitProgress] = []
+    is_over = threading.Event()
 
-    def lose_nodes(event: UnitProgress) -> None:
-        seen.append(event)
-        if event.stage == "encode" and nodes and event.n_done >= 3 * (3 - len(nodes)):
+    def lose_nodes() -> None:
+        while nodes and not is_over.wait(0.01):
             raylet = nodes[-1].all_processes["raylet"][0].process.pid
             # A task takes less time than its node to die, so it is stopped first: its work is lost.
             if busy := [process for process in workers() if process.ppid() == raylet]:
@@ -199,16 +199,20 @@ def test_a_node_that_dies(
                 for process in busy:
                     process.kill()
 
+    thread = threading.Thread(target=lose_nodes)
     with open_executor("ray", address=cluster.address) as executor:
+        thread.start()
         encode_corpus(
             executor,
             tok,
             Corpus(files),
             tmp_path / "out",
-            unit_bytes=4 * unit_bytes_of(files),
-            progress=lose_nodes,
+            unit_bytes=unit_bytes_of(files),
+            progress=seen.append,
             **SHARDS,
         )
+        is_over.set()
+        thread.join()
     assert not nodes
     assert max(event.n_retried for event in seen) > 0
     assert files_of(tmp_path / "out") == expected
