@@ -71,3 +71,18 @@ def test_errors_have_no_secrets(store: StoreFolder, s3: S3Server):
     with s3.fault(lambda _: "403"), pytest.raises(CorpusError) as caught:
         Corpus(f"{store}/a.jsonl")
     assert SECRET not in str(caught.value)
+
+
+def test_urls_with_secrets(store: StoreFolder, s3: S3Server, tmp_path: Path):
+    """A signed URL is read, and nothing that is written down contains the signature."""
+    with pytest.raises(CorpusError, match=r"the URL https://host/a\.txt contains credentials"):
+        Corpus("https://me:password@host/a.txt")
+    url = f"{s3.endpoint}/{store.url.removeprefix('s3://')}/a.jsonl?X-Amz-Signature=0123secret"
+    corpus = Corpus(url)
+    assert corpus.source_names == [url.partition("?")[0]]
+    tok = tokenizer()
+    bm.encode_corpus(tok, corpus, tmp_path / "shards")
+    assert "0123secret" not in (tmp_path / "shards" / "manifest.json").read_text()
+    with pytest.raises(CorpusError) as caught:
+        Corpus(url.replace("a.jsonl", "none.jsonl"))
+    assert "0123secret" not in str(caught.value)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bytemill.corpus import libraries
-from bytemill.errors import CorpusError
-from bytemill.storage.location import SCHEMES, without_secrets
+from bytemill.errors import CorpusError, StorageError
+from bytemill.storage.location import SCHEMES, check_no_credentials, without_secrets, without_signature
 from bytemill.system.extras import install_hint, is_checkout
 
 if TYPE_CHECKING:
@@ -57,6 +57,10 @@ def remote_files(url: str) -> tuple[list[tuple[str, int | None, RemoteFile]], bo
         CorpusError: There is no such file, or the file system cannot be reached.
     """
     fsspec = libraries.fsspec(url)
+    try:
+        check_no_credentials(url)
+    except StorageError as error:
+        raise CorpusError(str(error), hint=error.hint) from error
     with _failures(url):
         fs, path = _file_system(fsspec, url)
         is_folder = False
@@ -69,7 +73,7 @@ def remote_files(url: str) -> tuple[list[tuple[str, int | None, RemoteFile]], bo
             found = [path]
         files = [(_url_of(fs, each, url), fs.info(each)) for each in found]
     if not files:
-        raise CorpusError(f"no file matches {url}", hint="check the pattern; '**' descends into folders")
+        raise CorpusError(f"no file matches {without_signature(url)}", hint="check the pattern; '**' descends into folders")
     # obstore leaves the bucket out of the names that it tells.
     paths = found if _is_of_obstore(fs) else [info["name"] for _, info in files]
     return [
@@ -101,7 +105,7 @@ def _is_of_obstore(fs: Any) -> bool:
 
 def _url_of(fs: Any, path: str, url: str) -> str:
     chain, separator, _ = url.rpartition("::")
-    return chain + separator + fs.unstrip_protocol(path)
+    return without_signature(chain + separator + fs.unstrip_protocol(path))
 
 
 def _version(info: dict[str, Any]) -> str:
@@ -111,6 +115,7 @@ def _version(info: dict[str, Any]) -> str:
 @contextlib.contextmanager
 def _failures(name: str) -> Generator[None]:
     """Convert what file systems raise to `CorpusError`."""
+    name = without_signature(name)
     try:
         yield
     except CorpusError:
@@ -120,10 +125,12 @@ def _failures(name: str) -> Generator[None]:
     except ImportError as error:
         raise CorpusError(f"{name}: {_missing_library(error)}", hint=_library_hint(name)) from error
     except ValueError as error:
-        raise CorpusError(f"cannot open {name}: {error}", hint="check the URL") from error
+        raise CorpusError(
+            f"cannot open {name}: {without_secrets(str(error))}", hint="check the URL"
+        ) from error
     except OSError as error:
         raise CorpusError(
-            f"cannot read {name}: {error.strerror or error}", hint=_network_hint(name)
+            f"cannot read {name}: {without_secrets(error.strerror or str(error))}", hint=_network_hint(name)
         ) from error
     except Exception as error:  # HTTP libraries and stores have error classes of their own
         reason = without_secrets(str(error).strip().partition("\n")[0]) or type(error).__name__

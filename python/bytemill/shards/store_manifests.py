@@ -120,6 +120,9 @@ def publish(folder: StoreFolder, manifest: Manifest, request: Request, *, overwr
             MANIFEST_NAME, indented_json(manifest_document(manifest)), version
         ):
             folder.delete(unnamed_files(folder, manifest))
+            if overwrite and (problems := stored_size_problems(folder, manifest)):
+                # Who replaced shards at the same time has removed these as files that no manifest names.
+                raise StorageError(f"the shards in {folder} are damaged: {problems[0]}", hint=_AGAIN_HINT)
             return manifest
         stored = stored_manifest(folder)
         # Who publishes a manifest removes the files of others.

@@ -12,6 +12,7 @@ SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
 READ_SCHEMES = (*SCHEMES, "http", "https")
 """Stores that are read."""
 
+_SIGNATURE = re.compile(r"(?i)(x-amz-|x-goog-)?(signature|sig|credential|security-token|token|access_token)=")
 # `Path` turns `s3://` into `s3:/`, on Windows into `s3:\`.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):[/\\]+")
 
@@ -39,11 +40,7 @@ def url_of(path: str | os.PathLike[str]) -> str | None:
             f"{scheme}:// names no store that is known here",
             hint=f"use one of {', '.join(f'{name}://' for name in READ_SCHEMES)}, or a local path",
         )
-    if "@" in rest.partition("/")[0] and not scheme.startswith(("abfs", "az")):
-        raise StorageError(
-            f"the URL {without_secrets(url)} contains credentials",
-            hint="leave them to the store's usual environment variables or files",
-        )
+    check_no_credentials(url)
     if not rest:
         raise StorageError(f"{url} names no bucket", hint=f"write {scheme}://BUCKET/FOLDER")
     return url
@@ -72,6 +69,30 @@ def split_url(url: str) -> tuple[str, str]:
     if folder.count("/") < 2 or folder.endswith("/"):
         raise StorageError(f"{url} names no file", hint=f"write {url}/NAME")
     return folder, name
+
+
+def check_no_credentials(url: str) -> None:
+    """Raise StorageError if a URL contains a user name or password."""
+    scheme, _, rest = url.rpartition("::")[2].partition("://")
+    # Elsewhere the part before an @ is a branch, a container or the name of an account.
+    if "@" in rest.partition("/")[0] and scheme.lower() in ("s3", "s3a", "gs", "gcs", "http", "https"):
+        raise StorageError(
+            f"the URL {without_secrets(url)} contains credentials",
+            hint="leave them to the store's usual environment variables or files",
+        )
+
+
+def without_signature(url: str) -> str:
+    """Remove what signs a request from the query of a URL.
+
+    >>> without_signature("https://host/a.jsonl?X-Amz-Date=1&X-Amz-Signature=0a")
+    'https://host/a.jsonl'
+    >>> without_signature("https://host/a?id=3")
+    'https://host/a?id=3'
+    """
+    base, _, query = url.partition("?")
+    is_signed = any(_SIGNATURE.match(each) for each in query.split("&"))
+    return base if is_signed else url
 
 
 def without_secrets(text: str) -> str:
