@@ -182,6 +182,8 @@ def test_access_that_ends_in_the_middle(
         bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=900, checkpoint_bytes=2000)
     assert "manifest.json" not in StoreFolder(url).list()
     assert 0 < len(unnamed_files(StoreFolder(url), None)) < 6
+    with pytest.raises(ShardError, match=r"contains \d shards but no manifest\.json: an encoding is running"):
+        bm.shards.read_manifest(url)
     bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=900, checkpoint_bytes=2000)
     bm.encode_corpus(byte_tokenizer, texts, tmp_path / "here", shard_tokens=900)
     assert_stored(url, tmp_path / "copy", tmp_path / "here")

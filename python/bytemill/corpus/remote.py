@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bytemill.corpus import libraries
 from bytemill.errors import CorpusError, StorageError
+from bytemill.storage.aws_profile import profile_options
 from bytemill.storage.location import SCHEMES, check_no_credentials, without_secrets, without_signature
 from bytemill.system.extras import install_hint, is_checkout
 
@@ -28,6 +29,12 @@ class RemoteFile:
     path: str
     version: str
     """Changes when the file does, as far as the file system tells: ETag, modification time."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What unpickles it brings its own access: a file system of obstore would contain the keys.
+        if _is_of_obstore(self.fs):
+            return _file_of_obstore, (self.fs.protocol, self.path, self.version)
+        return RemoteFile, (self.fs, self.path, self.version)
 
     @contextlib.contextmanager
     def open(self, name: str) -> Generator[BinaryIO]:
@@ -73,7 +80,9 @@ def remote_files(url: str) -> tuple[list[tuple[str, int | None, RemoteFile]], bo
             found = [path]
         files = [(_url_of(fs, each, url), fs.info(each)) for each in found]
     if not files:
-        raise CorpusError(f"no file matches {without_signature(url)}", hint="check the pattern; '**' descends into folders")
+        raise CorpusError(
+            f"no file matches {without_signature(url)}", hint="check the pattern; '**' descends into folders"
+        )
     # obstore leaves the bucket out of the names that it tells.
     paths = found if _is_of_obstore(fs) else [info["name"] for _, info in files]
     return [
@@ -90,13 +99,19 @@ def _file_system(fsspec: Any, url: str) -> tuple[Any, str]:
         scheme, separator, path = url.partition("://")
         if not separator or scheme not in SCHEMES:
             raise
-        try:
-            store: Any = importlib.import_module("obstore.fsspec").FsspecStore
-        except ImportError:
-            pass
-        else:
-            return store(scheme, client_options={"allow_http": True}), path
+        with contextlib.suppress(ImportError):
+            return _obstore_system(scheme), path
         raise
+
+
+def _obstore_system(scheme: str) -> Any:
+    store: Any = importlib.import_module("obstore.fsspec").FsspecStore
+    options = profile_options() if scheme.startswith("s3") else {}
+    return store(scheme, client_options={"allow_http": True}, **options)
+
+
+def _file_of_obstore(scheme: str, path: str, version: str) -> RemoteFile:
+    return RemoteFile(_obstore_system(scheme), path, version)
 
 
 def _is_of_obstore(fs: Any) -> bool:

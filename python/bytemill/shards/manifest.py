@@ -269,12 +269,16 @@ def read_manifest(folder: str | os.PathLike[str]) -> Manifest:
 
 
 def _read_stored(url: str) -> Manifest:
-    found = StoreFolder(url).get(MANIFEST_NAME)
+    folder = StoreFolder(url)
+    found = folder.get(MANIFEST_NAME)
     if found is None:
-        raise ShardError(
-            f"{url} contains no {MANIFEST_NAME}",
-            hint="name a folder of shards; an encoding that has not ended has none yet",
-        )
+        names = folder.list() if folder.is_writable else []
+        if n_shards := sum(is_shard_name(name.rpartition("/")[2]) for name in names):
+            raise ShardError(
+                f"{url} contains {n_shards:,} shards but no {MANIFEST_NAME}: an encoding is running or did not end",
+                hint="run the encoding again with the same URL",
+            )
+        raise ShardError(f"{url} contains no {MANIFEST_NAME}", hint="name a folder of shards")
     name = f"{url}/{MANIFEST_NAME}"
     try:
         document = json.loads(found.data)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bytemill.errors import MissingExtraError, StorageError
+from bytemill.storage.aws_profile import profile_options
 from bytemill.storage.location import SCHEMES, without_secrets
 from bytemill.storage.requests import RequestPool
 from bytemill.system.atomic_files import AtomicFile
@@ -374,9 +375,10 @@ def _connect(url: str) -> Any:
         raise MissingExtraError(
             f"{url} needs the package obstore, which is not installed", hint=install_hint("data")
         ) from error
+    options = profile_options() if url.startswith(("s3://", "s3a://")) else {}
     try:
         # Plain HTTP only where the environment names such an address.
-        return from_url(url, client_options={"allow_http": True})
+        return from_url(url, client_options={"allow_http": True}, **options)
     except (BaseError, ValueError, OSError) as error:
         failure = StorageError(f"cannot open {url}: {_reason(error)}", hint="check the URL")
     raise failure
