@@ -272,7 +272,7 @@ def _read_stored(url: str) -> Manifest:
     folder = StoreFolder(url)
     found = folder.get(MANIFEST_NAME)
     if found is None:
-        names = folder.list() if folder.is_writable else []
+        names: dict[str, int] = folder.list() if folder.is_writable else {}
         if n_shards := sum(is_shard_name(name.rpartition("/")[2]) for name in names):
             raise ShardError(
                 f"{url} contains {n_shards:,} shards but no {MANIFEST_NAME}: an encoding is running or did not end",
