@@ -17,10 +17,12 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.support.command_server import quick_command
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
@@ -117,11 +119,14 @@ def matches(shown: str, printed: str) -> bool:
 class Session:
     """A folder, a Python process and a shell environment in which the blocks of one page run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, commands_folder: Path | None = None) -> None:
         self._python: subprocess.Popen[str] | None = None
+        path = os.environ["PATH"]
         dropped = {"NO_COLOR", "FORCE_COLOR", "COLUMNS"}
         self.environment = {name: value for name, value in os.environ.items() if name not in dropped} | {
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PATH": os.pathsep.join(
+                [*([str(commands_folder)] if commands_folder else []), str(Path(sys.executable).parent), path]
+            ),
             "BYTEMILL_CACHE": str(folder / ".cache"),
             "HF_HUB_OFFLINE": "1",
             # Models are trained for a moment only; options on the command line are stronger.
@@ -206,6 +211,16 @@ class Session:
 
 
 @pytest.fixture(scope="session")
+def commands_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None]:
+    """A folder with a quick `bytemill`, where the system can fork."""
+    if not hasattr(os, "fork") or sys.platform == "darwin":
+        yield None
+        return
+    with quick_command(tmp_path_factory.mktemp("commands")) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="session")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that the examples start from."""
     folder = tmp_path_factory.mktemp("inputs")
@@ -228,12 +243,16 @@ def test_every_block_names_its_language(page: Path) -> None:
     ids=lambda page: page.relative_to(REPOSITORY).as_posix(),
 )
 def test_the_examples_run_from_top_to_bottom(
-    page: Path, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path,
+    inputs: Path,
+    commands_folder: Path | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     if page.relative_to(REPOSITORY).as_posix() not in SELF_CONTAINED:
         shutil.copytree(inputs, tmp_path, dirs_exist_ok=True)
-    with contextlib.closing(Session(tmp_path)) as session:
+    with contextlib.closing(Session(tmp_path, commands_folder)) as session:
         for block in blocks(page):
             if block.is_run:
                 session.run(block)

@@ -1,0 +1,113 @@
+"""The command `bytemill` in processes forked from one that has imported torch, which takes seconds.
+
+The server is this file as a program. `quick_command` starts it and writes an executable `bytemill` that passes its
+arguments, its folder, its environment and its standard streams to the server, and ends with the status of the command.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+# -S, -E and -s: nothing is imported that the client does not need.
+_CLIENT = """#!{python} -SEs
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect({address!r})
+    request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
+    socket.send_fds(server, [len(request).to_bytes(4, "little")], [0, 1, 2])
+    server.sendall(request)
+    sys.exit(int(server.recv(16) or b"137"))
+"""
+
+
+@contextlib.contextmanager
+def quick_command(folder: Path) -> Iterator[Path]:
+    """Start the server, and yield a folder for PATH with the command. The caller has a system with `fork`."""
+    address, command = str(folder / "server"), folder / "bytemill"
+    command.write_text(_CLIENT.format(python=sys.executable, address=address))
+    command.chmod(0o755)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # torch reads it when it is imported
+    with subprocess.Popen([sys.executable, __file__, address], env=environment) as server:
+        try:
+            while not Path(address).exists():
+                assert server.poll() is None, "the command server has ended"
+                time.sleep(0.02)
+            yield folder
+        finally:
+            server.kill()
+
+
+def serve(address: str) -> None:
+    """Run commands for ever."""
+    import torch  # noqa: F401
+
+    import bytemill.lm.loading
+    import bytemill.lm.training.trainer  # noqa: F401
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # processes that have ended leave nothing behind
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address + ".new")
+        listener.listen()
+        Path(address + ".new").rename(address)
+        while True:
+            client, _ = listener.accept()
+            size, descriptors, _, _ = socket.recv_fds(client, 4, 3)
+            data, n_bytes = b"", int.from_bytes(size, "little")
+            while len(data) < n_bytes:
+                data += client.recv(n_bytes - len(data))
+            if os.fork() == 0:
+                listener.close()
+                _answer(client, json.loads(data), descriptors)
+            client.close()
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+
+def _answer(
+    client: socket.socket, request: tuple[list[str], str, dict[str, str]], descriptors: list[int]
+) -> None:
+    """Run a command in a process of its own, and send its status."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    child = os.fork()
+    if child == 0:
+        client.close()
+        _run(request, descriptors)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    _, status = os.waitpid(child, 0)
+    with contextlib.suppress(OSError):
+        client.sendall(str(os.waitstatus_to_exitcode(status) % 256).encode())
+    os._exit(0)
+
+
+def _run(request: tuple[list[str], str, dict[str, str]], descriptors: list[int]) -> None:
+    arguments, folder, environment = request
+    status = 1
+    try:
+        for number, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, number)
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.argv = ["bytemill", *arguments]
+        from bytemill.cli import main
+
+        status = main() or 0
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
