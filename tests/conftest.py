@@ -21,6 +21,7 @@ from bytemill.formats.spec import TokenizerSpec
 from bytemill.system.paths import cache_folder
 
 from .support import published_vocabularies, unexpected_skips
+from .support.command_server import quick_command
 from .support.s3_server import S3Server, s3_server
 
 # No test fails because the machine is busy: hypothesis has no deadline for an example.
@@ -64,6 +65,16 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache_folder("compiled")))
         patch.setenv("BYTEMILL_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session")
+def commands_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None]:
+    """A folder with a quick `bytemill`, where the system can fork."""
+    if not hasattr(os, "fork") or sys.platform == "darwin":
+        yield None
+        return
+    with quick_command(tmp_path_factory.mktemp("commands")) as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -17,12 +17,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.support.command_server import quick_command
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
@@ -208,16 +206,6 @@ class Session:
     def compare(self, block: Block, shown: str, printed: str) -> None:
         """Raise unless the page shows what was printed."""
         assert matches(shown, printed), f"{block.where} shows\n{shown}\nbut this was printed:\n{printed}"
-
-
-@pytest.fixture(scope="session")
-def commands_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None]:
-    """A folder with a quick `bytemill`, where the system can fork."""
-    if not hasattr(os, "fork") or sys.platform == "darwin":
-        yield None
-        return
-    with quick_command(tmp_path_factory.mktemp("commands")) as folder:
-        yield folder
 
 
 @pytest.fixture(scope="session")

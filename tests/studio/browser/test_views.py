@@ -344,6 +344,7 @@ def test_what_is_copied_runs(
     model_id: str,
     client: httpx.Client,
     view: str,
+    commands_folder: Path | None,
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.chdir(root)
@@ -362,7 +363,7 @@ def test_what_is_copied_runs(
         page.get_by_role("button", name=button).click()
         page.wait_for_selector("[role=status]:has-text('Copied')")
         copied = page.evaluate("navigator.clipboard.readText()")
-        printed = run_python(copied) if button == "Copy as Python" else run_command(copied)
+        printed = run_python(copied) if button == "Copy as Python" else run_command(copied, commands_folder)
         for made in ("text.txt", "compare.html"):
             (root / made).unlink(missing_ok=True)
         assert printed or view == "compare"
@@ -375,9 +376,9 @@ def run_python(source: str) -> str:
     return printed.getvalue()
 
 
-def run_command(line: str) -> str:
-    """Run it in a shell; return what it prints."""
-    python = shlex.join([sys.executable, "-m", "bytemill"])
+def run_command(line: str, folder: Path | None) -> str:
+    """Run it in a shell, which finds `bytemill` in a folder; return what it prints."""
+    python = shlex.join([sys.executable, "-m", "bytemill"] if folder is None else [str(folder / "bytemill")])
     script = f'bytemill() {{ {python} "$@"; }}\n{line}'
     command = ["bash", "-euo", "pipefail", "-c", script]
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
