@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from bytemill.shards.complete import Request
     from bytemill.storage import StoreFolder
+    from bytemill.storage.store import Version
 
 _AGAIN_HINT = "write them again with --overwrite (overwrite=True)"
 
@@ -39,7 +40,7 @@ class StoredManifest:
     """A manifest in a store."""
 
     manifest: Manifest
-    version: str | None
+    version: Version
     written_at: float
     """Time, in seconds since 1970."""
 

@@ -9,7 +9,7 @@ import itertools
 import re
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from bytemill.errors import MissingExtraError, StorageError
 from bytemill.storage.aws_profile import profile_options
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from obstore import ObjectMeta
+    from obstore import ObjectMeta, UpdateVersion
 
 _T = TypeVar("_T")
 
@@ -38,13 +38,17 @@ _DELETED_AT_ONCE = 1000
 _POLL_SECONDS = 0.1
 
 
+Version: TypeAlias = "tuple[str | None, str | None]"
+"""ETag and version of an object: S3 and Azure compare the one, Google Cloud Storage the other."""
+
+
 @dataclass(frozen=True)
 class StoredObject:
     """A small object and its version."""
 
     data: bytes
-    version: str | None
-    """Changes when the object does (ETag)."""
+    version: Version
+    """Changes when the object does."""
     modified: datetime
 
 
@@ -138,7 +142,7 @@ class StoreFolder:
             return found is not None and found.data == data
         return True
 
-    def replace(self, name: str, data: bytes, version: str | None) -> bool:
+    def replace(self, name: str, data: bytes, version: Version | None) -> bool:
         """Write an object in place of one version of it, or of none.
 
         Returns:
@@ -148,11 +152,9 @@ class StoreFolder:
 
         if version is None:
             return self.create(name, data)
+        mode: UpdateVersion = {"e_tag": version[0], "version": version[1]}
         try:
-            self._request(
-                name,
-                lambda: obstore.put(self._store, name, data, mode={"e_tag": version}, use_multipart=False),
-            )
+            self._request(name, lambda: obstore.put(self._store, name, data, mode=mode, use_multipart=False))
         except FileExistsError:
             found = self.get(name)
             return found is not None and found.data == data
@@ -165,7 +167,8 @@ class StoreFolder:
         def read() -> StoredObject:
             result = obstore.get(self._store, name)
             meta = result.meta
-            return StoredObject(bytes(result.bytes()), meta.get("e_tag"), meta["last_modified"])
+            version = (meta.get("e_tag"), meta.get("version"))
+            return StoredObject(bytes(result.bytes()), version, meta["last_modified"])
 
         try:
             return self._request(name, read)

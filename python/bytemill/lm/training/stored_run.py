@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
+    from bytemill.storage.store import Version
+
 RUN_NAME = "run.json"
 _FORMAT = 1
 _COPIES = ("config.toml", "tokenizer.json", "tokenizer_config.json", "metrics.jsonl")
@@ -53,7 +55,7 @@ class StoredRun:
         self.url = url
         self._path = path
         self._store = StoreFolder(url)
-        self._version: str | None = None
+        self._version: Version | None = None
         """Version of `run.json` that this process has read or written."""
         self._stored_step = -1
         """Step of the checkpoint in the store."""
