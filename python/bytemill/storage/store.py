@@ -152,7 +152,11 @@ class StoreFolder:
 
         if version is None:
             return self.create(name, data)
-        mode: UpdateVersion = {"e_tag": version[0], "version": version[1]}
+        mode: UpdateVersion = {}
+        if version[0] is not None:
+            mode["e_tag"] = version[0]
+        if version[1] is not None:
+            mode["version"] = version[1]
         try:
             self._request(name, lambda: obstore.put(self._store, name, data, mode=mode, use_multipart=False))
         except FileExistsError:
