@@ -368,7 +368,7 @@ def _reason(error: Exception) -> str:
     text = str(error).partition("\n\nDebug source")[0]
     if code := re.search(r"<Code>([^<]*)</Code>", text):
         message = re.search(r"<Message>([^<]*)</Message>", text)
-        return without_secrets(code[1] + (f": {message[1]}" if message else ""))
+        return without_secrets(" ".join([code[1] + ":", *message[1].split()]) if message else code[1])
     if status := re.search(r"status code: (\d+ [\w ]+)", text):
         return f"the server answers {status[1]}"
     return without_secrets(" ".join(text.rpartition(" - ")[2].split()))[:500]
