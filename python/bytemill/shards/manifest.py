@@ -279,9 +279,13 @@ def _read_stored(url: str) -> Manifest:
                 hint="run the encoding again with the same URL",
             )
         raise ShardError(f"{url} contains no {MANIFEST_NAME}", hint="name a folder of shards")
-    name = f"{url}/{MANIFEST_NAME}"
+    return decode_manifest(found.data, f"{url}/{MANIFEST_NAME}")
+
+
+def decode_manifest(data: bytes, name: str) -> Manifest:
+    """Return the manifest in a file with this content; raises as `parse_manifest`."""
     try:
-        document = json.loads(found.data)
+        document = json.loads(data)
     except ValueError as error:
         raise ShardError(f"{name} is not JSON: {error}", hint=_DAMAGED_HINT) from error
     return parse_manifest(document, name)

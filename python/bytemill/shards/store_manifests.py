@@ -6,7 +6,6 @@ manifest is written last, and only if there is none: of several encodings the fi
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,17 +15,16 @@ from bytemill.shards.lock import OVERWRITE_HINT
 from bytemill.shards.manifest import (
     MANIFEST_NAME,
     Manifest,
+    decode_manifest,
     files_of,
     is_shard_name,
     is_sidecar_name,
     manifest_document,
-    parse_manifest,
 )
 from bytemill.system.atomic_files import indented_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from bytemill.shards.complete import Request
     from bytemill.storage import StoreFolder
@@ -55,13 +53,9 @@ def stored_manifest(folder: StoreFolder) -> StoredManifest | None:
     found = folder.get(MANIFEST_NAME)
     if found is None:
         return None
-    name = f"{folder}/{MANIFEST_NAME}"
-    try:
-        document: Any = json.loads(found.data)
-    except ValueError as error:
-        raise ShardError(f"{name} is not JSON: {error}", hint="restore it from a copy") from error
+    manifest = decode_manifest(found.data, f"{folder}/{MANIFEST_NAME}")
     # Stores round the time down to a second.
-    return StoredManifest(parse_manifest(document, name), found.version, found.modified.timestamp() + 1)
+    return StoredManifest(manifest, found.version, found.modified.timestamp() + 1)
 
 
 def complete_in_store(parts: Sequence[StoreFolder], request: Request) -> list[Manifest] | None:

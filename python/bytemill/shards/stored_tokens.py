@@ -18,7 +18,7 @@ import numpy as np
 
 from bytemill.errors import BytemillError, ShardError
 from bytemill.shards.layouts import layout_named
-from bytemill.shards.manifest import files_of, read_manifest
+from bytemill.shards.manifest import MANIFEST_NAME, files_of, read_manifest
 from bytemill.storage import StoreFolder
 from bytemill.storage.requests import RequestPool
 from bytemill.system.atomic_files import make_folder
@@ -234,7 +234,7 @@ class _Cache:
 
     def write_manifest(self) -> None:
         """Copy the manifest, which makes the copy a shard folder."""
-        self._store.download("manifest.json", self.folder / "manifest.json")
+        self._store.download(MANIFEST_NAME, self.folder / MANIFEST_NAME)
 
     def close(self) -> None:
         """Start no more copies."""

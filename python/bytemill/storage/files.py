@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bytemill.errors import StorageError
 from bytemill.storage.location import split_url, url_of
 from bytemill.storage.store import StoreFolder
 from bytemill.system.atomic_files import write_bytes
 
 if TYPE_CHECKING:
     import os
-
-
-def read_file(path: str | os.PathLike[str]) -> bytes:
-    """Return the content of a file of this machine or of an object.
-
-    Raises:
-        StorageError: The store cannot be read, or there is no such object.
-        OSError: The file cannot be read.
-    """
-    url = url_of(path)
-    if url is None:
-        return Path(path).read_bytes()
-    folder, name = split_url(url)
-    found = StoreFolder(folder).get(name)
-    if found is None:
-        raise StorageError(f"there is no {url}", hint="check the URL")
-    return found.data
 
 
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:

@@ -19,7 +19,7 @@ from bytemill.system.atomic_files import AtomicFile
 from bytemill.system.extras import install_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from datetime import datetime
     from pathlib import Path
 
@@ -195,17 +195,6 @@ class StoreFolder:
                 f"{self.url}/{name} ends at byte {start + len(data):,}, before {start + n_bytes:,}"
             )
         return data
-
-    def read_ranges(self, name: str, starts: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
-        """Read ranges of an object; neighbours by one request."""
-        import obstore
-
-        with self._present(name):
-            found = self._request(
-                name,
-                lambda: obstore.get_ranges(self._store, name, starts=starts, lengths=sizes, coalesce=1 << 16),
-            )
-        return [bytes(each) for each in found]
 
     def download(self, name: str, path: Path, sha256: str | None = None) -> None:
         """Read an object to a file of this machine, which appears when it is complete.
