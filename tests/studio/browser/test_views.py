@@ -369,6 +369,24 @@ def test_what_is_copied_runs(
         assert printed or view == "compare"
 
 
+def test_nothing_is_copied_before_its_arguments_are_known(open_page: Open, client: httpx.Client):
+    page = open_page(f"#tokens?tokenizer={id_of(client, 'tokenizer')}")
+    page.wait_for_selector("button:has-text('Copy as Python'):not([disabled])")
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    page.route(f"**/tokenizers/{id_of(client, 'smaller')}", hold)
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_selector("button:has-text('Copy as Python')[disabled]")
+    until(page, "document.querySelectorAll('main .pick').length === 2")
+    assert page.get_by_role("button", name="Copy as command").is_disabled()
+    assert len(held) == 1
+    held[0].continue_()
+    page.wait_for_selector("button:has-text('Copy as Python'):not([disabled])")
+
+
 def run_python(source: str) -> str:
     """Run it in this process, which has imported torch; return what it prints."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
