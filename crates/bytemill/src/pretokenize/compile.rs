@@ -7,7 +7,7 @@
 //!
 //! Steps before the last one must isolate classes: digits, or characters of a set outside ASCII.
 
-use super::automaton::{alternatives, is_plain};
+use super::expression::{alternatives, is_plain};
 use super::rules::{Contractions, Digits, Letters, Others, Rules, Sets, Spec, WhiteSpace};
 use crate::text::unicode::CharSet;
 use regex_syntax::hir::{Class, ClassUnicode, Hir, HirKind, Repetition};

@@ -7,8 +7,8 @@
 //! 2. `rules`, `contraction`: what these patterns differ in. `tests/reference`: their matcher one character at a time. `compile`: which
 //!    other expressions have such rules.
 //! 3. `classify`, `chars`, `carry`, `block`, `blocks`: the matcher on bit masks of 64 or 512 bytes.
-//! 4. `custom`, `automaton`: other expressions, by an automaton where that is possible. `spaces`: splitting before spaces. `steps`,
-//!    `needed_bytes`: several patterns in a row. `cut`: safe cuts of a text.
+//! 4. `custom`, `steps`, `automaton`: other expressions, and several in a row, by an automaton where that is possible. `spaces`: splitting
+//!    before spaces. `expression`: reading expressions. `cut`: safe cuts of a text.
 
 mod automaton;
 mod block;
@@ -20,8 +20,8 @@ mod compile;
 mod contraction;
 mod custom;
 mod cut;
+mod expression;
 mod named;
-mod needed_bytes;
 mod pattern;
 mod rules;
 mod spaces;

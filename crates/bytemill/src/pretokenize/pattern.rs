@@ -128,6 +128,16 @@ impl Pattern {
         }
     }
 
+    /// The end of the first pre-token of a text that is not empty.
+    pub(super) fn first_end(&self, text: &str) -> Result<usize> {
+        if let Self::Custom(custom) = self {
+            return custom.first_end(text);
+        }
+        let (mut splits, mut ends) = (self.splits(text), Vec::new());
+        while ends.is_empty() && splits.fill(&mut ends)? {}
+        Ok(ends.first().copied().unwrap_or(text.len()))
+    }
+
     /// Splits `text` into pre-tokens, many at a time.
     #[must_use]
     pub fn splits<'t>(&'t self, text: &'t str) -> Splits<'t> {

@@ -1,5 +1,6 @@
 //! Several patterns in a row: each splits every pre-token of the one before as if it were a text of its own.
 
+use super::automaton::{LazyAutomaton, Scan, Stop};
 use super::blocks::MAX_ENDS;
 use super::pattern::{Matcher, Pattern, Splits};
 use crate::error::Result;
@@ -12,54 +13,82 @@ pub const THEN: &str = "(?#then)";
 pub struct Steps {
     pub expression: String,
     steps: Vec<Pattern>,
+    /// All of them at once.
+    automaton: LazyAutomaton,
 }
 
 impl Steps {
     pub fn new(expression: &str) -> Result<Self> {
         let steps: Vec<Pattern> = expression.split(THEN).map(|step| Pattern::new(Some(step))).collect::<Result<_>>()?;
         let expressions: Vec<&str> = steps.iter().filter_map(Pattern::expression).collect();
-        Ok(Self { expression: expressions.join(THEN), steps })
+        Ok(Self { expression: expressions.join(THEN), steps, automaton: LazyAutomaton::default() })
+    }
+
+    /// The same steps one after the other. For tests.
+    #[cfg(test)]
+    pub fn one_by_one(expression: &str) -> Result<Self> {
+        Ok(Self { automaton: LazyAutomaton::never(), ..Self::new(expression)? })
     }
 
     pub fn matcher(&self) -> Matcher {
-        self.steps.iter().map(Pattern::matcher).max().unwrap_or(Matcher::Masks)
+        match self.automaton.get(&self.expression) {
+            Some(_) => Matcher::Automaton,
+            None => self.steps.iter().map(Pattern::matcher).max().unwrap_or(Matcher::Masks),
+        }
     }
 
     pub fn splits<'t>(&'t self, text: &'t str) -> StepsSplits<'t> {
-        let level = |(depth, step): (usize, &'t Pattern)| {
-            let text = if depth == 0 { text } else { "" };
-            let splits = step.splits(text);
-            Level { text, base: 0, splits, ends: Vec::new(), n_done: 0, start: 0 }
-        };
-        let levels = self.steps.iter().enumerate().map(level).collect();
-        StepsSplits { steps: &self.steps, levels, depth: 0 }
+        match self.automaton.for_text(&self.expression, text) {
+            Some(automaton) => {
+                StepsSplits { steps: &self.steps, text, scan: Some(Scan::new(automaton, text)), levels: None }
+            }
+            None => {
+                StepsSplits { steps: &self.steps, text, scan: None, levels: Some(Levels::new(&self.steps, text, 0)) }
+            }
+        }
     }
 }
 
-/// Bytes of a pre-token that the steps after it split at once, which takes less time than taking turns.
-const SHORT: usize = 64;
+/// An iterator over the ends of a text's pre-tokens, many at a time.
+pub struct StepsSplits<'t> {
+    steps: &'t [Pattern],
+    text: &'t str,
+    scan: Option<Scan<'t>>,
+    /// A pre-token of the first step for which the automaton has given up, or the whole text.
+    levels: Option<Levels<'t>>,
+}
 
-/// Appends the ends of the pre-tokens that some steps split a short text into, plus `base`.
-fn split_short(steps: &[Pattern], text: &str, base: usize, ends: &mut Vec<usize>) -> Result<()> {
-    let Some((step, rest)) = steps.split_first() else {
-        ends.push(base + text.len());
-        return Ok(());
-    };
-    let mut start = 0;
-    let mut each = |end| {
-        let pretoken = &text[start..end];
-        let base = base + start;
-        start = end;
-        split_short(rest, pretoken, base, ends)
-    };
-    if let Pattern::Custom(custom) = step {
-        return custom.for_each_end(text, each);
+impl StepsSplits<'_> {
+    /// Appends the ends of the next pre-tokens. Returns false at the end of the text.
+    pub fn fill(&mut self, ends: &mut Vec<usize>) -> Result<bool> {
+        let Self { steps, text, scan, levels } = self;
+        loop {
+            if let Some(slow) = levels {
+                let is_more = slow.fill(ends)?;
+                let Some(scan) = scan else { return Ok(is_more) };
+                // The automaton had found some of them.
+                ends.retain(|&end| end > scan.last_end);
+                if is_more {
+                    return Ok(true);
+                }
+                scan.restart(slow.end());
+                *levels = None;
+            }
+            let Some(scan) = scan else { return Ok(false) };
+            if scan.last_end == text.len() {
+                return Ok(!ends.is_empty());
+            }
+            if scan.fill(ends) != Stop::Lost {
+                return Ok(true);
+            }
+            let from = scan.last_cut;
+            let to = from + steps[0].first_end(&text[from..])?;
+            *levels = Some(Levels::new(&steps[1..], &text[from..to], from));
+            if !ends.is_empty() {
+                return Ok(true);
+            }
+        }
     }
-    let (mut splits, mut these) = (step.splits(text), Vec::new());
-    while splits.fill(&mut these)? {
-        these.iter().try_for_each(|&end| each(end))?;
-    }
-    Ok(())
 }
 
 /// A step that splits one pre-token of the step before.
@@ -75,19 +104,34 @@ struct Level<'t> {
     start: usize,
 }
 
-/// An iterator over the ends of a text's pre-tokens, many at a time.
-pub struct StepsSplits<'t> {
+/// Steps that take turns: each splits what the one before has found last.
+struct Levels<'t> {
     steps: &'t [Pattern],
     levels: Vec<Level<'t>>,
     /// The current step.
     depth: usize,
 }
 
-impl StepsSplits<'_> {
+impl<'t> Levels<'t> {
+    /// Splits a text that begins at an offset of the whole text.
+    fn new(steps: &'t [Pattern], text: &'t str, base: usize) -> Self {
+        let level = |(depth, step): (usize, &'t Pattern)| {
+            let text = if depth == 0 { text } else { "" };
+            let splits = step.splits(text);
+            Level { text, base, splits, ends: Vec::new(), n_done: 0, start: 0 }
+        };
+        Self { steps, levels: steps.iter().enumerate().map(level).collect(), depth: 0 }
+    }
+
+    /// Where its text ends in the whole text.
+    fn end(&self) -> usize {
+        self.levels[0].base + self.levels[0].text.len()
+    }
+
     /// Appends the ends of the next pre-tokens. Returns false at the end of the text.
-    pub fn fill(&mut self, ends: &mut Vec<usize>) -> Result<bool> {
+    fn fill(&mut self, ends: &mut Vec<usize>) -> Result<bool> {
         let last = self.levels.len() - 1;
-        while ends.len() + SHORT <= MAX_ENDS {
+        while ends.len() < MAX_ENDS {
             let level = &mut self.levels[self.depth];
             if level.n_done == level.ends.len() {
                 level.n_done = 0;
@@ -108,10 +152,6 @@ impl StepsSplits<'_> {
                 continue;
             }
             let text = &level.text[start..end];
-            if text.len() <= SHORT {
-                split_short(&self.steps[self.depth + 1..], text, base + start, ends)?;
-                continue;
-            }
             self.depth += 1;
             let splits = self.steps[self.depth].splits(text);
             let next = &mut self.levels[self.depth];

@@ -1,7 +1,8 @@
-//! The automaton of custom patterns against the backtracking engine.
+//! The automaton of custom patterns, and of several in a row, against the backtracking engine.
 
-use super::super::automaton::{Automaton, Found};
+use super::super::automaton::{Automaton, Scan, Stop};
 use super::super::custom::CustomPattern;
+use super::super::steps::Steps;
 use super::super::{Matcher, NAMED, Pattern, THEN};
 use super::{character, pretokens};
 use proptest::prelude::*;
@@ -141,13 +142,133 @@ fn named_patterns_without_possessive_quantifiers_have_an_automaton_too() {
     }
 }
 
+/// Steps of published tokenizers, and smaller ones that meet in every way.
+const STEPS: [&[&str]; 12] = [
+    // DeepSeek-V2; its class of letters is longer
+    &[
+        "[\r\n]",
+        r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓͰ-ͳΑ-Ωα-ωЀ-ҁ𐐀-𐑏]+",
+        r"\s?[!-/:-~！-／：-～‘-‟　-。]+",
+        r"\s+(?=\n|\z)",
+        "[一-龥ࠀ-一가-\u{d7ff}]+",
+        r"\p{N}",
+    ],
+    // DeepSeek-Coder
+    &["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-\u{d7ff}]+", r"\p{N}"],
+    // Falcon, without what divides characters
+    &[r"[\p{P}]+", r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+", "[0-9][0-9][0-9]"],
+    &[r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+", EXPRESSIONS[2]],
+    &["a", "b"],
+    &["ab", "b+", r"\s+(?!\S)|\s+"],
+    &[r"a\s|b", r"\s?b|c+", r"\s+(?=\n|\z)"],
+    &[r"\s+(?!\S)", r"\s\s", "a|b"],
+    &["aab|c", "a*b", r"\s|ac"],
+    &[r"[ab]+c", r"a?b", r"(?:ba)+|\s\s\s"],
+    &[r"\S+(?=\n|\z)|b", "a{2}|b{3}", "[^a]"],
+    &["x|", "a|b|c", "."],
+];
+
+/// The steps by one automaton and one by one.
+static STEP_PATTERNS: LazyLock<Vec<(String, Pattern, Pattern)>> =
+    LazyLock::new(|| STEPS.iter().map(|steps| both_of_steps(&steps.join(THEN))).collect());
+
+fn both_of_steps(steps: &str) -> (String, Pattern, Pattern) {
+    let automaton = Steps::new(steps).unwrap();
+    let _is_built = automaton.matcher();
+    let one_by_one = Steps::one_by_one(steps).unwrap();
+    (steps.to_owned(), Pattern::Steps(Box::new(automaton)), Pattern::Steps(Box::new(one_by_one)))
+}
+
+#[test]
+fn all_steps_have_one_automaton() {
+    for steps in STEPS {
+        assert!(Automaton::new(steps).is_some(), "{steps:?}");
+    }
+    assert!(Automaton::new(&["a", "(?=a)b"]).is_none());
+}
+
+proptest! {
+    #[test]
+    fn several_steps_at_once_split_as_one_by_one(text in prop::collection::vec(character(), 0..40).prop_map(String::from_iter)) {
+        for (steps, automaton, one_by_one) in &*STEP_PATTERNS {
+            prop_assert_eq!(pretokens(automaton, &text), pretokens(one_by_one, &text), "{}", steps);
+        }
+    }
+
+    #[test]
+    fn several_steps_at_once_split_short_alphabets_as_one_by_one(text in "[abc \n'1é一.]{0,40}") {
+        for (steps, automaton, one_by_one) in &*STEP_PATTERNS {
+            prop_assert_eq!(pretokens(automaton, &text), pretokens(one_by_one, &text), "{}", steps);
+        }
+    }
+
+    /// Runs that are longer than what an automaton remembers, between others.
+    #[test]
+    fn splits_where_the_automaton_gives_up_are_those_of_the_engine(
+        runs in prop::collection::vec(("[abc \n'é]", prop_oneof![3 => 1usize..4, 1 => 25usize..80]), 0..14),
+    ) {
+        let text: String = runs.iter().map(|(run, n)| run.repeat(*n)).collect();
+        for (expression, automaton, engine) in &*PATTERNS {
+            prop_assert_eq!(pretokens(automaton, &text), pretokens(engine, &text), "{}", expression);
+        }
+        for (steps, automaton, one_by_one) in &*STEP_PATTERNS {
+            prop_assert_eq!(pretokens(automaton, &text), pretokens(one_by_one, &text), "{}", steps);
+        }
+    }
+
+    #[test]
+    fn random_steps_split_as_one_by_one(
+        steps in prop::collection::vec(
+            r"([abc ]|\\s|\\S|\[ab\]|\(\?:a\|b\)|\||[abc][+*?]|\\s\?|\\s\+\(\?!\\S\)\||a\{1,2\}){1,5}", 2..4,
+        ),
+        texts in prop::collection::vec("[abc ]{0,14}", 4),
+    ) {
+        let expression = steps.join(THEN);
+        if Steps::new(&expression).is_ok_and(|steps| steps.matcher() == Matcher::Automaton) {
+            let (_, automaton, one_by_one) = both_of_steps(&expression);
+            for text in &texts {
+                prop_assert_eq!(pretokens(&automaton, text), pretokens(&one_by_one, text), "{}", expression);
+            }
+        }
+    }
+
+    /// Unmatched text is dropped by the automaton where it can occur only after the automaton has given up, else by the engine.
+    #[test]
+    fn unmatched_text_is_dropped_as_by_the_engine(text in "[ab c\n'.é]{0,60}", n in 0usize..40) {
+        let text = [text.as_str(), &"a".repeat(n), &text].concat();
+        for (expression, automaton, engine) in &*PATTERNS {
+            let [automaton, engine] = [automaton, engine].map(|pattern| pattern.clone().dropping_unmatched(true));
+            prop_assert_eq!(pretokens(&automaton, &text), pretokens(&engine, &text), "{}", expression);
+        }
+    }
+}
+
+#[test]
+fn an_automaton_gives_up_in_long_runs_only() {
+    let of = |expression: &str, text: &str| {
+        let (automaton, mut ends) = (Automaton::new(&[expression]).unwrap(), Vec::new());
+        let stop = Scan::new(&automaton, text).fill(&mut ends);
+        (stop, ends)
+    };
+    assert_eq!(of("a*b", "xxaab"), (Stop::End, vec![2, 5]));
+    assert_eq!(of("a*b", "xx"), (Stop::End, vec![2]));
+    assert_eq!(of("a*b", &"a".repeat(32)), (Stop::End, vec![32]));
+    assert_eq!(of("a*b", &["b", &"a".repeat(33)].concat()), (Stop::Lost, vec![1]));
+    let code = format!("x\n{}y", " ".repeat(24));
+    assert_eq!(of(r"\S+|\s*\n|\s+(?!\S)|\s+", &code), (Stop::End, vec![1, 2, 25, 26, 27]));
+}
+
+/// Versions 0.19 and 0.20 of the crate `fancy-regex` find "c" here.
+#[test]
+fn the_engine_takes_both_of_two_repetitions() {
+    for (text, split) in [("c ", vec!["c "]), ("cc ", vec!["cc", " "])] {
+        assert_eq!(pretokens(&Pattern::Custom(Box::new(CustomPattern::backtracking("c+a?c+").unwrap())), text), split);
+    }
+}
+
 #[test]
 fn a_search_in_vain_ends() {
-    let automaton = Automaton::new("a*b").unwrap();
     let text = "a".repeat(1 << 20);
-    assert!(matches!(automaton.find(&text, 0), Found::Unknown(at) if at < 100));
-    assert_eq!(automaton.find("xxaab", 0), Found::Match(2, 5));
-    assert_eq!(automaton.find("xx", 0), Found::None);
     let pattern = Pattern::new(Some("a*b")).unwrap();
     assert_eq!(pretokens(&pattern, &text), [text.as_str()]);
     assert_eq!(pattern.matcher(), Matcher::Automaton);
