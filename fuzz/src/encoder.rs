@@ -53,7 +53,7 @@ impl Tried {
     /// The ids of a text without special tokens.
     pub fn plainly(&self, text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
-        self.encoder.pattern().for_each(text, |pretoken| ids.extend(self.merged(pretoken.as_bytes()))).unwrap();
+        self.encoder.pattern().for_each(text, |pretoken| ids.extend(self.merged(pretoken))).unwrap();
         ids
     }
 }

@@ -1,8 +1,7 @@
-//! The patterns by masks of 64 bytes, against a regex engine on the same expressions, with every instruction
-//! set.
+//! The patterns by masks of 64 bytes, with every instruction set, and those by automata, against a regex engine on the same expressions.
 
 use crate::bytes;
-use bytemill::pretokenize::{BLOCK, NAMED, Pattern, Splits, THEN};
+use bytemill::pretokenize::{BLOCK, Matcher, NAMED, Pattern, Splits, THEN};
 use std::sync::OnceLock;
 
 const CONTRACTIONS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)";
@@ -27,19 +26,41 @@ fn ruled() -> Vec<Vec<String>> {
     ]
 }
 
-/// Each pattern, and the same expressions in a form that no matcher on masks is known for.
+/// The steps of DeepSeek-V2 (with fewer letters) and DeepSeek-Coder, the expression of BLOOM, one like Kimi K2's, and some that no
+/// published tokenizer has.
+fn automata() -> Vec<Vec<String>> {
+    let lines = "[\r\n]";
+    let han = "[一-龥ࠀ-一가-\u{d7ff}]+";
+    let kimi = format!(
+        r"[\p{{Han}}]+|[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lo}}\p{{M}}&&[^\p{{Han}}]]*[\p{{Ll}}\p{{Lo}}\p{{M}}&&[^\p{{Han}}]]+{CONTRACTIONS}?|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{ENDS}"
+    );
+    let all: [&[&str]; 7] = [
+        &[lines, r"\s?[A-Za-zµÀ-ÖØ-öΑ-ωЀ-ҁ]+", r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+(?=\n|\z)", han, r"\p{N}"],
+        &[lines, r"\s?\p{L}+", r"\s?\p{P}+", han, r"\p{N}"],
+        &[r" ?[^(\s|[.,!?…。，、।۔،])]+"],
+        &[&kimi],
+        &["aab|c", "a*b", r"\s|ac"],
+        &[r"[ab]+c", r"a?b", r"(?:ba)+|\s\s\s"],
+        &[r"\S+(?=\n|\z)|b", "a{2}|b{3}", "[^a]"],
+    ];
+    all.map(|steps| steps.iter().map(|&step| step.to_owned()).collect()).into()
+}
+
+/// Each pattern, and the same expressions in a form that only the engine matches.
 fn patterns() -> &'static [(Pattern, Pattern)] {
     static PATTERNS: OnceLock<Vec<(Pattern, Pattern)>> = OnceLock::new();
     PATTERNS.get_or_init(|| {
-        let both = |steps: Vec<String>| {
+        let both = |(steps, matcher): (Vec<String>, Matcher)| {
             let pattern = Pattern::new(Some(&steps.join(THEN))).unwrap();
-            assert!(matches!(pattern, Pattern::Named(_) | Pattern::Ruled(_)));
-            let grouped: Vec<String> = steps.iter().map(|step| format!("(?:{step})")).collect();
-            let engine = Pattern::new(Some(&grouped.join(THEN))).unwrap();
-            assert!(matches!(engine, Pattern::Custom(_) | Pattern::Steps(_)));
+            assert_eq!(pattern.matcher(), matcher);
+            let ahead: Vec<String> = steps.iter().map(|step| format!("(?:{step})(?=)")).collect();
+            let engine = Pattern::new(Some(&ahead.join(THEN))).unwrap();
+            assert_eq!(engine.matcher(), Matcher::Backtracking);
             (pattern, engine)
         };
-        NAMED.iter().map(|named| vec![named.expression.to_owned()]).chain(ruled()).map(both).collect()
+        let named = NAMED.iter().map(|named| vec![named.expression.to_owned()]);
+        let on_masks = named.chain(ruled()).map(|steps| (steps, Matcher::Masks));
+        on_masks.chain(automata().into_iter().map(|steps| (steps, Matcher::Automaton))).map(both).collect()
     })
 }
 

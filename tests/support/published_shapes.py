@@ -199,6 +199,18 @@ SHAPES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]] =
         added("<unk>", "<s>", "</s>", "<pad>"),
         {},
     ),
+    "falcon": (
+        {
+            "pre_tokenizer": sequence(
+                {"type": "Punctuation", "behavior": "Contiguous"},
+                byte_level(use_regex=True),
+                {"type": "Digits", "individual_digits": False},
+                *splits("[0-9][0-9][0-9]"),
+            )
+        },
+        added(">>TITLE<<", "<|endoftext|>"),
+        {},
+    ),
     "qwen-3.5": (
         {"normalizer": NFC, "pre_tokenizer": sequence(*splits(QWEN_35), byte_level(use_regex=False))},
         added("<|endoftext|>", "<|im_start|>"),

@@ -183,7 +183,9 @@ def _pretokens(text: str, pattern: str | None) -> Iterator[str]:
     from bytemill._core import pretoken_spans
 
     data = text.encode()
-    for start, end in pretoken_spans(text, pattern):
+    # Words are texts: steps on bytes would divide characters.
+    of_texts = (pattern or "").partition("(?#bytes)")[0] or None
+    for start, end in pretoken_spans(text, of_texts):
         yield data[start:end].decode()
 
 

@@ -20,6 +20,9 @@ SpecialTokens: TypeAlias = Mapping[str, int] | Iterable[str]
 STEP_SEPARATOR = "(?#then)"
 """Separates the steps of a pattern, each of which splits the output of the previous one. A comment that no real
 expression contains."""
+BYTES_SEPARATOR = "(?#bytes)"
+"""Separates the steps that split texts from those that split their bytes, each as the character that GPT-2's table has
+for it. The latter may divide a character."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +173,7 @@ def check_expressible(spec: TokenizerSpec, files: str) -> None:
         reason = f"its {describe_normalizer(spec.normalizer)} normalizer"
     elif rules:
         reason = f"the matching rules of special token {next(iter(rules))!r}"
-    elif spec.pattern is not None and STEP_SEPARATOR in spec.pattern:
+    elif spec.pattern is not None and (STEP_SEPARATOR in spec.pattern or BYTES_SEPARATOR in spec.pattern):
         reason = "its pattern of several steps"
     else:
         return

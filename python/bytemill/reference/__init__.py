@@ -32,6 +32,7 @@ from bytemill.reference.pretokens import (
     PATTERNS,
     check_special_tokens,
     corpus_pretokens,
+    pretoken_bytes,
     pretokenize,
     split_at_special_tokens,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "merge_by_rank",
     "merge_pair",
     "n_merges_for",
+    "pretoken_bytes",
     "pretokenize",
     "single_bytes",
     "split_at_special_tokens",

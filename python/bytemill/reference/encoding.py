@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from bytemill.errors import SpecialTokenError, TokenizerError
-from bytemill.reference.pretokens import check_special_tokens, pretokenize, split_at_special_tokens
+from bytemill.reference.pretokens import check_special_tokens, pretoken_bytes, split_at_special_tokens
 from bytemill.reference.training import single_bytes
 
 if TYPE_CHECKING:
@@ -167,8 +167,8 @@ class ReferenceTokenizer:
             if is_special:
                 ids.append(self.special_tokens[part])
             else:
-                for pretoken in pretokenize(part, self.pattern):
-                    ids += self.encode_pretoken(pretoken.encode())
+                for pretoken in pretoken_bytes(part, self.pattern):
+                    ids += self.encode_pretoken(pretoken)
         return ids
 
     def encode_pretoken(self, pretoken: bytes) -> list[int]:

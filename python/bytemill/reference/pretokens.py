@@ -52,6 +52,13 @@ PATTERNS: dict[str, str] = {
 }
 """Regular expressions of well-known tokenizers by name."""
 
+_VISIBLE = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+_OTHERS = sorted(set(range(256)) - _VISIBLE)
+BYTE_CHARACTERS = "".join(
+    chr(byte if byte in _VISIBLE else 0x100 + _OTHERS.index(byte)) for byte in range(256)
+)
+"""GPT-2's character for each byte: the byte's own in Latin-1 if that is visible, else the next from U+0100 on."""
+
 
 def corpus_pretokens(
     text: str | Iterable[str], special_tokens: Collection[str], pattern: str | None
@@ -66,8 +73,7 @@ def corpus_pretokens(
     for document in [text] if isinstance(text, str) else text:
         for part, is_special in split_at_special_tokens(document, special_tokens):
             if not is_special:
-                for pretoken in pretokenize(part, pattern):
-                    yield pretoken.encode()
+                yield from pretoken_bytes(part, pattern)
 
 
 def split_at_special_tokens(text: str, special_tokens: Collection[str]) -> list[tuple[str, bool]]:
@@ -91,6 +97,32 @@ def split_at_special_tokens(text: str, special_tokens: Collection[str]) -> list[
     # Because of the group, `re.split` returns the separators too: every second part is a special token.
     parts = re.split("(" + "|".join(map(re.escape, longest_first)) + ")", text)
     return [(part, index % 2 == 1) for index, part in enumerate(parts) if part]
+
+
+def pretoken_bytes(text: str, pattern: str | None) -> list[bytes]:
+    """Split a text into pre-tokens as UTF-8.
+
+    Args:
+        text: A text.
+        pattern: A pattern as in `pretokenize`. After `(?#bytes)`, it may have steps that split the bytes of the
+            pre-tokens, each as the character that GPT-2's table has for it; so they may divide a character.
+
+    Raises:
+        BytemillError: The package `regex` is not installed.
+        TokenizerError: The regular expression does not compile.
+
+    >>> pretoken_bytes("naïve ²", "gpt2(?#bytes)²")
+    [b'na\\xc3\\xafve', b' \\xc2', b'\\xb2']
+    """
+    of_texts, _, of_bytes = (pattern or "").partition("(?#bytes)")
+    pretokens = [pretoken.encode() for pretoken in pretokenize(text, of_texts or None)]
+    if not of_bytes:
+        return pretokens
+    return [
+        bytes(map(BYTE_CHARACTERS.index, part))
+        for pretoken in pretokens
+        for part in pretokenize("".join(BYTE_CHARACTERS[byte] for byte in pretoken), of_bytes)
+    ]
 
 
 def pretokenize(text: str, pattern: str | None) -> list[str]:

@@ -107,7 +107,9 @@ def explain(core: Encoder, text: str, allowed_special: AllowedSpecial) -> Explan
                     steps.append(MergeStep(rank, core.token_bytes(left), core.token_bytes(right), at))
                     tokens[at : at + 2] = [tokens[at] + tokens[at + 1]]
             ids = [_id_of(core, token) for token in tokens]
-            explanations.append(Explanation(pretoken.decode(), ids, tokens, steps, special=False))
+            explanations.append(
+                Explanation(pretoken.decode(errors="replace"), ids, tokens, steps, special=False)
+            )
     return explanations
 
 

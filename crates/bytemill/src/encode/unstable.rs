@@ -85,7 +85,7 @@ impl Encoder {
         }
         let Some(last) = last else { return Ok(0) };
         let mut of_last: Vec<u32> = Vec::new();
-        self.encode_pretoken(last.as_bytes(), &mut Vec::new(), &mut of_last, interrupt)?;
+        self.encode_pretoken(last, &mut Vec::new(), &mut of_last, interrupt)?;
         let mut n_unstable = of_last.len();
         if of_last.first().is_some_and(|&id| self.is_blank(id)) {
             n_unstable += ids[..ids.len() - n_unstable].iter().rev().take_while(|&&id| self.is_blank(id)).count();

@@ -5,16 +5,14 @@
 //! accept what the slow one refuses.
 //!
 //! - `rank_file`: tiktoken's rank files; `ranks`: [`Vocab::from_ranks`](crate::vocab::Vocab::from_ranks), the merges behind ranks
-//! - `tokenizer_json`: Hugging Face's `tokenizer.json`, on top of `byte_characters` (GPT-2's characters for bytes)
+//! - `tokenizer_json`: Hugging Face's `tokenizer.json`, on top of `text::byte_characters` (GPT-2's characters for bytes)
 //! - `needed_merges`: drops the merges that are never applied from lists that name every split of a token
 
-mod byte_characters;
 pub(crate) mod needed_merges;
 mod rank_file;
 mod ranks;
 mod tokenizer_json;
 
-pub(crate) use byte_characters::append_bytes;
 pub use needed_merges::needed_merges;
 pub use rank_file::read_ranks;
 pub use tokenizer_json::{CharacterJson, TokenizerJson, read_tokenizer_json};

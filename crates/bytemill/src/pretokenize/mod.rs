@@ -8,11 +8,12 @@
 //!    other expressions have such rules.
 //! 3. `classify`, `chars`, `carry`, `block`, `blocks`: the matcher on bit masks of 64 or 512 bytes.
 //! 4. `custom`, `steps`, `automaton`: other expressions, and several in a row, by an automaton where that is possible. `spaces`: splitting
-//!    before spaces. `expression`: reading expressions. `cut`: safe cuts of a text.
+//!    before spaces. `byte_steps`: steps that may divide characters. `expression`: reading expressions. `cut`: safe cuts of a text.
 
 mod automaton;
 mod block;
 mod blocks;
+mod byte_steps;
 mod carry;
 mod chars;
 mod classify;
@@ -27,6 +28,7 @@ mod rules;
 mod spaces;
 mod steps;
 
+pub use byte_steps::THEN_BYTES;
 pub use named::{NAMED, NamedPattern};
 pub use pattern::{BLOCK, Matcher, Pattern, RuledPattern, Splits};
 pub use spaces::Spaces;

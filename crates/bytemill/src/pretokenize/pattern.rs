@@ -1,6 +1,7 @@
 //! The interface of the pre-tokenizer: a pattern, and the pre-tokens of a text.
 
 use super::blocks::{Blocks, MAX_ENDS};
+use super::byte_steps::{ByteSteps, BytesSplits, THEN_BYTES};
 use super::classify::InstructionSet;
 use super::compile;
 use super::custom::{CustomPattern, CustomSplits};
@@ -40,6 +41,8 @@ pub enum Pattern {
     Custom(Box<CustomPattern>),
     /// Several patterns in a row. Each splits the pre-tokens of the one before.
     Steps(Box<Steps>),
+    /// Patterns in a row, and then expressions for bytes, which may divide characters.
+    ByteSteps(Box<ByteSteps>),
 }
 
 /// An expression with rules on masks.
@@ -61,12 +64,15 @@ impl Pattern {
     pub const GPT2: Self = Self::Named(&NAMED[0]);
 
     /// Creates a pattern from the name of a [named pattern](NAMED) or from an expression. `None` does not split. Several of them with
-    /// [`THEN`] in between apply one after the other.
+    /// [`THEN`] in between apply one after the other, and those after [`THEN_BYTES`] to bytes.
     ///
     /// # Errors
     /// [`crate::Error::Pattern`] if the expression does not compile.
     pub fn new(pattern: Option<&str>) -> Result<Self> {
         let Some(pattern) = pattern else { return Ok(Self::Whole) };
+        if let Some((before, after)) = pattern.split_once(THEN_BYTES) {
+            return Ok(Self::ByteSteps(Box::new(ByteSteps::new(before, after)?)));
+        }
         if pattern.contains(THEN) {
             let steps = Steps::new(pattern)?;
             let expressions: Vec<&str> = steps.expression.split(THEN).collect();
@@ -114,6 +120,7 @@ impl Pattern {
             Self::Spaces(spaces) => Some(spaces.expression()),
             Self::Custom(custom) => Some(&custom.expression),
             Self::Steps(steps) => Some(&steps.expression),
+            Self::ByteSteps(steps) => Some(&steps.expression),
         }
     }
 
@@ -125,6 +132,7 @@ impl Pattern {
             Self::Custom(custom) if custom.is_automaton() => Matcher::Automaton,
             Self::Custom(_) => Matcher::Backtracking,
             Self::Steps(steps) => steps.matcher(),
+            Self::ByteSteps(steps) => steps.matcher(),
         }
     }
 
@@ -148,6 +156,7 @@ impl Pattern {
             Self::Spaces(spaces) => Source::Spaces(SpacesSplits::new(*spaces, text)),
             Self::Custom(custom) => Source::Custom(custom.splits(text)),
             Self::Steps(steps) => Source::Steps(Box::new(steps.splits(text))),
+            Self::ByteSteps(steps) => Source::Bytes(Box::new(steps.splits(text))),
         })
     }
 
@@ -166,14 +175,14 @@ impl Pattern {
     ///
     /// # Errors
     /// As [`Splits::fill`].
-    pub fn for_each<'t>(&self, text: &'t str, mut each: impl FnMut(&'t str)) -> Result<()> {
+    pub fn for_each<'t>(&self, text: &'t str, mut each: impl FnMut(&'t [u8])) -> Result<()> {
         let mut ends = Vec::with_capacity(BLOCK);
         let mut splits = self.splits(text);
         let mut start = 0;
         while splits.fill(&mut ends)? {
             start = splits.block_start(start);
             for &end in &ends {
-                each(&text[start..end]);
+                each(&text.as_bytes()[start..end]);
                 start = end;
             }
         }
@@ -191,6 +200,7 @@ enum Source<'t> {
     Spaces(SpacesSplits<'t>),
     Custom(CustomSplits<'t>),
     Steps(Box<StepsSplits<'t>>),
+    Bytes(Box<BytesSplits<'t>>),
 }
 
 impl Splits<'_> {
@@ -207,6 +217,7 @@ impl Splits<'_> {
             Source::Spaces(spaces) => Ok(spaces.fill(ends)),
             Source::Custom(custom) => custom.fill(ends),
             Source::Steps(steps) => steps.fill(ends),
+            Source::Bytes(bytes) => bytes.fill(ends),
             Source::Whole(end) => {
                 ends.extend(end.take());
                 Ok(!ends.is_empty())

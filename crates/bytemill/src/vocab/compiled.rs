@@ -7,7 +7,7 @@ use super::characters::{FIRST_LEFTOVER, Fallback, Leftover, Leftovers};
 use super::pair_table::PairTable;
 use super::tokens::TokenIndex;
 use super::vocabulary::{Vocab, offset_from};
-use crate::formats::append_bytes;
+use crate::text::byte_characters::append_bytes;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 

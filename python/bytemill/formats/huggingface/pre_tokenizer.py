@@ -1,7 +1,7 @@
 """Conversion between patterns and Hugging Face's `pre_tokenizer` objects.
 
 A pattern of several steps, each of which splits the output of the previous one, joins their expressions with
-`STEP_SEPARATOR`.
+`STEP_SEPARATOR`. Steps after `ByteLevel` see a character for each byte; they follow `BYTES_SEPARATOR`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ from bytemill._core import NAMED_PATTERNS, check_pattern, named_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import bool_at, shown
 from bytemill.formats.huggingface.sequence import steps_of
-from bytemill.formats.spec import STEP_SEPARATOR
+from bytemill.formats.spec import BYTES_SEPARATOR, STEP_SEPARATOR
 
 # Published files have up to four steps; each costs one pass over the text.
 _MAX_STEPS = 16
 
 # Digits steps, by `individual_digits`. Hugging Face's library uses `char::is_numeric`, which is \p{N}.
 _DIGITS = {True: r"\p{N}", False: r"\p{N}+"}
+# Punctuation steps, by `behavior`. Their library knows ASCII's punctuation and Unicode's of version 8, in which two
+# characters were punctuation that no longer are.
+_PUNCTUATION_CLASS = r"[[\p{P}&&\p{Age=8.0}]$+<=>^`|~\x{166D}\x{111C9}]"
+_PUNCTUATION = {"Isolated": _PUNCTUATION_CLASS, "Contiguous": _PUNCTUATION_CLASS + "+"}
 # cl100k as in Hugging Face's own conversions, which other readers of tokenizer.json recognize (JavaScript has neither
 # possessive quantifiers nor \z). The alternative with (?![\s\S]), the end of the text, distinguishes it from Llama 3's
 # pattern: trailing white space stays in one pre-token even if it contains a line break.
@@ -35,17 +39,20 @@ def to_pre_tokenizer(pattern: str | None) -> dict[str, Any]:
     Raises:
         TokenizerError: Hugging Face's regex engine has no exact equivalent.
     """
-    if pattern is None:
-        return _byte_level(use_regex=False)
-    *before, last = pattern.split(STEP_SEPARATOR)
-    ends_with_gpt2 = named_pattern(last) == "gpt2"
-    splits = [_split(step) for step in (before if ends_with_gpt2 else [*before, last])]
-    byte_level = _byte_level(use_regex=ends_with_gpt2)
-    return {"type": "Sequence", "pretokenizers": [*splits, byte_level]} if splits else byte_level
+    of_texts, _, of_bytes = (pattern or "").partition(BYTES_SEPARATOR)
+    before = of_texts.split(STEP_SEPARATOR) if of_texts else []
+    ends_with_gpt2 = bool(before) and named_pattern(before[-1]) == "gpt2"
+    steps = [_step(expression) for expression in (before[:-1] if ends_with_gpt2 else before)]
+    steps.append(_byte_level(use_regex=ends_with_gpt2))
+    steps += [_step(expression) for expression in (of_bytes.split(STEP_SEPARATOR) if of_bytes else [])]
+    return {"type": "Sequence", "pretokenizers": steps} if len(steps) > 1 else steps[0]
 
 
-def _split(pattern: str) -> dict[str, Any]:
-    """Return the Split object of one step."""
+def _step(pattern: str) -> dict[str, Any]:
+    """Return the object of one step: Punctuation if it is exactly that, else Split."""
+    for behavior, expression in _PUNCTUATION.items():
+        if pattern == expression:
+            return {"type": "Punctuation", "behavior": behavior}
     name = named_pattern(pattern)
     if name == "cl100k":
         expression = CL100K_FOR_ONIGURUMA
@@ -67,15 +74,17 @@ def from_pre_tokenizer(value: Any, location: str) -> str | None:
     """Return the pattern of a `pre_tokenizer` object; None for no pre-tokenization.
 
     Raises:
-        TokenizerFileError: The object is damaged, or is not ByteLevel after any number of Split and Digits steps.
+        TokenizerFileError: The object is damaged, or is not ByteLevel with any number of Split, Digits and Punctuation
+            steps before and after it.
     """
     steps = list(steps_of(value, location, "pretokenizers", "a pre-tokenizer of byte-level BPE"))
-    if not steps or steps[-1][0].get("type") != "ByteLevel":
+    at = next((index for index, (step, _) in enumerate(steps) if step.get("type") == "ByteLevel"), None)
+    if at is None:
         raise TokenizerFileError(
-            f"{location} is {_kinds(steps)}, which does not end with ByteLevel",
+            f"{location} is {_kinds(steps)}, which has no ByteLevel",
             hint="bytemill reads byte-level BPE tokenizers only",
         )
-    byte_level, path = steps[-1]
+    byte_level, path = steps[at]
     if _flag(byte_level, "add_prefix_space", path, default=True):
         raise TokenizerFileError(
             f"{path}.add_prefix_space is true, which is not supported",
@@ -83,10 +92,18 @@ def from_pre_tokenizer(value: Any, location: str) -> str | None:
         )
     if len(steps) > _MAX_STEPS:
         raise TokenizerFileError(f"{location} has {len(steps)} steps; at most {_MAX_STEPS} are supported")
-    patterns = [_step_pattern(step, step_path) for step, step_path in steps[:-1]]
+    patterns = [_step_pattern(step, step_path) for step, step_path in steps[:at]]
     if _flag(byte_level, "use_regex", path, default=True):
         patterns.append(NAMED_PATTERNS["gpt2"])
-    return STEP_SEPARATOR.join(patterns) or None
+    of_texts = STEP_SEPARATOR.join(patterns)
+    if at == len(steps) - 1:
+        return of_texts or None
+    of_bytes = STEP_SEPARATOR.join(_step_pattern(step, step_path) for step, step_path in steps[at + 1 :])
+    try:
+        check_pattern(BYTES_SEPARATOR + of_bytes)
+    except ValueError as error:
+        raise TokenizerFileError(f"{location}: after ByteLevel, {error}") from error
+    return of_texts + BYTES_SEPARATOR + of_bytes
 
 
 def _flag(step: dict[str, Any], field: str, path: str, *, default: bool) -> bool:
@@ -103,14 +120,19 @@ def _kinds(steps: list[tuple[dict[str, Any], str]]) -> str:
 
 
 def _step_pattern(step: dict[str, Any], path: str) -> str:
-    """Return the pattern of one step before ByteLevel."""
+    """Return the pattern of one step before or after ByteLevel."""
     kind = step.get("type")
+    if kind == "Punctuation":
+        behavior = step.get("behavior", "Isolated")
+        if isinstance(behavior, str) and behavior in _PUNCTUATION:
+            return _PUNCTUATION[behavior]
+        raise TokenizerFileError(f"{path}: Punctuation with behavior {shown(behavior)} is not supported")
     if kind == "Digits":
         return _DIGITS[_flag(step, "individual_digits", path, default=False)]
     if kind != "Split":
         raise TokenizerFileError(
-            f"{path}: the pre-tokenizer {shown(kind)} is not supported",
-            hint="a step after ByteLevel would split characters" if kind == "ByteLevel" else None,
+            f"{path}: the pre-tokenizer {shown(kind)} is not supported"
+            + (" a second time" if kind == "ByteLevel" else "")
         )
     pattern = step.get("pattern")
     match pattern:

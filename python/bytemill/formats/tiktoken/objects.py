@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bytemill.errors import TokenizerError
 from bytemill.formats.files import shown
 from bytemill.formats.pattern_coverage import coverage_gap
-from bytemill.formats.spec import STEP_SEPARATOR, TokenizerSpec
+from bytemill.formats.spec import BYTES_SEPARATOR, STEP_SEPARATOR, TokenizerSpec
 from bytemill.formats.tiktoken.pattern import pattern_from, pattern_to
 from bytemill.system.extras import import_library
 
@@ -35,10 +35,9 @@ def spec_of(encoding: Any) -> TokenizerSpec:
     except AttributeError as error:
         raise TypeError(f"expected a tiktoken Encoding, not {type(encoding).__name__}") from error
     pattern = pattern_from(expression)
-    if pattern is not None and STEP_SEPARATOR in pattern:
-        raise TokenizerError(
-            f"the pattern {shown(pattern)} contains {STEP_SEPARATOR}, which bytemill reserves"
-        )
+    for reserved in (STEP_SEPARATOR, BYTES_SEPARATOR):
+        if pattern is not None and reserved in pattern:
+            raise TokenizerError(f"the pattern {shown(pattern)} contains {reserved}, which bytemill reserves")
     if pattern is not None and (reason := coverage_gap(pattern)) is not None:
         raise TokenizerError(
             f"tiktoken drops text that the pattern {shown(pattern)} does not match, and the pattern is not known to "

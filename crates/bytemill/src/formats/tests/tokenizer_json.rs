@@ -1,5 +1,5 @@
 use super::TokenizerJson;
-use crate::formats::byte_characters::append_bytes;
+use crate::text::byte_characters::append_bytes;
 use crate::vocab::Vocab;
 use proptest::prelude::*;
 use serde_json::value::RawValue;

@@ -1,8 +1,8 @@
 //! The tokens and merges of a `tokenizer.json` of byte-level BPE.
 
 use super::reader::Contents;
-use crate::formats::byte_characters::append_bytes;
 use crate::formats::needed_merges::NeededMerges;
+use crate::text::byte_characters::append_bytes;
 use crate::vocab::{MergedTokens, TokenList, Vocab};
 use hashbrown::HashSet;
 use std::collections::HashMap;

@@ -79,6 +79,11 @@ impl Automaton {
         }
         Some(Self { symbols, table, actions: numbered.actions, finals, has_gaps: numbered.has_gaps })
     }
+
+    /// Whether some text takes more to remember than there is room for.
+    pub fn can_give_up(&self) -> bool {
+        self.actions.iter().any(|action| action.next.is_none())
+    }
 }
 
 /// What the steps do with a symbol: the cuts, and the configurations after it.

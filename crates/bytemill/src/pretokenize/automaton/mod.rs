@@ -27,4 +27,4 @@ mod symbols;
 
 pub use compose::Automaton;
 pub use lazy::LazyAutomaton;
-pub use scan::{Scan, Stop};
+pub use scan::{ByteScan, Scan, Stop};

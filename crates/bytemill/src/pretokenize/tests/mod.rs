@@ -1,6 +1,7 @@
 //! The matchers of the named patterns against each other and against a regex engine.
 
 mod automaton;
+mod byte_steps;
 mod reference;
 
 use super::blocks::Blocks;
@@ -122,7 +123,7 @@ fn by_regex<'t>(expression: &str, text: &'t str) -> Vec<&'t str> {
 
 pub(super) fn pretokens<'t>(pattern: &Pattern, text: &'t str) -> Vec<&'t str> {
     let mut all = Vec::new();
-    pattern.for_each(text, |pretoken| all.push(pretoken)).unwrap();
+    pattern.for_each(text, |pretoken| all.push(std::str::from_utf8(pretoken).unwrap())).unwrap();
     all
 }
 

@@ -7,7 +7,7 @@ use proptest::sample::select;
 
 fn pretokens<'t>(pattern: &Pattern, text: &'t str) -> Vec<&'t str> {
     let mut all = Vec::new();
-    pattern.for_each(text, |pretoken| all.push(pretoken)).unwrap();
+    pattern.for_each(text, |pretoken| all.push(std::str::from_utf8(pretoken).unwrap())).unwrap();
     all
 }
 

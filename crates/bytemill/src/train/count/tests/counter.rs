@@ -17,7 +17,7 @@ pub fn reference_counts(pattern: &Pattern, special: &[String], texts: &[String])
         special
             .segments(text, true, &no_interrupt, |segment| match segment {
                 Segment::Text(text) => pattern.for_each(text, |pretoken| {
-                    *counts.entry(pretoken.as_bytes().to_vec()).or_insert(0) += 1;
+                    *counts.entry(pretoken.to_vec()).or_insert(0) += 1;
                 }),
                 Segment::Special(_) => Ok(()),
             })

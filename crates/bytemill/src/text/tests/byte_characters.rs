@@ -13,6 +13,7 @@ fn the_byte_alphabet_has_256_characters() {
     let mut bytes: Vec<u8> = mapped.iter().map(|&(_, byte)| byte).collect();
     bytes.sort_unstable();
     assert!(bytes.into_iter().eq(0..=255));
+    assert!((0..=255).all(|byte| mapped.contains(&(characters()[usize::from(byte)], byte))));
     for (character, byte) in [('a', b'a'), ('é', 0xE9), ('Ġ', b' '), ('Ċ', b'\n'), ('Ā', 0), ('Ń', 0xAD)] {
         assert!(mapped.contains(&(character, byte)));
     }

@@ -26,6 +26,17 @@ const fn bytes_of_characters() -> [u16; END] {
     bytes
 }
 
+/// The characters that stand for the bytes.
+pub fn characters() -> [char; 256] {
+    let mut characters = ['\0'; 256];
+    for (character, &byte) in (0_u32..).zip(&BYTES) {
+        if let (Some(place), Some(character)) = (characters.get_mut(usize::from(byte)), char::from_u32(character)) {
+            *place = character;
+        }
+    }
+    characters
+}
+
 /// Append the bytes that the characters of `text` stand for.
 ///
 /// Returns false if a character stands for no byte. The appended bytes are then meaningless.

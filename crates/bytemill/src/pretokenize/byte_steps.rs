@@ -1,0 +1,79 @@
+//! Steps on bytes, after those on characters.
+//!
+//! Steps that follow `ByteLevel` in a `tokenizer.json`, as in Falcon's, see one character for each byte, those of GPT-2's table. Some of
+//! the bytes that begin or continue a character outside ASCII stand for numbers there, `²` for example. So these steps may divide a
+//! character.
+
+use super::automaton::{Automaton, ByteScan};
+use super::named::NamedPattern;
+use super::pattern::{Matcher, Pattern, Splits};
+use super::steps::THEN;
+use crate::error::{Error, Result};
+
+/// Separates the steps on characters from those on bytes. A comment, as [`THEN`].
+pub const THEN_BYTES: &str = "(?#bytes)";
+
+/// Steps on characters, and then steps on bytes.
+#[derive(Clone, Debug)]
+pub struct ByteSteps {
+    pub expression: String,
+    before: Pattern,
+    after: Automaton,
+}
+
+impl ByteSteps {
+    /// Creates the steps from both lists of expressions. The first one may be empty.
+    pub fn new(before: &str, after: &str) -> Result<Self> {
+        let expression = [before, after].join(THEN_BYTES);
+        let before = Pattern::new((!before.is_empty()).then_some(before))?;
+        let by_name = |step| NamedPattern::find(step).map_or(step, |named| named.expression);
+        let steps: Vec<&str> = after.split(THEN).map(by_name).collect();
+        let after = Automaton::new(&steps).filter(|automaton| !automaton.can_give_up()).ok_or_else(|| {
+            Error::Pattern(format!("the steps on bytes {after:?} need backtracking, or look ahead without bound"))
+        })?;
+        Ok(Self { expression, before, after })
+    }
+
+    pub fn matcher(&self) -> Matcher {
+        self.before.matcher().max(Matcher::Automaton)
+    }
+
+    pub fn splits<'t>(&'t self, text: &'t str) -> BytesSplits<'t> {
+        BytesSplits {
+            text: text.as_bytes(),
+            before: self.before.splits(text),
+            pieces: Vec::new(),
+            n_done: 0,
+            scan: ByteScan::new(&self.after),
+        }
+    }
+}
+
+/// An iterator over the ends of a text's pre-tokens, many at a time.
+pub struct BytesSplits<'t> {
+    text: &'t [u8],
+    before: Splits<'t>,
+    /// The ends of pre-tokens of the steps on characters, and how many of them are divided.
+    pieces: Vec<usize>,
+    n_done: usize,
+    scan: ByteScan<'t>,
+}
+
+impl BytesSplits<'_> {
+    /// Appends the ends of the next pre-tokens. Returns false at the end of the text.
+    pub fn fill(&mut self, ends: &mut Vec<usize>) -> Result<bool> {
+        if self.n_done == self.pieces.len() {
+            self.n_done = 0;
+            if !self.before.fill(&mut self.pieces)? {
+                return Ok(false);
+            }
+        }
+        while let Some(&end) = self.pieces.get(self.n_done) {
+            if !self.scan.fill(self.text, end, ends) {
+                break;
+            }
+            self.n_done += 1;
+        }
+        Ok(true)
+    }
+}
