@@ -201,7 +201,7 @@ def info(
     from bytemill.shards import read_manifest
     from bytemill.shards import verify as find_problems
     from bytemill.shards.manifest import parts_of
-    from bytemill.shards.store_manifests import unnamed_files
+    from bytemill.shards.store_manifests import unfinished_uploads, unnamed_files
     from bytemill.storage import StoreFolder, url_of
 
     folders = parts_of(folder)
@@ -209,11 +209,19 @@ def info(
     manifests = {each: read_manifest(each) for each in folders}
     _show(manifests, as_json=as_json, problems=problems)
     for each, manifest in manifests.items():
-        if (url := url_of(each)) is not None and (unnamed := unnamed_files(StoreFolder(url), manifest)):
+        if (url := url_of(each)) is None:
+            continue
+        of_which = "of an encoding that is running or did not end"
+        store = StoreFolder(url)
+        if unnamed := unnamed_files(store, manifest):
             size = format_bytes(sum(unnamed.values()))
             output.note(
-                f"{url} has {plural(len(unnamed), 'file')} more ({size}), of an encoding that is running or did not "
-                f"end, such as {min(unnamed)}"
+                f"{url} has {plural(len(unnamed), 'file')} more ({size}), {of_which}, such as {min(unnamed)}"
+            )
+        if uploads := unfinished_uploads(store):
+            first = min(uploads, key=lambda upload: upload.started)
+            output.note(
+                f"{url} has {plural(len(uploads), 'unfinished upload')}, {of_which}: {first.name} since {first.started}"
             )
     if not as_json:
         for note in manifest_notes(manifests[folders[0]]):  # both parts count the whole corpus

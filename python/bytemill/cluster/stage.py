@@ -234,6 +234,7 @@ class StoreStage:
     def remove(self) -> None:
         """See `Stage`."""
         self.store.delete(self.store.list())
+        self.store.abort_uploads(self.store.unfinished_uploads())
 
     def result(self, name: str) -> dict[str, Any] | None:
         """See `Stage`."""
@@ -262,6 +263,7 @@ class StoreStage:
         for name, document in self._whole(sizes).items():
             kept |= {name + _SUFFIX, *(file for file, _ in document["files"].values())}
         self.store.delete(name for name in sizes if name not in kept)
+        self.store.abort_uploads(self.store.unfinished_uploads())
 
     def read(self, file: str, start: int, n_bytes: int) -> bytes:
         """See `Stage`."""

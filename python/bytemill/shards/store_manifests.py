@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bytemill.shards.complete import Request
     from bytemill.storage import StoreFolder
     from bytemill.storage.store import Version
+    from bytemill.storage.unfinished_uploads import UnfinishedUpload
 
 _AGAIN_HINT = "write them again with --overwrite (overwrite=True)"
 
@@ -114,7 +115,7 @@ def publish(folder: StoreFolder, manifest: Manifest, request: Request, *, overwr
         if not problems and folder.replace(
             MANIFEST_NAME, indented_json(manifest_document(manifest)), version
         ):
-            folder.delete(unnamed_files(folder, manifest))
+            remove_unnamed(folder, manifest)
             if overwrite and (problems := stored_size_problems(folder, manifest)):
                 # Who replaced shards at the same time has removed these as files that no manifest names.
                 raise StorageError(f"the shards in {folder} are damaged: {problems[0]}", hint=_AGAIN_HINT)
@@ -130,8 +131,21 @@ def publish(folder: StoreFolder, manifest: Manifest, request: Request, *, overwr
     if before is None or difference:
         folder.delete(info.file for info in files_of(manifest))
         raise ShardError(f"another process has written shards to {folder}: {difference}", hint=OVERWRITE_HINT)
-    folder.delete(unnamed_files(folder, before.manifest))
+    remove_unnamed(folder, before.manifest)
     return before.manifest
+
+
+def remove_unnamed(folder: StoreFolder, manifest: Manifest) -> None:
+    """Remove what encodings that did not end have left: files that the manifest does not name, and parts of uploads."""
+    folder.delete(unnamed_files(folder, manifest))
+    folder.abort_uploads(unfinished_uploads(folder))
+
+
+def unfinished_uploads(folder: StoreFolder) -> list[UnfinishedUpload]:
+    """Return the uploads of files of shards that have begun and not ended, where the store tells."""
+    return [
+        each for each in folder.unfinished_uploads() if is_shard_name(each.name) or is_sidecar_name(each.name)
+    ]
 
 
 def unnamed_files(folder: StoreFolder, manifest: Manifest | None) -> dict[str, int]:

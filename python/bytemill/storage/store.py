@@ -15,6 +15,7 @@ from bytemill.errors import MissingExtraError, StorageError
 from bytemill.storage.aws_profile import profile_options
 from bytemill.storage.location import SCHEMES, without_secrets
 from bytemill.storage.requests import RequestPool
+from bytemill.storage.unfinished_uploads import UnfinishedUpload, abort_uploads, unfinished_uploads
 from bytemill.system.atomic_files import AtomicFile
 from bytemill.system.extras import install_hint
 
@@ -112,8 +113,9 @@ class StoreFolder:
                     max_concurrency=_REQUESTS_AT_ONCE,
                 )
 
-            self._request(name, put)
-        # Who publishes a manifest may have removed it already; then its readers miss it.
+            # Who publishes a manifest may remove the upload, or the object; then its readers miss it.
+            with contextlib.suppress(FileNotFoundError):
+                self._request(name, put)
         if (found := self.size(name)) not in (None, n_bytes):
             raise StorageError(
                 f"{self.url}/{name} has {found} bytes after {n_bytes:,} were written", hint="try again"
@@ -271,6 +273,14 @@ class StoreFolder:
             return self._request(folder or "", read)
         except FileNotFoundError:
             return {}
+
+    def unfinished_uploads(self) -> list[UnfinishedUpload]:
+        """Return the uploads in this folder, at any depth, that have begun and not ended, where the store tells."""
+        return _interruptible(lambda: unfinished_uploads(self.url))
+
+    def abort_uploads(self, uploads: Iterable[UnfinishedUpload]) -> None:
+        """Remove the parts of uploads that have not ended."""
+        _interruptible(lambda: abort_uploads(self.url, uploads))
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete objects; those that are not there are no error."""

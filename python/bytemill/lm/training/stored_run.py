@@ -200,11 +200,12 @@ class StoredRun:
         if found is None or found.data != data:
             raise self._taken()
         self._version, self._stored_step = found.version, step_of(checkpoint)
-        self._store.delete(
-            name
-            for name in self._store.list()
-            if name.startswith("checkpoints/") and not name.startswith(folder)
-        )
+
+        def is_old(name: str) -> bool:
+            return name.startswith("checkpoints/") and not name.startswith(folder)
+
+        self._store.delete(filter(is_old, self._store.list()))
+        self._store.abort_uploads(each for each in self._store.unfinished_uploads() if is_old(each.name))
 
     def _taken(self) -> OutputError:
         return OutputError(
