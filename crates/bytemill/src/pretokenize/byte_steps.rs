@@ -35,7 +35,11 @@ impl ByteSteps {
     }
 
     pub fn matcher(&self) -> Matcher {
-        self.before.matcher().max(Matcher::Automaton)
+        // With `max` instead, LLVM in Rust 1.95 takes it for certain that no pattern's matcher is the first one.
+        match self.before.matcher() {
+            Matcher::Masks | Matcher::Automaton => Matcher::Automaton,
+            Matcher::Backtracking => Matcher::Backtracking,
+        }
     }
 
     pub fn splits<'t>(&'t self, text: &'t str) -> BytesSplits<'t> {

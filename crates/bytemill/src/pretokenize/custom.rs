@@ -2,6 +2,7 @@
 
 use super::automaton::{LazyAutomaton, Scan, Stop};
 use super::blocks::MAX_ENDS;
+use super::pattern::Matcher;
 use crate::error::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -41,10 +42,10 @@ impl CustomPattern {
         Ok(Self { automaton: LazyAutomaton::never(), ..Self::new(expression)? })
     }
 
-    /// Whether the pattern has an automaton.
+    /// What finds the matches.
     #[must_use]
-    pub fn is_automaton(&self) -> bool {
-        self.automaton.get(&self.expression).is_some()
+    pub fn matcher(&self) -> Matcher {
+        if self.automaton.get(&self.expression).is_some() { Matcher::Automaton } else { Matcher::Backtracking }
     }
 
     /// The end of the first pre-token of a text that is not empty.

@@ -129,8 +129,7 @@ impl Pattern {
     pub fn matcher(&self) -> Matcher {
         match self {
             Self::Whole | Self::Named(_) | Self::Ruled(_) | Self::Spaces(_) => Matcher::Masks,
-            Self::Custom(custom) if custom.is_automaton() => Matcher::Automaton,
-            Self::Custom(_) => Matcher::Backtracking,
+            Self::Custom(custom) => custom.matcher(),
             Self::Steps(steps) => steps.matcher(),
             Self::ByteSteps(steps) => steps.matcher(),
         }

@@ -11,15 +11,15 @@ use std::collections::{BinaryHeap, HashMap};
 /// Symbols that the steps together may have to read again: so many in a run of one symbol, as the spaces at the start of a line are, and so
 /// many otherwise.
 const MAX_PENDING_RUN: usize = 32;
-const MAX_PENDING: usize = 3;
+const MAX_PENDING: usize = 2;
 
-/// Upper bound on the number of transitions. The published patterns have 60 to 36,000.
+/// Upper bound on the number of transitions. The published patterns have 60 to 15,000.
 const MAX_TRANSITIONS: usize = 1 << 16;
 
 /// Matches nothing.
 const NEVER: &str = r"[^\s\S]";
 
-/// What reading a symbol does if it is more than ending a pre-token before the symbol.
+/// What reading a symbol does if the flags of [`Automaton::table`] do not say it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Action {
     /// The pre-tokens that end: how many symbols before the current one, the first end first.
@@ -34,8 +34,8 @@ pub struct Action {
 #[derive(Clone, Debug)]
 pub struct Automaton {
     pub(super) symbols: Symbols,
-    /// For every configuration, an entry per symbol: [`ENDS`] and, in the bits above the flags, where the next configuration begins; or
-    /// [`ACTS`] and the index of an action.
+    /// For every configuration, an entry per symbol: [`ENDS`], [`ENDED`] and, in the bits above the flags, where the next configuration
+    /// begins; or [`ACTS`] and the index of an action.
     pub(super) table: Vec<u32>,
     pub(super) actions: Vec<Action>,
     /// For every configuration, the pre-tokens that end before the end of the text, in symbols before it.
@@ -46,8 +46,10 @@ pub struct Automaton {
 
 /// A pre-token ends before the symbol.
 pub const ENDS: u32 = 1;
-pub const ACTS: u32 = 2;
-pub const N_FLAGS: u32 = 2;
+/// One ends before the symbol before it.
+pub const ENDED: u32 = 2;
+pub const ACTS: u32 = 4;
+pub const N_FLAGS: u32 = 3;
 
 impl Automaton {
     /// Builds the automaton of expressions of which each splits what the one before has left; `None` if one of them needs another
@@ -206,8 +208,15 @@ impl Numbered {
 
     /// The entry of [`Automaton::table`] for an action.
     fn entry(&mut self, action: Action) -> Option<u32> {
-        if let (Some(next), None, [] | [0]) = (action.next, action.first_step_cut, &action.cuts[..]) {
-            return Some(next << N_FLAGS | if action.cuts.is_empty() { 0 } else { ENDS });
+        let flags = match action.cuts[..] {
+            [] => Some(0),
+            [0] => Some(ENDS),
+            [1] => Some(ENDED),
+            [1, 0] => Some(ENDED | ENDS),
+            _ => None,
+        };
+        if let (Some(next), None, Some(flags)) = (action.next, action.first_step_cut, flags) {
+            return Some(next << N_FLAGS | flags);
         }
         let number = self.actions.len();
         let number = *self.action_numbers.entry(action).or_insert_with_key(|action| {

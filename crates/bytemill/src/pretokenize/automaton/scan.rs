@@ -1,6 +1,6 @@
 //! A text passes through the table of an automaton.
 
-use super::compose::{ACTS, Automaton, ENDS, N_FLAGS};
+use super::compose::{ACTS, Automaton, ENDED, ENDS, N_FLAGS};
 use crate::pretokenize::blocks::MAX_ENDS;
 use crate::text::byte_characters;
 
@@ -45,14 +45,15 @@ impl<'t> Scan<'t> {
     /// Appends the ends of the next pre-tokens.
     pub fn fill(&mut self, ends: &mut Vec<usize>) -> Stop {
         while self.at < self.text.len() {
-            if ends.len() + 2 * CHUNK > MAX_ENDS {
+            if ends.len() + 3 * CHUNK > MAX_ENDS {
                 return Stop::Full;
             }
-            self.read_ascii(ends);
-            if let Some(character) = self.text[self.at..].chars().next()
-                && !self.read(character, ends)
-            {
+            let Some(character) = self.text[self.at..].chars().next() else { break };
+            if !self.read(character, ends) {
                 return Stop::Lost;
+            }
+            if character.is_ascii() {
+                self.read_ascii(ends);
             }
         }
         let cuts = &self.automaton.finals[self.row / self.automaton.symbols.n];
@@ -64,26 +65,28 @@ impl<'t> Scan<'t> {
         Stop::End
     }
 
-    /// Reads a chunk of ASCII characters up to one that needs an action.
+    /// Reads ASCII characters after another one, up to one that needs an action, and at most a chunk.
     #[inline]
     fn read_ascii(&mut self, ends: &mut Vec<usize>) {
         let (table, of_ascii) = (&self.automaton.table[..], self.automaton.symbols.of_ascii());
         let chunk = &self.text.as_bytes()[self.at..];
         let chunk = &chunk[..chunk.len().min(CHUNK)];
-        let (mut found, mut n_found, mut n_read, mut row) = ([0; CHUNK], 0, 0, self.row);
+        // Each end is written, and counts if there is one.
+        let (mut found, mut n_found, mut row, mut at) = ([0; 2 * CHUNK], 0, self.row, self.at);
         for &byte in chunk {
             let Some(&symbol) = of_ascii.get(usize::from(byte)) else { break };
             let entry = table[row + usize::from(symbol)];
             if entry & ACTS != 0 {
                 break;
             }
-            found[n_found % CHUNK] = self.at + n_read;
-            n_found += (entry & ENDS) as usize;
+            found[n_found % (2 * CHUNK)] = at - 1;
+            n_found += usize::from(entry & ENDED != 0);
+            found[n_found % (2 * CHUNK)] = at;
+            n_found += usize::from(entry & ENDS != 0);
             row = (entry >> N_FLAGS) as usize;
-            n_read += 1;
+            at += 1;
         }
-        self.row = row;
-        self.at += n_read;
+        (self.row, self.at) = (row, at);
         ends.extend_from_slice(&found[..n_found]);
         self.last_end = found[..n_found].last().copied().unwrap_or(self.last_end);
     }
@@ -94,9 +97,13 @@ impl<'t> Scan<'t> {
         let Automaton { symbols, table, actions, .. } = self.automaton;
         let entry = table[self.row + usize::from(symbols.of(character))];
         if entry & ACTS == 0 {
+            if entry & ENDED != 0 {
+                self.last_end = self.offset(1);
+                ends.push(self.last_end);
+            }
             if entry & ENDS != 0 {
-                ends.push(self.at);
                 self.last_end = self.at;
+                ends.push(self.last_end);
             }
             self.row = (entry >> N_FLAGS) as usize;
         } else {
@@ -156,6 +163,7 @@ impl<'t> ByteScan<'t> {
             let entry = table[self.row + usize::from(self.symbols[usize::from(text[self.at])])];
             let rest = (entry >> N_FLAGS) as usize;
             if entry & ACTS == 0 {
+                ends.extend((entry & ENDED != 0).then(|| self.at - 1));
                 ends.extend((entry & ENDS != 0).then_some(self.at));
                 self.row = rest;
             } else {

@@ -86,14 +86,14 @@ static PATTERNS: LazyLock<Vec<(&str, Pattern, Pattern)>> =
 
 fn both(expression: &str) -> Option<(&str, Pattern, Pattern)> {
     let of = |pattern: CustomPattern| {
-        let _is_built = pattern.is_automaton();
+        let _built = pattern.matcher();
         Pattern::Custom(Box::new(pattern))
     };
     Some((expression, of(CustomPattern::new(expression).ok()?), of(CustomPattern::backtracking(expression).ok()?)))
 }
 
 fn has_automaton(expression: &str) -> bool {
-    CustomPattern::new(expression).is_ok_and(|pattern| pattern.is_automaton())
+    CustomPattern::new(expression).is_ok_and(|pattern| pattern.matcher() == Matcher::Automaton)
 }
 
 #[test]
@@ -174,7 +174,7 @@ static STEP_PATTERNS: LazyLock<Vec<(String, Pattern, Pattern)>> =
 
 fn both_of_steps(steps: &str) -> (String, Pattern, Pattern) {
     let automaton = Steps::new(steps).unwrap();
-    let _is_built = automaton.matcher();
+    let _built = automaton.matcher();
     let one_by_one = Steps::one_by_one(steps).unwrap();
     (steps.to_owned(), Pattern::Steps(Box::new(automaton)), Pattern::Steps(Box::new(one_by_one)))
 }
