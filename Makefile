@@ -45,6 +45,13 @@ test: _python _cargo ## Run the tests of the Rust core and of the Python package
 	$(CARGO) test --workspace --locked
 	$(RUN) pytest -n 2 --dist loadfile
 
+.PHONY: test-aarch64
+test-aarch64: _cargo ## Run the core's tests for ARM under qemu (needs qemu-user, gcc-aarch64-linux-gnu; 10 minutes)
+	rustup target add aarch64-unknown-linux-gnu
+	PROPTEST_CASES=8 CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+		CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
+		$(CARGO) test --locked -p bytemill --lib --target aarch64-unknown-linux-gnu
+
 .PHONY: coverage
 coverage: _python ## Run the tests of the Python package and check which lines they reach (half as long again)
 	$(RUN) pytest -n 2 --dist loadfile --cov

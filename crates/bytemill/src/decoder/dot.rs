@@ -1,6 +1,5 @@
 //! Inner products, the work of a decoder: every weight is read once, so memory bandwidth is the limit.
 
-use crate::sys::cpu::Kernel;
 use crate::sys::prefetch::prefetch_at;
 
 const LANES: usize = 16;
@@ -61,7 +60,7 @@ trait Work {
 struct Fused<W>(W);
 
 #[cfg(target_arch = "x86_64")]
-impl<W: Work> Kernel<crate::sys::cpu::Fma> for Fused<W> {
+impl<W: Work> crate::sys::cpu::Kernel<crate::sys::cpu::Fma> for Fused<W> {
     type Output = ();
 
     #[inline(always)]
