@@ -181,10 +181,11 @@ def _documents(text: str | Iterable[str]) -> Iterable[str]:
 
 def _pretokens(text: str, pattern: str | None) -> Iterator[str]:
     from bytemill._core import pretoken_spans
+    from bytemill.formats.spec import BYTES_SEPARATOR
 
     data = text.encode()
     # Words are texts: steps on bytes would divide characters.
-    of_texts = (pattern or "").partition("(?#bytes)")[0] or None
+    of_texts = (pattern or "").partition(BYTES_SEPARATOR)[0] or None
     for start, end in pretoken_spans(text, of_texts):
         yield data[start:end].decode()
 

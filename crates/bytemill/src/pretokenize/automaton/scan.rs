@@ -68,7 +68,7 @@ impl<'t> Scan<'t> {
     /// Reads ASCII characters after another one, up to one that needs an action, and at most a chunk.
     #[inline]
     fn read_ascii(&mut self, ends: &mut Vec<usize>) {
-        let (table, of_ascii) = (&self.automaton.table[..], self.automaton.symbols.of_ascii());
+        let (table, of_ascii) = (&self.automaton.table[..], &self.automaton.symbols.ascii);
         let chunk = &self.text.as_bytes()[self.at..];
         let chunk = &chunk[..chunk.len().min(CHUNK)];
         // Each end is written, and counts if there is one.

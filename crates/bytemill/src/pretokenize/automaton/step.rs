@@ -135,7 +135,7 @@ impl Step {
         }
     }
 
-    /// No match goes on with `next`, or the piece has ended. Puts what has to be read again before the rest of the input.
+    /// No match goes on with `next`, or the piece has ended. Puts what must be read again before the rest of the input.
     fn decide(&self, config: &mut Config, next: Option<u8>, input: &mut VecDeque<u8>, out: &mut Vec<Event>) {
         let mut again: Vec<u8> = config.pending.drain(..).chain(next).collect();
         let &mut Config { is_in_gap, is_matched, run, .. } = config;

@@ -19,7 +19,9 @@ const SURROGATES: std::ops::Range<usize> = 0xD800..0xE000;
 /// The symbol of every character.
 #[derive(Clone, Debug)]
 pub struct Symbols {
-    /// For every block of code points, the index of its symbols in `of`, in blocks. The first one is ASCII.
+    /// The symbols of the characters of ASCII.
+    pub ascii: [u8; 128],
+    /// For every block of code points, the index of its symbols in `of`, in blocks.
     blocks: Vec<u16>,
     of: Vec<u8>,
     /// The symbols that characters have.
@@ -74,18 +76,12 @@ impl Symbols {
             blocks.push(u16::try_from(place).ok()?);
         }
         let n = used.iter().max().map_or(0, |&symbol| usize::from(symbol) + 1);
-        Some(Self { blocks, of, used, n, members })
+        Some(Self { ascii: std::array::from_fn(|byte| all[byte]), blocks, of, used, n, members })
     }
 
     /// The symbols of the class with this index.
     pub fn members(&self, class: usize) -> &[u8] {
         &self.members[class]
-    }
-
-    /// The symbols of the characters of ASCII.
-    #[inline]
-    pub fn of_ascii(&self) -> &[u8; BLOCK] {
-        self.of.first_chunk().expect("the first block is ASCII")
     }
 
     #[inline]

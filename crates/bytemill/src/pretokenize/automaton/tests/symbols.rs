@@ -21,7 +21,7 @@ fn the_symbol_of_a_character_says_which_classes_it_is_in() {
             assert_eq!(symbols.members(index).contains(&symbol), is_in, "{character:?} {index}");
         }
         if character.is_ascii() {
-            assert_eq!(symbols.of_ascii()[character as usize], symbol);
+            assert_eq!(symbols.ascii[character as usize], symbol);
         }
     }
     assert_eq!(symbols.of('\n'), LINE_FEED);
