@@ -122,6 +122,19 @@ def test_a_view_left_before_its_next_frame_draws_nothing(open_page: Open):
     page.wait_for_timeout(500)  # an error in a late frame fails the fixture
 
 
+def test_a_url_that_changes_while_the_page_writes_its_own_is_followed(open_page: Open):
+    page = open_page("#tokens")
+    page.wait_for_selector(".flow .tok")
+    page.evaluate(
+        "() => { const later = window.setTimeout; window.setTimeout = (call, ms) =>"
+        " ms === 150 ? ((window.writeUrl = call), 0) : later(call, ms); }"
+    )
+    page.keyboard.press("6")
+    page.wait_for_function("() => window.writeUrl")
+    page.evaluate("() => { location.hash = 'vocabulary'; window.writeUrl(); }")
+    page.wait_for_selector("[aria-label='Tokens of the vocabulary'] .vrow")
+
+
 def test_the_tour_has_six_steps(open_page: Open):
     page = open_page("#runs")
     page.get_by_role("button", name="Tour").click()

@@ -56,6 +56,8 @@ class App {
 
   snippet: Snippet | null = $state.raw(null);
   summaries = new Map<string, Promise<Schemas["TokenizerSummary"]>>();
+  /** Fragment of the URL when it was last read or written here. */
+  private knownHash = "";
 
   async start(): Promise<void> {
     watchConnection((isConnected) => {
@@ -179,12 +181,15 @@ class App {
     return `#${this.view}?${values}`;
   }
 
+  /** Writes the fragment, unless somebody else has just changed it: that one is read when its event comes. */
   writeUrl(): void {
-    const fragment = this.fragment();
-    if (location.hash !== fragment) history.replaceState(null, "", fragment);
+    if (location.hash !== this.knownHash) return;
+    history.replaceState(null, "", this.fragment());
+    this.knownHash = location.hash;
   }
 
   private readUrl(isFirst: boolean): void {
+    this.knownHash = location.hash;
     const [view = "", query = ""] = location.hash.slice(1).split("?", 2);
     if (!isFirst && location.hash === this.fragment()) return;
     if (VIEWS.some((each) => each.id === view)) this.view = view as ViewId;
