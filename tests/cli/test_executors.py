@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bytemill.shards import read_manifest
 from bytemill.training.memory_budget import resident_bytes
 
 Run = Callable[..., Any]
@@ -59,9 +60,14 @@ def test_reencode_writes_what_one_process_writes(texts: list[str], tokenizer_fil
     assert many.status == 0, many.err
     assert "note: encoding with 2 local processes\n" in many.err
     assert content("many") == content("one")
-    refused = run(*arguments, "-o", "planned", *LOCAL, "--dry-run")
-    assert (refused.status, Path("planned").exists()) == (2, False)
-    assert "--dry-run measures text" in refused.err
+    planned = run(*arguments, "-o", "planned", *LOCAL, "--unit-size", "5kB", "--dry-run", "--json")
+    assert (planned.status, Path("planned").exists()) == (0, False), planned.err
+    plan, shards = json.loads(planned.out), read_manifest("one")
+    assert (plan["n_sources"], plan["total_bytes"]) == (1, 2 * read_manifest("shards").n_tokens)
+    assert (len(plan["unit_sizes"]), sum(plan["unit_sizes"])) == (3, plan["total_bytes"])
+    assert plan["sample_bytes"] == sum(plan["unit_sizes"][:2])
+    # The sample is not all of the text, so the size of the output is an estimate.
+    assert 0.8 < plan["output_bytes"] / (2 * shards.n_tokens) < 1.25
 
 
 def test_progress_as_json_lines(texts: list[str], tokenizer_file: str, run: Run):

@@ -5,6 +5,8 @@
 #![allow(missing_docs, reason = "criterion's macros make functions without any")]
 
 mod common;
+#[path = "common/published.rs"]
+mod published;
 
 use bytemill::bpe;
 use bytemill::decode::Decoder;
@@ -32,12 +34,13 @@ fn n_pretokens(splits: &mut Splits, ends: &mut Vec<usize>) -> usize {
 
 fn splitter(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("splitter");
+    let named = NAMED.iter().map(|named| (named.name, Pattern::Named(named)));
+    let patterns: Vec<_> = named.chain(published::patterns()).collect();
     for (kind_name, kind) in KINDS {
         let text = common::text(kind, TEXT_BYTES, 1);
         group.throughput(throughput(text.len()));
-        for named in &NAMED {
-            let pattern = Pattern::Named(named);
-            group.bench_function(BenchmarkId::new(named.name, kind_name), |bench| {
+        for (name, pattern) in &patterns {
+            group.bench_function(BenchmarkId::new(*name, kind_name), |bench| {
                 let mut ends = Vec::with_capacity(BLOCK);
                 bench.iter(|| n_pretokens(&mut pattern.splits(&text), &mut ends));
             });

@@ -250,38 +250,23 @@ def _encode_by_processes(
     quiet: bool,
 ) -> None:
     """Encode on an executor, or show the plan."""
-    from bytemill.cli.executor_options import write_estimate
-    from bytemill.cli.progress import ProgressDisplay
+    from bytemill.cli.encode_by_units import encode_by_units
     from bytemill.cli.summaries import manifest_notes
-    from bytemill.cluster import encode_corpus
-    from bytemill.cluster.estimate import estimate_encoding
 
     started = time.monotonic()
-    with (
-        interruptible("run the same command again to resume from the units that are done"),
-        ProgressDisplay(quiet=quiet) as display,
-        processes.open() as executor,
-    ):
-        unit_bytes, num_threads = processes.unit_bytes, threads or 1
-        if processes.dry_run:
-            estimate = estimate_encoding(
-                executor, tokenizer, source, unit_bytes=unit_bytes, num_threads=num_threads, **settings
-            )
-            write_estimate(estimate, as_json=as_json)
-            return
-        output.note(f"encoding with {executor.description}", quiet=quiet or processes.json_progress)
-        progress = processes.progress(display, quiet=quiet)
-        manifest = encode_corpus(
-            executor,
-            tokenizer,
-            source,
-            output_folder,
-            unit_bytes=unit_bytes,
-            num_threads=num_threads,
-            progress=progress,
-            overwrite=overwrite,
-            **settings,
-        )
+    manifest = encode_by_units(
+        processes,
+        tokenizer,
+        source,
+        output_folder,
+        settings=settings,
+        threads=threads,
+        overwrite=overwrite,
+        as_json=as_json,
+        quiet=quiet,
+    )
+    if manifest is None:
+        return
     seconds = time.monotonic() - started
     if as_json or not quiet:
         manifests = _manifests(output_folder, manifest)

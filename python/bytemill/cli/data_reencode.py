@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import CycloptsError, Parameter
+from cyclopts import Parameter
 
 from bytemill.cli import options, output
 from bytemill.cli.data_convert import IdType, LayoutName, NoVerify, Separator, ShardTokens, separator_of
@@ -73,16 +73,14 @@ def reencode(
     text is not needed. If interrupted, the same command resumes. With --executor,
     several processes or the nodes of a cluster share the work.
     """
+    from bytemill.cli.encode_by_units import encode_by_units
     from bytemill.cli.progress import ProgressDisplay, encoding_progress
     from bytemill.cli.summaries import manifest_notes, manifest_to_json, write_manifest
-    from bytemill.cluster import encode_corpus as encode_with
     from bytemill.shards import EncodeProgress, encode_corpus
     from bytemill.shards.reencode import reencode_options, shard_corpus
     from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
     is_distributed = processes.is_distributed
-    if processes.dry_run:
-        raise CycloptsError("--dry-run measures text: it is an option of data encode")
     target = open_tokenizer(new)
     with interruptible("run the same command again to start over"), ProgressDisplay(quiet=quiet) as display:
         corpus = shard_corpus(
@@ -109,23 +107,19 @@ def reencode(
         append_separator=False if no_separators else None,
     )
     if is_distributed:
-        with (
-            interruptible("run the same command again to resume from the units that are done"),
-            ProgressDisplay(quiet=quiet) as display,
-            processes.open() as executor,
-        ):
-            output.note(f"encoding with {executor.description}", quiet=quiet or processes.json_progress)
-            manifest = encode_with(
-                executor,
-                target,
-                corpus,
-                output_folder,
-                unit_bytes=processes.unit_bytes,
-                num_threads=threads or 1,
-                progress=processes.progress(display, quiet=quiet),
-                overwrite=overwrite,
-                **settings,
-            )
+        manifest = encode_by_units(
+            processes,
+            target,
+            corpus,
+            output_folder,
+            settings=settings,
+            threads=threads,
+            overwrite=overwrite,
+            as_json=as_json,
+            quiet=quiet,
+        )
+        if manifest is None:
+            return
     else:
         with interruptible(lambda: resume_hint(output_folder)), ProgressDisplay(quiet=quiet) as display:
             show = encoding_progress(display)

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bytemill.cluster.encode_tasks import EncodeContext, PackItem, encode_unit, pack_shard
-from bytemill.cluster.plan import Unit, default_unit_bytes, read_plan, units_of, write_plan
+from bytemill.cluster.plan import Unit, default_unit_bytes, ranges_of, read_plan, units_of, write_plan
 from bytemill.cluster.schedule import Work, run
 from bytemill.cluster.stage import digest
 from bytemill.cluster.target import Target, target_of
 from bytemill.corpus import Corpus, CorpusCounts
-from bytemill.corpus.ranges import divide
 from bytemill.corpus.sources import empty_corpus
 from bytemill.errors import ClusterError
 from bytemill.shards.encode import EncodeOptions, encoding_job
@@ -119,10 +118,7 @@ def _plan(
     if resumes:
         read_plan(path, identity)
     core, allowed = job.tokenizer.core, job.settings.allowed_special
-    if isinstance(corpus, ShardCorpus):
-        ranges = corpus.divide(unit_bytes)
-    else:
-        ranges = divide(corpus, unit_bytes, lambda window: core.safe_cut(window, allowed))
+    ranges = ranges_of(corpus, unit_bytes, lambda window: core.safe_cut(window, allowed))
     units = units_of(corpus, ranges, identity)
     write_plan(path, identity, units)
     return units

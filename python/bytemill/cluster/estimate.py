@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bytemill._core import PretokenCounter, safe_cut
-from bytemill.cluster.plan import default_unit_bytes
+from bytemill.cluster.plan import default_unit_bytes, ranges_of
 from bytemill.corpus import Corpus
-from bytemill.corpus.ranges import divide
 from bytemill.errors import ClusterError
 from bytemill.shards.encode import EncodeOptions, encoding_job
 from bytemill.shards.encode_job import document_encoder
+from bytemill.shards.shard_corpus import ShardCorpus
 from bytemill.training.memory_budget import resident_bytes
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ def estimate_encoding(
 ) -> Estimate:
     """Estimate `encode_corpus` with the same arguments; nothing is written. Raises as it does."""
     job = encoding_job(tokenizer, inputs, num_threads, **options)
-    if not isinstance(job.source, Corpus):
+    if not isinstance(job.source, Corpus | ShardCorpus):
         raise ClusterError(
-            "only a Corpus of files is encoded by several processes", hint="encode it without an executor"
+            "only files and shards are encoded by several processes", hint="encode it without an executor"
         )
     corpus, core, allowed = job.source, tokenizer.core, job.settings.allowed_special
     encoder = document_encoder(tokenizer, job.layout, job.settings, num_threads)
@@ -100,20 +100,18 @@ def estimate_counting(
 
 def _estimate(
     executor: Executor,
-    corpus: Corpus,
+    corpus: Corpus | ShardCorpus,
     unit_bytes: int | None,
     cut: Callable[[str], int | None],
     measure: Callable[[DocumentBatch], None],
 ) -> Estimate:
     total = corpus.total_bytes or 0
-    units = divide(corpus, unit_bytes or default_unit_bytes(total), cut)
+    units = ranges_of(corpus, unit_bytes or default_unit_bytes(total), cut)
     started, n_text, n_read = time.perf_counter(), 0, 0
     # From the middle: the beginning of a corpus is often different.
-    for unit in (units[len(units) // 2], units[0]):
-        at = sum(source.n_bytes or 0 for source in corpus.sources[: unit.first]) + (
-            0 if unit.by_rows else unit.start
-        )
-        with closing(corpus.read_range(unit)) as batches:
+    for number in (len(units) // 2, 0):
+        at = sum(unit.n_bytes for unit in units[:number])
+        with closing(corpus.read_range(units[number])) as batches:
             for batch in batches:
                 measure(batch)
                 n_text += len(batch.data)
@@ -128,7 +126,7 @@ def _estimate(
     rate = n_read / seconds
     return Estimate(
         executor.description,
-        len(corpus.sources),
+        len(corpus.source_names),
         total,
         [unit.n_bytes for unit in units],
         n_read,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bytemill.cluster.stage import digest
+from bytemill.corpus.ranges import divide
 from bytemill.errors import ClusterError
 from bytemill.shards.journal import RESTART_HINT, as_json, first_difference
 from bytemill.shards.shard_corpus import ShardCorpus
@@ -16,7 +17,7 @@ from bytemill.system.atomic_files import indented_json
 from bytemill.system.records import read_json_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from bytemill.corpus import Corpus
     from bytemill.corpus.documents import CorpusRange
@@ -59,6 +60,25 @@ def units_of(corpus: Corpus | ShardCorpus, ranges: Iterable[CorpusRange], *deter
         for each in ranges
         for place in ["token" if isinstance(corpus, ShardCorpus) else "row" if each.by_rows else "byte"]
     ]
+
+
+def ranges_of(
+    corpus: Corpus | ShardCorpus, unit_bytes: int, safe_cut: Callable[[str], int | None]
+) -> list[CorpusRange]:
+    """Divide a corpus into ranges of about `unit_bytes` bytes, in order.
+
+    Args:
+        corpus: The corpus.
+        unit_bytes: Bytes of the inputs in each.
+        safe_cut: Returns where a text may be cut without changing the result, if there is such a place.
+
+    Raises:
+        CorpusError: The corpus cannot be divided.
+        ShardError: The ends of documents in the shards are unknown.
+    """
+    return (
+        corpus.divide(unit_bytes) if isinstance(corpus, ShardCorpus) else divide(corpus, unit_bytes, safe_cut)
+    )
 
 
 def default_unit_bytes(total_bytes: int) -> int:

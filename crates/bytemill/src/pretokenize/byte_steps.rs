@@ -4,7 +4,7 @@
 //! the bytes that begin or continue a character outside ASCII stand for numbers there, `²` for example. So these steps may divide a
 //! character.
 
-use super::automaton::{Automaton, ByteScan};
+use super::automaton::{Automaton, ByteAutomaton, ByteScan};
 use super::named::NamedPattern;
 use super::pattern::{Matcher, Pattern, Splits};
 use super::steps::THEN;
@@ -18,7 +18,7 @@ pub const THEN_BYTES: &str = "(?#bytes)";
 pub struct ByteSteps {
     pub expression: String,
     before: Pattern,
-    after: Automaton,
+    after: ByteAutomaton,
 }
 
 impl ByteSteps {
@@ -28,7 +28,7 @@ impl ByteSteps {
         let before = Pattern::new((!before.is_empty()).then_some(before))?;
         let by_name = |step| NamedPattern::find(step).map_or(step, |named| named.expression);
         let steps: Vec<&str> = after.split(THEN).map(by_name).collect();
-        let after = Automaton::new(&steps).filter(|automaton| !automaton.can_give_up()).ok_or_else(|| {
+        let after = Automaton::new(&steps).and_then(ByteAutomaton::new).ok_or_else(|| {
             Error::Pattern(format!("the steps on bytes {after:?} need backtracking, or look ahead without bound"))
         })?;
         Ok(Self { expression, before, after })
@@ -44,18 +44,16 @@ impl ByteSteps {
 
     pub fn splits<'t>(&'t self, text: &'t str) -> BytesSplits<'t> {
         BytesSplits {
-            text: text.as_bytes(),
             before: self.before.splits(text),
             pieces: Vec::new(),
             n_done: 0,
-            scan: ByteScan::new(&self.after),
+            scan: ByteScan::new(&self.after, text.as_bytes()),
         }
     }
 }
 
 /// An iterator over the ends of a text's pre-tokens, many at a time.
 pub struct BytesSplits<'t> {
-    text: &'t [u8],
     before: Splits<'t>,
     /// The ends of pre-tokens of the steps on characters, and how many of them are divided.
     pieces: Vec<usize>,
@@ -73,7 +71,7 @@ impl BytesSplits<'_> {
             }
         }
         while let Some(&end) = self.pieces.get(self.n_done) {
-            if !self.scan.fill(self.text, end, ends) {
+            if !self.scan.fill(end, ends) {
                 break;
             }
             self.n_done += 1;

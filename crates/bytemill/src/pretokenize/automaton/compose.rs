@@ -1,8 +1,9 @@
 //! Several steps as one table of transitions.
 
 use super::dfa::{build, collect_classes, with_symbols};
-use super::step::{Config, Event, LookAhead, Step};
+use super::step::{Event, LookAhead, Step};
 use super::symbols::Symbols;
+use super::transducer::{START, Transducer};
 use crate::pretokenize::expression::{BEFORE_LINE_END, LINE_END, alternatives, forbidden, is_plain};
 use regex_syntax::hir::{Class, ClassUnicode, Hir, HirKind};
 use std::cmp::Reverse;
@@ -63,21 +64,22 @@ impl Automaton {
             }
         }
         let symbols = Symbols::new(&classes)?;
-        let steps = parts.iter().map(|parts| parts.step(&classes, &symbols)).collect::<Option<Vec<_>>>()?;
+        let step = |parts: &Parts| Some(Transducer::new(parts.step(&classes, &symbols)?, symbols.n));
+        let mut steps = parts.iter().map(step).collect::<Option<Vec<_>>>()?;
         let mut numbered = Numbered { max: MAX_TRANSITIONS / symbols.n, ..Numbered::default() };
-        numbered.number(vec![Config::default(); steps.len()]);
+        numbered.number(vec![START; steps.len()], &steps);
         let (mut table, mut finals) = (Vec::new(), Vec::new());
         while let Some((number, configs)) = numbered.next() {
             table.resize(numbered.numbers.len() * symbols.n, 0);
             finals.resize(numbered.numbers.len(), Vec::new());
             for &symbol in &symbols.used {
-                let (action, next) = transition(&steps, configs.clone(), symbol);
-                numbered.has_gaps |= next.iter().any(|config| config.is_in_gap);
-                let next = numbered.number(next).map(|number| number * symbols.n);
+                let (action, next) = transition(&mut steps, configs.clone(), symbol);
+                numbered.has_gaps |= steps.iter().zip(&next).any(|(step, &config)| step.config(config).is_in_gap);
+                let next = numbered.number(next, &steps).map(|number| number * symbols.n);
                 let next = next.map(u32::try_from).transpose().ok()?;
                 table[number * symbols.n + usize::from(symbol)] = numbered.entry(Action { next, ..action })?;
             }
-            finals[number] = final_cuts(&steps, configs);
+            finals[number] = final_cuts(&mut steps, configs);
         }
         Some(Self { symbols, table, actions: numbered.actions, finals, has_gaps: numbered.has_gaps })
     }
@@ -89,28 +91,26 @@ impl Automaton {
 }
 
 /// What the steps do with a symbol: the cuts, and the configurations after it.
-fn transition(steps: &[Step], mut configs: Vec<Config>, symbol: u8) -> (Action, Vec<Config>) {
-    let n_pending: usize = configs.iter().map(|config| config.pending.len()).sum();
+fn transition(steps: &mut [Transducer], mut configs: Vec<usize>, symbol: u8) -> (Action, Vec<usize>) {
+    let n_pending = steps.iter().zip(&configs).map(|(step, &config)| step.config(config).pending.len()).sum();
     let (mut events, mut first_step_cut) = (vec![Event::Symbol(symbol)], None);
-    for (index, (step, config)) in steps.iter().zip(&mut configs).enumerate() {
-        let (n_own, mut out) = (config.pending.len(), Vec::new());
-        events.into_iter().for_each(|event| step.read(config, event, &mut out));
-        if index == 0 && steps.len() > 1 {
-            first_step_cut = distances(&out, n_own).pop();
+    let several = steps.len() > 1;
+    for (index, (step, config)) in steps.iter_mut().zip(&mut configs).enumerate() {
+        let n_own = step.config(*config).pending.len();
+        events = step.read_all(config, &events);
+        if index == 0 && several {
+            first_step_cut = distances(&events, n_own).pop();
         }
-        events = out;
     }
     (Action { cuts: distances(&events, n_pending), first_step_cut, next: None }, configs)
 }
 
 /// The cuts before the end of a text that ends in some configurations.
-fn final_cuts(steps: &[Step], mut configs: Vec<Config>) -> Vec<usize> {
-    let n_pending = configs.iter().map(|config| config.pending.len()).sum();
+fn final_cuts(steps: &mut [Transducer], mut configs: Vec<usize>) -> Vec<usize> {
+    let n_pending = steps.iter().zip(&configs).map(|(step, &config)| step.config(config).pending.len()).sum();
     let mut events = vec![Event::Cut];
-    for (step, config) in steps.iter().zip(&mut configs) {
-        let mut out = Vec::new();
-        events.into_iter().for_each(|event| step.read(config, event, &mut out));
-        events = out;
+    for (step, config) in steps.iter_mut().zip(&mut configs) {
+        events = step.read_all(config, &events);
     }
     distances(&events, n_pending).into_iter().filter(|&distance| distance > 0).collect()
 }
@@ -177,28 +177,29 @@ fn joined(alternatives: &[&str]) -> String {
 struct Numbered {
     /// Upper bound on the number of configurations.
     max: usize,
-    numbers: HashMap<Vec<Config>, usize>,
+    numbers: HashMap<Vec<usize>, usize>,
     /// Those whose transitions are not known yet. Those after runs come first, so that they are there if there are too many.
-    queue: BinaryHeap<Reverse<(bool, usize, Vec<Config>)>>,
+    queue: BinaryHeap<Reverse<(bool, usize, Vec<usize>)>>,
     actions: Vec<Action>,
     action_numbers: HashMap<Action, usize>,
     has_gaps: bool,
 }
 
 impl Numbered {
-    fn next(&mut self) -> Option<(usize, Vec<Config>)> {
+    fn next(&mut self) -> Option<(usize, Vec<usize>)> {
         self.queue.pop().map(|Reverse((_, number, configs))| (number, configs))
     }
 
     /// `None` if there is too much to remember.
-    fn number(&mut self, configs: Vec<Config>) -> Option<usize> {
+    fn number(&mut self, configs: Vec<usize>, steps: &[Transducer]) -> Option<usize> {
         if let Some(&number) = self.numbers.get(&configs) {
             return Some(number);
         }
-        let pending: Vec<u8> = configs.iter().flat_map(|config| &config.pending).copied().collect();
-        let is_mixed = pending.windows(2).any(|pair| pair[0] != pair[1]);
+        let mut pending = steps.iter().zip(&configs).flat_map(|(step, &config)| &step.config(config).pending);
+        let (n_pending, first) = (pending.clone().count(), pending.clone().next());
+        let is_mixed = pending.any(|symbol| Some(symbol) != first);
         let number = self.numbers.len();
-        if pending.len() > if is_mixed { MAX_PENDING } else { MAX_PENDING_RUN } || number == self.max {
+        if n_pending > if is_mixed { MAX_PENDING } else { MAX_PENDING_RUN } || number == self.max {
             return None;
         }
         self.queue.push(Reverse((is_mixed, number, configs.clone())));

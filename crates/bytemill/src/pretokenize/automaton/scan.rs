@@ -2,7 +2,6 @@
 
 use super::compose::{ACTS, Automaton, ENDED, ENDS, N_FLAGS};
 use crate::pretokenize::blocks::MAX_ENDS;
-use crate::text::byte_characters;
 
 /// Bytes that are read without looking whether there is room for the ends in them.
 const CHUNK: usize = 64;
@@ -133,48 +132,5 @@ impl<'t> Scan<'t> {
             }
         }
         at
-    }
-}
-
-/// A scan of bytes, each as the character that stands for it.
-pub struct ByteScan<'t> {
-    automaton: &'t Automaton,
-    /// The symbol of each byte.
-    symbols: [u8; 256],
-    at: usize,
-    row: usize,
-}
-
-impl<'t> ByteScan<'t> {
-    /// For an automaton that cannot give up.
-    pub fn new(automaton: &'t Automaton) -> Self {
-        let symbols = byte_characters::characters().map(|character| automaton.symbols.of(character));
-        Self { automaton, symbols, at: 0, row: 0 }
-    }
-
-    /// Appends the ends of the pre-tokens of a piece of the text, the one from the end of the last piece to `end`. Returns false if there
-    /// are enough ends before all of them are found.
-    pub fn fill(&mut self, text: &[u8], end: usize, ends: &mut Vec<usize>) -> bool {
-        let Automaton { symbols, table, actions, finals, .. } = self.automaton;
-        while self.at < end {
-            if ends.len() + CHUNK > MAX_ENDS {
-                return false;
-            }
-            let entry = table[self.row + usize::from(self.symbols[usize::from(text[self.at])])];
-            let rest = (entry >> N_FLAGS) as usize;
-            if entry & ACTS == 0 {
-                ends.extend((entry & ENDED != 0).then(|| self.at - 1));
-                ends.extend((entry & ENDS != 0).then_some(self.at));
-                self.row = rest;
-            } else {
-                ends.extend(actions[rest].cuts.iter().map(|cut| self.at - cut));
-                self.row = actions[rest].next.unwrap_or_default() as usize;
-            }
-            self.at += 1;
-        }
-        ends.extend(finals[self.row / symbols.n].iter().map(|cut| end - cut));
-        ends.push(end);
-        self.row = 0;
-        true
     }
 }

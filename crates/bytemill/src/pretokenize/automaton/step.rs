@@ -34,7 +34,7 @@ pub struct LookAhead {
 }
 
 /// What is undecided between two symbols.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Config {
     /// No match began at the symbol before `start`, the one at which the current search begins.
     pub is_in_gap: bool,
@@ -51,7 +51,7 @@ pub struct Config {
 }
 
 /// White space before a look-ahead.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Run {
     #[default]
     None,
