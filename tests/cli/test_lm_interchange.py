@@ -8,6 +8,9 @@ from typing import Any
 
 from tests.cli.test_lm import data, quick, trained  # noqa: F401 - fixtures
 from tests.datasets.stub_hub import Hub, hub  # noqa: F401 - a fixture
+from tests.support.s3_server import S3Server
+
+from bytemill.storage import StoreFolder
 
 Run = Callable[..., Any]
 
@@ -86,3 +89,38 @@ def test_a_tokenizer_is_uploaded(tokenizer_file: str, run: Run, hub: Hub):  # no
     hub.status = 403
     refused = run("tokenizer", "push", tokenizer_file, "me/words")
     assert (refused.status, "hf auth login" in refused.err) == (1, True)
+
+
+def test_an_export_to_a_store(run: Run, s3: S3Server, trained: str):  # noqa: F811
+    url = f"{s3.bucket()}/hf"
+    store = StoreFolder(url)
+    assert run("lm", "export", trained, "-o", "hf").status == 0
+    exported = run("lm", "export", trained, "-o", url)
+    assert exported.status == 0, exported.err
+    assert exported.out.endswith(f" as LlamaForCausalLM: {url}/model.safetensors\n")
+    assert store.list() == {path.name: path.stat().st_size for path in Path("hf").iterdir()}
+    puts = [
+        request.path
+        for request in s3.requests
+        if request.method in ("PUT", "POST") and "/hf/" in request.path
+    ]
+    assert puts[-1].endswith("/config.json")
+    refused = run("lm", "export", trained, "-o", url)
+    assert (refused.status, f"{url} is not empty" in refused.err) == (1, True)
+    store.put("model-00002-of-00002.safetensors", b"of another model")
+    again = run("lm", "export", trained, "-o", url, "--overwrite", "--precision", "bfloat16")
+    assert again.status == 0, again.err
+    assert set(store.list()) == {path.name for path in Path("hf").iterdir()}
+    imported = run("lm", "import", url, "-o", f"{url}-imported")
+    assert imported.status == 0, imported.err
+    assert imported.out.endswith(f": {url}-imported\n")
+    assert run("lm", "import", url, "-o", "back", "-q").status == 0
+    stored, here = (
+        run("lm", "generate", folder, "a", "--temperature", "0", "--max-tokens", "8")
+        for folder in (f"{url}-imported", "back")
+    )
+    assert (stored.status, stored.out) == (0, here.out)
+    refused = run("lm", "import", "back", "-o", f"{url}-imported")
+    assert (refused.status, f"{url}-imported is not empty" in refused.err) == (1, True)
+    pushed = run("lm", "export", trained, "-o", url, "--push", "me/model")
+    assert (pushed.status, "uploads a folder of this machine" in pushed.err) == (2, True)

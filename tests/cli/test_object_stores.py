@@ -62,6 +62,35 @@ def test_a_tokenizer_and_shards(work: Path, run: Run, s3: S3Server, processes: t
     assert f"{Path(name).name} has sha256 " in damaged.err
 
 
+def test_conversions(work: Path, run: Run, s3: S3Server, tokenizer_file: str):
+    url = s3.bucket()
+    Path("here/gpt2").mkdir(parents=True)
+    for name in ("mine.tiktoken", "tokenizer.json", "gpt2/vocab.json", "folder", "mine.vocab"):
+        here = run("tokenizer", "convert", tokenizer_file, f"here/{name}")
+        assert here.status == 0, here.err
+        outcome = run("tokenizer", "convert", tokenizer_file, f"{url}/{name}")
+        assert outcome.status == 0, outcome.err
+        assert outcome.out.startswith(f"{url}/{name}")
+    store = StoreFolder(url)
+    here = {path.relative_to("here").as_posix() for path in Path("here").rglob("*") if path.is_file()}
+    assert set(store.list()) == here
+    for name in here:
+        found = store.get(name)
+        assert found is not None
+        assert found.data == Path("here", name).read_bytes(), name
+    refused = run("tokenizer", "convert", tokenizer_file, f"{url}/folder")
+    assert (refused.status, f"error: {url}/folder/merges.txt already exists" in refused.err) == (1, True)
+    assert run("tokenizer", "convert", tokenizer_file, f"{url}/folder", "--overwrite").status == 0
+    found = json.loads(run("tokenizer", "convert", f"{url}/tokenizer.json", f"{url}/b.json", "--json").out)
+    assert (found["input"], found["output"]) == (f"{url}/tokenizer.json", [f"{url}/b.json"])
+
+    assert run("data", "encode", tokenizer_file, "corpus.txt", "-o", "shards").status == 0
+    outcome = run("data", "convert", "shards", f"{url}/bin", "--layout", "bin")
+    assert outcome.status == 0, outcome.err
+    assert f"{url}/bin" in outcome.out
+    assert run("data", "info", f"{url}/bin", "--verify").status == 0
+
+
 def test_errors_are_one_line_and_a_hint(work: Path, run: Run, s3: S3Server, tokenizer_file: str):
     for arguments, message in [
         (("data", "info", "s3://no-such-bucket/x"), "there is no bucket for s3://no-such-bucket/x"),

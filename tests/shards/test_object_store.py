@@ -12,9 +12,11 @@ import pytest
 
 import bytemill as bm
 from bytemill.errors import CorpusError, ShardError, StorageError
-from bytemill.shards.encode_to_store import work_folder
+from bytemill.shards.convert import convert_shards
 from bytemill.shards.layouts import LAYOUTS
+from bytemill.shards.manifest import files_of
 from bytemill.shards.store_manifests import unnamed_files
+from bytemill.shards.uploads import work_folder
 from bytemill.storage import StoreFolder
 from tests.support.s3_server import Request, S3Server, begin_upload
 from tests.support.stored_shards import assert_stored
@@ -56,6 +58,53 @@ def test_every_layout(
     s3.requests.clear()
     assert bm.encode_corpus(byte_tokenizer, texts, url, **options) == manifest
     assert {request.method for request in s3.requests} <= {"GET", "HEAD"}
+
+
+@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+def test_conversions(
+    byte_tokenizer: bm.Tokenizer, texts: list[Path], tmp_path: Path, s3: S3Server, layout: str
+):
+    bm.encode_corpus(byte_tokenizer, texts, tmp_path / "shards", shard_tokens=1500, **OPTIONS["framed"])
+    options: Any = {"layout": layout, "tokenizer": byte_tokenizer}
+    convert_shards(tmp_path / "shards", tmp_path / "here", **options)
+    url = f"{s3.bucket()}/shards"
+    manifest = convert_shards(tmp_path / "shards", url, **options)
+    assert_stored(url, tmp_path / "copy", tmp_path / "here")
+    assert not work_folder(url).exists() or not any(work_folder(url).rglob("shard*"))
+    with pytest.raises(ShardError, match=f"{url} already contains shards"):
+        convert_shards(tmp_path / "shards", url, **options)
+    with pytest.raises(ShardError, match=f"{url} is the folder of the source"):
+        convert_shards(url, url, overwrite=True, **options)
+    StoreFolder(url).put("shard_00000.0123456789ab.npy", b"left")
+    again = convert_shards(tmp_path / "shards", url, overwrite=True, shard_tokens=2000, **options)
+    assert again.n_tokens == manifest.n_tokens
+    assert set(StoreFolder(url).list()) == {"manifest.json", *(info.file for info in files_of(again))}
+
+
+def test_a_conversion_that_fails_leaves_nothing_that_counts(
+    byte_tokenizer: bm.Tokenizer, texts: list[Path], tmp_path: Path, s3: S3Server
+):
+    bm.encode_corpus(byte_tokenizer, texts, tmp_path / "shards", shard_tokens=1500)
+    url = f"{s3.bucket()}/shards"
+
+    def denied(request: Request) -> str | None:
+        return "403" if request.method == "PUT" and "manifest" not in request.path else None
+
+    with s3.fault(denied), pytest.raises(StorageError, match="cannot access"):
+        convert_shards(tmp_path / "shards", url, layout="npy")
+
+    def other_comes_first(done: Any) -> None:
+        if done.n_tokens == done.total_tokens:
+            with pytest.MonkeyPatch.context() as patch:  # as on another machine
+                patch.setenv("BYTEMILL_CACHE", str(tmp_path / "cache"))
+                bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=700)
+
+    with pytest.raises(ShardError, match="another process has written shards"):
+        convert_shards(tmp_path / "shards", url, layout="npy", progress=other_comes_first)
+    manifest = bm.shards.read_manifest(url)
+    assert manifest.settings.shard_tokens == 700
+    assert unnamed_files(StoreFolder(url), manifest) == {}
+    assert not list(work_folder(url).rglob("shard*"))
 
 
 def test_other_shards_are_not_replaced(

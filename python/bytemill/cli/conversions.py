@@ -4,6 +4,7 @@ import shlex
 
 from bytemill.cli import output
 from bytemill.formats.registry import FORMATS
+from bytemill.storage import is_url, shown
 from bytemill.system.units import plural
 from bytemill.tokenizer.conversion import Conversion
 
@@ -26,31 +27,32 @@ def write_conversion(conversion: Conversion, *, as_json: bool, quiet: bool) -> N
     title = FORMATS[conversion.written_format].title
     first, *others = conversion.files
     n_tokens = len(conversion.tokenizer.vocab)
-    output.write_line(f"{output.styled(str(first), '1')}: {title}, {plural(n_tokens, 'token')}")
+    output.write_line(f"{output.styled(shown(first), '1')}: {title}, {plural(n_tokens, 'token')}")
     output.write_line()
-    more_files = [("second file", str(file)) for file in others]
+    more_files = [("second file", shown(file)) for file in others]
     output.write_fields(
         [
-            ("from", str(conversion.source)),
+            ("from", shown(conversion.source)),
             *more_files,
             ("same tokenizer", _PROOFS[conversion.proof]),
             ("fingerprint", conversion.tokenizer.fingerprint),
             ("left out", "; ".join(conversion.left_out) or "nothing"),
         ]
     )
-    output.write_line()
-    output.write_line("Open it:")
-    for line in _how_to_open(conversion):
-        output.write_line(f"  {line}")
+    if lines := _how_to_open(conversion):
+        output.write("\nOpen it:\n" + "".join(f"  {line}\n" for line in lines))
 
 
 def _how_to_open(conversion: Conversion) -> list[str]:
     """Return a bytemill command, and the Python code that opens the files with the library of their format."""
-    command = f"bytemill tokenizer show {shlex.quote(str(conversion.files[0]))}"
+    first = shlex.quote(shown(conversion.files[0]))
+    command = f"bytemill tokenizer show {first}"
     names = [repr(str(file)) for file in conversion.files]
+    if conversion.written_format != "vocab" and is_url(conversion.files[0]):
+        return [command]  # the other libraries read no URLs
     match conversion.written_format:
         case "vocab":
-            return [f"less {shlex.quote(str(conversion.files[0]))}"]
+            return [] if is_url(conversion.files[0]) else [f"less {first}"]
         case "huggingface":
             return [command, f"import tokenizers; tok = tokenizers.Tokenizer.from_file({names[0]})"]
         case "gpt2":

@@ -46,9 +46,12 @@ EXAMPLES = """Examples:
 
 def convert(
     shards: Annotated[
-        Path, Parameter(name="SHARDS", help="A shard folder, or a file, folder or glob of another program.")
+        Path,
+        Parameter(
+            name="SHARDS", help="A shard folder, or a file, folder or glob of another program; or a URL."
+        ),
     ],
-    out: Annotated[Path, Parameter(name="OUT", help="The output folder.")],
+    out: Annotated[Path, Parameter(name="OUT", help="The output folder, or its URL.")],
     /,
     *,
     layout: Annotated[LayoutName, Parameter(metavar="LAYOUT", help="Layout of the result.")],

@@ -7,8 +7,9 @@ from cyclopts import CycloptsError, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import options, output
+from bytemill.storage import is_url, shown
 
-Folder = Annotated[Path, Parameter(name=["--output", "-o"], help="Folder of the result.")]
+Folder = Annotated[Path, Parameter(name=["--output", "-o"], help="Folder of the result, or its URL.")]
 
 
 def import_weights(
@@ -44,7 +45,7 @@ def import_weights(
     if as_json:
         output.write_json(
             {
-                "folder": str(folder.path),
+                "folder": shown(folder.path),
                 "source": folder.source,
                 "n_parameters": imported.n_parameters,
                 "tokenizer": folder.fingerprint,
@@ -53,7 +54,7 @@ def import_weights(
         )
     elif not quiet:
         output.write_line(
-            f"imported {format_count(imported.n_parameters)} parameters of {folder.source}: {folder.path}"
+            f"imported {format_count(imported.n_parameters)} parameters of {folder.source}: {shown(folder.path)}"
         )
 
 
@@ -65,7 +66,9 @@ def export_weights(
     *,
     destination: Annotated[
         Path,
-        Parameter(name=["--output", "-o"], help="Folder of the result, or a GGUF file (NAME.gguf)."),
+        Parameter(
+            name=["--output", "-o"], help="Folder of the result, or a GGUF file (NAME.gguf); or its URL."
+        ),
     ],
     output_format: Annotated[
         Literal["huggingface", "gguf"] | None,
@@ -100,6 +103,8 @@ def export_weights(
 
     if push is not None and (output_format == "gguf" or destination.suffix == ".gguf"):
         raise CycloptsError("--push uploads a folder for transformers: leave out gguf")
+    if push is not None and is_url(destination):
+        raise CycloptsError("--push uploads a folder of this machine: name one with --output")
     exported = export_model(
         run,
         destination,
@@ -127,12 +132,12 @@ def export_weights(
             {
                 "checkpoint": str(exported.checkpoint),
                 "architecture": exported.architecture,
-                "files": [str(file) for file in exported.files],
+                "files": [shown(file) for file in exported.files],
                 **uploaded,
             }
         )
     elif not quiet:
-        names = ", ".join(str(file) for file in exported.files)
+        names = ", ".join(shown(file) for file in exported.files)
         output.write_line(f"exported {exported.checkpoint} as {exported.architecture}: {names}")
         if pushed is not None:
             output.write_line(f"uploaded to {pushed.url}")

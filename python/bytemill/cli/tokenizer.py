@@ -352,7 +352,7 @@ def convert(
         Parameter(
             name="OUT",
             help="File to write: NAME.json, NAME.tiktoken, vocab.json, NAME.model, NAME.vocab or NAME.gguf. A folder "
-            "gets vocab.json and merges.txt.",
+            "gets vocab.json and merges.txt. Or the URL of either.",
         ),
     ],
     /,

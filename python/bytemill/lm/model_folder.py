@@ -18,6 +18,7 @@ import torch
 from bytemill.errors import CheckpointError, OutputError
 from bytemill.lm.model_config import ModelConfig
 from bytemill.lm.tensor_files import open_tensors, sha256_of, write_tensors
+from bytemill.storage import StoreFolder, local_output, shown, url_of
 from bytemill.system.atomic_files import AtomicFile, make_folder, output_errors, write_json
 
 if TYPE_CHECKING:
@@ -96,26 +97,42 @@ def read_model_folder(path: Path) -> ModelFolder:
 
 
 def check_output(path: Path, *, overwrite: bool) -> None:
-    """Raise OutputError if the folder holds files that would be mixed with new ones or replaced."""
-    with output_errors(path):
-        is_used = path.is_dir() and any(path.iterdir())
+    """Check that a folder, or that of a URL, holds no files that would be mixed with new ones or replaced.
+
+    Raises:
+        OutputError: It does.
+        StorageError: The store cannot be read, or not be written.
+    """
+    if (url := url_of(path)) is not None:
+        store = StoreFolder(url)
+        store.require_writable()
+        is_used = not overwrite and bool(store.list())
+    else:
+        with output_errors(path):
+            is_used = path.is_dir() and any(path.iterdir())
     if is_used and not overwrite:
-        raise OutputError(f"{path} is not empty", hint="use another folder, or add --overwrite")
+        raise OutputError(f"{shown(path)} is not empty", hint="use another folder, or add --overwrite")
 
 
 def write_model_folder(
     path: Path, model: ModelConfig, weights: Mapping[str, Tensor], tokenizer: Tokenizer | None, *, source: str
 ) -> ModelFolder:
-    """Write a model folder. Raises OutputError if it cannot be written."""
-    make_folder(path)
-    with output_errors(path):
-        for name in (DESCRIPTION, TOKENIZER):
-            (path / name).unlink(missing_ok=True)
-    with AtomicFile(path / WEIGHTS) as atomic:
-        digest = write_tensors(atomic.file, weights)
-    if tokenizer is not None:
-        tokenizer.save(path / TOKENIZER)
-    fingerprint = None if tokenizer is None else tokenizer.fingerprint
-    document = {"format": FORMAT, "source": source, "fingerprint": fingerprint, "sha256": digest}
-    write_json(path / DESCRIPTION, {**document, "model": model.to_dict()})
+    """Write a model folder, or to the URL of one.
+
+    Raises:
+        OutputError: It cannot be written.
+        StorageError: The store cannot be written.
+    """
+    with local_output(path, DESCRIPTION) as local:
+        make_folder(local)
+        with output_errors(local):
+            for name in (DESCRIPTION, TOKENIZER):
+                (local / name).unlink(missing_ok=True)
+        with AtomicFile(local / WEIGHTS) as atomic:
+            digest = write_tensors(atomic.file, weights)
+        if tokenizer is not None:
+            tokenizer.save(local / TOKENIZER)
+        fingerprint = None if tokenizer is None else tokenizer.fingerprint
+        document = {"format": FORMAT, "source": source, "fingerprint": fingerprint, "sha256": digest}
+        write_json(local / DESCRIPTION, {**document, "model": model.to_dict()})
     return ModelFolder(path, model, source, fingerprint, digest)

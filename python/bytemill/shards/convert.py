@@ -13,12 +13,13 @@ from bytemill._core import __version__
 from bytemill.errors import ShardError
 from bytemill.profiling import phase
 from bytemill.shards.layouts import layout_named
-from bytemill.shards.lock import lock_folder, remove_partial_files
-from bytemill.shards.manifest import Manifest, ShardSettings, SourceInfo, write_manifest
+from bytemill.shards.manifest import Manifest, ShardSettings, SourceInfo
+from bytemill.shards.output_folder import output_folder
 from bytemill.shards.separators import move_separators
 from bytemill.shards.shard_writer import ShardWriter
 from bytemill.shards.token_source import TokenBlock, TokenSource, find_separator, open_tokens
 from bytemill.shards.verify import require_intact
+from bytemill.storage import shown
 
 if TYPE_CHECKING:
     import os
@@ -75,7 +76,7 @@ def convert_shards(
 
     Args:
         source: A shard folder, or files of other programs (see `open_tokens`).
-        out_folder: The output folder.
+        out_folder: The output folder, or its URL.
         layout: Layout of the result (`bytemill.shards.layouts`).
         shard_tokens: Ids per shard; by default as in the source.
         separator: Id of the token between documents, or its text if `tokenizer` is set. By default the manifest's.
@@ -98,6 +99,7 @@ def convert_shards(
         ShardError: If the source cannot be read, is damaged or is of another tokenizer; if `out_folder` contains other
             shards; or if the layout cannot represent the ids or documents.
         OutputError: If writing fails.
+        StorageError: If an object store cannot be read or written.
     """
     target = layout_named(layout)
     tokens = open_tokens(source, layout=source_layout, dtype=source_dtype)
@@ -120,10 +122,22 @@ def convert_shards(
         raise ShardError(f"shard_tokens is {shard_tokens}; it must be at least 1")
     target.header(dtype, shard_tokens)  # checks the number before a folder is touched
     fingerprint = known.fingerprint if known else tokenizer.fingerprint if tokenizer else UNKNOWN_FINGERPRINT
-    folder = Path(out_folder)
     has_index = tokens.knows_documents and document_index is not False
-    with phase("convert"), lock_folder(folder, overwrite=overwrite), contextlib.ExitStack() as stack:
-        writer = ShardWriter(folder, target, dtype, shard_tokens, fingerprint, document_index=has_index)
+    with (
+        phase("convert"),
+        output_folder(out_folder, overwrite=overwrite) as output,
+        contextlib.ExitStack() as stack,
+    ):
+        writer = ShardWriter(
+            output.folder,
+            target,
+            dtype,
+            shard_tokens,
+            fingerprint,
+            document_index=has_index,
+            tag=output.tag,
+            finished=output.finished,
+        )
         stack.callback(writer.close)
         checked = _CheckedIds(tokens, n_vocab if n_vocab is not None else 2**32)
         n_documents = 0
@@ -159,8 +173,7 @@ def convert_shards(
                 has_index=has_index,
             ),
         )
-        write_manifest(folder, manifest)
-        remove_partial_files(folder)
+        output.publish(manifest)
     return manifest
 
 
@@ -168,8 +181,11 @@ def _check(tokens: TokenSource, tokenizer: NamedTokenizer | None, source: Path, 
     """Check the source and the output folder before anything is written."""
     if tokens.n_tokens == 0:
         raise ShardError(f"{source} contains no tokens")
-    if any(file.parent.resolve() == out_folder.resolve() for file in tokens.files):
-        raise ShardError(f"{out_folder} is the folder of the source", hint="choose another output folder")
+    folders = [source.resolve(), *(file.parent.resolve() for file in tokens.files)]
+    if out_folder.resolve() in folders:
+        raise ShardError(
+            f"{shown(out_folder)} is the folder of the source", hint="choose another output folder"
+        )
     if tokens.manifest and tokenizer and tokenizer.fingerprint != tokens.manifest.fingerprint:
         raise ShardError(
             f"the shards in {source} were encoded with tokenizer {tokens.manifest.fingerprint}, "

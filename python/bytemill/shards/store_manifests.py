@@ -90,7 +90,9 @@ def stored_size_problems(folder: StoreFolder, manifest: Manifest) -> list[str]:
     return problems
 
 
-def publish(folder: StoreFolder, manifest: Manifest, request: Request, *, overwrite: bool) -> Manifest:
+def publish(
+    folder: StoreFolder, manifest: Manifest, request: Request | None = None, *, overwrite: bool
+) -> Manifest:
     """Write the manifest of a folder whose files are there, and remove the files that it does not name.
 
     If another encoding of the same corpus was first, its manifest counts.
@@ -98,7 +100,7 @@ def publish(folder: StoreFolder, manifest: Manifest, request: Request, *, overwr
     Args:
         folder: The folder.
         manifest: The manifest.
-        request: The requested shards.
+        request: The requested shards; by default no others will do.
         overwrite: Replace the manifest of other shards.
 
     Returns:
@@ -125,8 +127,8 @@ def publish(folder: StoreFolder, manifest: Manifest, request: Request, *, overwr
         if problems and (stored.version if stored else None) == version:
             raise StorageError(f"{folder}: {problems[0]}", hint=_AGAIN_HINT)
         before = stored
-    difference = "they are gone"
-    if before is not None:
+    difference = "they are gone" if before is None else "they were not there before"
+    if before is not None and request is not None:
         difference = difference_from(before.manifest, before.written_at, request)
     if before is None or difference:
         folder.delete(info.file for info in files_of(manifest))

@@ -5,7 +5,7 @@ them, which a conditional write lets only one writer create. Who reads trusts th
 """
 
 from bytemill.storage.files import write_file
-from bytemill.storage.local_copies import exists, local_input, local_output
+from bytemill.storage.local_copies import exists, local_input, local_output, uploaded
 from bytemill.storage.location import is_url, shown, split_url, url_of
 from bytemill.storage.store import StoredObject, StoreFolder
 
@@ -18,6 +18,7 @@ __all__ = [
     "local_output",
     "shown",
     "split_url",
+    "uploaded",
     "url_of",
     "write_file",
 ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bytemill.storage.location import split_url, url_of
+from bytemill.errors import OutputError
+from bytemill.storage.location import shown, split_url, url_of
 from bytemill.storage.store import StoreFolder
 from bytemill.system.atomic_files import write_bytes
 
@@ -25,3 +26,24 @@ def write_file(path: str | os.PathLike[str], data: bytes) -> None:
         return
     folder, name = split_url(url)
     StoreFolder(folder).put(name, data)
+
+
+def check_output_object(path: str | os.PathLike[str], *, overwrite: bool) -> None:
+    """Check that a store can be written and has no object of this name.
+
+    Args:
+        path: A URL.
+        overwrite: Accept an object.
+
+    Raises:
+        OutputError: There is one.
+        StorageError: The store cannot be written.
+    """
+    folder, name = split_url(shown(path))
+    store = StoreFolder(folder)
+    store.require_writable()
+    if not overwrite and store.size(name) is not None:
+        raise OutputError(
+            f"{folder}/{name} already exists",
+            hint="choose another name, or replace it with --overwrite (overwrite=True)",
+        )

@@ -53,13 +53,15 @@ def local_input(path: str | os.PathLike[str], siblings: Sequence[str] = ()) -> P
 
 
 @contextlib.contextmanager
-def local_output(path: str | os.PathLike[str]) -> Generator[Path]:
+def local_output(path: str | os.PathLike[str], last: str = "") -> Generator[Path]:
     """Provide a path of this machine for an output: the path itself, or a temporary one for a URL.
 
     What the block has written under the temporary path, a file or a folder, is uploaded at its end.
 
     Args:
         path: A path, or a URL.
+        last: Name of the file without which no reader opens the folder. It is uploaded last, and the one that is there
+            is removed first.
 
     Raises:
         StorageError: The store cannot be written.
@@ -69,17 +71,31 @@ def local_output(path: str | os.PathLike[str]) -> Generator[Path]:
         yield Path(path)
         return
     folder, name = split_url(url)
+    store = StoreFolder(folder)
+    store.require_writable()
     with tempfile.TemporaryDirectory(prefix="bytemill-") as temporary:
         yield Path(temporary) / name
-        upload_folder(Path(temporary), StoreFolder(folder))
+        upload_folder(Path(temporary), store, last)
 
 
-def upload_folder(folder: Path, store: StoreFolder) -> None:
-    """Upload all files of a folder, except hidden ones."""
-    for file in sorted(folder.rglob("*")):
-        name = file.relative_to(folder).as_posix()
-        if file.is_file() and not file.name.startswith("."):
-            store.upload(name, file)
+def uploaded(file: Path, local: Path, path: str | os.PathLike[str]) -> Path:
+    """Return where a file in `local` appears, the path that `local_output` has provided for `path`.
+
+    >>> uploaded(Path("/tmp/x/t.json"), Path("/tmp/x/t.json"), "s3://b/t.json").as_posix()
+    's3:/b/t.json'
+    """
+    url = url_of(path)
+    return file if url is None else Path(split_url(url)[0]) / file.relative_to(local.parent)
+
+
+def upload_folder(folder: Path, store: StoreFolder, last: str = "") -> None:
+    """Upload all files of a folder, except hidden ones; those named `last` at the end (`local_output`)."""
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and not file.name.startswith(".")]
+    files.sort(key=lambda file: file.name == last)
+    names = [file.relative_to(folder).as_posix() for file in files]
+    store.delete(name for file, name in zip(files, names, strict=True) if file.name == last)
+    for file, name in zip(files, names, strict=True):
+        store.upload(name, file)
 
 
 def exists(path: str | os.PathLike[str]) -> bool:

@@ -15,6 +15,8 @@ from bytemill.formats.files import read_bytes
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.registry import FORMATS
 from bytemill.formats.save import format_of_name, left_out, publish, render
+from bytemill.storage import is_url, local_output, shown, uploaded
+from bytemill.storage.files import check_output_object
 from bytemill.system.output_file import check_output_file
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 from bytemill.tokenizer.tokenizer import Tokenizer
@@ -59,8 +61,8 @@ class Conversion:
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON values."""
         return {
-            "input": str(self.source),
-            "output": [str(file) for file in self.files],
+            "input": shown(self.source),
+            "output": [shown(file) for file in self.files],
             "format": self.written_format,
             "n_vocab": self.tokenizer.n_vocab,
             "fingerprint": self.tokenizer.fingerprint,
@@ -83,7 +85,7 @@ def convert(
 
     Args:
         source: A file, a folder, or a published name.
-        target: The output file or folder.
+        target: The output file or folder, or its URL.
         written_format: Output format; by default the one that the name of `target` selects.
         pattern: Pattern of a source that stores none.
         special_tokens: Special tokens of a source that stores none.
@@ -93,6 +95,7 @@ def convert(
         TokenizerFileError: The source cannot be read.
         TokenizerError: The format cannot represent the tokenizer.
         OutputError: A file cannot be written, or exists and `overwrite` is not set.
+        StorageError: The object store cannot be written.
     """
     source, target = Path(source), Path(target)
     if str(target) == "-":
@@ -102,17 +105,21 @@ def convert(
     tokenizer = open_tokenizer(source, pattern=pattern, special_tokens=special_tokens)
     spec = tokenizer.to_spec()
     is_simple_bpe = written_format == "vocab" and _is_simple_bpe(source)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        files = render(spec, target, written_format, raw_special_tokens=is_simple_bpe)
-    for file in files:
-        if file.parent.exists():
-            check_output_file(file, overwrite=overwrite)
-    proof = _prove(tokenizer, spec, files, written_format)
-    publish(files, target)
+    with local_output(target) as local:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            files = render(spec, local, written_format, raw_special_tokens=is_simple_bpe)
+        final = [uploaded(file, local, target) for file in files]
+        for file in final:
+            if is_url(file):
+                check_output_object(file, overwrite=overwrite)
+            elif file.parent.exists():
+                check_output_file(file, overwrite=overwrite)
+        proof = _prove(tokenizer, spec, files, written_format)
+        publish(files, local)
     return Conversion(
         source=source,
-        files=list(reversed(files)),
+        files=final[::-1],
         written_format=written_format,
         tokenizer=tokenizer,
         proof=proof,

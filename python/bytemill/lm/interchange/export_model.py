@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -12,9 +13,10 @@ from bytemill.errors import OutputError
 from bytemill.lm.interchange.exported_tensors import read_model
 from bytemill.lm.interchange.expressible import check_supported
 from bytemill.lm.interchange.gguf_export import write_gguf
-from bytemill.lm.interchange.huggingface_export import write_folder
+from bytemill.lm.interchange.huggingface_export import CONFIG_NAME, WEIGHT_FILES, write_folder
 from bytemill.lm.model_folder import check_output
 from bytemill.lm.training.saved_model import find_saved_model
+from bytemill.storage import StoreFolder, exists, local_output, shown, uploaded, url_of
 
 if TYPE_CHECKING:
     import os
@@ -51,7 +53,7 @@ def export_model(
 
     Args:
         source: Run folder, checkpoint or imported model.
-        output: Folder of the result; for GGUF also a path that ends with `.gguf`.
+        output: Folder of the result; for GGUF also a path that ends with `.gguf`. Or the URL of either.
         format: "huggingface": a folder that `AutoModelForCausalLM.from_pretrained` loads. "gguf": a file for llama.cpp.
             By default "gguf" if `output` ends with `.gguf`, else "huggingface".
         dtype: Type of the stored matrices, which are float32 in the source.
@@ -64,25 +66,34 @@ def export_model(
         TokenizerError: The format cannot represent the tokenizer.
         MissingExtraError: GGUF needs the package `gguf`.
         OutputError: The output exists, or cannot be written.
+        StorageError: The object store cannot be written.
     """
     output = Path(output)
     wanted: torch.dtype = getattr(torch, dtype)
     if format is None:
         format = "gguf" if output.suffix == ".gguf" else "huggingface"  # noqa: A001
     is_file = format == "gguf" and output.suffix == ".gguf"
+    if is_file and exists(output) and not overwrite:
+        raise OutputError(f"{shown(output)} exists", hint="use another name, or add --overwrite")
+    store = None if is_file or (url := url_of(output)) is None else StoreFolder(url)
     if not is_file:
         check_output(output, overwrite=overwrite)
-    elif output.exists() and not overwrite:
-        raise OutputError(f"{output} exists", hint="use another name, or add --overwrite")
     saved = find_saved_model(source)
-    if output.resolve() == saved.path.resolve():
-        raise OutputError(f"{output} is the model itself", hint="use another folder")
+    if output.resolve() in (saved.path.resolve(), Path(source).resolve()):
+        raise OutputError(f"{shown(output)} is the model itself", hint="use another folder")
     check_supported(saved.config.model, gguf=format == "gguf")
     model = read_model(saved)
-    if format == "gguf":
-        file = output if is_file else output / "model.gguf"
-        name = file.stem if is_file else output.resolve().name
-        architecture, files = write_gguf(model, file, name=name, dtype=wanted), [file]
-    else:
-        architecture, files = write_folder(model, output, max_shard_bytes=max_shard_bytes, dtype=wanted)
+    with local_output(output, CONFIG_NAME) as local:
+        if format == "gguf":
+            file = local if is_file else local / "model.gguf"
+            name = file.stem if is_file else local.resolve().name
+            architecture, written = write_gguf(model, file, name=name, dtype=wanted), [file]
+        else:
+            architecture, written = write_folder(model, local, max_shard_bytes=max_shard_bytes, dtype=wanted)
+        kept = {file.name for file in written[0].parent.iterdir()}
+    if store is not None:  # of the model that was there before
+        store.delete(
+            name for name in store.list() if fnmatch.fnmatch(name, WEIGHT_FILES) and name not in kept
+        )
+    files = [uploaded(file, local, output) for file in written]
     return Exported(architecture, files, model.saved.path, model.tokenizer is not None, model.saved.refused)

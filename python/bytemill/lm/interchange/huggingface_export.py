@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from bytemill.lm.interchange.exported_tensors import ModelToExport
     from bytemill.lm.interchange.tensor_map import Entry
 
+CONFIG_NAME = "config.json"
+"""The file that is written last."""
+WEIGHT_FILES = "model*.safetensors*"
+"""The files of the weights, as a pattern."""
 _INDEX = "model.safetensors.index.json"
 
 
@@ -39,7 +43,7 @@ def write_folder(
     }
     make_folder(output)
     with output_errors(output):
-        for stale in output.glob("model*.safetensors*"):
+        for stale in output.glob(WEIGHT_FILES):
             stale.unlink()
     named = {_name(entry, family.prefix): entry for entry in model.entries(family.layout)}
     shards = _divided(named, model, family.layout, max_shard_bytes, dtype)
@@ -61,7 +65,7 @@ def write_folder(
         write_json(
             output / "generation_config.json", {key: end for key, end in ends.items() if end is not None}
         )
-    write_json(output / "config.json", {**document, **ends})
+    write_json(output / CONFIG_NAME, {**document, **ends})
     return family.architecture, files
 
 

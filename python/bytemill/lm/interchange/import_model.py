@@ -11,6 +11,7 @@ from bytemill.errors import CheckpointError, OutputError, TokenizerError, Tokeni
 from bytemill.lm.interchange.sources import Source, open_source
 from bytemill.lm.interchange.tensor_map import entries, tensor_shapes
 from bytemill.lm.model_folder import ModelFolder, check_output, write_model_folder
+from bytemill.storage import local_input, shown
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -47,8 +48,8 @@ def import_model(
 
     Args:
         source: Folder of Hugging Face transformers (GPT-2, Llama, Mistral, Qwen 2, Qwen 3) with safetensors files,
-            or a `ckpt.pt` of nanoGPT.
-        output: Folder of the result.
+            or a `ckpt.pt` of nanoGPT. Or the URL of either.
+        output: Folder of the result, or its URL.
         tokenizer: Path or published name; by default the one in the source folder, if it is byte-level BPE.
         overwrite: Replace the contents of `output`.
 
@@ -59,12 +60,13 @@ def import_model(
         TokenizerFileError: `tokenizer` cannot be read.
         TokenizerError: The tokenizer has more ids than the model.
         OutputError: The folder is not empty, or cannot be written.
+        StorageError: An object store cannot be read or written.
     """
     source, output = Path(source), Path(output)
     if output.resolve() == source.resolve():
-        raise OutputError(f"{output} is the source itself", hint="use another folder")
+        raise OutputError(f"{shown(output)} is the source itself", hint="use another folder")
     check_output(output, overwrite=overwrite)
-    with open_source(source) as opened:
+    with open_source(local_input(source)) as opened:
         notes: list[str] = []
         found = _tokenizer(opened, tokenizer, notes)
         weights = _converted(opened)
