@@ -120,7 +120,7 @@ exactness: _python ## Compare all texts at hand and ten million random strings w
 	$(RUN) python benchmarks/exactness.py random
 
 .PHONY: fuzz
-fuzz: _cargo ## Fuzz the core, two minutes for each of four targets (FUZZ_SECONDS=900 for more)
+fuzz: _python _cargo ## Fuzz what reads and splits bytes, two minutes for each of six targets (FUZZ_SECONDS=900 for more)
 	fuzz/run $(FUZZ_SECONDS)
 
 .PHONY: sanitize
