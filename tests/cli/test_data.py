@@ -234,9 +234,10 @@ def test_a_url_as_output_is_an_error_where_it_is_not_supported(tokenizer_file: s
     run("data", "encode", tokenizer_file, "corpus.txt", "-o", "shards", "-q")
     before = sorted(Path().iterdir())
     for arguments, message in (
+        (["data", "convert", "shards", "ftp://bucket/x", "--layout", "bin"], "ftp:// names no store"),
         (
-            ["data", "convert", "shards", "s3://bucket/x", "--layout", "bin"],
-            "cannot write s3://bucket/x: output must be a local path",
+            ["data", "convert", "shards", "https://bucket/x", "--layout", "bin"],
+            "https://bucket/x cannot be written: it is on",
         ),
         (["data", "encode", tokenizer_file, "corpus.txt", "-o", "hf://me/x"], "hf:// names no store"),
         (
