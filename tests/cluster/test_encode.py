@@ -49,11 +49,18 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-@pytest.mark.parametrize("layout", sorted(LAYOUTS))
-def test_every_layout(
-    tok: bm.Tokenizer, paths: list[Path], tmp_path: Path, layout: str, options: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize(
+    ("layout", "name"),
+    [
+        pytest.param(
+            layout, name, marks=() if layout == "npy" or name == "framed and split" else pytest.mark.slow
+        )
+        for layout in sorted(LAYOUTS)
+        for name in OPTIONS
+    ],
+)
+def test_every_layout(tok: bm.Tokenizer, paths: list[Path], tmp_path: Path, layout: str, name: str) -> None:
+    options = OPTIONS[name]
     for unit_bytes, shard_tokens in ((3000, 1000), (20_000, 777), (10**9, 10**6)):
         check(tok, Corpus(paths), tmp_path, unit_bytes, layout=layout, shard_tokens=shard_tokens, **options)
 

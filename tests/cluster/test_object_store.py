@@ -39,7 +39,10 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return Corpus(mixed_corpus(tmp_path_factory.mktemp("corpus")))
 
 
-@pytest.mark.parametrize("options", [{}, {"validation_fraction": 0.4, "document_index": True}])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param({}, marks=pytest.mark.slow), {"validation_fraction": 0.4, "document_index": True}],
+)
 @pytest.mark.parametrize("layout", sorted(LAYOUTS))
 def test_every_layout(
     tok: bm.Tokenizer, corpus: Corpus, tmp_path: Path, s3: S3Server, layout: str, options: dict[str, Any]

@@ -173,7 +173,7 @@ def outcomes(script: str, *arguments: object) -> list[str]:
     return done.stdout.split()
 
 
-@pytest.mark.parametrize("threads_of_child", [1, 2])
+@pytest.mark.parametrize("threads_of_child", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_child_forked_while_a_text_is_encoded_gets_the_same_ids(
     threads: int, threads_of_child: int

@@ -50,9 +50,9 @@ print(len(held), resident() - before)
     ("use", "text_bytes", "num_threads"),
     [
         ("an array", 1_000, 1),
-        ("an array", 2_000_000, 1),
+        pytest.param("an array", 2_000_000, 1, marks=pytest.mark.slow),
         ("an array", 2_000_000, 2),
-        ("a batch", 2_000_000, 2),
+        pytest.param("a batch", 2_000_000, 2, marks=pytest.mark.slow),
         ("a list and decoding", 500_000, 1),
     ],
 )

@@ -234,7 +234,7 @@ def random_words(seed: int, alphabet: bytes, longest: int, n_bytes: int) -> dict
     ("alphabet", "longest", "n_bytes", "n_merges"),
     [
         (b"ab", 24, 40_000, 2000),
-        (b"abcde", 12, 60_000, 3000),
+        pytest.param(b"abcde", 12, 60_000, 3000, marks=pytest.mark.slow),
         (bytes(range(256)), 12, 40_000, 4000),
         (b"abcdefghij", 200, 20_000, 600),
     ],
@@ -315,7 +315,7 @@ REAL_FOR_THE_REFERENCE = pytest.mark.parametrize(
     ("name", "vocab_size"),
     [
         ("stories", 4000),
-        ("code", 1500),
+        pytest.param("code", 1500, marks=pytest.mark.slow),
         ("languages", 700),
         pytest.param("stories", 6000, marks=pytest.mark.slow),
         pytest.param("code", 3000, marks=pytest.mark.slow),
