@@ -35,6 +35,7 @@ def progress(step):
         print("ready", flush=True)
 
 seen = []
+bytemill.train_from_iterator(["ab ab"], 257)  # imports what Python cannot always be interrupted at
 try:
     {statement}
 except KeyboardInterrupt:
