@@ -175,6 +175,8 @@ def _wait(port: int, process: "subprocess.Popen[bytes]") -> None:
 
 @contextlib.contextmanager
 def _proxy(port: int) -> Iterator[S3Server]:
+    conditional_writes = threading.Lock()
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
@@ -213,7 +215,11 @@ def _proxy(port: int) -> Iterator[S3Server]:
 
         def _ask(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-            with contextlib.closing(connection):
+            # moto checks the condition of a write and then writes; S3 does both at once.
+            has_condition = "If-Match" in self.headers or "If-None-Match" in self.headers
+            is_conditional = self.command != "GET" and has_condition
+            alone = conditional_writes if is_conditional else contextlib.nullcontext()
+            with alone, contextlib.closing(connection):
                 connection.request(self.command, self.path, body, dict(self.headers))
                 answer = connection.getresponse()
                 return answer.status, dict(answer.getheaders()), answer.read()
