@@ -111,6 +111,12 @@ def test_an_export_to_a_store(run: Run, s3: S3Server, trained: str):  # noqa: F8
     again = run("lm", "export", trained, "-o", url, "--overwrite", "--precision", "bfloat16")
     assert again.status == 0, again.err
     assert set(store.list()) == {path.name for path in Path("hf").iterdir()}
+    divided = ("--max-shard-bytes", "20000", "--overwrite", "-q")
+    for output in ("hf", url):
+        assert run("lm", "export", trained, "-o", output, *divided).status == 0
+    names = {path.name for path in Path("hf").iterdir()}
+    assert {"model.safetensors.index.json", "model.safetensors"} & names == {"model.safetensors.index.json"}
+    assert set(store.list()) == names
     imported = run("lm", "import", url, "-o", f"{url}-imported")
     assert imported.status == 0, imported.err
     assert imported.out.endswith(f": {url}-imported\n")

@@ -17,10 +17,8 @@ from bytemill.storage import shown
 from bytemill.system.units import format_bytes, format_rate, format_seconds, plural
 
 if TYPE_CHECKING:
-    from bytemill.corpus import Corpus
     from bytemill.shards import Manifest
     from bytemill.shards.encode import EncodeOptions
-    from bytemill.tokenizer.tokenizer import Tokenizer
 
 app = App(
     name="data",
@@ -98,6 +96,7 @@ def encode(
     folder with other shards is an error. With --executor, several processes or
     the nodes of a cluster share the work.
     """
+    from bytemill.cli.encode_by_units import encode_by_units
     from bytemill.cli.profile import profiled
     from bytemill.cli.progress import ProgressDisplay, encoding_progress
     from bytemill.cli.summaries import manifest_notes
@@ -125,7 +124,8 @@ def encode(
     if processes.is_distributed:
         if profile or profile_file is not None:
             raise CycloptsError("--profile measures one process: leave out --executor")
-        _encode_by_processes(
+        started = time.monotonic()
+        manifest = encode_by_units(
             processes,
             tokenizer,
             source,
@@ -136,6 +136,9 @@ def encode(
             as_json=as_json,
             quiet=quiet,
         )
+        if manifest is not None:
+            seconds = time.monotonic() - started
+            _show_encoded(output_folder, manifest, seconds, as_json=as_json, quiet=quiet)
         return
     started, last = time.monotonic(), None
     with (
@@ -237,37 +240,12 @@ def info(
         output.write_line("\n  verified: every shard matches the manifest")
 
 
-def _encode_by_processes(
-    processes: ExecutorOptions,
-    tokenizer: "Tokenizer",
-    source: "Corpus",
-    output_folder: Path,
-    *,
-    settings: "EncodeOptions",
-    threads: int | None,
-    overwrite: bool,
-    as_json: bool,
-    quiet: bool,
+def _show_encoded(
+    output_folder: Path, manifest: "Manifest", seconds: float, *, as_json: bool, quiet: bool
 ) -> None:
-    """Encode on an executor, or show the plan."""
-    from bytemill.cli.encode_by_units import encode_by_units
+    """Write what several processes have encoded."""
     from bytemill.cli.summaries import manifest_notes
 
-    started = time.monotonic()
-    manifest = encode_by_units(
-        processes,
-        tokenizer,
-        source,
-        output_folder,
-        settings=settings,
-        threads=threads,
-        overwrite=overwrite,
-        as_json=as_json,
-        quiet=quiet,
-    )
-    if manifest is None:
-        return
-    seconds = time.monotonic() - started
     if as_json or not quiet:
         manifests = _manifests(output_folder, manifest)
         _show(manifests, as_json=as_json)

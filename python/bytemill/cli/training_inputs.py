@@ -49,14 +49,15 @@ def local_path(output_file: Path, *, overwrite: bool) -> Path:
 
     Raises:
         OutputError: The store has a file of this name, and `overwrite` is False.
+        StorageError: The store cannot be written.
     """
+    from bytemill.storage.files import check_output_object
     from bytemill.storage.local_copies import working_path
 
     url = url_of(output_file)
     if url is None:
         return output_file
-    if not overwrite and exists(url):
-        raise OutputError(f"{url} already exists", hint=_OVERWRITE_HINT)
+    check_output_object(url, overwrite=overwrite)
     path = working_path(url)
     path.unlink(missing_ok=True)
     return path

@@ -45,7 +45,7 @@ impl ByteSteps {
     pub fn splits<'t>(&'t self, text: &'t str) -> BytesSplits<'t> {
         BytesSplits {
             before: self.before.splits(text),
-            pieces: Vec::new(),
+            pretoken_ends: Vec::new(),
             n_done: 0,
             scan: ByteScan::new(&self.after, text.as_bytes()),
         }
@@ -56,7 +56,7 @@ impl ByteSteps {
 pub struct BytesSplits<'t> {
     before: Splits<'t>,
     /// The ends of pre-tokens of the steps on characters, and how many of them are divided.
-    pieces: Vec<usize>,
+    pretoken_ends: Vec<usize>,
     n_done: usize,
     scan: ByteScan<'t>,
 }
@@ -64,13 +64,13 @@ pub struct BytesSplits<'t> {
 impl BytesSplits<'_> {
     /// Appends the ends of the next pre-tokens. Returns false at the end of the text.
     pub fn fill(&mut self, ends: &mut Vec<usize>) -> Result<bool> {
-        if self.n_done == self.pieces.len() {
+        if self.n_done == self.pretoken_ends.len() {
             self.n_done = 0;
-            if !self.before.fill(&mut self.pieces)? {
+            if !self.before.fill(&mut self.pretoken_ends)? {
                 return Ok(false);
             }
         }
-        while let Some(&end) = self.pieces.get(self.n_done) {
+        while let Some(&end) = self.pretoken_ends.get(self.n_done) {
             if !self.scan.fill(end, ends) {
                 break;
             }

@@ -43,8 +43,8 @@ def write_folder(
     }
     make_folder(output)
     with output_errors(output):
-        for stale in output.glob(WEIGHT_FILES):
-            stale.unlink()
+        for stale in (output / CONFIG_NAME, *output.glob(WEIGHT_FILES)):
+            stale.unlink(missing_ok=True)
     named = {_name(entry, family.prefix): entry for entry in model.entries(family.layout)}
     shards = _divided(named, model, family.layout, max_shard_bytes, dtype)
     files: list[Path] = []

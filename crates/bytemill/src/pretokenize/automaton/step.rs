@@ -1,4 +1,4 @@
-//! How one expression divides a text that arrives symbol by symbol, in pieces that the expressions before it have cut.
+//! How one expression divides a text that arrives symbol by symbol, in the pre-tokens that the expressions before it have cut.
 //!
 //! This is the search for matches one after the other, written down as a function of what is still undecided: where the search of the
 //! current match has got to, and the symbols that it has read beyond what is known of them.
@@ -68,7 +68,7 @@ impl Step {
         }
     }
 
-    /// The piece has ended.
+    /// The pre-token of the step before has ended.
     fn finish(&self, config: &mut Config, out: &mut Vec<Event>) {
         loop {
             if let Some(expression) = self.state(config).accept_end {
@@ -135,7 +135,7 @@ impl Step {
         }
     }
 
-    /// No match goes on with `next`, or the piece has ended. Puts what must be read again before the rest of the input.
+    /// No match goes on with `next`, or the pre-token of the step before has ended. Puts what must be read again before the rest of the input.
     fn decide(&self, config: &mut Config, next: Option<u8>, input: &mut VecDeque<u8>, out: &mut Vec<Event>) {
         let mut again: Vec<u8> = config.pending.drain(..).chain(next).collect();
         let &mut Config { is_in_gap, is_matched, run, .. } = config;

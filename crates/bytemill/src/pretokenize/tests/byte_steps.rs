@@ -63,7 +63,7 @@ fn falcon_divides_characters() {
 }
 
 #[test]
-fn a_long_piece_takes_several_calls() {
+fn a_long_pretoken_takes_several_calls() {
     let pattern = Pattern::new(Some(&["", "a"].join(THEN_BYTES))).unwrap();
     let text = "ab".repeat(BLOCK);
     let (mut splits, mut ends, mut all) = (pattern.splits(&text), Vec::new(), Vec::new());
